@@ -1,0 +1,1 @@
+"""Rival methods, each as well implemented as we can."""

@@ -1,0 +1,104 @@
+"""The occupancy linear program with HiGHS: the exact reference, and what everybody uses today.
+
+    max_{mu >= 0} mu.r   s.t.   sum_a mu(s',a) - gamma sum_{s,a} P(s'|s,a) mu(s,a) = rho(s')  for all s',   mu.c_i >= b_i.
+
+It is posed for the normalised model and for `d = (1 - gamma) mu`, so that HiGHS' absolute tolerances mean something. Its status is
+never trusted: policy and multipliers are recovered, re-evaluated and certified like anybody else's.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+import highspy
+import numpy as np
+import scipy.sparse as sp
+
+from cmdpax.certificate import certify
+from cmdpax.errors import InputError, NumericalError
+from cmdpax.evaluation import pseudo_reward
+from cmdpax.model import CMDP
+from cmdpax.planning import plan
+from cmdpax.policies.tabular import from_actions
+from cmdpax.result import Result, assemble
+from cmdpax.solve import normalise
+
+Algorithm = Literal["simplex", "ipm"]
+
+
+@dataclass(frozen=True)
+class LinearProgram:
+    """What HiGHS says, in the units of the model it was given. Not to be trusted before it is certified."""
+
+    status: str
+    policy: np.ndarray  # [S, A]
+    multipliers: np.ndarray  # [m]
+    reward: float
+
+
+def solve_lp(model: CMDP, algorithm: Algorithm = "simplex", time_limit: float | None = None) -> LinearProgram:
+    """Solve the occupancy program of `model` as it stands."""
+    if algorithm not in ("simplex", "ipm"):
+        raise InputError(f"algorithm: '{algorithm}' is neither 'simplex' nor 'ipm'.")
+    S, A, m = model.states, model.actions, model.constraint_count
+    outflow = sp.csr_array((np.ones(S * A), np.repeat(np.arange(S), A), np.arange(S * A + 1)), shape=(S * A, S))
+    flow = (outflow - model.discount * model.matrix).T
+    matrix = sp.csc_array(sp.vstack([flow, sp.csr_array(model.constraints.reshape(m, S * A))]) if m else flow)
+    matrix.eliminate_zeros()
+    horizon = 1 / (1 - model.discount)
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = S * A, S + m
+    lp.sense_ = highspy.ObjSense.kMaximize
+    lp.col_cost_ = model.reward.ravel() * horizon
+    lp.col_lower_, lp.col_upper_ = np.zeros(S * A), np.full(S * A, highspy.kHighsInf)
+    right = (1 - model.discount) * model.initial
+    lower = model.thresholds * (1 - model.discount)
+    lp.row_lower_ = np.concatenate([right, lower])
+    lp.row_upper_ = np.concatenate([right, np.full(m, highspy.kHighsInf)])
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
+    solver = highspy.Highs()
+    for option, setting in {
+        "output_flag": False,
+        "solver": algorithm,
+        "threads": 1,
+        "primal_feasibility_tolerance": 1e-9,
+        "dual_feasibility_tolerance": 1e-9,
+        "ipm_optimality_tolerance": 1e-10,
+    }.items():
+        solver.setOptionValue(option, setting)
+    if time_limit is not None:
+        solver.setOptionValue("time_limit", float(time_limit))
+    solver.passModel(lp)
+    solver.run()
+    solution = solver.getSolution()
+    if not solution.value_valid:
+        raise NumericalError(
+            f"linear program: HiGHS ended with '{solver.modelStatusToString(solver.getModelStatus())}' and no solution."
+        )
+    mass = np.maximum(np.array(solution.col_value).reshape(S, A), 0)
+    total = mass.sum(1, keepdims=True)
+    greedy = from_actions(np.argmax(model.reward, axis=1), A)
+    policy = np.where(total > 0, mass / np.where(total > 0, total, 1.0), greedy)
+    duals = np.array(solution.row_dual)[S:] if solution.dual_valid else np.zeros(m)
+    # row i is (1-gamma) mu.c_i >= (1-gamma) b_i while the objective is in full units
+    multipliers = np.maximum(-duals * (1 - model.discount), 0)
+    return LinearProgram(
+        solver.modelStatusToString(solver.getModelStatus()),
+        policy,
+        multipliers,
+        float(solver.getInfo().objective_function_value),
+    )
+
+
+def linear_program(
+    model: CMDP, eps: float = 1e-6, *, algorithm: Algorithm = "simplex", time_limit: float | None = None
+) -> Result:
+    """Solve by linear programming; the policy is re-evaluated and certified by us. `limit` if that does not reach eps."""
+    started = time.perf_counter()
+    answer = solve_lp(normalise(model), algorithm, time_limit)
+    seconds = time.perf_counter() - started
+    multipliers = answer.multipliers * model.reward_scale / model.constraint_scales
+    best = plan(model, pseudo_reward(model, multipliers))
+    certificate = certify(model, answer.policy, multipliers, best.actions)
+    return assemble(model, answer.policy, multipliers, certificate, method=f"lp ({algorithm})", eps=eps, seconds=seconds)

@@ -1,0 +1,95 @@
+"""Certificates: what is proven about a policy, by dynamic programming on the model, never by trusting a solver.
+
+All three proofs are potentials, one vector over states each, whose Bellman residual bounds the truth from both sides:
+
+- values: for any vector V, `V^pi(rho)` lies in `rho.V + [min, max]_s (T_pi V - V)(s) / (1 - gamma)`;
+- optimality: for any weights `w >= 0` and any vector V, with T the optimality operator of the reward `r + w.c`,
+  `V* <= D(w) <= -w.b + rho.TV + gamma/(1-gamma) max_s (TV - V)(s)`; so `gap <= D(w) - V_r(pi)`;
+- infeasibility: a ray `y >= 0` with `max_pi y.(V_c - b) < 0`, bounded in the same way, rules out every policy.
+
+Maxima run over states reachable from the initial distribution (nothing else has a say). Every bound is widened by what rounding
+in its own computation can amount to, so it holds for the real numbers, not only for the floating-point ones.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cmdpax.evaluation import action_values, pseudo_reward, stacked_rewards, state_values, under_policy
+from cmdpax.model import CMDP
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Claims about a policy, and the vectors that prove them to anyone with the model.
+
+    For an infeasible (or marginal) model `ray` and `ray_potential` prove `max_pi ray.(V_c - b) <= ray_bound`.
+    """
+
+    reward_bounds: tuple[float, float]  # V_r(pi) lies between
+    margin_bounds: np.ndarray  # [m, 2]: V_c(pi) - b lies between
+    dual_bound: float  # no feasible policy has more reward than this
+    weights: np.ndarray  # [m], the w of the dual bound
+    value_potentials: np.ndarray  # [1 + m, S]: values of the policy
+    dual_potential: np.ndarray  # [S]: optimal values of r + w.c
+    ray: np.ndarray | None = None  # [m]
+    ray_bound: float | None = None
+    ray_potential: np.ndarray | None = None  # [S]
+
+    @property
+    def gap(self) -> float:
+        """`V* - V_r(pi)` is at most this; negative only when the policy is infeasible (or the model is)."""
+        return self.dual_bound - self.reward_bounds[0]
+
+    @property
+    def violation(self) -> float:
+        """No constraint is violated by more than this, in the constraints' own units."""
+        return max(0.0, float(-self.margin_bounds[:, 0].min(initial=0.0)))
+
+    def scaled(self, model: CMDP) -> tuple[float, float]:
+        """Gap and violation divided by the range of possible values: what `eps` is compared with."""
+        violations = np.maximum(-self.margin_bounds[:, 0], 0) / model.constraint_scales
+        return self.gap / model.reward_scale, float(violations.max(initial=0.0))
+
+
+def certify(model: CMDP, policy: np.ndarray, weights: np.ndarray, actions: np.ndarray) -> Certificate:
+    """Certify a policy `[S, A]` with the dual weights `[m]`; `actions [S]` should be (near) optimal for `r + w.c`."""
+    potentials = state_values(model, policy, stacked_rewards(model))
+    bounds = value_bounds(model, policy, potentials)
+    dual_potential = state_values(model, actions, pseudo_reward(model, weights))
+    return Certificate(
+        reward_bounds=(float(bounds[0, 0]), float(bounds[0, 1])),
+        margin_bounds=bounds[1:] - model.thresholds[:, None],
+        dual_bound=optimum_bound(model, pseudo_reward(model, weights), dual_potential) - float(weights @ model.thresholds),
+        weights=weights,
+        value_potentials=potentials,
+        dual_potential=dual_potential,
+    )
+
+
+def value_bounds(model: CMDP, policy: np.ndarray, potentials: np.ndarray) -> np.ndarray:
+    """Bounds on V_r(pi) and every V_c(pi) from any potentials `[1 + m, S]` -> `[1 + m, 2]`."""
+    rewards = stacked_rewards(model)
+    residuals = under_policy(action_values(model, rewards, potentials), policy) - potentials
+    residuals = residuals[:, model.reachable]
+    slack = np.array([rounding(model, reward, V) for reward, V in zip(rewards, potentials, strict=True)])
+    horizon = 1 / (1 - model.discount)
+    centre = potentials @ model.initial
+    return np.stack([centre + residuals.min(1) * horizon - slack, centre + residuals.max(1) * horizon + slack], axis=1)
+
+
+def optimum_bound(model: CMDP, reward: np.ndarray, potential: np.ndarray) -> float:
+    """Upper bound on the best value of `reward [S, A]` from any potential `[S]`."""
+    backed_up = action_values(model, reward, potential).max(1)
+    excess = float((backed_up - potential)[model.reachable].max())
+    discount = model.discount
+    return float(model.initial @ backed_up) + discount / (1 - discount) * excess + rounding(model, reward, potential)
+
+
+def rounding(model: CMDP, reward: np.ndarray, potential: np.ndarray) -> float:
+    """What floating-point rounding in one Bellman backup (sums of B + 2 terms) can amount to in a bound."""
+    terms = model.successors.shape[2] + model.actions + 4
+    sizes = np.abs(reward[model.reachable]).max() + 2 * np.abs(potential[model.reachable]).max()
+    return float(2 * terms * np.finfo(float).eps * sizes / (1 - model.discount)) + float(
+        np.finfo(float).eps * model.states * np.abs(potential[model.reachable]).max()
+    )

@@ -1,0 +1,192 @@
+"""The corrective oracle: fully-corrective Frank-Wolfe on occupancies.
+
+The AL of a policy depends only on its `1 + m` values, and is concave in them. Columns are deterministic policies (optimal for
+some pseudo-reward) with their values; the master mixes them,
+
+    max_alpha  sum_k alpha_k V_r[k] + sum_i (lambda_i^2 - w_i^2) / (2 beta),   w = max(lambda - beta u(alpha), 0),
+
+a tiny quadratic program. Planning on `r + w.c` then either proves that no policy is better by more than the gap, or gives the
+next column. At most m + 1 columns carry weight, and their mixed occupancy is that of ONE stationary policy,
+`pi(a|s) = sum_k alpha_k nu_k(s) 1[a = a_k(s)] / sum_k alpha_k nu_k(s)`, which has exactly the mixed values.
+"""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cmdpax import lagrangian
+from cmdpax.errors import NumericalError
+from cmdpax.evaluation import occupancy, pseudo_reward, under_policy
+from cmdpax.model import CMDP
+from cmdpax.oracles.first_order import Subproblem
+from cmdpax.planning import Plan, plan
+from cmdpax.policies.tabular import from_actions
+
+COLUMNS = 400  # columns kept at the most; the longest unused leave first
+NEGLIGIBLE = 1e-13  # relative size of a slope that is rounding
+RANK = 1e-11  # relative singular value below which columns count as dependent
+
+
+@dataclass(frozen=True)
+class Columns:
+    """k deterministic policies with their values, and the weights of the current mixture."""
+
+    actions: tuple[np.ndarray, ...]  # k arrays [S]
+    occupancies: tuple[np.ndarray, ...]  # k arrays [S]
+    rewards: np.ndarray  # [k]
+    margin_rows: np.ndarray  # [k, m]
+    mixture: np.ndarray  # [k], on the simplex
+    last: Subproblem | None = field(default=None)
+
+    @property
+    def reward(self) -> float:
+        """V_r of the mixture."""
+        return float(self.mixture @ self.rewards)
+
+    @property
+    def margins(self) -> np.ndarray:
+        """Margins of the mixture, `[m]`."""
+        return self.mixture @ self.margin_rows
+
+
+@dataclass(frozen=True)
+class Corrective:
+    """The oracle; it has no parameters."""
+
+    check_every: int = 1
+
+    def start(self, model: CMDP, policy: np.ndarray | None = None) -> Columns:
+        """One column: the unconstrained optimum (this oracle builds its own policies and takes none)."""
+        return first_column(model, plan(model, model.reward))
+
+    def advance(self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float) -> Columns:
+        """Mix the columns for these multipliers, plan against the mixture, and add what planning found."""
+        mixture = master(columns.rewards, columns.margin_rows, multipliers, penalty, columns.mixture)
+        mixed = replace(columns, mixture=mixture)
+        worth = lagrangian.weights(multipliers, penalty, mixed.margins)
+        start = columns.last.plan.actions if columns.last else columns.actions[int(np.argmax(mixture))]
+        best = plan(model, pseudo_reward(model, worth), start)
+        current = mixed.reward + float(worth @ (mixed.margins + model.thresholds))
+        mixed = replace(mixed, last=Subproblem(best.value - current, worth, best))
+        return add_column(model, mixed, best.actions)
+
+    def subproblem(self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float) -> Subproblem:
+        """The certified gap of the mixture, known from the last `advance`."""
+        if columns.last is None:
+            raise NumericalError("corrective: no gap is known before the first step.")
+        return columns.last
+
+    def policy(self, model: CMDP, columns: Columns) -> np.ndarray:
+        """The one stationary policy with the occupancy of the mixture, `[S, A]`."""
+        mass = np.zeros((model.states, model.actions))
+        states = np.arange(model.states)
+        for weight, actions, visits in zip(columns.mixture, columns.actions, columns.occupancies, strict=True):
+            if weight > 0:
+                mass[states, actions] += weight * visits
+        total = mass.sum(1, keepdims=True)
+        fallback = from_actions(columns.last.plan.actions if columns.last else columns.actions[0], model.actions)
+        return np.where(total > 0, mass / np.where(total > 0, total, 1.0), fallback)
+
+
+def first_column(model: CMDP, best: Plan) -> Columns:
+    """A mixture of one."""
+    empty = Columns((), (), np.zeros(0), np.zeros((0, model.constraint_count)), np.zeros(0))
+    return replace(add_column(model, empty, best.actions), mixture=np.ones(1))
+
+
+def add_column(model: CMDP, columns: Columns, actions: np.ndarray) -> Columns:
+    """Append a deterministic policy `[S]` with weight 0, unless it is there already."""
+    if any(np.array_equal(actions, known) for known in columns.actions):
+        return columns
+    visits = occupancy(model, actions)
+    reward = visits @ under_policy(model.reward, actions)
+    margins = under_policy(model.constraints, actions) @ visits - model.thresholds
+    keep = _kept(columns.mixture)
+    return replace(
+        columns,
+        actions=(*(columns.actions[k] for k in keep), actions),
+        occupancies=(*(columns.occupancies[k] for k in keep), visits),
+        rewards=np.append(columns.rewards[keep], reward),
+        margin_rows=np.vstack([columns.margin_rows[keep], margins]),
+        mixture=np.append(columns.mixture[keep], 0.0),
+    )
+
+
+def _kept(mixture: np.ndarray) -> np.ndarray:
+    """Indices to keep when a column is added: everything, or at the limit all but the oldest without weight."""
+    if len(mixture) < COLUMNS:
+        return np.arange(len(mixture))
+    idle = np.nonzero(mixture == 0)[0]
+    return np.delete(np.arange(len(mixture)), idle[: len(mixture) // 2])
+
+
+def master(rewards: np.ndarray, margins: np.ndarray, multipliers: np.ndarray, penalty: float, start: np.ndarray) -> np.ndarray:
+    """Weights `[k]` on the simplex that maximise the AL of the mixture; at most m + 1 of them are positive.
+
+    rewards `[k]`, margins `[k, m]`, multipliers `[m]`, start `[k]` on the simplex.
+
+    A primal active-set method on `min -V_r.alpha + beta/2 |lambda/beta - u(alpha) + z|^2` over `alpha` in the simplex and slacks
+    `z >= 0`. The free variables stay affinely independent (dependent ones are moved along their null direction until one
+    reaches 0), which is what purifies the mixture.
+    """
+    k, m = margins.shape
+    spread = np.hstack([-margins.T, np.eye(m)])  # w = multipliers + penalty * spread @ x, for x = (alpha, z)
+    is_weight = np.arange(k + m) < k
+    x = np.concatenate([start, np.maximum(start @ margins - multipliers / penalty, 0)])
+    free = x > 0
+    entered = -1
+    for _ in range(100 + 20 * (k + m)):
+        worth = multipliers + penalty * (spread @ x)
+        gradient = spread.T @ worth - np.append(rewards, np.zeros(m))
+        direction, is_newton = _direction(x, free, is_weight, spread, gradient, penalty)
+        falling = direction < 0
+        with np.errstate(over="ignore"):
+            room = np.where(falling, x / -np.where(falling, direction, -1.0), np.inf)
+        blocking = int(np.argmin(room))
+        length = min(1.0, room[blocking]) if is_newton else room[blocking]
+        if blocking == entered and length == 0:  # rounding: the entering variable cannot move, so this is the minimum
+            break
+        if np.isfinite(length):
+            x = x + length * direction
+        if length == room[blocking]:
+            x[blocking], free[blocking] = 0.0, False
+            continue
+        worth = multipliers + penalty * (spread @ x)
+        gradient = spread.T @ worth - np.append(rewards, np.zeros(m))
+        price = gradient - np.where(is_weight, gradient[:k] @ x[:k] / x[:k].sum(), 0.0)
+        price[free] = 0.0
+        entered = int(np.argmin(price))
+        if price[entered] >= -NEGLIGIBLE * (np.abs(rewards).max() + np.abs(worth) @ np.abs(margins).max(0)):
+            break
+        free[entered] = True
+    alpha = np.maximum(x[:k], 0)
+    return alpha / alpha.sum()
+
+
+def _direction(
+    x: np.ndarray, free: np.ndarray, is_weight: np.ndarray, spread: np.ndarray, gradient: np.ndarray, penalty: float
+) -> tuple[np.ndarray, bool]:
+    """A descent direction among the free variables that keeps the weights' sum: Newton's, or a null direction to leave along."""
+    direction = np.zeros_like(x)
+    index = np.nonzero(free)[0]
+    pivot = index[np.argmax(np.where(is_weight[index], x[index], -1.0))]
+    others = index[index != pivot]
+    if not others.size:
+        return direction, True
+    shared = is_weight[others]
+    basis = spread[:, others] - shared * spread[:, [pivot]]
+    slope = gradient[others] - shared * gradient[pivot]
+    _, singular, right = np.linalg.svd(basis, full_matrices=True)
+    rank = int((singular > RANK * max(singular.max(initial=0.0), np.finfo(float).tiny)).sum())
+    if is_newton := rank == len(others):
+        part = -right.T @ ((right @ slope) / singular**2) / penalty
+    else:
+        null = right[rank:]
+        part = -null.T @ (null @ slope)
+        if np.abs(part).max() <= NEGLIGIBLE * np.abs(slope).max(initial=0.0):
+            part = null[0]
+    direction[others] = part
+    direction[pivot] = -part[shared].sum()
+    if not is_newton and not (direction < 0).any():
+        direction = -direction
+    return direction, is_newton

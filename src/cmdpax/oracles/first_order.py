@@ -1,0 +1,134 @@
+"""First-order oracles: improve the AL subproblem by policy-gradient steps (PQA, PPG, NPG, SPMA).
+
+One `advance` is one policy-gradient evaluation: the pseudo-reward `Gamma = r + w.c` from the current margins, its Q, one step.
+The step size is
+- a number or an array `[...]` (then the policies carry that batch shape: a grid search is one run),
+- `"theory"`: `rho_min / L` with the smoothness constant L of the augmented Lagrangian; PQA ascends monotonically, slowly,
+- `"backtracking"`: a trial that does not raise the AL is taken back and halves the step; a success grows it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from cmdpax import lagrangian
+from cmdpax.errors import InputError, NumericalError
+from cmdpax.evaluation import Evaluation, action_values, evaluate, occupancy, pseudo_reward
+from cmdpax.lagrangian import scalarise
+from cmdpax.model import CMDP
+from cmdpax.planning import Plan, plan
+
+StepFunction = Callable[[np.ndarray, np.ndarray, np.ndarray, Callable[[], np.ndarray]], np.ndarray]
+GROW, SHRINK = 1.5, 0.5
+
+
+@dataclass(frozen=True)
+class Iterate:
+    """A policy `[..., S, A]`, what is known about it, and the current step size `[...]`."""
+
+    policy: np.ndarray
+    evaluation: Evaluation
+    size: np.ndarray
+
+    @property
+    def reward(self) -> np.ndarray:
+        """`[...]`"""
+        return self.evaluation.reward
+
+    @property
+    def margins(self) -> np.ndarray:
+        """`[..., m]`"""
+        return self.evaluation.margins
+
+
+@dataclass(frozen=True)
+class Subproblem:
+    """The certified gap of an AL subproblem and the plan that proves it."""
+
+    gap: float  # max AL - AL(pi) is at most this
+    weights: np.ndarray  # [m], the w of the pseudo-reward
+    plan: Plan  # optimum of the pseudo-reward
+
+
+@dataclass(frozen=True)
+class FirstOrder:
+    """An oracle from a step function; see the module docstring for `size`."""
+
+    step: StepFunction
+    size: float | np.ndarray | Literal["theory", "backtracking"] = "backtracking"
+    check_every: int = 10  # inner steps between two certified gaps, when the caller wants them
+
+    def __post_init__(self) -> None:
+        if isinstance(self.size, str):
+            if self.size not in ("theory", "backtracking"):
+                raise InputError(f"step: '{self.size}' is neither a number, 'theory' nor 'backtracking'.")
+        elif not (np.isfinite(self.size).all() and (np.asarray(self.size) > 0).all()):
+            raise InputError(f"step is {self.size}; step sizes must be positive and finite.")
+
+    def start(self, model: CMDP, policy: np.ndarray | None = None) -> Iterate:
+        """The uniform policy (or the given one), in the batch shape of the step sizes."""
+        size = np.ones(()) if isinstance(self.size, str) else np.asarray(self.size, dtype=np.float64)
+        policy = model.uniform_policy() if policy is None else policy
+        policy = np.broadcast_to(policy, (*size.shape, model.states, model.actions))
+        return Iterate(policy, evaluate(model, policy), size)
+
+    def advance(self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float) -> Iterate:
+        """One step on the AL with multipliers `[..., m]`."""
+        worth = lagrangian.weights(multipliers, penalty, iterate.margins)
+        values = scalarise(iterate.evaluation.values[..., 0, :], iterate.evaluation.values[..., 1:, :], worth)
+        quality = action_values(model, pseudo_reward(model, worth), values)
+        size = theory_step(model, multipliers, penalty) if isinstance(self.size, str) and self.size == "theory" else iterate.size
+        target = self.step(iterate.policy, quality, size[..., None, None], lambda: occupancy(model, iterate.policy))
+        if not np.isfinite(target).all():
+            raise NumericalError("oracle: the step produced numbers that are not finite; use a smaller step size.")
+        trial = Iterate(target, evaluate(model, target), size)
+        return (
+            self._accept(iterate, trial, multipliers, penalty)
+            if isinstance(self.size, str) and self.size == "backtracking"
+            else trial
+        )
+
+    def _accept(self, old: Iterate, new: Iterate, multipliers: np.ndarray, penalty: float) -> Iterate:
+        before = lagrangian.value(old.reward, old.margins, multipliers, penalty)
+        after = lagrangian.value(new.reward, new.margins, multipliers, penalty)
+        if after >= before:
+            return replace(new, size=old.size * GROW)
+        return replace(old, size=old.size * SHRINK)
+
+    def subproblem(self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float) -> Subproblem:
+        """The certified gap: `max_pi' V_Gamma(pi') - V_Gamma(pi)`, with Gamma frozen at the current policy (no batch)."""
+        worth = lagrangian.weights(multipliers, penalty, iterate.margins)
+        best = plan(model, pseudo_reward(model, worth))
+        current = float(iterate.reward + worth @ (iterate.margins + model.thresholds))
+        return Subproblem(best.value - current, worth, best)
+
+    def policy(self, model: CMDP, iterate: Iterate) -> np.ndarray:
+        """The iterate's policy `[..., S, A]`."""
+        return iterate.policy
+
+
+def theory_step(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarray:
+    """The theory's step `rho_min / L` for multipliers `[..., m]` -> `[...]`."""
+    smallest = model.initial.min()
+    if smallest <= 0:
+        state = int(np.argmin(model.initial))
+        raise InputError(f"step 'theory' needs every state in the initial distribution; initial[{state}] is 0.")
+    return smallest / smoothness(model, multipliers, penalty)
+
+
+def smoothness(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarray:
+    """Smoothness constant L of the AL in the direct parameterisation, for multipliers `[..., m]` -> `[...]`.
+
+    The paper's lemma, freed of its assumption that rewards lie in [0, 1]: a value is `span * 2 gamma A / (1-gamma)^3`-smooth
+    (shifting a reward shifts its value by a constant), a violated constraint contributes `w_i <= lambda_i - beta u_i` times
+    that, and beta times its squared gradient norm, at most `A span^2 / (1-gamma)^4`.
+    """
+    A, horizon = model.actions, 1 / (1 - model.discount)
+    curvature = 2 * model.discount * A * horizon**3
+    spans = np.ptp(model.constraints.reshape(model.constraint_count, model.reward.size), axis=1)
+    lowest = model.constraints.min((1, 2)) * horizon - model.thresholds  # the most negative margin possible
+    largest_weight = lagrangian.weights(multipliers, penalty, lowest)
+    from_reward = curvature * np.ptp(model.reward)
+    return from_reward + (curvature * largest_weight * spans).sum(-1) + penalty * A * horizon**4 * (spans**2).sum()

@@ -1,0 +1,30 @@
+"""Tabular policies: one distribution per state, `[..., S, A]`. Every target is in the class, so its projection is the identity."""
+
+import numpy as np
+
+
+def project_simplex(points: np.ndarray) -> np.ndarray:
+    """Euclidean projection of every `points[..., :]` onto the probability simplex (sort-based, exact).
+
+    The projection is `max(x - theta, 0)` with theta such that it sums to 1; theta comes from the sorted entries.
+    """
+    size = points.shape[-1]
+    points = points - points.max(-1, keepdims=True)  # shift invariant, and keeps huge steps from losing digits
+    ordered = -np.sort(-points, axis=-1)
+    excess = np.cumsum(ordered, axis=-1) - 1
+    support = (ordered * np.arange(1, size + 1) > excess).sum(-1, keepdims=True)
+    theta = np.take_along_axis(excess, support - 1, axis=-1) / support
+    return np.maximum(points - theta, 0)
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Row-wise softmax of `[..., A]`, safe for any finite logits."""
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def from_actions(actions: np.ndarray, count: int) -> np.ndarray:
+    """Deterministic actions `[S]` as probabilities `[S, A]`."""
+    policy = np.zeros((len(actions), count))
+    policy[np.arange(len(actions)), actions] = 1.0
+    return policy

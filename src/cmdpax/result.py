@@ -1,0 +1,119 @@
+"""What a solver hands back: one policy, its values, shadow prices, proof, and how it got there. Prints as a table."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from cmdpax.certificate import Certificate
+from cmdpax.model import CMDP
+
+Status = Literal["certified", "infeasible", "marginal", "limit"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One deployable policy and what is known about it."""
+
+    status: Status
+    method: str
+    eps: float  # certified means: scaled gap and violation are at most this
+    policy: np.ndarray  # [S, A]
+    reward: float  # V_r
+    margins: np.ndarray  # [m], V_c - b in the normalised (>=) orientation
+    multipliers: np.ndarray  # [m], shadow prices: what one unit of slack in each threshold is worth
+    certificate: Certificate
+    scaled_gap: float  # gap / (span(r) / (1 - gamma))
+    scaled_violation: float
+    digest: str  # of the model this belongs to
+    constraint_names: tuple[str, ...]
+    senses: tuple[str, ...]
+    thresholds: np.ndarray  # [m], normalised
+    trace: list[dict[str, Any]] = field(default_factory=list)  # one row per outer iteration or recorded step
+    seconds: float = 0.0
+    mixture: dict[str, Any] | None = None  # primal-dual methods: values of the averaged occupancy, and its memory
+
+    def summary(self) -> dict[str, Any]:
+        """The headline as plain numbers, for machines."""
+        return {
+            "status": self.status,
+            "method": self.method,
+            "eps": self.eps,
+            "reward": self.reward,
+            "margins": [float(u) for u in self.margins],
+            "multipliers": [float(x) for x in self.multipliers],
+            "gap": self.certificate.gap,
+            "violation": self.certificate.violation,
+            "scaled_gap": self.scaled_gap,
+            "scaled_violation": self.scaled_violation,
+            "dual_bound": self.certificate.dual_bound,
+            "ray": None if self.certificate.ray is None else [float(y) for y in self.certificate.ray],
+            "ray_bound": self.certificate.ray_bound,
+            "seconds": self.seconds,
+        }
+
+    def __str__(self) -> str:
+        meaning = {
+            "certified": f"certified: within {self.eps:g} of optimal and feasible, on the scale of possible values",
+            "infeasible": "infeasible: no policy meets all constraints",
+            "marginal": "marginal: feasibility cannot be decided within 1e-7 on the scale of possible values",
+            "limit": f"limit: stopped before eps = {self.eps:g} was certified",
+        }
+        c = self.certificate
+        lines = [
+            f"status      {meaning[self.status]}",
+            f"method      {self.method}, {self.seconds:.2f} s",
+            f"reward      {self.reward:.9g}   (best possible: at most {c.dual_bound:.9g})",
+            f"gap         {c.gap:.3g}   (scaled {self.scaled_gap:.3g})",
+            f"violation   {c.violation:.3g}   (scaled {self.scaled_violation:.3g})",
+        ]
+        if self.status in ("infeasible", "marginal") and c.ray is not None:
+            lines.append(
+                f"ray         {np.array2string(c.ray, precision=6)} proves ray.(V_c - b) <= {c.ray_bound:.6g} for every policy"
+            )
+        if len(self.margins):
+            width = max(10, *(len(name) for name in self.constraint_names))
+            lines.append(f"{'constraint':<{width}}  {'value':>14}     {'threshold':>12} {'margin':>12} {'price':>12}")
+            for name, sense, b, u, price in zip(
+                self.constraint_names, self.senses, self.thresholds, self.margins, self.multipliers, strict=True
+            ):
+                sign = 1 if sense == ">=" else -1
+                lines.append(f"{name:<{width}}  {sign * (u + b):>14.8g}  {sense} {sign * b:>12.8g} {u:>12.3g} {price:>12.6g}")
+        return "\n".join(lines)
+
+
+def assemble(
+    model: CMDP,
+    policy: np.ndarray,
+    multipliers: np.ndarray,
+    certificate: Certificate,
+    *,
+    status: Status | None = None,
+    method: str,
+    eps: float,
+    trace: list[dict[str, Any]] | None = None,
+    seconds: float = 0.0,
+    mixture: dict[str, Any] | None = None,
+) -> Result:
+    """A `Result` for a policy `[S, A]`; without `status` it is `certified` or `limit`, as the certificate says."""
+    gap, violation = certificate.scaled(model)
+    reached: Status = "certified" if gap <= eps and violation <= eps else "limit"
+    return Result(
+        status=status or reached,
+        method=method,
+        eps=eps,
+        policy=model.fold_unavailable(policy),
+        reward=sum(certificate.reward_bounds) / 2,
+        margins=certificate.margin_bounds.mean(1),
+        multipliers=multipliers,
+        certificate=certificate,
+        scaled_gap=gap,
+        scaled_violation=violation,
+        digest=model.digest,
+        constraint_names=model.constraint_names or tuple(f"c{i}" for i in range(model.constraint_count)),
+        senses=model.senses,
+        thresholds=model.thresholds,
+        trace=trace or [],
+        seconds=seconds,
+        mixture=mixture,
+    )

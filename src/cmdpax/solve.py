@@ -1,0 +1,271 @@
+"""Algorithm 1: the inexact augmented-Lagrangian method, and `solve`, which needs no step size.
+
+    for t = 1, 2, ...:
+        improve pi on the AL with multipliers lambda_t (the oracle), until its certified gap is at most eps_t
+        lambda_{t+1} = max(lambda_t - s beta margin, (1 - s) lambda_t)          (s = 1/2 in the paper)
+
+One loop, `augmented_lagrangian`, serves both modes. Paper mode: fixed numbers of outer and inner steps, fixed penalty and
+step size, in the model's own units. `solve`: values are normalised to [0, 1], phase 1 decides feasibility, the inner loop stops on the
+certified gap, the penalty grows when the defect does not fall, and the outer loop stops when the certificate says so.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from cmdpax import lagrangian
+from cmdpax.certificate import Certificate, certify, optimum_bound
+from cmdpax.errors import InputError
+from cmdpax.evaluation import state_values
+from cmdpax.feasibility import Feasibility, decide
+from cmdpax.model import CMDP
+from cmdpax.oracles.corrective import Corrective
+from cmdpax.oracles.first_order import Subproblem
+from cmdpax.result import Result, assemble
+
+LARGEST_PENALTY = 1e10
+PENALTY, PENALTY_GROWTH = 1.0, 4.0  # on the normalised scale
+OUTER, INNER = 200, 500
+SAFETY = 0.9  # certify in the model's own units once the estimates are this far below eps
+
+
+class Oracle(Protocol):
+    """How a subproblem is improved. A state has `reward [...]` and `margins [..., m]`."""
+
+    @property
+    def check_every(self) -> int:
+        """Inner steps between two certified gaps."""
+        ...
+
+    def start(self, model: CMDP, policy: np.ndarray | None = None) -> Any:
+        """First state."""
+        ...
+
+    def advance(self, model: CMDP, state: Any, multipliers: np.ndarray, penalty: float) -> Any:
+        """One policy-gradient evaluation."""
+        ...
+
+    def subproblem(self, model: CMDP, state: Any, multipliers: np.ndarray, penalty: float) -> Subproblem:
+        """Certified gap of the state for these multipliers."""
+        ...
+
+    def policy(self, model: CMDP, state: Any) -> np.ndarray:
+        """The state's policy `[..., S, A]`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where Algorithm 1 stands after an inner step (or, with `outer_done`, after a dual update)."""
+
+    state: Any
+    multipliers: np.ndarray  # [..., m]
+    penalty: float
+    outer: int
+    evaluations: int  # policy-gradient evaluations so far
+    subproblem: Subproblem | None  # certified gap, where one was computed
+    outer_done: bool
+
+
+def augmented_lagrangian(
+    model: CMDP,
+    oracle: Oracle,
+    state: Any,
+    *,
+    multipliers: np.ndarray,
+    penalty: float,
+    outer: int,
+    inner: int,
+    dual_step: float = 0.5,
+    target: Callable[[int], float] | None = None,
+    penalty_growth: float = 1.0,
+    observe: Callable[[Progress], bool] = lambda progress: False,
+) -> Progress:
+    """Run Algorithm 1 from a state and multipliers `[..., m]`.
+
+    `target(t)` is eps_t: inner steps stop at that certified gap (and at `inner` of them); without it exactly `inner` are
+    done. `penalty_growth > 1` raises the penalty whenever the defect (violation, or
+    slack of a priced constraint) has not fallen to a quarter. `observe` sees every step and ends the run by returning True.
+    """
+    evaluations, previous = 0, np.inf
+    progress = Progress(state, multipliers, penalty, 0, 0, None, False)
+    for t in range(1, outer + 1):
+        known: Subproblem | None = None
+        for k in range(1, inner + 1):
+            state = oracle.advance(model, state, multipliers, penalty)
+            evaluations += 1
+            if target is not None and (k % oracle.check_every == 0 or k == inner):
+                known = oracle.subproblem(model, state, multipliers, penalty)
+            progress = Progress(state, multipliers, penalty, t, evaluations, known, False)
+            if observe(progress):
+                return progress
+            if known is not None and target is not None and known.gap <= target(t):
+                break
+        defect = float(np.max(lagrangian.defect(multipliers, penalty, state.margins)))
+        multipliers = lagrangian.dual_update(multipliers, penalty, state.margins, dual_step)
+        progress = Progress(state, multipliers, penalty, t, evaluations, known, True)
+        if observe(progress):
+            return progress
+        if defect > previous / 4:
+            penalty = min(penalty * penalty_growth, LARGEST_PENALTY)
+        previous = defect
+    return progress
+
+
+def normalise(model: CMDP) -> CMDP:
+    """The same problem with every value range mapped to [0, 1]; policies and feasibility are unchanged.
+
+    Multipliers of the normalised model times `reward_scale / constraint_scales` are those of the model.
+    """
+    horizon = 1 / (1 - model.discount)
+    lowest = model.reward[model.reachable].min()
+    floor = model.constraints[:, model.reachable].min((1, 2)) if model.constraint_count else np.zeros(0)
+    scales = model.constraint_scales
+    return model.replace(
+        reward=(model.reward - lowest) / model.reward_scale,
+        constraints=(model.constraints - floor[:, None, None]) / scales[:, None, None],
+        thresholds=(model.thresholds - floor * horizon) / scales,
+    )
+
+
+def solve(
+    model: CMDP,
+    eps: float = 1e-6,
+    *,
+    oracle: Oracle | None = None,
+    dual_step: float = 1.0,
+    outer: int = OUTER,
+    inner: int = INNER,
+    time_limit: float | None = None,
+    report: Callable[[dict[str, Any]], None] | None = None,
+) -> Result:
+    """Solve a constrained MDP to a certified stationary policy. No step size, no penalty to choose.
+
+    `eps` bounds gap and violation on the scale of possible values, `span / (1 - gamma)`. `oracle` defaults to `Corrective()`;
+    first-order oracles work too, and reach less accuracy. Stops with status `limit` after `outer` iterations or `time_limit`
+    seconds, with the best certified policy so far. `report` receives every row of the trace as it comes.
+    """
+    if not (np.isfinite(eps) and eps > 0):
+        raise InputError(f"eps is {eps}; it must be a positive number, for example 1e-6.")
+    started = time.perf_counter()
+    oracle = Corrective() if oracle is None else oracle
+    scaled = normalise(model)
+    verdict = decide(scaled)
+    if verdict.status == "infeasible":
+        return _infeasible(model, verdict, eps, time.perf_counter() - started)
+    state = verdict.columns if isinstance(oracle, Corrective) else oracle.start(scaled)
+    search = _Search(model, scaled, oracle, eps, started, time_limit, report)
+    augmented_lagrangian(
+        scaled,
+        oracle,
+        state,
+        multipliers=np.zeros(model.constraint_count),
+        penalty=PENALTY,
+        outer=outer,
+        inner=inner,
+        dual_step=dual_step,
+        # summable like the paper's sigma / t^2, but never below what the oracle's own rounding allows: it would stall
+        target=lambda t: max(10.0**-t, eps / 10),
+        penalty_growth=PENALTY_GROWTH,
+        observe=search.observe,
+    )
+    policy, certificate = search.certified or search.certify_best()
+    if verdict.status == "marginal":
+        certificate = _with_ray(model, certificate, verdict)
+    return assemble(
+        model,
+        policy,
+        certificate.weights,
+        certificate,
+        status="marginal" if verdict.status == "marginal" else None,
+        method="corrective-alm" if isinstance(oracle, Corrective) else "first-order-alm",
+        eps=eps,
+        trace=search.trace,
+        seconds=time.perf_counter() - started,
+    )
+
+
+class _Search:
+    """What `solve` remembers while Algorithm 1 runs: the best dual bound, the best state, and the trace."""
+
+    def __init__(
+        self,
+        model: CMDP,
+        scaled: CMDP,
+        oracle: Oracle,
+        eps: float,
+        started: float,
+        time_limit: float | None,
+        report: Callable[[dict[str, Any]], None] | None,
+    ) -> None:
+        self.model, self.scaled, self.oracle, self.eps = model, scaled, oracle, eps
+        self.started, self.time_limit, self.report = started, time_limit, report
+        self.bound = np.inf  # best dual bound so far, normalised
+        self.dual: Subproblem | None = None  # the subproblem it came from
+        self.best: Any = None  # state with the smallest max(gap, violation)
+        self.score = np.inf
+        self.certified: tuple[np.ndarray, Certificate] | None = None
+        self.trace: list[dict[str, Any]] = []
+
+    def observe(self, progress: Progress) -> bool:
+        """Record a step; True once a policy is certified or the time is up."""
+        if progress.outer_done or progress.subproblem is None:
+            return False
+        known, state = progress.subproblem, progress.state
+        bound = known.plan.value - float(known.weights @ self.scaled.thresholds)
+        if bound < self.bound:
+            self.bound, self.dual = bound, known
+        gap, violation = self.bound - float(state.reward), float(lagrangian.violation(state.margins))
+        if max(gap, violation) < self.score:
+            self.best, self.score = state, max(gap, violation)
+        row = {
+            "outer": progress.outer,
+            "evaluations": progress.evaluations,
+            "gap": gap,
+            "violation": violation,
+            "penalty": progress.penalty,
+            "seconds": time.perf_counter() - self.started,
+        }
+        self.trace.append(row)
+        if self.report:
+            self.report(row)
+        if gap <= SAFETY * self.eps and violation <= SAFETY * self.eps:
+            policy, certificate = self.certify(state)
+            if max(certificate.scaled(self.model)) <= self.eps:
+                self.certified = policy, certificate
+                return True
+        return self.time_limit is not None and row["seconds"] > self.time_limit
+
+    def certify_best(self) -> tuple[np.ndarray, Certificate]:
+        """The best policy so far with its certificate."""
+        return self.certify(self.best)
+
+    def certify(self, state: Any) -> tuple[np.ndarray, Certificate]:
+        """Policy of a state and its certificate in the model's own units."""
+        assert self.dual is not None
+        policy = self.oracle.policy(self.scaled, state)
+        weights = self.dual.weights * self.model.reward_scale / self.model.constraint_scales
+        return policy, certify(self.model, policy, weights, self.dual.plan.actions)
+
+
+def _infeasible(model: CMDP, verdict: Feasibility, eps: float, seconds: float) -> Result:
+    """The least violating policy, with the proof that none is feasible."""
+    policy = Corrective().policy(model, verdict.columns)
+    zeros = np.zeros(model.constraint_count)
+    unconstrained = verdict.columns.actions[0]
+    certificate = _with_ray(model, certify(model, policy, zeros, unconstrained), verdict)
+    return assemble(model, policy, zeros, certificate, status="infeasible", method="corrective-alm", eps=eps, seconds=seconds)
+
+
+def _with_ray(model: CMDP, certificate: Certificate, verdict: Feasibility) -> Certificate:
+    """Add the ray of phase 1, in the model's own units (it sums to 1 on the normalised scale)."""
+    if verdict.ray is None or verdict.plan is None:
+        return certificate
+    ray = verdict.ray / model.constraint_scales
+    reward = np.tensordot(ray, model.constraints, 1)
+    potential = state_values(model, verdict.plan.actions, reward)
+    bound = optimum_bound(model, reward, potential) - float(ray @ model.thresholds)
+    return replace(certificate, ray=ray, ray_bound=bound, ray_potential=potential)
