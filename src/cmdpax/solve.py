@@ -22,13 +22,13 @@ from cmdpax.errors import InputError
 from cmdpax.evaluation import state_values
 from cmdpax.feasibility import Feasibility, decide
 from cmdpax.model import CMDP
-from cmdpax.oracles.corrective import Corrective
+from cmdpax.oracles.corrective import Columns, Corrective
 from cmdpax.oracles.first_order import Subproblem
 from cmdpax.result import Result, assemble
 
 LARGEST_PENALTY = 1e10
 PENALTY, PENALTY_GROWTH = 1.0, 4.0  # on the normalised scale
-OUTER, INNER = 200, 500
+OUTER, INNER = 200, 2000
 SAFETY = 0.9  # certify in the model's own units once the estimates are this far below eps
 
 
@@ -141,28 +141,31 @@ def solve(
     inner: int = INNER,
     time_limit: float | None = None,
     report: Callable[[dict[str, Any]], None] | None = None,
+    warm: "Warm | None" = None,
 ) -> Result:
     """Solve a constrained MDP to a certified stationary policy. No step size, no penalty to choose.
 
     `eps` bounds gap and violation on the scale of possible values, `span / (1 - gamma)`. `oracle` defaults to `Corrective()`;
     first-order oracles work too, and reach less accuracy. Stops with status `limit` after `outer` iterations or `time_limit`
-    seconds, with the best certified policy so far. `report` receives every row of the trace as it comes.
+    seconds, with the best certified policy so far. `report` receives every row of the trace as it comes. `warm` carries
+    what was found from one solve to the next, for the same model with other thresholds.
     """
     if not (np.isfinite(eps) and eps > 0):
         raise InputError(f"eps is {eps}; it must be a positive number, for example 1e-6.")
     started = time.perf_counter()
     oracle = Corrective() if oracle is None else oracle
     scaled = normalise(model)
-    verdict = decide(scaled)
+    warm = Warm() if warm is None else warm
+    verdict = decide(scaled, warm.columns_for(scaled))
     if verdict.status == "infeasible":
-        return _infeasible(model, verdict, eps, time.perf_counter() - started)
+        return infeasible_result(model, verdict, eps, started)
     state = verdict.columns if isinstance(oracle, Corrective) else oracle.start(scaled)
     search = _Search(model, scaled, oracle, eps, started, time_limit, report)
     augmented_lagrangian(
         scaled,
         oracle,
         state,
-        multipliers=np.zeros(model.constraint_count),
+        multipliers=np.zeros(model.constraint_count) if warm.multipliers is None else warm.multipliers,
         penalty=PENALTY,
         outer=outer,
         inner=inner,
@@ -173,6 +176,7 @@ def solve(
         observe=search.observe,
     )
     policy, certificate = search.certified or search.certify_best()
+    warm.remember(scaled, search)
     if verdict.status == "marginal":
         certificate = _with_ray(model, certificate, verdict)
     return assemble(
@@ -186,6 +190,27 @@ def solve(
         trace=search.trace,
         seconds=time.perf_counter() - started,
     )
+
+
+@dataclass
+class Warm:
+    """Columns and multipliers carried between solves that differ in their thresholds only; filled by `solve`."""
+
+    columns: Columns | None = None
+    thresholds: np.ndarray | None = None  # that the columns' margins refer to, normalised
+    multipliers: np.ndarray | None = None  # normalised
+
+    def columns_for(self, scaled: CMDP) -> Columns | None:
+        """The columns with margins for this model's thresholds."""
+        if self.columns is None or self.thresholds is None:
+            return None
+        shift = self.thresholds - scaled.thresholds
+        return replace(self.columns, margin_rows=self.columns.margin_rows + shift, last=None)
+
+    def remember(self, scaled: CMDP, search: "_Search") -> None:
+        """Keep the best state and its dual weights."""
+        if isinstance(search.best, Columns) and search.dual is not None:
+            self.columns, self.thresholds, self.multipliers = search.best, scaled.thresholds, search.dual.weights
 
 
 class _Search:
@@ -251,12 +276,13 @@ class _Search:
         return policy, certify(self.model, policy, weights, self.dual.plan.actions)
 
 
-def _infeasible(model: CMDP, verdict: Feasibility, eps: float, seconds: float) -> Result:
-    """The least violating policy, with the proof that none is feasible."""
+def infeasible_result(model: CMDP, verdict: Feasibility, eps: float, started: float) -> Result:
+    """The least violating policy, with the proof that none is feasible; `started` is a `time.perf_counter()`."""
     policy = Corrective().policy(model, verdict.columns)
     zeros = np.zeros(model.constraint_count)
     unconstrained = verdict.columns.actions[0]
     certificate = _with_ray(model, certify(model, policy, zeros, unconstrained), verdict)
+    seconds = time.perf_counter() - started
     return assemble(model, policy, zeros, certificate, status="infeasible", method="corrective-alm", eps=eps, seconds=seconds)
 
 
