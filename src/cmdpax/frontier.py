@@ -76,7 +76,9 @@ def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[fl
     loose = float(evaluate(model, without.policy).margins[constraint] + model.thresholds[constraint])
     most = _feasible(solve(relaxed.replace(reward=model.constraints[constraint]), eps))
     if most.reward <= loose:
-        raise InputError(f"constraint {constraint}: it can never bind, the unconstrained optimum already satisfies it as far as possible.")
+        raise InputError(
+            f"constraint {constraint}: it can never bind, the unconstrained optimum already satisfies it as far as possible."
+        )
     return loose, most.reward
 
 

@@ -163,7 +163,10 @@ class CMDP:
     @cached_property
     def matrix(self) -> sp.csr_array:
         """Transition matrix `[S*A, S]`, row `s*A + a`."""
-        return _matrix(self.successors, self.probabilities)
+        S, A, _ = self.successors.shape
+        used = self.probabilities > 0
+        pointers = np.append(0, np.cumsum(used.sum(-1)))
+        return sp.csr_array((self.probabilities[used], self.successors[used], pointers), shape=(S * A, S), copy=False)
 
     @cached_property
     def tensor(self) -> np.ndarray:
@@ -263,16 +266,16 @@ class CMDP:
                 outcome = step(state, option)
                 try:
                     following, reward[s, a], values = outcome
-                    rows[s, a] = dict(following)
-                    count, constraints[:, s, a] = len(values), list(values)[:m] + [0.0] * (m - len(values))
+                    rows[s, a], costs = dict(following), np.asarray(values, dtype=np.float64)
                 except (TypeError, ValueError):
                     raise InputError(
-                        f"step({state!r}, {option!r}): it must return ({{next_state: probability}}, reward, [constraint rewards])."
+                        f"step({state!r}, {option!r}): return ({{next_state: probability}}, reward, [constraint rewards])."
                     ) from None
-                if count != m:
+                if costs.shape != (m,):
                     raise InputError(
-                        f"step({state!r}, {option!r}): {count} constraint rewards for {m} thresholds; return one for each."
+                        f"step({state!r}, {option!r}): {costs.size} constraint rewards for {m} thresholds; return one for each."
                     )
+                constraints[:, s, a] = costs
                 available[s, a] = True
         successors, probabilities = padded_rows(rows, state_index, S, A, name=lambda s, a: f"step({states[s]!r}, ...)")
         start = np.zeros(S)
@@ -415,25 +418,29 @@ def _padded_from_matrix(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
     return successors.reshape(shape), probabilities.reshape(shape)
 
 
-def _matrix(successors: np.ndarray, probabilities: np.ndarray) -> sp.csr_array:
-    """Padded successors `[S, A, B]` as one sparse matrix `[S*A, S]`, row `s*A + a`."""
-    S, A, _ = successors.shape
-    used = probabilities > 0
-    pointers = np.append(0, np.cumsum(used.sum(-1)))
-    return sp.csr_array((probabilities[used], successors[used], pointers), shape=(S * A, S), copy=False)
-
-
 def _canonical(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Checked rows in their one form: successors increasing, each once, unused places last, no more places than needed."""
-    used = probabilities > 0
-    follows = (successors[:, :, 1:] > successors[:, :, :-1]) & used[:, :, :-1]
-    if (follows | ~used[:, :, 1:]).all() and used[:, :, -1].any():
-        successors = np.where(used, successors, 0).astype(np.int32)
-    else:
-        matrix = _matrix(successors, probabilities)
-        matrix.sum_duplicates()
-        successors, probabilities = _padded_from_matrix(matrix)
-    return successors, _normalised(probabilities)
+    successors, probabilities = _ordered(successors.astype(np.int32, copy=False), probabilities)
+    twice = (successors[:, :, 1:] == successors[:, :, :-1]) & (probabilities[:, :, 1:] > 0)
+    if twice.any():
+        for b in range(successors.shape[2] - 1, 0, -1):
+            merged = np.where(twice[:, :, b - 1], probabilities[:, :, b], 0.0)
+            probabilities[:, :, b - 1] += merged
+            probabilities[:, :, b] -= merged
+        successors, probabilities = _ordered(successors, probabilities)
+    needed = int((probabilities > 0).any((0, 1)).sum())
+    return np.ascontiguousarray(successors[:, :, :needed]), _normalised(np.ascontiguousarray(probabilities[:, :, :needed]))
+
+
+def _ordered(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Every row sorted by successor, unused places last and as state 0; `probabilities` is changed in place."""
+    S = np.int32(len(successors))
+    keys = np.where(probabilities > 0, successors, S)
+    wrong = (keys[:, :, 1:] < keys[:, :, :-1]).any(-1)  # most rows come sorted
+    order = np.argsort(keys[wrong], axis=-1, kind="stable")
+    for array in (keys, probabilities):
+        array[wrong] = np.take_along_axis(array[wrong], order, -1)
+    return np.where(keys < S, keys, np.int32(0)), probabilities
 
 
 def _normalised(probabilities: np.ndarray) -> np.ndarray:
@@ -515,7 +522,9 @@ def _check_rows(successors: np.ndarray, probabilities: np.ndarray, available: np
     wrong = ((successors < 0) | (successors >= S)) & every
     if wrong.any():
         s, a, b = (int(i) for i in np.argwhere(wrong)[0])
-        raise InputError(f"transitions: successor {successors[s, a, b]} at [{s}, {a}, {b}] is out of range; states are 0..{S - 1}.")
+        raise InputError(
+            f"transitions: successor {successors[s, a, b]} at [{s}, {a}, {b}] is out of range; states are 0..{S - 1}."
+        )
     for bad, what in ((~np.isfinite(probabilities), "every entry must be finite"), (probabilities < 0, "none may be negative")):
         wrong = bad & every
         if wrong.any():
