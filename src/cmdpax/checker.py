@@ -83,7 +83,7 @@ def check(model: Any, result: Any) -> Verified:
 def _check_status(model: Any, result: Any, gap: float, violation: float, seen: np.ndarray) -> None:
     if result.status == "certified":
         _demand(
-            0 < result.eps and gap <= result.eps, f"status certified, but the scaled gap {gap:.3g} exceeds eps {result.eps:g}"
+            result.eps > 0 and gap <= result.eps, f"status certified, but the scaled gap {gap:.3g} exceeds eps {result.eps:g}"
         )
         _demand(violation <= result.eps, f"status certified, but the scaled violation {violation:.3g} exceeds eps {result.eps:g}")
     elif result.status in ("infeasible", "marginal"):

@@ -75,7 +75,7 @@ def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[fl
     without = _feasible(solve(relaxed, eps))
     loose = float(evaluate(model, without.policy).margins[constraint] + model.thresholds[constraint])
     most = _feasible(solve(relaxed.replace(reward=model.constraints[constraint]), eps))
-    if most.reward <= loose:
+    if most.reward - loose <= 10 * eps * model.constraint_scales[constraint]:
         raise InputError(
             f"constraint {constraint}: it can never bind, the unconstrained optimum already satisfies it as far as possible."
         )

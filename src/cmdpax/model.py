@@ -489,7 +489,8 @@ def _floats(field: str, data: Any) -> np.ndarray:
 
 
 def _number(what: str, value: Any) -> float:
-    if not isinstance(value, Real) or not -float_info.max <= value <= float_info.max:
+    is_real = isinstance(value, Real)
+    if not is_real or not -float_info.max <= value <= float_info.max:
         raise InputError(f"{what}: {value!r} is not a finite number.")
     return float(value)
 
