@@ -1,7 +1,8 @@
 """An independent checker: verifies a result from the model alone, and shares no code with the solvers.
 
-Everything is recomputed from the successor lists with plain NumPy. The potentials in the certificate are not believed; their Bellman
-residuals are what counts, so that wrong ones only make the provable bounds wider than the claimed ones, which is then an error.
+Everything is recomputed from the successor lists with plain NumPy. The potentials in the certificate are not believed;
+their Bellman residuals are what counts, so that wrong ones only make the provable bounds wider than the claimed ones, which
+is then an error.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """The trade-off curve: best reward and shadow price against one budget, swept over its feasible range.
 
-The optimal value is a concave, non-increasing function of each threshold `b_i`, and minus its slope is the multiplier of constraint i.
-The range runs from where constraint i stops mattering (the value `V_c[i]` of the optimum without it) to the largest `b_i` that the other
-constraints leave feasible. Each solve starts from the columns and multipliers of the one before.
+The optimal value is a concave, non-increasing function of each threshold `b_i`, and minus its slope is the multiplier of
+constraint i. The range runs from where constraint i stops mattering (the value `V_c[i]` of the optimum without it) to the
+largest `b_i` that the other constraints leave feasible. Each solve starts from the columns and multipliers of the one before.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """ONE table of every method on exact models: name -> how to run it, its paper grid, where it comes from, what is known about it.
 
-`run(model, "pqa-alm", step=0.1)` runs a method with its paper settings; for the augmented-Lagrangian methods and no `step` it is the
-certified solver of `cmdpax.solve` with that oracle and adaptive steps. `trajectory(model, name, **settings)` is the batched form:
-settings may be arrays, and the whole history comes back.
+`run(model, "pqa-alm", step=0.1)` runs a method with its paper settings; for the augmented-Lagrangian methods and no `step` it
+is the certified solver of `cmdpax.solve` with that oracle and adaptive steps. `trajectory(model, name, **settings)` is the
+batched form: settings may be arrays, and the whole history comes back.
 """
 
 import inspect

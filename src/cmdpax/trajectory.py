@@ -1,7 +1,7 @@
 """A fixed-budget run of an exact method: reward and margins after every policy-gradient evaluation, possibly for a whole batch.
 
-One step = one policy-gradient evaluation, the fair x-axis of every comparison. The mixture of the iterates is kept beside the last
-iterate: values are linear in occupancies, so that the averaged occupancy has the averaged values.
+One step = one policy-gradient evaluation, the fair x-axis of every comparison. The mixture of the iterates is kept beside
+the last iterate: values are linear in occupancies, so that the averaged occupancy has the averaged values.
 """
 
 import time

@@ -57,7 +57,7 @@ def test_master_against_brute_force():
         for support in combinations(range(5), 3):
             chosen = list(support)
 
-            def loss(logits, chosen=chosen):
+            def loss(logits, chosen=chosen, rewards=rewards, margins=margins, multipliers=multipliers):
                 weights = np.exp(logits - logits.max())
                 alpha = np.zeros(5)
                 alpha[chosen] = weights / weights.sum()
