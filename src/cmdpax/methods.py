@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 
 from cmdpax.baselines import npg_pd, primal_dual
+from cmdpax.baselines.convex_al import convex_al
+from cmdpax.baselines.cutting_plane import cutting_plane
+from cmdpax.baselines.dantzig_wolfe import dantzig_wolfe
 from cmdpax.baselines.linear_program import linear_program
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.feasibility import decide, slater_slack
@@ -157,6 +160,11 @@ _rows = (
         grid={"step": STEPS, "dual_step": STEPS},
     ),
     Method("lp", "Linear program (HiGHS)", "exact", "Altman 1999", "exact", solve=linear_program),
+    Method("dantzig-wolfe", "Dantzig-Wolfe", "exact", "Dantzig, Wolfe 1960", "finite", solve=dantzig_wolfe),
+    Method(
+        "cutting-plane", "Cutting plane", "exact", "Gladin et al. 2023", "O(log 1/eps) cuts, regularised", solve=cutting_plane
+    ),
+    Method("convex-al", "AL by convex program", "exact", "Mueller et al. 2023", "finite", solve=convex_al),
 )
 methods: Mapping[str, Method] = MappingProxyType({row.name: row for row in _rows})
 

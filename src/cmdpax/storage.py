@@ -50,7 +50,7 @@ NPY_HEADER = re.compile(  # what NumPy writes for plain arrays; a pattern, unlik
     rb"\{'descr': '([<>|](?:[iu][1248]|f[248]|b1|U[1-9][0-9]{0,7}))',"
     rb" 'fortran_order': (True|False), 'shape': \(([0-9, ]*)\), \} *\n"
 )
-ZIP_DAMAGE = (OSError, ValueError, KeyError, EOFError, OverflowError, RuntimeError, zipfile.BadZipFile, struct.error)
+ZIP_DAMAGE = (OSError, ValueError, LookupError, EOFError, OverflowError, RuntimeError, zipfile.BadZipFile, struct.error)
 WORDS: Mapping[type, str] = {dict: "a JSON object", list: "a list", str: "text"}
 T = TypeVar("T")
 
@@ -467,6 +467,8 @@ def _counted(where: str, value: Any) -> tuple[int, list[str] | None]:
     if type(value) is int and value > 0:
         return value, None
     names = _texts(where, value)
+    if not names:
+        raise InputError(f"{where}: the list is empty; give at least one.")
     if len(set(names)) < len(names):
         raise InputError(f"{where}: {brief(Counter(names).most_common(1)[0][0])} is listed twice; names must differ.")
     return len(names), names

@@ -76,10 +76,7 @@ def solve_lp(model: CMDP, algorithm: Algorithm = "simplex", time_limit: float | 
         raise NumericalError(
             f"linear program: HiGHS ended with '{solver.modelStatusToString(solver.getModelStatus())}' and no solution."
         )
-    mass = np.maximum(np.array(solution.col_value).reshape(S, A), 0)
-    total = mass.sum(1, keepdims=True)
-    greedy = from_actions(np.argmax(model.reward, axis=1), A)
-    policy = np.where(total > 0, mass / np.where(total > 0, total, 1.0), greedy)
+    policy = policy_of(model, np.array(solution.col_value).reshape(S, A))
     duals = np.array(solution.row_dual)[S:] if solution.dual_valid else np.zeros(m)
     # row i is (1-gamma) mu.c_i >= (1-gamma) b_i while the objective is in full units
     multipliers = np.maximum(-duals * (1 - model.discount), 0)
@@ -89,6 +86,14 @@ def solve_lp(model: CMDP, algorithm: Algorithm = "simplex", time_limit: float | 
         multipliers,
         float(solver.getInfo().objective_function_value),
     )
+
+
+def policy_of(model: CMDP, mass: np.ndarray) -> np.ndarray:
+    """The policy `[S, A]` of an occupancy `[S, A]` that may be slightly negative; greedy where it is zero."""
+    mass = np.maximum(mass, 0)
+    total = mass.sum(1, keepdims=True)
+    greedy = from_actions(np.argmax(model.reward, axis=1), model.actions)
+    return np.where(total > 0, mass / np.where(total > 0, total, 1.0), greedy)
 
 
 def linear_program(
