@@ -178,8 +178,10 @@ def _read_archive(
             if "meta" not in members:
                 raise InputError("it is not a cmdpax file; it has no array 'meta'.")
             size = os.fstat(file.fileno()).st_size
-            text = _read_array(archive, members["meta"], "meta", size)
-            meta = _identified(_parse(str(text), finite=kind == MODEL), kind)
+            array = _read_array(archive, members["meta"], "meta", size)
+            # not str(array): NumPy does not check that its characters exist
+            text = array.astype(array.dtype.newbyteorder("<")).tobytes().decode("utf-32-le").rstrip("\0")
+            meta = _identified(_parse(text, finite=kind == MODEL), kind)
             _keys("arrays", members, ("meta", *required), optional)
             return meta, {name: _read_array(archive, info, name, size) for name, info in members.items() if name != "meta"}
     except InputError:

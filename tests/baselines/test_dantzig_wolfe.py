@@ -1,12 +1,12 @@
 import pytest
 from hypothesis import given, settings
-from random_models import cmdps
 
 from cmdpax import check, solve
 from cmdpax.baselines.dantzig_wolfe import dantzig_wolfe
 from cmdpax.environments import garnet
 from cmdpax.feasibility import decide
 from cmdpax.solve import normalise
+from random_models import cmdps
 
 
 @settings(max_examples=40)

@@ -1,9 +1,9 @@
-"""The augmented Lagrangian solved exactly by a convex program over occupancies (Mueller, Alatur, Ramponi, He 2023), then the dual step.
+"""The augmented Lagrangian solved exactly by a convex program over occupancies (Mueller et al. 2023), then the dual step.
 
     max_{mu in K}  mu.r - sum_i v_i^2 / (2 beta),   v_i >= lambda_i - beta (mu.c_i - b_i),  v_i >= 0;     lambda+ = v.
 
-The subproblem is a quadratic program with S*A + m variables and S + m rows, handed to HiGHS in full: exact, and as costly as the
-linear program itself, once per outer iteration.
+The subproblem is a quadratic program with S*A + m variables and S + m rows, handed to HiGHS in full: exact, and as costly
+as the linear program itself, once per outer iteration.
 """
 
 import time
@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cmdpax import lagrangian
-from cmdpax.baselines.linear_program import policy_of
+from cmdpax.baselines.linear_program import occupancy_program, policy_of
 from cmdpax.certificate import certify
 from cmdpax.evaluation import evaluate, pseudo_reward
 from cmdpax.model import CMDP
@@ -52,19 +52,16 @@ def convex_al(
 def subproblem(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarray:
     """The policy `[S, A]` that maximises the AL exactly, by HiGHS' quadratic solver."""
     S, A, m = model.states, model.actions, model.constraint_count
-    horizon = 1 / (1 - model.discount)
-    outflow = sp.csr_array((np.ones(S * A), np.repeat(np.arange(S), A), np.arange(S * A + 1)), shape=(S * A, S))
-    flow = (outflow - model.discount * model.matrix).T
-    # variables d = (1 - gamma) mu and v; rows: flow, and v_i + beta horizon c_i.d >= lambda_i + beta b_i
-    coupling = sp.csr_array(penalty * horizon * model.constraints.reshape(m, S * A))
-    matrix = sp.csc_array(sp.block_array([[flow, None], [coupling, sp.eye_array(m)]])) if m else sp.csc_array(flow)
+    program = occupancy_program(model)
+    # variables d = (1 - gamma) mu and v; the constraint rows become v_i / beta + V_c[i] >= lambda_i / beta + b_i
+    slack = sp.vstack([sp.csc_array((S, m)), sp.eye_array(m) / penalty]) if m else sp.csc_array((S, 0))
+    matrix = sp.csc_array(sp.hstack([program.matrix, slack]))
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = S * A + m, S + m
-    lp.col_cost_ = np.append(-horizon * model.reward.ravel(), np.zeros(m))
+    lp.col_cost_ = np.append(-program.objective, np.zeros(m))
     lp.col_lower_, lp.col_upper_ = np.zeros(S * A + m), np.full(S * A + m, highspy.kHighsInf)
-    right = model.initial * (1 - model.discount)
-    lp.row_lower_ = np.append(right, multipliers + penalty * model.thresholds)
-    lp.row_upper_ = np.append(right, np.full(m, highspy.kHighsInf))
+    lp.row_lower_ = np.append(program.inflow, multipliers / penalty + program.lower)
+    lp.row_upper_ = np.append(program.inflow, np.full(m, highspy.kHighsInf))
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
     hessian = highspy.HighsHessian()
