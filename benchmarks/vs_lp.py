@@ -4,9 +4,9 @@
     python benchmarks/vs_lp.py --set targets       the instances of the table in docs/benchmarks.md, peers get 600 s
     python benchmarks/vs_lp.py --set full          every family, size, discount and number of constraints (days; resumable)
 
-Every run is a process of its own (its peak memory is its own); finished runs are in a JSONL file and are not repeated. A run counts
-as solved when its policy, re-evaluated by us, is within the certified 1e-6; a peer that did not finish is shown as such, never as a
-ratio against its limit.
+Every run is a process of its own (its peak memory is its own); finished runs are in a JSONL file and are not repeated. A run
+counts as solved when its policy, re-evaluated by us, is within eps of optimal and feasible (peers: ten times that); one that did
+not finish is shown as such, never as a ratio against its limit.
 """
 
 import argparse
@@ -232,9 +232,9 @@ def table(rows: list[dict]) -> str:
         f"| instance | {US} | {' | '.join(peers)} | best LP / {US} |",
         "|---|---|" + "---|" * (len(peers) + 1),
     ]
-    cases = list(dict.fromkeys(_key(row)[:5] + (row["eps"],) for row in rows))
+    cases = list(dict.fromkeys((*_key(row)[:5], row["eps"]) for row in rows))
     for case in cases:
-        found = {row["solver"]: row for row in rows if _key(row)[:5] + (row["eps"],) == case}
+        found = {row["solver"]: row for row in rows if (*_key(row)[:5], row["eps"]) == case}
         if US not in found:
             continue
         ours = found[US]
