@@ -22,10 +22,12 @@ FLOORS = (
     ("environments",),
     ("baselines",),
     ("methods",),
+    ("deep",),
     ("experiments",),
     ("paper",),
     ("sources", "reproduce"),
     ("cli",),
+    ("__main__",),
 )
 
 
