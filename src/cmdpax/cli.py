@@ -194,6 +194,38 @@ def export(model: Model, path: Annotated[Path, tyro.conf.Positional, tyro.conf.a
     return 0
 
 
+def check_env(
+    environment: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENVIRONMENT")],
+    steps: int = 2000,
+    seed: int = 0,
+    as_json: Json = False,
+) -> int:
+    """Try a simulator with random actions, and tell whether it can be trained on: spaces, costs, ends of episodes.
+
+    Args:
+        environment: a velocity task, a Gymnasium id (also module:id), or module:function that makes one
+        steps: how many random steps
+        seed: of the environment and of the actions
+        as_json: print one JSON object
+    """
+    from dataclasses import asdict
+
+    gym_adapter = _deep("cmdpax.environments.gym_adapter")
+    report = gym_adapter.check_environment(environment, steps, seed)
+    if as_json:
+        print(json.dumps(asdict(report)))
+        return 0
+    costs = ", ".join(f"{name} {mean:.4g}" for name, mean in zip(report.cost_names, report.mean_costs))
+    out.print(f"{report.name}: {report.observation_size} observations, {report.actions} actions, {report.episodes} episodes")
+    out.print(
+        f"in {report.steps} random steps (longest {report.longest}), mean return {report.mean_return:.4g}, mean costs: {costs}"
+    )
+    for complaint in report.complaints:
+        out.print(f"warning: {complaint}.", markup=False)
+    out.print(f'ready: cmdpax train {report.name} --limit "{report.cost_names[0]}<=25"', markup=False)
+    return 0
+
+
 def list_(what: Annotated[Literal["methods", "environments", "all"], tyro.conf.Positional] = "all", as_json: Json = False) -> int:
     """What there is: methods and environments with their settings.
 
@@ -258,6 +290,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "frontier": frontier,
     "show": show,
     "export": export,
+    "check-env": check_env,
     "list": list_,
     "demo": demo,
 }
@@ -280,6 +313,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         code = _complain("interrupted.", 130)
     sys.exit(code)
+
+
+def _deep(module: str) -> Any:
+    """A module of the deep part; it needs packages that the exact part does not."""
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise InputError(f"this command needs the package '{error.name}'; install cmdpax[deep].") from None
 
 
 def _complain(sentence: object, code: int) -> int:

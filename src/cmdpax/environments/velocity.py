@@ -90,7 +90,7 @@ def healthy(task: Task, state: np.ndarray) -> np.ndarray:
 class VelocityBatch:
     """`count` persistent simulations of one task; a `Simulator`."""
 
-    cost_names = ("cost",)
+    cost_names: tuple[str, ...] = ("cost",)
 
     def __init__(self, name: str, count: int = 1) -> None:
         if name not in TASKS:
