@@ -9,6 +9,7 @@
 
 from cmdpax import environments
 from cmdpax.checker import check
+from cmdpax.deep.policy import load_policy
 from cmdpax.errors import CertificateError, CmdpaxError, InputError, NumericalError
 from cmdpax.methods import methods, run
 from cmdpax.model import CMDP, Grid
@@ -26,6 +27,7 @@ __all__ = [
     "Result",
     "check",
     "environments",
+    "load_policy",
     "methods",
     "run",
     "solve",
