@@ -5,7 +5,7 @@ trust-region methods (TRPO, CPO) take one step for the policy and the same passe
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -92,8 +92,9 @@ def prepare(policy: Policy, critics: Sequence[Network], batch: Batch, discount: 
     )
 
 
+@lru_cache(maxsize=8)  # compiling takes seconds
 def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, Any]]]:
-    """`learn(learner, batch, worth [m], margin [m], units) -> (learner, metrics)` for a method; compiled once."""
+    """`learn(learner, batch, worth [m], margin [m], units) -> (learner, metrics)` for a config."""
     method = METHODS[config.method]
 
     def surrogate(log_ratio: jax.Array, advantage: jax.Array) -> jax.Array:
