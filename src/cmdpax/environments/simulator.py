@@ -5,6 +5,7 @@ the learner. Two simulators exist: `velocity.VelocityBatch` on raw MuJoCo, and `
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -28,8 +29,14 @@ class ActionSpace:
         """A policy's action in [-1, 1] rescaled to the box `[..., a]`; a discrete choice stays as it is."""
         if self.low is None or self.high is None:
             return action
-        scaled = self.low + (action + 1) * 0.5 * (self.high - self.low)
+        middle, half = self._box
+        scaled = action * half + middle
         return np.clip(scaled, self.low, self.high) if self.clip else scaled
+
+    @cached_property
+    def _box(self) -> tuple[np.ndarray, np.ndarray]:
+        low, high = np.asarray(self.low), np.asarray(self.high)
+        return (low + high) / 2, (high - low) / 2
 
 
 class Transition(NamedTuple):

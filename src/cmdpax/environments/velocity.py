@@ -154,11 +154,10 @@ class VelocityBatch:
         """Advance every simulation by `action [N, a]`; finished ones start anew."""
         step = self.advance(action)
         self._elapsed += 1
-        truncated = (self._elapsed >= EPISODE_STEPS) & ~step.terminated
-        ended = np.flatnonzero(step.terminated | truncated)
-        if not len(ended):
+        if not step.terminated.any() and self._elapsed.max() < EPISODE_STEPS:
             return step
-        self.restart(ended, self._random)
+        truncated = (self._elapsed >= EPISODE_STEPS) & ~step.terminated
+        self.restart(np.flatnonzero(step.terminated | truncated), self._random)
         return step._replace(observation=self.observe(), truncated=truncated)
 
     def advance(self, action: np.ndarray) -> Transition:
