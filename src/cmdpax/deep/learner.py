@@ -123,9 +123,10 @@ def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, An
                 gradient = optax.clip_by_global_norm(config.gradient_clip).update(gradient, optax.EmptyState())[0]
             change, moved_adam = adam.update(gradient, policy_adam)
             moved = jax.tree.map(lambda old, move: old - rate * move, policy, change)
-            policy, policy_adam = jax.tree.map(
-                lambda old, new: jnp.where(frozen, old, new), (policy, policy_adam), (moved, moved_adam)
-            )
+            if config.kl_stop > 0:
+                before, after = (policy, policy_adam), (moved, moved_adam)
+                moved, moved_adam = jax.tree.map(lambda old, new: jnp.where(frozen, old, new), before, after)
+            policy, policy_adam = moved, moved_adam
         return (policy, critics, policy_adam, critics_adam, rate, frozen), loss
 
     @jax.jit

@@ -25,6 +25,7 @@ from cmdpax.deep.surrogates import linear
 
 DAMPING = 0.1
 ITERATIONS = 15
+CURVATURE_SAMPLES = 4_000  # as TRPO does: curvature needs fewer samples than gradients; the line search sees all
 BACKTRACKS = 20
 SHRINK = 0.8
 
@@ -87,8 +88,10 @@ def _directions(policy: Policy, observation: jax.Array, action: jax.Array, old: 
     def surrogate(parameters: jax.Array) -> jax.Array:
         return linear(log_probability(unravel(parameters), observation, action) - old, advantages)
 
+    some = observation[:: max(1, len(observation) // CURVATURE_SAMPLES)]
+
     def kl(parameters: jax.Array) -> jax.Array:
-        return divergence(policy, unravel(parameters), observation).mean()
+        return divergence(policy, unravel(parameters), some).mean()
 
     def curvature(vector: jax.Array) -> jax.Array:
         return jax.jvp(jax.grad(kl), (flat,), (vector,))[1] + DAMPING * vector
