@@ -64,7 +64,7 @@ class TrainConfig:
     spma_step: float = 0.3
     """SPMA's step size eta."""
     trust_region: float = 0.01
-    """Largest mean KL of a TRPO or CPO step."""
+    """Largest mean KL of a TRPO or CPO step, decaying linearly to 0."""
     kl_stop: float = 0.0
     """Mean KL after which the remaining passes leave the policy alone; 0: never."""
     gradient_clip: float = -1.0

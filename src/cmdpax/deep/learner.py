@@ -157,7 +157,8 @@ def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, An
     ) -> tuple[Learner, dict[str, Any]]:
         samples = prepare(learner.policy, learner.critics, batch, config.discount, config.gae)
         advantage = _combine(samples.advantages, worth.astype(np.float32), config.standardise, config.rescale)
-        rate = np.float32(config.learning_rate * (1 - int(learner.update) / config.updates))
+        remaining = 1 - int(learner.update) / config.updates  # every step size of the run decays linearly to 0
+        rate = np.float32(config.learning_rate * remaining)
         key = jax.random.fold_in(jax.random.key(config.seed), 1000 + int(learner.update))
         policy = learner.policy
         step_metrics: dict[str, Any] = {}
@@ -171,7 +172,7 @@ def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, An
                 jnp.concatenate((advantage[None], centred)),
                 margin if method.surrogate == "cpo" else margin[:0],
                 units,
-                config.trust_region,
+                config.trust_region * remaining,
             )
         state = (policy, learner.critics, learner.policy_adam, learner.critics_adam)
         (policy, critics, policy_adam, critics_adam), metrics = descend_passes(state, samples, advantage, rate, key)
