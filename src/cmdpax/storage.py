@@ -103,7 +103,8 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
         sign = np.array([-1.0 if sense == "<=" else 1.0 for sense in senses])
         if constraints.shape[:1] != sign.shape or thresholds.shape != sign.shape:
             raise InputError(
-                f"meta.senses: {len(sign)} given for constraints {constraints.shape}, thresholds {thresholds.shape}."
+                f"meta.senses: {len(sign)} given for constraints {constraints.shape},"
+                f" thresholds {thresholds.shape}; give one for each."
             )
         constraints, thresholds = (constraints.T * sign).T, thresholds * sign
     return CMDP(
@@ -187,7 +188,7 @@ def _read_archive(
     except InputError:
         raise
     except ZIP_DAMAGE as error:
-        raise InputError(f"it is no .npz archive, or a damaged one ({error}); write or copy it again.") from None
+        raise InputError(f"it is not an .npz archive, or a damaged one ({error}); write or copy it again.") from None
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, size: int) -> np.ndarray:
