@@ -14,11 +14,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from cmdpax import kernels
 from cmdpax.errors import InputError
 
 ROW_SUM_TOLERANCE = 1e-8
@@ -35,6 +36,13 @@ class Grid:
     hazards: tuple[int, ...] = ()
     goals: tuple[int, ...] = ()
     absorbing: tuple[int, ...] = ()  # states in which nothing is left to choose; no arrow is drawn there
+
+
+class _Checked(NamedTuple):
+    """Transitions of another model: checked, read-only, to be shared."""
+
+    successors: np.ndarray
+    probabilities: np.ndarray
 
 
 class CMDP:
@@ -78,7 +86,8 @@ class CMDP:
         constraint_names: Sequence[str] | None = None,
         grid: Grid | None = None,
     ) -> None:
-        successors, probabilities = _padded(transitions)
+        shared = isinstance(transitions, _Checked)
+        successors, probabilities = transitions if shared else _padded(transitions)
         S, A, _ = successors.shape
         if S == 0:
             raise InputError("transitions: the model has no states; give at least one.")
@@ -98,7 +107,9 @@ class CMDP:
         self.thresholds = limits * sign
         self.initial = _distribution(initial, S)
         self.discount = _discount(discount)
-        self.successors, self.probabilities = _checked_rows(successors, probabilities, self.available)
+        self.successors, self.probabilities = successors, probabilities
+        if not shared:
+            _check_rows(successors, probabilities, self.available)
         if self.available is not None:
             self._copy_first(self.available)
         self.state_names = _names("state_names", state_names, S)
@@ -119,7 +130,8 @@ class CMDP:
         first = np.argmax(available, axis=1)
         state, action = np.nonzero(~available)
         for array in (self.successors, self.probabilities, self.reward):
-            array[state, action] = array[state, first[state]]
+            if array.flags.writeable:  # transitions shared with another model are copies already
+                array[state, action] = array[state, first[state]]
         self.constraints[:, state, action] = self.constraints[:, state, first[state]]
 
     # ---- shapes ---------------------------------------------------------------------------------------------------
@@ -143,9 +155,12 @@ class CMDP:
         return f"CMDP(states={S}, actions={A}, successors<={B}, constraints={self.constraint_count}, discount={self.discount:g})"
 
     def replace(self, **changes: Any) -> "CMDP":
-        """A copy with other fields, in the normalised (`>=`) orientation unless `senses` is among them."""
+        """A copy with other fields, in the normalised (`>=`) orientation unless `senses` is among them.
+
+        Transitions that do not change are shared, not copied or checked again, with everything derived from them.
+        """
         fields: dict[str, Any] = {
-            "transitions": (self.successors, self.probabilities),
+            "transitions": _Checked(self.successors, self.probabilities),
             "reward": self.reward,
             "constraints": self.constraints,
             "thresholds": self.thresholds,
@@ -157,10 +172,14 @@ class CMDP:
             "constraint_names": self.constraint_names,
             "grid": self.grid,
         }
-        normalised = "senses" not in changes
+        if "available" in changes:  # other pairs may be copies then
+            fields["transitions"] = (self.successors, self.probabilities)
         copy = CMDP(**{**fields, **changes})
-        if normalised and copy.constraint_count == self.constraint_count:
+        if "senses" not in changes and copy.constraint_count == self.constraint_count:
             object.__setattr__(copy, "senses", self.senses)
+        if copy.probabilities is self.probabilities:
+            shared = ("matrix", "tensor", "reachable") if "initial" not in changes else ("matrix", "tensor")
+            copy.__dict__.update({name: self.__dict__[name] for name in shared if name in self.__dict__})
         return copy
 
     # ---- derived, cached ------------------------------------------------------------------------------------------
@@ -190,15 +209,7 @@ class CMDP:
     @cached_property
     def reachable(self) -> np.ndarray:
         """`[S]` booleans: states that some policy visits from the initial distribution."""
-        S, A, _ = self.successors.shape
-        seen = self.initial > 0
-        frontier = np.nonzero(seen)[0]
-        while frontier.size:
-            reached = self.successors[frontier][self.probabilities[frontier] > 0]
-            new = np.unique(reached[~seen[reached]])
-            seen[new] = True
-            frontier = new
-        return seen
+        return kernels.reachable(self.successors, self.probabilities, self.initial)
 
     @cached_property
     def reward_scale(self) -> float:
@@ -376,9 +387,8 @@ def _padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
         if not np.issubdtype(successors.dtype, np.integer):
             raise InputError(f"transitions: successors must be integers, not {successors.dtype}.")
         S = successors.shape[0]
-        wrong = (successors < 0) | (successors >= S)
-        if wrong.any():
-            s, a, b = np.argwhere(wrong)[0]
+        if successors.size and (successors.min() < 0 or successors.max() >= S):
+            s, a, b = np.argwhere((successors < 0) | (successors >= S))[0]
             raise InputError(
                 f"transitions: successor {successors[s, a, b]} at [{s}, {a}, {b}] is out of range; states are 0..{S - 1}."
             )
@@ -465,33 +475,37 @@ def _availability(available: Any, S: int, A: int) -> np.ndarray | None:
     return None if mask.all() else mask
 
 
-def _checked_rows(
-    successors: np.ndarray, probabilities: np.ndarray, available: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities that are finite, >= 0 and sum to exactly 1 (renormalised within the tolerance)."""
-    for wrong, what in ((~np.isfinite(probabilities), "every entry must be finite"), (probabilities < 0, "none may be negative")):
-        if available is not None:
-            wrong &= available[:, :, None]
+def _check_rows(successors: np.ndarray, probabilities: np.ndarray, available: np.ndarray | None) -> None:
+    """Probabilities must be finite, >= 0 and sum to 1; within the tolerance they are rescaled in place to do so exactly."""
+    total = probabilities.sum(-1)
+    # one pass over small sums finds whether anything is wrong; only then is it looked up where
+    with np.errstate(invalid="ignore"):
+        suspicious = ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE) | (probabilities.min(-1) < 0)
+    if available is not None:
+        suspicious &= available
+        total = np.where(available, total, 1.0)
+    if suspicious.any():
+        _refuse_row(successors, probabilities, suspicious)
+    probabilities /= total[:, :, None]
+
+
+def _refuse_row(successors: np.ndarray, probabilities: np.ndarray, suspicious: np.ndarray) -> None:
+    """Say what is wrong with the first of the suspicious pairs `[S, A]`, entries before sums."""
+    pairs = np.argwhere(suspicious)
+    rows = probabilities[suspicious]
+    for wrong, what in ((~np.isfinite(rows), "every entry must be finite"), (rows < 0, "none may be negative")):
         if wrong.any():
-            s, a, b = (int(i) for i in np.argwhere(wrong)[0])
+            row, b = (int(i) for i in np.argwhere(wrong)[0])
+            s, a = (int(i) for i in pairs[row])
             raise InputError(
                 f"transitions: probability of state {s}, action {a}, successor {successors[s, a, b]} is"
                 f" {probabilities[s, a, b]}; {what}."
             )
-    total = probabilities.sum(-1)
-    wrong = np.abs(total - 1) > ROW_SUM_TOLERANCE
-    if available is not None:
-        wrong &= available
-        total = np.where(available, total, 1.0)
-    if wrong.any():
-        s, a = (int(i) for i in np.argwhere(wrong)[0])
-        others = int(wrong.sum()) - 1
-        also = f" ({others} more pairs too)" if others else ""
-        raise InputError(
-            f"transitions: probabilities of state {s}, action {a} sum to {total[s, a]:.9g}, not 1{also}; normalise them."
-        )
-    probabilities /= total[:, :, None]
-    return successors, probabilities
+    s, a = (int(i) for i in pairs[0])
+    also = f" ({len(pairs) - 1} more pairs too)" if len(pairs) > 1 else ""
+    raise InputError(
+        f"transitions: probabilities of state {s}, action {a} sum to {rows[0].sum():.9g}, not 1{also}; normalise them."
+    )
 
 
 def _distribution(initial: Any, S: int) -> np.ndarray:

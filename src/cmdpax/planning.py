@@ -1,35 +1,63 @@
 """The unconstrained optimum of one reward: warm-started policy iteration, with a rigorous bound.
 
-Bellman's optimality operator is `(T V)(s) = max_a r(s,a) + gamma E V(s')`. For ANY vector V (whatever solver made it),
+Bellman's optimality operator is `(T V)(s) = max_a r(s,a) + gamma E V(s')`. For ANY vector V (whatever solver made it), with
+`d = TV - V` and pi greedy for V,
 
-    max_pi V^pi(rho)  <=  rho.TV + gamma / (1 - gamma) * max_s (TV - V)(s),
+    rho.TV + gamma/(1-gamma) min d  <=  V^pi(rho)  <=  max_pi' V^pi'(rho)  <=  rho.TV + gamma/(1-gamma) max d.
 
-so a bound from an approximate V is as valid as one from an exact one, only wider.
+So one backup tells how good V and its greedy policy are, to both sides, and adding a constant to V changes nothing.
+
+Small models: exact policy iteration. Large ones: evaluation of the greedy policy is inexact (its residual falls to a fraction
+of the present d) and stops as soon as the two bounds agree to the tolerance. Where fixed-point evaluation is slow the model is
+structured (grid, queue); then Gauss-Seidel sweeps in both directions carry news across the model before each evaluation.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from cmdpax import kernels
 from cmdpax.errors import NumericalError
-from cmdpax.evaluation import action_values, state_values
+from cmdpax.evaluation import action_values, state_values, under_policy
+from cmdpax.linear import System, fixed_point
 from cmdpax.model import CMDP
 
 SWITCH = 1e-12  # an action must be better by this much (relative) before policy iteration switches to it: no cycling on ties
 ITERATIONS = 1000
+FORCING = 0.01  # residual of an inexact evaluation, relative to d; 0.1 diverges on grids
+ROUNDING = 1e-13  # of d, relative to the values it is the difference of
 
 
 @dataclass(frozen=True)
 class Plan:
-    """An optimal deterministic policy of one reward."""
+    """A deterministic policy, optimal for one reward to the tolerance asked for; `values` and `value` err to the upper side."""
 
     actions: np.ndarray  # [S] int
     values: np.ndarray  # [S]
     value: float  # at the initial distribution
 
 
-def plan(model: CMDP, reward: np.ndarray, start: np.ndarray | None = None) -> Plan:
-    """Maximise the value of `reward [S, A]` by policy iteration from the actions `start [S]` (default: greedy)."""
+def plan(
+    model: CMDP,
+    reward: np.ndarray,
+    start: np.ndarray | None = None,
+    *,
+    values: np.ndarray | None = None,
+    tolerance: float = 0.0,
+) -> Plan:
+    """Maximise the value of `reward [S, A]` from the actions `start [S]` (default: greedy), or from a guess of its `values [S]`.
+
+    `tolerance` is the absolute error that `value` may have (0: rounding); small models are solved exactly in any case.
+    """
+    if model.is_small:
+        return _exact(model, reward, start)
+    if values is None:
+        values = np.zeros(model.states) if start is None else state_values(model, start, reward, FORCING)
+    return _inexact(model, reward, values, tolerance)
+
+
+def _exact(model: CMDP, reward: np.ndarray, start: np.ndarray | None) -> Plan:
+    """Policy iteration."""
     states = np.arange(model.states)
     actions = np.argmax(reward, axis=1) if start is None else start
     for _ in range(ITERATIONS):
@@ -41,4 +69,34 @@ def plan(model: CMDP, reward: np.ndarray, start: np.ndarray | None = None) -> Pl
         if not (switch := gain > threshold).any():
             return Plan(actions, values, float(model.initial @ values))
         actions = np.where(switch, best, actions)
+    raise NumericalError(f"planning: policy iteration did not settle in {ITERATIONS} sweeps; the model is too ill-conditioned.")
+
+
+def _inexact(model: CMDP, reward: np.ndarray, values: np.ndarray, tolerance: float) -> Plan:
+    """Policy iteration with inexact evaluation, which tightens whenever d has not fallen."""
+    arrays, discount = (model.successors, model.probabilities, reward), model.discount
+    horizon = 1 / (1 - discount)
+    forcing, previous, structured = FORCING, np.inf, False
+    for _ in range(ITERATIONS):
+        actions, backed_up = kernels.backup(*arrays, values, discount)
+        change = backed_up - values
+        low, high = float(change.min()), float(change.max())
+        rounding = ROUNDING * horizon * max(-float(backed_up.min()), float(backed_up.max()))
+        if discount * horizon * (high - low) <= max(tolerance, rounding):
+            upper = backed_up + discount * horizon * high
+            return Plan(actions, upper, float(model.initial @ upper))
+        if high - low > previous / 2:
+            forcing /= 10
+        previous = high - low
+        right = under_policy(reward, actions)
+        system = System(kernels.policy_rows(model.successors, model.probabilities, actions), discount)
+        allowed = forcing * (high - low)
+        if structured:
+            values = system.solve(right, allowed, backed_up)
+        else:
+            values, settled = fixed_point(system, right, allowed, backed_up)
+            structured = not settled
+        if structured and kernels.COMPILED:
+            kernels.sweep(*arrays, values, discount, True)
+            kernels.sweep(*arrays, values, discount, False)
     raise NumericalError(f"planning: policy iteration did not settle in {ITERATIONS} sweeps; the model is too ill-conditioned.")

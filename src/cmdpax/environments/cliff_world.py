@@ -1,10 +1,10 @@
 """Constrained Cliff World: walk to the goal; the shortest way leads through the chasm.
 
-    4G  9  14  19
-    3C  8  13  18          state s = 5x + y, S = 21, A = 4, every start equally likely
-    2C  7  12  17          actions down, up, left, right; off the grid = stay
-    1C  6  11  16          reward 1 in the goal, then the terminal state 20
-    0S  5  10  15          constraint reward -1 in the chasm (1, 2, 3)
+4G  9  14  19
+3C  8  13  18          state s = 5x + y, S = 21, A = 4, every start equally likely
+2C  7  12  17          actions down, up, left, right; off the grid = stay
+1C  6  11  16          reward 1 in the goal, then the terminal state 20
+0S  5  10  15          constraint reward -1 in the chasm (1, 2, 3)
 """
 
 from typing import Literal

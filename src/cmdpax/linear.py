@@ -1,0 +1,143 @@
+"""Sparse systems `(I - gamma P) x = b` and their transposes, solved with a guard: no unchecked vector leaves this module.
+
+The matrix is a nonsingular M-matrix. Three methods in turn, each from where the last one stopped:
+
+1. fixed-point steps `x <- b + gamma P x`. `P 1 = 1` is an exact eigenpair, so the slow mode of size gamma is removed by hand:
+   values are measured up to a constant, which the residual then determines; occupancies start with their exact mass
+   `sum(b) / (1 - gamma)`, and every step preserves it. What is left contracts as fast as the chain mixes, whatever the discount,
+   and where the other eigenvalues fill a disc (random models) no Krylov method can do better. Given up once the measured
+   rate is hopeless;
+2. BiCGStab, preconditioned by LU without fill-in (exact for birth-death chains, strong on grids), restarted from its
+   true residual, which is the only one believed: its own recurrence breaks down silently;
+3. sparse LU, with one step of refinement.
+"""
+
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+from cmdpax import kernels
+from cmdpax.errors import NumericalError
+
+ROUNDING = 1e-14  # no smaller residual is asked for, relative to the solution: the terms that cancel in it
+PATIENCE = 100  # fixed-point steps that cost about as much as a preconditioned Krylov solve
+WINDOW = 5  # steps over which their rate is measured
+RESTARTS, KRYLOV_STEPS = 5, 100
+LARGEST_LU = 300_000  # states; above, fill-in could take all memory
+
+
+class System:
+    """`I - discount P` for sparse `P [S, S]`, or its transpose; factors are computed when first needed and kept."""
+
+    def __init__(self, matrix: sp.csr_array, discount: float, transpose: bool = False) -> None:
+        self.discount, self.transpose = discount, transpose
+        self.horizon = 1 / (1 - discount)
+        self.operator = matrix.T if transpose else matrix
+
+    @cached_property
+    def full(self) -> sp.csr_array:
+        """The system's matrix, canonical."""
+        system = sp.csr_array(sp.eye_array(self.operator.shape[0], format="csr") - self.discount * self.operator.tocsr())
+        system.sum_duplicates()
+        return system
+
+    @cached_property
+    def factors(self) -> np.ndarray:
+        """LU without fill-in."""
+        return kernels.incomplete_factors(self.full)
+
+    def size(self, vector: np.ndarray) -> float:
+        """What bounds the error of V(rho): the largest residual of V, the sum of those of an occupancy. Infinite for NaN."""
+        size = float(np.linalg.norm(vector, 1 if self.transpose else np.inf))
+        return size if np.isfinite(size) else np.inf
+
+    def residual(self, solution: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """`b - (I - gamma P) x`, `[S]`."""
+        return right + self.discount * (self.operator @ solution) - solution
+
+    def solve(self, right: np.ndarray, tolerance: float = 0.0, guess: np.ndarray | None = None) -> np.ndarray:
+        """Solve for `right [S]` to a residual of size `tolerance` (0: to rounding), from a `guess [S]`."""
+        if not right.any():
+            return np.zeros_like(right)
+        solution, settled = fixed_point(self, right, tolerance, guess)
+        if settled:
+            return solution
+        if kernels.COMPILED:
+            for _ in range(RESTARTS):
+                solution = bicgstab(self, right, tolerance, solution)
+                if self.is_solved(solution, right, tolerance):
+                    return solution
+        return self._direct(right, tolerance)
+
+    def is_solved(self, solution: np.ndarray, right: np.ndarray, tolerance: float) -> bool:
+        """Whether the true residual is at most `tolerance`, or rounding."""
+        return self.size(self.residual(solution, right)) <= max(tolerance, ROUNDING * self.size(solution))
+
+    def _direct(self, right: np.ndarray, tolerance: float) -> np.ndarray:
+        if len(right) <= LARGEST_LU:
+            factors = spla.splu(sp.csc_array(self.full))
+            solution = factors.solve(right)
+            solution = solution + factors.solve(self.residual(solution, right))
+            if self.is_solved(solution, right, tolerance):
+                return solution
+        raise NumericalError("evaluation: the linear system could not be solved to rounding; the model is too ill-conditioned.")
+
+
+def fixed_point(system: System, right: np.ndarray, tolerance: float, guess: np.ndarray | None) -> tuple[np.ndarray, bool]:
+    """Fixed-point steps with the constant mode removed -> `[S]`, and whether its residual is `tolerance` (or rounding)."""
+    solution = _start(system, right, guess)
+    sizes: list[float] = []
+    for step in range(1, PATIENCE + 1):
+        following = right + system.discount * (system.operator @ solution)
+        change = following - solution  # the residual of `solution`; that of `following` is no larger
+        middle = 0.0 if system.transpose else (change.max() + change.min()) / 2
+        sizes.append(system.size(change - middle if middle else change))
+        solution = following
+        target = max(tolerance, ROUNDING * system.size(solution))
+        if sizes[-1] <= target:
+            return solution + system.discount * system.horizon * middle, True
+        if not np.isfinite(sizes[-1]):
+            return np.zeros_like(right), False
+        if step % WINDOW == 0 and step > WINDOW:
+            rate = (sizes[-1] / sizes[-1 - WINDOW]) ** (1 / WINDOW)
+            if rate >= 1 or step + np.log(target / sizes[-1]) / np.log(rate) > PATIENCE:
+                break
+    return solution + system.discount * system.horizon * middle, False
+
+
+def _start(system: System, right: np.ndarray, guess: np.ndarray | None) -> np.ndarray:
+    if not system.transpose:
+        return np.zeros_like(right) if guess is None else guess
+    mass = float(right.sum()) * system.horizon
+    total = 0.0 if guess is None else float(guess.sum())
+    return guess * (mass / total) if guess is not None and total > 0 else right * system.horizon
+
+
+def bicgstab(system: System, right: np.ndarray, tolerance: float, solution: np.ndarray) -> np.ndarray:
+    """BiCGStab (van der Vorst 1992), preconditioned from the right, until its own residual says `tolerance`. Believe nothing."""
+    matrix, factors = system.full, system.factors
+    residual = right - matrix @ solution
+    shadow, direction, image = residual, np.zeros_like(right), np.zeros_like(right)
+    before = alpha = omega = 1.0
+    with np.errstate(all="ignore"):
+        for _ in range(KRYLOV_STEPS):
+            overlap = shadow @ residual
+            direction = residual + overlap / before * alpha / omega * (direction - omega * image)
+            half = kernels.substitute(matrix, factors, direction)
+            image = matrix @ half
+            alpha = overlap / (shadow @ image)
+            residual = residual - alpha * image
+            other = kernels.substitute(matrix, factors, residual)
+            turned = matrix @ other
+            omega = (turned @ residual) / max(turned @ turned, np.finfo(float).tiny)
+            following = solution + alpha * half + omega * other
+            if not np.isfinite(following).all():  # broken down: keep what is finite and restart
+                break
+            solution = following
+            residual = residual - omega * turned
+            before = overlap
+            if system.size(residual) <= max(tolerance, ROUNDING * system.size(solution)) / 2:
+                break
+    return solution
