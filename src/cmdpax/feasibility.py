@@ -32,19 +32,19 @@ class Feasibility:
     plan: Plan | None = None  # optimum of ray.c
 
 
-def decide(model: CMDP) -> Feasibility:
-    """Verdict for a normalised model (see `solve.normalise`)."""
-    columns = first_column(model, plan(model, model.reward))
-    reached = _reach(model, columns, BAND)
+def decide(model: CMDP, accuracy: float = BAND / 100) -> Feasibility:
+    """Verdict for a normalised model (see `solve.normalise`); `accuracy` is the error that values of columns may have."""
+    columns = first_column(model, plan(model, model.reward, tolerance=accuracy), accuracy)
+    reached = _reach(model, columns, BAND, accuracy)
     if reached.status == "feasible":
         return reached
-    relaxed = _reach(model, reached.columns, -BAND)
+    relaxed = _reach(model, reached.columns, -BAND, accuracy)
     if relaxed.status == "infeasible":
         return relaxed
     return replace(reached, status="marginal", columns=relaxed.columns)
 
 
-def _reach(model: CMDP, columns: Columns, target: float) -> Feasibility:
+def _reach(model: CMDP, columns: Columns, target: float, accuracy: float) -> Feasibility:
     """Whether every margin can be at least `target`; "infeasible" comes with the ray that shows it cannot."""
     no_multipliers = np.zeros(model.constraint_count)
     best = None
@@ -56,11 +56,12 @@ def _reach(model: CMDP, columns: Columns, target: float) -> Feasibility:
         if lack.max(initial=0.0) <= ROUNDING:
             return Feasibility("feasible", columns)
         ray = lack / lack.sum()
-        best = plan(model, np.tensordot(ray, model.constraints, 1), best.actions if best else None)
+        start, values = (best.actions, best.values) if best else (None, None)
+        best = plan(model, np.tensordot(ray, model.constraints, 1), start, values=values, tolerance=accuracy)
         if best.value - ray @ model.thresholds < target:
             return Feasibility("infeasible", columns, ray, best)
         count = len(columns.rewards)
-        columns = add_column(model, columns, best.actions)
+        columns = add_column(model, columns, best, accuracy=accuracy)
         if len(columns.rewards) == count:  # planning repeats itself: no more can be found out
             break
     met = np.all(columns.margins >= target - RESOLUTION)

@@ -20,15 +20,16 @@ from cmdpax import lagrangian
 from cmdpax.certificate import Certificate, certify, optimum_bound
 from cmdpax.errors import InputError
 from cmdpax.evaluation import state_values
-from cmdpax.feasibility import Feasibility, decide
+from cmdpax.feasibility import BAND, Feasibility, decide
 from cmdpax.model import CMDP
 from cmdpax.oracles.corrective import Corrective
 from cmdpax.oracles.first_order import Subproblem
 from cmdpax.result import Result, assemble
 
 LARGEST_PENALTY = 1e10
-PENALTY, PENALTY_GROWTH = 1.0, 4.0  # on the normalised scale
+PENALTY, PENALTY_GROWTH = 10.0, 4.0  # on the normalised scale
 OUTER, INNER = 200, 500
+ACCURACY = 1e-3  # of values, relative to eps
 SAFETY = 0.9  # certify in the model's own units once the estimates are this far below eps
 
 
@@ -151,9 +152,10 @@ def solve(
     if not (np.isfinite(eps) and eps > 0):
         raise InputError(f"eps is {eps}; it must be a positive number, for example 1e-6.")
     started = time.perf_counter()
-    oracle = Corrective() if oracle is None else oracle
+    accuracy = min(ACCURACY * eps, BAND / 100)
+    oracle = Corrective(accuracy) if oracle is None else oracle
     scaled = normalise(model)
-    verdict = decide(scaled)
+    verdict = decide(scaled, accuracy)
     if verdict.status == "infeasible":
         return _infeasible(model, verdict, eps, time.perf_counter() - started)
     state = verdict.columns if isinstance(oracle, Corrective) else oracle.start(scaled)
@@ -218,7 +220,11 @@ class _Search:
         bound = known.plan.value - float(known.weights @ self.scaled.thresholds)
         if bound < self.bound:
             self.bound, self.dual = bound, known
-        gap, violation = self.bound - float(state.reward), float(lagrangian.violation(state.margins))
+        candidates = [state]
+        if isinstance(self.oracle, Corrective):
+            candidates.append(self.oracle.meeting(state, known.weights))
+        scores = [(self.bound - float(one.reward), float(lagrangian.violation(one.margins))) for one in candidates]
+        (gap, violation), state = min(zip(scores, candidates, strict=True), key=lambda pair: max(pair[0]))
         if max(gap, violation) < self.score:
             self.best, self.score = state, max(gap, violation)
         row = {
