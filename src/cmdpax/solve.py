@@ -22,12 +22,12 @@ from cmdpax.errors import InputError
 from cmdpax.evaluation import state_values
 from cmdpax.feasibility import BAND, Feasibility, decide
 from cmdpax.model import CMDP
-from cmdpax.oracles.corrective import Corrective
+from cmdpax.oracles.corrective import Columns, Corrective
 from cmdpax.oracles.first_order import Subproblem
 from cmdpax.result import Result, assemble
 
 LARGEST_PENALTY = 1e10
-PENALTY, PENALTY_GROWTH = 10.0, 4.0  # on the normalised scale
+SMALLEST_PENALTY, PENALTY_GROWTH = 1e-3, 3.0  # on the normalised scale
 OUTER, INNER = 200, 500
 ACCURACY = 1e-3  # of values, relative to eps
 SAFETY = 0.9  # certify in the model's own units once the estimates are this far below eps
@@ -165,7 +165,7 @@ def solve(
         oracle,
         state,
         multipliers=np.zeros(model.constraint_count),
-        penalty=PENALTY,
+        penalty=first_penalty(verdict.columns),
         outer=outer,
         inner=inner,
         dual_step=dual_step,
@@ -188,6 +188,17 @@ def solve(
         trace=search.trace,
         seconds=time.perf_counter() - started,
     )
+
+
+def first_penalty(columns: Columns) -> float:
+    """The penalty for which one dual step would do, were the dual function quadratic: its inverse curvature, on the normalised scale.
+
+    The margins move from those of the unconstrained optimum to those of phase 1 (prices from 0 to infinity), at the cost of
+    reward; price = reward lost / margin gained, and penalty = price / margin gained.
+    """
+    gained = float(((columns.margin_rows[-1] - columns.margin_rows[0]) ** 2).sum())
+    lost = float(columns.rewards[0] - columns.rewards[-1])
+    return float(np.clip(lost / gained, SMALLEST_PENALTY, 1 / SMALLEST_PENALTY)) if gained > 0 else 1.0
 
 
 class _Search:
