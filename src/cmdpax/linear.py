@@ -21,7 +21,8 @@ import scipy.sparse.linalg as spla
 from cmdpax import kernels
 from cmdpax.errors import NumericalError
 
-ROUNDING = 1e-14  # no smaller residual is asked for, relative to the solution: the terms that cancel in it
+ROUNDING = 1e-14  # a residual of this size relative to the solution, whose terms cancel in it, is believed
+FINEST = 1e-15  # and one of this size cannot be improved
 PATIENCE = 100  # fixed-point steps that cost about as much as a preconditioned Krylov solve
 WINDOW = 5  # steps over which their rate is measured
 RESTARTS, KRYLOV_STEPS = 5, 100
@@ -95,16 +96,17 @@ def fixed_point(system: System, right: np.ndarray, tolerance: float, guess: np.n
         middle = 0.0 if system.transpose else (change.max() + change.min()) / 2
         sizes.append(system.size(change - middle if middle else change))
         solution = following
-        target = max(tolerance, ROUNDING * system.size(solution))
+        target = max(tolerance, FINEST * system.size(solution))
         if sizes[-1] <= target:
-            return solution + system.discount * system.horizon * middle, True
+            break
         if not np.isfinite(sizes[-1]):
             return np.zeros_like(right), False
         if step % WINDOW == 0 and step > WINDOW:
             rate = (sizes[-1] / sizes[-1 - WINDOW]) ** (1 / WINDOW)
             if rate >= 1 or step + np.log(target / sizes[-1]) / np.log(rate) > PATIENCE:
                 break
-    return solution + system.discount * system.horizon * middle, False
+    settled = sizes[-1] <= max(tolerance, ROUNDING * system.size(solution))
+    return solution + system.discount * system.horizon * middle, settled
 
 
 def _start(system: System, right: np.ndarray, guess: np.ndarray | None) -> np.ndarray:
@@ -138,6 +140,6 @@ def bicgstab(system: System, right: np.ndarray, tolerance: float, solution: np.n
             solution = following
             residual = residual - omega * turned
             before = overlap
-            if system.size(residual) <= max(tolerance, ROUNDING * system.size(solution)) / 2:
+            if system.size(residual) <= max(tolerance / 2, FINEST * system.size(solution)):
                 break
     return solution

@@ -26,6 +26,7 @@ SWITCH = 1e-12  # an action must be better by this much (relative) before policy
 ITERATIONS = 1000
 FORCING = 0.01  # residual of an inexact evaluation, relative to d; 0.1 diverges on grids
 ROUNDING = 1e-13  # of d, relative to the values it is the difference of
+STALL = 10  # iterations without halving d, after which what rounding in evaluations can explain is accepted
 
 
 @dataclass(frozen=True)
@@ -75,19 +76,20 @@ def _exact(model: CMDP, reward: np.ndarray, start: np.ndarray | None) -> Plan:
 def _inexact(model: CMDP, reward: np.ndarray, values: np.ndarray, tolerance: float) -> Plan:
     """Policy iteration with inexact evaluation, which tightens whenever d has not fallen."""
     arrays, discount = (model.successors, model.probabilities, reward), model.discount
-    horizon = 1 / (1 - discount)
-    forcing, previous, structured = FORCING, np.inf, False
+    reach = discount / (1 - discount)  # what d at one step amounts to in a value
+    forcing, smallest, stalled, structured = FORCING, np.inf, 0, False
     for _ in range(ITERATIONS):
         actions, backed_up = kernels.backup(*arrays, values, discount)
         change = backed_up - values
         low, high = float(change.min()), float(change.max())
-        rounding = ROUNDING * horizon * max(-float(backed_up.min()), float(backed_up.max()))
-        if discount * horizon * (high - low) <= max(tolerance, rounding):
-            upper = backed_up + discount * horizon * high
+        rounding = ROUNDING * max(-float(backed_up.min()), float(backed_up.max())) * (1 + reach if stalled >= STALL else 1.0)
+        if reach * (high - low) <= max(tolerance, reach * rounding):
+            upper = backed_up + reach * high
             return Plan(actions, upper, float(model.initial @ upper))
-        if high - low > previous / 2:
-            forcing /= 10
-        previous = high - low
+        if high - low > smallest / 2:
+            forcing, stalled = forcing / 10, stalled + 1
+        else:
+            smallest, stalled = high - low, 0
         right = under_policy(reward, actions)
         system = System(kernels.policy_rows(model.successors, model.probabilities, actions), discount)
         allowed = forcing * (high - low)
