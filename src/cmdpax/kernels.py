@@ -3,8 +3,9 @@
 - `backup`: one pass over all transitions gives `(T V)(s) = max_a r(s,a) + gamma E V(s')` and the action that attains it;
 - `sweep`: the same in place, state after state (Gauss-Seidel), so that news crosses the whole model in one pass; a state's own
   self-loop is solved for exactly;
-- `policy_rows`: the rows of `P_pi` straight from padded successors. Products with them are left to SciPy, whose compiled
-  loops are as fast as any we could write (`benchmarks/kernels.py` measures both);
+- `policy_rows`: the rows of `P_pi` straight from padded successors, for deterministic and stochastic policies;
+- `relax`, `relax_transposed`: a fixed-point step with such rows, and the residual in the same pass. (Plain products are left to
+  SciPy, whose compiled loops are as fast as any we could write: `benchmarks/kernels.py` measures both.)
 - `incomplete_factors`, `substitute`: LU without fill-in of a sparse M-matrix (it exists and is stable for every `I - gamma P`),
   and its two triangular solves: exact for birth-death chains, a strong preconditioner on grids;
 - `reachable`: breadth-first search.
@@ -85,6 +86,27 @@ def policy_rows(successors: np.ndarray, probabilities: np.ndarray, policy: np.nd
     columns, entries = np.empty(pointers[-1], dtype=np.int32), np.empty(pointers[-1])
     fill(successors, probabilities, policy, columns, entries)
     return sp.csr_array((entries, columns.astype(pointers.dtype, copy=False), pointers), shape=(S, S))
+
+
+def relax(matrix: sp.csr_array, right: np.ndarray, discount: float, values: np.ndarray) -> tuple[np.ndarray, float, float]:
+    """`right + discount P values` `[S]`, with the smallest and the largest change it makes."""
+    if not COMPILED:
+        following = right + discount * (matrix @ values)
+        change = following - values
+        return following, float(change.min()), float(change.max())
+    following = np.empty_like(right)
+    low, high = _relax(_unsigned(matrix.indptr), _unsigned(matrix.indices), matrix.data, right, discount, values, following)
+    return following, low, high
+
+
+def relax_transposed(matrix: sp.csr_array, right: np.ndarray, discount: float, visits: np.ndarray) -> tuple[np.ndarray, float]:
+    """`right + discount P^T visits` `[S]`, with the sum of the absolute changes it makes."""
+    if not COMPILED:
+        following = right + discount * (matrix.T @ visits)
+        return following, float(np.abs(following - visits).sum())
+    following = right.copy()
+    size = _relax_transposed(_unsigned(matrix.indptr), _unsigned(matrix.indices), matrix.data, discount, visits, following)
+    return following, size
 
 
 def incomplete_factors(system: sp.csr_array) -> np.ndarray:
@@ -213,6 +235,31 @@ def _fill_mixed(successors, probabilities, policy, columns, entries):  # type: i
                     if entry > 0:
                         columns[place], entries[place] = successors[s, a, b], entry
                         place += 1
+
+
+@njit(cache=True, nogil=True)
+def _relax(pointers, columns, entries, right, discount, values, following):  # type: ignore[no-untyped-def]
+    low, high = np.inf, -np.inf
+    for s in range(len(right)):
+        total = 0.0
+        for k in range(pointers[s], pointers[s + 1]):
+            total += entries[k] * values[columns[k]]
+        following[s] = right[s] + discount * total
+        change = following[s] - values[s]
+        low, high = min(low, change), max(high, change)
+    return low, high
+
+
+@njit(cache=True, nogil=True)
+def _relax_transposed(pointers, columns, entries, discount, visits, following):  # type: ignore[no-untyped-def]
+    for s in range(len(visits)):
+        mass = discount * visits[s]
+        for k in range(pointers[s], pointers[s + 1]):
+            following[columns[k]] += entries[k] * mass
+    size = 0.0
+    for s in range(len(visits)):
+        size += abs(following[s] - visits[s])
+    return size
 
 
 @njit(cache=True, nogil=True)

@@ -35,6 +35,7 @@ class System:
     def __init__(self, matrix: sp.csr_array, discount: float, transpose: bool = False) -> None:
         self.discount, self.transpose = discount, transpose
         self.horizon = 1 / (1 - discount)
+        self.matrix = matrix
         self.operator = matrix.T if transpose else matrix
 
     @cached_property
@@ -90,22 +91,25 @@ def fixed_point(system: System, right: np.ndarray, tolerance: float, guess: np.n
     """Fixed-point steps with the constant mode removed -> `[S]`, and whether its residual is `tolerance` (or rounding)."""
     solution = _start(system, right, guess)
     sizes: list[float] = []
+    middle = 0.0
     for step in range(1, PATIENCE + 1):
-        following = right + system.discount * (system.operator @ solution)
-        change = following - solution  # the residual of `solution`; that of `following` is no larger
-        middle = 0.0 if system.transpose else (change.max() + change.min()) / 2
-        sizes.append(system.size(change - middle if middle else change))
-        solution = following
+        # the change is the residual of the old vector; that of the new one is no larger
+        if system.transpose:
+            solution, size = kernels.relax_transposed(system.matrix, right, system.discount, solution)
+        else:
+            solution, low, high = kernels.relax(system.matrix, right, system.discount, solution)
+            size, middle = (high - low) / 2, (high + low) / 2
+        sizes.append(size)
         target = max(tolerance, FINEST * system.size(solution))
-        if sizes[-1] <= target:
+        if size <= target or not np.isfinite(size):
             break
-        if not np.isfinite(sizes[-1]):
-            return np.zeros_like(right), False
         if step % WINDOW == 0 and step > WINDOW:
-            rate = (sizes[-1] / sizes[-1 - WINDOW]) ** (1 / WINDOW)
-            if rate >= 1 or step + np.log(target / sizes[-1]) / np.log(rate) > PATIENCE:
+            rate = (size / sizes[-1 - WINDOW]) ** (1 / WINDOW)
+            if rate >= 1 or step + np.log(target / size) / np.log(rate) > PATIENCE:
                 break
-    settled = sizes[-1] <= max(tolerance, ROUNDING * system.size(solution))
+    if not np.isfinite(size):
+        return np.zeros_like(right), False
+    settled = size <= max(tolerance, ROUNDING * system.size(solution))
     return solution + system.discount * system.horizon * middle, settled
 
 

@@ -263,9 +263,12 @@ class _Search:
     def certify(self, state: Any) -> tuple[np.ndarray, Certificate]:
         """Policy of a state and its certificate in the model's own units."""
         assert self.dual is not None
+        model, best = self.model, self.dual.plan
         policy = self.oracle.policy(self.scaled, state)
-        weights = self.dual.weights * self.model.reward_scale / self.model.constraint_scales
-        return policy, certify(self.model, policy, weights, self.dual.plan.actions)
+        weights = self.dual.weights * model.reward_scale / model.constraint_scales
+        # values of the normalised model are those of the model up to scale and a constant, which no bound depends on
+        potential = None if model.is_small else best.values * model.reward_scale
+        return policy, certify(model, policy, weights, best.actions, potential=potential, accuracy=ACCURACY * self.eps)
 
 
 def _infeasible(model: CMDP, verdict: Feasibility, eps: float, seconds: float) -> Result:
