@@ -6,8 +6,8 @@
 - `policy_rows`: the rows of `P_pi` straight from padded successors, for deterministic and stochastic policies;
 - `relax`, `relax_transposed`: a fixed-point step with such rows, and the residual in the same pass. (Plain products are left to
   SciPy, whose compiled loops are as fast as any we could write: `benchmarks/kernels.py` measures both.)
-- `incomplete_factors`, `substitute`: LU without fill-in of a sparse M-matrix (it exists and is stable for every `I - gamma P`),
-  and its two triangular solves: exact for birth-death chains, a strong preconditioner on grids;
+- `incomplete_factors`: LU without fill-in of a sparse M-matrix (it exists and is stable for every `I - gamma P`): exact for
+  birth-death chains, a strong preconditioner on grids; and `bicgstab`, the Krylov method that uses it;
 - `reachable`: breadth-first search.
 
 Compiled by numba on first use and cached on disk. Where numba cannot be imported, NumPy gives the same numbers, and callers
@@ -116,10 +116,16 @@ def incomplete_factors(system: sp.csr_array) -> np.ndarray:
     return entries
 
 
-def substitute(system: sp.csr_array, factors: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """`U^-1 L^-1 right` for the factors of `incomplete_factors`, `[S]`."""
-    solution = np.empty_like(right)
-    _substitute(_unsigned(system.indptr), _unsigned(system.indices), factors, right, solution)
+def bicgstab(
+    system: sp.csr_array, factors: np.ndarray, right: np.ndarray, guess: np.ndarray, target: float, steps: int, total: bool
+) -> np.ndarray:
+    """BiCGStab (van der Vorst 1992), preconditioned from the right by `incomplete_factors`. Needs `COMPILED`.
+
+    Until the residual of its own recurrence is at most `target` (its largest entry, or with `total` their sum), at most `steps`
+    times, or until it breaks down. Nothing it returns is to be believed before the true residual is computed.
+    """
+    solution = guess.copy()
+    _bicgstab(_unsigned(system.indptr), _unsigned(system.indices), system.data, factors, right, solution, target, steps, total)
     return solution
 
 
@@ -142,7 +148,7 @@ def _unsigned(indices: np.ndarray) -> np.ndarray:
 
 
 # ---- compiled loops; shapes as above --------------------------------------------------------------------------------
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _backup(successors, probabilities, reward, values, discount, actions, backed_up):  # type: ignore[no-untyped-def]
     S, A, B = successors.shape
     for s in range(S):
@@ -157,7 +163,7 @@ def _backup(successors, probabilities, reward, values, discount, actions, backed
         actions[s], backed_up[s] = choice, best
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _sweep(successors, probabilities, reward, values, discount, backwards):  # type: ignore[no-untyped-def]
     S, A, B = successors.shape
     for step in range(S):
@@ -176,7 +182,7 @@ def _sweep(successors, probabilities, reward, values, discount, backwards):  # t
         values[s] = best
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _expected(successors, probabilities, values, following):  # type: ignore[no-untyped-def]
     S, A, B = successors.shape
     for s in range(S):
@@ -187,7 +193,7 @@ def _expected(successors, probabilities, values, following):  # type: ignore[no-
             following[s, a] = total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _count_chosen(probabilities, actions, pointers):  # type: ignore[no-untyped-def]
     S, _, B = probabilities.shape
     total = 0
@@ -198,7 +204,7 @@ def _count_chosen(probabilities, actions, pointers):  # type: ignore[no-untyped-
         pointers[s + 1] = total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _fill_chosen(successors, probabilities, actions, columns, entries):  # type: ignore[no-untyped-def]
     S, _, B = probabilities.shape
     place = 0
@@ -210,7 +216,7 @@ def _fill_chosen(successors, probabilities, actions, columns, entries):  # type:
                 place += 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _count_mixed(probabilities, policy, pointers):  # type: ignore[no-untyped-def]
     S, A, B = probabilities.shape
     total = 0
@@ -223,7 +229,7 @@ def _count_mixed(probabilities, policy, pointers):  # type: ignore[no-untyped-de
         pointers[s + 1] = total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _fill_mixed(successors, probabilities, policy, columns, entries):  # type: ignore[no-untyped-def]
     S, A, B = probabilities.shape
     place = 0
@@ -237,7 +243,7 @@ def _fill_mixed(successors, probabilities, policy, columns, entries):  # type: i
                         place += 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _relax(pointers, columns, entries, right, discount, values, following):  # type: ignore[no-untyped-def]
     low, high = np.inf, -np.inf
     for s in range(len(right)):
@@ -250,7 +256,7 @@ def _relax(pointers, columns, entries, right, discount, values, following):  # t
     return low, high
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _relax_transposed(pointers, columns, entries, discount, visits, following):  # type: ignore[no-untyped-def]
     for s in range(len(visits)):
         mass = discount * visits[s]
@@ -262,7 +268,7 @@ def _relax_transposed(pointers, columns, entries, discount, visits, following): 
     return size
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _factor(pointers, columns, entries, place):  # type: ignore[no-untyped-def]
     """Row by row: subtract multiples of earlier rows, keeping only the row's own pattern (`place`: column -> position)."""
     for s in range(len(pointers) - 1):
@@ -283,7 +289,7 @@ def _factor(pointers, columns, entries, place):  # type: ignore[no-untyped-def]
             place[columns[k]] = -1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _substitute(pointers, columns, factors, right, solution):  # type: ignore[no-untyped-def]
     S = len(pointers) - 1
     for s in range(S):
@@ -304,7 +310,59 @@ def _substitute(pointers, columns, factors, right, solution):  # type: ignore[no
             total -= factors[k] * solution[columns[k]]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
+def _product(pointers, columns, entries, vector, image):  # type: ignore[no-untyped-def]
+    for s in range(len(vector)):
+        total = 0.0
+        for k in range(pointers[s], pointers[s + 1]):
+            total += entries[k] * vector[columns[k]]
+        image[s] = total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _dot(left, right):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for s in range(len(left)):
+        total += left[s] * right[s]
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _bicgstab(pointers, columns, entries, factors, right, solution, target, steps, total):  # type: ignore[no-untyped-def]
+    S = len(right)
+    image, half, other, turned = np.zeros(S), np.empty(S), np.empty(S), np.empty(S)
+    _product(pointers, columns, entries, solution, turned)
+    residual = right - turned
+    shadow, direction = residual.copy(), np.zeros(S)
+    before = alpha = omega = 1.0
+    for _ in range(steps):
+        overlap = _dot(shadow, residual)
+        beta = overlap / before * alpha / omega
+        for s in range(S):
+            direction[s] = residual[s] + beta * (direction[s] - omega * image[s])
+        _substitute(pointers, columns, factors, direction, half)
+        _product(pointers, columns, entries, half, image)
+        alpha = overlap / _dot(shadow, image)
+        for s in range(S):
+            residual[s] -= alpha * image[s]
+        _substitute(pointers, columns, factors, residual, other)
+        _product(pointers, columns, entries, other, turned)
+        length = _dot(turned, turned)
+        omega = _dot(turned, residual) / length if length > 0 else 0.0
+        if not (np.isfinite(alpha) and np.isfinite(omega)):
+            return
+        largest, absolute = 0.0, 0.0
+        for s in range(S):
+            solution[s] += alpha * half[s] + omega * other[s]
+            residual[s] -= omega * turned[s]
+            largest = max(largest, abs(residual[s]))
+            absolute += abs(residual[s])
+        before = overlap
+        if (absolute if total else largest) <= target or before == 0.0 or omega == 0.0:
+            return
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _search(successors, probabilities, seen, frontier):  # type: ignore[no-untyped-def]
     S, A, B = successors.shape
     count = 0

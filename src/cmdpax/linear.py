@@ -68,7 +68,8 @@ class System:
             return solution
         if kernels.COMPILED:
             for _ in range(RESTARTS):
-                solution = bicgstab(self, right, tolerance, solution)
+                target = max(tolerance / 2, FINEST * self.size(solution))
+                solution = kernels.bicgstab(self.full, self.factors, right, solution, target, KRYLOV_STEPS, self.transpose)
                 if self.is_solved(solution, right, tolerance):
                     return solution
         return self._direct(right, tolerance)
@@ -119,31 +120,3 @@ def _start(system: System, right: np.ndarray, guess: np.ndarray | None) -> np.nd
     mass = float(right.sum()) * system.horizon
     total = 0.0 if guess is None else float(guess.sum())
     return guess * (mass / total) if guess is not None and total > 0 else right * system.horizon
-
-
-def bicgstab(system: System, right: np.ndarray, tolerance: float, solution: np.ndarray) -> np.ndarray:
-    """BiCGStab (van der Vorst 1992), preconditioned from the right, until its own residual says `tolerance`. Believe nothing."""
-    matrix, factors = system.full, system.factors
-    residual = right - matrix @ solution
-    shadow, direction, image = residual, np.zeros_like(right), np.zeros_like(right)
-    before = alpha = omega = 1.0
-    with np.errstate(all="ignore"):
-        for _ in range(KRYLOV_STEPS):
-            overlap = shadow @ residual
-            direction = residual + overlap / before * alpha / omega * (direction - omega * image)
-            half = kernels.substitute(matrix, factors, direction)
-            image = matrix @ half
-            alpha = overlap / (shadow @ image)
-            residual = residual - alpha * image
-            other = kernels.substitute(matrix, factors, residual)
-            turned = matrix @ other
-            omega = (turned @ residual) / max(turned @ turned, np.finfo(float).tiny)
-            following = solution + alpha * half + omega * other
-            if not np.isfinite(following).all():  # broken down: keep what is finite and restart
-                break
-            solution = following
-            residual = residual - omega * turned
-            before = overlap
-            if system.size(residual) <= max(tolerance / 2, FINEST * system.size(solution)):
-                break
-    return solution

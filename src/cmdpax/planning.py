@@ -85,7 +85,7 @@ def _inexact(model: CMDP, reward: np.ndarray, values: np.ndarray, tolerance: flo
         rounding = ROUNDING * max(-float(backed_up.min()), float(backed_up.max())) * (1 + reach if stalled >= STALL else 1.0)
         if reach * (high - low) <= max(tolerance, reach * rounding):
             upper = backed_up + reach * high
-            return Plan(actions, upper, float(model.initial @ upper))
+            return Plan(actions, upper, float((model.initial * upper).sum()))
         if high - low > smallest / 2:
             forcing, stalled = forcing / 10, stalled + 1
         else:

@@ -128,15 +128,14 @@ def first_column(model: CMDP, best: Plan, accuracy: float = 0.0) -> Columns:
     return replace(add_column(model, empty, best, no_prices, accuracy), mixture=np.ones(1))
 
 
-def add_column(
-    model: CMDP, columns: Columns, best: Plan, prices: np.ndarray | None = None, accuracy: float = 0.0
-) -> Columns:
+def add_column(model: CMDP, columns: Columns, best: Plan, prices: np.ndarray | None = None, accuracy: float = 0.0) -> Columns:
     """Append the policy of a plan for `r + prices.c` (None: for some other reward) with weight 0, unless it is there already."""
     if any(np.array_equal(best.actions, known) for known in columns.actions):
         return columns
     visits = occupancy(model, best.actions, accuracy, _mean(columns.mixture, columns.occupancies))
-    reward = visits @ under_policy(model.reward, best.actions)
-    margins = np.array([visits @ under_policy(row, best.actions) for row in model.constraints]) - model.thresholds
+    # sums, not dot products: they do not depend on the number of BLAS threads
+    reward = (visits * under_policy(model.reward, best.actions)).sum()
+    margins = (visits * under_policy(model.constraints, best.actions)).sum(-1) - model.thresholds
     keep = _kept(columns.mixture)
     return replace(
         columns,
