@@ -47,7 +47,7 @@ def decide(model: CMDP, accuracy: float = BAND / 100) -> Feasibility:
 def _reach(model: CMDP, columns: Columns, target: float, accuracy: float) -> Feasibility:
     """Whether every margin can be at least `target`; "infeasible" comes with the ray that shows it cannot."""
     no_multipliers = np.zeros(model.constraint_count)
-    best = None
+    best: Plan | None = None
     for _ in range(STEPS):
         no_reward = np.zeros(len(columns.rewards))
         mixture = master(no_reward, columns.margin_rows - target, no_multipliers, 1.0, columns.mixture)
@@ -56,8 +56,10 @@ def _reach(model: CMDP, columns: Columns, target: float, accuracy: float) -> Fea
         if lack.max(initial=0.0) <= ROUNDING:
             return Feasibility("feasible", columns)
         ray = lack / lack.sum()
-        start, values = (best.actions, best.values) if best else (None, None)
-        best = plan(model, np.tensordot(ray, model.constraints, 1), start, values=values, tolerance=accuracy)
+        values = best.values if best else None
+        best = plan(
+            model, np.tensordot(ray, model.constraints, 1), best.actions if best else None, values=values, tolerance=accuracy
+        )
         if best.value - ray @ model.thresholds < target:
             return Feasibility("infeasible", columns, ray, best)
         count = len(columns.rewards)

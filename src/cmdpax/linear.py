@@ -66,7 +66,7 @@ class System:
         solution, settled = fixed_point(self, right, tolerance, guess)
         if settled:
             return solution
-        if kernels.COMPILED:
+        if kernels.loops() is not None:
             for _ in range(RESTARTS):
                 target = max(tolerance / 2, FINEST * self.size(solution))
                 solution = kernels.bicgstab(self.full, self.factors, right, solution, target, KRYLOV_STEPS, self.transpose)
@@ -115,8 +115,8 @@ def fixed_point(system: System, right: np.ndarray, tolerance: float, guess: np.n
 
 
 def _start(system: System, right: np.ndarray, guess: np.ndarray | None) -> np.ndarray:
+    guess = np.zeros_like(right) if guess is None else np.broadcast_to(guess, right.shape)
     if not system.transpose:
-        return np.zeros_like(right) if guess is None else guess
-    mass = float(right.sum()) * system.horizon
-    total = 0.0 if guess is None else float(guess.sum())
-    return guess * (mass / total) if guess is not None and total > 0 else right * system.horizon
+        return guess
+    total = float(guess.sum())
+    return guess * (float(right.sum()) * system.horizon / total) if total > 0 else right * system.horizon

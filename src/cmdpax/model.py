@@ -392,7 +392,7 @@ def _padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
             raise InputError(
                 f"transitions: successor {successors[s, a, b]} at [{s}, {a}, {b}] is out of range; states are 0..{S - 1}."
             )
-        return successors.astype(np.int32), _floats("transitions", probabilities).copy()
+        return successors.astype(np.int32, order="C"), _floats("transitions", probabilities).copy()
     if isinstance(transitions, (list, tuple)) and len(transitions) and all(sp.issparse(part) for part in transitions):
         return _padded_from_sparse([sp.csr_array(part) for part in transitions])
     dense = _floats("transitions", transitions)

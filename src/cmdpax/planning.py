@@ -54,7 +54,7 @@ def plan(
         return _exact(model, reward, start)
     if values is None:
         values = np.zeros(model.states) if start is None else state_values(model, start, reward, FORCING)
-    return _inexact(model, reward, values, tolerance)
+    return _inexact(model, np.broadcast_to(reward, model.reward.shape), np.broadcast_to(values, model.states), tolerance)
 
 
 def _exact(model: CMDP, reward: np.ndarray, start: np.ndarray | None) -> Plan:
@@ -98,7 +98,7 @@ def _inexact(model: CMDP, reward: np.ndarray, values: np.ndarray, tolerance: flo
         else:
             values, settled = fixed_point(system, right, allowed, backed_up)
             structured = not settled
-        if structured and kernels.COMPILED:
+        if structured and kernels.loops() is not None:
             kernels.sweep(*arrays, values, discount, True)
             kernels.sweep(*arrays, values, discount, False)
     raise NumericalError(f"planning: policy iteration did not settle in {ITERATIONS} sweeps; the model is too ill-conditioned.")
