@@ -76,7 +76,8 @@ class System:
 
     def is_solved(self, solution: np.ndarray, right: np.ndarray, tolerance: float) -> bool:
         """Whether the true residual is at most `tolerance`, or rounding."""
-        return self.size(self.residual(solution, right)) <= max(tolerance, ROUNDING * self.size(solution))
+        size = self.size(self.residual(solution, right))
+        return np.isfinite(size) and size <= max(tolerance, ROUNDING * self.size(solution))
 
     def _direct(self, right: np.ndarray, tolerance: float) -> np.ndarray:
         if len(right) <= LARGEST_LU:
