@@ -5,9 +5,9 @@
         lambda_{t+1} = max(lambda_t - s beta margin, (1 - s) lambda_t)          (s = 1/2 in the paper)
 
 One loop, `augmented_lagrangian`, serves both modes. Paper mode: fixed numbers of outer and inner steps, fixed penalty and
-step size, in the model's own units. `solve`: values are normalised to [0, 1], phase 1 decides feasibility, the inner loop
-stops on the certified gap, the penalty grows when the defect does not fall, and the outer loop stops when the certificate
-says so.
+step size, in the model's own units. `solve`: values are normalised to [0, 1], phase 1 decides feasibility and suggests the first
+penalty, the inner loop stops on the certified gap, the penalty grows when the defect does not fall, and the outer loop stops
+when the certificate says so.
 """
 
 import time
@@ -21,15 +21,16 @@ from cmdpax import lagrangian
 from cmdpax.certificate import Certificate, certify, optimum_bound
 from cmdpax.errors import InputError
 from cmdpax.evaluation import state_values
-from cmdpax.feasibility import Feasibility, decide
+from cmdpax.feasibility import BAND, Feasibility, decide
 from cmdpax.model import CMDP
 from cmdpax.oracles.corrective import Columns, Corrective
 from cmdpax.oracles.first_order import Subproblem
 from cmdpax.result import Result, assemble
 
 LARGEST_PENALTY = 1e10
-PENALTY, PENALTY_GROWTH = 10.0, 4.0  # on the normalised scale; fewest planning calls among 1, 10, 100, 1000 and 4, 10
+SMALLEST_PENALTY, PENALTY_GROWTH = 1e-3, 3.0  # on the normalised scale
 OUTER, INNER = 200, 2000
+ACCURACY = 1e-3  # of values, relative to eps
 SAFETY = 0.9  # certify in the model's own units once the estimates are this far below eps
 
 
@@ -154,10 +155,11 @@ def solve(
     if not (np.isfinite(eps) and eps > 0):
         raise InputError(f"eps is {eps}; it must be a positive number, for example 1e-6.")
     started = time.perf_counter()
-    oracle = Corrective() if oracle is None else oracle
+    accuracy = min(ACCURACY * eps, BAND / 100)
+    oracle = Corrective(accuracy) if oracle is None else oracle
     scaled = normalise(model)
     warm = Warm() if warm is None else warm
-    verdict = decide(scaled, warm.columns_for(scaled))
+    verdict = decide(scaled, warm.columns_for(scaled), accuracy)
     if verdict.status == "infeasible":
         return infeasible_result(model, verdict, eps, started)
     state = verdict.columns if isinstance(oracle, Corrective) else oracle.start(scaled)
@@ -167,7 +169,7 @@ def solve(
         oracle,
         state,
         multipliers=np.zeros(model.constraint_count) if warm.multipliers is None else warm.multipliers,
-        penalty=PENALTY,
+        penalty=first_penalty(verdict.columns),
         outer=outer,
         inner=inner,
         dual_step=dual_step,
@@ -214,6 +216,17 @@ class Warm:
             self.columns, self.thresholds, self.multipliers = search.best, scaled.thresholds, search.dual.weights
 
 
+def first_penalty(columns: Columns) -> float:
+    """The penalty for which one dual step would do, were the dual function quadratic: its inverse curvature.
+
+    The margins move from those of the unconstrained optimum to those of phase 1 (prices from 0 to infinity), at the cost of
+    reward; price = reward lost / margin gained, and penalty = price / margin gained.
+    """
+    gained = float(((columns.margin_rows[-1] - columns.margin_rows[0]) ** 2).sum())
+    lost = float(columns.rewards[0] - columns.rewards[-1])
+    return float(np.clip(lost / gained, SMALLEST_PENALTY, 1 / SMALLEST_PENALTY)) if gained > 0 else 1.0
+
+
 class _Search:
     """What `solve` remembers while Algorithm 1 runs: the best dual bound, the best state, and the trace."""
 
@@ -244,7 +257,11 @@ class _Search:
         bound = known.plan.value - float(known.weights @ self.scaled.thresholds)
         if bound < self.bound:
             self.bound, self.dual = bound, known
-        gap, violation = self.bound - float(state.reward), float(lagrangian.violation(state.margins))
+        candidates = [state]
+        if isinstance(self.oracle, Corrective):
+            candidates.append(self.oracle.meeting(state, known.weights))
+        scores = [(self.bound - float(one.reward), float(lagrangian.violation(one.margins))) for one in candidates]
+        (gap, violation), state = min(zip(scores, candidates, strict=True), key=lambda pair: max(pair[0]))
         if max(gap, violation) < self.score:
             self.best, self.score = state, max(gap, violation)
         row = {
@@ -272,9 +289,12 @@ class _Search:
     def certify(self, state: Any) -> tuple[np.ndarray, Certificate]:
         """Policy of a state and its certificate in the model's own units."""
         assert self.dual is not None
+        model, best = self.model, self.dual.plan
         policy = self.oracle.policy(self.scaled, state)
-        weights = self.dual.weights * self.model.reward_scale / self.model.constraint_scales
-        return policy, certify(self.model, policy, weights, self.dual.plan.actions)
+        weights = self.dual.weights * model.reward_scale / model.constraint_scales
+        # values of the normalised model are those of the model up to scale and a constant, which no bound depends on
+        potential = None if model.is_small else best.values * model.reward_scale
+        return policy, certify(model, policy, weights, best.actions, potential=potential, accuracy=ACCURACY * self.eps)
 
 
 def infeasible_result(model: CMDP, verdict: Feasibility, eps: float, started: float) -> Result:

@@ -28,8 +28,9 @@ import numpy as np
 
 from cmdpax.certificate import Certificate
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.model import CMDP, PADDED_ENTRIES, Grid, padded_rows
+from cmdpax.model import CMDP, Grid
 from cmdpax.result import Result, Status
+from cmdpax.transitions import PADDED_ENTRIES, padded_rows
 
 MODEL, RESULT, VERSION = "cmdpax-model", "cmdpax-result", 1
 LARGEST_ARRAY = 8 * PADDED_ENTRIES  # bytes
