@@ -10,6 +10,7 @@ penalty, the inner loop stops on the certified gap, the penalty grows when the d
 when the certificate says so.
 """
 
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from cmdpax.errors import InputError
 from cmdpax.evaluation import state_values
 from cmdpax.feasibility import BAND, Feasibility, decide
 from cmdpax.model import CMDP
-from cmdpax.oracles.corrective import Columns, Corrective
+from cmdpax.oracles.corrective import COLUMNS, Columns, Corrective
 from cmdpax.oracles.first_order import Subproblem
 from cmdpax.result import Result, assemble
 
@@ -142,21 +143,24 @@ def solve(
     outer: int = OUTER,
     inner: int = INNER,
     time_limit: float | None = None,
+    memory_limit: float | None = None,
     report: Callable[[dict[str, Any]], None] | None = None,
     warm: "Warm | None" = None,
 ) -> Result:
     """Solve a constrained MDP to a certified stationary policy. No step size, no penalty to choose.
 
     `eps` bounds gap and violation on the scale of possible values, `span / (1 - gamma)`. `oracle` defaults to `Corrective()`;
-    first-order oracles work too, and reach less accuracy. Stops with status `limit` after `outer` iterations or `time_limit`
-    seconds, with the best certified policy so far. `report` receives every row of the trace as it comes. `warm` carries
+    first-order oracles work too, and reach less accuracy. Stops with status `limit` after `outer` iterations, `time_limit`
+    seconds or an interrupt (Ctrl-C), with the best certified policy so far. `memory_limit` (bytes, of the whole process) bounds
+    how many columns are kept. `report` receives every row of the trace as it comes. `warm` carries
     what was found from one solve to the next, for the same model with other thresholds.
     """
     if not (np.isfinite(eps) and eps > 0):
         raise InputError(f"eps is {eps}; it must be a positive number, for example 1e-6.")
     started = time.perf_counter()
     accuracy = min(ACCURACY * eps, BAND / 100)
-    oracle = Corrective(accuracy) if oracle is None else oracle
+    if oracle is None:
+        oracle = Corrective(accuracy, COLUMNS if memory_limit is None else columns_within(model, memory_limit))
     scaled = normalise(model)
     warm = Warm() if warm is None else warm
     verdict = decide(scaled, warm.columns_for(scaled), accuracy)
@@ -164,20 +168,24 @@ def solve(
         return infeasible_result(model, verdict, eps, started)
     state = verdict.columns if isinstance(oracle, Corrective) else oracle.start(scaled)
     search = _Search(model, scaled, oracle, eps, started, time_limit, report)
-    augmented_lagrangian(
-        scaled,
-        oracle,
-        state,
-        multipliers=np.zeros(model.constraint_count) if warm.multipliers is None else warm.multipliers,
-        penalty=first_penalty(verdict.columns),
-        outer=outer,
-        inner=inner,
-        dual_step=dual_step,
-        # summable like the paper's sigma / t^2, but never below what the oracle's own rounding allows: it would stall
-        target=lambda t: max(10.0**-t, eps / 10),
-        penalty_growth=PENALTY_GROWTH,
-        observe=search.observe,
-    )
+    try:
+        augmented_lagrangian(
+            scaled,
+            oracle,
+            state,
+            multipliers=np.zeros(model.constraint_count) if warm.multipliers is None else warm.multipliers,
+            penalty=first_penalty(verdict.columns),
+            outer=outer,
+            inner=inner,
+            dual_step=dual_step,
+            # summable like the paper's sigma / t^2, but never below what the oracle's own rounding allows: it would stall
+            target=lambda t: max(10.0**-t, eps / 10),
+            penalty_growth=PENALTY_GROWTH,
+            observe=search.observe,
+        )
+    except KeyboardInterrupt:  # what has been found so far is worth having
+        if search.best is None:
+            raise
     policy, certificate = search.certified or search.certify_best()
     warm.remember(scaled, search)
     if verdict.status == "marginal":
@@ -214,6 +222,19 @@ class Warm:
         """Keep the best state and its dual weights."""
         if isinstance(search.best, Columns) and search.dual is not None:
             self.columns, self.thresholds, self.multipliers = search.best, scaled.thresholds, search.dual.weights
+
+
+def columns_within(model: CMDP, memory_limit: float) -> int:
+    """How many columns fit into `memory_limit` bytes beside what the process holds already and one planning call needs."""
+    column = 20.0 * model.states  # actions, occupancy and potential
+    working = 80.0 * model.states + 24.0 * model.successors.shape[2] * model.states  # vectors and one policy's transitions
+    held = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    room = int((memory_limit - held - working) / column)
+    least = model.constraint_count + 4  # those in use, and a few to choose from
+    if room < least:
+        needed = held + working + least * column
+        raise InputError(f"memory limit: {memory_limit:.3g} bytes are too few; this model needs at least {needed:.3g}.")
+    return min(room, COLUMNS)
 
 
 def first_penalty(columns: Columns) -> float:

@@ -66,9 +66,13 @@ class Columns:
 
 @dataclass(frozen=True)
 class Corrective:
-    """The oracle. `accuracy` is the error that the values of a column may have (large models; small ones are exact)."""
+    """The oracle. `accuracy` is the error that the values of a column may have (large models; small ones are exact).
+
+    `most` limits memory: a column takes about 20 bytes a state.
+    """
 
     accuracy: float = 1e-12
+    most: int = COLUMNS  # columns kept
     check_every: int = 1
 
     def start(self, model: CMDP, policy: np.ndarray | None = None) -> Columns:
@@ -91,7 +95,7 @@ class Corrective:
         best = plan(model, pseudo_reward(model, worth), start, values=guess, tolerance=tolerance)
         bound = best.value - float(worth @ model.thresholds) + float(((worth - multipliers) ** 2).sum()) / (2 * penalty)
         gap = bound - float(lagrangian.value(mixed.reward, mixed.margins, multipliers, penalty))
-        richer = add_column(model, mixed, best, worth, self.accuracy)
+        richer = add_column(model, mixed, best, worth, self.accuracy, self.most)
         if is_secant and richer is mixed:
             secant = "never"
         elif secant != "never":
@@ -128,15 +132,25 @@ def first_column(model: CMDP, best: Plan, accuracy: float = 0.0) -> Columns:
     return replace(add_column(model, empty, best, no_prices, accuracy), mixture=np.ones(1))
 
 
-def add_column(model: CMDP, columns: Columns, best: Plan, prices: np.ndarray | None = None, accuracy: float = 0.0) -> Columns:
-    """Append the policy of a plan for `r + prices.c` (None: for some other reward) with weight 0, unless it is there already."""
+def add_column(
+    model: CMDP,
+    columns: Columns,
+    best: Plan,
+    prices: np.ndarray | None = None,
+    accuracy: float = 0.0,
+    most: int = COLUMNS,
+) -> Columns:
+    """Append the policy of a plan for `r + prices.c` (None: for some other reward) with weight 0, unless it is there already.
+
+    At `most` columns, half of those without weight leave, the oldest first.
+    """
     if any(np.array_equal(best.actions, known) for known in columns.actions):
         return columns
     visits = occupancy(model, best.actions, accuracy, _mean(columns.mixture, columns.occupancies))
     # sums, not dot products: they do not depend on the number of BLAS threads
     reward = (visits * under_policy(model.reward, best.actions)).sum()
     margins = (visits * under_policy(model.constraints, best.actions)).sum(-1) - model.thresholds
-    keep = _kept(columns.mixture)
+    keep = _kept(columns.mixture, most)
     return replace(
         columns,
         actions=(*(columns.actions[k] for k in keep), best.actions),
@@ -158,12 +172,12 @@ def _mean(mixture: np.ndarray, vectors: Sequence[np.ndarray | None]) -> np.ndarr
     return mean
 
 
-def _kept(mixture: np.ndarray) -> np.ndarray:
-    """Indices to keep when a column is added: everything, or at the limit all but the oldest without weight."""
-    if len(mixture) < COLUMNS:
+def _kept(mixture: np.ndarray, most: int) -> np.ndarray:
+    """Indices to keep when a column is added: everything, or at the limit all but the older half of those without weight."""
+    if len(mixture) < most:
         return np.arange(len(mixture))
     idle = np.nonzero(mixture == 0)[0]
-    return np.delete(np.arange(len(mixture)), idle[: len(mixture) // 2])
+    return np.delete(np.arange(len(mixture)), idle[: (len(idle) + 1) // 2])
 
 
 def master(rewards: np.ndarray, margins: np.ndarray, multipliers: np.ndarray, penalty: float, start: np.ndarray) -> np.ndarray:
