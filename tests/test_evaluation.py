@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 import scipy.sparse.linalg as spla
 from hypothesis import given, settings
-from sparse_models import STRUCTURES, build, dense_transitions, large_path, models
 
 from cmdpax import kernels, linear
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.evaluation import action_values, evaluate, expected_next, occupancy, stacked_rewards, state_values, transition_matrix
 from cmdpax.model import CMDP
+from sparse_models import STRUCTURES, build, dense_transitions, large_path, models
 
 
 @pytest.fixture(autouse=True)
@@ -116,16 +116,19 @@ def test_failing_everything_raises(monkeypatch):
 
     monkeypatch.setattr(kernels, "bicgstab", lambda system, factors, right, *_: np.zeros_like(right))
     monkeypatch.setattr(spla, "splu", lambda matrix: Broken())
-    for attempt in (lambda m, a: occupancy(m, a), lambda m, a: state_values(m, a, m.reward)):
-        with pytest.raises(NumericalError, match="could not be solved"):
-            attempt(slow_chain(), np.zeros(300, dtype=int))
+    model = slow_chain()
+    with pytest.raises(NumericalError, match="could not be solved"):
+        state_values(model, np.zeros(300, dtype=int), model.reward)
+    with pytest.raises(NumericalError, match="could not be solved"):
+        occupancy(model.replace(initial=np.full(300, 1 / 300)), np.zeros(300, dtype=int))
 
 
 def test_lu_is_not_tried_on_models_it_could_choke_on(monkeypatch):
     monkeypatch.setattr(linear, "LARGEST_LU", 10)
     monkeypatch.setattr(kernels, "bicgstab", lambda system, factors, right, *_: np.zeros_like(right))
+    model = slow_chain()
     with pytest.raises(NumericalError):
-        occupancy(slow_chain(), np.zeros(300, dtype=int))
+        state_values(model, np.zeros(300, dtype=int), model.reward)
 
 
 def test_fixed_point_that_overflows_is_caught(monkeypatch):

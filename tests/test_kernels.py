@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
-from sparse_models import STRUCTURES, build, dense_transitions, models
 
 from cmdpax import kernels
 from cmdpax.errors import InputError
 from cmdpax.model import CMDP
+from sparse_models import STRUCTURES, build, dense_transitions, models
 
 
 def policies(model: CMDP) -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +63,7 @@ def test_policy_rows_and_backup_against_brute_force(model):
 def test_backup_takes_the_first_of_equal_actions():
     model = build("random", 20, 3, 2, 0.9, 0)
     model = model.replace(reward=np.zeros((20, 3)))
-    actions, _ = kernels.backup(model.successors, model.probabilities, model.reward, np.ones(20), 0.9)
+    actions, _ = kernels.backup(model.successors, model.probabilities, model.reward, np.zeros(20), 0.9)
     assert (actions == 0).all()
 
 
@@ -125,6 +125,24 @@ def test_reachable_against_powers(structure):
     for _ in range(300):
         seen = seen | (seen @ step)
     assert (model.reachable == seen).all()
+
+
+@settings(max_examples=60)
+@given(models)
+def test_rows_are_ordered_alike_without_numba(model):
+    rng = np.random.default_rng(0)
+    shape = (model.states, model.actions, 6)
+    successors = rng.integers(0, model.states, shape).astype(np.int32)
+    probabilities = rng.random(shape) * (rng.random(shape) < 0.7)
+    outcomes = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "SMALL", 0)
+        for _ in range(2):
+            arrays = successors.copy(), probabilities.copy()
+            outcomes.append((kernels.order_rows(*arrays), *arrays))
+            patch.setattr(kernels, "loops", lambda: None)
+    for one, other in zip(*outcomes, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("policy", [np.array([0, 2]), np.array([-1, 0]), np.array([0]), np.ones((2, 3)) / 3])

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from sparse_models import STRUCTURES, build, large_path, models
 
 from cmdpax import kernels
 from cmdpax.certificate import optimum_bound
@@ -10,6 +9,7 @@ from cmdpax.errors import NumericalError
 from cmdpax.evaluation import state_values
 from cmdpax.model import CMDP
 from cmdpax.planning import plan
+from sparse_models import STRUCTURES, build, large_path, models
 
 
 def best_values(model: CMDP) -> np.ndarray:

@@ -1,0 +1,32 @@
+"""cmdpax: constrained Markov decision processes, solved to one deployable policy with a proof of how good it is.
+
+>>> import cmdpax
+>>> model = cmdpax.environments.cliff_world()
+>>> result = cmdpax.solve(model, eps=1e-6)
+>>> result.status, round(result.reward, 6)
+('certified', 0.655402)
+"""
+
+from cmdpax import environments
+from cmdpax.checker import check
+from cmdpax.errors import CertificateError, CmdpaxError, InputError, NumericalError
+from cmdpax.methods import methods, run
+from cmdpax.model import CMDP, Grid
+from cmdpax.result import Result
+from cmdpax.solve import solve
+
+__version__ = "0.1.0"
+__all__ = [
+    "CMDP",
+    "CertificateError",
+    "CmdpaxError",
+    "Grid",
+    "InputError",
+    "NumericalError",
+    "Result",
+    "check",
+    "environments",
+    "methods",
+    "run",
+    "solve",
+]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from scipy.optimize import linprog
 
 from cmdpax.model import CMDP
 from cmdpax.oracles.corrective import Columns, add_column, first_column, master
@@ -19,6 +20,8 @@ from cmdpax.planning import Plan, plan
 BAND = 1e-7  # feasibility closer than this to the boundary, on the normalised scale, is not decided
 ROUNDING = 1e-14  # a margin that misses its target by less has met it
 RESOLUTION = 1e-10  # the same, where rounding in the columns themselves stops further progress
+CLOSEST = 1e-9  # an infeasible model is pursued until its least violating mixture is known this well
+ACCURACY = CLOSEST / 10  # what values of columns may be off at the most, not to blur any of these
 STEPS = 2000
 
 
@@ -32,20 +35,58 @@ class Feasibility:
     plan: Plan | None = None  # optimum of ray.c
 
 
-def decide(model: CMDP, accuracy: float = BAND / 100) -> Feasibility:
-    """Verdict for a normalised model (see `solve.normalise`); `accuracy` is the error that values of columns may have."""
-    columns = first_column(model, plan(model, model.reward, tolerance=accuracy), accuracy)
-    reached = _reach(model, columns, BAND, accuracy)
-    if reached.status == "feasible":
-        return reached
-    relaxed = _reach(model, reached.columns, -BAND, accuracy)
+def decide(model: CMDP, columns: Columns | None = None, accuracy: float = ACCURACY) -> Feasibility:
+    """Verdict for a normalised model (see `solve.normalise`), starting from known columns if there are any.
+
+    `accuracy` is the error that values of columns may have (large models; small ones are exact).
+    """
+    if columns is None:
+        columns = first_column(model, plan(model, model.reward, tolerance=accuracy), accuracy)
+    strict = _reach(model, columns, BAND, accuracy)
+    if strict.status != "infeasible":
+        return strict
+    relaxed = _reach(model, strict.columns, -BAND, accuracy)
     if relaxed.status == "infeasible":
         return relaxed
-    return replace(reached, status="marginal", columns=relaxed.columns)
+    return replace(strict, status="marginal", columns=relaxed.columns)
+
+
+def slater_slack(model: CMDP) -> float:
+    """The joint Slater slack `zeta = max_pi min_i margin_i`, in the model's own units (infinite without constraints).
+
+    Column generation on the matrix game between policies and constraints: the master mixes known columns, planning on the
+    constraints' prices finds the next. Stops when both sides agree to 1e-9 of the largest constraint scale.
+    """
+    m = model.constraint_count
+    if m == 0:
+        return np.inf
+    columns = first_column(model, plan(model, model.constraints.mean(0)))
+    while True:
+        rows = columns.margin_rows
+        k = len(rows)
+        # variables (weights of k columns, t): maximise t with every mixed margin >= t
+        game = linprog(
+            np.append(np.zeros(k), -1.0),
+            A_ub=np.hstack([-rows.T, np.ones((m, 1))]),
+            b_ub=np.zeros(m),
+            A_eq=np.append(np.ones(k), 0.0)[None],
+            b_eq=[1.0],
+            bounds=[(0, None)] * k + [(None, None)],
+        )
+        prices = np.maximum(-game.ineqlin.marginals, 0)
+        prices = prices / prices.sum()
+        best = plan(model, np.tensordot(prices, model.constraints, 1))
+        upper = best.value - float(prices @ model.thresholds)
+        columns = add_column(model, columns, best.actions)
+        if upper - game.x[-1] <= 1e-9 * model.constraint_scales.max() or len(columns.rewards) == k:
+            return float(game.x[-1])
 
 
 def _reach(model: CMDP, columns: Columns, target: float, accuracy: float) -> Feasibility:
-    """Whether every margin can be at least `target`; "infeasible" comes with the ray that shows it cannot."""
+    """Whether every margin can be at least `target`; "infeasible" comes with the ray that shows it cannot.
+
+    "marginal" means that rounding in the columns left the question open.
+    """
     no_multipliers = np.zeros(model.constraint_count)
     best: Plan | None = None
     for _ in range(STEPS):
@@ -56,15 +97,16 @@ def _reach(model: CMDP, columns: Columns, target: float, accuracy: float) -> Fea
         if lack.max(initial=0.0) <= ROUNDING:
             return Feasibility("feasible", columns)
         ray = lack / lack.sum()
-        values = best.values if best else None
-        best = plan(
-            model, np.tensordot(ray, model.constraints, 1), best.actions if best else None, values=values, tolerance=accuracy
-        )
-        if best.value - ray @ model.thresholds < target:
+        start, values = (None, None) if best is None else (best.actions, best.values)
+        best = plan(model, np.tensordot(ray, model.constraints, 1), start, values=values, tolerance=accuracy)
+        bound = best.value - float(ray @ model.thresholds)
+        if bound < target and bound - ray @ columns.margins <= CLOSEST:
             return Feasibility("infeasible", columns, ray, best)
         count = len(columns.rewards)
-        columns = add_column(model, columns, best, accuracy=accuracy)
+        columns = add_column(model, columns, best.actions, accuracy=accuracy)
         if len(columns.rewards) == count:  # planning repeats itself: no more can be found out
+            if bound < target - RESOLUTION:
+                return Feasibility("infeasible", columns, ray, best)
             break
     met = np.all(columns.margins >= target - RESOLUTION)
     return Feasibility("feasible" if met else "marginal", columns)

@@ -3,8 +3,9 @@
     maximise V_r(pi)  subject to  V_c[i](pi) >= b[i],   V_x(pi) = E sum_t gamma^t x(s_t, a_t),  s_0 ~ rho.
 
 Transitions are kept as padded successor lists, `successors [S, A, B]` (int32) with `probabilities [S, A, B]`; B is the
-largest number of successors of any pair, and unused places have probability 0. Constraints written with `<=` are negated
-once, here, at the boundary: inside the library only `>=` exists. A model is immutable.
+largest number of successors of any pair, and unused places have probability 0. Each row lists its successors once, in increasing
+order, whatever form it came in, so that equal mathematics has equal arrays. Constraints written with `<=` are negated once, here,
+at the boundary: inside the library only `>=` exists. A model is immutable.
 
 Actions that are not available in a state (`available [S, A]`) become exact copies of the state's first available action, so
 that no solver has to know about them; `fold_unavailable` moves their probability back before a policy is handed out.
@@ -14,7 +15,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, NamedTuple
+from numbers import Real
+from sys import float_info
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,6 +28,7 @@ from cmdpax.errors import InputError
 ROW_SUM_TOLERANCE = 1e-8
 DENSE_ENTRIES = 4_000_000  # the largest [S, A, S] tensor that is worth keeping dense
 PADDED_ENTRIES = 2_000_000_000  # refuse to allocate more than this for successors
+NUMERIC = "biuf"  # kinds of dtype that are real numbers
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,14 @@ class Grid:
     absorbing: tuple[int, ...] = ()  # states in which nothing is left to choose; no arrow is drawn there
 
 
-class _Checked(NamedTuple):
-    """Transitions of another model: checked, read-only, to be shared."""
+class _Checked:
+    """Arrays of another model: checked, read-only, to be shared."""
 
-    successors: np.ndarray
-    probabilities: np.ndarray
+    def __init__(self, *arrays: np.ndarray) -> None:
+        self.arrays, self.shape, self.ndim = arrays, arrays[0].shape, arrays[0].ndim
+
+    def __len__(self) -> int:
+        return len(self.arrays[0])
 
 
 class CMDP:
@@ -87,7 +94,7 @@ class CMDP:
         grid: Grid | None = None,
     ) -> None:
         shared = isinstance(transitions, _Checked)
-        successors, probabilities = transitions if shared else _padded(transitions)
+        successors, probabilities = transitions.arrays if shared else _padded(transitions)
         S, A, _ = successors.shape
         if S == 0:
             raise InputError("transitions: the model has no states; give at least one.")
@@ -95,23 +102,25 @@ class CMDP:
             raise InputError("transitions: the action set is empty; every state needs at least one action.")
         self.available = _availability(available, S, A)
         self.reward = _numbers("reward", reward, (S, A), self.available)
-        constraints = np.asarray(constraints, dtype=np.float64) if _is_numeric(constraints) else constraints
-        if getattr(constraints, "ndim", 0) == 2 and np.shape(constraints) == (S, A):
+        if not isinstance(constraints, _Checked):
+            constraints = _floats("constraints", constraints)
+        if constraints.shape == (S, A):
             constraints = constraints[None]
-        m = len(constraints) if np.ndim(constraints) else 0
+        m = len(constraints) if constraints.ndim else 0
         rows = _numbers("constraints", constraints, (m, S, A), self.available)
-        limits = _numbers("thresholds", np.atleast_1d(np.asarray(thresholds, dtype=np.float64)), (m,))
+        limits = _numbers("thresholds", np.atleast_1d(_floats("thresholds", thresholds)), (m,))
         self.senses = _senses(senses, m)
         sign = np.array([1.0 if sense == ">=" else -1.0 for sense in self.senses])
-        self.constraints = rows * sign[:, None, None] if (sign < 0).any() else rows
-        self.thresholds = limits * sign
+        if (sign < 0).any():  # adding 0.0 turns the -0.0 of a negated zero into 0.0: one form for one number
+            rows, limits = rows * sign[:, None, None] + 0.0, limits * sign + 0.0
+        self.constraints, self.thresholds = rows, limits
         self.initial = _distribution(initial, S)
         self.discount = _discount(discount)
-        self.successors, self.probabilities = successors, probabilities
         if not shared:
             _check_rows(successors, probabilities, self.available)
         if self.available is not None:
-            self._copy_first(self.available)
+            _copy_first(self.available, (successors, probabilities, self.reward, *self.constraints))
+        self.successors, self.probabilities = (successors, probabilities) if shared else _canonical(successors, probabilities)
         self.state_names = _names("state_names", state_names, S)
         self.action_names = _names("action_names", action_names, A)
         self.constraint_names = _names("constraint_names", constraint_names, m)
@@ -124,15 +133,6 @@ class CMDP:
         if getattr(self, "_frozen", False):
             raise AttributeError(f"a CMDP is immutable; use model.replace({name}=...) to get a changed copy.")
         object.__setattr__(self, name, value)
-
-    def _copy_first(self, available: np.ndarray) -> None:
-        """Overwrite every unavailable action by the state's first available one."""
-        first = np.argmax(available, axis=1)
-        state, action = np.nonzero(~available)
-        for array in (self.successors, self.probabilities, self.reward):
-            if array.flags.writeable:  # transitions shared with another model are copies already
-                array[state, action] = array[state, first[state]]
-        self.constraints[:, state, action] = self.constraints[:, state, first[state]]
 
     # ---- shapes ---------------------------------------------------------------------------------------------------
     @property
@@ -157,12 +157,13 @@ class CMDP:
     def replace(self, **changes: Any) -> "CMDP":
         """A copy with other fields, in the normalised (`>=`) orientation unless `senses` is among them.
 
-        Transitions that do not change are shared, not copied or checked again, with everything derived from them.
+        Large arrays that do not change are shared, neither copied nor checked again, with what is derived from them.
         """
+        same = _Checked if "available" not in changes else lambda *arrays: arrays if len(arrays) > 1 else arrays[0]
         fields: dict[str, Any] = {
-            "transitions": _Checked(self.successors, self.probabilities),
-            "reward": self.reward,
-            "constraints": self.constraints,
+            "transitions": same(self.successors, self.probabilities),
+            "reward": same(self.reward),
+            "constraints": same(self.constraints),
             "thresholds": self.thresholds,
             "initial": self.initial,
             "discount": self.discount,
@@ -172,29 +173,23 @@ class CMDP:
             "constraint_names": self.constraint_names,
             "grid": self.grid,
         }
-        if "available" in changes:  # other pairs may be copies then
-            fields["transitions"] = (self.successors, self.probabilities)
+        normalised = "senses" not in changes
         copy = CMDP(**{**fields, **changes})
-        if "senses" not in changes and copy.constraint_count == self.constraint_count:
+        if normalised and copy.constraint_count == self.constraint_count:
             object.__setattr__(copy, "senses", self.senses)
         if copy.probabilities is self.probabilities:
-            shared = ("matrix", "tensor", "reachable") if "initial" not in changes else ("matrix", "tensor")
-            copy.__dict__.update({name: self.__dict__[name] for name in shared if name in self.__dict__})
+            derived = ("matrix", "tensor") if "initial" in changes else ("matrix", "tensor", "reachable")
+            copy.__dict__.update({name: self.__dict__[name] for name in derived if name in self.__dict__})
         return copy
 
     # ---- derived, cached ------------------------------------------------------------------------------------------
     @cached_property
     def matrix(self) -> sp.csr_array:
         """Transition matrix `[S*A, S]`, row `s*A + a`."""
-        S, A, B = self.successors.shape
-        used = self.probabilities.reshape(S * A, B) > 0
-        pointers = np.concatenate([[0], np.cumsum(used.sum(1))])
-        flat = used.ravel()
-        matrix = sp.csr_array(
-            (self.probabilities.ravel()[flat], self.successors.ravel()[flat], pointers), shape=(S * A, S), copy=False
-        )
-        matrix.sum_duplicates()
-        return matrix
+        S, A, _ = self.successors.shape
+        used = self.probabilities > 0
+        pointers = np.append(0, np.cumsum(used.sum(-1)))
+        return sp.csr_array((self.probabilities[used], self.successors[used], pointers), shape=(S * A, S), copy=False)
 
     @cached_property
     def tensor(self) -> np.ndarray:
@@ -209,7 +204,9 @@ class CMDP:
     @cached_property
     def reachable(self) -> np.ndarray:
         """`[S]` booleans: states that some policy visits from the initial distribution."""
-        return kernels.reachable(self.successors, self.probabilities, self.initial)
+        seen = kernels.reachable(self.successors, self.probabilities, self.initial)
+        seen.setflags(write=False)
+        return seen
 
     @cached_property
     def reward_scale(self) -> float:
@@ -220,7 +217,9 @@ class CMDP:
     def constraint_scales(self) -> np.ndarray:
         """`span(c_i) / (1 - gamma)` over reachable pairs, `[m]`."""
         spans = [_span(row[self.reachable]) for row in self.constraints]
-        return np.array(spans, dtype=np.float64) / (1 - self.discount)
+        scales = np.array(spans, dtype=np.float64) / (1 - self.discount)
+        scales.setflags(write=False)
+        return scales
 
     @cached_property
     def digest(self) -> str:
@@ -266,6 +265,8 @@ class CMDP:
         `actions` is a list, or a function of the state where the choice depends on it.
         """
         state_index = {state: index for index, state in enumerate(states)}
+        if len(state_index) < len(states):
+            raise InputError(f"states: {len(states)} given, but only {len(state_index)} differ; list each once.")
         choices = {state: list(actions(state) if callable(actions) else actions) for state in states}
         names: dict[Any, int] = {}
         for state, options in choices.items():
@@ -273,26 +274,32 @@ class CMDP:
                 raise InputError(f"state {state!r}: the action set is empty; every state needs at least one action.")
             for option in options:
                 names.setdefault(option, len(names))
-        S, A, m = len(states), len(names), len(thresholds)
+        S, A, m = len(states), len(names), np.size(_floats("thresholds", thresholds))
         reward, constraints, available = np.zeros((S, A)), np.zeros((m, S, A)), np.zeros((S, A), dtype=bool)
         rows: dict[tuple[int, int], Mapping[Any, float]] = {}
         for state, s in state_index.items():
             for option in choices[state]:
                 a = names[option]
-                following, reward[s, a], values = step(state, option)
-                if len(values) != m:
+                outcome = step(state, option)
+                try:
+                    following, reward[s, a], values = outcome
+                    rows[s, a], costs = dict(following), np.asarray(values, dtype=np.float64)
+                except (TypeError, ValueError):
                     raise InputError(
-                        f"step({state!r}, {option!r}): {len(values)} constraint rewards for {m} thresholds; return one for each."
+                        f"step({state!r}, {option!r}): return ({{next_state: probability}}, reward, [constraint rewards])."
+                    ) from None
+                if costs.shape != (m,):
+                    raise InputError(
+                        f"step({state!r}, {option!r}): {costs.size} constraint rewards for {m} thresholds; return one for each."
                     )
-                constraints[:, s, a] = values
+                constraints[:, s, a] = costs
                 available[s, a] = True
-                rows[s, a] = following
         successors, probabilities = padded_rows(rows, state_index, S, A, name=lambda s, a: f"step({states[s]!r}, ...)")
         start = np.zeros(S)
         for state, probability in initial.items():
             if state not in state_index:
                 raise InputError(f"initial: {state!r} is not one of the states.")
-            start[state_index[state]] = probability
+            start[state_index[state]] = _number(f"initial, state {state!r}", probability)
         return cls(
             (successors, probabilities),
             reward,
@@ -336,12 +343,12 @@ class CMDP:
                     target = S - 1 if terminated else int(successor)
                     following[target] = following.get(target, 0.0) + probability
                     reward[s, a] += probability * gain
-                    costs[0, s, a] += probability * cost(s, a, int(successor))
+                    costs[0, s, a] += probability * _number(f"cost({s}, {a}, {successor})", cost(s, a, int(successor)))
                 rows[s, a] = following
         start = initial if initial is not None else getattr(env.unwrapped, "initial_state_distrib", None)
         if start is None:
             raise InputError("initial: the environment does not tell its initial distribution; give `initial` [S].")
-        start = np.append(np.asarray(start, dtype=np.float64), 0.0)
+        start = np.append(_floats("initial", start), 0.0)
         return cls(
             padded_rows(rows, {s: s for s in range(S)}, S, A),
             reward,
@@ -372,53 +379,88 @@ def padded_rows(
             if following not in index:
                 raise InputError(f"{name(s, a)}: successor {following!r} is not one of the {S} states.")
             successors[s, a, place] = index[following]
-            probabilities[s, a, place] = probability
+            probabilities[s, a, place] = _number(f"{name(s, a)}, probability of {following!r}", probability)
     return successors, probabilities
 
 
 def _padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Any accepted form of transitions as (successors int32, probabilities float64), fresh arrays, not yet checked."""
+    """Any accepted form of transitions as (successors, probabilities), fresh arrays `[S, A, B]`, not yet checked."""
     if isinstance(transitions, tuple) and len(transitions) == 2 and not sp.issparse(transitions[0]):
-        successors, probabilities = (np.asarray(part) for part in transitions)
+        successors, probabilities = (_array("transitions", part) for part in transitions)
         if successors.ndim != 3 or successors.shape != probabilities.shape:
             raise InputError(
                 f"transitions: successors {successors.shape} and probabilities {probabilities.shape} must both be [S, A, B]."
             )
         if not np.issubdtype(successors.dtype, np.integer):
             raise InputError(f"transitions: successors must be integers, not {successors.dtype}.")
-        S = successors.shape[0]
-        if successors.size and (successors.min() < 0 or successors.max() >= S):
-            s, a, b = np.argwhere((successors < 0) | (successors >= S))[0]
-            raise InputError(
-                f"transitions: successor {successors[s, a, b]} at [{s}, {a}, {b}] is out of range; states are 0..{S - 1}."
-            )
-        return successors.astype(np.int32, order="C"), _floats("transitions", probabilities).copy()
+        return successors.copy(), probabilities.astype(np.float64, order="C")
     if isinstance(transitions, (list, tuple)) and len(transitions) and all(sp.issparse(part) for part in transitions):
-        return _padded_from_sparse([sp.csr_array(part) for part in transitions])
+        return _padded_from_sparse(transitions)
     dense = _floats("transitions", transitions)
     if dense.ndim != 3 or dense.shape[0] != dense.shape[2]:
         raise InputError(f"transitions: shape {dense.shape}, expected [S, A, S] (or sparse matrices, or padded successors).")
     S, A, _ = dense.shape
     if S == 0 or A == 0:
         return np.zeros((S, A, 1), dtype=np.int32), np.zeros((S, A, 1))
-    return _padded_from_sparse([sp.csr_array(dense[:, a, :]) for a in range(A)])
+    return _padded_from_matrix(sp.csr_array(dense.reshape(S * A, S)))
 
 
-def _padded_from_sparse(matrices: list[sp.csr_array]) -> tuple[np.ndarray, np.ndarray]:
+def _padded_from_sparse(matrices: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """From A sparse matrices `[S, S]`, one per action."""
     S, A = matrices[0].shape[0], len(matrices)
     for a, matrix in enumerate(matrices):
         if matrix.shape != (S, S):
             raise InputError(f"transitions[{a}]: shape {matrix.shape}, expected {(S, S)} as in transitions[0].")
-    counts = np.stack([np.diff(matrix.indptr) for matrix in matrices], axis=1)
-    B = max(int(counts.max(initial=0)), 1)
-    refuse_huge((S, A, B))
-    successors, probabilities = np.zeros((S, A, B), dtype=np.int32), np.zeros((S, A, B))
-    for a, matrix in enumerate(matrices):
-        row = np.repeat(np.arange(S), counts[:, a])
-        place = np.arange(matrix.nnz) - np.repeat(matrix.indptr[:-1], counts[:, a])
-        successors[row, a, place] = matrix.indices
-        probabilities[row, a, place] = matrix.data
-    return successors, probabilities
+        if matrix.dtype.kind not in NUMERIC:
+            raise InputError(f"transitions[{a}]: it must hold real numbers, not {matrix.dtype}.")
+    by_action = sp.csr_array(sp.vstack(matrices, format="csr"))
+    by_state = np.arange(S * A).reshape(A, S).T.ravel()
+    return _padded_from_matrix(by_action[by_state])
+
+
+def _padded_from_matrix(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
+    """From one sparse matrix `[S*A, S]`, row `s*A + a`."""
+    pairs, S = matrix.shape
+    if S == 0:
+        return np.zeros((0, 1, 1), dtype=np.int32), np.zeros((0, 1, 1))
+    counts = np.diff(matrix.indptr)
+    B = max(int(counts.max()), 1)
+    shape = (S, pairs // S, B)
+    refuse_huge(shape)
+    successors, probabilities = np.zeros((pairs, B), dtype=np.int32), np.zeros((pairs, B))
+    row = np.repeat(np.arange(pairs), counts)
+    place = np.arange(matrix.nnz) - np.repeat(matrix.indptr[:-1], counts)
+    successors[row, place] = matrix.indices
+    probabilities[row, place] = matrix.data
+    return successors.reshape(shape), probabilities.reshape(shape)
+
+
+def _canonical(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Checked rows in their one form: successors increasing, each once, unused places last, no more places than needed."""
+    successors = successors.astype(np.int32, copy=False)
+    needed = kernels.order_rows(successors, probabilities)
+    return np.ascontiguousarray(successors[:, :, :needed]), _normalised(np.ascontiguousarray(probabilities[:, :, :needed]))
+
+
+def _normalised(probabilities: np.ndarray) -> np.ndarray:
+    """Distributions along the last axis that sum to 1, in place; those that already do, up to rounding, keep their bits.
+
+    Division is not idempotent: without the exception a model would change a little every time it is saved and loaded.
+    """
+    total = probabilities.sum(-1, keepdims=True)
+    rounding = (probabilities.shape[-1] + 1) * np.finfo(np.float64).eps
+    if (np.abs(total - 1) > rounding).any():
+        probabilities /= np.where(np.abs(total - 1) <= rounding, 1.0, total)
+    return probabilities
+
+
+def _copy_first(available: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
+    """Overwrite every unavailable action of arrays `[S, A, ...]` by the state's first available one, in place."""
+    first = np.argmax(available, axis=1)
+    state, action = np.nonzero(~available)
+    for array in arrays:
+        if array.flags.writeable:  # those shared with another model have been treated there
+            array[state, action] = array[state, first[state]]
 
 
 # ---- validation: every message names the field, the index and the fix -----------------------------------------------
@@ -431,23 +473,32 @@ def refuse_huge(shape: tuple[int, ...]) -> None:
         )
 
 
-def _is_numeric(data: Any) -> bool:
+def _array(field: str, data: Any) -> np.ndarray:
+    """Data as an array of real numbers; what NumPy would only guess at (None, text, objects, ragged rows) is refused."""
     try:
-        np.asarray(data, dtype=np.float64)
+        array = np.asarray(data)
     except (TypeError, ValueError):
-        return False
-    return True
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in NUMERIC:
+        raise InputError(f"{field}: it must be an array of real numbers with rows of equal length.")
+    return array
 
 
 def _floats(field: str, data: Any) -> np.ndarray:
-    try:
-        return np.asarray(data, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{field}: it must be an array of numbers with rows of equal length.") from None
+    return _array(field, data).astype(np.float64, copy=False)
+
+
+def _number(what: str, value: Any) -> float:
+    is_real = isinstance(value, Real)
+    if not is_real or not -float_info.max <= value <= float_info.max:
+        raise InputError(f"{what}: {value!r} is not a finite number.")
+    return float(value)
 
 
 def _numbers(field: str, data: Any, shape: tuple[int, ...], available: np.ndarray | None = None) -> np.ndarray:
-    """A fresh finite float64 array of the given shape; unavailable pairs are not looked at."""
+    """A fresh finite float64 array of the given shape (or a shared one); unavailable pairs are not looked at."""
+    if isinstance(data, _Checked) and data.shape == shape:
+        return data.arrays[0]
     array = _floats(field, data)
     if array.size == 0 and 0 in shape:
         array = array.reshape(shape)
@@ -459,13 +510,13 @@ def _numbers(field: str, data: Any, shape: tuple[int, ...], available: np.ndarra
     if wrong.any():
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise InputError(f"{field}{list(where)} is {array[where]}; every entry must be a finite number.")
-    return np.array(array, order="C")
+    return np.ascontiguousarray(array) + 0.0  # no -0.0
 
 
 def _availability(available: Any, S: int, A: int) -> np.ndarray | None:
     if available is None:
         return None
-    mask = np.array(available)
+    mask = np.array(_array("available", available))
     if mask.shape != (S, A) or mask.dtype != bool:
         raise InputError(f"available: shape {mask.shape} of {mask.dtype}, expected {(S, A)} of bool.")
     empty = ~mask.any(1)
@@ -476,36 +527,36 @@ def _availability(available: Any, S: int, A: int) -> np.ndarray | None:
 
 
 def _check_rows(successors: np.ndarray, probabilities: np.ndarray, available: np.ndarray | None) -> None:
-    """Probabilities must be finite, >= 0 and sum to 1; within the tolerance they are rescaled in place to do so exactly."""
-    total = probabilities.sum(-1)
-    # one pass over small sums finds whether anything is wrong; only then is it looked up where
-    with np.errstate(invalid="ignore"):
-        suspicious = ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE) | (probabilities.min(-1) < 0)
-    if available is not None:
-        suspicious &= available
-        total = np.where(available, total, 1.0)
-    if suspicious.any():
-        _refuse_row(successors, probabilities, suspicious)
-    probabilities /= total[:, :, None]
-
-
-def _refuse_row(successors: np.ndarray, probabilities: np.ndarray, suspicious: np.ndarray) -> None:
-    """Say what is wrong with the first of the suspicious pairs `[S, A]`, entries before sums."""
-    pairs = np.argwhere(suspicious)
-    rows = probabilities[suspicious]
-    for wrong, what in ((~np.isfinite(rows), "every entry must be finite"), (rows < 0, "none may be negative")):
+    """Successors are states; probabilities are finite, >= 0 and sum to 1; unavailable pairs are not looked at."""
+    S = len(successors)
+    with np.errstate(over="ignore", invalid="ignore"):  # a sum that overflows is wrong all the same
+        total = probabilities.sum(-1)
+    off = ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE)
+    if not off.any() and successors.min() >= 0 and successors.max() < S and probabilities.min() >= 0:
+        return  # as nearly always; what follows finds out what is wrong, and needs arrays as large as the model
+    every = np.True_ if available is None else available[:, :, None]
+    wrong = ((successors < 0) | (successors >= S)) & every
+    if wrong.any():
+        s, a, b = (int(i) for i in np.argwhere(wrong)[0])
+        raise InputError(
+            f"transitions: successor {successors[s, a, b]} at [{s}, {a}, {b}] is out of range; states are 0..{S - 1}."
+        )
+    for bad, what in ((~np.isfinite(probabilities), "every entry must be finite"), (probabilities < 0, "none may be negative")):
+        wrong = bad & every
         if wrong.any():
-            row, b = (int(i) for i in np.argwhere(wrong)[0])
-            s, a = (int(i) for i in pairs[row])
+            s, a, b = (int(i) for i in np.argwhere(wrong)[0])
             raise InputError(
                 f"transitions: probability of state {s}, action {a}, successor {successors[s, a, b]} is"
                 f" {probabilities[s, a, b]}; {what}."
             )
-    s, a = (int(i) for i in pairs[0])
-    also = f" ({len(pairs) - 1} more pairs too)" if len(pairs) > 1 else ""
-    raise InputError(
-        f"transitions: probabilities of state {s}, action {a} sum to {rows[0].sum():.9g}, not 1{also}; normalise them."
-    )
+    off &= np.True_ if available is None else available
+    if off.any():
+        s, a = (int(i) for i in np.argwhere(off)[0])
+        others = int(off.sum()) - 1
+        also = f" ({others} more pairs too)" if others else ""
+        raise InputError(
+            f"transitions: probabilities of state {s}, action {a} sum to {total[s, a]:.9g}, not 1{also}; normalise them."
+        )
 
 
 def _distribution(initial: Any, S: int) -> np.ndarray:
@@ -513,25 +564,26 @@ def _distribution(initial: Any, S: int) -> np.ndarray:
     if (start < 0).any():
         s = int(np.argmax(start < 0))
         raise InputError(f"initial[{s}] is {start[s]}; probabilities may not be negative.")
-    if abs(start.sum() - 1) > ROW_SUM_TOLERANCE:
-        raise InputError(f"initial: probabilities sum to {start.sum():.9g}, not 1; normalise them.")
-    return start / start.sum()
+    with np.errstate(over="ignore"):
+        total = start.sum()
+    if abs(total - 1) > ROW_SUM_TOLERANCE:
+        raise InputError(f"initial: probabilities sum to {total:.9g}, not 1; normalise them.")
+    return _normalised(start)
 
 
 def _discount(discount: Any) -> float:
-    try:
-        number = float(discount)
-    except (TypeError, ValueError):
-        raise InputError(f"discount: {discount!r} is not a number.") from None
+    number = _floats("discount", discount)
+    if number.ndim:
+        raise InputError(f"discount: shape {number.shape}, expected one number.")
     if not 0 <= number < 1:
-        raise InputError(f"discount is {number:g}; it must be at least 0 and below 1 (values are discounted sums).")
-    return number
+        raise InputError(f"discount is {float(number):g}; it must be at least 0 and below 1 (values are discounted sums).")
+    return float(number) + 0.0
 
 
 def _senses(senses: Sequence[str] | str | None, m: int) -> tuple[str, ...]:
     if senses is None:
         return (">=",) * m
-    senses = (senses,) * m if isinstance(senses, str) else tuple(senses)
+    senses = (senses,) * m if isinstance(senses, str) else _listed("senses", senses)
     if len(senses) != m:
         raise InputError(f"senses: {len(senses)} given for {m} constraints; give one for each.")
     for i, sense in enumerate(senses):
@@ -543,12 +595,25 @@ def _senses(senses: Sequence[str] | str | None, m: int) -> tuple[str, ...]:
 def _names(field: str, names: Sequence[str] | None, count: int) -> tuple[str, ...] | None:
     if names is None:
         return None
-    if len(names) != count:
-        raise InputError(f"{field}: {len(names)} names for {count}; give one for each.")
-    return tuple(str(name) for name in names)
+    labels = tuple(str(name) for name in _listed(field, names))
+    if len(labels) != count:
+        raise InputError(f"{field}: {len(labels)} names for {count}; give one for each.")
+    for i, label in enumerate(labels):
+        if not label.isascii() and any("\ud800" <= character <= "\udfff" for character in label):
+            raise InputError(f"{field}[{i}]: {label!r} is not valid text; it holds half of a surrogate pair.")
+    return labels
+
+
+def _listed(field: str, items: Any) -> tuple[Any, ...]:
+    try:
+        return tuple(items)
+    except TypeError:
+        raise InputError(f"{field}: {items!r} is not a list.") from None
 
 
 def _checked_grid(grid: Grid | None, S: int, A: int) -> Grid | None:
+    if grid is not None and not isinstance(grid, Grid):
+        raise InputError("grid: it must be a cmdpax.Grid.")
     if grid is not None and (
         len(grid.cells) != S or len(grid.moves) != A or any(not 0 <= s < S for s in grid.hazards + grid.goals + grid.absorbing)
     ):

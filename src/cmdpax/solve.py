@@ -5,9 +5,9 @@
         lambda_{t+1} = max(lambda_t - s beta margin, (1 - s) lambda_t)          (s = 1/2 in the paper)
 
 One loop, `augmented_lagrangian`, serves both modes. Paper mode: fixed numbers of outer and inner steps, fixed penalty and
-step size, in the model's own units. `solve`: values are normalised to [0, 1], phase 1 decides feasibility and suggests the first
-penalty, the inner loop stops on the certified gap, the penalty grows when the defect does not fall, and the outer loop stops
-when the certificate says so.
+step size, in the model's own units. `solve`: values are normalised to [0, 1], phase 1 decides feasibility and suggests
+the first penalty, the inner loop stops on the certified gap, the penalty grows when the defect does not fall, and the outer
+loop stops when the certificate says so.
 """
 
 import time
@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cmdpax import lagrangian
+from cmdpax import feasibility, lagrangian
 from cmdpax.certificate import Certificate, certify, optimum_bound
 from cmdpax.errors import InputError
 from cmdpax.evaluation import state_values
-from cmdpax.feasibility import BAND, Feasibility, decide
+from cmdpax.feasibility import Feasibility, decide
 from cmdpax.model import CMDP
 from cmdpax.oracles.corrective import Columns, Corrective
 from cmdpax.oracles.first_order import Subproblem
@@ -29,7 +29,7 @@ from cmdpax.result import Result, assemble
 
 LARGEST_PENALTY = 1e10
 SMALLEST_PENALTY, PENALTY_GROWTH = 1e-3, 3.0  # on the normalised scale
-OUTER, INNER = 200, 500
+OUTER, INNER = 200, 2000
 ACCURACY = 1e-3  # of values, relative to eps
 SAFETY = 0.9  # certify in the model's own units once the estimates are this far below eps
 
@@ -143,29 +143,32 @@ def solve(
     inner: int = INNER,
     time_limit: float | None = None,
     report: Callable[[dict[str, Any]], None] | None = None,
+    warm: "Warm | None" = None,
 ) -> Result:
     """Solve a constrained MDP to a certified stationary policy. No step size, no penalty to choose.
 
     `eps` bounds gap and violation on the scale of possible values, `span / (1 - gamma)`. `oracle` defaults to `Corrective()`;
     first-order oracles work too, and reach less accuracy. Stops with status `limit` after `outer` iterations or `time_limit`
-    seconds, with the best certified policy so far. `report` receives every row of the trace as it comes.
+    seconds, with the best certified policy so far. `report` receives every row of the trace as it comes. `warm` carries
+    what was found from one solve to the next, for the same model with other thresholds.
     """
     if not (np.isfinite(eps) and eps > 0):
         raise InputError(f"eps is {eps}; it must be a positive number, for example 1e-6.")
     started = time.perf_counter()
-    accuracy = min(ACCURACY * eps, BAND / 100)
+    accuracy = min(ACCURACY * eps, feasibility.ACCURACY)
     oracle = Corrective(accuracy) if oracle is None else oracle
     scaled = normalise(model)
-    verdict = decide(scaled, accuracy)
+    warm = Warm() if warm is None else warm
+    verdict = decide(scaled, warm.columns_for(scaled), accuracy)
     if verdict.status == "infeasible":
-        return _infeasible(model, verdict, eps, time.perf_counter() - started)
+        return infeasible_result(model, verdict, eps, started)
     state = verdict.columns if isinstance(oracle, Corrective) else oracle.start(scaled)
     search = _Search(model, scaled, oracle, eps, started, time_limit, report)
     augmented_lagrangian(
         scaled,
         oracle,
         state,
-        multipliers=np.zeros(model.constraint_count),
+        multipliers=np.zeros(model.constraint_count) if warm.multipliers is None else warm.multipliers,
         penalty=first_penalty(verdict.columns),
         outer=outer,
         inner=inner,
@@ -176,6 +179,7 @@ def solve(
         observe=search.observe,
     )
     policy, certificate = search.certified or search.certify_best()
+    warm.remember(scaled, search)
     if verdict.status == "marginal":
         certificate = _with_ray(model, certificate, verdict)
     return assemble(
@@ -194,12 +198,36 @@ def solve(
 def first_penalty(columns: Columns) -> float:
     """The penalty for which one dual step would do, were the dual function quadratic: its inverse curvature.
 
-    The margins move from those of the unconstrained optimum to those of phase 1 (prices from 0 to infinity), at the cost of
-    reward; price = reward lost / margin gained, and penalty = price / margin gained.
+    From the unconstrained optimum (prices 0) to the column farthest from it (prices without end) margins are gained for
+    reward lost; price = lost / gained, and penalty = price / gained.
     """
-    gained = float(((columns.margin_rows[-1] - columns.margin_rows[0]) ** 2).sum())
-    lost = float(columns.rewards[0] - columns.rewards[-1])
-    return float(np.clip(lost / gained, SMALLEST_PENALTY, 1 / SMALLEST_PENALTY)) if gained > 0 else 1.0
+    gained = ((columns.margin_rows - columns.margin_rows[0]) ** 2).sum(1)
+    farthest = int(np.argmax(gained))
+    lost = float(columns.rewards[0] - columns.rewards[farthest])
+    if gained[farthest] == 0:
+        return 1.0
+    return float(np.clip(lost / gained[farthest], SMALLEST_PENALTY, 1 / SMALLEST_PENALTY))
+
+
+@dataclass
+class Warm:
+    """Columns and multipliers carried between solves that differ in their thresholds only; filled by `solve`."""
+
+    columns: Columns | None = None
+    thresholds: np.ndarray | None = None  # that the columns' margins refer to, normalised
+    multipliers: np.ndarray | None = None  # normalised
+
+    def columns_for(self, scaled: CMDP) -> Columns | None:
+        """The columns with margins for this model's thresholds."""
+        if self.columns is None or self.thresholds is None:
+            return None
+        shift = self.thresholds - scaled.thresholds
+        return replace(self.columns, margin_rows=self.columns.margin_rows + shift, last=None)
+
+    def remember(self, scaled: CMDP, search: "_Search") -> None:
+        """Keep the best state and its dual weights."""
+        if isinstance(search.best, Columns) and search.dual is not None:
+            self.columns, self.thresholds, self.multipliers = search.best, scaled.thresholds, search.dual.weights
 
 
 class _Search:
@@ -272,12 +300,13 @@ class _Search:
         return policy, certify(model, policy, weights, best.actions, potential=potential, accuracy=ACCURACY * self.eps)
 
 
-def _infeasible(model: CMDP, verdict: Feasibility, eps: float, seconds: float) -> Result:
-    """The least violating policy, with the proof that none is feasible."""
+def infeasible_result(model: CMDP, verdict: Feasibility, eps: float, started: float) -> Result:
+    """The least violating policy, with the proof that none is feasible; `started` is a `time.perf_counter()`."""
     policy = Corrective().policy(model, verdict.columns)
     zeros = np.zeros(model.constraint_count)
     unconstrained = verdict.columns.actions[0]
     certificate = _with_ray(model, certify(model, policy, zeros, unconstrained), verdict)
+    seconds = time.perf_counter() - started
     return assemble(model, policy, zeros, certificate, status="infeasible", method="corrective-alm", eps=eps, seconds=seconds)
 
 

@@ -20,8 +20,10 @@ from cmdpax.lagrangian import scalarise
 from cmdpax.model import CMDP
 from cmdpax.planning import Plan, plan
 
-StepFunction = Callable[[np.ndarray, np.ndarray, np.ndarray, Callable[[], np.ndarray]], np.ndarray]
-GROW, SHRINK = 1.5, 0.5
+StepFunction = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # (policy, Q or gradient, size) -> target
+GROW, SHRINK, LARGEST, SMALLEST = 1.5, 0.5, 1e6, 1e-6
+FLOOR = 1e-9  # adaptive sizes keep probabilities above this share of uniform: a multiplicative step could never leave 0
+ROUNDING = 1e-14
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class FirstOrder:
 
     step: StepFunction
     size: float | np.ndarray | Literal["theory", "backtracking"] = "backtracking"
+    gradient: bool = False  # whether the step wants the gradient nu Q (PPG) instead of Q
     check_every: int = 10  # inner steps between two certified gaps, when the caller wants them
 
     def __post_init__(self) -> None:
@@ -79,23 +82,25 @@ class FirstOrder:
         worth = lagrangian.weights(multipliers, penalty, iterate.margins)
         values = scalarise(iterate.evaluation.values[..., 0, :], iterate.evaluation.values[..., 1:, :], worth)
         quality = action_values(model, pseudo_reward(model, worth), values)
-        size = theory_step(model, multipliers, penalty) if isinstance(self.size, str) and self.size == "theory" else iterate.size
-        target = self.step(iterate.policy, quality, size[..., None, None], lambda: occupancy(model, iterate.policy))
+        direction = occupancy(model, iterate.policy)[..., None] * quality if self.gradient else quality
+        size = theory_step(model, multipliers, penalty) if self._rule == "theory" else iterate.size
+        target = self.step(iterate.policy, direction, size[..., None, None])
         if not np.isfinite(target).all():
             raise NumericalError("oracle: the step produced numbers that are not finite; use a smaller step size.")
-        trial = Iterate(target, evaluate(model, target), size)
-        return (
-            self._accept(iterate, trial, multipliers, penalty)
-            if isinstance(self.size, str) and self.size == "backtracking"
-            else trial
-        )
+        if self._rule != "backtracking":
+            return Iterate(target, evaluate(model, target), size)
+        target = np.maximum(target, FLOOR * model.uniform_policy())
+        target = target / target.sum(-1, keepdims=True)
+        trial = Iterate(target, evaluate(model, target), np.minimum(size * GROW, LARGEST))
+        before = lagrangian.value(iterate.reward, iterate.margins, multipliers, penalty)
+        after = lagrangian.value(trial.reward, trial.margins, multipliers, penalty)
+        if after >= before - ROUNDING * (1 + abs(before)):
+            return trial
+        return replace(iterate, size=np.maximum(size * SHRINK, SMALLEST))
 
-    def _accept(self, old: Iterate, new: Iterate, multipliers: np.ndarray, penalty: float) -> Iterate:
-        before = lagrangian.value(old.reward, old.margins, multipliers, penalty)
-        after = lagrangian.value(new.reward, new.margins, multipliers, penalty)
-        if after >= before:
-            return replace(new, size=old.size * GROW)
-        return replace(old, size=old.size * SHRINK)
+    @property
+    def _rule(self) -> str:
+        return self.size if isinstance(self.size, str) else "fixed"
 
     def subproblem(self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float) -> Subproblem:
         """The certified gap: `max_pi' V_Gamma(pi') - V_Gamma(pi)`, with Gamma frozen at the current policy (no batch)."""
@@ -110,12 +115,12 @@ class FirstOrder:
 
 
 def theory_step(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarray:
-    """The theory's step `rho_min / L` for multipliers `[..., m]` -> `[...]`."""
+    """The theory's step `rho_min / L` for multipliers `[..., m]` -> `[...]`; at most 1 (a linear AL has L = 0)."""
     smallest = model.initial.min()
     if smallest <= 0:
         state = int(np.argmin(model.initial))
         raise InputError(f"step 'theory' needs every state in the initial distribution; initial[{state}] is 0.")
-    return smallest / smoothness(model, multipliers, penalty)
+    return smallest / np.maximum(smoothness(model, multipliers, penalty), smallest)
 
 
 def smoothness(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarray:

@@ -3,12 +3,10 @@
 It stays >= 0 only while `eta <= 1 / max(-A)`, so the step size is clipped to that.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 
-def step(policy: np.ndarray, quality: np.ndarray, size: np.ndarray, occupancy: Callable[[], np.ndarray]) -> np.ndarray:
+def step(policy: np.ndarray, quality: np.ndarray, size: np.ndarray) -> np.ndarray:
     """Policy `[..., S, A]`, Q of the pseudo-reward `[..., S, A]`, step size `[..., 1, 1]` -> target `[..., S, A]`."""
     advantage = quality - (policy * quality).sum(-1, keepdims=True)
     worst = np.where(policy > 0, -advantage, 0.0).max((-1, -2), keepdims=True)

@@ -1,0 +1,312 @@
+"""The command line. Exit codes: 0 certified, 1 check failed, 2 bad input, 3 infeasible, 4 limit reached, 5 marginal."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+from rich.status import Status as Spinner
+from rich.table import Table
+
+from cmdpax import checker
+from cmdpax.environments import finite
+from cmdpax.errors import CertificateError, InputError, NumericalError
+from cmdpax.frontier import frontier as trace_frontier
+from cmdpax.methods import methods, run
+from cmdpax.result import Result
+from cmdpax.sources import open_model
+from cmdpax.storage import load_result, save_model, save_result
+
+EXIT = {"certified": 0, "infeasible": 3, "limit": 4, "marginal": 5}
+QUIET_SECONDS = 2.0  # nothing is shown before a command has taken this long
+out, err = Console(soft_wrap=True, highlight=False), Console(stderr=True, highlight=False)
+
+Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+Json = Annotated[bool, tyro.conf.arg(name="json")]
+
+
+class Progress:
+    """A line that appears on a terminal once something takes longer than two seconds."""
+
+    def __init__(self) -> None:
+        self.started, self.spinner = time.perf_counter(), None if not err.is_terminal else Spinner("", console=err)
+        self.visible = False
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.spinner and self.visible:
+            self.spinner.stop()
+
+    def say(self, text: str) -> None:
+        """Show what is going on."""
+        seconds = time.perf_counter() - self.started
+        if self.spinner and seconds > QUIET_SECONDS:
+            self.spinner.update(f"{text}  ({seconds:.0f} s)")
+            if not self.visible:
+                self.spinner.start()
+                self.visible = True
+
+    def row(self, row: dict[str, Any]) -> None:
+        """Show a row of a solver's trace."""
+        self.say(
+            f"iteration {row['outer']}, {row['evaluations']} evaluations: gap {row['gap']:.1e}, violation {row['violation']:.1e}"
+        )
+
+
+def solve(
+    model: Model,
+    eps: float = 1e-6,
+    method: str = "corrective-alm",
+    set: tuple[str, ...] = (),
+    time_limit: float | None = None,
+    out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
+    as_json: Json = False,
+) -> int:
+    """Solve a constrained MDP: one stationary policy, its shadow prices, and a proof of how good it is.
+
+    Args:
+        model: a model file (.npz, .json) or an environment, with settings if need be: garnet:states=200,seed=3
+        eps: accuracy of gap and violation, on the scale of possible values
+        method: one of `cmdpax list methods`
+        set: settings of the method, for example --set step=0.1 inner=50 (augmented-Lagrangian methods then run a fixed budget)
+        time_limit: seconds after which the best policy so far is returned
+        out_file: write the result (policy and certificate) to this .npz file
+        as_json: print one JSON object instead of a table
+    """
+    if out_file is not None and out_file.suffix != ".npz":
+        raise InputError(f"--out {out_file}: results are written as .npz; give a name that ends so.")
+    problem = open_model(model)
+    settings: dict[str, Any] = dict(_setting(text) for text in set)
+    known = methods[method].settings() if method in methods else {}
+    if time_limit is not None:
+        settings["time_limit"] = time_limit
+    with Progress() as progress:
+        if "report" in known and all(name in ("time_limit",) for name in settings):
+            settings["report"] = progress.row
+        result = run(problem, method, eps, **settings)
+    if out_file is not None:
+        save_result(result, out_file)
+    _print(result, as_json)
+    return EXIT[result.status]
+
+
+def check(
+    model: Model, result: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RESULT")], as_json: Json = False
+) -> int:
+    """Verify a saved result against a model, with code that the solvers do not share.
+
+    Args:
+        model: the model file or environment that was solved
+        result: what `cmdpax solve --out` wrote
+        as_json: print one JSON object
+    """
+    verified = checker.check(open_model(model), load_result(result))
+    if as_json:
+        print(json.dumps({"verified": True, "status": verified.status, "gap": verified.gap, "violation": verified.violation}))
+    else:
+        out.print(str(verified))
+    return 0
+
+
+def frontier(
+    model: Model,
+    constraint: int = 0,
+    points: int = 25,
+    eps: float = 1e-6,
+    out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
+    as_json: Json = False,
+) -> int:
+    """Trade-off curve: best reward and shadow price against one budget, over its whole feasible range.
+
+    Args:
+        model: a model file or environment
+        constraint: index of the constraint whose threshold is swept
+        points: how many thresholds
+        eps: accuracy of every point
+        out_file: draw the curve to this .png file
+        as_json: print one JSON object
+    """
+    problem = open_model(model)
+    with Progress() as progress:
+        curve = trace_frontier(problem, constraint, points, eps, lambda done, total: progress.say(f"{done} of {total} points"))
+    name = problem.constraint_names[constraint] if problem.constraint_names else f"c{constraint}"
+    if out_file is not None:
+        from cmdpax.experiments.figures import frontier_picture, save
+
+        sign = 1.0 if problem.senses[constraint] == ">=" else -1.0
+        current = sign * float(problem.thresholds[constraint])
+        save(frontier_picture(curve, name, problem.senses[constraint], current), _png(out_file))
+    if as_json:
+        print(
+            json.dumps({"constraint": name, "sense": problem.senses[constraint], "points": [point.__dict__ for point in curve]})
+        )
+    else:
+        table = Table(title=f"best reward against the threshold of '{name}' ({problem.senses[constraint]})")
+        for heading in ("threshold", "reward", "shadow price", "certified gap", "status"):
+            table.add_column(heading, justify="right")
+        for p in curve:
+            table.add_row(f"{p.threshold:.6g}", f"{p.reward:.6g}", f"{p.multiplier:.4g}", f"{p.gap:.1e}", p.status)
+        out.print(table)
+    return max(EXIT[point.status] for point in curve)
+
+
+def show(
+    model: Model,
+    result: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RESULT")] = None,
+    out_file: Annotated[Path, tyro.conf.arg(name="out")] = Path("policy.png"),
+) -> int:
+    """Draw a policy and its occupancy: arrows on a grid, or bars per state. Solves the model if no result is given.
+
+    Args:
+        model: a model file or environment
+        result: what `cmdpax solve --out` wrote
+        out_file: the picture
+    """
+    from cmdpax.experiments.figures import policy_picture, save
+
+    problem = open_model(model)
+    if result is None:
+        with Progress() as progress:
+            answer = run(problem, "corrective-alm", report=progress.row)
+    else:
+        answer = load_result(result)
+        checker.check(problem, answer)
+    title = f"{model}: reward {answer.reward:.6g}, violation {answer.certificate.violation:.2g} ({answer.status})"
+    out.print(f"wrote {save(policy_picture(problem, answer.policy, title), _png(out_file))}")
+    return EXIT[answer.status]
+
+
+def export(model: Model, path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]) -> int:
+    """Write a model to a file: .npz for any size, .json to read and edit by hand.
+
+    Args:
+        model: a model file or environment
+        path: where to
+    """
+    save_model(open_model(model), path)
+    out.print(f"wrote {path}")
+    return 0
+
+
+def list_(what: Annotated[Literal["methods", "environments", "all"], tyro.conf.Positional] = "all", as_json: Json = False) -> int:
+    """What there is: methods and environments with their settings.
+
+    Args:
+        what: methods, environments or all
+        as_json: print one JSON object
+    """
+    import inspect
+
+    environments = {
+        name: {key: parameter.default for key, parameter in inspect.signature(builder).parameters.items()}
+        for name, builder in finite.items()
+    }
+    if as_json:
+        rows = {name: {"title": row.title, "family": row.family, "citation": row.citation} for name, row in methods.items()}
+        print(json.dumps({"methods": rows, "environments": environments}))
+        return 0
+    if what != "environments":
+        table = Table(title="methods")
+        for heading in ("name", "family", "last iterate", "settings", "source"):
+            table.add_column(heading, no_wrap=heading == "name")
+        for row in methods.values():
+            shown = ", ".join(key for key in row.settings() if key != "report")
+            table.add_row(row.name, row.family, row.rate, shown, row.citation)
+        out.print(table)
+    if what != "methods":
+        table = Table(title="environments")
+        table.add_column("name", no_wrap=True)
+        table.add_column("settings with their defaults")
+        for name, defaults in environments.items():
+            table.add_row(name, ", ".join(f"{key}={value}" for key, value in defaults.items()))
+        out.print(table)
+    return 0
+
+
+def demo(out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> int:
+    """The main job on the paper's two problems: solve with PQA-ALM, certify, check, and draw.
+
+    Args:
+        out_dir: folder for the pictures
+    """
+    from cmdpax.experiments.figures import policy_picture, save
+    from cmdpax.paper.first_figure import first_figure
+
+    codes = []
+    for name in ("cliff-world", "deep-sea"):
+        problem = finite[name]()
+        result = run(problem, "pqa-alm")
+        out.print(f"\n[bold]{name}[/bold], {problem}")
+        out.print(str(result))
+        out.print(str(checker.check(problem, result)))
+        title = f"{name}: optimal policy, reward {result.reward:.4f}, gap <= {result.certificate.gap:.1e}"
+        out.print(f"wrote {save(policy_picture(problem, result.policy, title), out_dir / f'{name}.png')}")
+        codes.append(EXIT[result.status])
+    out.print(f"\nwrote {save(first_figure(), out_dir / 'alm-against-primal-dual.png')}")
+    return max(codes)
+
+
+COMMANDS: dict[str, Callable[..., int]] = {
+    "solve": solve,
+    "check": check,
+    "frontier": frontier,
+    "show": show,
+    "export": export,
+    "list": list_,
+    "demo": demo,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and exit with its code; bad input gets one sentence and code 2."""
+    try:
+        code = tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="cmdpax", description=__doc__, args=arguments)
+    except InputError as error:
+        code = _complain(error, 2)
+    except (CertificateError, NumericalError) as error:
+        code = _complain(error, 1)
+    except BrokenPipeError:
+        code = 0
+    except OSError as error:
+        code = _complain(error, 2)
+    except MemoryError:
+        code = _complain("there is not enough memory for this model; use fewer states, actions or successors.", 2)
+    except KeyboardInterrupt:
+        code = _complain("interrupted.", 130)
+    sys.exit(code)
+
+
+def _complain(sentence: object, code: int) -> int:
+    print(f"cmdpax: {sentence}", file=sys.stderr)
+    return code
+
+
+def _print(result: Result, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(result.summary()))
+    else:
+        out.print(str(result), markup=False)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """`step=0.1` as a name and a value (a number where it reads as one)."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"--set {text}: write name=value, for example step=0.1.")
+    try:
+        number = float(value)
+    except ValueError:
+        return name, value
+    return name, int(number) if number == int(number) and "." not in value and "e" not in value.lower() else number
+
+
+def _png(path: Path) -> Path:
+    if path.suffix.lower() != ".png":
+        raise InputError(f"--out {path}: pictures are written as .png; give a name that ends so.")
+    return path

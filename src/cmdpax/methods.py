@@ -1,0 +1,224 @@
+"""ONE table of every method on exact models: name -> how to run it, its paper grid, where it comes from, what is known about it.
+
+`run(model, "pqa-alm", step=0.1)` runs a method with its paper settings; for the augmented-Lagrangian methods and no `step` it
+is the certified solver of `cmdpax.solve` with that oracle and adaptive steps. `trajectory(model, name, **settings)` is the
+batched form: settings may be arrays, and the whole history comes back.
+"""
+
+import inspect
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from cmdpax.baselines import npg_pd, primal_dual
+from cmdpax.baselines.convex_al import convex_al
+from cmdpax.baselines.cutting_plane import cutting_plane
+from cmdpax.baselines.dantzig_wolfe import dantzig_wolfe
+from cmdpax.baselines.linear_program import linear_program
+from cmdpax.errors import InputError, did_you_mean
+from cmdpax.feasibility import decide, slater_slack
+from cmdpax.model import CMDP
+from cmdpax.oracles import npg, ppg, pqa, spma
+from cmdpax.oracles.corrective import Corrective
+from cmdpax.oracles.first_order import FirstOrder, StepFunction
+from cmdpax.result import Result
+from cmdpax.solve import Oracle, augmented_lagrangian, infeasible_result, normalise, solve
+from cmdpax.trajectory import Recorder, Trajectory, to_result
+
+STEPS = (0.01, 0.1, 1.0, 10.0, 100.0)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the table."""
+
+    name: str
+    title: str
+    family: str  # "augmented Lagrangian", "primal-dual", "exact"
+    citation: str
+    rate: str  # what is proven about the last iterate
+    trajectory: Callable[..., Trajectory] | None = None  # fixed budget, batched; settings are its keyword arguments
+    solve: Callable[..., Result] | None = None  # certified; settings are its keyword arguments
+    grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # the paper's search space
+
+    def settings(self) -> dict[str, Any]:
+        """What can be set, with its default."""
+        return {**_parameters(self.solve), **_parameters(self.trajectory)}
+
+
+def _parameters(function: Callable[..., Any] | None) -> dict[str, Any]:
+    """Keyword parameters of a method's function with their defaults."""
+    if function is None:
+        return {}
+    given = inspect.signature(function).parameters.values()
+    return {parameter.name: parameter.default for parameter in given if parameter.kind is parameter.KEYWORD_ONLY}
+
+
+def _alm(step: StepFunction, gradient: bool = False) -> dict[str, Any]:
+    """Both modes of an augmented-Lagrangian method with a first-order oracle."""
+    function = step
+
+    def fixed(
+        model: CMDP,
+        *,
+        step: Any = 0.1,
+        penalty: float = 10.0,
+        outer: int = 10,
+        inner: int = 100,
+        dual_step: float = 0.5,
+    ) -> Trajectory:
+        oracle = FirstOrder(function, _positive_or_rule("step", step), gradient)
+        penalty, dual_step = _positive("penalty", penalty), _positive("dual_step", dual_step)
+        state, record = oracle.start(model), Recorder()
+        record.add(state.reward, state.margins)
+
+        def observe(progress: Any) -> bool:
+            if not progress.outer_done:
+                record.add(progress.state.reward, progress.state.margins)
+            return False
+
+        final = augmented_lagrangian(
+            model,
+            oracle,
+            state,
+            multipliers=np.zeros((*state.size.shape, model.constraint_count)),
+            penalty=penalty,
+            outer=_count("outer", outer),
+            inner=_count("inner", inner),
+            dual_step=dual_step,
+            observe=observe,
+        )
+        return record.finish(final.multipliers, final.state.policy)
+
+    return {
+        "trajectory": fixed,
+        "solve": _solver(lambda: FirstOrder(function, gradient=gradient)),
+        "grid": {"step": (0.1, 1.0, 10.0)},
+    }
+
+
+def _solver(oracle: Callable[[], Oracle]) -> Callable[..., Result]:
+    """The certified solver with an oracle."""
+
+    def certified(
+        model: CMDP,
+        eps: float = 1e-6,
+        *,
+        time_limit: float | None = None,
+        report: Callable[[dict[str, Any]], None] | None = None,
+    ) -> Result:
+        return solve(model, eps, oracle=oracle(), time_limit=time_limit, report=report)
+
+    return certified
+
+
+def _primal_dual(module: Any) -> Callable[..., Trajectory]:
+    """A primal-dual baseline with step sizes for both sides."""
+
+    def fixed(model: CMDP, *, step: Any = 1.0, dual_step: Any = 1.0, steps: int = 1000) -> Trajectory:
+        settings = {
+            "step": _positive("step", step),
+            "dual_step": _positive("dual_step", dual_step),
+            "largest": largest_multiplier(model),
+        }
+        return primal_dual.run(model, module.init, module.step, settings, _count("steps", steps))
+
+    return fixed
+
+
+def largest_multiplier(model: CMDP) -> float:
+    """`lambda_max = 2 span(r) / ((1 - gamma) zeta)` with the joint Slater slack zeta: an upper bound on optimal multipliers."""
+    slack = slater_slack(model)
+    return 2 * model.reward_scale / slack if slack > 0 else np.inf
+
+
+LU = "Lu, Lin, Chen, Vaswani 2026"
+_rows = (
+    Method(
+        "corrective-alm",
+        "Corrective ALM",
+        "augmented Lagrangian",
+        "cmdpax",
+        "O(1/sqrt T) outer; finite",
+        solve=_solver(Corrective),
+    ),
+    Method("pqa-alm", "PQA-ALM", "augmented Lagrangian", LU, "O(eps^-6) evaluations", **_alm(pqa.step)),
+    Method("ppg-alm", "PPG-ALM", "augmented Lagrangian", LU, "as PQA", **_alm(ppg.step, gradient=True)),
+    Method("npg-alm", "NPG-ALM", "augmented Lagrangian", LU, "outer O(1/sqrt T)", **_alm(npg.step)),
+    Method("spma-alm", "SPMA-ALM", "augmented Lagrangian", LU, "outer O(1/sqrt T)", **_alm(spma.step)),
+    Method(
+        "npg-pd",
+        "NPG-PD",
+        "primal-dual",
+        "Ding, Zhang, Basar, Jovanovic 2020",
+        "mixture only, O(1/sqrt T)",
+        trajectory=_primal_dual(npg_pd),
+        grid={"step": STEPS, "dual_step": STEPS},
+    ),
+    Method("lp", "Linear program (HiGHS)", "exact", "Altman 1999", "exact", solve=linear_program),
+    Method("dantzig-wolfe", "Dantzig-Wolfe", "exact", "Dantzig, Wolfe 1960", "finite", solve=dantzig_wolfe),
+    Method(
+        "cutting-plane", "Cutting plane", "exact", "Gladin et al. 2023", "O(log 1/eps) cuts, regularised", solve=cutting_plane
+    ),
+    Method("convex-al", "AL by convex program", "exact", "Mueller et al. 2023", "finite", solve=convex_al),
+)
+methods: Mapping[str, Method] = MappingProxyType({row.name: row for row in _rows})
+
+
+def find(name: str) -> Method:
+    """The row of a method; an unknown name gets a suggestion."""
+    if name not in methods:
+        raise InputError(f"method '{name}' is not known; {did_you_mean(name, methods)}")
+    return methods[name]
+
+
+def trajectory(model: CMDP, name: str, **settings: Any) -> Trajectory:
+    """Fixed-budget run; settings may be arrays of one batch shape."""
+    method = find(name)
+    if method.trajectory is None:
+        raise InputError(f"method '{name}' has no fixed-budget form; use cmdpax.run.")
+    _refuse_unknown(method, settings, _parameters(method.trajectory))
+    return method.trajectory(model, **settings)
+
+
+def run(model: CMDP, name: str, eps: float = 1e-6, **settings: Any) -> Result:
+    """Run one method on one model and certify what it returns. An infeasible model is answered with its proof.
+
+    `settings` are the method's own (`find(name).settings()`). A method with both forms is run as a certified solver, unless a
+    setting of its fixed-budget form is given.
+    """
+    method, started = find(name), time.perf_counter()
+    _refuse_unknown(method, settings, method.settings())
+    verdict = decide(normalise(model))
+    if verdict.status == "infeasible":
+        return replace(infeasible_result(model, verdict, eps, started), method=name)
+    if method.solve is not None and set(settings) <= set(_parameters(method.solve)):
+        return replace(method.solve(model, eps, **settings), method=name)
+    return to_result(model, trajectory(model, name, **settings), method=name, eps=eps, started=started)
+
+
+def _refuse_unknown(method: Method, settings: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    for name in settings:
+        if name not in known:
+            raise InputError(f"setting '{name}' is not one of {method.name}'s; {did_you_mean(name, known)}")
+
+
+def _positive(field: str, value: Any) -> Any:
+    array = np.asarray(value, dtype=np.float64)
+    if not (np.isfinite(array).all() and (array > 0).all()):
+        raise InputError(f"{field} is {value}; it must be positive and finite.")
+    return array if array.ndim else float(array)
+
+
+def _positive_or_rule(field: str, value: Any) -> Any:
+    return value if isinstance(value, str) else _positive(field, value)
+
+
+def _count(field: str, value: Any) -> int:
+    if int(value) != value or value < 1:
+        raise InputError(f"{field} is {value}; it must be a whole number of at least 1.")
+    return int(value)

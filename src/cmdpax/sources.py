@@ -1,0 +1,63 @@
+"""Where a model comes from on the command line: a file, or an environment by name with settings, `garnet:states=200,seed=3`."""
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cmdpax.environments import finite
+from cmdpax.errors import InputError, did_you_mean
+from cmdpax.model import CMDP
+from cmdpax.storage import load_model
+
+SUFFIXES = (".npz", ".json")
+
+
+def open_model(source: str) -> CMDP:
+    """The model that `source` names."""
+    name, _, text = source.partition(":")
+    if name in finite:
+        return finite[name](**_settings(name, finite[name], text))
+    if Path(source).suffix.lower() in SUFFIXES or Path(source).exists():
+        return load_model(source)
+    raise InputError(
+        f"'{source}' is neither a model file ({' or '.join(SUFFIXES)}) nor an environment; {did_you_mean(name, finite)}"
+    )
+
+
+def _settings(name: str, builder: Callable[..., CMDP], text: str) -> dict[str, Any]:
+    """`states=200,seed=3` as keyword arguments, converted to the type of each default; lists are written `12+16`."""
+    defaults = {key: parameter.default for key, parameter in inspect.signature(builder).parameters.items()}
+    settings: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        key, equals, value = part.partition("=")
+        if key not in defaults:
+            raise InputError(f"{name}: setting '{key}' is not known; {did_you_mean(key, defaults)}")
+        if not equals:
+            raise InputError(f"{name}: setting '{key}' has no value; write {key}={_text(defaults[key])}, for example.")
+        try:
+            settings[key] = _convert(value, defaults[key])
+        except ValueError:
+            raise InputError(
+                f"{name}: {key}={value} is not understood; write {key}={_text(defaults[key])}, for example."
+            ) from None
+    return settings
+
+
+def _text(default: Any) -> str:
+    return "+".join(str(part) for part in default) if isinstance(default, tuple) else str(default).lower()
+
+
+def _convert(text: str, default: Any) -> Any:
+    if isinstance(default, bool):
+        if text.lower() not in ("true", "false"):
+            raise ValueError
+        return text.lower() == "true"
+    if isinstance(default, tuple):
+        return tuple(_convert(part, default[0]) for part in text.split("+"))
+    if isinstance(default, int):
+        number = float(text)
+        if number != int(number):
+            raise ValueError
+        return int(number)
+    return type(default)(text)
