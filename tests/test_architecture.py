@@ -9,9 +9,8 @@ ROOT = Path(cmdpax.__file__).parent
 # from the ground floor up; a module may import what stands in an earlier place
 FLOORS = (
     ("errors",),
-    ("loops",),
-    ("lagrangian", "kernels"),
-    ("model", "linear"),
+    ("lagrangian", "transitions", "kernels", "loops", "linear"),
+    ("model",),
     ("evaluation",),
     ("planning",),
     ("certificate", "checker"),
@@ -28,6 +27,7 @@ FLOORS = (
     ("paper",),
     ("sources", "reproduce"),
     ("cli",),
+    ("__main__",),
 )
 
 

@@ -21,7 +21,6 @@ BAND = 1e-7  # feasibility closer than this to the boundary, on the normalised s
 ROUNDING = 1e-14  # a margin that misses its target by less has met it
 RESOLUTION = 1e-10  # the same, where rounding in the columns themselves stops further progress
 CLOSEST = 1e-9  # an infeasible model is pursued until its least violating mixture is known this well
-ACCURACY = CLOSEST / 10  # what values of columns may be off at the most, not to blur any of these
 STEPS = 2000
 
 
@@ -35,10 +34,10 @@ class Feasibility:
     plan: Plan | None = None  # optimum of ray.c
 
 
-def decide(model: CMDP, columns: Columns | None = None, accuracy: float = ACCURACY) -> Feasibility:
+def decide(model: CMDP, columns: Columns | None = None, accuracy: float = BAND / 100) -> Feasibility:
     """Verdict for a normalised model (see `solve.normalise`), starting from known columns if there are any.
 
-    `accuracy` is the error that values of columns may have (large models; small ones are exact).
+    `accuracy` is the error that values of columns may have.
     """
     if columns is None:
         columns = first_column(model, plan(model, model.reward, tolerance=accuracy), accuracy)
@@ -77,7 +76,7 @@ def slater_slack(model: CMDP) -> float:
         prices = prices / prices.sum()
         best = plan(model, np.tensordot(prices, model.constraints, 1))
         upper = best.value - float(prices @ model.thresholds)
-        columns = add_column(model, columns, best.actions)
+        columns = add_column(model, columns, best)
         if upper - game.x[-1] <= 1e-9 * model.constraint_scales.max() or len(columns.rewards) == k:
             return float(game.x[-1])
 
@@ -97,16 +96,14 @@ def _reach(model: CMDP, columns: Columns, target: float, accuracy: float) -> Fea
         if lack.max(initial=0.0) <= ROUNDING:
             return Feasibility("feasible", columns)
         ray = lack / lack.sum()
-        start, values = (None, None) if best is None else (best.actions, best.values)
+        start, values = (best.actions, best.values) if best else (None, None)
         best = plan(model, np.tensordot(ray, model.constraints, 1), start, values=values, tolerance=accuracy)
         bound = best.value - float(ray @ model.thresholds)
         if bound < target and bound - ray @ columns.margins <= CLOSEST:
             return Feasibility("infeasible", columns, ray, best)
         count = len(columns.rewards)
-        columns = add_column(model, columns, best.actions, accuracy=accuracy)
+        columns = add_column(model, columns, best, accuracy=accuracy)
         if len(columns.rewards) == count:  # planning repeats itself: no more can be found out
-            if bound < target - RESOLUTION:
-                return Feasibility("infeasible", columns, ray, best)
             break
     met = np.all(columns.margins >= target - RESOLUTION)
     return Feasibility("feasible" if met else "marginal", columns)

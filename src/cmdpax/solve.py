@@ -5,9 +5,9 @@
         lambda_{t+1} = max(lambda_t - s beta margin, (1 - s) lambda_t)          (s = 1/2 in the paper)
 
 One loop, `augmented_lagrangian`, serves both modes. Paper mode: fixed numbers of outer and inner steps, fixed penalty and
-step size, in the model's own units. `solve`: values are normalised to [0, 1], phase 1 decides feasibility and suggests
-the first penalty, the inner loop stops on the certified gap, the penalty grows when the defect does not fall, and the outer
-loop stops when the certificate says so.
+step size, in the model's own units. `solve`: values are normalised to [0, 1], phase 1 decides feasibility and suggests the first
+penalty, the inner loop stops on the certified gap, the penalty grows when the defect does not fall, and the outer loop stops
+when the certificate says so.
 """
 
 import time
@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cmdpax import feasibility, lagrangian
+from cmdpax import lagrangian
 from cmdpax.certificate import Certificate, certify, optimum_bound
 from cmdpax.errors import InputError
 from cmdpax.evaluation import state_values
-from cmdpax.feasibility import Feasibility, decide
+from cmdpax.feasibility import BAND, Feasibility, decide
 from cmdpax.model import CMDP
 from cmdpax.oracles.corrective import Columns, Corrective
 from cmdpax.oracles.first_order import Subproblem
@@ -155,7 +155,7 @@ def solve(
     if not (np.isfinite(eps) and eps > 0):
         raise InputError(f"eps is {eps}; it must be a positive number, for example 1e-6.")
     started = time.perf_counter()
-    accuracy = min(ACCURACY * eps, feasibility.ACCURACY)
+    accuracy = min(ACCURACY * eps, BAND / 100)
     oracle = Corrective(accuracy) if oracle is None else oracle
     scaled = normalise(model)
     warm = Warm() if warm is None else warm
@@ -195,20 +195,6 @@ def solve(
     )
 
 
-def first_penalty(columns: Columns) -> float:
-    """The penalty for which one dual step would do, were the dual function quadratic: its inverse curvature.
-
-    From the unconstrained optimum (prices 0) to the column farthest from it (prices without end) margins are gained for
-    reward lost; price = lost / gained, and penalty = price / gained.
-    """
-    gained = ((columns.margin_rows - columns.margin_rows[0]) ** 2).sum(1)
-    farthest = int(np.argmax(gained))
-    lost = float(columns.rewards[0] - columns.rewards[farthest])
-    if gained[farthest] == 0:
-        return 1.0
-    return float(np.clip(lost / gained[farthest], SMALLEST_PENALTY, 1 / SMALLEST_PENALTY))
-
-
 @dataclass
 class Warm:
     """Columns and multipliers carried between solves that differ in their thresholds only; filled by `solve`."""
@@ -228,6 +214,17 @@ class Warm:
         """Keep the best state and its dual weights."""
         if isinstance(search.best, Columns) and search.dual is not None:
             self.columns, self.thresholds, self.multipliers = search.best, scaled.thresholds, search.dual.weights
+
+
+def first_penalty(columns: Columns) -> float:
+    """The penalty for which one dual step would do, were the dual function quadratic: its inverse curvature.
+
+    The margins move from those of the unconstrained optimum to those of phase 1 (prices from 0 to infinity), at the cost of
+    reward; price = reward lost / margin gained, and penalty = price / margin gained.
+    """
+    gained = float(((columns.margin_rows[-1] - columns.margin_rows[0]) ** 2).sum())
+    lost = float(columns.rewards[0] - columns.rewards[-1])
+    return float(np.clip(lost / gained, SMALLEST_PENALTY, 1 / SMALLEST_PENALTY)) if gained > 0 else 1.0
 
 
 class _Search:

@@ -4,7 +4,8 @@ import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.evaluation import occupancy, under_policy
-from cmdpax.model import CMDP, refuse_huge
+from cmdpax.model import CMDP
+from cmdpax.transitions import refuse_huge
 
 
 def garnet(

@@ -91,7 +91,7 @@ class Corrective:
         best = plan(model, pseudo_reward(model, worth), start, values=guess, tolerance=tolerance)
         bound = best.value - float(worth @ model.thresholds) + float(((worth - multipliers) ** 2).sum()) / (2 * penalty)
         gap = bound - float(lagrangian.value(mixed.reward, mixed.margins, multipliers, penalty))
-        richer = add_column(model, mixed, best.actions, prices=worth, potential=best.values, accuracy=self.accuracy)
+        richer = add_column(model, mixed, best, worth, self.accuracy)
         if is_secant and richer is mixed:
             secant = "never"
         elif secant != "never":
@@ -125,38 +125,26 @@ def first_column(model: CMDP, best: Plan, accuracy: float = 0.0) -> Columns:
     """A mixture of one, the optimum of the reward alone."""
     none, no_prices = np.zeros((0, model.constraint_count)), np.zeros(model.constraint_count)
     empty = Columns((), (), np.zeros(0), none, none, (), np.zeros(0))
-    first = add_column(model, empty, best.actions, prices=no_prices, potential=best.values, accuracy=accuracy)
-    return replace(first, mixture=np.ones(1))
+    return replace(add_column(model, empty, best, no_prices, accuracy), mixture=np.ones(1))
 
 
-def add_column(
-    model: CMDP,
-    columns: Columns,
-    actions: np.ndarray,
-    *,
-    prices: np.ndarray | None = None,
-    potential: np.ndarray | None = None,
-    accuracy: float = 0.0,
-) -> Columns:
-    """Append a deterministic policy `[S]` with weight 0, unless it is there already.
-
-    If it is the optimum of some `r + prices.c`, the prices `[m]` and the optimal values `potential [S]` help later steps.
-    """
-    if any(np.array_equal(actions, known) for known in columns.actions):
+def add_column(model: CMDP, columns: Columns, best: Plan, prices: np.ndarray | None = None, accuracy: float = 0.0) -> Columns:
+    """Append the policy of a plan for `r + prices.c` (None: for some other reward) with weight 0, unless it is there already."""
+    if any(np.array_equal(best.actions, known) for known in columns.actions):
         return columns
-    visits = occupancy(model, actions, accuracy, _mean(columns.mixture, columns.occupancies))
+    visits = occupancy(model, best.actions, accuracy, _mean(columns.mixture, columns.occupancies))
     # sums, not dot products: they do not depend on the number of BLAS threads
-    reward = (visits * under_policy(model.reward, actions)).sum()
-    margins = (visits * under_policy(model.constraints, actions)).sum(-1) - model.thresholds
+    reward = (visits * under_policy(model.reward, best.actions)).sum()
+    margins = (visits * under_policy(model.constraints, best.actions)).sum(-1) - model.thresholds
     keep = _kept(columns.mixture)
     return replace(
         columns,
-        actions=(*(columns.actions[k] for k in keep), actions),
+        actions=(*(columns.actions[k] for k in keep), best.actions),
         occupancies=(*(columns.occupancies[k] for k in keep), visits),
         rewards=np.append(columns.rewards[keep], reward),
         margin_rows=np.vstack([columns.margin_rows[keep], margins]),
         prices=np.vstack([columns.prices[keep], np.full(model.constraint_count, np.nan) if prices is None else prices]),
-        potentials=(*(columns.potentials[k] for k in keep), potential),
+        potentials=(*(columns.potentials[k] for k in keep), None if prices is None else best.values),
         mixture=np.append(columns.mixture[keep], 0.0),
     )
 
