@@ -9,7 +9,6 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -148,17 +147,24 @@ def _bars(model: CMDP, policy: np.ndarray, visits: np.ndarray, title: str) -> Fi
     return figure
 
 
-def comparison(runs: Mapping[str, Trajectory], optimum: float, title: str, violation_limit: float | None = None) -> Figure:
-    """Optimality gap and constraint violation of unbatched trajectories against policy-gradient evaluations.
+Curve = tuple[np.ndarray, np.ndarray, np.ndarray]  # evaluations, signed gap, signed violation
 
-    Both axes are signed and linear near zero, logarithmic beyond, so that oscillation across the optimum shows.
-    """
-    figure = Figure(figsize=(10, 3.8))
+
+def comparison(runs: Mapping[str, Trajectory], optimum: float, title: str, violation_limit: float | None = None) -> Figure:
+    """Optimality gap and constraint violation of unbatched trajectories against policy-gradient evaluations."""
+    curves = {
+        name: (np.arange(len(run.rewards)), optimum - run.rewards, -run.margins.min(-1)) for name, run in runs.items()
+    }
+    return gap_and_violation(curves, title, violation_limit)
+
+
+def gap_and_violation(curves: Mapping[str, Curve], title: str, violation_limit: float | None = None) -> Figure:
+    """The same from plain curves. Both axes are signed, linear near zero and logarithmic beyond: oscillation across 0 shows."""
+    figure = Figure(figsize=(10, 3.8) if len(curves) <= 4 else (11.5, 4.2))
     left, right = figure.subplots(1, 2)
-    for (name, run), style in zip(runs.items(), STYLES, strict=False):
-        steps = np.arange(len(run.rewards))
-        left.plot(steps, optimum - run.rewards, label=name, linewidth=1.6, **style)
-        right.plot(steps, -run.margins.min(-1), label=name, linewidth=1.6, **style)
+    for (name, (steps, gap, violation)), style in zip(curves.items(), STYLES, strict=False):
+        left.plot(steps, gap, label=name, linewidth=1.6, **style)
+        right.plot(steps, violation, label=name, linewidth=1.6, **style)
     for axes, text in ((left, r"optimality gap  $V_r^* - V_r^{\pi}$"), (right, r"constraint violation  $b - V_c^{\pi}$")):
         axes.set_yscale("symlog", linthresh=1e-3, linscale=0.6)
         axes.axhline(0, color="0.4", linewidth=0.8)
@@ -175,7 +181,10 @@ def comparison(runs: Mapping[str, Trajectory], optimum: float, title: str, viola
             va="bottom",
             fontsize=8,
         )
-    left.legend(frameon=False, fontsize=9)
+    if len(curves) <= 4:
+        left.legend(frameon=False, fontsize=9)
+    else:
+        right.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=9)
     figure.suptitle(title, fontsize=11)
     figure.tight_layout()
     return figure
