@@ -1,7 +1,8 @@
 """An independent checker: verifies a result from the model alone, and shares no code with the solvers.
 
-Everything is recomputed from the successor lists with plain NumPy. The potentials in the certificate are not believed; their Bellman
-residuals are what counts, so that wrong ones only make the provable bounds wider than the claimed ones, which is then an error.
+Everything is recomputed from the successor lists with plain NumPy. The potentials in the certificate are not believed;
+their Bellman residuals are what counts, so that wrong ones only make the provable bounds wider than the claimed ones, which
+is then an error.
 """
 
 from dataclasses import dataclass
@@ -83,7 +84,7 @@ def check(model: Any, result: Any) -> Verified:
 def _check_status(model: Any, result: Any, gap: float, violation: float, seen: np.ndarray) -> None:
     if result.status == "certified":
         _demand(
-            0 < result.eps and gap <= result.eps, f"status certified, but the scaled gap {gap:.3g} exceeds eps {result.eps:g}"
+            result.eps > 0 and gap <= result.eps, f"status certified, but the scaled gap {gap:.3g} exceeds eps {result.eps:g}"
         )
         _demand(violation <= result.eps, f"status certified, but the scaled violation {violation:.3g} exceeds eps {result.eps:g}")
     elif result.status in ("infeasible", "marginal"):

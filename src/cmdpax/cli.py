@@ -25,7 +25,7 @@ EXIT = {"certified": 0, "infeasible": 3, "limit": 4, "marginal": 5}
 QUIET_SECONDS = 2.0  # nothing is shown before a command has taken this long
 out, err = Console(soft_wrap=True, highlight=False), Console(stderr=True, highlight=False)
 
-Model = Annotated[str, tyro.conf.Positional]
+Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
 Json = Annotated[bool, tyro.conf.arg(name="json")]
 
 
@@ -96,7 +96,9 @@ def solve(
     return EXIT[result.status]
 
 
-def check(model: Model, result: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> int:
+def check(
+    model: Model, result: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RESULT")], as_json: Json = False
+) -> int:
     """Verify a saved result against a model, with code that the solvers do not share.
 
     Args:
@@ -156,7 +158,7 @@ def frontier(
 
 def show(
     model: Model,
-    result: Annotated[Path | None, tyro.conf.Positional] = None,
+    result: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RESULT")] = None,
     out_file: Annotated[Path, tyro.conf.arg(name="out")] = Path("policy.png"),
 ) -> int:
     """Draw a policy and its occupancy: arrows on a grid, or bars per state. Solves the model if no result is given.
@@ -180,7 +182,7 @@ def show(
     return EXIT[answer.status]
 
 
-def export(model: Model, path: Annotated[Path, tyro.conf.Positional]) -> int:
+def export(model: Model, path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]) -> int:
     """Write a model to a file: .npz for any size, .json to read and edit by hand.
 
     Args:
@@ -212,15 +214,15 @@ def list_(what: Annotated[Literal["methods", "environments", "all"], tyro.conf.P
     if what != "environments":
         table = Table(title="methods")
         for heading in ("name", "family", "last iterate", "settings", "source"):
-            table.add_column(heading)
+            table.add_column(heading, no_wrap=heading == "name")
         for row in methods.values():
             shown = ", ".join(key for key in row.settings() if key != "report")
             table.add_row(row.name, row.family, row.rate, shown, row.citation)
         out.print(table)
     if what != "methods":
         table = Table(title="environments")
-        for heading in ("name", "settings with their defaults"):
-            table.add_column(heading)
+        table.add_column("name", no_wrap=True)
+        table.add_column("settings with their defaults")
         for name, defaults in environments.items():
             table.add_row(name, ", ".join(f"{key}={value}" for key, value in defaults.items()))
         out.print(table)
@@ -273,6 +275,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = 0
     except OSError as error:
         code = _complain(error, 2)
+    except MemoryError:
+        code = _complain("there is not enough memory for this model; use fewer states, actions or successors.", 2)
     except KeyboardInterrupt:
         code = _complain("interrupted.", 130)
     sys.exit(code)

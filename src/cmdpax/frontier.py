@@ -1,8 +1,8 @@
 """The trade-off curve: best reward and shadow price against one budget, swept over its feasible range.
 
-The optimal value is a concave, non-increasing function of each threshold `b_i`, and minus its slope is the multiplier of constraint i.
-The range runs from where constraint i stops mattering (the value `V_c[i]` of the optimum without it) to the largest `b_i` that the other
-constraints leave feasible. Each solve starts from the columns and multipliers of the one before.
+The optimal value is a concave, non-increasing function of each threshold `b_i`, and minus its slope is the multiplier of
+constraint i. The range runs from where constraint i stops mattering (the value `V_c[i]` of the optimum without it) to the
+largest `b_i` that the other constraints leave feasible. Each solve starts from the columns and multipliers of the one before.
 """
 
 from collections.abc import Callable
@@ -75,7 +75,7 @@ def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[fl
     without = _feasible(solve(relaxed, eps))
     loose = float(evaluate(model, without.policy).margins[constraint] + model.thresholds[constraint])
     most = _feasible(solve(relaxed.replace(reward=model.constraints[constraint]), eps))
-    if most.reward <= loose:
+    if most.reward - loose <= 10 * eps * model.constraint_scales[constraint]:
         raise InputError(
             f"constraint {constraint}: it can never bind, the unconstrained optimum already satisfies it as far as possible."
         )

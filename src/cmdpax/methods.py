@@ -1,8 +1,8 @@
 """ONE table of every method on exact models: name -> how to run it, its paper grid, where it comes from, what is known about it.
 
-`run(model, "pqa-alm", step=0.1)` runs a method with its paper settings; for the augmented-Lagrangian methods and no `step` it is the
-certified solver of `cmdpax.solve` with that oracle and adaptive steps. `trajectory(model, name, **settings)` is the batched form:
-settings may be arrays, and the whole history comes back.
+`run(model, "pqa-alm", step=0.1)` runs a method with its paper settings; for the augmented-Lagrangian methods and no `step` it
+is the certified solver of `cmdpax.solve` with that oracle and adaptive steps. `trajectory(model, name, **settings)` is the
+batched form: settings may be arrays, and the whole history comes back.
 """
 
 import inspect
@@ -69,7 +69,8 @@ def _alm(step: StepFunction, gradient: bool = False) -> dict[str, Any]:
         inner: int = 100,
         dual_step: float = 0.5,
     ) -> Trajectory:
-        oracle = FirstOrder(function, step if isinstance(step, str) else _positive("step", step), gradient)
+        size: Any = step if isinstance(step, str) else _positive("step", step)  # "theory" and "backtracking" are rules
+        oracle = FirstOrder(function, size, gradient)
         penalty, dual_step = _positive("penalty", penalty), _positive("dual_step", dual_step)
         state, record = oracle.start(model), Recorder()
         multipliers = np.zeros((*state.size.shape, model.constraint_count))

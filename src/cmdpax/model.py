@@ -15,6 +15,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from numbers import Real
+from sys import float_info
 from typing import Any
 
 import numpy as np
@@ -282,7 +284,7 @@ class CMDP:
         for state, probability in initial.items():
             if state not in state_index:
                 raise InputError(f"initial: {state!r} is not one of the states.")
-            start[state_index[state]] = probability
+            start[state_index[state]] = _number(f"initial, state {state!r}", probability)
         return cls(
             (successors, probabilities),
             reward,
@@ -326,7 +328,7 @@ class CMDP:
                     target = S - 1 if terminated else int(successor)
                     following[target] = following.get(target, 0.0) + probability
                     reward[s, a] += probability * gain
-                    costs[0, s, a] += probability * cost(s, a, int(successor))
+                    costs[0, s, a] += probability * _number(f"cost({s}, {a}, {successor})", cost(s, a, int(successor)))
                 rows[s, a] = following
         start = initial if initial is not None else getattr(env.unwrapped, "initial_state_distrib", None)
         if start is None:
@@ -362,7 +364,7 @@ def padded_rows(
             if following not in index:
                 raise InputError(f"{name(s, a)}: successor {following!r} is not one of the {S} states.")
             successors[s, a, place] = index[following]
-            probabilities[s, a, place] = probability
+            probabilities[s, a, place] = _number(f"{name(s, a)}, probability of {following!r}", probability)
     return successors, probabilities
 
 
@@ -484,6 +486,13 @@ def _array(field: str, data: Any) -> np.ndarray:
 
 def _floats(field: str, data: Any) -> np.ndarray:
     return _array(field, data).astype(np.float64, copy=False)
+
+
+def _number(what: str, value: Any) -> float:
+    is_real = isinstance(value, Real)
+    if not is_real or not -float_info.max <= value <= float_info.max:
+        raise InputError(f"{what}: {value!r} is not a finite number.")
+    return float(value)
 
 
 def _numbers(field: str, data: Any, shape: tuple[int, ...], available: np.ndarray | None = None) -> np.ndarray:

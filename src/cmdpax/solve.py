@@ -5,8 +5,8 @@
         lambda_{t+1} = max(lambda_t - s beta margin, (1 - s) lambda_t)          (s = 1/2 in the paper)
 
 One loop, `augmented_lagrangian`, serves both modes. Paper mode: fixed numbers of outer and inner steps, fixed penalty and
-step size, in the model's own units. `solve`: values are normalised to [0, 1], phase 1 decides feasibility, the inner loop stops on the
-certified gap, the penalty grows when the defect does not fall, and the outer loop stops when the certificate says so.
+step size, in the model's own units. `solve`: values are normalised to [0, 1], phase 1 decides feasibility, the inner loop
+stops on the certified gap, the penalty grows when the defect does not fall, and the outer loop stops when the certificate says so.
 """
 
 import time

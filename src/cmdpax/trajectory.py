@@ -1,8 +1,8 @@
 """A fixed-budget run of an exact method: what every policy-gradient evaluation led to, possibly for a whole batch.
 
-One step = one policy-gradient evaluation, the fair x-axis of every comparison. Beside the last iterate a single run keeps the
-mixture of all iterates: occupancies average, `mu = mean_k nu_k pi_k`, and `pi(a|s) = mu(s,a) / sum_a mu(s,a)` is the ONE stationary
-policy with that occupancy, so that its values are the averaged values.
+One step = one policy-gradient evaluation, the fair x-axis of every comparison. Beside the last iterate a single run keeps
+the mixture of all iterates: occupancies average, `mu = mean_k nu_k pi_k`, and `pi(a|s) = mu(s,a) / sum_a mu(s,a)` is the ONE
+stationary policy with that occupancy, so that its values are the averaged values.
 """
 
 import time
@@ -56,8 +56,8 @@ class Recorder:
 
     def finish(self, multipliers: np.ndarray, policy: np.ndarray, mixture: np.ndarray | None = None) -> Trajectory:
         """The trajectory, with the final multipliers and policy."""
-        histories = (np.stack(rows) for rows in (self.rewards, self.margins, self.weights))
-        return Trajectory(*histories, multipliers, policy, mixture)
+        rewards, margins, weights = (np.stack(rows) for rows in (self.rewards, self.margins, self.weights))
+        return Trajectory(rewards, margins, weights, multipliers, policy, mixture)
 
 
 def certified_gaps(model: CMDP, run: Trajectory, every: int = 1) -> np.ndarray:

@@ -2,8 +2,8 @@
 
     max_{mu >= 0} mu.r   s.t.   sum_a mu(s',a) - gamma sum_{s,a} P(s'|s,a) mu(s,a) = rho(s')  for all s',   mu.c_i >= b_i.
 
-It is posed for the normalised model and for `d = (1 - gamma) mu`, so that HiGHS' absolute tolerances mean something. Its status is
-never trusted: policy and multipliers are recovered, re-evaluated and certified like anybody else's.
+It is posed for the normalised model and for `d = (1 - gamma) mu`, so that HiGHS' absolute tolerances mean something.
+Its status is never trusted: policy and multipliers are recovered, re-evaluated and certified like anybody else's.
 """
 
 import time

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.model import CMDP, Grid
+from cmdpax.model import CMDP, Grid, refuse_huge
 
 
 def deep_sea(
@@ -21,6 +21,7 @@ def deep_sea(
     """The paper's Deep Sea Treasure (S=25, A=2, m=1); `size` scales the square, `mines` are state indices."""
     if size < 2:
         raise InputError(f"size is {size}; the sea needs at least two columns.")
+    refuse_huge((size * size, 2, 1))
     states, treasure = size * size, size * (size - 1)
     if any(not 0 <= mine < states for mine in mines):
         raise InputError(f"mines: {list(mines)} are not all states 0..{states - 1}.")

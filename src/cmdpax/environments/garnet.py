@@ -4,7 +4,7 @@ import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.evaluation import occupancy, under_policy
-from cmdpax.model import CMDP
+from cmdpax.model import CMDP, refuse_huge
 
 
 def garnet(
@@ -29,6 +29,7 @@ def garnet(
         raise InputError("garnet: an infeasible model needs at least one constraint.")
     if not 0 <= tightness < 1:
         raise InputError(f"tightness is {tightness:g}; it must be at least 0 and below 1.")
+    refuse_huge((states, actions, branching))
     rng = np.random.default_rng(seed)
     successors = rng.integers(0, states, (states, actions, branching), dtype=np.int32)
     cuts = np.sort(rng.random((states, actions, branching - 1)), axis=-1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.evaluation import occupancy, under_policy
-from cmdpax.model import CMDP, Grid
+from cmdpax.model import CMDP, Grid, refuse_huge
 from cmdpax.planning import plan
 
 MOVES = np.array([(0, -1), (0, 1), (-1, 0), (1, 0)])
@@ -35,6 +35,7 @@ def grid_world(
         raise InputError(f"grid world: {width} x {height} cells; both sides must be at least 2.")
     if not (0 <= slip < 1 and 0 <= hazards < 1 and 0 <= tightness < 1):
         raise InputError("grid world: slip, hazards and tightness must be at least 0 and below 1.")
+    refuse_huge((width * height, 4, 3))
     cells, end = width * height, width * height
     x, y = np.divmod(np.arange(cells), height)
     goal = cells - 1

@@ -11,7 +11,7 @@ import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.evaluation import occupancy, under_policy
-from cmdpax.model import CMDP
+from cmdpax.model import CMDP, refuse_huge
 from cmdpax.planning import plan
 
 
@@ -34,6 +34,7 @@ def queue(
         raise InputError("queue: arrival must lie strictly between 0 and 1, and every service rate between 0 and 1.")
     if not 0 <= tightness < 1:
         raise InputError(f"tightness is {tightness:g}; it must be at least 0 and below 1.")
+    refuse_huge((capacity + 1, len(rates), 3))
     S, A = capacity + 1, len(rates)
     length = np.arange(S)
     service = np.where(length[:, None] > 0, np.asarray(rates, dtype=np.float64)[None, :], 0.0)

@@ -64,7 +64,9 @@ def sensitivity(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, f
             for axes, column in zip(row, (0, 1), strict=True):
                 shown = np.clip(errors[:, column], FLOOR, None)
                 _strip(axes, shown, heights, steady, good)
-                axes.set_title(f"{name}: {('|optimality gap|', 'constraint violation')[column]} of the final iterate", fontsize=10)
+                axes.set_title(
+                    f"{name}: {('|optimality gap|', 'constraint violation')[column]} of the final iterate", fontsize=10
+                )
             text = f"{steady.sum()}/{good.sum()}/{len(table)}" + (f", {lost.sum()} diverged" if lost.any() else "")
             row[1].text(1.01, y, text, transform=row[1].get_yaxis_transform(), va="center", fontsize=8)
         row[1].text(
@@ -79,7 +81,9 @@ def sensitivity(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, f
     for axes in grid[-1]:
         axes.set_xlabel(f"error (values below {FLOOR:g} are drawn there); dotted: {tolerance:g}")
     handles = [
-        Line2D([], [], marker="o", linestyle="none", color="#0072b2", label=f"gap and violation within {tolerance:g}, last 200 too"),
+        Line2D(
+            [], [], marker="o", linestyle="none", color="#0072b2", label=f"gap and violation within {tolerance:g}, last 200 too"
+        ),
         Line2D([], [], marker="o", linestyle="none", color="#0072b2", markerfacecolor="white", label="by the final iterate only"),
         Line2D([], [], marker="x", linestyle="none", color="#d55e00", label="not"),
     ]
@@ -106,7 +110,9 @@ def rates(panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]], yla
             t = np.arange(1, len(measured) + 1)
             look = {**style(index), "linestyle": "-"}
             axes.plot(t, np.maximum(measured, 1e-17), label=label, markevery=0.08, **look)
-            axes.plot(t, bound, color=look["color"], linestyle="--", marker=look["marker"], markevery=0.2, markersize=4, linewidth=1)
+            axes.plot(
+                t, bound, color=look["color"], linestyle="--", marker=look["marker"], markevery=0.2, markersize=4, linewidth=1
+            )
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_title(name, fontsize=10)

@@ -152,9 +152,7 @@ Curve = tuple[np.ndarray, np.ndarray, np.ndarray]  # evaluations, signed gap, si
 
 def comparison(runs: Mapping[str, Trajectory], optimum: float, title: str, violation_limit: float | None = None) -> Figure:
     """Optimality gap and constraint violation of unbatched trajectories against policy-gradient evaluations."""
-    curves = {
-        name: (np.arange(len(run.rewards)), optimum - run.rewards, -run.margins.min(-1)) for name, run in runs.items()
-    }
+    curves = {name: (np.arange(len(run.rewards)), optimum - run.rewards, -run.margins.min(-1)) for name, run in runs.items()}
     return gap_and_violation(curves, title, violation_limit)
 
 

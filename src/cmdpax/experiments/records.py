@@ -68,4 +68,10 @@ def cell(entry: Any) -> str:
     """An entry of a table as text."""
     if entry is None:
         return "none"
-    return f"{entry:.2e}" if isinstance(entry, float | np.floating) and entry != 0 else f"{entry:g}" if isinstance(entry, float) else str(entry)
+    return (
+        f"{entry:.2e}"
+        if isinstance(entry, float | np.floating) and entry != 0
+        else f"{entry:g}"
+        if isinstance(entry, float)
+        else str(entry)
+    )

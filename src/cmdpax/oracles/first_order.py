@@ -115,12 +115,12 @@ class FirstOrder:
 
 
 def theory_step(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarray:
-    """The theory's step `rho_min / L` for multipliers `[..., m]` -> `[...]`."""
+    """The theory's step `rho_min / L` for multipliers `[..., m]` -> `[...]`; at most 1 (a linear AL has L = 0)."""
     smallest = model.initial.min()
     if smallest <= 0:
         state = int(np.argmin(model.initial))
         raise InputError(f"step 'theory' needs every state in the initial distribution; initial[{state}] is 0.")
-    return smallest / smoothness(model, multipliers, penalty)
+    return smallest / np.maximum(smoothness(model, multipliers, penalty), smallest)
 
 
 def smoothness(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarray:

@@ -80,7 +80,12 @@ def study(problem: str, folder: Path, rerun: bool = False, say: Say = lambda tex
 
 def _header(problem: str, model: CMDP) -> Row:
     entries = [
-        {"label": e.label, "method": e.method, "fixed": dict(e.fixed), "grid": {k: list(v) for k, v in find(e.method).grid.items()}}
+        {
+            "label": e.label,
+            "method": e.method,
+            "fixed": dict(e.fixed),
+            "grid": {k: list(v) for k, v in find(e.method).grid.items()},
+        }
         for e in ENTRIES
     ]
     optimum = round(solve(model, eps=1e-12).reward, 12)

@@ -1,4 +1,4 @@
-"""Tabular policies: one distribution per state, `[..., S, A]`. Every target is in the class, so its projection is the identity."""
+"""Tabular policies: one distribution per state, `[..., S, A]`. Every target is in the class: its projection is the identity."""
 
 import numpy as np
 

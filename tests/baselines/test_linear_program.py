@@ -1,0 +1,44 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from cmdpax import InputError, check
+from cmdpax.baselines.linear_program import linear_program, solve_lp
+from cmdpax.environments import cliff_world, deep_sea, garnet
+from random_models import cmdps
+
+
+@pytest.mark.parametrize("algorithm", ["simplex", "ipm"])
+@pytest.mark.parametrize(("environment", "optimum", "price"), [(cliff_world, 0.655402, 0.171), (deep_sea, 0.392671, 0.203158)])
+def test_reference_optima(algorithm, environment, optimum, price):
+    model = environment()
+    result = linear_program(model, algorithm=algorithm)
+    assert result.status == "certified"
+    assert result.reward == pytest.approx(optimum, abs=1e-6)
+    assert result.multipliers[0] == pytest.approx(price, abs=1e-5)
+    check(model, result)
+
+
+@settings(max_examples=20)
+@given(cmdps(constraints=(0, 0), states=8))
+def test_without_constraints_it_is_planning(model):
+    from cmdpax.planning import plan
+
+    assert linear_program(model).reward == pytest.approx(plan(model, model.reward).value, abs=1e-6 * model.reward_scale)
+
+
+def test_an_infeasible_program_is_not_called_optimal():
+    answer = solve_lp(garnet(states=10, feasible=False))
+    assert answer.status != "Optimal"
+
+
+def test_unknown_algorithm():
+    with pytest.raises(InputError, match="neither 'simplex' nor 'ipm'"):
+        solve_lp(cliff_world(), "magic")
+
+
+def test_policy_and_objective_agree():
+    model = garnet(states=25, constraints=3, discount=0.99)
+    answer = solve_lp(model)
+    result = linear_program(model)
+    np.testing.assert_allclose(result.reward, answer.reward, rtol=1e-6)

@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cmdpax.baselines.linear_program import linear_program
+from cmdpax.certificate import certify, optimum_bound, value_bounds
+from cmdpax.environments import cliff_world
+from cmdpax.evaluation import evaluate, pseudo_reward, stacked_rewards
+from cmdpax.planning import plan
+from random_models import cmdps
+
+
+@given(cmdps(), st.integers(0, 10**6), st.sampled_from([0.0, 1e-9, 1e-3, 1.0]))
+def test_value_bounds_hold_for_any_potential(model, seed, noise):
+    """A wrong potential widens the bounds; it can never move the truth out of them."""
+    rng = np.random.default_rng(seed)
+    policy = rng.dirichlet(np.ones(model.actions), model.states)
+    truth = evaluate(model, policy)
+    potentials = truth.values * (1 + noise * rng.normal(size=truth.values.shape))
+    bounds = value_bounds(model, policy, potentials)
+    values = np.append(truth.reward, truth.margins + model.thresholds)
+    size = np.abs(stacked_rewards(model)).max((1, 2)) / (1 - model.discount)
+    assert (bounds[:, 0] <= values + 1e-13 * size).all() and (values - 1e-13 * size <= bounds[:, 1]).all()
+    if noise == 0:
+        assert (bounds[:, 1] - bounds[:, 0] <= 1e-9 * size + 1e-12).all()
+
+
+@given(cmdps(), st.integers(0, 10**6), st.sampled_from([0.0, 1e-3, 1.0]))
+def test_optimum_bound_holds_for_any_potential(model, seed, noise):
+    best = plan(model, model.reward)
+    rng = np.random.default_rng(seed)
+    bound = optimum_bound(model, model.reward, best.values + noise * rng.normal(size=model.states))
+    size = np.abs(model.reward).max() / (1 - model.discount)
+    assert bound >= best.value - 1e-13 * size
+    if noise == 0:
+        assert bound <= best.value + 1e-9 * size + 1e-12
+
+
+@given(cmdps(constraints=(1, 4), states=12), st.integers(0, 10**6))
+def test_weak_duality_for_any_weights(model, seed):
+    """No feasible policy beats D(w), whatever w >= 0 and whatever policy stands in for the optimum."""
+    rng = np.random.default_rng(seed)
+    weights = rng.random(model.constraint_count) * model.reward_scale / model.constraint_scales * rng.choice([0.0, 1.0, 10.0])
+    actions = plan(model, pseudo_reward(model, weights)).actions
+    certificate = certify(model, rng.dirichlet(np.ones(model.actions), model.states), weights, actions)
+    for _ in range(5):
+        policy = rng.dirichlet(np.ones(model.actions), model.states)
+        found = evaluate(model, policy)
+        if (found.margins >= 0).all():
+            assert found.reward <= certificate.dual_bound + 1e-12 * model.reward_scale
+
+
+def test_gap_and_violation_of_the_uniform_policy():
+    model = cliff_world()
+    best = linear_program(model)
+    actions = plan(model, pseudo_reward(model, best.multipliers)).actions
+    certificate = certify(model, model.uniform_policy(), best.multipliers, actions)
+    assert certificate.gap == pytest.approx(0.655402 - 0.171924, abs=1e-6)
+    assert certificate.violation == pytest.approx(1.094389 - 0.17, abs=1e-6)
+    assert certificate.scaled(model) == pytest.approx((certificate.gap / 10, certificate.violation / 10))

@@ -1,0 +1,103 @@
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from cmdpax import CertificateError, check, solve
+from cmdpax.environments import cliff_world, deep_sea, garnet
+from random_models import cmdps
+
+
+@given(cmdps())
+def test_accepts_what_the_solver_claims(model):
+    check(model, solve(model))
+
+
+MODEL = garnet(states=30, constraints=2, seed=1)
+RESULT = solve(MODEL)
+IMPOSSIBLE = garnet(states=30, constraints=2, seed=1, feasible=False)
+REFUSED = solve(IMPOSSIBLE)
+
+
+def with_proof(result, **changes):
+    return replace(result, certificate=replace(result.certificate, **changes))
+
+
+def other_policy(result):
+    policy = result.policy.copy()
+    policy[3] = np.roll(policy[3], 1)
+    return policy
+
+
+proof = RESULT.certificate
+MUTATIONS = {
+    "policy": replace(RESULT, policy=other_policy(RESULT)),
+    "policy not a distribution": replace(RESULT, policy=RESULT.policy * 1.001),
+    "policy negative": replace(RESULT, policy=RESULT.policy - np.eye(4)[0] * 0.1 + np.eye(4)[1] * 0.1),
+    "policy shape": replace(RESULT, policy=RESULT.policy[:-1]),
+    "reward": replace(RESULT, reward=RESULT.reward + 1e-6),
+    "margins": replace(RESULT, margins=RESULT.margins + 1e-6),
+    "scaled gap": replace(RESULT, scaled_gap=RESULT.scaled_gap - 1e-9),
+    "scaled violation": replace(RESULT, scaled_violation=RESULT.scaled_violation + 1e-9),
+    "digest": replace(RESULT, digest="0" * 64),
+    "status": replace(RESULT, status="infeasible"),
+    "status unknown": replace(RESULT, status="perfect"),
+    "eps": replace(RESULT, eps=1e-16),
+    "reward bounds": with_proof(RESULT, reward_bounds=(proof.reward_bounds[0] + 1e-9, proof.reward_bounds[1] + 1e-9)),
+    "margin bounds": with_proof(RESULT, margin_bounds=proof.margin_bounds + 1e-9),
+    "dual bound": with_proof(RESULT, dual_bound=proof.dual_bound - 1e-9),
+    "weights": with_proof(RESULT, weights=proof.weights * 1.01),
+    "weights negative": with_proof(RESULT, weights=-proof.weights),
+    "value potentials": with_proof(RESULT, value_potentials=proof.value_potentials + 1e-9 * np.arange(30)),
+    "dual potential": with_proof(RESULT, dual_potential=proof.dual_potential + 1e-9 * np.arange(30)),
+    "dual potential not finite": with_proof(RESULT, dual_potential=proof.dual_potential * np.nan),
+    "potential shape": with_proof(RESULT, dual_potential=proof.dual_potential[:-1]),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_rejects_a_mutated_result(name):
+    with pytest.raises(CertificateError, match="check failed"):
+        check(MODEL, MUTATIONS[name])
+
+
+def test_every_field_of_the_certificate_has_a_mutation():
+    covered = " ".join(MUTATIONS) + " ray ray bound ray potential"
+    assert all(field.name.replace("_", " ") in covered for field in fields(proof))
+
+
+RAY = REFUSED.certificate
+RAY_MUTATIONS = {
+    "no ray": with_proof(REFUSED, ray=None),
+    "zero ray": with_proof(REFUSED, ray=RAY.ray * 0),
+    "negative ray": with_proof(REFUSED, ray=-RAY.ray),
+    "other ray": with_proof(REFUSED, ray=RAY.ray[::-1].copy()),
+    "bound": with_proof(REFUSED, ray_bound=RAY.ray_bound - 1e-9),
+    "bound not negative": with_proof(REFUSED, ray_bound=0.1),
+    "potential": with_proof(REFUSED, ray_potential=RAY.ray_potential + np.arange(30)),
+}
+
+
+@pytest.mark.parametrize("name", RAY_MUTATIONS)
+def test_rejects_a_mutated_infeasibility_proof(name):
+    check(IMPOSSIBLE, REFUSED)
+    with pytest.raises(CertificateError, match="check failed"):
+        check(IMPOSSIBLE, RAY_MUTATIONS[name])
+
+
+def test_rejects_a_certified_status_without_the_accuracy():
+    loose = solve(MODEL, eps=0.5)
+    assert loose.scaled_gap > 1e-6 or loose.scaled_violation > 1e-6
+    with pytest.raises(CertificateError, match="certified"):
+        check(MODEL, replace(loose, eps=1e-9))
+
+
+def test_rejects_another_models_result():
+    with pytest.raises(CertificateError, match="another model"):
+        check(deep_sea(), solve(cliff_world()))
+
+
+def test_says_what_it_proved():
+    text = str(check(MODEL, RESULT))
+    assert text.startswith("verified: certified; reward in [") and "gap <=" in text

@@ -1,0 +1,207 @@
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from cmdpax import InputError, check, lagrangian, solve
+from cmdpax.baselines.linear_program import linear_program
+from cmdpax.environments import cliff_world, deep_sea, finite, garnet, grid_world, queue
+from cmdpax.evaluation import evaluate
+from cmdpax.feasibility import decide
+from cmdpax.oracles import npg, ppg, pqa, spma
+from cmdpax.oracles.corrective import Corrective
+from cmdpax.oracles.first_order import FirstOrder
+from cmdpax.solve import Warm, augmented_lagrangian, normalise
+from random_models import cmdps
+
+
+@settings(max_examples=300)
+@given(cmdps())
+def test_matches_the_linear_program_and_brackets_its_optimum(model):
+    result = solve(model)
+    check(model, result)
+    if result.status == "certified":
+        reference = linear_program(model)
+        gap, violation = reference.certificate.scaled(model)
+        assume(gap <= 1e-7 and violation <= 1e-9)  # HiGHS itself must have got there
+        scale = model.reward_scale
+        # a violation of eps may buy reward at the shadow price, no more
+        slack = 1e-6 * (1 + float(result.multipliers @ model.constraint_scales) / scale)
+        assert abs(result.reward - reference.reward) <= slack * scale * 2
+        assert reference.reward <= result.certificate.dual_bound + 1e-8 * scale
+        assert result.certificate.dual_bound <= reference.certificate.dual_bound + slack * scale * 2
+
+
+@given(cmdps(constraints=(1, 4)), st.integers(0, 10**6))
+def test_verdicts_around_a_known_policy(model, seed):
+    """Thresholds met with room by a known policy are never called infeasible; unreachable ones never feasible."""
+    found = evaluate(model, np.random.default_rng(seed).dirichlet(np.ones(model.actions), model.states))
+    achieved = found.margins + model.thresholds
+    easy = solve(model.replace(thresholds=achieved - 3e-7 * model.constraint_scales))
+    assert easy.status == "certified"
+    highest = model.constraints[:, model.reachable].max((1, 2)) / (1 - model.discount)
+    hard = solve(model.replace(thresholds=highest + 3e-7 * model.constraint_scales))
+    assert hard.status == "infeasible"
+
+
+@given(cmdps(constraints=(1, 1)))
+def test_a_threshold_exactly_at_the_best_value_is_marginal(model):
+    from cmdpax.planning import plan
+
+    best = plan(model, model.constraints[0]).value
+    assert solve(model.replace(thresholds=[best])).status == "marginal"
+
+
+FAMILIES = {
+    "garnet": lambda discount: garnet(states=2000, constraints=2, discount=discount),
+    "grid": lambda discount: grid_world(width=30, height=25, discount=discount),
+    "queue": lambda discount: queue(capacity=1999, discount=discount),
+    "cliff": lambda discount: cliff_world(discount=discount),
+    "sea": lambda discount: deep_sea(discount=discount, size=10, mines=(22, 36, 67)),
+}
+
+
+@pytest.mark.parametrize("discount", [0.9, 0.99, 0.999])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_without_a_hyperparameter(family, discount):
+    model = FAMILIES[family](discount)
+    result = solve(model)
+    assert result.status in ("certified", "infeasible")
+    assert result.status == "certified" or family == "cliff"  # with patience the chasm cells alone cost more than -0.17 allows
+    check(model, result)
+
+
+def test_families_cover_every_environment():
+    assert len(FAMILIES) >= min(len(finite), 5)
+
+
+@pytest.mark.parametrize("name", ["pqa", "ppg", "npg", "spma"])
+@pytest.mark.parametrize(("environment", "optimum"), [(cliff_world, 0.6554023762), (deep_sea, 0.3926711579)])
+def test_first_order_oracles_certify_the_papers_problems(name, environment, optimum):
+    step = {"pqa": pqa, "ppg": ppg, "npg": npg, "spma": spma}[name].step
+    model = environment()
+    result = solve(model, oracle=FirstOrder(step, gradient=name == "ppg"))
+    assert result.status == "certified"
+    assert result.reward == pytest.approx(optimum, abs=2e-5)
+    check(model, result)
+
+
+@pytest.mark.parametrize(
+    ("environment", "step", "expected"),
+    [
+        (cliff_world, 0.1, 6e-7),
+        (cliff_world, 1.0, 6e-6),
+        (cliff_world, 10.0, 2e-5),
+        (deep_sea, 0.1, 6e-5),
+        (deep_sea, 1.0, 4e-3),
+        (deep_sea, 10.0, 4e-3),
+    ],
+)
+def test_paper_mode_lands_on_the_recorded_numbers(environment, step, expected):
+    """PQA-ALM with T=10, K=100, penalty 10: the recorded |gap| within a factor of 3 (limit cycles included)."""
+    model = environment()
+    optimum = solve(model).reward
+    oracle = FirstOrder(pqa.step, step)
+    final = augmented_lagrangian(model, oracle, oracle.start(model), multipliers=np.zeros(1), penalty=10.0, outer=10, inner=100)
+    assert final.evaluations == 1000
+    assert expected / 3 <= abs(float(final.state.reward) - optimum) <= expected * 3
+
+
+def dual_function(model, multipliers, penalty):
+    """`d(lambda) = max_pi AL`, to rounding, by the corrective oracle."""
+    oracle, columns = Corrective(), Corrective().start(model)
+    for _ in range(300):
+        columns = oracle.advance(model, columns, multipliers, penalty)
+        if columns.last.gap <= 1e-12:
+            break
+    return float(lagrangian.value(columns.reward, columns.margins, multipliers, penalty))
+
+
+@settings(max_examples=25)
+@given(cmdps(constraints=(1, 3), states=10), st.sampled_from([0.5, 5.0]), st.sampled_from([1e-2, 1e-4]))
+def test_the_theory_of_the_outer_loop(model, penalty, sigma):
+    """Multipliers stay within the lemma's distance of the optimal ones, and every dual step ascends as the lemma says."""
+    scaled = normalise(model)
+    assume(decide(scaled).status == "feasible")
+    optimal = solve(scaled, eps=1e-9).multipliers
+    oracle, history = Corrective(), []
+
+    def observe(progress):
+        if progress.outer_done:
+            history.append((progress.multipliers, progress.state, progress.subproblem.gap))
+        return False
+
+    augmented_lagrangian(
+        scaled,
+        oracle,
+        oracle.start(scaled),
+        multipliers=np.zeros(model.constraint_count),
+        penalty=penalty,
+        outer=8,
+        inner=300,
+        target=lambda t: sigma / t**2,
+        observe=observe,
+    )
+    before, spent = np.zeros(model.constraint_count), 0.0
+    for t, (after, state, gap) in enumerate(history, start=1):
+        tolerance = sigma / t**2
+        assert gap <= tolerance
+        spent += 2 * penalty * tolerance
+        # lemma (bounded dual iterates): |lambda_t - lambda*|^2 <= |lambda_1 - lambda*|^2 + 2 beta sum eps
+        assert ((after - optimal) ** 2).sum() <= (optimal**2).sum() + spent + 1e-6 * (1 + (optimal**2).sum())
+        # lemma (dual ascent, for a maximisation problem): d(lambda_{t+1}) <= AL(pi_{t+1}, lambda_t) - beta/4 |Ax - b|^2 + 2 eps
+        residual = state.margins - lagrangian.slack(before, penalty, state.margins)
+        reached = float(lagrangian.value(state.reward, state.margins, before, penalty))
+        assert dual_function(scaled, after, penalty) <= reached - penalty / 4 * (residual**2).sum() + 2 * tolerance + 1e-9
+        before = after
+
+
+@given(cmdps())
+def test_normalise_maps_values_to_the_unit_interval_and_keeps_the_problem(model):
+    scaled = normalise(model)
+    policy = np.random.default_rng(0).dirichlet(np.ones(model.actions), model.states)
+    ours, theirs = evaluate(scaled, policy), evaluate(model, policy)
+    assert -1e-9 <= ours.reward <= 1 + 1e-9
+    size = 1 + np.abs(model.thresholds / model.constraint_scales)
+    np.testing.assert_allclose(ours.margins / size, theirs.margins / model.constraint_scales / size, atol=1e-9)
+
+
+def test_a_time_limit_returns_the_best_certified_policy_so_far():
+    model = garnet(states=1500, constraints=4, discount=0.999)
+    result = solve(model, time_limit=0.0)
+    assert result.status == "limit"
+    check(model, result)
+    assert result.scaled_gap < 1
+
+
+def test_warm_start_gives_the_same_answer_with_less_work():
+    model = garnet(states=200, constraints=2)
+    warm = Warm()
+    solve(model, warm=warm)
+    nearby = model.replace(thresholds=model.thresholds * 1.001)
+    cold, hot = solve(nearby), solve(nearby, warm=warm)
+    assert hot.reward == pytest.approx(cold.reward, abs=2e-6 * model.reward_scale)
+    assert hot.status == "certified" and len(hot.trace) < len(cold.trace)
+
+
+def test_the_trace_is_reported_as_it_comes():
+    rows = []
+    result = solve(cliff_world(), report=rows.append)
+    assert rows == result.trace and {"outer", "evaluations", "gap", "violation", "penalty", "seconds"} <= set(rows[0])
+
+
+@pytest.mark.parametrize("eps", [0.0, -1.0, np.nan, np.inf])
+def test_bad_eps(eps):
+    with pytest.raises(InputError, match="eps"):
+        solve(cliff_world(), eps=eps)
+
+
+def test_unavailable_actions_carry_no_probability():
+    rng = np.random.default_rng(0)
+    model = garnet(states=20, actions=3, seed=2)
+    available = rng.random((20, 3)) < 0.6
+    available[:, 1] |= ~available.any(1)
+    limited = model.replace(available=available, thresholds=model.thresholds * 0.9)
+    result = solve(limited)
+    check(limited, result)
+    assert result.policy[~available].sum() == 0
