@@ -11,12 +11,38 @@ from matplotlib.lines import Line2D
 from cmdpax.experiments.figures import STYLES
 
 MARKS = ("o", "s", "^", "v", "D", "P", "X", "*", "<", ">", "p", "h")
+Curve = tuple[np.ndarray, np.ndarray, np.ndarray]  # evaluations, signed gap, signed violation
 FLOOR = 1e-10  # errors below this are drawn at it: rounding
 
 
 def style(index: int) -> dict[str, Any]:
-    """Colour, dashes and a sparse mark for the index-th curve; the marks tell curves apart where colours repeat."""
-    return {**STYLES[index % len(STYLES)], "marker": MARKS[index % len(MARKS)], "markersize": 4.5, "linewidth": 1.4}
+    """Colour, dashes and a sparse mark for the index-th curve; where colours repeat, dashes and marks differ."""
+    colour, dashes = STYLES[index % len(STYLES)], STYLES[(index + 3 * (index // len(STYLES))) % len(STYLES)]
+    mark = {"marker": MARKS[index % len(MARKS)], "markersize": 4.5, "linewidth": 1.4}
+    return {"color": colour["color"], "linestyle": dashes["linestyle"], **mark}
+
+
+def side_by_side(curves: Mapping[str, Curve], title: str, limit: float) -> Figure:
+    """One column per method: signed gap above, signed violation below, on shared axes; the grey band is within `limit`.
+
+    Axes are linear near zero and logarithmic beyond, so that oscillation across zero shows.
+    """
+    figure = Figure(figsize=(1.2 + 1.75 * len(curves), 4.6))
+    grid = figure.subplots(2, len(curves), sharex=True, sharey="row", squeeze=False)
+    for column, (name, (steps, gap, violation)) in zip(grid.T, curves.items(), strict=True):
+        for axes, errors in zip(column, (gap, violation), strict=True):
+            axes.axhspan(-limit, limit, color="0.85", linewidth=0)
+            axes.axhline(0, color="0.4", linewidth=0.8)
+            axes.plot(steps, errors, color=STYLES[0]["color"], linewidth=1.1)
+            axes.set_yscale("symlog", linthresh=1e-3, linscale=0.6)
+            axes.grid(alpha=0.3)
+        column[0].set_title(name, fontsize=9)
+    grid[0][0].set_ylabel(r"gap  $V_r^* - V_r^{\pi}$")
+    grid[1][0].set_ylabel(r"violation  $b - V_c^{\pi}$")
+    figure.supxlabel("policy-gradient evaluations", fontsize=10)
+    figure.suptitle(f"{title} (grey: within {limit:g} of zero)", fontsize=11)
+    figure.tight_layout()
+    return figure
 
 
 def curves(
@@ -79,7 +105,7 @@ def sensitivity(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, f
             axes.set_ylim(len(labels) - 0.4, -0.6)
             axes.grid(alpha=0.3)
     for axes in grid[-1]:
-        axes.set_xlabel(f"error (values below {FLOOR:g} are drawn there); dotted: {tolerance:g}")
+        axes.set_xlabel(f"error (what is below {FLOOR:g} is drawn there); dotted: {tolerance:g}")
     handles = [
         Line2D(
             [], [], marker="o", linestyle="none", color="#0072b2", label=f"gap and violation within {tolerance:g}, last 200 too"
@@ -101,25 +127,33 @@ def _strip(axes: Axes, x: np.ndarray, y: np.ndarray, steady: np.ndarray, good: n
     axes.plot(x[steady], y[steady], "o", color=blue, markersize=4.5)
 
 
-def rates(panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]], ylabels: Sequence[str], title: str) -> Figure:
-    """Measured error (solid, marked) and its proven bound (dashed) against outer iterations, log-log; one panel per quantity."""
-    figure = Figure(figsize=(11, 4.2))
-    row = figure.subplots(1, len(panels), sharex=True, squeeze=False)[0]
-    for axes, ylabel, (name, lines) in zip(row, ylabels, panels.items(), strict=True):
-        for index, (label, (measured, bound)) in enumerate(lines.items()):
-            t = np.arange(1, len(measured) + 1)
-            look = {**style(index), "linestyle": "-"}
-            axes.plot(t, np.maximum(measured, 1e-17), label=label, markevery=0.08, **look)
-            axes.plot(
-                t, bound, color=look["color"], linestyle="--", marker=look["marker"], markevery=0.2, markersize=4, linewidth=1
-            )
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_title(name, fontsize=10)
+Line = tuple[np.ndarray, np.ndarray, np.ndarray]  # iterations, measured error, its bound
+
+
+def rates(panels: Mapping[str, Mapping[str, Mapping[str, Line]]], title: str) -> Figure:
+    """Measured errors (solid) and their proven bounds (dashed) against outer iterations, log-log.
+
+    `panels[problem][quantity][label]`: a row of panels per problem, a column per quantity.
+    """
+    quantities = list(next(iter(panels.values())))
+    figure = Figure(figsize=(11, 1.0 + 3.3 * len(panels)))
+    grid = figure.subplots(len(panels), len(quantities), sharex=True, sharey=True, squeeze=False)
+    for (name, columns), row in zip(panels.items(), grid, strict=True):
+        for axes, (quantity, lines) in zip(row, columns.items(), strict=True):
+            for index, (label, (t, measured, bound)) in enumerate(lines.items()):
+                look = {**style(index), "linestyle": "-"}
+                axes.plot(t, np.maximum(measured, FLOOR), label=label, markevery=4, **look)
+                axes.plot(t, bound, markevery=8, **{**look, "linestyle": "--", "markerfacecolor": "white"})
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            axes.set_title(name, fontsize=10)
+            axes.set_ylabel(quantity)
+            axes.grid(alpha=0.3)
+    for axes in grid[-1]:
         axes.set_xlabel("outer iterations T (dual updates)")
-        axes.set_ylabel(ylabel)
-        axes.grid(alpha=0.3)
-    row[0].legend(frameon=False, fontsize=9, title="measured (solid), proven bound (dashed)", title_fontsize=9)
+    grid[0][0].legend(
+        frameon=False, fontsize=9, title="solid: measured, dashed: proven bound", title_fontsize=9, loc="center left"
+    )
     figure.suptitle(title, fontsize=11)
     figure.tight_layout()
     return figure

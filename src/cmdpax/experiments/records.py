@@ -1,6 +1,6 @@
 """Records of experiments: JSON lines to read back, CSV and Markdown tables to look at. The first line of a record says what made it.
 
-Numbers are kept to six significant digits. Nothing that depends on the machine or the day is written, except times of runs.
+Numbers of rows are kept to four significant digits. Nothing that depends on the machine or the day is written, except times of runs.
 """
 
 import csv
@@ -26,7 +26,8 @@ def write_lines(path: Path, header: Row, rows: Iterable[Row]) -> None:
     """Write a header and rows as JSON lines; the file appears only when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
-    partial.write_text("".join(json.dumps(plain(row), allow_nan=False) + "\n" for row in (header, *rows)))
+    lines = (header, *(plain(row) for row in rows))
+    partial.write_text("".join(json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n" for line in lines))
     partial.replace(path)
 
 
@@ -40,7 +41,7 @@ def read_lines(path: Path) -> tuple[Row, list[Row]]:
 
 
 def plain(value: Any) -> Any:
-    """Arrays and NumPy numbers as lists and numbers of six digits; what is not finite becomes null."""
+    """Arrays and NumPy numbers as lists and numbers of four digits; what is not finite becomes null."""
     if isinstance(value, Mapping):
         return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray | list | tuple):
@@ -50,7 +51,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, int | np.integer):
         return int(value)
     if isinstance(value, float | np.floating):
-        return float(f"{value:.6g}") if np.isfinite(value) else None
+        return float(f"{value:.4g}") if np.isfinite(value) else None
     return value
 
 
@@ -68,10 +69,4 @@ def cell(entry: Any) -> str:
     """An entry of a table as text."""
     if entry is None:
         return "none"
-    return (
-        f"{entry:.2e}"
-        if isinstance(entry, float | np.floating) and entry != 0
-        else f"{entry:g}"
-        if isinstance(entry, float)
-        else str(entry)
-    )
+    return f"{entry:.3g}" if isinstance(entry, float) else str(entry)

@@ -24,6 +24,7 @@ from cmdpax.trajectory import certified_gaps
 PROBLEMS = {"cliff-world": "Cliff World", "deep-sea": "Deep Sea Treasure"}
 LIMITS = (0.001, 0.01)  # the paper's two eps for the violation of the final policy
 STRIDE = 5
+MADE_BY = ("cmdpax", "problem", "model", "limits", "stride", "entries")  # a record that agrees in these is not run again
 ENTRIES = (
     Entry("pqa-alm"),
     Entry("ppg-alm"),
@@ -70,9 +71,7 @@ def study(problem: str, folder: Path, rerun: bool = False, say: Say = lambda tex
     path, model = folder / "records" / f"{problem}.jsonl", finite[problem]()
     header = _header(problem, model)
     known, rows = read_lines(path)
-    versions = ("python", "numpy", "scipy")  # another machine's records are as good
-    same = {key: entry for key, entry in known.items() if key not in versions}
-    if rerun or same != {key: entry for key, entry in header.items() if key not in versions}:
+    if rerun or any(known.get(key) != header[key] for key in MADE_BY):
         write_lines(path, header, _run(problem, model, header["optimum"], say))
         known, rows = read_lines(path)
     return Study(known, rows)
@@ -88,9 +87,14 @@ def _header(problem: str, model: CMDP) -> Row:
         }
         for e in ENTRIES
     ]
-    optimum = round(solve(model, eps=1e-12).reward, 12)
     return provenance(
-        problem=problem, model=model.digest, optimum=optimum, seed=None, limits=list(LIMITS), stride=STRIDE, entries=entries
+        problem=problem,
+        model=model.digest,
+        optimum=solve(model, eps=1e-12).reward,
+        seed=None,
+        limits=list(LIMITS),
+        stride=STRIDE,
+        entries=entries,
     )
 
 
