@@ -9,7 +9,7 @@ ROOT = Path(cmdpax.__file__).parent
 # from the ground floor up; a module may import what stands in an earlier place
 FLOORS = (
     ("errors",),
-    ("lagrangian", "kernels", "model"),
+    ("lagrangian", "kernels", "small", "model"),
     ("evaluation",),
     ("planning",),
     ("certificate", "checker"),
@@ -25,7 +25,7 @@ FLOORS = (
     ("experiments",),
     ("paper",),
     ("sources", "reproduce"),
-    ("cli",),
+    ("cli", "__main__"),
 )
 
 

@@ -16,6 +16,9 @@ import numpy as np
 
 from cmdpax import lagrangian
 from cmdpax.baselines import npg_dd, npg_nrl, npg_pd, opg_pd, ppo_lag, primal_dual, reload, rpg_pd
+from cmdpax.baselines.convex_al import convex_al
+from cmdpax.baselines.cutting_plane import cutting_plane
+from cmdpax.baselines.dantzig_wolfe import dantzig_wolfe
 from cmdpax.baselines.linear_program import linear_program
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.feasibility import decide, slater_slack
@@ -215,6 +218,11 @@ _rows = (
         **_baseline(ppo_lag),
     ),
     Method("lp", "Linear program (HiGHS)", "exact", "Altman 1999", "exact", solve=linear_program),
+    Method("dantzig-wolfe", "Dantzig-Wolfe", "exact", "Dantzig, Wolfe 1960", "finite", solve=dantzig_wolfe),
+    Method(
+        "cutting-plane", "Cutting plane", "exact", "Gladin et al. 2023", "O(log 1/eps) cuts, regularised", solve=cutting_plane
+    ),
+    Method("convex-al", "AL by convex program", "exact", "Mueller et al. 2023", "finite", solve=convex_al),
 )
 methods: Mapping[str, Method] = MappingProxyType({row.name: row for row in _rows})
 

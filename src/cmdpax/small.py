@@ -1,9 +1,9 @@
 """Batches of policies on small models, compiled: what a grid search spends its time on.
 
-`I - gamma P_pi` is an M-matrix, diagonally dominant by rows: LU without pivoting exists and is as stable as with it, and zeros stay zeros
-outside the fill-in. So one pass per policy builds the system straight from the successors, eliminates, and skips what is zero; on grids that is most of
-it. NumPy needs five calls and LAPACK a full factorisation for the same. Where numba is missing, or a model has more than
-`STATES` states, `evaluation.py` takes the dense LAPACK way with the same numbers up to rounding.
+`I - gamma P_pi` is an M-matrix, diagonally dominant by rows: LU without pivoting exists and is as stable as with it, and zeros
+outside the fill-in stay zeros. So one pass per policy builds the system straight from the successors, eliminates, and skips
+what is zero; on grids that is most of it. Where numba is missing, or a model has more than `STATES` states, `evaluation.py`
+takes the dense LAPACK way, with the same numbers up to rounding.
 """
 
 from collections.abc import Callable

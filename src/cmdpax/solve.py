@@ -6,7 +6,8 @@
 
 One loop, `augmented_lagrangian`, serves both modes. Paper mode: fixed numbers of outer and inner steps, fixed penalty and
 step size, in the model's own units. `solve`: values are normalised to [0, 1], phase 1 decides feasibility, the inner loop
-stops on the certified gap, the penalty grows when the defect does not fall, and the outer loop stops when the certificate says so.
+stops on the certified gap, the penalty grows when the defect does not fall, and the outer loop stops when the certificate
+says so.
 """
 
 import time
@@ -27,7 +28,7 @@ from cmdpax.oracles.first_order import Subproblem
 from cmdpax.result import Result, assemble
 
 LARGEST_PENALTY = 1e10
-PENALTY, PENALTY_GROWTH = 1.0, 4.0  # on the normalised scale
+PENALTY, PENALTY_GROWTH = 10.0, 4.0  # on the normalised scale; fewest planning calls among 1, 10, 100, 1000 and 4, 10
 OUTER, INNER = 200, 2000
 SAFETY = 0.9  # certify in the model's own units once the estimates are this far below eps
 

@@ -50,7 +50,7 @@ NPY_HEADER = re.compile(  # what NumPy writes for plain arrays; a pattern, unlik
     rb"\{'descr': '([<>|](?:[iu][1248]|f[248]|b1|U[1-9][0-9]{0,7}))',"
     rb" 'fortran_order': (True|False), 'shape': \(([0-9, ]*)\), \} *\n"
 )
-ZIP_DAMAGE = (OSError, ValueError, KeyError, EOFError, OverflowError, RuntimeError, zipfile.BadZipFile, struct.error)
+ZIP_DAMAGE = (OSError, ValueError, LookupError, EOFError, OverflowError, RuntimeError, zipfile.BadZipFile, struct.error)
 WORDS: Mapping[type, str] = {dict: "a JSON object", list: "a list", str: "text"}
 T = TypeVar("T")
 
@@ -178,8 +178,10 @@ def _read_archive(
             if "meta" not in members:
                 raise InputError("it is not a cmdpax file; it has no array 'meta'.")
             size = os.fstat(file.fileno()).st_size
-            text = _read_array(archive, members["meta"], "meta", size)
-            meta = _identified(_parse(str(text), finite=kind == MODEL), kind)
+            array = _read_array(archive, members["meta"], "meta", size)
+            # not str(array): NumPy does not check that its characters exist
+            text = array.astype(array.dtype.newbyteorder("<")).tobytes().decode("utf-32-le").rstrip("\0")
+            meta = _identified(_parse(text, finite=kind == MODEL), kind)
             _keys("arrays", members, ("meta", *required), optional)
             return meta, {name: _read_array(archive, info, name, size) for name, info in members.items() if name != "meta"}
     except InputError:
@@ -467,6 +469,8 @@ def _counted(where: str, value: Any) -> tuple[int, list[str] | None]:
     if type(value) is int and value > 0:
         return value, None
     names = _texts(where, value)
+    if not names:
+        raise InputError(f"{where}: the list is empty; give at least one.")
     if len(set(names)) < len(names):
         raise InputError(f"{where}: {brief(Counter(names).most_common(1)[0][0])} is listed twice; names must differ.")
     return len(names), names

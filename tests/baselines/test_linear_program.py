@@ -33,8 +33,14 @@ def test_an_infeasible_program_is_not_called_optimal():
 
 
 def test_unknown_algorithm():
-    with pytest.raises(InputError, match="neither 'simplex' nor 'ipm'"):
+    with pytest.raises(InputError, match="none of simplex, ipm, hipo"):
         solve_lp(cliff_world(), "magic")
+
+
+def test_hipo_without_its_package_is_refused_not_replaced(monkeypatch):
+    monkeypatch.setattr("cmdpax.baselines.linear_program.find_spec", lambda name: None)
+    with pytest.raises(InputError, match="highspy-extras"):
+        solve_lp(cliff_world(), "hipo")
 
 
 def test_policy_and_objective_agree():

@@ -8,7 +8,8 @@ Its status is never trusted: policy and multipliers are recovered, re-evaluated 
 
 import time
 from dataclasses import dataclass
-from typing import Literal
+from importlib.util import find_spec
+from typing import Literal, get_args
 
 import highspy
 import numpy as np
@@ -23,7 +24,7 @@ from cmdpax.policies.tabular import from_actions
 from cmdpax.result import Result, assemble
 from cmdpax.solve import normalise
 
-Algorithm = Literal["simplex", "ipm"]
+Algorithm = Literal["simplex", "ipm", "hipo"]
 
 
 @dataclass(frozen=True)
@@ -36,25 +37,44 @@ class LinearProgram:
     reward: float
 
 
-def solve_lp(model: CMDP, algorithm: Algorithm = "simplex", time_limit: float | None = None) -> LinearProgram:
-    """Solve the occupancy program of `model` as it stands."""
-    if algorithm not in ("simplex", "ipm"):
-        raise InputError(f"algorithm: '{algorithm}' is neither 'simplex' nor 'ipm'.")
+@dataclass(frozen=True)
+class OccupancyProgram:
+    """`max objective.d  s.t.  matrix @ d` equals `inflow` in the first S rows and is at least `lower` in the last m, `d >= 0`."""
+
+    objective: np.ndarray  # [S*A]
+    matrix: sp.csc_array  # [S + m, S*A]
+    inflow: np.ndarray  # [S]
+    lower: np.ndarray  # [m]
+
+
+def occupancy_program(model: CMDP) -> OccupancyProgram:
+    """The linear program of a model for `d = (1 - gamma) mu`; constraint rows are in the units of the thresholds."""
     S, A, m = model.states, model.actions, model.constraint_count
+    horizon = 1 / (1 - model.discount)
     outflow = sp.csr_array((np.ones(S * A), np.repeat(np.arange(S), A), np.arange(S * A + 1)), shape=(S * A, S))
     flow = (outflow - model.discount * model.matrix).T
-    matrix = sp.csc_array(sp.vstack([flow, sp.csr_array(model.constraints.reshape(m, S * A))]) if m else flow)
+    rows = sp.csr_array(horizon * model.constraints.reshape(m, S * A))
+    matrix = sp.csc_array(sp.vstack([flow, rows]) if m else flow)
     matrix.eliminate_zeros()
-    horizon = 1 / (1 - model.discount)
+    return OccupancyProgram(horizon * model.reward.ravel(), matrix, (1 - model.discount) * model.initial, model.thresholds)
+
+
+def solve_lp(model: CMDP, algorithm: Algorithm = "simplex", time_limit: float | None = None) -> LinearProgram:
+    """Solve the occupancy program of `model` as it stands."""
+    if algorithm not in get_args(Algorithm):
+        raise InputError(f"algorithm: '{algorithm}' is none of {', '.join(get_args(Algorithm))}.")
+    if algorithm == "hipo" and find_spec("highspy_extras") is None:  # HiGHS would log an error and run simplex instead
+        raise InputError("algorithm: 'hipo' needs the package highspy-extras; install it, or use 'ipm'.")
+    S, A, m = model.states, model.actions, model.constraint_count
+    program = occupancy_program(model)
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = S * A, S + m
     lp.sense_ = highspy.ObjSense.kMaximize
-    lp.col_cost_ = model.reward.ravel() * horizon
+    lp.col_cost_ = program.objective
     lp.col_lower_, lp.col_upper_ = np.zeros(S * A), np.full(S * A, highspy.kHighsInf)
-    right = (1 - model.discount) * model.initial
-    lower = model.thresholds * (1 - model.discount)
-    lp.row_lower_ = np.concatenate([right, lower])
-    lp.row_upper_ = np.concatenate([right, np.full(m, highspy.kHighsInf)])
+    lp.row_lower_ = np.concatenate([program.inflow, program.lower])
+    lp.row_upper_ = np.concatenate([program.inflow, np.full(m, highspy.kHighsInf)])
+    matrix = program.matrix
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
     solver = highspy.Highs()
@@ -76,19 +96,23 @@ def solve_lp(model: CMDP, algorithm: Algorithm = "simplex", time_limit: float | 
         raise NumericalError(
             f"linear program: HiGHS ended with '{solver.modelStatusToString(solver.getModelStatus())}' and no solution."
         )
-    mass = np.maximum(np.array(solution.col_value).reshape(S, A), 0)
-    total = mass.sum(1, keepdims=True)
-    greedy = from_actions(np.argmax(model.reward, axis=1), A)
-    policy = np.where(total > 0, mass / np.where(total > 0, total, 1.0), greedy)
+    policy = policy_of(model, np.array(solution.col_value).reshape(S, A))
     duals = np.array(solution.row_dual)[S:] if solution.dual_valid else np.zeros(m)
-    # row i is (1-gamma) mu.c_i >= (1-gamma) b_i while the objective is in full units
-    multipliers = np.maximum(-duals * (1 - model.discount), 0)
+    multipliers = np.maximum(-duals, 0)
     return LinearProgram(
         solver.modelStatusToString(solver.getModelStatus()),
         policy,
         multipliers,
         float(solver.getInfo().objective_function_value),
     )
+
+
+def policy_of(model: CMDP, mass: np.ndarray) -> np.ndarray:
+    """The policy `[S, A]` of an occupancy `[S, A]` that may be slightly negative; greedy where it is zero."""
+    mass = np.maximum(mass, 0)
+    total = mass.sum(1, keepdims=True)
+    greedy = from_actions(np.argmax(model.reward, axis=1), model.actions)
+    return np.where(total > 0, mass / np.where(total > 0, total, 1.0), greedy)
 
 
 def linear_program(

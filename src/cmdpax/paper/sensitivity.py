@@ -15,11 +15,10 @@ def sensitivity(studies: Sequence[Study]) -> Figure:
     """Final |gap| and violation of every configuration of every method."""
     panels = {
         study.title: {
-            entry.label: [
-                tuple(np.nan if row[column] is None else row[column] for column in COLUMNS)
-                for row in study.of(entry.label)
-                if not row["skipped"]
-            ]
+            entry.label: np.array(
+                [[row[column] for column in COLUMNS] for row in study.of(entry.label) if not row["skipped"]],
+                dtype=np.float64,  # turns null, which is what a diverged run has, into NaN
+            )
             for entry in ENTRIES
         }
         for study in studies

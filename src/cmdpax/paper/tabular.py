@@ -1,8 +1,9 @@
 """The tabular study behind the paper's tabular figures: every method's grid on Cliff World and Deep Sea, once, as a record.
 
 Every configuration has 1,000 policy-gradient evaluations, starts uniform with zero multipliers, and is judged by the same rule
-(`experiments/grid.py`). A record is JSON lines: a header, one line per configuration, one per curve of a selected configuration (every
-fifth iterate: an odd stride, so that oscillation of period two stays visible). Nothing is random, hence no seed.
+(`experiments/grid.py`). A record is JSON lines: a header, one line per configuration, one per curve of a selected
+configuration (every fifth iterate: an odd stride, so that oscillation of period two stays visible). Nothing is random, hence
+no seed.
 """
 
 from collections import Counter

@@ -1,0 +1,108 @@
+"""The solvers that `vs_lp.py` compares, one function each: normalised model -> policy `[S, A]` (or a bare value).
+
+Every peer gets the occupancy linear program in the form it likes best, one thread, and tolerances tight enough for a certified
+1e-6; what it returns is re-evaluated by us. Building the program and recovering the policy count as its time.
+"""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from cmdpax import CMDP
+from cmdpax.baselines.linear_program import occupancy_program, policy_of, solve_lp
+
+
+def highs(algorithm: str) -> Callable[[CMDP, float], np.ndarray]:
+    def solve(model: CMDP, limit: float) -> np.ndarray:
+        return solve_lp(model, algorithm, time_limit=limit).policy
+
+    return solve
+
+
+def pdlp(model: CMDP, limit: float) -> np.ndarray:
+    from ortools.pdlp import solvers_pb2
+    from ortools.pdlp.python import pdlp as engine
+
+    program = occupancy_program(model)
+    problem = engine.QuadraticProgram()
+    problem.objective_vector = -program.objective
+    problem.constraint_matrix = program.matrix
+    problem.constraint_lower_bounds = np.append(program.inflow, program.lower)
+    problem.constraint_upper_bounds = np.append(program.inflow, np.full(len(program.lower), np.inf))
+    problem.variable_lower_bounds = np.zeros(len(program.objective))
+    problem.variable_upper_bounds = np.full(len(program.objective), np.inf)
+    parameters = solvers_pb2.PrimalDualHybridGradientParams()
+    criteria = parameters.termination_criteria
+    criteria.simple_optimality_criteria.eps_optimal_absolute = 1e-8
+    criteria.simple_optimality_criteria.eps_optimal_relative = 1e-8
+    criteria.time_sec_limit = limit
+    answer = engine.primal_dual_hybrid_gradient(problem, parameters)
+    return policy_of(model, np.array(answer.primal_solution).reshape(model.states, model.actions))
+
+
+def clarabel(model: CMDP, limit: float) -> np.ndarray:
+    import clarabel as engine
+
+    program = occupancy_program(model)
+    S, m, n = model.states, model.constraint_count, len(program.objective)
+    flow, rows = program.matrix[:S], program.matrix[S:]
+    # Clarabel: A x + s = b with s in the cones
+    matrix = sp.csc_matrix(sp.vstack([flow, -rows, -sp.eye_array(n)]))
+    right = np.concatenate([program.inflow, -program.lower, np.zeros(n)])
+    settings = engine.DefaultSettings()
+    settings.verbose, settings.max_threads, settings.time_limit = False, 1, limit
+    cones = [engine.ZeroConeT(S), engine.NonnegativeConeT(m + n)]
+    solver = engine.DefaultSolver(sp.csc_matrix((n, n)), -program.objective, matrix, right, cones, settings)
+    return policy_of(model, np.array(solver.solve().x).reshape(model.states, model.actions))
+
+
+def storm(model: CMDP, limit: float) -> float:
+    """Storm's multi-objective engine: a value, no policy; the discount becomes a jump to a sink.
+
+    Python bindings offer no way to ask for more than its default precision of 1e-4.
+    """
+    import stormpy
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.drn"
+        _write_drn(model, path)
+        mdp = stormpy.build_model_from_drn(str(path))
+    limits = ", ".join(f'R{{"c{i}"}}>={float(b)!r} [C]' for i, b in enumerate(model.thresholds))
+    query = stormpy.parse_properties(f'multi(R{{"r"}}max=? [C], {limits})')[0]
+    return float(str(stormpy.model_checking(mdp, query)))
+
+
+def _write_drn(model: CMDP, path: Path) -> None:
+    """The model as a text file of Storm's, with an initial state that draws from the initial distribution."""
+    S, A, m = model.states, model.actions, model.constraint_count
+    names, zeros = ["r", *(f"c{i}" for i in range(m))], ", ".join("0" * (m + 1))
+    with path.open("w") as out:
+        out.write(f"@type: MDP\n@parameters\n\n@reward_models\n{' '.join(names)}\n")
+        out.write(f"@nr_states\n{S + 2}\n@nr_choices\n{S * A + 2}\n@model\nstate 0 [{zeros}] init\n\taction 0 [{zeros}]\n")
+        for s in np.nonzero(model.initial)[0]:
+            out.write(f"\t\t{s + 1} : {float(model.initial[s])!r}\n")
+        for s in range(S):
+            out.write(f"state {s + 1} [{zeros}]\n")
+            for a in range(A):
+                gains = [float(model.reward[s, a]), *(float(row[s, a]) for row in model.constraints)]
+                out.write(f"\taction {a} [{', '.join(map(repr, gains))}]\n")
+                targets: dict[int, float] = {}
+                for t, p in zip(model.successors[s, a], model.probabilities[s, a], strict=True):
+                    if p > 0:
+                        targets[int(t) + 1] = targets.get(int(t) + 1, 0.0) + model.discount * float(p)
+                targets[S + 1] = 1 - sum(targets.values())
+                out.writelines(f"\t\t{t} : {targets[t]!r}\n" for t in sorted(targets))
+        out.write(f"state {S + 1} [{zeros}] sink\n\taction 0 [{zeros}]\n\t\t{S + 1} : 1\n")
+
+
+PEERS: dict[str, Callable[[CMDP, float], np.ndarray | float]] = {
+    "highs-simplex": highs("simplex"),
+    "highs-ipm": highs("ipm"),
+    "highs-hipo": highs("hipo"),
+    "pdlp": pdlp,
+    "clarabel": clarabel,
+    "storm": storm,
+}
