@@ -32,7 +32,7 @@ def values(
     """Values of k rewards `[k, S, A]`, or `[n, k, S, A]` for each policy, under n policies `[n, S, A]` -> `[n, k, S]`."""
     rewards = rewards if rewards.ndim == 4 else rewards[None]
     found = np.empty((len(policies), rewards.shape[1], len(successors)))
-    _values(successors, probabilities, discount, np.ascontiguousarray(policies), np.ascontiguousarray(rewards), found)
+    _values(successors, probabilities, discount, _own(policies), _own(rewards), found)
     return found
 
 
@@ -42,8 +42,13 @@ def occupancies(
     """Unnormalised occupancies of n policies `[n, S, A]` from `initial [S]` -> `[n, S]`."""
     found = np.empty((len(policies), 1, len(successors)))
     found[:, 0] = initial
-    _occupancies(successors, probabilities, discount, np.ascontiguousarray(policies), found)
+    _occupancies(successors, probabilities, discount, _own(policies), found)
     return found[:, 0]
+
+
+def _own(array: np.ndarray) -> np.ndarray:
+    """Contiguous and writable: numba compiles once for every other kind of array."""
+    return np.require(array, requirements="CW")
 
 
 @njit(cache=True)

@@ -73,7 +73,7 @@ def sensitivity(panels: Mapping[str, Mapping[str, np.ndarray]], tolerance: float
     """Final |gap| and violation of every configuration, one line per method; two panels per problem, side by side.
 
     `panels[problem][method]` is an array `[n, 3]` of gap, violation and worst violation of the last iterates, NaN where it
-    diverged. Filled marks meet the tolerance in both and keep to it; hollow ones meet it by the final iterate only; crosses do not.
+    diverged. Filled marks meet the tolerance in both and keep to it; hollow ones do by the final iterate only; crosses do not.
     """
     labels = list(next(iter(panels.values())))
     figure = Figure(figsize=(13, 1.6 + 0.36 * len(labels) * len(panels)))
