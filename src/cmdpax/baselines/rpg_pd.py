@@ -4,8 +4,8 @@
 
 with `Q_tau = r + lambda.c + gamma E V_tau(s')` and V_tau the value of `r + lambda.c - tau log pi` (the pair's own entropy term
 is in the exponent of pi). The last iterate converges, to the regularised saddle point: tau buys stability and costs accuracy.
-The theory is for one constraint and a restricted simplex; the update takes any number and the whole one. It needs `eta tau <= 1` and `eta_d tau <= 1`: beyond, the powers
-alternate and grow.
+The theory is for one constraint and a simplex cut off at its boundary; the update takes any number, and the whole simplex. It
+needs `eta tau <= 1` and `eta_d tau <= 1`: beyond, the powers alternate and grow.
 """
 
 from cmdpax.baselines.primal_dual import Iterate, Settings, column, move_logits, plane, soft_quality, softmax_start
