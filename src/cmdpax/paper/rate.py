@@ -57,7 +57,7 @@ def theorem(multiplier: float, delta: float, penalty: float, sigma: float, outer
     return (reach + multiplier) * violation + sigma / t**2, violation
 
 
-def measure(model: CMDP, penalty: float, sigma: float = SIGMA, outer: int = OUTER) -> Rate:
+def measure(model: CMDP, penalty: float, sigma: float, outer: int) -> Rate:
     """Run Algorithm 1 with the certified oracle and set what happens beside what is proven."""
     best, oracle = solve(model, eps=1e-12), Corrective()
     gaps, violations, largest = [], [], []
@@ -96,7 +96,7 @@ def rate_records() -> list[Row]:
     rows = []
     for problem in PROBLEMS:
         for penalty in PENALTIES:
-            rate = measure(finite[problem](), penalty)
+            rate = measure(finite[problem](), penalty, SIGMA, OUTER)
             columns = {field: getattr(rate, field)[shown - 1] for field in Rate.__dataclass_fields__}
             rows.append({"kind": "rate", "problem": problem, "penalty": penalty, "outer": shown, **columns})
     return rows
