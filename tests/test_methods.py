@@ -2,10 +2,10 @@
 in ACCURACY, which says how good it is expected to be (also if that is not good), or the matrix fails."""
 
 import numpy as np
-import plain
 import pytest
 
 import cmdpax
+import plain
 from cmdpax import InputError, check, methods
 from cmdpax.environments import cliff_world, deep_sea, garnet
 from cmdpax.methods import find, trajectory

@@ -14,6 +14,7 @@ def test_an_unknown_figure_gets_a_suggestion(tmp_path):
 
 def test_rates_are_recorded_once(tmp_path, monkeypatch):
     monkeypatch.setattr(rate, "OUTER", 20)
+    monkeypatch.setattr(rate, "PENALTIES", (1.0,))
     said = []
     (path,) = tabular(tmp_path, "rate", say=said.append)
     tabular(tmp_path, "rate", say=said.append)

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from random_models import cmdps
 
 from cmdpax import small
 from cmdpax.environments import cliff_world
 from cmdpax.evaluation import occupancy, solve_linear, stacked_rewards, state_values, transition_matrix, under_policy
+from random_models import cmdps
 
 pytestmark = pytest.mark.skipif(not small.COMPILED, reason="numba is not installed")
 

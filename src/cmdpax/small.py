@@ -48,7 +48,7 @@ def occupancies(
 
 def _own(array: np.ndarray) -> np.ndarray:
     """Contiguous and writable: numba compiles once for every other kind of array."""
-    return np.require(array, requirements="CW")
+    return np.require(array, requirements=["C", "W"])
 
 
 @njit(cache=True)
@@ -57,10 +57,10 @@ def _values(successors, probabilities, discount, policies, rewards, found):  # t
     system = np.empty((S, S))
     for n in range(count):
         own = n if len(rewards) > 1 else 0
-        system[:] = 0.0
+        _identity(system)
         for s in range(S):
-            system[s, s] = 1.0
-            found[n, :, s] = 0.0
+            for k in range(found.shape[1]):
+                found[n, k, s] = 0.0
             for a in range(A):
                 chance = policies[n, s, a]
                 for k in range(found.shape[1]):
@@ -75,13 +75,20 @@ def _occupancies(successors, probabilities, discount, policies, found):  # type:
     count, S, A = policies.shape
     system = np.empty((S, S))
     for n in range(count):
-        system[:] = 0.0
+        _identity(system)
         for s in range(S):
-            system[s, s] += 1.0
             for a in range(A):
                 for j in range(successors.shape[2]):
                     system[successors[s, a, j], s] -= discount * policies[n, s, a] * probabilities[s, a, j]
         _solve(system, found[n])
+
+
+@njit(cache=True)
+def _identity(system):  # type: ignore[no-untyped-def]
+    for row in range(len(system)):
+        for column in range(len(system)):
+            system[row, column] = 0.0
+        system[row, row] = 1.0
 
 
 @njit(cache=True)

@@ -1,7 +1,7 @@
 import numpy as np
-import plain
 import pytest
 
+import plain
 from cmdpax import CMDP
 from cmdpax.baselines.primal_dual import softmax_start, uniform_start
 from cmdpax.environments import cliff_world, deep_sea

@@ -1,9 +1,9 @@
 """Every baseline against its formula in plain loops: one configuration, two constraints, a few steps, and a batch of settings."""
 
 import numpy as np
-import plain
 import pytest
 
+import plain
 from cmdpax.methods import largest_multiplier, trajectory
 
 MODEL = plain.tiny()

@@ -1,7 +1,7 @@
 import numpy as np
-import plain
 import pytest
 
+import plain
 from cmdpax import InputError
 from cmdpax.environments import cliff_world
 from cmdpax.experiments.grid import Entry, configurations, search, select

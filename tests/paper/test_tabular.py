@@ -39,7 +39,11 @@ HONEST = {
 
 @pytest.fixture
 def small(monkeypatch):
-    entries = (Entry("pqa-alm", fixed={"outer": 10, "inner": 10}), Entry("npg-pd", fixed={"steps": 100}), Entry("npg-nrl"))
+    entries = (
+        Entry("pqa-alm", fixed={"outer": 10, "inner": 10}),
+        Entry("npg-pd", fixed={"steps": 100}),
+        Entry("npg-nrl", fixed={"steps": 100}),
+    )
     monkeypatch.setattr(tabular, "ENTRIES", entries)
 
 

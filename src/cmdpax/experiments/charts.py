@@ -145,6 +145,7 @@ def rates(panels: Mapping[str, Mapping[str, Mapping[str, Line]]], title: str) ->
                 axes.plot(t, bound, markevery=8, **{**look, "linestyle": "--", "markerfacecolor": "white"})
             axes.set_xscale("log")
             axes.set_yscale("log")
+            axes.minorticks_off()
             axes.set_title(name, fontsize=10)
             axes.set_ylabel(quantity)
             axes.grid(alpha=0.3)
