@@ -51,7 +51,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, int | np.integer):
         return int(value)
     if isinstance(value, float | np.floating):
-        return float(f"{value:.4g}") if np.isfinite(value) else None
+        return float(f"{value:.4g}") + 0.0 if np.isfinite(value) else None  # no -0.0
     return value
 
 
