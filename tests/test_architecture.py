@@ -9,7 +9,8 @@ ROOT = Path(cmdpax.__file__).parent
 # from the ground floor up; a module may import what stands in an earlier place
 FLOORS = (
     ("errors",),
-    ("lagrangian", "kernels", "small", "model"),
+    ("lagrangian", "transitions", "kernels", "loops", "small", "linear"),
+    ("model",),
     ("evaluation",),
     ("planning",),
     ("certificate", "checker"),
@@ -25,7 +26,8 @@ FLOORS = (
     ("experiments",),
     ("paper",),
     ("sources", "reproduce"),
-    ("cli", "__main__"),
+    ("cli",),
+    ("__main__",),
 )
 
 

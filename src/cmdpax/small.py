@@ -2,35 +2,22 @@
 
 `I - gamma P_pi` is an M-matrix, diagonally dominant by rows: LU without pivoting exists and is as stable as with it, and zeros
 outside the fill-in stay zeros. So one pass per policy builds the system straight from the successors, eliminates, and skips
-what is zero; on grids that is most of it. Where numba is missing, or a model has more than `STATES` states, `evaluation.py`
-takes the dense LAPACK way, with the same numbers up to rounding.
+what is zero; on grids that is most of it. Where numba is missing, for single policies and for more than
+64 states `evaluation.py` takes the dense LAPACK way, with the same numbers up to rounding.
 """
 
-from collections.abc import Callable
-from typing import Any
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 import numpy as np
+from numba import njit
 
-try:
-    from numba import njit
-except ImportError:
-
-    def njit(**_options: Any) -> Callable[[Any], Any]:  # type: ignore[no-redef]
-        """Leave the function as it is; nobody calls it."""
-        return lambda function: function
-
-    COMPILED = False
-else:
-    COMPILED = True
-
-STATES = 64  # above, LAPACK's blocked factorisation is faster
+compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 
 def values(
     successors: np.ndarray, probabilities: np.ndarray, discount: float, policies: np.ndarray, rewards: np.ndarray
 ) -> np.ndarray:
-    """Values of k rewards `[k, S, A]`, or `[n, k, S, A]` for each policy, under n policies `[n, S, A]` -> `[n, k, S]`."""
-    rewards = rewards if rewards.ndim == 4 else rewards[None]
+    """Values of k rewards, `[1, k, S, A]` or `[n, k, S, A]` for each policy, under n policies `[n, S, A]` -> `[n, k, S]`."""
     found = np.empty((len(policies), rewards.shape[1], len(successors)))
     _values(successors, probabilities, discount, _own(policies), _own(rewards), found)
     return found
@@ -51,8 +38,8 @@ def _own(array: np.ndarray) -> np.ndarray:
     return np.require(array, requirements=["C", "W"])
 
 
-@njit(cache=True)
-def _values(successors, probabilities, discount, policies, rewards, found):  # type: ignore[no-untyped-def]
+@compiled
+def _values(successors, probabilities, discount, policies, rewards, found):
     count, S, A = policies.shape
     system = np.empty((S, S))
     for n in range(count):
@@ -70,8 +57,8 @@ def _values(successors, probabilities, discount, policies, rewards, found):  # t
         _solve(system, found[n])
 
 
-@njit(cache=True)
-def _occupancies(successors, probabilities, discount, policies, found):  # type: ignore[no-untyped-def]
+@compiled
+def _occupancies(successors, probabilities, discount, policies, found):
     count, S, A = policies.shape
     system = np.empty((S, S))
     for n in range(count):
@@ -83,16 +70,16 @@ def _occupancies(successors, probabilities, discount, policies, found):  # type:
         _solve(system, found[n])
 
 
-@njit(cache=True)
-def _identity(system):  # type: ignore[no-untyped-def]
+@compiled
+def _identity(system):
     for row in range(len(system)):
         for column in range(len(system)):
             system[row, column] = 0.0
         system[row, row] = 1.0
 
 
-@njit(cache=True)
-def _solve(system, right):  # type: ignore[no-untyped-def]
+@compiled
+def _solve(system, right):
     """Solve `system x = right[k]` for every k, in place in `right [k, S]`; `system [S, S]` is used up."""
     S = len(system)
     ends = np.empty(S, np.int64)  # one past the last entry of each row that is not zero
