@@ -212,16 +212,18 @@ def list_(what: Annotated[Literal["methods", "environments", "all"], tyro.conf.P
         for name, builder in finite.items()
     }
     if as_json:
-        rows = {name: {"title": row.title, "family": row.family, "citation": row.citation} for name, row in methods.items()}
+        columns = ("title", "family", "citation", "rate", "grid")
+        rows = {name: {column: getattr(row, column) for column in columns} for name, row in methods.items()}
         print(json.dumps({"methods": rows, "environments": environments}))
         return 0
     if what != "environments":
         table = Table(title="methods")
-        for heading in ("name", "family", "last iterate", "settings", "source"):
+        for heading in ("name", "family", "last iterate", "settings", "paper grid", "source"):
             table.add_column(heading, no_wrap=heading == "name")
         for row in methods.values():
             shown = ", ".join(key for key in row.settings() if key != "report")
-            table.add_row(row.name, row.family, row.rate, shown, row.citation)
+            grid = "; ".join(f"{key} {', '.join(f'{value:g}' for value in values)}" for key, values in row.grid.items())
+            table.add_row(row.name, row.family, row.rate, shown, grid, row.citation)
         out.print(table)
     if what != "methods":
         table = Table(title="environments")
