@@ -1,8 +1,8 @@
 """Is the augmented Lagrangian easier to tune, or is its grid in the paper only narrower? `python benchmarks/alm_sensitivity.py`
 
 The paper fixes its penalty at 10 and tries three steps, where rivals search two step sizes over four decades each. Here the AL
-methods get a grid as wide: five steps x five penalties. Counted are configurations within 0.01 of the optimum by the final iterate,
-whose violation keeps below 0.01 for the last 200: the column "of these, within .01 for the last 200" of the tabular study.
+methods get a grid as wide: five steps x five penalties. Counted are configurations within 0.01 of the optimum by the final
+iterate, whose violation keeps below 0.01 for the last 200: "of these, within .01 for the last 200" of the tabular study.
 """
 
 import numpy as np
