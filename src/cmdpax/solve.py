@@ -22,7 +22,8 @@ from cmdpax import lagrangian
 from cmdpax.certificate import Certificate, certify, optimum_bound
 from cmdpax.errors import InputError
 from cmdpax.evaluation import state_values
-from cmdpax.feasibility import BAND, Feasibility, decide
+from cmdpax.feasibility import ACCURACY as COLUMN_ACCURACY
+from cmdpax.feasibility import Feasibility, decide
 from cmdpax.model import CMDP
 from cmdpax.oracles.corrective import COLUMNS, Columns, Corrective
 from cmdpax.oracles.first_order import Subproblem
@@ -158,7 +159,7 @@ def solve(
     if not (np.isfinite(eps) and eps > 0):
         raise InputError(f"eps is {eps}; it must be a positive number, for example 1e-6.")
     started = time.perf_counter()
-    accuracy = min(ACCURACY * eps, BAND / 100)
+    accuracy = min(ACCURACY * eps, COLUMN_ACCURACY)
     if oracle is None:
         oracle = Corrective(accuracy, COLUMNS if memory_limit is None else columns_within(model, memory_limit))
     scaled = normalise(model)
@@ -240,12 +241,15 @@ def columns_within(model: CMDP, memory_limit: float) -> int:
 def first_penalty(columns: Columns) -> float:
     """The penalty for which one dual step would do, were the dual function quadratic: its inverse curvature.
 
-    The margins move from those of the unconstrained optimum to those of phase 1 (prices from 0 to infinity), at the cost of
-    reward; price = reward lost / margin gained, and penalty = price / margin gained.
+    From the unconstrained optimum (prices 0) to the column farthest from it (prices without end) margins are gained for
+    reward lost; price = lost / gained, and penalty = price / gained.
     """
-    gained = float(((columns.margin_rows[-1] - columns.margin_rows[0]) ** 2).sum())
-    lost = float(columns.rewards[0] - columns.rewards[-1])
-    return float(np.clip(lost / gained, SMALLEST_PENALTY, 1 / SMALLEST_PENALTY)) if gained > 0 else 1.0
+    gained = ((columns.margin_rows - columns.margin_rows[0]) ** 2).sum(1)
+    farthest = int(np.argmax(gained))
+    lost = float(columns.rewards[0] - columns.rewards[farthest])
+    if gained[farthest] == 0:
+        return 1.0
+    return float(np.clip(lost / gained[farthest], SMALLEST_PENALTY, 1 / SMALLEST_PENALTY))
 
 
 class _Search:
