@@ -90,7 +90,7 @@ def test_random_models_survive_both_forms(
     mask[np.arange(S), rng.integers(0, A, S)] = True
     model = CMDP(
         (rng.integers(0, S, (S, A, B)), rng.dirichlet(np.full(B, 0.3), (S, A))),
-        rng.normal(size=(S, A)) * 10.0 ** rng.integers(-300, 300, (S, A)),
+        rng.normal(size=(S, A)) * 10.0 ** rng.integers(-300, 99, (S, A)),
         rng.normal(size=(m, S, A)) * (rng.random((m, S, A)) < 0.7),
         rng.normal(size=m),
         rng.dirichlet(np.ones(S)),

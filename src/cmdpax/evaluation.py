@@ -11,6 +11,8 @@ A policy is probabilities `[..., S, A]`, or integer actions `[S]` when it is det
 """
 
 from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +22,8 @@ from cmdpax.kernels import expected, policy_rows
 from cmdpax.lagrangian import scalarise
 from cmdpax.linear import System
 from cmdpax.model import CMDP
+
+FEW = 64  # states up to which batches are compiled; above, LAPACK's blocked factorisation is faster
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,27 @@ def transition_matrix(model: CMDP, policy: np.ndarray) -> np.ndarray | sp.csr_ar
         return policy_rows(model.successors, model.probabilities, policy)
     if policy.ndim == 1:
         return model.tensor[np.arange(model.states), policy]
-    return np.einsum("...sa,sat->...st", policy, model.tensor, optimize=True)
+    by_state = np.moveaxis(policy.reshape(-1, model.states, model.actions), 1, 0)  # [S, batch, A]: one product per state
+    return np.moveaxis(by_state @ model.tensor, 0, 1).reshape(*policy.shape[:-1], model.states)
+
+
+def _loops(model: CMDP, policy: np.ndarray) -> ModuleType | None:
+    """The compiled loops for batches on small models; None for a single policy, which is not worth loading numba for."""
+    return _small() if policy.ndim > 2 and model.states <= FEW else None
+
+
+@cache
+def _small() -> ModuleType | None:
+    try:
+        from cmdpax import small
+    except ImportError:  # no numba: LAPACK gives the same numbers
+        return None
+    return small
+
+
+def _flat(policy: np.ndarray) -> np.ndarray:
+    """A batch of policies `[..., S, A]` with one batch axis."""
+    return policy.reshape(-1, *policy.shape[-2:])
 
 
 def under_policy(rewards: np.ndarray, policy: np.ndarray) -> np.ndarray:
@@ -76,6 +100,11 @@ def state_values(
     """
     single = rewards.ndim == 2
     stacked = rewards[None] if single else rewards
+    if (loops := _loops(model, policy)) is not None:
+        own = stacked.reshape(-1, *stacked.shape[-3:])
+        found = loops.values(model.successors, model.probabilities, model.discount, _flat(policy), own)
+        values = found.reshape(*policy.shape[:-2], *found.shape[1:])
+        return values[..., 0, :] if single else values
     guess = guess[None] if single and guess is not None else guess
     spread = policy if policy.ndim == 1 else policy[..., None, :, :]
     right = under_policy(stacked, spread)
@@ -88,6 +117,9 @@ def occupancy(model: CMDP, policy: np.ndarray, tolerance: float = 0.0, guess: np
 
     Large models: accurate to `tolerance / (1 - gamma)` in the 1-norm, from a `guess [S]`.
     """
+    if (loops := _loops(model, policy)) is not None:
+        found = loops.occupancies(model.successors, model.probabilities, model.discount, _flat(policy), model.initial)
+        return np.maximum(found, 0.0).reshape(policy.shape[:-1])
     matrix = transition_matrix(model, policy)
     batch = matrix.shape[:-2]
     right = np.broadcast_to(model.initial, (*batch, 1, model.states))

@@ -386,7 +386,8 @@ def _numbers(field: str, data: Any, shape: tuple[int, ...], available: np.ndarra
     if wrong.any():
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise InputError(f"{field}{list(where)} is {array[where]}; every entry must be a finite number.")
-    if array.size and max(-array.min(initial=0.0), array.max(initial=0.0)) > LARGEST_NUMBER:
+    beyond = np.abs(array) > LARGEST_NUMBER
+    if (beyond if available is None else beyond & available).any():
         raise InputError(f"{field}: it has entries beyond {LARGEST_NUMBER:g}; rescale it.")
     return np.ascontiguousarray(array) + 0.0  # no -0.0
 
