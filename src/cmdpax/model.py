@@ -35,6 +35,7 @@ from cmdpax.transitions import (
     real_number,
 )
 
+LARGEST_NUMBER = 1e100  # sums and squares of what is larger would overflow
 DENSE_ENTRIES = 4_000_000  # the largest [S, A, S] tensor that is worth keeping dense
 
 
@@ -158,8 +159,9 @@ class CMDP:
         return f"CMDP(states={S}, actions={A}, successors<={B}, constraints={self.constraint_count}, discount={self.discount:g})"
 
     def replace(self, **changes: Any) -> "CMDP":
-        """A copy with other fields, in the normalised (`>=`) orientation unless `senses` is among them.
+        """A copy with other fields. Without `senses`, arrays are in the orientation of this model's own arrays, `>=`.
 
+        With `senses`, changed constraints and thresholds are read as those senses say; the unchanged ones stay what they are.
         Transitions that do not change are shared, not copied or checked again, with everything derived from them.
         """
         fields: dict[str, Any] = {
@@ -177,6 +179,9 @@ class CMDP:
         }
         if "available" in changes:  # other pairs may be copies then
             fields["transitions"] = (self.successors, self.probabilities)
+        if "senses" in changes:  # what is kept is normalised; write it as the new senses will read it
+            sign = np.array([1.0 if sense == ">=" else -1.0 for sense in _senses(changes["senses"], self.constraint_count)])
+            fields["constraints"], fields["thresholds"] = self.constraints * sign[:, None, None], self.thresholds * sign
         copy = CMDP(**{**fields, **changes})
         if "senses" not in changes and copy.constraint_count == self.constraint_count:
             object.__setattr__(copy, "senses", self.senses)
@@ -231,6 +236,8 @@ class CMDP:
         for array in (self.successors, self.probabilities, self.reward, self.constraints, self.thresholds, self.initial):
             hasher.update(str(array.shape).encode())
             hasher.update(np.ascontiguousarray(array).data)
+        if self.available is not None:
+            hasher.update(self.available.data)
         hasher.update(repr(self.discount).encode())
         return hasher.hexdigest()
 
@@ -379,6 +386,8 @@ def _numbers(field: str, data: Any, shape: tuple[int, ...], available: np.ndarra
     if wrong.any():
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise InputError(f"{field}{list(where)} is {array[where]}; every entry must be a finite number.")
+    if array.size and max(-array.min(initial=0.0), array.max(initial=0.0)) > LARGEST_NUMBER:
+        raise InputError(f"{field}: it has entries beyond {LARGEST_NUMBER:g}; rescale it.")
     return np.ascontiguousarray(array) + 0.0  # no -0.0
 
 
