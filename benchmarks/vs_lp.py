@@ -137,6 +137,7 @@ def main() -> None:
     parser.add_argument("--set", default="targets", choices=("quick", "targets", "full"))
     parser.add_argument("--limit", type=float, default=600.0, help="seconds a solver gets")
     parser.add_argument("--solvers", nargs="*", default=None, help=f"of {[US, *PEERS]}")
+    parser.add_argument("--families", nargs="*", default=("garnet", "queue", "grid", "inventory"))
     parser.add_argument("--eps", type=float, default=EPS)
     parser.add_argument("--records", type=Path, default=None, help="JSONL file with finished runs")
     parser.add_argument("--figure", type=Path, default=None, help="write the time-against-states picture here")
@@ -151,7 +152,8 @@ def main() -> None:
     records = options.records or HERE.parent / "results" / "vs_lp" / f"{options.set}.jsonl"
     solvers = options.solvers or [name for name in (US, *PEERS) if not (options.quick and name == "storm")]
     if not options.report_only:
-        sweep(instances(options.set), solvers, options, records)
+        cases = [case for case in instances(options.set) if case["family"] in options.families]
+        sweep(cases, solvers, options, records)
     rows = read(records)
     print(table(rows))
     if options.figure:
