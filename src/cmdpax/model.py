@@ -33,6 +33,7 @@ from cmdpax.transitions import (
     padded_rows,
     real_array,
     real_number,
+    writeable,
 )
 
 LARGEST_NUMBER = 1e100  # sums and squares of what is larger would overflow
@@ -123,7 +124,10 @@ class CMDP:
         if not shared:
             check_rows(successors, probabilities, self.available)
         if self.available is not None:
-            copy_first(self.available, (self.reward, *self.constraints, *(() if shared else (successors, probabilities))))
+            copy_first(self.available, (self.reward, *self.constraints))
+            if not shared:
+                successors, probabilities = writeable(successors), writeable(probabilities)
+                copy_first(self.available, (successors, probabilities))
         self.successors, self.probabilities = (successors, probabilities) if shared else canonical(successors, probabilities)
         self.state_names = _names("state_names", state_names, S)
         self.action_names = _names("action_names", action_names, A)

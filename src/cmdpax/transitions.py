@@ -41,7 +41,10 @@ def padded_rows(
 
 
 def padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Any accepted form of transitions as (successors, probabilities), fresh arrays `[S, A, B]`, not yet checked."""
+    """Any accepted form of transitions as (successors, probabilities) `[S, A, B]`, not yet checked.
+
+    Fresh arrays, except that read-only ones (of a memory-mapped file) are taken as they are.
+    """
     if isinstance(transitions, tuple) and len(transitions) == 2 and not sp.issparse(transitions[0]):
         successors, probabilities = (real_array("transitions", part) for part in transitions)
         if successors.ndim != 3 or successors.shape != probabilities.shape:
@@ -50,6 +53,8 @@ def padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
             )
         if not np.issubdtype(successors.dtype, np.integer):
             raise InputError(f"transitions: successors must be integers, not {successors.dtype}.")
+        if not (successors.flags.writeable or probabilities.flags.writeable) and probabilities.dtype == np.float64:
+            return successors, probabilities
         return successors.copy(), probabilities.astype(np.float64, order="C")
     if isinstance(transitions, (list, tuple)) and len(transitions) and all(sp.issparse(part) for part in transitions):
         return _padded_from_sparse(transitions)
@@ -93,10 +98,33 @@ def _padded_from_matrix(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def canonical(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Checked rows (fresh arrays, changed in place) in their one form: see above; no more places than needed."""
-    successors = successors.astype(np.int32, copy=False)
+    """Checked rows in their one form: see above; no more places than needed. Writeable arrays are changed in place."""
+    if is_canonical(successors, probabilities):
+        return successors, probabilities
+    successors, probabilities = writeable(successors.astype(np.int32, copy=False)), writeable(probabilities)
     needed = kernels.order_rows(successors, probabilities)
     return np.ascontiguousarray(successors[:, :, :needed]), normalised(np.ascontiguousarray(probabilities[:, :, :needed]))
+
+
+def is_canonical(successors: np.ndarray, probabilities: np.ndarray) -> bool:
+    """Whether checked rows are in their one form already, as in every file that cmdpax has written."""
+    if successors.dtype != np.int32 or not (successors.flags.c_contiguous and probabilities.flags.c_contiguous):
+        return False
+    used = probabilities > 0
+    rising = (successors[:, :, 1:] > successors[:, :, :-1]) | ~used[:, :, 1:]
+    leading = used[:, :, :-1] | ~used[:, :, 1:]
+    plain = rising.all() and leading.all() and used[:, :, -1].any() and not successors[~used].any()
+    return bool(plain) and not (np.abs(probabilities.sum(-1) - 1) > _rounding(probabilities)).any()
+
+
+def writeable(array: np.ndarray) -> np.ndarray:
+    """The array itself, or a copy of a read-only one."""
+    return array if array.flags.writeable else np.array(array)
+
+
+def _rounding(probabilities: np.ndarray) -> float:
+    """How far a sum over the last axis may be from 1 by rounding alone."""
+    return float((probabilities.shape[-1] + 1) * np.finfo(np.float64).eps)
 
 
 def normalised(probabilities: np.ndarray) -> np.ndarray:
@@ -105,7 +133,7 @@ def normalised(probabilities: np.ndarray) -> np.ndarray:
     Division is not idempotent: without the exception a model would change a little every time it is saved and loaded.
     """
     total = probabilities.sum(-1, keepdims=True)
-    rounding = (probabilities.shape[-1] + 1) * np.finfo(np.float64).eps
+    rounding = _rounding(probabilities)
     if (np.abs(total - 1) > rounding).any():
         probabilities /= np.where(np.abs(total - 1) <= rounding, 1.0, total)
     return probabilities
