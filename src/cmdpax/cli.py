@@ -252,6 +252,29 @@ def demo(out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> 
     return max(codes)
 
 
+def reproduce(
+    what: Annotated[Literal["tabular"], tyro.conf.Positional],
+    figure: str | None = None,
+    out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("results/tabular"),
+    rerun: bool = False,
+) -> int:
+    """The paper's tabular experiments: grid searches of every method, tables and figures. About a minute; redrawn in seconds.
+
+    Args:
+        what: which experiments
+        figure: one figure only: first, all-methods, cliff-world-0.001, cliff-world-policy, certified, sensitivity, rate, ...
+        out_dir: folder of records, tables and figures
+        rerun: run again what is recorded there
+    """
+    from cmdpax.reproduce import tabular
+
+    with Progress() as progress:
+        written = tabular(out_dir, figure, rerun, progress.say)
+    for path in written:
+        out.print(f"wrote {path}")
+    return 0
+
+
 COMMANDS: dict[str, Callable[..., int]] = {
     "solve": solve,
     "check": check,
@@ -260,6 +283,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "export": export,
     "list": list_,
     "demo": demo,
+    "reproduce": reproduce,
 }
 
 

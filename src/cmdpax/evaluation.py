@@ -59,7 +59,8 @@ def transition_matrix(model: CMDP, policy: np.ndarray) -> np.ndarray | sp.csr_ar
             return model.tensor[np.arange(model.states), policy]
         return model.matrix[np.arange(model.states) * model.actions + policy]
     if model.is_small:
-        return np.einsum("...sa,sat->...st", policy, model.tensor, optimize=True)
+        by_state = np.moveaxis(policy.reshape(-1, model.states, model.actions), 1, 0)  # [S, batch, A]: one product per state
+        return np.moveaxis(by_state @ model.tensor, 0, 1).reshape(*policy.shape[:-1], model.states)
     if policy.ndim > 2:
         raise InputError(f"policy: batches need a small model; this one has {model.states} states.")
     S, A = policy.shape

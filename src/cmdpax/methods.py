@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.baselines import npg_pd, primal_dual
+from cmdpax import lagrangian
+from cmdpax.baselines import npg_dd, npg_nrl, npg_pd, opg_pd, ppo_lag, primal_dual, reload, rpg_pd
 from cmdpax.baselines.convex_al import convex_al
 from cmdpax.baselines.cutting_plane import cutting_plane
 from cmdpax.baselines.dantzig_wolfe import dantzig_wolfe
@@ -29,8 +30,6 @@ from cmdpax.result import Result
 from cmdpax.solve import Oracle, augmented_lagrangian, infeasible_result, normalise, solve
 from cmdpax.trajectory import Recorder, Trajectory, to_result
 
-STEPS = (0.01, 0.1, 1.0, 10.0, 100.0)
-
 
 @dataclass(frozen=True)
 class Method:
@@ -41,13 +40,15 @@ class Method:
     family: str  # "augmented Lagrangian", "primal-dual", "exact"
     citation: str
     rate: str  # what is proven about the last iterate
-    trajectory: Callable[..., Trajectory] | None = None  # fixed budget, batched; settings are its keyword arguments
+    trajectory: Callable[..., Trajectory] | None = None  # fixed budget, batched; takes `budget` as keyword arguments
+    budget: Mapping[str, Any] = field(default_factory=dict)  # settings of the fixed-budget form with their defaults
     solve: Callable[..., Result] | None = None  # certified; settings are its keyword arguments
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # the paper's search space
+    skip: Callable[[Mapping[str, float]], bool] = lambda settings: False  # points of the grid where the update makes no sense
 
     def settings(self) -> dict[str, Any]:
         """What can be set, with its default."""
-        return {**_parameters(self.solve), **_parameters(self.trajectory)}
+        return {**_parameters(self.solve), **self.budget}
 
 
 def _parameters(function: Callable[..., Any] | None) -> dict[str, Any]:
@@ -71,21 +72,26 @@ def _alm(step: StepFunction, gradient: bool = False) -> dict[str, Any]:
         inner: int = 100,
         dual_step: float = 0.5,
     ) -> Trajectory:
-        oracle = FirstOrder(function, _positive_or_rule("step", step), gradient)
+        size: Any = step if isinstance(step, str) else _positive("step", step)  # "theory" and "backtracking" are rules
+        oracle = FirstOrder(function, size, gradient)
         penalty, dual_step = _positive("penalty", penalty), _positive("dual_step", dual_step)
         state, record = oracle.start(model), Recorder()
-        record.add(state.reward, state.margins)
+        multipliers = np.zeros((*state.size.shape, model.constraint_count))
+
+        def add(state: Any, multipliers: np.ndarray) -> None:
+            record.add(state.reward, state.margins, lagrangian.weights(multipliers, penalty, state.margins))
 
         def observe(progress: Any) -> bool:
             if not progress.outer_done:
-                record.add(progress.state.reward, progress.state.margins)
+                add(progress.state, progress.multipliers)
             return False
 
+        add(state, multipliers)
         final = augmented_lagrangian(
             model,
             oracle,
             state,
-            multipliers=np.zeros((*state.size.shape, model.constraint_count)),
+            multipliers=multipliers,
             penalty=penalty,
             outer=_count("outer", outer),
             inner=_count("inner", inner),
@@ -96,6 +102,7 @@ def _alm(step: StepFunction, gradient: bool = False) -> dict[str, Any]:
 
     return {
         "trajectory": fixed,
+        "budget": _parameters(fixed),
         "solve": _solver(lambda: FirstOrder(function, gradient=gradient)),
         "grid": {"step": (0.1, 1.0, 10.0)},
     }
@@ -116,18 +123,19 @@ def _solver(oracle: Callable[[], Oracle]) -> Callable[..., Result]:
     return certified
 
 
-def _primal_dual(module: Any) -> Callable[..., Trajectory]:
-    """A primal-dual baseline with step sizes for both sides."""
+def _baseline(module: Any) -> dict[str, Any]:
+    """A baseline from its module: `init`, `step`, and `SETTINGS` with defaults (whole numbers are counts)."""
+    budget = {**module.SETTINGS, "steps": 1000}
 
-    def fixed(model: CMDP, *, step: Any = 1.0, dual_step: Any = 1.0, steps: int = 1000) -> Trajectory:
-        settings = {
-            "step": _positive("step", step),
-            "dual_step": _positive("dual_step", dual_step),
-            "largest": largest_multiplier(model),
+    def fixed(model: CMDP, **given: Any) -> Trajectory:
+        checked = {
+            name: (_count if isinstance(default, int) else _positive)(name, given.get(name, default))
+            for name, default in budget.items()
         }
-        return primal_dual.run(model, module.init, module.step, settings, _count("steps", steps))
+        steps = checked.pop("steps")
+        return primal_dual.run(model, module.init, module.step, {**checked, "largest": largest_multiplier(model)}, steps)
 
-    return fixed
+    return {"trajectory": fixed, "budget": budget}
 
 
 def largest_multiplier(model: CMDP) -> float:
@@ -137,6 +145,9 @@ def largest_multiplier(model: CMDP) -> float:
 
 
 LU = "Lu, Lin, Chen, Vaswani 2026"
+DING = "Ding, Wei, Zhang, Ribeiro 2023"
+FIVE = (0.01, 0.1, 1.0, 10.0, 100.0)
+STEPS = {"step": FIVE, "dual_step": FIVE}
 _rows = (
     Method(
         "corrective-alm",
@@ -156,8 +167,55 @@ _rows = (
         "primal-dual",
         "Ding, Zhang, Basar, Jovanovic 2020",
         "mixture only, O(1/sqrt T)",
-        trajectory=_primal_dual(npg_pd),
-        grid={"step": STEPS, "dual_step": STEPS},
+        grid=STEPS,
+        **_baseline(npg_pd),
+    ),
+    Method(
+        "rpg-pd",
+        "RPG-PD",
+        "primal-dual",
+        DING,
+        "O(eps^-6) evaluations, m = 1",
+        grid={**STEPS, "temperature": (1e-4, 1e-2, 1e-1)},
+        skip=lambda settings: settings["dual_step"] * settings["temperature"] > 1,
+        **_baseline(rpg_pd),
+    ),
+    Method("opg-pd", "OPG-PD", "primal-dual", DING, "linear, problem-dependent, m = 1", grid=STEPS, **_baseline(opg_pd)),
+    Method(
+        "npg-dd",
+        "NPG-DD",
+        "dual",
+        "Ying, Ding, Lavaei 2022",
+        "O(eps^-2) evaluations",
+        grid={"temperature": (0.001, 0.01, 0.1, 1.0), "dual_step": (0.001, 0.01, 0.1, 1.0)},
+        **_baseline(npg_dd),
+    ),
+    Method(
+        "reload",
+        "ReLOAD",
+        "primal-dual",
+        "Moskovitz, O'Donoghue, Veeriah, Flennerhag, Singh, Zahavy 2023",
+        "converges, no rate",
+        grid=STEPS,
+        **_baseline(reload),
+    ),
+    Method(
+        "npg-nrl",
+        "NPG-NRL",
+        "primal-dual",
+        "Mueller, Alatur, Cevher, Ramponi, He 2024",
+        "O(eps^-10), finite horizon",
+        grid={"step": (0.01, 0.1, 1.0), "temperature": (1e-4, 1e-2, 1e-1)},
+        **_baseline(npg_nrl),
+    ),
+    Method(
+        "ppo-lag",
+        "PPO-Lag",
+        "primal-dual",
+        "Ray, Achiam, Amodei 2019",
+        "none",
+        grid={**STEPS, "clip": (0.1, 0.2, 0.3)},
+        **_baseline(ppo_lag),
     ),
     Method("lp", "Linear program (HiGHS)", "exact", "Altman 1999", "exact", solve=linear_program),
     Method("dantzig-wolfe", "Dantzig-Wolfe", "exact", "Dantzig, Wolfe 1960", "finite", solve=dantzig_wolfe),
@@ -181,7 +239,7 @@ def trajectory(model: CMDP, name: str, **settings: Any) -> Trajectory:
     method = find(name)
     if method.trajectory is None:
         raise InputError(f"method '{name}' has no fixed-budget form; use cmdpax.run.")
-    _refuse_unknown(method, settings, _parameters(method.trajectory))
+    _refuse_unknown(method, settings, method.budget)
     return method.trajectory(model, **settings)
 
 
@@ -212,10 +270,6 @@ def _positive(field: str, value: Any) -> Any:
     if not (np.isfinite(array).all() and (array > 0).all()):
         raise InputError(f"{field} is {value}; it must be positive and finite.")
     return array if array.ndim else float(array)
-
-
-def _positive_or_rule(field: str, value: Any) -> Any:
-    return value if isinstance(value, str) else _positive(field, value)
 
 
 def _count(field: str, value: Any) -> int:

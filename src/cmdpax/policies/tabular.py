@@ -23,6 +23,18 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return powers / powers.sum(-1, keepdims=True)
 
 
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """Logarithm of the row-wise softmax of `[..., A]`; finite where the softmax itself is rounded to 0."""
+    shifted = logits - logits.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def from_occupancy(mass: np.ndarray, fallback: np.ndarray) -> np.ndarray:
+    """The stationary policy of an occupancy `mass [S, A]`; states that it does not visit take `fallback [S, A]`."""
+    total = mass.sum(-1, keepdims=True)
+    return np.where(total > 0, mass / np.where(total > 0, total, 1.0), fallback)
+
+
 def from_actions(actions: np.ndarray, count: int) -> np.ndarray:
     """Deterministic actions `[S]` as probabilities `[S, A]`."""
     policy = np.zeros((len(actions), count))
