@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
+from cmdpax import small
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.lagrangian import scalarise
 from cmdpax.model import CMDP
@@ -70,6 +71,16 @@ def transition_matrix(model: CMDP, policy: np.ndarray) -> np.ndarray | sp.csr_ar
     return sp.csr_array(choose @ model.matrix)
 
 
+def _is_compiled(model: CMDP, policy: np.ndarray) -> bool:
+    """Whether the compiled loop over policies is the fastest way."""
+    return small.COMPILED and policy.ndim > 1 and model.states <= small.STATES
+
+
+def _flat(policy: np.ndarray) -> np.ndarray:
+    """A batch of policies `[..., S, A]` with one batch axis."""
+    return policy.reshape(-1, *policy.shape[-2:])
+
+
 def under_policy(rewards: np.ndarray, policy: np.ndarray) -> np.ndarray:
     """Expected one-step rewards: rewards `[..., S, A]` and a policy -> `[..., S]`."""
     if policy.ndim == 1:
@@ -81,6 +92,11 @@ def state_values(model: CMDP, policy: np.ndarray, rewards: np.ndarray) -> np.nda
     """Values of k rewards `[k, S, A]` (or one, `[S, A]`) under a policy -> `[..., k, S]` (or `[..., S]`)."""
     single = rewards.ndim == 2
     stacked = rewards[None] if single else rewards
+    if _is_compiled(model, policy):
+        own = stacked.reshape(-1, *stacked.shape[-3:]) if stacked.ndim > 3 else stacked
+        found = small.values(model.successors, model.probabilities, model.discount, _flat(policy), own)
+        values = found.reshape(*policy.shape[:-2], *found.shape[1:])
+        return values[..., 0, :] if single else values
     spread = policy if policy.ndim == 1 else policy[..., None, :, :]
     right = under_policy(stacked, spread)
     values = solve_linear(transition_matrix(model, policy), model.discount, right)
@@ -89,6 +105,9 @@ def state_values(model: CMDP, policy: np.ndarray, rewards: np.ndarray) -> np.nda
 
 def occupancy(model: CMDP, policy: np.ndarray) -> np.ndarray:
     """Unnormalised discounted state occupancy `nu` of a policy -> `[..., S]`, summing to 1/(1-gamma)."""
+    if _is_compiled(model, policy):
+        found = small.occupancies(model.successors, model.probabilities, model.discount, _flat(policy), model.initial)
+        return np.maximum(found, 0.0).reshape(policy.shape[:-1])
     matrix = transition_matrix(model, policy)
     batch = matrix.shape[:-2]
     right = np.broadcast_to(model.initial, (*batch, 1, model.states))

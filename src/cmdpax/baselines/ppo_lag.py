@@ -25,7 +25,7 @@ from cmdpax.baselines.primal_dual import (
 from cmdpax.evaluation import occupancy
 from cmdpax.lagrangian import gradient_update
 from cmdpax.model import CMDP
-from cmdpax.policies.tabular import softmax
+from cmdpax.policies.tabular import row_sums, softmax
 
 SETTINGS = {"step": 1.0, "dual_step": 1.0, "clip": 0.2, "passes": 10, "inner": 100}
 init = softmax_start
@@ -54,4 +54,4 @@ def surrogate_gradient(policy: np.ndarray, old: np.ndarray, advantage: np.ndarra
     bound = old * np.where(advantage > 0, 1 + clip, 1 - clip)
     active = np.where(advantage > 0, policy < bound, policy > bound)
     worth = np.where(active, advantage, 0.0)
-    return policy * (worth - (policy * worth).sum(-1, keepdims=True))
+    return policy * (worth - row_sums(policy * worth))

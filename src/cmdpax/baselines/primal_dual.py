@@ -60,17 +60,12 @@ def softmax_start(model: CMDP, settings: Settings) -> Iterate:
 
 def move(model: CMDP, iterate: Iterate, policy: np.ndarray, multipliers: np.ndarray, **memory: np.ndarray) -> Iterate:
     """The next iterate: new policy `[..., S, A]`, multipliers `[..., m]` and memory; what has diverged stays where it was."""
-    sound = iterate.sound
-    for array in (policy, multipliers, *memory.values()):
-        sound = sound & np.isfinite(array).all(tuple(range(sound.ndim, array.ndim)))
-
-    def kept(new: np.ndarray, old: np.ndarray) -> np.ndarray:
-        return new if sound.all() else np.where(sound.reshape(sound.shape + (1,) * (new.ndim - sound.ndim)), new, old)
-
-    policy = kept(policy, iterate.policy)
-    remembered = {name: kept(new, iterate.memory.get(name, np.zeros_like(new))) for name, new in memory.items()}
-    multipliers = kept(multipliers, iterate.multipliers)
-    return Iterate(policy, evaluate(model, policy), multipliers, sound, iterate.count + 1, {**iterate.memory, **remembered})
+    sound = iterate.sound & np.isfinite(policy).all((-1, -2)) & np.isfinite(multipliers).all(-1)
+    if not sound.all():
+        policy = np.where(sound[..., None, None], policy, iterate.policy)
+        multipliers = np.where(sound[..., None], multipliers, iterate.multipliers)
+    memory = {**iterate.memory, **memory}
+    return Iterate(policy, evaluate(model, policy), multipliers, sound, iterate.count + 1, memory)
 
 
 def move_logits(model: CMDP, iterate: Iterate, logits: np.ndarray, multipliers: np.ndarray, **memory: np.ndarray) -> Iterate:

@@ -151,9 +151,9 @@ def rates(panels: Mapping[str, Mapping[str, Mapping[str, Line]]], title: str) ->
             axes.grid(alpha=0.3)
     for axes in grid[-1]:
         axes.set_xlabel("outer iterations T (dual updates)")
-    grid[0][0].legend(
-        frameon=False, fontsize=9, title="solid: measured, dashed: proven bound", title_fontsize=9, loc="center left"
-    )
+    handles, _ = grid[0][0].get_legend_handles_labels()
+    kinds = [Line2D([], [], color="0.3", label="measured"), Line2D([], [], color="0.3", linestyle="--", label="proven bound")]
     figure.suptitle(title, fontsize=11)
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0.05, 1, 1))
+    figure.legend(handles=[*handles, *kinds], loc="lower center", ncols=len(handles) + 2, frameon=False, fontsize=9)
     return figure
