@@ -1,15 +1,17 @@
 """Projected oracles: any step (PQA, NPG, SPMA), followed by the forward-KL projection onto log-linear policies.
 
-    target = step(pi_k, Q_Gamma, eta),      theta_{k+1} = argmin_theta sum_s d_k(s) KL(target(.|s) || pi_theta(.|s)),   from theta_k.
+    target = step(pi_k, Q_Gamma, eta),      theta_{k+1} = argmin_theta sum_s d_k(s) KL(target(.|s) || pi_theta(.|s)),   from
+    theta_k.
 
 PPQA-ALM is Algorithm 1 with PQA here; with one-hot features it is PQA-ALM again. One `advance` is one policy-gradient evaluation,
 however many steps its projection takes. The projection is
 - `surrogate="newton"`: solved (default; step sizes are then one number, or `"backtracking"`),
-- `surrogate` a number or an array `[...]`: the paper's `passes` gradient steps of that size, batched over (step, surrogate) pairs.
+- `surrogate` a number or an array `[...]`: the paper's `passes` gradient steps of that size, batched over (step, surrogate)
+  pairs.
 
 Which fixed points? To first order in eta, NPG and SPMA move the target by `eta pi A`, whose projection vanishes exactly where the
-gradient of the AL within the class does. PQA moves it by `eta (Q - mean Q)`, without the factor pi: where the features cannot tell states
-apart, its fixed points are other policies than the class's optima.
+gradient of the AL within the class does. PQA moves it by `eta (Q - mean Q)`, without the factor pi: where the features cannot
+tell states apart, its fixed points are other policies than the class's optima.
 """
 
 from dataclasses import dataclass, replace
@@ -100,9 +102,10 @@ class Projected:
         """Coordinates `[..., r]` of the projection, started at `x [..., r]`."""
         if isinstance(self.surrogate, str):
             return newton(self.features, x, visits, target)
-        flat = [array.reshape(-1, *array.shape[len(self.batch) :]) for array in (x, visits, target)]
+        S, A, r = self.features.states, self.features.actions, self.features.rank
         sizes = np.broadcast_to(self.surrogate, self.batch).ravel()
-        return descend(self.features, *flat, sizes, self.passes).reshape(x.shape)
+        projected = descend(self.features, x.reshape(-1, r), visits.reshape(-1, S), target.reshape(-1, S, A), sizes, self.passes)
+        return projected.reshape(x.shape)
 
     def advance(self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float) -> Iterate:
         """One step on the AL with multipliers `[..., m]`, and its projection."""

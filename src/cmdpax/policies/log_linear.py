@@ -4,11 +4,11 @@ Only differences between the actions of a state matter, so a class of policies i
 it in its own coordinates, once and for all:
 - states with the same (centred) features are one group: tile coding is state aggregation, n groups instead of S states;
 - the centred features have rank r, the dimension of the class. With V `[d, r]` an orthonormal basis of their row space,
-  `theta = V x` reaches every policy. Gradients lie in that space, hence gradient steps on x and on theta, minimum-norm solutions in x and
-  in theta, are the same: nothing is changed but the size of the arrays.
+  `theta = V x` reaches every policy. Gradients lie in that space, hence gradient steps on x and on theta, minimum-norm
+  solutions in x and in theta, are the same: nothing is changed but the size of the arrays.
 
-Parameters are therefore coordinates `x [..., r]`; `parameters(x)` gives theta `[..., d]`. A weight on states, `[..., S]`, or a mass on
-pairs, `[..., S, A]`, is summed over groups by `gather`, which is exact because policies do not differ within one.
+Parameters are therefore coordinates `x [..., r]`; `parameters(x)` gives theta `[..., d]`. A weight on states, `[..., S]`, or a
+mass on pairs, `[..., S, A]`, is summed over groups by `gather`, which is exact because policies do not differ within one.
 """
 
 from typing import Any
@@ -24,7 +24,8 @@ RANK = 1e-10  # singular values below this share of the largest are rounding
 class Features:
     """Features `[S, A, d]` and the log-linear policies that they span.
 
-    `groups [S]` is each state's group, `design [n, A, r]` the features of a group in the class's own coordinates, centred over actions.
+    `groups [S]` is each state's group, `design [n, A, r]` the features of a group in the class's own coordinates, centred over
+    actions.
     """
 
     def __init__(self, table: Any) -> None:
@@ -78,11 +79,15 @@ class Features:
 
     def probabilities(self, x: np.ndarray) -> np.ndarray:
         """Policies `[..., S, A]` of coordinates `[..., r]`."""
-        return softmax(self.logits(x))[..., self.groups, :]
+        return self.spread(softmax(self.logits(x)))
 
     def log_probabilities(self, x: np.ndarray) -> np.ndarray:
         """Their logarithms, `[..., S, A]`, finite even where a probability is rounded to 0."""
-        return log_softmax(self.logits(x))[..., self.groups, :]
+        return self.spread(log_softmax(self.logits(x)))
+
+    def spread(self, grouped: np.ndarray) -> np.ndarray:
+        """What holds for each group, `[..., n, A]`, for each state, `[..., S, A]`."""
+        return grouped[..., self.groups, :]
 
     def gather(self, mass: np.ndarray) -> np.ndarray:
         """Sums over the states of each group: pairs `[..., S, A]` -> `[..., n, A]`."""

@@ -2,21 +2,22 @@
 
     minimise  l(theta) = sum_s d(s) E_{a ~ target(.|s)} [-log pi_theta(a|s)],      d the normalised occupancy,
 
-a multi-class logistic regression with soft labels: convex, and `max_{s,a} |phi(s,a)|^2`-smooth, so that gradient steps of at most the
-inverse of that never raise it. With group weights `D(g) = sum_{s in g} d(s)` and masses `M(g,a) = sum_{s in g} d(s) target(a|s)`,
+a multi-class logistic regression with soft labels: convex, and `max_{s,a} |phi(s,a)|^2`-smooth, so that gradient steps of at
+most the inverse of that never raise it. With group weights `D(g) = sum_{s in g} d(s)` and masses `M(g,a) = sum_{s in g} d(s)
+target(a|s)`,
 
     l = sum_g D(g) log sum_a exp(phi.theta) - sum_{g,a} M(g,a) phi.theta,    gradient = sum_{g,a} (D(g) pi_theta(a|g) - M(g,a)) phi(g,a).
 
-Two ways: `descend`, the paper's n gradient steps of a fixed size, batched; and `newton`, to a stated accuracy. Where the target is 0 the
-infimum may lie at infinity. A few gradient steps stay bounded by themselves; Newton's target is raised to `FLOOR` of uniform first, which
-puts the minimum at a finite place and costs at most `FLOOR * A` in total variation.
+Two ways: `descend`, the paper's n gradient steps of a fixed size, batched; and `newton`, to a stated accuracy. Where the
+target is 0 the infimum may lie at infinity. A few gradient steps stay bounded by themselves; Newton's target is raised to
+`FLOOR` of uniform first, which puts the minimum at a finite place and costs at most `FLOOR * A` in total variation.
 """
 
 import numpy as np
 
 from cmdpax.errors import NumericalError
 from cmdpax.policies.log_linear import Features
-from cmdpax.policies.tabular import log_softmax, softmax
+from cmdpax.policies.tabular import softmax
 
 FLOOR = 1e-9
 TOLERANCE = 1e-12  # Newton's estimate of l - min l
@@ -40,7 +41,7 @@ def gradient(features: Features, x: np.ndarray, weight: np.ndarray, mass: np.nda
 
 def divergence(features: Features, x: np.ndarray, visits: np.ndarray, target: np.ndarray) -> np.ndarray:
     """`sum_s d(s) KL(target || pi_x)` for visits `[..., S]` and target `[..., S, A]` -> `[...]`: `l` less its constant."""
-    log_policy = log_softmax(features.logits(x))[..., features.groups, :]
+    log_policy = features.log_probabilities(x)
     log_target = np.log(np.where(target > 0, target, 1.0))
     return (visits[..., None] * target * (log_target - log_policy)).sum((-1, -2))
 
@@ -50,8 +51,8 @@ def descend(
 ) -> np.ndarray:
     """`steps` gradient steps of `size [B]` from coordinates `[B, r]`, for visits `[B, S]` and targets `[B, S, A]` -> `[B, r]`.
 
-    The inner loop of every grid search. Arrays are laid out as [action, group, batch], so that the reductions over the few actions run
-    along long contiguous rows.
+    The inner loop of every grid search. Arrays are laid out as [action, group, batch], so that the reductions over the few
+    actions run along long contiguous rows.
     """
     n, A, r = features.design.shape
     design = np.ascontiguousarray(features.design.transpose(1, 0, 2).reshape(A * n, r))
@@ -69,9 +70,7 @@ def descend(
     return np.ascontiguousarray(point.T)
 
 
-def newton(
-    features: Features, x: np.ndarray, visits: np.ndarray, target: np.ndarray, tolerance: float = TOLERANCE
-) -> np.ndarray:
+def newton(features: Features, x: np.ndarray, visits: np.ndarray, target: np.ndarray, tolerance: float = TOLERANCE) -> np.ndarray:
     """The minimiser of `l` for the floored target, to `tolerance` in `l`: coordinates `[r]`, visits `[S]`, target `[S, A]` -> `[r]`.
 
     Damped Newton steps; the estimate of `l - min l` is half the squared Newton decrement.
