@@ -9,7 +9,8 @@ ROOT = Path(cmdpax.__file__).parent
 # from the ground floor up; a module may import what stands in an earlier place
 FLOORS = (
     ("errors",),
-    ("lagrangian", "kernels", "model"),
+    ("lagrangian", "transitions", "kernels", "loops", "small", "linear"),
+    ("model",),
     ("evaluation",),
     ("planning",),
     ("certificate", "checker"),
@@ -26,6 +27,7 @@ FLOORS = (
     ("paper",),
     ("sources", "reproduce"),
     ("cli",),
+    ("__main__",),
 )
 
 

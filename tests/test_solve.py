@@ -205,3 +205,35 @@ def test_unavailable_actions_carry_no_probability():
     result = solve(limited)
     check(limited, result)
     assert result.policy[~available].sum() == 0
+
+
+def test_an_interrupt_returns_the_best_certified_policy_so_far():
+    model, seen = garnet(states=300, constraints=4), []
+
+    def interrupt(row):
+        seen.append(row)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    result = solve(model, report=interrupt)
+    assert result.status == "limit" and len(seen) == 3
+    check(model, result)
+
+
+def test_an_interrupt_before_anything_is_known_goes_through():
+    class Never(Corrective):
+        def advance(self, *arguments):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        solve(cliff_world(), oracle=Never())
+
+
+def test_a_memory_limit_bounds_the_columns_and_not_the_answer():
+    model = garnet(states=60, constraints=6)
+    few = solve(model, oracle=Corrective(most=12))
+    assert few.status == "certified"
+    assert few.reward == pytest.approx(solve(model).reward, abs=3e-6 * model.reward_scale)
+    assert solve(model, memory_limit=64e9).status == "certified"
+    with pytest.raises(InputError, match="memory limit"):
+        solve(model, memory_limit=1e6)

@@ -300,7 +300,7 @@ OBJECTS = npy(np.zeros(2)).replace(b"<f8", b"|O8")
 BAD_ARRAYS: list[tuple[str, dict[str, bytes | None], str]] = [
     ("no meta", {"meta.npy": None}, r"it is not a cmdpax file; it has no array 'meta'\."),
     ("meta of numbers", {"meta.npy": npy([1, 2])}, r"array 'meta' holds int64; it must hold text\."),
-    ("meta not text", {"meta.npy": npy("ab").replace(b"b\0\0\0", b"b\0\0\xff")}, r"it is no \.npz archive, or a damaged one"),
+    ("meta not text", {"meta.npy": npy("ab").replace(b"b\0\0\0", b"b\0\0\xff")}, r"it is not an \.npz archive, or a damaged one"),
     ("meta not JSON", {"meta.npy": npy("{")}, r"it is not valid JSON: Expecting property name .* \(line 1, column 2\)\."),
     ("meta NaN", {"meta.npy": npy('{"format": NaN}')}, r"it holds NaN; every number must be finite\."),
     ("meta a list", {"meta.npy": npy("[1]")}, r"it is not a cmdpax-model file; its 'format' is None\."),
@@ -343,7 +343,11 @@ BAD_ARRAYS: list[tuple[str, dict[str, bytes | None], str]] = [
     ("too short", {"reward.npy": npy(np.zeros((3, 2)))[:-1]}, r"array 'reward' declares 48 bytes, .* but holds 47\."),
     ("too long", {"reward.npy": npy(np.zeros((3, 2))) + b"0"}, r"array 'reward' declares 48 bytes, .* but holds 49\."),
     ("shape", {"reward.npy": npy(np.zeros((2, 3)))}, r"reward: shape \(2, 3\), expected \(3, 2\)\."),
-    ("thresholds", {"thresholds.npy": npy(1.0)}, r"meta\.senses: 2 given for constraints \(2, 3, 2\), thresholds \(\)\."),
+    (
+        "thresholds",
+        {"thresholds.npy": npy(1.0)},
+        r"meta\.senses: 2 given for constraints \(2, 3, 2\), thresholds \(\); give one for each\.",
+    ),
     ("discount", {"discount.npy": npy([0.9])}, r"discount: shape \(1,\), expected one number\."),
     (
         "float successors",
@@ -378,7 +382,7 @@ def test_other_numbers_of_the_same_value_are_welcome(tmp_path: Path) -> None:
 def test_damaged_archives(tmp_path: Path) -> None:
     save_model(small(), tmp_path / "good.npz")
     good, path = (tmp_path / "good.npz").read_bytes(), tmp_path / "bad.npz"
-    damage = r"it is no \.npz archive, or a damaged one \(.+\); write or copy it again\."
+    damage = r"it is not an \.npz archive, or a damaged one \(.+\); write or copy it again\."
     for data in (b"", b"PK", good[: len(good) // 2], good[:-1], b"{}", np.random.default_rng(0).bytes(300)):
         path.write_bytes(data)
         refused(path, damage)

@@ -65,5 +65,5 @@ def test_divergence_is_marked_from_the_step_on():
 
 
 def test_a_diverged_single_run_is_an_error():
-    with pytest.raises(NumericalError, match="rpg-pd: step .* not finite"):
+    with pytest.raises(NumericalError, match=r"rpg-pd: step .* not finite"):
         cmdpax.run(cliff_world(), "rpg-pd", step=100.0, temperature=0.1)

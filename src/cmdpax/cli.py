@@ -65,6 +65,7 @@ def solve(
     method: str = "corrective-alm",
     set: tuple[str, ...] = (),
     time_limit: float | None = None,
+    memory_limit: float | None = None,
     out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     as_json: Json = False,
 ) -> int:
@@ -75,7 +76,8 @@ def solve(
         eps: accuracy of gap and violation, on the scale of possible values
         method: one of `cmdpax list methods`
         set: settings of the method, for example --set step=0.1 inner=50 (augmented-Lagrangian methods then run a fixed budget)
-        time_limit: seconds after which the best policy so far is returned
+        time_limit: seconds after which the best policy so far is returned (Ctrl-C does the same)
+        memory_limit: gigabytes that the process may use (corrective-alm only)
         out_file: write the result (policy and certificate) to this .npz file
         as_json: print one JSON object instead of a table
     """
@@ -86,8 +88,10 @@ def solve(
     known = methods[method].settings() if method in methods else {}
     if time_limit is not None:
         settings["time_limit"] = time_limit
+    if memory_limit is not None:
+        settings["memory_limit"] = 1e9 * memory_limit
     with Progress() as progress:
-        if "report" in known and all(name in ("time_limit",) for name in settings):
+        if "report" in known and not set:
             settings["report"] = progress.row
         result = run(problem, method, eps, **settings)
     if out_file is not None:
@@ -208,16 +212,18 @@ def list_(what: Annotated[Literal["methods", "environments", "all"], tyro.conf.P
         for name, builder in finite.items()
     }
     if as_json:
-        rows = {name: {"title": row.title, "family": row.family, "citation": row.citation} for name, row in methods.items()}
+        columns = ("title", "family", "citation", "rate", "grid")
+        rows = {name: {column: getattr(row, column) for column in columns} for name, row in methods.items()}
         print(json.dumps({"methods": rows, "environments": environments}))
         return 0
     if what != "environments":
         table = Table(title="methods")
-        for heading in ("name", "family", "last iterate", "settings", "source"):
+        for heading in ("name", "family", "last iterate", "settings", "paper grid", "source"):
             table.add_column(heading, no_wrap=heading == "name")
         for row in methods.values():
             shown = ", ".join(key for key in row.settings() if key != "report")
-            table.add_row(row.name, row.family, row.rate, shown, row.citation)
+            grid = "; ".join(f"{key} {', '.join(f'{value:g}' for value in values)}" for key, values in row.grid.items())
+            table.add_row(row.name, row.family, row.rate, shown, grid, row.citation)
         out.print(table)
     if what != "methods":
         table = Table(title="environments")

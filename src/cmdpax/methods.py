@@ -38,7 +38,6 @@ from cmdpax.errors import InputError, did_you_mean
 from cmdpax.feasibility import decide, slater_slack
 from cmdpax.model import CMDP
 from cmdpax.oracles import npg, ppg, pqa, spma
-from cmdpax.oracles.corrective import Corrective
 from cmdpax.oracles.first_order import FirstOrder, StepFunction
 from cmdpax.oracles.projected import Projected
 from cmdpax.policies.log_linear import Features
@@ -172,6 +171,18 @@ def _solver(oracle: Callable[[], Oracle]) -> Callable[..., Result]:
     return certified
 
 
+def _corrective(
+    model: CMDP,
+    eps: float = 1e-6,
+    *,
+    time_limit: float | None = None,
+    memory_limit: float | None = None,
+    report: Callable[[dict[str, Any]], None] | None = None,
+) -> Result:
+    """The default solver."""
+    return solve(model, eps, time_limit=time_limit, memory_limit=memory_limit, report=report)
+
+
 def _baseline(module: Any) -> dict[str, Any]:
     """A baseline from its module: `init`, `step`, and `SETTINGS` with defaults (whole numbers are counts)."""
     budget = {**module.SETTINGS, "steps": 1000}
@@ -208,7 +219,7 @@ _rows = (
         "augmented Lagrangian",
         "cmdpax",
         "O(1/sqrt T) outer; finite",
-        solve=_solver(Corrective),
+        solve=_corrective,
     ),
     Method("pqa-alm", "PQA-ALM", "augmented Lagrangian", LU, "O(eps^-6) evaluations", linear="ppqa-alm", **_alm(pqa.step)),
     Method("ppg-alm", "PPG-ALM", "augmented Lagrangian", LU, "as PQA", **_alm(ppg.step, gradient=True)),

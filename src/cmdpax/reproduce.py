@@ -1,7 +1,7 @@
 """`cmdpax reproduce tabular`: run or read the records, write the tables, draw the figures.
 
-Into a folder go `records/*.jsonl` (what was run, with what, by which versions), `selected` and `sensitivity` as .md and .csv, and one PNG
-per figure. Records that fit are read instead of run, so that figures are redrawn in seconds.
+Into a folder go `records/*.jsonl` (what was run, with what, by which versions), `selected` and `sensitivity` as .md and .csv,
+and one PNG per figure. Records that fit are read instead of run, so that figures are redrawn in seconds.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,15 +36,19 @@ class Material:
         return [self.study(problem) for problem in PROBLEMS]
 
 
+def _selected(problem: str, limit: float) -> Callable[[Material], Figure]:
+    return lambda material: selected(material.study(problem), limit)
+
+
+def _policy(problem: str) -> Callable[[Material], Figure]:
+    return lambda material: optimal_policy(problem)
+
+
 FIGURES: dict[str, Callable[[Material], Figure]] = {
     "first": lambda material: first_figure(),
     "all-methods": lambda material: all_methods(material.study("cliff-world")),
-    **{
-        f"{problem}-{limit:g}": lambda material, problem=problem, limit=limit: selected(material.study(problem), limit)
-        for problem in PROBLEMS
-        for limit in LIMITS
-    },
-    **{f"{problem}-policy": lambda material, problem=problem: optimal_policy(problem) for problem in PROBLEMS},
+    **{f"{problem}-{limit:g}": _selected(problem, limit) for problem in PROBLEMS for limit in LIMITS},
+    **{f"{problem}-policy": _policy(problem) for problem in PROBLEMS},
     "certified": lambda material: certified(material.studies),
     "sensitivity": lambda material: sensitivity(material.studies),
     "rate": lambda material: rate.rate(material.rates()),

@@ -1,38 +1,25 @@
 """Batches of policies on small models, compiled: what a grid search spends its time on.
 
-`I - gamma P_pi` is an M-matrix, diagonally dominant by rows: LU without pivoting exists and is as stable as with it, and zeros stay zeros
-outside the fill-in. So one pass per policy builds the system straight from the successors, eliminates, and skips what is zero; on grids that is most of
-it. NumPy needs five calls and LAPACK a full factorisation for the same. Where numba is missing, or a model has more than
-`STATES` states, `evaluation.py` takes the dense LAPACK way with the same numbers up to rounding.
+`I - gamma P_pi` is an M-matrix, diagonally dominant by rows: LU without pivoting exists and is as stable as with it, and zeros
+outside the fill-in stay zeros. So one pass per policy builds the system straight from the successors, eliminates, and skips
+what is zero; on grids that is most of it. Where numba is missing, for single policies and for more than
+64 states `evaluation.py` takes the dense LAPACK way, with the same numbers up to rounding.
 """
 
-from collections.abc import Callable
-from typing import Any
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 import numpy as np
+from numba import njit
 
-try:
-    from numba import njit
-except ImportError:
-
-    def njit(**_options: Any) -> Callable[[Any], Any]:  # type: ignore[no-redef]
-        """Leave the function as it is; nobody calls it."""
-        return lambda function: function
-
-    COMPILED = False
-else:
-    COMPILED = True
-
-STATES = 64  # above, LAPACK's blocked factorisation is faster
+compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 
 def values(
     successors: np.ndarray, probabilities: np.ndarray, discount: float, policies: np.ndarray, rewards: np.ndarray
 ) -> np.ndarray:
-    """Values of k rewards `[k, S, A]`, or `[n, k, S, A]` for each policy, under n policies `[n, S, A]` -> `[n, k, S]`."""
-    rewards = rewards if rewards.ndim == 4 else rewards[None]
+    """Values of k rewards, `[1, k, S, A]` or `[n, k, S, A]` for each policy, under n policies `[n, S, A]` -> `[n, k, S]`."""
     found = np.empty((len(policies), rewards.shape[1], len(successors)))
-    _values(successors, probabilities, discount, np.ascontiguousarray(policies), np.ascontiguousarray(rewards), found)
+    _values(successors, probabilities, discount, _own(policies), _own(rewards), found)
     return found
 
 
@@ -42,20 +29,25 @@ def occupancies(
     """Unnormalised occupancies of n policies `[n, S, A]` from `initial [S]` -> `[n, S]`."""
     found = np.empty((len(policies), 1, len(successors)))
     found[:, 0] = initial
-    _occupancies(successors, probabilities, discount, np.ascontiguousarray(policies), found)
+    _occupancies(successors, probabilities, discount, _own(policies), found)
     return found[:, 0]
 
 
-@njit(cache=True)
-def _values(successors, probabilities, discount, policies, rewards, found):  # type: ignore[no-untyped-def]
+def _own(array: np.ndarray) -> np.ndarray:
+    """Contiguous and writable: numba compiles once for every other kind of array."""
+    return np.require(array, requirements=["C", "W"])
+
+
+@compiled
+def _values(successors, probabilities, discount, policies, rewards, found):
     count, S, A = policies.shape
     system = np.empty((S, S))
     for n in range(count):
         own = n if len(rewards) > 1 else 0
-        system[:] = 0.0
+        _identity(system)
         for s in range(S):
-            system[s, s] = 1.0
-            found[n, :, s] = 0.0
+            for k in range(found.shape[1]):
+                found[n, k, s] = 0.0
             for a in range(A):
                 chance = policies[n, s, a]
                 for k in range(found.shape[1]):
@@ -65,22 +57,29 @@ def _values(successors, probabilities, discount, policies, rewards, found):  # t
         _solve(system, found[n])
 
 
-@njit(cache=True)
-def _occupancies(successors, probabilities, discount, policies, found):  # type: ignore[no-untyped-def]
+@compiled
+def _occupancies(successors, probabilities, discount, policies, found):
     count, S, A = policies.shape
     system = np.empty((S, S))
     for n in range(count):
-        system[:] = 0.0
+        _identity(system)
         for s in range(S):
-            system[s, s] += 1.0
             for a in range(A):
                 for j in range(successors.shape[2]):
                     system[successors[s, a, j], s] -= discount * policies[n, s, a] * probabilities[s, a, j]
         _solve(system, found[n])
 
 
-@njit(cache=True)
-def _solve(system, right):  # type: ignore[no-untyped-def]
+@compiled
+def _identity(system):
+    for row in range(len(system)):
+        for column in range(len(system)):
+            system[row, column] = 0.0
+        system[row, row] = 1.0
+
+
+@compiled
+def _solve(system, right):
     """Solve `system x = right[k]` for every k, in place in `right [k, S]`; `system [S, S]` is used up."""
     S = len(system)
     ends = np.empty(S, np.int64)  # one past the last entry of each row that is not zero

@@ -5,11 +5,12 @@
         lambda_{t+1} = max(lambda_t - s beta margin, (1 - s) lambda_t)          (s = 1/2 in the paper)
 
 One loop, `augmented_lagrangian`, serves both modes. Paper mode: fixed numbers of outer and inner steps, fixed penalty and
-step size, in the model's own units. `solve`: values are normalised to [0, 1], phase 1 decides feasibility, the inner loop
-stops on the certified gap, the penalty grows when the defect does not fall, and the outer loop stops when the certificate
-says so.
+step size, in the model's own units. `solve`: values are normalised to [0, 1], phase 1 decides feasibility and suggests the first
+penalty, the inner loop stops on the certified gap, the penalty grows when the defect does not fall, and the outer loop stops
+when the certificate says so.
 """
 
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,15 +22,16 @@ from cmdpax import lagrangian
 from cmdpax.certificate import Certificate, certify, optimum_bound
 from cmdpax.errors import InputError
 from cmdpax.evaluation import state_values
-from cmdpax.feasibility import Feasibility, decide
+from cmdpax.feasibility import BAND, Feasibility, decide
 from cmdpax.model import CMDP
-from cmdpax.oracles.corrective import Columns, Corrective
+from cmdpax.oracles.corrective import COLUMNS, Columns, Corrective
 from cmdpax.oracles.first_order import Subproblem
 from cmdpax.result import Result, assemble
 
 LARGEST_PENALTY = 1e10
-PENALTY, PENALTY_GROWTH = 10.0, 4.0  # on the normalised scale; fewest planning calls among 1, 10, 100, 1000 and 4, 10
+SMALLEST_PENALTY, PENALTY_GROWTH = 1e-3, 3.0  # on the normalised scale
 OUTER, INNER = 200, 2000
+ACCURACY = 1e-3  # of values, relative to eps
 SAFETY = 0.9  # certify in the model's own units once the estimates are this far below eps
 
 
@@ -141,41 +143,49 @@ def solve(
     outer: int = OUTER,
     inner: int = INNER,
     time_limit: float | None = None,
+    memory_limit: float | None = None,
     report: Callable[[dict[str, Any]], None] | None = None,
     warm: "Warm | None" = None,
 ) -> Result:
     """Solve a constrained MDP to a certified stationary policy. No step size, no penalty to choose.
 
     `eps` bounds gap and violation on the scale of possible values, `span / (1 - gamma)`. `oracle` defaults to `Corrective()`;
-    first-order oracles work too, and reach less accuracy. Stops with status `limit` after `outer` iterations or `time_limit`
-    seconds, with the best certified policy so far. `report` receives every row of the trace as it comes. `warm` carries
+    first-order oracles work too, and reach less accuracy. Stops with status `limit` after `outer` iterations, `time_limit`
+    seconds or an interrupt (Ctrl-C), with the best certified policy so far. `memory_limit` (bytes, of the whole process) bounds
+    how many columns are kept. `report` receives every row of the trace as it comes. `warm` carries
     what was found from one solve to the next, for the same model with other thresholds.
     """
     if not (np.isfinite(eps) and eps > 0):
         raise InputError(f"eps is {eps}; it must be a positive number, for example 1e-6.")
     started = time.perf_counter()
-    oracle = Corrective() if oracle is None else oracle
+    accuracy = min(ACCURACY * eps, BAND / 100)
+    if oracle is None:
+        oracle = Corrective(accuracy, COLUMNS if memory_limit is None else columns_within(model, memory_limit))
     scaled = normalise(model)
     warm = Warm() if warm is None else warm
-    verdict = decide(scaled, warm.columns_for(scaled))
+    verdict = decide(scaled, warm.columns_for(scaled), accuracy)
     if verdict.status == "infeasible":
         return infeasible_result(model, verdict, eps, started)
     state = verdict.columns if isinstance(oracle, Corrective) else oracle.start(scaled)
     search = _Search(model, scaled, oracle, eps, started, time_limit, report)
-    augmented_lagrangian(
-        scaled,
-        oracle,
-        state,
-        multipliers=np.zeros(model.constraint_count) if warm.multipliers is None else warm.multipliers,
-        penalty=PENALTY,
-        outer=outer,
-        inner=inner,
-        dual_step=dual_step,
-        # summable like the paper's sigma / t^2, but never below what the oracle's own rounding allows: it would stall
-        target=lambda t: max(10.0**-t, eps / 10),
-        penalty_growth=PENALTY_GROWTH,
-        observe=search.observe,
-    )
+    try:
+        augmented_lagrangian(
+            scaled,
+            oracle,
+            state,
+            multipliers=np.zeros(model.constraint_count) if warm.multipliers is None else warm.multipliers,
+            penalty=first_penalty(verdict.columns),
+            outer=outer,
+            inner=inner,
+            dual_step=dual_step,
+            # summable like the paper's sigma / t^2, but never below what the oracle's own rounding allows: it would stall
+            target=lambda t: max(10.0**-t, eps / 10),
+            penalty_growth=PENALTY_GROWTH,
+            observe=search.observe,
+        )
+    except KeyboardInterrupt:  # what has been found so far is worth having
+        if search.best is None:
+            raise
     policy, certificate = search.certified or search.certify_best()
     warm.remember(scaled, search)
     if verdict.status == "marginal":
@@ -214,6 +224,30 @@ class Warm:
             self.columns, self.thresholds, self.multipliers = search.best, scaled.thresholds, search.dual.weights
 
 
+def columns_within(model: CMDP, memory_limit: float) -> int:
+    """How many columns fit into `memory_limit` bytes beside what the process holds already and one planning call needs."""
+    column = 20.0 * model.states  # actions, occupancy and potential
+    working = 80.0 * model.states + 24.0 * model.successors.shape[2] * model.states  # vectors and one policy's transitions
+    held = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    room = int((memory_limit - held - working) / column)
+    least = model.constraint_count + 4  # those in use, and a few to choose from
+    if room < least:
+        needed = held + working + least * column
+        raise InputError(f"memory limit: {memory_limit:.3g} bytes are too few; this model needs at least {needed:.3g}.")
+    return min(room, COLUMNS)
+
+
+def first_penalty(columns: Columns) -> float:
+    """The penalty for which one dual step would do, were the dual function quadratic: its inverse curvature.
+
+    The margins move from those of the unconstrained optimum to those of phase 1 (prices from 0 to infinity), at the cost of
+    reward; price = reward lost / margin gained, and penalty = price / margin gained.
+    """
+    gained = float(((columns.margin_rows[-1] - columns.margin_rows[0]) ** 2).sum())
+    lost = float(columns.rewards[0] - columns.rewards[-1])
+    return float(np.clip(lost / gained, SMALLEST_PENALTY, 1 / SMALLEST_PENALTY)) if gained > 0 else 1.0
+
+
 class _Search:
     """What `solve` remembers while Algorithm 1 runs: the best dual bound, the best state, and the trace."""
 
@@ -244,7 +278,11 @@ class _Search:
         bound = known.plan.value - float(known.weights @ self.scaled.thresholds)
         if bound < self.bound:
             self.bound, self.dual = bound, known
-        gap, violation = self.bound - float(state.reward), float(lagrangian.violation(state.margins))
+        candidates = [state]
+        if isinstance(self.oracle, Corrective):
+            candidates.append(self.oracle.meeting(state, known.weights))
+        scores = [(self.bound - float(one.reward), float(lagrangian.violation(one.margins))) for one in candidates]
+        (gap, violation), state = min(zip(scores, candidates, strict=True), key=lambda pair: max(pair[0]))
         if max(gap, violation) < self.score:
             self.best, self.score = state, max(gap, violation)
         row = {
@@ -272,9 +310,12 @@ class _Search:
     def certify(self, state: Any) -> tuple[np.ndarray, Certificate]:
         """Policy of a state and its certificate in the model's own units."""
         assert self.dual is not None
+        model, best = self.model, self.dual.plan
         policy = self.oracle.policy(self.scaled, state)
-        weights = self.dual.weights * self.model.reward_scale / self.model.constraint_scales
-        return policy, certify(self.model, policy, weights, self.dual.plan.actions)
+        weights = self.dual.weights * model.reward_scale / model.constraint_scales
+        # values of the normalised model are those of the model up to scale and a constant, which no bound depends on
+        potential = None if model.is_small else best.values * model.reward_scale
+        return policy, certify(model, policy, weights, best.actions, potential=potential, accuracy=ACCURACY * self.eps)
 
 
 def infeasible_result(model: CMDP, verdict: Feasibility, eps: float, started: float) -> Result:

@@ -28,8 +28,9 @@ import numpy as np
 
 from cmdpax.certificate import Certificate
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.model import CMDP, PADDED_ENTRIES, Grid, padded_rows
+from cmdpax.model import CMDP, Grid
 from cmdpax.result import Result, Status
+from cmdpax.transitions import PADDED_ENTRIES, padded_rows
 
 MODEL, RESULT, VERSION = "cmdpax-model", "cmdpax-result", 1
 LARGEST_ARRAY = 8 * PADDED_ENTRIES  # bytes
@@ -103,7 +104,8 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
         sign = np.array([-1.0 if sense == "<=" else 1.0 for sense in senses])
         if constraints.shape[:1] != sign.shape or thresholds.shape != sign.shape:
             raise InputError(
-                f"meta.senses: {len(sign)} given for constraints {constraints.shape}, thresholds {thresholds.shape}."
+                f"meta.senses: {len(sign)} given for constraints {constraints.shape},"
+                f" thresholds {thresholds.shape}; give one for each."
             )
         constraints, thresholds = (constraints.T * sign).T, thresholds * sign
     return CMDP(
@@ -187,7 +189,7 @@ def _read_archive(
     except InputError:
         raise
     except ZIP_DAMAGE as error:
-        raise InputError(f"it is no .npz archive, or a damaged one ({error}); write or copy it again.") from None
+        raise InputError(f"it is not an .npz archive, or a damaged one ({error}); write or copy it again.") from None
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, size: int) -> np.ndarray:

@@ -25,8 +25,8 @@ from cmdpax.policies.log_linear import Features
 
 SPREAD = 2.0  # deviation of the random starts
 # Starts take turns between bounds of the coordinates that widen from subproblem to subproblem (a policy that is nearly
-deterministic # hardly has a gradient, and would stay so in the wrong action) and wide ones at once, and between first
-penalties. At the last bound # probabilities are 0 and 1 to rounding.
+# deterministic hardly has a gradient, and would stay so in the wrong action) and wide ones at once, and between first penalties.
+# At the last bound probabilities are 0 and 1 to rounding.
 WIDENING, WIDE = (1.0, 2.0, 4.0, 8.0, 16.0, 40.0), (40.0,)
 TURNS = ((WIDENING, 10.0), (WIDE, 10.0), (WIDENING, 1.0), (WIDE, 1.0))
 GROWTH, OUTER = 4.0, 40

@@ -3,8 +3,8 @@
     inner, K times:    pi+ = softmax(Q_tau / tau)                      (regularised NPG with its largest step 1 / tau)
     outer, t = 1, 2..: lambda+ = max(y - eta_d u, 0),     y+ = max(lambda+ + t / (t + 3) (lambda+ - lambda), 0).
 
-`Q_tau` as in RPG-PD, for the weights y: the iterate's `multipliers` are y, lambda is in memory. The policy is warm-started. The last iterate
-converges to the regularised optimum in O(1/eps^2) evaluations (up to logarithms), for any number of constraints.
+`Q_tau` as in RPG-PD, for the weights y: the iterate's `multipliers` are y, lambda is in memory. The policy is warm-started.
+The last iterate converges to the regularised optimum, for any number of constraints.
 """
 
 from dataclasses import replace

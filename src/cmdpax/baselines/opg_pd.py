@@ -3,8 +3,8 @@
     pi^+ = Proj[pi^ + eta Q_lambda],     lambda^+ = clip(lambda^ - eta_d u, 0, lambda_max),
     pi+  = Proj[pi^+ + eta Q_lambda],    lambda+  = clip(lambda^+ - eta_d u, 0, lambda_max),     with the same Q_lambda and u.
 
-The last iterate converges linearly, at a rate that depends on the problem. The theory is for one constraint and `eta = eta_d`; the
-update takes any number of constraints and two step sizes.
+The last iterate converges linearly, at a rate that depends on the problem. The theory is for one constraint and `eta = eta_d`;
+the update takes any number of constraints and two step sizes.
 """
 
 from cmdpax.baselines.primal_dual import Iterate, Settings, column, lagrangian_quality, move, plane, uniform_start

@@ -4,8 +4,8 @@
                           sum_s d(s) sum_a pi_k(a|s) min(ratio A, clip(ratio, 1 - clip, 1 + clip) A),   ratio = pi_theta / pi_k,
     dual, every K steps:  lambda+ = max(lambda - eta_d u, 0),
 
-with softmax logits theta, the advantage A of Q_lambda and the normalised occupancy d of pi_k. Where the clip is active the gradient of
-a pair is 0; otherwise it is that of `d(s) pi_theta(a|s) A(s,a)`. It is a heuristic: nothing is proven about any iterate.
+with softmax logits theta, the advantage A of Q_lambda and the normalised occupancy d of pi_k. Where the clip is active the
+gradient of a pair is 0; otherwise it is that of `d(s) pi_theta(a|s) A(s,a)`. A heuristic: nothing is proven about any iterate.
 """
 
 from dataclasses import replace

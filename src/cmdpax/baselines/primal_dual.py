@@ -2,8 +2,8 @@
 
 `init(model, settings) -> Iterate` and `step(model, iterate, settings) -> Iterate`; one step is one policy-gradient evaluation.
 Settings map names to numbers or arrays `[...]`; all arrays share one batch shape, which policies and multipliers carry in
-front. So a grid search is one run. A configuration whose numbers stop being finite is frozen at its last finite iterate and marked;
-the others go on.
+front. So a grid search is one run. A configuration whose numbers stop being finite is frozen at its last finite policy and
+marked; the others go on.
 
 Notation of the module docstrings: `Q_lambda = Q_r + lambda.Q_c`, `u` the margins, `eta` the setting `step`, `eta_d` the setting
 `dual_step`, `tau` the setting `temperature`, `lambda_max` the setting `largest`.

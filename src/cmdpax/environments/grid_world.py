@@ -8,8 +8,9 @@ import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.evaluation import occupancy, under_policy
-from cmdpax.model import CMDP, Grid, refuse_huge
+from cmdpax.model import CMDP, Grid
 from cmdpax.planning import plan
+from cmdpax.transitions import refuse_huge
 
 MOVES = np.array([(0, -1), (0, 1), (-1, 0), (1, 0)])
 SIDES = np.array([(2, 3), (2, 3), (0, 1), (0, 1)])

@@ -1,9 +1,9 @@
 """Grid search as one batched run, with the paper's selection rule.
 
-The rule: among configurations whose final iterate violates no constraint by more than `limit`, the smallest |gap|. It judges one
-iterate, so that an oscillator caught at a lucky moment may win: the worst violation of the last 200 iterates is reported beside it.
-Gaps that differ by rounding only are ties; of them the one with the smallest worst violation wins, then the first of the grid. A configuration that
-diverged is never selected, and is reported with the step at which it did.
+The rule: among configurations whose final iterate violates no constraint by more than `limit`, the smallest |gap|. It judges
+one iterate, so that an oscillator caught at a lucky moment may win: the worst violation of the last 200 iterates is reported
+beside it. Gaps that differ by rounding only are ties; of them the smallest worst violation wins, then the first of the grid. A
+configuration that diverged is never selected, and is reported with the step at which it did.
 """
 
 import itertools

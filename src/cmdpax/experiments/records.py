@@ -1,6 +1,6 @@
-"""Records of experiments: JSON lines to read back, CSV and Markdown tables to look at. The first line of a record says what made it.
+"""Records of experiments: JSON lines to read back, CSV and Markdown tables to look at. The first line says what made them.
 
-Numbers of rows are kept to four significant digits. Nothing that depends on the machine or the day is written, except times of runs.
+Numbers of rows are kept to four significant digits. Nothing that depends on the machine or the day is written but versions.
 """
 
 import csv
@@ -51,7 +51,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, int | np.integer):
         return int(value)
     if isinstance(value, float | np.floating):
-        return float(f"{value:.4g}") if np.isfinite(value) else None
+        return float(f"{value:.4g}") + 0.0 if np.isfinite(value) else None  # no -0.0
     return value
 
 

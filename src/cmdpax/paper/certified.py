@@ -1,7 +1,7 @@
 """Our own: what could be PROVEN after so many evaluations, without knowing the optimum.
 
-A run at work k holds a policy and has seen dual weights w; the smallest `D(w)` of them bounds the optimum. Drawn is the larger of the
-gap certified by that bound and the violation: the accuracy of the last iterate that a user could vouch for.
+After k evaluations a run holds a policy and has seen dual weights w; the smallest `D(w)` of them bounds the optimum. Drawn is
+the larger of the gap certified by that bound and the violation: the accuracy of the last iterate that a user could vouch for.
 """
 
 from collections.abc import Sequence

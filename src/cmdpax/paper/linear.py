@@ -102,8 +102,10 @@ def linear_study(problem: str, dimension: int, folder: Path, rerun: bool = False
 
 
 def _header(problem: str, dimension: int, model: CMDP) -> Row:
-    grids = [{"label": e.label, "fixed": dict(e.fixed), "grid": {k: list(v) for k, v in find(e.method).grid.items()}} for e in
-    ENTRIES] return provenance(
+    grids = [
+        {"label": e.label, "fixed": dict(e.fixed), "grid": {k: list(v) for k, v in find(e.method).grid.items()}} for e in ENTRIES
+    ]
+    return provenance(
         problem=problem,
         tiles=list(SETS[dimension]),
         model=model.digest,
@@ -193,11 +195,29 @@ def linear_tables(studies: Sequence[LinearStudy], folder: Path) -> None:
                 selected.append([problem, slots, limit, entry.label, shown, *numbers])
     write_table(
         folder / "selected",
-        ["problem", "d", "limit", "method", "settings", "gap to the optimum", "to the class's", "violation", "worst of the last
-        200"], selected,
+        [
+            "problem",
+            "d",
+            "limit",
+            "method",
+            "settings",
+            "gap to the optimum",
+            "gap to the class optimum",
+            "violation",
+            "worst violation of the last 200",
+        ],
+        selected,
     )
     write_table(
         folder / "classes",
-        ["problem", "d", "groups of states", "dimension of the class", "gap of the class optimum", "violation", "starts that
-        found it"], classes,
+        [
+            "problem",
+            "d",
+            "groups of states",
+            "dimension of the class",
+            "gap of the class optimum",
+            "violation",
+            "starts that found it",
+        ],
+        classes,
     )

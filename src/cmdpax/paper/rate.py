@@ -1,16 +1,18 @@
 """The outer rate of Algorithm 1: last-iterate gap and violation after T dual updates against the proven O(1/sqrt(T)).
 
-Fixed penalty beta, dual step 1/2, `lambda_1 = 0`, and the subproblem of iteration t solved to a CERTIFIED gap of at most `sigma / t^2`
-(corrective oracle). The theorem (paper, appendix on convex linearly constrained problems) then says for the last iterate
+Fixed penalty beta, dual step 1/2, `lambda_1 = 0`, and the subproblem of iteration t solved to a CERTIFIED gap of at most
+`sigma / t^2` (corrective oracle). The theorem (paper, appendix on convex linearly constrained problems) then says for the last
+iterate
 
     |margin - slack|  <=  2 / sqrt(beta) (sqrt(C / t) + sqrt(2 sigma) / t)                  (the violation is at most this)
     V* - V_r          <=  (B + |lambda*|) times that + sigma / t^2,
 
     B = |lambda*| + sqrt(sigma beta pi^2 / 3),   kappa = beta / (8 B^2),   omega = 3,
-    C = 4 / kappa (1 + sqrt(2 omega sigma kappa (omega sigma kappa + 1))) + 4 max(delta, 4 / kappa),   delta = max AL(., 0) - V*.
+    C = 4 / kappa (1 + sqrt(2 omega sigma kappa (omega sigma kappa + 1))) + 4 max(delta, 4 / kappa),
+    delta = max AL(., 0) - V*.
 
-These are the constants of the theorem as its proof has them, with `|lambda*|` itself. (The CMDP lemma that cites it replaces `|lambda*|` by the
-bound `1 / (zeta (1 - gamma))` and drops one summand of `B + |lambda*|`; the proof gives the sum.)
+These are the constants of the theorem as its proof has them, with `|lambda*|` itself. (The CMDP lemma that cites it replaces
+`|lambda*|` by the bound `1 / (zeta (1 - gamma))` and drops one summand of `B + |lambda*|`; the proof gives the sum.)
 """
 
 from collections.abc import Sequence
@@ -55,7 +57,7 @@ def theorem(multiplier: float, delta: float, penalty: float, sigma: float, outer
     return (reach + multiplier) * violation + sigma / t**2, violation
 
 
-def measure(model: CMDP, penalty: float, sigma: float = SIGMA, outer: int = OUTER) -> Rate:
+def measure(model: CMDP, penalty: float, sigma: float, outer: int) -> Rate:
     """Run Algorithm 1 with the certified oracle and set what happens beside what is proven."""
     best, oracle = solve(model, eps=1e-12), Corrective()
     gaps, violations, largest = [], [], []
@@ -94,7 +96,7 @@ def rate_records() -> list[Row]:
     rows = []
     for problem in PROBLEMS:
         for penalty in PENALTIES:
-            rate = measure(finite[problem](), penalty)
+            rate = measure(finite[problem](), penalty, SIGMA, OUTER)
             columns = {field: getattr(rate, field)[shown - 1] for field in Rate.__dataclass_fields__}
             rows.append({"kind": "rate", "problem": problem, "penalty": penalty, "outer": shown, **columns})
     return rows

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from cmdpax.experiments import charts
-from cmdpax.paper.tabular import ENTRIES, LIMITS, Study
+from cmdpax.paper.tabular import LIMITS, Study
 
 COLUMNS = ("gap", "violation", "worst_violation")
 
@@ -15,12 +15,11 @@ def sensitivity(studies: Sequence[Study]) -> Figure:
     """Final |gap| and violation of every configuration of every method."""
     panels = {
         study.title: {
-            entry.label: [
-                tuple(np.nan if row[column] is None else row[column] for column in COLUMNS)
-                for row in study.of(entry.label)
-                if not row["skipped"]
-            ]
-            for entry in ENTRIES
+            label: np.array(
+                [[row[column] for column in COLUMNS] for row in study.of(label) if not row["skipped"]],
+                dtype=np.float64,  # turns null, which is what a diverged run has, into NaN
+            )
+            for label in study.labels
         }
         for study in studies
     }
