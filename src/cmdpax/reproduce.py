@@ -75,12 +75,13 @@ def tabular(folder: Path, figure: str | None = None, rerun: bool = False, say: S
     return written
 
 
+def _in_class(index: int) -> Callable[[Sequence[LinearStudy]], Figure]:
+    return lambda studies: log_linear.selected_in_class(studies[index])
+
+
 LINEAR = [(problem, dimension) for problem in PROBLEMS for dimension in SETS]
 LINEAR_FIGURES: dict[str, Callable[[Sequence[LinearStudy]], Figure]] = {
-    **{
-        f"{problem}-{dimension}": lambda studies, index=index: log_linear.selected_in_class(studies[index])
-        for index, (problem, dimension) in enumerate(LINEAR)
-    },
+    **{f"{problem}-{dimension}": _in_class(index) for index, (problem, dimension) in enumerate(LINEAR)},
     "features": log_linear.features,
     "projection-errors": log_linear.projection_errors,
 }

@@ -59,7 +59,7 @@ def ascend(features: Features, x: np.ndarray, worth: np.ndarray, size: Any, clip
     gains, losses = (
         np.ascontiguousarray(features.gather(part).transpose(2, 1, 0)) for part in (np.maximum(worth, 0), np.minimum(worth, 0))
     )
-    point, old = np.ascontiguousarray(x.T), None
+    point, old = np.array(x.T, order="C"), None
     for _ in range(steps):
         policy = (design @ point).reshape(gains.shape)
         policy -= policy.max(0)

@@ -59,7 +59,7 @@ def descend(
     transpose = np.ascontiguousarray(design.T)
     weight = np.ascontiguousarray(features.gather_states(visits).T)  # [n, B]
     mass = np.ascontiguousarray(features.gather(visits[..., None] * target).transpose(2, 1, 0))  # [A, n, B]
-    point = np.ascontiguousarray(x.T)  # [r, B]
+    point = np.array(x.T, order="C")  # [r, B], a copy
     for _ in range(steps):
         policy = (design @ point).reshape(mass.shape)
         policy -= policy.max(0)
