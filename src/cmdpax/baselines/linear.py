@@ -17,8 +17,10 @@ from cmdpax.baselines.primal_dual import Iterate, Settings, move
 from cmdpax.evaluation import evaluate, occupancy
 from cmdpax.model import CMDP
 from cmdpax.policies.log_linear import Features
-from cmdpax.policies.projection import FLOOR, RIDGE
+from cmdpax.policies.projection import FLOOR
 from cmdpax.policies.tabular import softmax
+
+RIDGE = 1e-14  # share of the Fisher information's trace
 
 
 def linear_start(model: CMDP, settings: Settings) -> Iterate:

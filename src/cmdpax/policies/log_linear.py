@@ -18,6 +18,7 @@ import numpy as np
 from cmdpax.errors import InputError
 from cmdpax.policies.tabular import log_softmax, softmax
 
+ROUND = 12  # digits, relative to the largest feature, to which features of one group agree
 RANK = 1e-10  # singular values below this share of the largest are rounding
 
 
@@ -41,8 +42,9 @@ class Features:
         self.table = array
         self.states, self.actions, self.dimension = array.shape
         centred = array - array.mean(1, keepdims=True)
-        rows, self.groups = np.unique(centred.reshape(self.states, -1), axis=0, return_inverse=True)
-        rows = rows.reshape(-1, self.dimension)
+        rounded = np.round(centred.reshape(self.states, -1) / np.abs(array).max(), ROUND)
+        _, first, self.groups = np.unique(rounded, axis=0, return_index=True, return_inverse=True)
+        rows = centred[first].reshape(-1, self.dimension)
         _, singular, basis = np.linalg.svd(rows, full_matrices=False)
         if not singular[0] > RANK * np.abs(array).max():
             raise InputError("features: those of a state are the same for all its actions; let them depend on the action.")

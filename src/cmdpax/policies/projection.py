@@ -22,7 +22,7 @@ from cmdpax.policies.tabular import softmax
 FLOOR = 1e-9
 TOLERANCE = 1e-12  # Newton's estimate of l - min l
 LONGEST = 4.0  # no logit moves further in one Newton step: far from the minimum the quadratic model is worthless
-RIDGE = 1e-14  # share of the curvature's trace; keeps parameters of states that nobody visits where they are
+RIDGE = 1e-12  # share of the curvature's trace; keeps parameters of states that nobody visits where they are
 ITERATIONS = 500
 
 
