@@ -1,4 +1,4 @@
-"""Projected oracles: one-hot features give back the tabular method; batch and single runs agree; projection errors are what they say."""
+"""Projected oracles: one-hot features give back the tabular method; batches are their members; projection errors add up."""
 
 import numpy as np
 import pytest

@@ -123,7 +123,7 @@ class Projected:
     def errors(
         self, model: CMDP, before: Iterate, after: Iterate, multipliers: np.ndarray, penalty: float
     ) -> tuple[float, float]:
-        """The theory's two projection errors of the step `before -> after`, in KL (no batch): bias of the class, and of the optimiser.
+        """The theory's two projection errors of the step `before -> after`, in KL: of the class, and of the optimiser (no batch).
 
         `eps_bias = min_theta sum_s d(s) KL(target || pi_theta)`, `eps_opt` what `after` lies above it.
         """

@@ -6,7 +6,8 @@ a multi-class logistic regression with soft labels: convex, and `max_{s,a} |phi(
 most the inverse of that never raise it. With group weights `D(g) = sum_{s in g} d(s)` and masses `M(g,a) = sum_{s in g} d(s)
 target(a|s)`,
 
-    l = sum_g D(g) log sum_a exp(phi.theta) - sum_{g,a} M(g,a) phi.theta,    gradient = sum_{g,a} (D(g) pi_theta(a|g) - M(g,a)) phi(g,a).
+    l = sum_g D(g) log sum_a exp(phi.theta) - sum_{g,a} M(g,a) phi.theta,
+    gradient = sum_{g,a} (D(g) pi_theta(a|g) - M(g,a)) phi(g,a).
 
 Two ways: `descend`, the paper's n gradient steps of a fixed size, batched; and `newton`, to a stated accuracy. Where the
 target is 0 the infimum may lie at infinity. A few gradient steps stay bounded by themselves; Newton's target is raised to
@@ -71,7 +72,7 @@ def descend(
 
 
 def newton(features: Features, x: np.ndarray, visits: np.ndarray, target: np.ndarray, tolerance: float = TOLERANCE) -> np.ndarray:
-    """The minimiser of `l` for the floored target, to `tolerance` in `l`: coordinates `[r]`, visits `[S]`, target `[S, A]` -> `[r]`.
+    """The minimiser of `l` for the floored target, to `tolerance` in `l`: `x [r]`, visits `[S]`, target `[S, A]` -> `[r]`.
 
     Damped Newton steps; the estimate of `l - min l` is half the squared Newton decrement.
     """
