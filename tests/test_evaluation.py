@@ -136,6 +136,6 @@ def test_fixed_point_that_overflows_is_caught(monkeypatch):
 
 
 def test_batches_need_a_small_model():
-    model = build("random", 20, 2, 2, 0.9, 0)
+    model = build("random", 300, 2, 2, 0.9, 0)
     with pytest.raises(InputError, match="batches"):
-        state_values(model, np.full((3, 20, 2), 0.5), model.reward)
+        state_values(model, np.full((3, 300, 2), 0.5), model.reward)

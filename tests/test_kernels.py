@@ -127,6 +127,24 @@ def test_reachable_against_powers(structure):
     assert (model.reachable == seen).all()
 
 
+@settings(max_examples=60)
+@given(models)
+def test_rows_are_ordered_alike_without_numba(model):
+    rng = np.random.default_rng(0)
+    shape = (model.states, model.actions, 6)
+    successors = rng.integers(0, model.states, shape).astype(np.int32)
+    probabilities = rng.random(shape) * (rng.random(shape) < 0.7)
+    outcomes = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "SMALL", 0)
+        for _ in range(2):
+            arrays = successors.copy(), probabilities.copy()
+            outcomes.append((kernels.order_rows(*arrays), *arrays))
+            patch.setattr(kernels, "loops", lambda: None)
+    for one, other in zip(*outcomes, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("policy", [np.array([0, 2]), np.array([-1, 0]), np.array([0]), np.ones((2, 3)) / 3])
 def test_policies_that_do_not_fit_are_refused(policy):
     model = build("random", 2, 2, 2, 0.9, 0)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cmdpax import InputError, check, lagrangian, solve
+from cmdpax import CMDP, InputError, check, lagrangian, solve
 from cmdpax.baselines.linear_program import linear_program
 from cmdpax.environments import cliff_world, deep_sea, finite, garnet, grid_world, queue
 from cmdpax.evaluation import evaluate
@@ -237,3 +237,39 @@ def test_a_memory_limit_bounds_the_columns_and_not_the_answer():
     assert solve(model, memory_limit=64e9).status == "certified"
     with pytest.raises(InputError, match="memory limit"):
         solve(model, memory_limit=1e6)
+
+
+@pytest.mark.parametrize("value", [1e6, 1e7, 1e8, 1e9])
+def test_what_rounding_spoils_is_not_claimed(value):
+    """One action whose cost meets its budget exactly, up to rounding: whatever is claimed, the checker agrees."""
+    model = CMDP(np.ones((1, 1, 1)), [[1.0]], [[[value]]], [10 * value], [1.0], 0.9, senses="<=")
+    result = solve(model)
+    assert result.status == "marginal"
+    check(model, result)
+
+
+def test_rarely_visited_states_get_the_latest_plan():
+    """With 48 of 50 waiting (never seen from an empty queue) the advice is to serve, not what rounding left behind."""
+    model = queue(capacity=50)
+    result = solve(model)
+    assert result.policy[20:45, 0].max() < 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"eps": None}, "eps is None"),
+        ({"eps": "x"}, "eps is 'x'"),
+        ({"eps": 2.0}, "below 1"),
+        ({"time_limit": "x"}, "time_limit"),
+        ({"time_limit": np.nan}, "time_limit"),
+        ({"outer": 0}, "outer is 0"),
+        ({"dual_step": np.nan}, "dual_step"),
+        ({"dual_step": -1}, "dual_step"),
+    ],
+)
+def test_bad_arguments(arguments, sentence):
+    with pytest.raises(InputError, match=sentence):
+        solve(cliff_world(), **arguments)
+    with pytest.raises(InputError, match="a CMDP is needed"):
+        solve(None)

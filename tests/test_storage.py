@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cmdpax
-from cmdpax import CMDP, Grid, InputError, storage
+from cmdpax import CMDP, Grid, InputError, solve, storage
+from cmdpax.environments import garnet
 from cmdpax.storage import load_model, load_result, save_model, save_result
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "model-format.md"
@@ -90,7 +91,7 @@ def test_random_models_survive_both_forms(
     mask[np.arange(S), rng.integers(0, A, S)] = True
     model = CMDP(
         (rng.integers(0, S, (S, A, B)), rng.dirichlet(np.full(B, 0.3), (S, A))),
-        rng.normal(size=(S, A)) * 10.0 ** rng.integers(-300, 300, (S, A)),
+        rng.normal(size=(S, A)) * 10.0 ** rng.integers(-300, 99, (S, A)),
         rng.normal(size=(m, S, A)) * (rng.random((m, S, A)) < 0.7),
         rng.normal(size=m),
         rng.dirichlet(np.ones(S)),
@@ -625,3 +626,32 @@ def test_byte_order_marks_are_no_problem(tmp_path: Path) -> None:
     path = written(tmp_path)
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     assert_same(load_model(path), small())
+
+
+def is_mapped(array: Any) -> bool:
+    """Whether the array, or one of those it is a view of, is a memory map."""
+    return array is not None and (isinstance(array, np.memmap) or is_mapped(getattr(array, "base", None)))
+
+
+def test_large_arrays_stay_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory-mapped, not copied: the constructor takes canonical, read-only transitions as they are."""
+    monkeypatch.setattr(storage, "MAPPED", 1000)
+    model = garnet(states=50, branching=4)
+    save_model(model, tmp_path / "large.npz")
+    loaded = load_model(tmp_path / "large.npz")
+    assert is_mapped(loaded.successors)
+    assert is_mapped(loaded.probabilities)
+    assert_same(loaded, model)
+    assert solve(loaded).reward == pytest.approx(solve(model).reward, abs=1e-6)
+
+
+def test_a_mapped_array_is_checked_against_its_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "MAPPED", 1000)
+    path = tmp_path / "large.npz"
+    save_model(garnet(states=50, branching=4), path)
+    data = bytearray(path.read_bytes())
+    place = data.index(b"probabilities.npy") + 500
+    data[place] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(InputError, match="damaged"):
+        load_model(path)

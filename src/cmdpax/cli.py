@@ -1,6 +1,7 @@
 """The command line. Exit codes: 0 certified, 1 check failed, 2 bad input, 3 infeasible, 4 limit reached, 5 marginal."""
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -9,14 +10,16 @@ from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status as Spinner
 from rich.table import Table
 
 from cmdpax import checker
 from cmdpax.environments import finite
-from cmdpax.errors import CertificateError, InputError, NumericalError
+from cmdpax.errors import CertificateError, InputError, NumericalError, did_you_mean
 from cmdpax.frontier import frontier as trace_frontier
 from cmdpax.methods import methods, run
+from cmdpax.model import CMDP
 from cmdpax.result import Result
 from cmdpax.sources import open_features, open_model
 from cmdpax.storage import load_result, save_model, save_result
@@ -85,6 +88,8 @@ def solve(
     """
     if out_file is not None and out_file.suffix != ".npz":
         raise InputError(f"--out {out_file}: results are written as .npz; give a name that ends so.")
+    if out_file is not None and not out_file.parent.is_dir():  # better now than after the work is done
+        raise InputError(f"--out {out_file}: there is no folder {out_file.parent}; make it first.")
     problem = open_model(model)
     table = None if features is None else open_features(features, problem)
     settings: dict[str, Any] = dict(_setting(text) for text in set)
@@ -96,10 +101,14 @@ def solve(
     with Progress() as progress:
         if "report" in known and not set and table is None:
             settings["report"] = progress.row
+<<<<<<< HEAD
         result = run(problem, method, eps, table, **settings)
+=======
+        result = run(problem, method, eps, **settings)
+    _print(result, as_json)
+>>>>>>> main
     if out_file is not None:
         save_result(result, out_file)
-    _print(result, as_json)
     return EXIT[result.status]
 
 
@@ -117,13 +126,13 @@ def check(
     if as_json:
         print(json.dumps({"verified": True, "status": verified.status, "gap": verified.gap, "violation": verified.violation}))
     else:
-        out.print(str(verified))
+        out.print(str(verified), markup=False)
     return 0
 
 
 def frontier(
     model: Model,
-    constraint: int = 0,
+    constraint: str = "0",
     points: int = 25,
     eps: float = 1e-6,
     out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
@@ -133,33 +142,33 @@ def frontier(
 
     Args:
         model: a model file or environment
-        constraint: index of the constraint whose threshold is swept
+        constraint: index or name of the constraint whose threshold is swept
         points: how many thresholds
         eps: accuracy of every point
         out_file: draw the curve to this .png file
         as_json: print one JSON object
     """
     problem = open_model(model)
+    index = _constraint(problem, constraint)
     with Progress() as progress:
-        curve = trace_frontier(problem, constraint, points, eps, lambda done, total: progress.say(f"{done} of {total} points"))
-    name = problem.constraint_names[constraint] if problem.constraint_names else f"c{constraint}"
+        curve = trace_frontier(problem, index, points, eps, lambda done, total: progress.say(f"{done} of {total} points"))
+    name, sense = problem.constraint_names[index] if problem.constraint_names else f"c{index}", problem.senses[index]
     if out_file is not None:
         from cmdpax.experiments.figures import frontier_picture, save
 
-        sign = 1.0 if problem.senses[constraint] == ">=" else -1.0
-        current = sign * float(problem.thresholds[constraint])
-        save(frontier_picture(curve, name, problem.senses[constraint], current), _png(out_file))
+        current = (1.0 if sense == ">=" else -1.0) * float(problem.thresholds[index])
+        save(frontier_picture(curve, name, sense, current), _png(out_file))
     if as_json:
-        print(
-            json.dumps({"constraint": name, "sense": problem.senses[constraint], "points": [point.__dict__ for point in curve]})
-        )
+        print(json.dumps({"constraint": name, "sense": sense, "points": [point.__dict__ for point in curve]}))
     else:
-        table = Table(title=f"best reward against the threshold of '{name}' ({problem.senses[constraint]})")
+        table = Table(title=escape(f"best reward against the threshold of '{name}' ({sense})"))
         for heading in ("threshold", "reward", "shadow price", "certified gap", "status"):
             table.add_column(heading, justify="right")
         for p in curve:
             table.add_row(f"{p.threshold:.6g}", f"{p.reward:.6g}", f"{p.multiplier:.4g}", f"{p.gap:.1e}", p.status)
         out.print(table)
+        if out_file is not None:
+            out.print(f"wrote {out_file}", markup=False)
     return max(EXIT[point.status] for point in curve)
 
 
@@ -185,7 +194,7 @@ def show(
         answer = load_result(result)
         checker.check(problem, answer)
     title = f"{model}: reward {answer.reward:.6g}, violation {answer.certificate.violation:.2g} ({answer.status})"
-    out.print(f"wrote {save(policy_picture(problem, answer.policy, title), _png(out_file))}")
+    out.print(f"wrote {save(policy_picture(problem, answer.policy, title), _png(out_file))}", markup=False)
     return EXIT[answer.status]
 
 
@@ -197,7 +206,7 @@ def export(model: Model, path: Annotated[Path, tyro.conf.Positional, tyro.conf.a
         path: where to
     """
     save_model(open_model(model), path)
-    out.print(f"wrote {path}")
+    out.print(f"wrote {path}", markup=False)
     return 0
 
 
@@ -252,9 +261,9 @@ def demo(out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> 
         problem = finite[name]()
         result = run(problem, "pqa-alm")
         out.print(f"\n[bold]{name}[/bold], {problem}")
-        out.print(str(result))
+        out.print(str(result), markup=False)
         out.print(str(checker.check(problem, result)))
-        title = f"{name}: optimal policy, reward {result.reward:.4f}, gap <= {result.certificate.gap:.1e}"
+        title = f"{name}: optimal policy, reward {result.reward:.4f}, gap <= {max(result.certificate.gap, 0):.1e}"
         out.print(f"wrote {save(policy_picture(problem, result.policy, title), out_dir / f'{name}.png')}")
         codes.append(EXIT[result.status])
     out.print(f"\nwrote {save(first_figure(), out_dir / 'alm-against-primal-dual.png')}")
@@ -315,6 +324,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = _complain("there is not enough memory for this model; use fewer states, actions or successors.", 2)
     except KeyboardInterrupt:
         code = _complain("interrupted.", 130)
+    except Exception as error:  # a fault of ours: still one sentence, and it says so
+        code = _complain(f"internal error, please report it: {type(error).__name__}: {error}", 1)
     sys.exit(code)
 
 
@@ -339,7 +350,20 @@ def _setting(text: str) -> tuple[str, Any]:
         number = float(value)
     except ValueError:
         return name, value
+    if not math.isfinite(number):
+        raise InputError(f"--set {text}: give a finite number.")
     return name, int(number) if number == int(number) and "." not in value and "e" not in value.lower() else number
+
+
+def _constraint(model: CMDP, text: str) -> int:
+    """A constraint by index or by name."""
+    names = list(model.constraint_names or ())
+    if text in names:
+        return names.index(text)
+    if text.removeprefix("-").isdigit():
+        return int(text)
+    hint = did_you_mean(text, names) if names else "give an index."
+    raise InputError(f"constraint '{text}' is neither an index nor a name; {hint}")
 
 
 def _png(path: Path) -> Path:

@@ -67,7 +67,7 @@ def transition_matrix(model: CMDP, policy: np.ndarray) -> np.ndarray | sp.csr_ar
 
 def _loops(model: CMDP, policy: np.ndarray) -> ModuleType | None:
     """The compiled loops for batches on small models; None for a single policy, which is not worth loading numba for."""
-    return _small() if policy.ndim > 2 and model.states <= FEW else None
+    return _small() if policy.ndim > 2 and model.is_small and model.states <= FEW else None
 
 
 @cache

@@ -21,6 +21,7 @@ BAND = 1e-7  # feasibility closer than this to the boundary, on the normalised s
 ROUNDING = 1e-14  # a margin that misses its target by less has met it
 RESOLUTION = 1e-10  # the same, where rounding in the columns themselves stops further progress
 CLOSEST = 1e-9  # an infeasible model is pursued until its least violating mixture is known this well
+ACCURACY = CLOSEST / 10  # what values of columns may be off at the most, not to blur any of these
 STEPS = 2000
 
 
@@ -34,7 +35,7 @@ class Feasibility:
     plan: Plan | None = None  # optimum of ray.c
 
 
-def decide(model: CMDP, columns: Columns | None = None, accuracy: float = BAND / 100) -> Feasibility:
+def decide(model: CMDP, columns: Columns | None = None, accuracy: float = ACCURACY) -> Feasibility:
     """Verdict for a normalised model (see `solve.normalise`), starting from known columns if there are any.
 
     `accuracy` is the error that values of columns may have.
@@ -104,6 +105,8 @@ def _reach(model: CMDP, columns: Columns, target: float, accuracy: float) -> Fea
         count = len(columns.rewards)
         columns = add_column(model, columns, best, accuracy=accuracy)
         if len(columns.rewards) == count:  # planning repeats itself: no more can be found out
+            if bound < target - RESOLUTION:
+                return Feasibility("infeasible", columns, ray, best)
             break
     met = np.all(columns.margins >= target - RESOLUTION)
     return Feasibility("feasible" if met else "marginal", columns)

@@ -8,7 +8,7 @@
   SciPy, whose compiled loops are as fast as any we could write: `benchmarks/kernels.py` measures both.)
 - `incomplete_factors`: LU without fill-in of a sparse M-matrix (it exists and is stable for every `I - gamma P`): exact for
   birth-death chains, a strong preconditioner on grids; and `bicgstab`, the Krylov method that uses it;
-- `reachable`: breadth-first search.
+- `order_rows`, `reachable`: the one form of every row, and breadth-first search.
 
 The loops themselves are in `loops.py`, compiled by numba on first use and cached on disk. Where numba cannot be imported, NumPy
 gives the same numbers, and callers do without `sweep`, `incomplete_factors` and `bicgstab` (`loops()` is None).
@@ -145,6 +145,36 @@ def reachable(successors: np.ndarray, probabilities: np.ndarray, initial: np.nda
         frontier = np.unique(reached[~seen[reached]])
         seen[frontier] = True
     return seen
+
+
+def order_rows(successors: np.ndarray, probabilities: np.ndarray) -> int:
+    """Put the rows of both `[S, A, B]` (int32, float64) in order, in place; returns how many places of B any row needs.
+
+    Successors increase and occur once (their probabilities are added, from the last to the first); unused places come
+    last, as state 0.
+    """
+    if len(successors) > SMALL and (compiled := loops()) is not None:
+        return int(compiled.order_rows(successors, probabilities))
+    _sort_rows(successors, probabilities)
+    twice = (successors[:, :, 1:] == successors[:, :, :-1]) & (probabilities[:, :, 1:] > 0)
+    if twice.any():
+        for b in range(successors.shape[2] - 1, 0, -1):
+            merged = np.where(twice[:, :, b - 1], probabilities[:, :, b], 0.0)
+            probabilities[:, :, b - 1] += merged
+            probabilities[:, :, b] -= merged
+        _sort_rows(successors, probabilities)
+    return int((probabilities > 0).any((0, 1)).sum())
+
+
+def _sort_rows(successors: np.ndarray, probabilities: np.ndarray) -> None:
+    """Every row sorted by successor, unused places last and as state 0, in place."""
+    S = np.int32(len(successors))
+    keys = np.where(probabilities > 0, successors, S)
+    wrong = (keys[:, :, 1:] < keys[:, :, :-1]).any(-1)  # most rows come sorted
+    order = np.argsort(keys[wrong], axis=-1, kind="stable")
+    for array in (keys, probabilities):
+        array[wrong] = np.take_along_axis(array[wrong], order, -1)
+    successors[...] = np.where(keys < S, keys, np.int32(0))
 
 
 def _needed() -> ModuleType:

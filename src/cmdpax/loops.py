@@ -258,3 +258,34 @@ def search(successors, probabilities, seen, frontier):
                     seen[successor] = True
                     frontier[count] = successor
                     count += 1
+
+
+@compiled
+def order_rows(successors, probabilities):
+    """Insertion sort of every row, then merging of equal successors, in place; the number of places needed."""
+    S, A, B = successors.shape
+    needed = 0
+    for s in range(S):
+        for a in range(A):
+            row, chances = successors[s, a], probabilities[s, a]
+            for b in range(B):
+                state, chance = row[b], chances[b]
+                key = state if chance > 0 else S
+                place = b
+                while place > 0 and (row[place - 1] if chances[place - 1] > 0 else S) > key:
+                    row[place], chances[place] = row[place - 1], chances[place - 1]
+                    place -= 1
+                row[place], chances[place] = state, chance
+            for b in range(B - 1, 0, -1):
+                if chances[b] > 0 and row[b] == row[b - 1]:
+                    chances[b - 1] += chances[b]
+                    chances[b] = 0.0
+            used = 0
+            for b in range(B):
+                if chances[b] > 0:
+                    row[used], chances[used] = row[b], chances[b]
+                    used += 1
+            for b in range(used, B):
+                row[b], chances[b] = 0, 0.0
+            needed = max(needed, used)
+    return needed

@@ -377,22 +377,43 @@ def run(model: CMDP, name: str, eps: float = 1e-6, features: Any = None, **setti
     setting of its fixed-budget form is given. With `features [S, A, d]` policies are log-linear: the certificate then still
     measures against the best of all policies, so that its gap includes what the features cannot express.
     """
+<<<<<<< HEAD
     started = time.perf_counter()
     method, given = form(model, name, features)
+=======
+    if not isinstance(model, CMDP):
+        raise InputError(f"model: a CMDP is needed, not {type(model).__name__}.")
+    method, started = find(name), time.perf_counter()
+>>>>>>> main
     _refuse_unknown(method, settings, method.settings())
+    certified = method.solve is not None and set(settings) <= set(_parameters(method.solve))
+    if certified and method.family == "augmented Lagrangian":  # decides about feasibility by itself
+        return replace(method.solve(model, eps, **settings), method=name)  # type: ignore[misc]
     verdict = decide(normalise(model))
     if verdict.status == "infeasible":
+<<<<<<< HEAD
         return replace(infeasible_result(model, verdict, eps, started), method=method.name)
     if method.solve is not None and set(settings) <= set(_parameters(method.solve)):
         return replace(method.solve(model, eps, **settings), method=method.name)
     done = trajectory(model, method.name, **given, **settings)
     return to_result(model, done, method=method.name, eps=eps, started=started)
+=======
+        return replace(infeasible_result(model, verdict, eps, started), method=name)
+    if certified:
+        return replace(method.solve(model, eps, **settings), method=name)  # type: ignore[misc]
+    return to_result(model, trajectory(model, name, **settings), method=name, eps=eps, started=started)
+>>>>>>> main
 
 
 def _refuse_unknown(method: Method, settings: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    for name in settings:
+    for name, value in settings.items():
         if name not in known:
-            raise InputError(f"setting '{name}' is not one of {method.name}'s; {did_you_mean(name, known)}")
+            hint = did_you_mean(name, [key for key in known if key != "report"])
+            raise InputError(f"setting '{name}' is not one of {method.name}'s; {hint}")
+        if name == "report" and not callable(value):
+            raise InputError("report: it must be a function that takes a row of the trace.")
+        if isinstance(value, str) and not isinstance(known[name], str) and name != "step":  # a step may be a rule
+            raise InputError(f"{name} is '{value}'; it must be a number.")
 
 
 def _positive(field: str, value: Any) -> Any:
@@ -403,6 +424,6 @@ def _positive(field: str, value: Any) -> Any:
 
 
 def _count(field: str, value: Any) -> int:
-    if int(value) != value or value < 1:
+    if not np.isfinite(value) or int(value) != value or value < 1:
         raise InputError(f"{field} is {value}; it must be a whole number of at least 1.")
     return int(value)

@@ -33,8 +33,10 @@ from cmdpax.transitions import (
     padded_rows,
     real_array,
     real_number,
+    writeable,
 )
 
+LARGEST_NUMBER = 1e100  # sums and squares of what is larger would overflow
 DENSE_ENTRIES = 4_000_000  # the largest [S, A, S] tensor that is worth keeping dense
 
 
@@ -122,7 +124,10 @@ class CMDP:
         if not shared:
             check_rows(successors, probabilities, self.available)
         if self.available is not None:
-            copy_first(self.available, (self.reward, *self.constraints, *(() if shared else (successors, probabilities))))
+            copy_first(self.available, (self.reward, *self.constraints))
+            if not shared:
+                successors, probabilities = writeable(successors), writeable(probabilities)
+                copy_first(self.available, (successors, probabilities))
         self.successors, self.probabilities = (successors, probabilities) if shared else canonical(successors, probabilities)
         self.state_names = _names("state_names", state_names, S)
         self.action_names = _names("action_names", action_names, A)
@@ -158,8 +163,9 @@ class CMDP:
         return f"CMDP(states={S}, actions={A}, successors<={B}, constraints={self.constraint_count}, discount={self.discount:g})"
 
     def replace(self, **changes: Any) -> "CMDP":
-        """A copy with other fields, in the normalised (`>=`) orientation unless `senses` is among them.
+        """A copy with other fields. Without `senses`, arrays are in the orientation of this model's own arrays, `>=`.
 
+        With `senses`, changed constraints and thresholds are read as those senses say; the unchanged ones stay what they are.
         Transitions that do not change are shared, not copied or checked again, with everything derived from them.
         """
         fields: dict[str, Any] = {
@@ -177,6 +183,9 @@ class CMDP:
         }
         if "available" in changes:  # other pairs may be copies then
             fields["transitions"] = (self.successors, self.probabilities)
+        if "senses" in changes:  # what is kept is normalised; write it as the new senses will read it
+            sign = np.array([1.0 if sense == ">=" else -1.0 for sense in _senses(changes["senses"], self.constraint_count)])
+            fields["constraints"], fields["thresholds"] = self.constraints * sign[:, None, None], self.thresholds * sign
         copy = CMDP(**{**fields, **changes})
         if "senses" not in changes and copy.constraint_count == self.constraint_count:
             object.__setattr__(copy, "senses", self.senses)
@@ -231,6 +240,8 @@ class CMDP:
         for array in (self.successors, self.probabilities, self.reward, self.constraints, self.thresholds, self.initial):
             hasher.update(str(array.shape).encode())
             hasher.update(np.ascontiguousarray(array).data)
+        if self.available is not None:
+            hasher.update(self.available.data)
         hasher.update(repr(self.discount).encode())
         return hasher.hexdigest()
 
@@ -379,6 +390,9 @@ def _numbers(field: str, data: Any, shape: tuple[int, ...], available: np.ndarra
     if wrong.any():
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise InputError(f"{field}{list(where)} is {array[where]}; every entry must be a finite number.")
+    beyond = np.abs(array) > LARGEST_NUMBER
+    if (beyond if available is None else beyond & available).any():
+        raise InputError(f"{field}: it has entries beyond {LARGEST_NUMBER:g}; rescale it.")
     return np.ascontiguousarray(array) + 0.0  # no -0.0
 
 

@@ -22,11 +22,12 @@ from cmdpax import lagrangian
 from cmdpax.certificate import Certificate, certify, optimum_bound
 from cmdpax.errors import InputError
 from cmdpax.evaluation import state_values
+from cmdpax.feasibility import ACCURACY as COLUMN_ACCURACY
 from cmdpax.feasibility import BAND, Feasibility, decide
 from cmdpax.model import CMDP
 from cmdpax.oracles.corrective import COLUMNS, Columns, Corrective
 from cmdpax.oracles.first_order import Subproblem
-from cmdpax.result import Result, assemble
+from cmdpax.result import Result, Status, assemble
 
 LARGEST_PENALTY = 1e10
 SMALLEST_PENALTY, PENALTY_GROWTH = 1e-3, 3.0  # on the normalised scale
@@ -155,10 +156,17 @@ def solve(
     how many columns are kept. `report` receives every row of the trace as it comes. `warm` carries
     what was found from one solve to the next, for the same model with other thresholds.
     """
-    if not (np.isfinite(eps) and eps > 0):
-        raise InputError(f"eps is {eps}; it must be a positive number, for example 1e-6.")
+    if not isinstance(model, CMDP):
+        raise InputError(f"model: a CMDP is needed, not {type(model).__name__}.")
+    within("eps", eps, 1.0)
+    within("dual_step", dual_step, 2.0)
+    for name, limit in (("time_limit", time_limit), ("memory_limit", memory_limit)):
+        if limit is not None:
+            within(name, limit, np.inf, zero=True)
+    if outer < 1 or inner < 1:
+        raise InputError(f"outer is {outer}, inner is {inner}; both must be at least 1.")
     started = time.perf_counter()
-    accuracy = min(ACCURACY * eps, BAND / 100)
+    accuracy = min(ACCURACY * eps, COLUMN_ACCURACY)
     if oracle is None:
         oracle = Corrective(accuracy, COLUMNS if memory_limit is None else columns_within(model, memory_limit))
     scaled = normalise(model)
@@ -224,6 +232,13 @@ class Warm:
             self.columns, self.thresholds, self.multipliers = search.best, scaled.thresholds, search.dual.weights
 
 
+def within(name: str, value: Any, bound: float, zero: bool = False) -> None:
+    """Demand a number between 0 and `bound` (0 itself only if `zero`)."""
+    if not isinstance(value, (int, float, np.number)) or not (0 <= value < bound and (zero or value > 0)):
+        span = f"{'at least' if zero else 'more than'} 0" + (f" and below {bound:g}" if np.isfinite(bound) else "")
+        raise InputError(f"{name} is {value!r}; it must be a number, {span}.")
+
+
 def columns_within(model: CMDP, memory_limit: float) -> int:
     """How many columns fit into `memory_limit` bytes beside what the process holds already and one planning call needs."""
     column = 20.0 * model.states  # actions, occupancy and potential
@@ -240,12 +255,15 @@ def columns_within(model: CMDP, memory_limit: float) -> int:
 def first_penalty(columns: Columns) -> float:
     """The penalty for which one dual step would do, were the dual function quadratic: its inverse curvature.
 
-    The margins move from those of the unconstrained optimum to those of phase 1 (prices from 0 to infinity), at the cost of
-    reward; price = reward lost / margin gained, and penalty = price / margin gained.
+    From the unconstrained optimum (prices 0) to the column farthest from it (prices without end) margins are gained for
+    reward lost; price = lost / gained, and penalty = price / gained.
     """
-    gained = float(((columns.margin_rows[-1] - columns.margin_rows[0]) ** 2).sum())
-    lost = float(columns.rewards[0] - columns.rewards[-1])
-    return float(np.clip(lost / gained, SMALLEST_PENALTY, 1 / SMALLEST_PENALTY)) if gained > 0 else 1.0
+    gained = ((columns.margin_rows - columns.margin_rows[0]) ** 2).sum(1)
+    farthest = int(np.argmax(gained))
+    lost = float(columns.rewards[0] - columns.rewards[farthest])
+    if gained[farthest] == 0:
+        return 1.0
+    return float(np.clip(lost / gained[farthest], SMALLEST_PENALTY, 1 / SMALLEST_PENALTY))
 
 
 class _Search:
@@ -319,21 +337,26 @@ class _Search:
 
 
 def infeasible_result(model: CMDP, verdict: Feasibility, eps: float, started: float) -> Result:
-    """The least violating policy, with the proof that none is feasible; `started` is a `time.perf_counter()`."""
+    """The least violating policy, with the proof that none is feasible; `started` is a `time.perf_counter()`.
+
+    Where rounding (values of 1e9 that differ by 1) spoils the proof the status is `marginal`: nothing is claimed unproven.
+    """
     policy = Corrective().policy(model, verdict.columns)
     zeros = np.zeros(model.constraint_count)
     unconstrained = verdict.columns.actions[0]
     certificate = _with_ray(model, certify(model, policy, zeros, unconstrained), verdict)
+    proven = certificate.ray_bound is not None and certificate.ray_bound < 0
+    status: Status = "infeasible" if proven else "marginal"
     seconds = time.perf_counter() - started
-    return assemble(model, policy, zeros, certificate, status="infeasible", method="corrective-alm", eps=eps, seconds=seconds)
+    return assemble(model, policy, zeros, certificate, status=status, method="corrective-alm", eps=eps, seconds=seconds)
 
 
 def _with_ray(model: CMDP, certificate: Certificate, verdict: Feasibility) -> Certificate:
-    """Add the ray of phase 1, in the model's own units (it sums to 1 on the normalised scale)."""
+    """Add the ray of phase 1 in the model's own units (it sums to 1 on the normalised scale), if it still shows anything."""
     if verdict.ray is None or verdict.plan is None:
         return certificate
     ray = verdict.ray / model.constraint_scales
     reward = np.tensordot(ray, model.constraints, 1)
     potential = state_values(model, verdict.plan.actions, reward)
     bound = optimum_bound(model, reward, potential) - float(ray @ model.thresholds)
-    return replace(certificate, ray=ray, ray_bound=bound, ray_potential=potential)
+    return replace(certificate, ray=ray, ray_bound=bound, ray_potential=potential) if bound <= 1.5 * BAND else certificate

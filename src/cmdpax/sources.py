@@ -70,9 +70,11 @@ def _settings(name: str, builder: Callable[..., CMDP], text: str) -> dict[str, A
             raise InputError(f"{name}: setting '{key}' is not known; {did_you_mean(key, defaults)}")
         if not equals:
             raise InputError(f"{name}: setting '{key}' has no value; write {key}={_text(defaults[key])}, for example.")
+        if key in settings:
+            raise InputError(f"{name}: setting '{key}' is given twice.")
         try:
             settings[key] = _convert(value, defaults[key])
-        except ValueError:
+        except (ValueError, OverflowError):
             raise InputError(
                 f"{name}: {key}={value} is not understood; write {key}={_text(defaults[key])}, for example."
             ) from None

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from cmdpax import kernels
 from cmdpax.errors import InputError
 
 ROW_SUM_TOLERANCE = 1e-8
@@ -40,7 +41,10 @@ def padded_rows(
 
 
 def padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Any accepted form of transitions as (successors, probabilities), fresh arrays `[S, A, B]`, not yet checked."""
+    """Any accepted form of transitions as (successors, probabilities) `[S, A, B]`, not yet checked.
+
+    Fresh arrays, except that read-only ones (of a memory-mapped file) are taken as they are.
+    """
     if isinstance(transitions, tuple) and len(transitions) == 2 and not sp.issparse(transitions[0]):
         successors, probabilities = (real_array("transitions", part) for part in transitions)
         if successors.ndim != 3 or successors.shape != probabilities.shape:
@@ -49,7 +53,9 @@ def padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
             )
         if not np.issubdtype(successors.dtype, np.integer):
             raise InputError(f"transitions: successors must be integers, not {successors.dtype}.")
-        return successors.copy(), probabilities.astype(np.float64)
+        if not (successors.flags.writeable or probabilities.flags.writeable) and probabilities.dtype == np.float64:
+            return successors, probabilities
+        return successors.copy(), probabilities.astype(np.float64, order="C")
     if isinstance(transitions, (list, tuple)) and len(transitions) and all(sp.issparse(part) for part in transitions):
         return _padded_from_sparse(transitions)
     dense = float_array("transitions", transitions)
@@ -92,38 +98,45 @@ def _padded_from_matrix(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def canonical(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Checked rows in their one form: successors increasing, each once, unused places last, no more places than needed."""
-    successors, probabilities = _ordered(successors.astype(np.int32, copy=False), probabilities)
-    twice = (successors[:, :, 1:] == successors[:, :, :-1]) & (probabilities[:, :, 1:] > 0)
-    if twice.any():
-        for b in range(successors.shape[2] - 1, 0, -1):
-            merged = np.where(twice[:, :, b - 1], probabilities[:, :, b], 0.0)
-            probabilities[:, :, b - 1] += merged
-            probabilities[:, :, b] -= merged
-        successors, probabilities = _ordered(successors, probabilities)
-    needed = int((probabilities > 0).any((0, 1)).sum())
+    """Checked rows in their one form: see above; no more places than needed. Writeable arrays are changed in place."""
+    if is_canonical(successors, probabilities):
+        return successors, probabilities
+    successors, probabilities = writeable(successors.astype(np.int32, copy=False)), writeable(probabilities)
+    needed = kernels.order_rows(successors, probabilities)
     return np.ascontiguousarray(successors[:, :, :needed]), normalised(np.ascontiguousarray(probabilities[:, :, :needed]))
 
 
-def _ordered(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Every row sorted by successor, unused places last and as state 0; `probabilities` is changed in place."""
-    S = np.int32(len(successors))
-    keys = np.where(probabilities > 0, successors, S)
-    wrong = (keys[:, :, 1:] < keys[:, :, :-1]).any(-1)  # most rows come sorted
-    order = np.argsort(keys[wrong], axis=-1, kind="stable")
-    for array in (keys, probabilities):
-        array[wrong] = np.take_along_axis(array[wrong], order, -1)
-    return np.where(keys < S, keys, np.int32(0)), probabilities
+def is_canonical(successors: np.ndarray, probabilities: np.ndarray) -> bool:
+    """Whether checked rows are in their one form already, as in every file that cmdpax has written."""
+    if successors.dtype != np.int32 or not (successors.flags.c_contiguous and probabilities.flags.c_contiguous):
+        return False
+    used = probabilities > 0
+    rising = (successors[:, :, 1:] > successors[:, :, :-1]) | ~used[:, :, 1:]
+    leading = used[:, :, :-1] | ~used[:, :, 1:]
+    plain = rising.all() and leading.all() and used[:, :, -1].any() and not successors[~used].any()
+    return bool(plain) and not (np.abs(probabilities.sum(-1) - 1) > _rounding(probabilities)).any()
+
+
+def writeable(array: np.ndarray) -> np.ndarray:
+    """The array itself, or a copy of a read-only one."""
+    return array if array.flags.writeable else np.array(array)
+
+
+def _rounding(probabilities: np.ndarray) -> float:
+    """How far a sum over the last axis may be from 1 by rounding alone."""
+    return float((probabilities.shape[-1] + 1) * np.finfo(np.float64).eps)
 
 
 def normalised(probabilities: np.ndarray) -> np.ndarray:
-    """Distributions along the last axis that sum to 1; those that already do, up to rounding, keep their bits.
+    """Distributions along the last axis that sum to 1, in place; those that already do, up to rounding, keep their bits.
 
     Division is not idempotent: without the exception a model would change a little every time it is saved and loaded.
     """
     total = probabilities.sum(-1, keepdims=True)
-    rounding = (probabilities.shape[-1] + 1) * np.finfo(np.float64).eps
-    return probabilities / np.where(np.abs(total - 1) <= rounding, 1.0, total)
+    rounding = _rounding(probabilities)
+    if (np.abs(total - 1) > rounding).any():
+        probabilities /= np.where(np.abs(total - 1) <= rounding, 1.0, total)
+    return probabilities
 
 
 def copy_first(available: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
@@ -146,6 +159,11 @@ def refuse_huge(shape: tuple[int, ...]) -> None:
 def check_rows(successors: np.ndarray, probabilities: np.ndarray, available: np.ndarray | None) -> None:
     """Successors are states; probabilities are finite, >= 0 and sum to 1; unavailable pairs are not looked at."""
     S = len(successors)
+    with np.errstate(over="ignore", invalid="ignore"):  # a sum that overflows is wrong all the same
+        total = probabilities.sum(-1)
+    off = ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE)
+    if not off.any() and successors.min() >= 0 and successors.max() < S and probabilities.min() >= 0:
+        return  # as nearly always; what follows finds out what is wrong, and needs arrays as large as the model
     every = np.True_ if available is None else available[:, :, None]
     wrong = ((successors < 0) | (successors >= S)) & every
     if wrong.any():
@@ -161,9 +179,7 @@ def check_rows(successors: np.ndarray, probabilities: np.ndarray, available: np.
                 f"transitions: probability of state {s}, action {a}, successor {successors[s, a, b]} is"
                 f" {probabilities[s, a, b]}; {what}."
             )
-    with np.errstate(over="ignore", invalid="ignore"):  # a sum that overflows is wrong all the same
-        total = probabilities.sum(-1)
-    off = ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE) & (np.True_ if available is None else available)
+    off &= np.True_ if available is None else available
     if off.any():
         s, a = (int(i) for i in np.argwhere(off)[0])
         others = int(off.sum()) - 1

@@ -24,8 +24,8 @@ def garnet(
     all constraint rewards in every state, meets them with room, and `tightness` in [0, 1) says how close they come to it. With
     `feasible=False` the first threshold lies above the largest conceivable value.
     """
-    if min(states, actions, branching) < 1 or constraints < 0:
-        raise InputError("garnet: states, actions and branching must be at least 1, constraints at least 0.")
+    if min(states, actions, branching) < 1 or min(constraints, seed) < 0:
+        raise InputError("garnet: states, actions and branching must be at least 1, constraints and seed at least 0.")
     if not feasible and not constraints:
         raise InputError("garnet: an infeasible model needs at least one constraint.")
     if not 0 <= tightness < 1:

@@ -34,6 +34,8 @@ def grid_world(
     """
     if min(width, height) < 2:
         raise InputError(f"grid world: {width} x {height} cells; both sides must be at least 2.")
+    if seed < 0:
+        raise InputError(f"seed is {seed}; it must be at least 0.")
     if not (0 <= slip < 1 and 0 <= hazards < 1 and 0 <= tightness < 1):
         raise InputError("grid world: slip, hazards and tightness must be at least 0 and below 1.")
     refuse_huge((width * height, 4, 3))

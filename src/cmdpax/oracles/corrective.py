@@ -36,6 +36,7 @@ COLUMNS = 400  # columns kept at the most; the longest unused leave first
 HARD_PENALTY = 1e6  # that of the mixture which meets the constraints
 LOOSENESS = 0.01  # planning may err by this fraction of the last gap
 NEGLIGIBLE = 1e-13  # relative size of a slope that is rounding
+NEVER = 1e-11  # share of all visits below which states together count as not visited
 RANK = 1e-11  # relative singular value below which columns count as dependent
 
 
@@ -122,7 +123,9 @@ class Corrective:
                 mass[states, actions] += weight * visits
         total = mass.sum(1, keepdims=True)
         fallback = from_actions(columns.last.plan.actions if columns.last else columns.actions[0], model.actions)
-        return np.where(total > 0, mass / np.where(total > 0, total, 1.0), fallback)
+        # states that are as good as never visited get the latest plan: what is rounding in old columns is no advice
+        visited = total > NEVER / (model.states * (1 - model.discount))
+        return np.where(visited, mass / np.where(visited, total, 1.0), fallback)
 
 
 def first_column(model: CMDP, best: Plan, accuracy: float = 0.0) -> Columns:

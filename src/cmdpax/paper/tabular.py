@@ -203,7 +203,7 @@ def tables(studies: Sequence[Study], folder: Path) -> None:
             "problem",
             "method",
             "configurations",
-            "within .01 (|gap| and violation)",
+            "within .01 (gap and violation)",
             "of these, within .01 for the last 200",
             "beyond .01",
             "diverged",
