@@ -101,12 +101,8 @@ def solve(
     with Progress() as progress:
         if "report" in known and not set and table is None:
             settings["report"] = progress.row
-<<<<<<< HEAD
         result = run(problem, method, eps, table, **settings)
-=======
-        result = run(problem, method, eps, **settings)
     _print(result, as_json)
->>>>>>> main
     if out_file is not None:
         save_result(result, out_file)
     return EXIT[result.status]

@@ -377,32 +377,21 @@ def run(model: CMDP, name: str, eps: float = 1e-6, features: Any = None, **setti
     setting of its fixed-budget form is given. With `features [S, A, d]` policies are log-linear: the certificate then still
     measures against the best of all policies, so that its gap includes what the features cannot express.
     """
-<<<<<<< HEAD
-    started = time.perf_counter()
-    method, given = form(model, name, features)
-=======
     if not isinstance(model, CMDP):
         raise InputError(f"model: a CMDP is needed, not {type(model).__name__}.")
-    method, started = find(name), time.perf_counter()
->>>>>>> main
+    started = time.perf_counter()
+    method, given = form(model, name, features)
     _refuse_unknown(method, settings, method.settings())
     certified = method.solve is not None and set(settings) <= set(_parameters(method.solve))
     if certified and method.family == "augmented Lagrangian":  # decides about feasibility by itself
         return replace(method.solve(model, eps, **settings), method=name)  # type: ignore[misc]
     verdict = decide(normalise(model))
     if verdict.status == "infeasible":
-<<<<<<< HEAD
         return replace(infeasible_result(model, verdict, eps, started), method=method.name)
-    if method.solve is not None and set(settings) <= set(_parameters(method.solve)):
-        return replace(method.solve(model, eps, **settings), method=method.name)
+    if certified:
+        return replace(method.solve(model, eps, **settings), method=method.name)  # type: ignore[misc]
     done = trajectory(model, method.name, **given, **settings)
     return to_result(model, done, method=method.name, eps=eps, started=started)
-=======
-        return replace(infeasible_result(model, verdict, eps, started), method=name)
-    if certified:
-        return replace(method.solve(model, eps, **settings), method=name)  # type: ignore[misc]
-    return to_result(model, trajectory(model, name, **settings), method=name, eps=eps, started=started)
->>>>>>> main
 
 
 def _refuse_unknown(method: Method, settings: Mapping[str, Any], known: Mapping[str, Any]) -> None:
