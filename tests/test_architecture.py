@@ -21,7 +21,7 @@ FLOORS = (
     ("solve",),
     ("frontier", "trajectory", "storage"),
     ("environments",),
-    ("baselines",),
+    ("baselines", "sampled"),
     ("methods",),
     ("experiments",),
     ("paper",),

@@ -191,6 +191,16 @@ def test_numbers_survive_the_round_trip(capsys, tmp_path):
     assert np.isclose(saved.policy.sum(1), 1).all()
 
 
+def test_solve_with_features(capsys):
+    code, out, _ = call(
+        capsys, "solve", "deep-sea", "--method", "ppqa-alm", "--features", "tiles:40,4,1", "--set", "outer=2", "inner=5", "--json"
+    )
+    answer = json.loads(out)
+    assert code == 4 and answer["method"] == "ppqa-alm" and answer["gap"] > 0.02  # the features cannot express the optimum
+    code, out, err = call(capsys, "solve", "deep-sea", "--method", "ppqa-alm")
+    assert code == 2 and out == "" and "give it features" in err
+
+
 def test_names_are_text_to_every_printer(capsys, tmp_path):
     """Rich reads markup in square brackets and matplotlib mathematics between dollars: names are neither."""
     model = cliff_world().replace(constraint_names=["[/b]$\\frac$"])

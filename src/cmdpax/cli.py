@@ -21,7 +21,7 @@ from cmdpax.frontier import frontier as trace_frontier
 from cmdpax.methods import methods, run
 from cmdpax.model import CMDP
 from cmdpax.result import Result
-from cmdpax.sources import open_model
+from cmdpax.sources import open_features, open_model
 from cmdpax.storage import load_result, save_model, save_result
 
 EXIT = {"certified": 0, "infeasible": 3, "limit": 4, "marginal": 5}
@@ -67,6 +67,7 @@ def solve(
     eps: float = 1e-6,
     method: str = "corrective-alm",
     set: tuple[str, ...] = (),
+    features: str | None = None,
     time_limit: float | None = None,
     memory_limit: float | None = None,
     out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
@@ -79,6 +80,7 @@ def solve(
         eps: accuracy of gap and violation, on the scale of possible values
         method: one of `cmdpax list methods`
         set: settings of the method, for example --set step=0.1 inner=50 (augmented-Lagrangian methods then run a fixed budget)
+        features: log-linear policies on these features: tiles:60,4,3 (dimension, tilings, size) or a .npy or .npz file [S, A, d]
         time_limit: seconds after which the best policy so far is returned (Ctrl-C does the same)
         memory_limit: gigabytes that the process may use (corrective-alm only)
         out_file: write the result (policy and certificate) to this .npz file
@@ -89,6 +91,7 @@ def solve(
     if out_file is not None and not out_file.parent.is_dir():  # better now than after the work is done
         raise InputError(f"--out {out_file}: there is no folder {out_file.parent}; make it first.")
     problem = open_model(model)
+    table = None if features is None else open_features(features, problem)
     settings: dict[str, Any] = dict(_setting(text) for text in set)
     known = methods[method].settings() if method in methods else {}
     if time_limit is not None:
@@ -96,9 +99,9 @@ def solve(
     if memory_limit is not None:
         settings["memory_limit"] = 1e9 * memory_limit
     with Progress() as progress:
-        if "report" in known and not set:
+        if "report" in known and not set and table is None:
             settings["report"] = progress.row
-        result = run(problem, method, eps, **settings)
+        result = run(problem, method, eps, table, **settings)
     _print(result, as_json)
     if out_file is not None:
         save_result(result, out_file)
@@ -264,23 +267,26 @@ def demo(out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> 
 
 
 def reproduce(
-    what: Annotated[Literal["tabular"], tyro.conf.Positional],
+    what: Annotated[Literal["tabular", "linear"], tyro.conf.Positional],
     figure: str | None = None,
-    out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("results/tabular"),
+    out_dir: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     rerun: bool = False,
 ) -> int:
-    """The paper's tabular experiments: grid searches of every method, tables and figures. About a minute; redrawn in seconds.
+    """The paper's experiments: grid searches of every method, tables and figures. Redrawn in seconds from their records.
+
+    `tabular` takes about a minute; `linear` (log-linear policies) minutes on two cores, and goes on where it was stopped.
 
     Args:
         what: which experiments
-        figure: one figure only: first, all-methods, cliff-world-0.001, cliff-world-policy, certified, sensitivity, rate, ...
-        out_dir: folder of records, tables and figures
+        figure: one figure only: first, all-methods, cliff-world-0.001, certified, sensitivity, rate, ... (linear:
+        cliff-world-40, ...) out_dir: folder of records, tables and figures (default: results/tabular or results/linear)
         rerun: run again what is recorded there
     """
-    from cmdpax.reproduce import tabular
+    from cmdpax import reproduce
 
     with Progress() as progress:
-        written = tabular(out_dir, figure, rerun, progress.say)
+        make = reproduce.tabular if what == "tabular" else reproduce.linear
+        written = make(out_dir or Path("results") / what, figure, rerun, progress.say)
     for path in written:
         out.print(f"wrote {path}")
     return 0

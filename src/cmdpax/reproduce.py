@@ -1,11 +1,13 @@
-"""`cmdpax reproduce tabular`: run or read the records, write the tables, draw the figures.
+"""`cmdpax reproduce tabular` and `cmdpax reproduce linear`: run or read the records, write the tables, draw the figures.
 
 Into a folder go `records/*.jsonl` (what was run, with what, by which versions), `selected` and `sensitivity` as .md and .csv,
 and one PNG per figure. Records that fit are read instead of run, so that figures are redrawn in seconds.
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -13,14 +15,17 @@ from matplotlib.figure import Figure
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.experiments.figures import save
 from cmdpax.experiments.records import Row, provenance, read_lines, write_lines
-from cmdpax.paper import rate
+from cmdpax.paper import log_linear, rate
 from cmdpax.paper.all_methods import all_methods
 from cmdpax.paper.certified import certified
 from cmdpax.paper.first_figure import first_figure
+from cmdpax.paper.linear import SETS, LinearStudy, linear_study, linear_tables
 from cmdpax.paper.optimal_policies import optimal_policy
 from cmdpax.paper.selected import selected
 from cmdpax.paper.sensitivity import sensitivity
 from cmdpax.paper.tabular import LIMITS, PROBLEMS, Say, Study, study, tables
+
+WORKERS = 2
 
 
 class Material:
@@ -68,6 +73,34 @@ def tabular(folder: Path, figure: str | None = None, rerun: bool = False, say: S
     if figure is None:
         tables(material.studies, folder)
     return written
+
+
+def _in_class(index: int) -> Callable[[Sequence[LinearStudy]], Figure]:
+    return lambda studies: log_linear.selected_in_class(studies[index])
+
+
+LINEAR = [(problem, dimension) for problem in PROBLEMS for dimension in SETS]
+LINEAR_FIGURES: dict[str, Callable[[Sequence[LinearStudy]], Figure]] = {
+    **{f"{problem}-{dimension}": _in_class(index) for index, (problem, dimension) in enumerate(LINEAR)},
+    "features": log_linear.features,
+    "projection-errors": log_linear.projection_errors,
+}
+
+
+def linear(folder: Path, figure: str | None = None, rerun: bool = False, say: Say = lambda text: None) -> list[Path]:
+    """Reproduce the log-linear experiments in `folder`, two records at a time; returns the figures written."""
+    if figure is not None and figure not in LINEAR_FIGURES:
+        raise InputError(f"figure '{figure}' is not known; {did_you_mean(figure, LINEAR_FIGURES)}")
+    say("log-linear studies: two problems, three sets of features")
+    with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as pool:
+        waiting = [pool.submit(linear_study, problem, dimension, folder, rerun) for problem, dimension in LINEAR]
+        for done, _ in enumerate(as_completed(waiting), 1):
+            say(f"{done} of {len(LINEAR)} records complete")
+    studies = [job.result() for job in waiting]
+    linear_tables(studies, folder)
+    return [
+        save(draw(studies), folder / f"{name}.png") for name, draw in LINEAR_FIGURES.items() if figure is None or name == figure
+    ]
 
 
 def _rates(folder: Path, rerun: bool, say: Say) -> Sequence[Row]:

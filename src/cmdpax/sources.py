@@ -1,13 +1,22 @@
-"""Where a model comes from on the command line: a file, or an environment by name with settings, `garnet:states=200,seed=3`."""
+"""Where models and features come from on the command line.
+
+A model: a file, or an environment by name with settings, `garnet:states=200,seed=3`. Features `[S, A, d]`: tile coding,
+`tiles:60,4,3` (dimension, tilings, size), or an array in a `.npy` file, or the array `features` of an `.npz` file.
+"""
 
 import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
 
 from cmdpax.environments import finite
+from cmdpax.environments.tiles import tiles
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.model import CMDP
+from cmdpax.policies.log_linear import Features
 from cmdpax.storage import load_model
 
 SUFFIXES = (".npz", ".json")
@@ -23,6 +32,32 @@ def open_model(source: str) -> CMDP:
     raise InputError(
         f"'{source}' is neither a model file ({' or '.join(SUFFIXES)}) nor an environment; {did_you_mean(name, finite)}"
     )
+
+
+def open_features(source: str, model: CMDP) -> Features:
+    """The features that `source` names, for this model."""
+    name, _, text = source.partition(":")
+    if name == "tiles":
+        try:
+            dimension, tilings, size = (int(part) for part in text.split(","))
+        except ValueError:
+            raise InputError(f"--features {source}: write tiles:dimension,tilings,size, for example tiles:60,4,3.") from None
+        return Features(tiles(model.states, model.actions, dimension, tilings, size))
+    path = Path(source)
+    if path.suffix.lower() not in (".npy", ".npz"):
+        raise InputError(f"--features {source}: give tiles:60,4,3, or a .npy or .npz file with numbers [states, actions, d].")
+    try:
+        stored = np.load(path, allow_pickle=False)
+        table = stored if isinstance(stored, np.ndarray) else stored["features"]
+    except OSError as error:
+        raise InputError(f"--features {source}: the file cannot be read ({error.strerror or error}).") from None
+    except KeyError:
+        raise InputError(f"--features {source}: there is no array 'features' in it; save it under that name.") from None
+    except (ValueError, BadZipFile):
+        raise InputError(f"--features {source}: this is not an array of numbers; write it with numpy.save.") from None
+    features = Features(table)
+    features.check(model.states, model.actions)
+    return features
 
 
 def _settings(name: str, builder: Callable[..., CMDP], text: str) -> dict[str, Any]:

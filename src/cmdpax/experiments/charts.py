@@ -22,10 +22,11 @@ def style(index: int) -> dict[str, Any]:
     return {"color": colour["color"], "linestyle": dashes["linestyle"], **mark}
 
 
-def side_by_side(curves: Mapping[str, Curve], title: str, limit: float) -> Figure:
+def side_by_side(curves: Mapping[str, Curve], title: str, limit: float, reference: float | None = None) -> Figure:
     """One column per method: signed gap above, signed violation below, on shared axes; the grey band is within `limit`.
 
-    Axes are linear near zero and logarithmic beyond, so that oscillation across zero shows.
+    `reference` is a gap to mark in the upper row, that of the best policy in a class. Axes are linear near zero and logarithmic
+    beyond, so that oscillation across zero shows.
     """
     figure = Figure(figsize=(1.2 + 1.75 * len(curves), 4.6))
     grid = figure.subplots(2, len(curves), sharex=True, sharey="row", squeeze=False)
@@ -36,11 +37,14 @@ def side_by_side(curves: Mapping[str, Curve], title: str, limit: float) -> Figur
             axes.plot(steps, errors, color=STYLES[0]["color"], linewidth=1.1)
             axes.set_yscale("symlog", linthresh=1e-3, linscale=0.6)
             axes.grid(alpha=0.3)
+        if reference is not None:
+            column[0].axhline(reference, color="black", linewidth=1.0, linestyle="--")
         column[0].set_title(name, fontsize=9)
     grid[0][0].set_ylabel(r"gap  $V_r^* - V_r^{\pi}$")
     grid[1][0].set_ylabel(r"violation  $b - V_c^{\pi}$")
     figure.supxlabel("policy-gradient evaluations", fontsize=10)
-    figure.suptitle(f"{title} (grey: within {limit:g} of zero)", fontsize=11)
+    dashed = "" if reference is None else "; dashed: best policy in the class"
+    figure.suptitle(f"{title} (grey: within {limit:g} of zero{dashed})", fontsize=11)
     figure.tight_layout()
     return figure
 

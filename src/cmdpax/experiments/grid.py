@@ -18,6 +18,7 @@ from cmdpax.errors import InputError
 from cmdpax.lagrangian import violation
 from cmdpax.methods import find, trajectory
 from cmdpax.model import CMDP
+from cmdpax.policies.log_linear import Features
 from cmdpax.trajectory import Trajectory
 
 TAIL = 200  # iterates over which the worst violation is taken
@@ -88,10 +89,10 @@ def configurations(method: str) -> tuple[tuple[dict[str, float], ...], tuple[dic
     return tuple(p for p in points if not row.skip(p)), tuple(p for p in points if row.skip(p))
 
 
-def search(model: CMDP, entry: Entry, optimum: float) -> Search:
-    """Run the whole paper grid of an entry as one batch."""
+def search(model: CMDP, entry: Entry, optimum: float, features: Features | None = None) -> Search:
+    """Run the whole paper grid of an entry as one batch; `features` for log-linear policies."""
     points, skipped = configurations(entry.method)
     started = time.perf_counter()
     batch = {name: np.array([point[name] for point in points]) for name in points[0]}
-    run = trajectory(model, entry.method, **batch, **entry.fixed)
+    run = trajectory(model, entry.method, features, **batch, **entry.fixed)
     return Search(entry, points, skipped, run, optimum, time.perf_counter() - started)

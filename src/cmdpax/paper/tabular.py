@@ -109,12 +109,13 @@ def _run(problem: str, model: CMDP, optimum: float, say: Say) -> list[Row]:
     for number, entry in enumerate(ENTRIES, 1):
         say(f"{PROBLEMS[problem]}: {entry.label} ({number} of {len(ENTRIES)})")
         found = search(model, entry, optimum)
-        rows += _configurations(found)
+        rows += configuration_rows(found)
         rows += _curves(model, found)
     return rows
 
 
-def _configurations(found: Search) -> list[Row]:
+def configuration_rows(found: Search) -> list[Row]:
+    """One row for each point of a method's grid."""
     run, budget = found.run, len(found.run.rewards) - 1
     base = {"kind": "configuration", "label": found.entry.label, "method": found.entry.method}
     rows = [{**base, "settings": {**point, **found.entry.fixed}, "skipped": True} for point in found.skipped]
