@@ -22,7 +22,7 @@ lint: .venv/dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-bench: .venv/dev
+bench: .venv/bench
 	$(BIN)/python benchmarks/vs_lp.py --quick
 
 .venv/python: constraints.txt
@@ -36,6 +36,10 @@ bench: .venv/dev
 .venv/dev: .venv/python pyproject.toml
 	$(PIP) --editable '.[dev]'
 	touch $@ .venv/core
+
+.venv/bench: .venv/dev
+	$(PIP) --editable '.[dev,bench]'
+	touch $@
 
 clean:
 	rm -rf .venv demo build *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -9,7 +9,8 @@ ROOT = Path(cmdpax.__file__).parent
 # from the ground floor up; a module may import what stands in an earlier place
 FLOORS = (
     ("errors",),
-    ("lagrangian", "kernels", "model"),
+    ("lagrangian", "transitions", "kernels", "loops", "small", "linear"),
+    ("model",),
     ("evaluation",),
     ("planning",),
     ("certificate", "checker"),
@@ -20,7 +21,7 @@ FLOORS = (
     ("solve",),
     ("frontier", "trajectory", "storage"),
     ("environments",),
-    ("baselines",),
+    ("baselines", "sampled"),
     ("methods",),
     ("deep",),
     ("experiments",),

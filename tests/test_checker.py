@@ -41,6 +41,10 @@ MUTATIONS = {
     "scaled gap": replace(RESULT, scaled_gap=RESULT.scaled_gap - 1e-9),
     "scaled violation": replace(RESULT, scaled_violation=RESULT.scaled_violation + 1e-9),
     "digest": replace(RESULT, digest="0" * 64),
+    "multipliers": replace(RESULT, multipliers=RESULT.multipliers + 1),
+    "multipliers not numbers": replace(RESULT, multipliers=RESULT.multipliers * np.nan),
+    "thresholds": replace(RESULT, thresholds=RESULT.thresholds + 1),
+    "senses": replace(RESULT, senses=("<=", "<=")),
     "status": replace(RESULT, status="infeasible"),
     "status unknown": replace(RESULT, status="perfect"),
     "eps": replace(RESULT, eps=1e-16),
@@ -100,4 +104,38 @@ def test_rejects_another_models_result():
 
 def test_says_what_it_proved():
     text = str(check(MODEL, RESULT))
-    assert text.startswith("verified: certified; reward in [") and "gap <=" in text
+    assert text.startswith("verified: certified at eps 1e-06; reward in [") and "gap <=" in text
+
+
+def test_rejects_other_names_and_actions_that_do_not_exist():
+    available = np.ones((30, 4), dtype=bool)
+    available[4, 1:] = False
+    named = MODEL.replace(constraint_names=["a", "b"], available=available, thresholds=MODEL.thresholds * 0.9)
+    result = solve(named)
+    check(named, result)
+    with pytest.raises(CertificateError, match="names"):
+        check(named, replace(result, constraint_names=("a", "c")))
+    policy = result.policy.copy()
+    policy[4] = [0, 1, 0, 0]  # the copy of the only action: same values, but there is no such action
+    with pytest.raises(CertificateError, match="not available"):
+        check(named, replace(result, policy=policy))
+    assert named.digest != named.replace(available=None).digest
+
+
+def test_probabilities_that_leak_do_not_hide_a_violation():
+    """Rows that sum to 1 - 1e-9 lose 1e-9 / (1 - gamma) of every value: they are judged as the distributions they stand for."""
+    from cmdpax import CMDP
+
+    model = CMDP(np.ones((1, 2, 1)), [[1.0, 0.0]], [[[1.0, 0.0]]], [5000.0], [1.0], 0.9999, senses="<=")
+    result = solve(model)
+    leaking = replace(result, policy=np.array([[0.5 + 4e-6, 0.5 - 4e-6 - 9e-10]]))
+    with pytest.raises(CertificateError):
+        check(model, leaking)
+
+
+def test_wrong_types_are_input_errors():
+    from cmdpax import InputError
+
+    for model, result in ((None, RESULT), (MODEL, None), (RESULT, MODEL), (MODEL, replace(RESULT, certificate=None))):
+        with pytest.raises(InputError, match="a CMDP and a Result"):
+            check(model, result)

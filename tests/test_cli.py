@@ -109,6 +109,19 @@ def test_demo(capsys, tmp_path):
         (["solve", "cliff-world", "--method", "pqa-alm", "--set", "step"], "write name=value"),
         (["solve", "cliff-world", "--method", "pqa-alm", "--set", "step=fast"], "'fast' is neither a number"),
         (["solve", "cliff-world", "--method", "pqa-alm", "--set", "inner=0"], "inner is 0"),
+        (["solve", "cliff-world", "--method", "pqa-alm", "--set", "step=nan"], "give a finite number"),
+        (["solve", "cliff-world", "--method", "pqa-alm", "--set", "outer=abc"], "outer is 'abc'; it must be a number"),
+        (["solve", "cliff-world", "--set", "report=1"], "report"),
+        (["solve", "cliff-world", "--set", "time_limit=soon"], "time_limit is 'soon'; it must be a number"),
+        (["solve", "cliff-world", "--method", "cutting-plane", "--set", "entropy=-1"], "entropy is -1"),
+        (["solve", "cliff-world", "--time-limit", "-5"], "time_limit is -5.0"),
+        (["solve", "cliff-world", "--memory-limit", "0.001"], "memory limit"),
+        (["solve", "cliff-world", "--eps", "1e300"], "below 1"),
+        (["solve", "cliff-world", "--out", "no/such/folder.npz"], "there is no folder no/such"),
+        (["solve", "garnet:states=inf"], "states=inf is not understood"),
+        (["solve", "garnet:seed=-1"], "seed at least 0"),
+        (["solve", "garnet:states=5,states=6"], "given twice"),
+        (["frontier", "queue", "--constraint", "enrgy"], "did you mean 'energy'?"),
         (["solve", "cliff-world", "--out", "result.txt"], ".npz"),
         (["solve", "garnet:states=ten"], "states=ten is not understood"),
         (["solve", "garnet:sates=10"], "did you mean 'states'?"),
@@ -176,3 +189,34 @@ def test_numbers_survive_the_round_trip(capsys, tmp_path):
     saved = load_result(path)
     assert saved.summary() == json.loads(out)
     assert np.isclose(saved.policy.sum(1), 1).all()
+
+
+def test_solve_with_features(capsys):
+    code, out, _ = call(
+        capsys, "solve", "deep-sea", "--method", "ppqa-alm", "--features", "tiles:40,4,1", "--set", "outer=2", "inner=5", "--json"
+    )
+    answer = json.loads(out)
+    assert code == 4 and answer["method"] == "ppqa-alm" and answer["gap"] > 0.02  # the features cannot express the optimum
+    code, out, err = call(capsys, "solve", "deep-sea", "--method", "ppqa-alm")
+    assert code == 2 and out == "" and "give it features" in err
+
+
+def test_names_are_text_to_every_printer(capsys, tmp_path):
+    """Rich reads markup in square brackets and matplotlib mathematics between dollars: names are neither."""
+    model = cliff_world().replace(constraint_names=["[/b]$\\frac$"])
+    source, picture = tmp_path / "m$x$.npz", tmp_path / "p[b].png"
+    save_model(model, source)
+    for arguments in (["solve", str(source)], ["frontier", str(source), "--points", "3", "--out", str(picture)]):
+        assert call(capsys, *arguments)[0] == 0
+    assert call(capsys, "show", str(source), "--out", str(picture))[0] == 0
+
+
+def test_a_constraint_is_found_by_name(capsys):
+    by_name = call(capsys, "frontier", "queue:capacity=8", "--points", "3", "--constraint", "energy", "--json")
+    assert by_name == call(capsys, "frontier", "queue:capacity=8", "--points", "3", "--constraint", "0", "--json")
+
+
+def test_a_fault_of_ours_is_still_one_sentence(capsys, monkeypatch):
+    monkeypatch.setattr("cmdpax.cli.open_model", lambda source: 1 / 0)
+    code, _, err = call(capsys, "solve", "cliff-world")
+    assert code == 1 and err.startswith("cmdpax: internal error, please report it: ZeroDivisionError") and err.count("\n") == 1

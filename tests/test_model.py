@@ -146,8 +146,10 @@ def test_replace_keeps_the_rest() -> None:
     assert (copy.senses, copy.state_names, copy.constraint_names, copy.grid) == (("<=",), ("a", "b"), ("energy",), grid)
     np.testing.assert_array_equal(copy.available, model.available)
     assert copy.replace(discount=0.9).digest == model.digest
-    turned = model.replace(senses=["<="])  # with senses, the arrays are taken in the caller's orientation
-    np.testing.assert_array_equal(turned.thresholds, -model.thresholds)
+    assert model.replace(senses=["<="]).digest == model.digest  # what is not changed stays what it is
+    larger = model.replace(thresholds=[7.0], senses=["<="])  # with senses, what is changed is in the caller's orientation
+    np.testing.assert_array_equal(larger.thresholds, [-7.0])
+    np.testing.assert_array_equal(larger.constraints, model.constraints)
 
 
 # ---- available actions ------------------------------------------------------------------------------------------------
@@ -386,7 +388,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("thresholds", {"thresholds": [1.0, 2.0]}, r"thresholds: shape \(2,\), expected \(1,\)"),
     ("initial sum", {"initial": [0.5, 0.4]}, r"initial: probabilities sum to 0\.9, not 1; normalise them"),
     ("initial negative", {"initial": [1.5, -0.5]}, r"initial\[1\] is -0\.5; probabilities may not be negative"),
-    ("initial overflows", {"initial": [1.7e308, 1.7e308]}, r"initial: probabilities sum to inf, not 1"),
+    ("initial overflows", {"initial": [1.7e308, 1.7e308]}, r"initial: it has entries beyond 1e\+100; rescale it"),
     ("initial length", {"initial": [1.0]}, r"initial: shape \(1,\), expected \(2,\)"),
     ("sense", {"senses": ["<"]}, r"senses\[0\] is '<'; it must be '>=' or '<='"),
     ("senses", {"senses": ["<=", "<="]}, r"senses: 2 given for 1 constraints; give one for each"),

@@ -14,7 +14,7 @@ def test_prints_as_a_table_with_units_of_the_caller():
 def test_every_status_explains_itself():
     assert "no policy meets all constraints" in str(solve(cliff_world(threshold=0.3)))
     assert "ray" in str(solve(cliff_world(threshold=0.3)))
-    assert "cannot be decided" in str(solve(cliff_world(threshold=-1 / 7)))
+    assert "undecided within 1e-7" in str(solve(cliff_world(threshold=-1 / 7)))
     assert "stopped before" in str(solve(garnet(states=300, constraints=3), time_limit=0.0))
 
 

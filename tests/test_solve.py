@@ -3,7 +3,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cmdpax import InputError, check, lagrangian, solve
+from cmdpax import CMDP, InputError, check, lagrangian, solve
 from cmdpax.baselines.linear_program import linear_program
 from cmdpax.environments import cliff_world, deep_sea, finite, garnet, grid_world, queue
 from cmdpax.evaluation import evaluate
@@ -205,3 +205,71 @@ def test_unavailable_actions_carry_no_probability():
     result = solve(limited)
     check(limited, result)
     assert result.policy[~available].sum() == 0
+
+
+def test_an_interrupt_returns_the_best_certified_policy_so_far():
+    model, seen = garnet(states=300, constraints=4), []
+
+    def interrupt(row):
+        seen.append(row)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    result = solve(model, report=interrupt)
+    assert result.status == "limit" and len(seen) == 3
+    check(model, result)
+
+
+def test_an_interrupt_before_anything_is_known_goes_through():
+    class Never(Corrective):
+        def advance(self, *arguments):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        solve(cliff_world(), oracle=Never())
+
+
+def test_a_memory_limit_bounds_the_columns_and_not_the_answer():
+    model = garnet(states=60, constraints=6)
+    few = solve(model, oracle=Corrective(most=12))
+    assert few.status == "certified"
+    assert few.reward == pytest.approx(solve(model).reward, abs=3e-6 * model.reward_scale)
+    assert solve(model, memory_limit=64e9).status == "certified"
+    with pytest.raises(InputError, match="memory limit"):
+        solve(model, memory_limit=1e6)
+
+
+@pytest.mark.parametrize("value", [1e6, 1e7, 1e8, 1e9])
+def test_what_rounding_spoils_is_not_claimed(value):
+    """One action whose cost meets its budget exactly, up to rounding: whatever is claimed, the checker agrees."""
+    model = CMDP(np.ones((1, 1, 1)), [[1.0]], [[[value]]], [10 * value], [1.0], 0.9, senses="<=")
+    result = solve(model)
+    assert result.status == "marginal"
+    check(model, result)
+
+
+def test_rarely_visited_states_get_the_latest_plan():
+    """With 48 of 50 waiting (never seen from an empty queue) the advice is to serve, not what rounding left behind."""
+    model = queue(capacity=50)
+    result = solve(model)
+    assert result.policy[20:45, 0].max() < 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"eps": None}, "eps is None"),
+        ({"eps": "x"}, "eps is 'x'"),
+        ({"eps": 2.0}, "below 1"),
+        ({"time_limit": "x"}, "time_limit"),
+        ({"time_limit": np.nan}, "time_limit"),
+        ({"outer": 0}, "outer is 0"),
+        ({"dual_step": np.nan}, "dual_step"),
+        ({"dual_step": -1}, "dual_step"),
+    ],
+)
+def test_bad_arguments(arguments, sentence):
+    with pytest.raises(InputError, match=sentence):
+        solve(cliff_world(), **arguments)
+    with pytest.raises(InputError, match="a CMDP is needed"):
+        solve(None)

@@ -1,8 +1,10 @@
+import numpy as np
 import pytest
 
 from cmdpax import InputError
-from cmdpax.environments import deep_sea, finite, garnet, queue
-from cmdpax.sources import open_model
+from cmdpax.environments import cliff_world, deep_sea, finite, garnet, queue
+from cmdpax.policies.log_linear import one_hot
+from cmdpax.sources import open_features, open_model
 from cmdpax.storage import save_model
 
 
@@ -31,3 +33,31 @@ def test_files(tmp_path, suffix):
 def test_bad_sources(source):
     with pytest.raises(InputError):
         open_model(source)
+
+
+def test_features_from_tiles_and_files(tmp_path):
+    model = cliff_world()
+    assert open_features("tiles:40,4,1", model).rank == 12
+    table = one_hot(21, 4)
+    np.save(tmp_path / "f.npy", table)
+    np.savez(tmp_path / "f.npz", features=table)
+    for name in ("f.npy", "f.npz"):
+        np.testing.assert_array_equal(open_features(str(tmp_path / name), model).table, table)
+
+
+def test_bad_features_get_one_sentence(tmp_path):
+    model = cliff_world()
+    np.save(tmp_path / "wrong.npy", np.ones((3, 2, 4)) * np.arange(2)[:, None])
+    np.savez(tmp_path / "other.npz", table=one_hot(21, 4))
+    (tmp_path / "text.npy").write_text("no array")
+    for source, message in (
+        ("tiles:40,4", "tiles:dimension,tilings,size"),
+        ("tiles:40,4,x", "tiles:dimension,tilings,size"),
+        ("fourier:3", "give tiles:60,4,3"),
+        (str(tmp_path / "none.npy"), "cannot be read"),
+        (str(tmp_path / "text.npy"), "not an array"),
+        (str(tmp_path / "other.npz"), "no array 'features'"),
+        (str(tmp_path / "wrong.npy"), "does not fit a model of 21 states and 4 actions"),
+    ):
+        with pytest.raises(InputError, match=message):
+            open_features(source, model)

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cmdpax
-from cmdpax import CMDP, Grid, InputError, storage
+from cmdpax import CMDP, Grid, InputError, solve, storage
+from cmdpax.environments import garnet
 from cmdpax.storage import load_model, load_result, save_model, save_result
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "model-format.md"
@@ -90,7 +91,7 @@ def test_random_models_survive_both_forms(
     mask[np.arange(S), rng.integers(0, A, S)] = True
     model = CMDP(
         (rng.integers(0, S, (S, A, B)), rng.dirichlet(np.full(B, 0.3), (S, A))),
-        rng.normal(size=(S, A)) * 10.0 ** rng.integers(-300, 300, (S, A)),
+        rng.normal(size=(S, A)) * 10.0 ** rng.integers(-300, 99, (S, A)),
         rng.normal(size=(m, S, A)) * (rng.random((m, S, A)) < 0.7),
         rng.normal(size=m),
         rng.dirichlet(np.ones(S)),
@@ -300,7 +301,7 @@ OBJECTS = npy(np.zeros(2)).replace(b"<f8", b"|O8")
 BAD_ARRAYS: list[tuple[str, dict[str, bytes | None], str]] = [
     ("no meta", {"meta.npy": None}, r"it is not a cmdpax file; it has no array 'meta'\."),
     ("meta of numbers", {"meta.npy": npy([1, 2])}, r"array 'meta' holds int64; it must hold text\."),
-    ("meta not text", {"meta.npy": npy("ab").replace(b"b\0\0\0", b"b\0\0\xff")}, r"it is no \.npz archive, or a damaged one"),
+    ("meta not text", {"meta.npy": npy("ab").replace(b"b\0\0\0", b"b\0\0\xff")}, r"it is not an \.npz archive, or a damaged one"),
     ("meta not JSON", {"meta.npy": npy("{")}, r"it is not valid JSON: Expecting property name .* \(line 1, column 2\)\."),
     ("meta NaN", {"meta.npy": npy('{"format": NaN}')}, r"it holds NaN; every number must be finite\."),
     ("meta a list", {"meta.npy": npy("[1]")}, r"it is not a cmdpax-model file; its 'format' is None\."),
@@ -343,7 +344,11 @@ BAD_ARRAYS: list[tuple[str, dict[str, bytes | None], str]] = [
     ("too short", {"reward.npy": npy(np.zeros((3, 2)))[:-1]}, r"array 'reward' declares 48 bytes, .* but holds 47\."),
     ("too long", {"reward.npy": npy(np.zeros((3, 2))) + b"0"}, r"array 'reward' declares 48 bytes, .* but holds 49\."),
     ("shape", {"reward.npy": npy(np.zeros((2, 3)))}, r"reward: shape \(2, 3\), expected \(3, 2\)\."),
-    ("thresholds", {"thresholds.npy": npy(1.0)}, r"meta\.senses: 2 given for constraints \(2, 3, 2\), thresholds \(\)\."),
+    (
+        "thresholds",
+        {"thresholds.npy": npy(1.0)},
+        r"meta\.senses: 2 given for constraints \(2, 3, 2\), thresholds \(\); give one for each\.",
+    ),
     ("discount", {"discount.npy": npy([0.9])}, r"discount: shape \(1,\), expected one number\."),
     (
         "float successors",
@@ -378,7 +383,7 @@ def test_other_numbers_of_the_same_value_are_welcome(tmp_path: Path) -> None:
 def test_damaged_archives(tmp_path: Path) -> None:
     save_model(small(), tmp_path / "good.npz")
     good, path = (tmp_path / "good.npz").read_bytes(), tmp_path / "bad.npz"
-    damage = r"it is no \.npz archive, or a damaged one \(.+\); write or copy it again\."
+    damage = r"it is not an \.npz archive, or a damaged one \(.+\); write or copy it again\."
     for data in (b"", b"PK", good[: len(good) // 2], good[:-1], b"{}", np.random.default_rng(0).bytes(300)):
         path.write_bytes(data)
         refused(path, damage)
@@ -621,3 +626,32 @@ def test_byte_order_marks_are_no_problem(tmp_path: Path) -> None:
     path = written(tmp_path)
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     assert_same(load_model(path), small())
+
+
+def is_mapped(array: Any) -> bool:
+    """Whether the array, or one of those it is a view of, is a memory map."""
+    return array is not None and (isinstance(array, np.memmap) or is_mapped(getattr(array, "base", None)))
+
+
+def test_large_arrays_stay_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory-mapped, not copied: the constructor takes canonical, read-only transitions as they are."""
+    monkeypatch.setattr(storage, "MAPPED", 1000)
+    model = garnet(states=50, branching=4)
+    save_model(model, tmp_path / "large.npz")
+    loaded = load_model(tmp_path / "large.npz")
+    assert is_mapped(loaded.successors)
+    assert is_mapped(loaded.probabilities)
+    assert_same(loaded, model)
+    assert solve(loaded).reward == pytest.approx(solve(model).reward, abs=1e-6)
+
+
+def test_a_mapped_array_is_checked_against_its_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "MAPPED", 1000)
+    path = tmp_path / "large.npz"
+    save_model(garnet(states=50, branching=4), path)
+    data = bytearray(path.read_bytes())
+    place = data.index(b"probabilities.npy") + 500
+    data[place] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(InputError, match="damaged"):
+        load_model(path)

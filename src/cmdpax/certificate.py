@@ -52,19 +52,39 @@ class Certificate:
         return self.gap / model.reward_scale, float(violations.max(initial=0.0))
 
 
-def certify(model: CMDP, policy: np.ndarray, weights: np.ndarray, actions: np.ndarray) -> Certificate:
-    """Certify a policy `[S, A]` with the dual weights `[m]`; `actions [S]` should be (near) optimal for `r + w.c`."""
-    potentials = state_values(model, policy, stacked_rewards(model))
+def certify(
+    model: CMDP,
+    policy: np.ndarray,
+    weights: np.ndarray,
+    actions: np.ndarray,
+    *,
+    potential: np.ndarray | None = None,
+    accuracy: float = 0.0,
+) -> Certificate:
+    """Certify a policy `[S, A]` with the dual weights `[m]`; `actions [S]` should be (near) optimal for `r + w.c`.
+
+    Large models: a `potential [S]` that is known saves evaluating the actions, and `accuracy` is how wide the bounds may
+    be, as a fraction of the range of possible values. The bounds hold in any case.
+    """
+    pseudo = pseudo_reward(model, weights)
+    potentials = state_values(model, policy, stacked_rewards(model), accuracy * _contrast(model))
     bounds = value_bounds(model, policy, potentials)
-    dual_potential = state_values(model, actions, pseudo_reward(model, weights))
+    dual_potential = state_values(model, actions, pseudo) if potential is None else potential
     return Certificate(
         reward_bounds=(float(bounds[0, 0]), float(bounds[0, 1])),
         margin_bounds=bounds[1:] - model.thresholds[:, None],
-        dual_bound=optimum_bound(model, pseudo_reward(model, weights), dual_potential) - float(weights @ model.thresholds),
+        dual_bound=optimum_bound(model, pseudo, dual_potential) - float(weights @ model.thresholds),
         weights=weights,
         value_potentials=potentials,
         dual_potential=dual_potential,
     )
+
+
+def _contrast(model: CMDP) -> float:
+    """The smallest span of a reward relative to its size: what a relative error must be multiplied by to be one of spans."""
+    spans = np.append(model.reward_scale, model.constraint_scales) * (1 - model.discount)
+    sizes = np.array([np.abs(model.reward).max(), *(np.abs(row).max() for row in model.constraints)])
+    return float((spans / np.maximum(sizes, spans)).min())
 
 
 def value_bounds(model: CMDP, policy: np.ndarray, potentials: np.ndarray) -> np.ndarray:

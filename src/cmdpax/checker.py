@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.errors import CertificateError
+from cmdpax.errors import CertificateError, InputError
 
 UNIT = float(np.finfo(float).eps)
 MARGINAL_BAND = 1e-7
@@ -22,6 +22,7 @@ class Verified:
     """What the checker could prove by itself."""
 
     status: str
+    eps: float
     reward_bounds: tuple[float, float]
     dual_bound: float
     gap: float
@@ -30,13 +31,18 @@ class Verified:
     def __str__(self) -> str:
         low, high = self.reward_bounds
         return (
-            f"verified: {self.status}; reward in [{low:.12g}, {high:.12g}], optimum <= {self.dual_bound:.12g},"
-            f" gap <= {self.gap:.3g}, violation <= {self.violation:.3g}"
+            f"verified: {self.status} at eps {self.eps:g}; reward in [{low:.12g}, {high:.12g}],"
+            f" optimum <= {self.dual_bound:.12g}, gap <= {self.gap:.3g}, violation <= {self.violation:.3g}"
         )
 
 
 def check(model: Any, result: Any) -> Verified:
-    """Verify every claim of `result` about `model`; raises `CertificateError` with one sentence if one is false."""
+    """Verify every claim of `result` about `model`; raises `CertificateError` with one sentence if one is false.
+
+    What comes back says what was proven: status, eps, bounds on the reward, the dual bound, gap and violation.
+    """
+    if not hasattr(model, "successors") or not hasattr(result, "certificate") or not hasattr(result.certificate, "weights"):
+        raise InputError("check: give it a CMDP and a Result, in this order.")
     proof = result.certificate
     _demand(result.digest == model.digest, "the result belongs to another model: the fingerprints differ")
     policy = np.asarray(result.policy, dtype=np.float64)
@@ -44,9 +50,17 @@ def check(model: Any, result: Any) -> Verified:
     _demand(bool(np.isfinite(policy).all() and (policy >= 0).all()), "the policy has entries that are not probabilities")
     off = float(np.abs(policy.sum(1) - 1).max())
     _demand(off <= SUM_TOLERANCE, f"the policy's probabilities miss a sum of 1 by {off:.3g}")
+    policy = policy / policy.sum(1, keepdims=True)  # a missing 1e-9 would count for 1e-9 / (1 - gamma)
+    if model.available is not None:
+        _demand(not policy[~model.available].any(), "the policy chooses an action that is not available in its state")
     m = len(model.thresholds)
     weights = np.asarray(proof.weights, dtype=np.float64)
     _demand(weights.shape == (m,) and bool((weights >= 0).all()), "the dual weights must be m numbers >= 0")
+    _demand(np.array_equal(result.multipliers, weights), "the multipliers are not the dual weights of the certificate")
+    _demand(np.array_equal(result.thresholds, model.thresholds), "the thresholds are not the model's")
+    _demand(tuple(result.senses) == tuple(model.senses), "the senses of the constraints are not the model's")
+    names = model.constraint_names or result.constraint_names
+    _demand(tuple(result.constraint_names) == tuple(names), "the names of the constraints are not the model's")
     seen = _visited(model)
 
     low, high = _policy_bounds(model, policy, model.reward, proof.value_potentials[0], seen)
@@ -78,7 +92,7 @@ def check(model: Any, result: Any) -> Verified:
     _close("scaled gap", result.scaled_gap, scaled_gap)
     _close("scaled violation", result.scaled_violation, scaled_violation)
     _check_status(model, result, scaled_gap, scaled_violation, seen)
-    return Verified(result.status, proof.reward_bounds, proof.dual_bound, gap, violation)
+    return Verified(result.status, result.eps, proof.reward_bounds, proof.dual_bound, gap, violation)
 
 
 def _check_status(model: Any, result: Any, gap: float, violation: float, seen: np.ndarray) -> None:
@@ -102,7 +116,7 @@ def _check_status(model: Any, result: Any, gap: float, violation: float, seen: n
         if result.status == "infeasible":
             _demand(proof.ray_bound < 0, f"status infeasible, but the ray only proves {proof.ray_bound:.3g} < 0")
         else:
-            _demand(proof.ray_bound <= 1.01 * MARGINAL_BAND * size, "status marginal, but the ray does not show it")
+            _demand(proof.ray_bound <= 2 * MARGINAL_BAND * size, "status marginal, but the ray does not show it")
     else:
         _demand(result.status == "limit", f"the status {result.status!r} is not known")
 
@@ -139,12 +153,12 @@ def _allowance(model: Any, reward: np.ndarray, v: np.ndarray, seen: np.ndarray) 
 def _visited(model: Any) -> np.ndarray:
     """States that can be reached: the only ones that matter."""
     seen = np.asarray(model.initial) > 0
-    while True:
-        to = model.successors[seen][model.probabilities[seen] > 0]
-        before = int(seen.sum())
-        seen[to] = True
-        if int(seen.sum()) == before:
-            return seen
+    fresh = np.flatnonzero(seen)
+    while fresh.size:
+        to = model.successors[fresh][model.probabilities[fresh] > 0]
+        fresh = np.unique(to[~seen[to]])
+        seen[fresh] = True
+    return seen
 
 
 def _scale(values: np.ndarray, discount: float) -> float:

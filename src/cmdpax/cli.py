@@ -1,6 +1,7 @@
 """The command line. Exit codes: 0 certified, 1 check failed, 2 bad input, 3 infeasible, 4 limit reached, 5 marginal."""
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -9,17 +10,19 @@ from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status as Spinner
 from rich.table import Table
 
 from cmdpax import checker
 from cmdpax.deep.config import TrainConfig, paper_settings
 from cmdpax.environments import finite
-from cmdpax.errors import CertificateError, InputError, NumericalError
+from cmdpax.errors import CertificateError, InputError, NumericalError, did_you_mean
 from cmdpax.frontier import frontier as trace_frontier
 from cmdpax.methods import methods, run
+from cmdpax.model import CMDP
 from cmdpax.result import Result
-from cmdpax.sources import open_model
+from cmdpax.sources import open_features, open_model
 from cmdpax.storage import load_result, save_model, save_result
 
 EXIT = {"certified": 0, "infeasible": 3, "limit": 4, "marginal": 5}
@@ -65,7 +68,9 @@ def solve(
     eps: float = 1e-6,
     method: str = "corrective-alm",
     set: tuple[str, ...] = (),
+    features: str | None = None,
     time_limit: float | None = None,
+    memory_limit: float | None = None,
     out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     as_json: Json = False,
 ) -> int:
@@ -76,24 +81,31 @@ def solve(
         eps: accuracy of gap and violation, on the scale of possible values
         method: one of `cmdpax list methods`
         set: settings of the method, for example --set step=0.1 inner=50 (augmented-Lagrangian methods then run a fixed budget)
-        time_limit: seconds after which the best policy so far is returned
+        features: log-linear policies on these features: tiles:60,4,3 (dimension, tilings, size) or a .npy or .npz file [S, A, d]
+        time_limit: seconds after which the best policy so far is returned (Ctrl-C does the same)
+        memory_limit: gigabytes that the process may use (corrective-alm only)
         out_file: write the result (policy and certificate) to this .npz file
         as_json: print one JSON object instead of a table
     """
     if out_file is not None and out_file.suffix != ".npz":
         raise InputError(f"--out {out_file}: results are written as .npz; give a name that ends so.")
+    if out_file is not None and not out_file.parent.is_dir():  # better now than after the work is done
+        raise InputError(f"--out {out_file}: there is no folder {out_file.parent}; make it first.")
     problem = open_model(model)
+    table = None if features is None else open_features(features, problem)
     settings: dict[str, Any] = dict(_setting(text) for text in set)
     known = methods[method].settings() if method in methods else {}
     if time_limit is not None:
         settings["time_limit"] = time_limit
+    if memory_limit is not None:
+        settings["memory_limit"] = 1e9 * memory_limit
     with Progress() as progress:
-        if "report" in known and all(name in ("time_limit",) for name in settings):
+        if "report" in known and not set and table is None:
             settings["report"] = progress.row
-        result = run(problem, method, eps, **settings)
+        result = run(problem, method, eps, table, **settings)
+    _print(result, as_json)
     if out_file is not None:
         save_result(result, out_file)
-    _print(result, as_json)
     return EXIT[result.status]
 
 
@@ -111,13 +123,13 @@ def check(
     if as_json:
         print(json.dumps({"verified": True, "status": verified.status, "gap": verified.gap, "violation": verified.violation}))
     else:
-        out.print(str(verified))
+        out.print(str(verified), markup=False)
     return 0
 
 
 def frontier(
     model: Model,
-    constraint: int = 0,
+    constraint: str = "0",
     points: int = 25,
     eps: float = 1e-6,
     out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
@@ -127,33 +139,33 @@ def frontier(
 
     Args:
         model: a model file or environment
-        constraint: index of the constraint whose threshold is swept
+        constraint: index or name of the constraint whose threshold is swept
         points: how many thresholds
         eps: accuracy of every point
         out_file: draw the curve to this .png file
         as_json: print one JSON object
     """
     problem = open_model(model)
+    index = _constraint(problem, constraint)
     with Progress() as progress:
-        curve = trace_frontier(problem, constraint, points, eps, lambda done, total: progress.say(f"{done} of {total} points"))
-    name = problem.constraint_names[constraint] if problem.constraint_names else f"c{constraint}"
+        curve = trace_frontier(problem, index, points, eps, lambda done, total: progress.say(f"{done} of {total} points"))
+    name, sense = problem.constraint_names[index] if problem.constraint_names else f"c{index}", problem.senses[index]
     if out_file is not None:
         from cmdpax.experiments.figures import frontier_picture, save
 
-        sign = 1.0 if problem.senses[constraint] == ">=" else -1.0
-        current = sign * float(problem.thresholds[constraint])
-        save(frontier_picture(curve, name, problem.senses[constraint], current), _png(out_file))
+        current = (1.0 if sense == ">=" else -1.0) * float(problem.thresholds[index])
+        save(frontier_picture(curve, name, sense, current), _png(out_file))
     if as_json:
-        print(
-            json.dumps({"constraint": name, "sense": problem.senses[constraint], "points": [point.__dict__ for point in curve]})
-        )
+        print(json.dumps({"constraint": name, "sense": sense, "points": [point.__dict__ for point in curve]}))
     else:
-        table = Table(title=f"best reward against the threshold of '{name}' ({problem.senses[constraint]})")
+        table = Table(title=escape(f"best reward against the threshold of '{name}' ({sense})"))
         for heading in ("threshold", "reward", "shadow price", "certified gap", "status"):
             table.add_column(heading, justify="right")
         for p in curve:
             table.add_row(f"{p.threshold:.6g}", f"{p.reward:.6g}", f"{p.multiplier:.4g}", f"{p.gap:.1e}", p.status)
         out.print(table)
+        if out_file is not None:
+            out.print(f"wrote {out_file}", markup=False)
     return max(EXIT[point.status] for point in curve)
 
 
@@ -179,7 +191,7 @@ def show(
         answer = load_result(result)
         checker.check(problem, answer)
     title = f"{model}: reward {answer.reward:.6g}, violation {answer.certificate.violation:.2g} ({answer.status})"
-    out.print(f"wrote {save(policy_picture(problem, answer.policy, title), _png(out_file))}")
+    out.print(f"wrote {save(policy_picture(problem, answer.policy, title), _png(out_file))}", markup=False)
     return EXIT[answer.status]
 
 
@@ -191,7 +203,7 @@ def export(model: Model, path: Annotated[Path, tyro.conf.Positional, tyro.conf.a
         path: where to
     """
     save_model(open_model(model), path)
-    out.print(f"wrote {path}")
+    out.print(f"wrote {path}", markup=False)
     return 0
 
 
@@ -356,16 +368,18 @@ def list_(what: Annotated[Literal["methods", "environments", "all"], tyro.conf.P
         for name, builder in finite.items()
     }
     if as_json:
-        rows = {name: {"title": row.title, "family": row.family, "citation": row.citation} for name, row in methods.items()}
+        columns = ("title", "family", "citation", "rate", "grid")
+        rows = {name: {column: getattr(row, column) for column in columns} for name, row in methods.items()}
         print(json.dumps({"methods": rows, "environments": environments}))
         return 0
     if what != "environments":
         table = Table(title="methods")
-        for heading in ("name", "family", "last iterate", "settings", "source"):
+        for heading in ("name", "family", "last iterate", "settings", "paper grid", "source"):
             table.add_column(heading, no_wrap=heading == "name")
         for row in methods.values():
             shown = ", ".join(key for key in row.settings() if key != "report")
-            table.add_row(row.name, row.family, row.rate, shown, row.citation)
+            grid = "; ".join(f"{key} {', '.join(f'{value:g}' for value in values)}" for key, values in row.grid.items())
+            table.add_row(row.name, row.family, row.rate, shown, grid, row.citation)
         out.print(table)
     if what != "methods":
         table = Table(title="environments")
@@ -391,13 +405,39 @@ def demo(out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> 
         problem = finite[name]()
         result = run(problem, "pqa-alm")
         out.print(f"\n[bold]{name}[/bold], {problem}")
-        out.print(str(result))
+        out.print(str(result), markup=False)
         out.print(str(checker.check(problem, result)))
-        title = f"{name}: optimal policy, reward {result.reward:.4f}, gap <= {result.certificate.gap:.1e}"
+        title = f"{name}: optimal policy, reward {result.reward:.4f}, gap <= {max(result.certificate.gap, 0):.1e}"
         out.print(f"wrote {save(policy_picture(problem, result.policy, title), out_dir / f'{name}.png')}")
         codes.append(EXIT[result.status])
     out.print(f"\nwrote {save(first_figure(), out_dir / 'alm-against-primal-dual.png')}")
     return max(codes)
+
+
+def reproduce(
+    what: Annotated[Literal["tabular", "linear"], tyro.conf.Positional],
+    figure: str | None = None,
+    out_dir: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
+    rerun: bool = False,
+) -> int:
+    """The paper's experiments: grid searches of every method, tables and figures. Redrawn in seconds from their records.
+
+    `tabular` takes about a minute; `linear` (log-linear policies) minutes on two cores, and goes on where it was stopped.
+
+    Args:
+        what: which experiments
+        figure: one figure only: first, all-methods, cliff-world-0.001, certified, sensitivity, rate, ... (linear:
+        cliff-world-40, ...) out_dir: folder of records, tables and figures (default: results/tabular or results/linear)
+        rerun: run again what is recorded there
+    """
+    from cmdpax import reproduce
+
+    with Progress() as progress:
+        make = reproduce.tabular if what == "tabular" else reproduce.linear
+        written = make(out_dir or Path("results") / what, figure, rerun, progress.say)
+    for path in written:
+        out.print(f"wrote {path}")
+    return 0
 
 
 COMMANDS: dict[str, Callable[..., int]] = {
@@ -412,6 +452,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "check-env": check_env,
     "list": list_,
     "demo": demo,
+    "reproduce": reproduce,
 }
 
 
@@ -431,6 +472,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = _complain("there is not enough memory for this model; use fewer states, actions or successors.", 2)
     except KeyboardInterrupt:
         code = _complain("interrupted.", 130)
+    except Exception as error:  # a fault of ours: still one sentence, and it says so
+        code = _complain(f"internal error, please report it: {type(error).__name__}: {error}", 1)
     sys.exit(code)
 
 
@@ -465,7 +508,20 @@ def _setting(text: str) -> tuple[str, Any]:
         number = float(value)
     except ValueError:
         return name, value
+    if not math.isfinite(number):
+        raise InputError(f"--set {text}: give a finite number.")
     return name, int(number) if number == int(number) and "." not in value and "e" not in value.lower() else number
+
+
+def _constraint(model: CMDP, text: str) -> int:
+    """A constraint by index or by name."""
+    names = list(model.constraint_names or ())
+    if text in names:
+        return names.index(text)
+    if text.removeprefix("-").isdigit():
+        return int(text)
+    hint = did_you_mean(text, names) if names else "give an index."
+    raise InputError(f"constraint '{text}' is neither an index nor a name; {hint}")
 
 
 def _png(path: Path) -> Path:

@@ -21,6 +21,7 @@ BAND = 1e-7  # feasibility closer than this to the boundary, on the normalised s
 ROUNDING = 1e-14  # a margin that misses its target by less has met it
 RESOLUTION = 1e-10  # the same, where rounding in the columns themselves stops further progress
 CLOSEST = 1e-9  # an infeasible model is pursued until its least violating mixture is known this well
+ACCURACY = CLOSEST / 10  # what values of columns may be off at the most, not to blur any of these
 STEPS = 2000
 
 
@@ -34,13 +35,17 @@ class Feasibility:
     plan: Plan | None = None  # optimum of ray.c
 
 
-def decide(model: CMDP, columns: Columns | None = None) -> Feasibility:
-    """Verdict for a normalised model (see `solve.normalise`), starting from known columns if there are any."""
-    columns = first_column(model, plan(model, model.reward)) if columns is None else columns
-    strict = _reach(model, columns, BAND)
+def decide(model: CMDP, columns: Columns | None = None, accuracy: float = ACCURACY) -> Feasibility:
+    """Verdict for a normalised model (see `solve.normalise`), starting from known columns if there are any.
+
+    `accuracy` is the error that values of columns may have.
+    """
+    if columns is None:
+        columns = first_column(model, plan(model, model.reward, tolerance=accuracy), accuracy)
+    strict = _reach(model, columns, BAND, accuracy)
     if strict.status != "infeasible":
         return strict
-    relaxed = _reach(model, strict.columns, -BAND)
+    relaxed = _reach(model, strict.columns, -BAND, accuracy)
     if relaxed.status == "infeasible":
         return relaxed
     return replace(strict, status="marginal", columns=relaxed.columns)
@@ -72,18 +77,18 @@ def slater_slack(model: CMDP) -> float:
         prices = prices / prices.sum()
         best = plan(model, np.tensordot(prices, model.constraints, 1))
         upper = best.value - float(prices @ model.thresholds)
-        columns = add_column(model, columns, best.actions)
+        columns = add_column(model, columns, best)
         if upper - game.x[-1] <= 1e-9 * model.constraint_scales.max() or len(columns.rewards) == k:
             return float(game.x[-1])
 
 
-def _reach(model: CMDP, columns: Columns, target: float) -> Feasibility:
+def _reach(model: CMDP, columns: Columns, target: float, accuracy: float) -> Feasibility:
     """Whether every margin can be at least `target`; "infeasible" comes with the ray that shows it cannot.
 
     "marginal" means that rounding in the columns left the question open.
     """
     no_multipliers = np.zeros(model.constraint_count)
-    best = None
+    best: Plan | None = None
     for _ in range(STEPS):
         no_reward = np.zeros(len(columns.rewards))
         mixture = master(no_reward, columns.margin_rows - target, no_multipliers, 1.0, columns.mixture)
@@ -92,13 +97,16 @@ def _reach(model: CMDP, columns: Columns, target: float) -> Feasibility:
         if lack.max(initial=0.0) <= ROUNDING:
             return Feasibility("feasible", columns)
         ray = lack / lack.sum()
-        best = plan(model, np.tensordot(ray, model.constraints, 1), best.actions if best else None)
+        start, values = (best.actions, best.values) if best else (None, None)
+        best = plan(model, np.tensordot(ray, model.constraints, 1), start, values=values, tolerance=accuracy)
         bound = best.value - float(ray @ model.thresholds)
         if bound < target and bound - ray @ columns.margins <= CLOSEST:
             return Feasibility("infeasible", columns, ray, best)
         count = len(columns.rewards)
-        columns = add_column(model, columns, best.actions)
+        columns = add_column(model, columns, best, accuracy=accuracy)
         if len(columns.rewards) == count:  # planning repeats itself: no more can be found out
+            if bound < target - RESOLUTION:
+                return Feasibility("infeasible", columns, ray, best)
             break
     met = np.all(columns.margins >= target - RESOLUTION)
     return Feasibility("feasible" if met else "marginal", columns)

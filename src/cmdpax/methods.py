@@ -2,7 +2,8 @@
 
 `run(model, "pqa-alm", step=0.1)` runs a method with its paper settings; for the augmented-Lagrangian methods and no `step` it
 is the certified solver of `cmdpax.solve` with that oracle and adaptive steps. `trajectory(model, name, **settings)` is the
-batched form: settings may be arrays, and the whole history comes back.
+batched form: settings may be arrays, and the whole history comes back. With `features` both run the log-linear form of the
+method: `ppo-lag` with features is `lin-ppo-lag`, `pqa-alm` is `ppqa-alm`.
 """
 
 import inspect
@@ -14,7 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.baselines import npg_pd, primal_dual
+from cmdpax import lagrangian
+from cmdpax.baselines import (
+    lin_npg_pd,
+    lin_ppo_lag,
+    lin_reload,
+    lin_rpg_pd,
+    npg_dd,
+    npg_nrl,
+    npg_pd,
+    opg_pd,
+    ppo_lag,
+    primal_dual,
+    reload,
+    rpg_pd,
+)
 from cmdpax.baselines.convex_al import convex_al
 from cmdpax.baselines.cutting_plane import cutting_plane
 from cmdpax.baselines.dantzig_wolfe import dantzig_wolfe
@@ -23,13 +38,12 @@ from cmdpax.errors import InputError, did_you_mean
 from cmdpax.feasibility import decide, slater_slack
 from cmdpax.model import CMDP
 from cmdpax.oracles import npg, ppg, pqa, spma
-from cmdpax.oracles.corrective import Corrective
 from cmdpax.oracles.first_order import FirstOrder, StepFunction
+from cmdpax.oracles.projected import Projected
+from cmdpax.policies.log_linear import Features
 from cmdpax.result import Result
 from cmdpax.solve import Oracle, augmented_lagrangian, infeasible_result, normalise, solve
 from cmdpax.trajectory import Recorder, Trajectory, to_result
-
-STEPS = (0.01, 0.1, 1.0, 10.0, 100.0)
 
 
 @dataclass(frozen=True)
@@ -41,13 +55,17 @@ class Method:
     family: str  # "augmented Lagrangian", "primal-dual", "exact"
     citation: str
     rate: str  # what is proven about the last iterate
-    trajectory: Callable[..., Trajectory] | None = None  # fixed budget, batched; settings are its keyword arguments
+    trajectory: Callable[..., Trajectory] | None = None  # fixed budget, batched; takes `budget` as keyword arguments
+    budget: Mapping[str, Any] = field(default_factory=dict)  # settings of the fixed-budget form with their defaults
     solve: Callable[..., Result] | None = None  # certified; settings are its keyword arguments
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # the paper's search space
+    features: bool = False  # whether policies are log-linear: features are needed
+    linear: str = ""  # the name of the method's log-linear form
+    skip: Callable[[Mapping[str, float]], bool] = lambda settings: False  # points of the grid where the update makes no sense
 
     def settings(self) -> dict[str, Any]:
         """What can be set, with its default."""
-        return {**_parameters(self.solve), **_parameters(self.trajectory)}
+        return {**_parameters(self.solve), **self.budget}
 
 
 def _parameters(function: Callable[..., Any] | None) -> dict[str, Any]:
@@ -71,34 +89,71 @@ def _alm(step: StepFunction, gradient: bool = False) -> dict[str, Any]:
         inner: int = 100,
         dual_step: float = 0.5,
     ) -> Trajectory:
-        oracle = FirstOrder(function, _positive_or_rule("step", step), gradient)
-        penalty, dual_step = _positive("penalty", penalty), _positive("dual_step", dual_step)
-        state, record = oracle.start(model), Recorder()
-        record.add(state.reward, state.margins)
-
-        def observe(progress: Any) -> bool:
-            if not progress.outer_done:
-                record.add(progress.state.reward, progress.state.margins)
-            return False
-
-        final = augmented_lagrangian(
-            model,
-            oracle,
-            state,
-            multipliers=np.zeros((*state.size.shape, model.constraint_count)),
-            penalty=penalty,
-            outer=_count("outer", outer),
-            inner=_count("inner", inner),
-            dual_step=dual_step,
-            observe=observe,
-        )
-        return record.finish(final.multipliers, final.state.policy)
+        size: Any = step if isinstance(step, str) else _positive("step", step)  # "theory" and "backtracking" are rules
+        return _fixed_budget(model, FirstOrder(function, size, gradient), penalty, outer, inner, dual_step)
 
     return {
         "trajectory": fixed,
+        "budget": _parameters(fixed),
         "solve": _solver(lambda: FirstOrder(function, gradient=gradient)),
         "grid": {"step": (0.1, 1.0, 10.0)},
     }
+
+
+def _projected(step: StepFunction) -> dict[str, Any]:
+    """An augmented-Lagrangian method with log-linear policies. The paper's form has numbers for `step` and `surrogate`."""
+    function = step
+
+    def fixed(
+        model: CMDP,
+        *,
+        features: Features,
+        step: Any = "backtracking",
+        surrogate: Any = "newton",
+        passes: int = 250,
+        penalty: float = 10.0,
+        outer: int = 10,
+        inner: int = 100,
+        dual_step: float = 0.5,
+    ) -> Trajectory:
+        size: Any = step if isinstance(step, str) else _positive("step", step)
+        slope: Any = surrogate if isinstance(surrogate, str) else _positive("surrogate", surrogate)
+        oracle = Projected(function, features, size, slope, _count("passes", passes))
+        return _fixed_budget(model, oracle, penalty, outer, inner, dual_step)
+
+    budget = {name: default for name, default in _parameters(fixed).items() if name != "features"}
+    return {"trajectory": fixed, "budget": budget, "features": True, "grid": {"step": LINEAR_STEPS, "surrogate": LINEAR_STEPS}}
+
+
+def _fixed_budget(
+    model: CMDP, oracle: FirstOrder | Projected, penalty: float, outer: int, inner: int, dual_step: float
+) -> Trajectory:
+    """Algorithm 1 with fixed numbers of steps, every iterate recorded."""
+    penalty, dual_step = _positive("penalty", penalty), _positive("dual_step", dual_step)
+    state, record = oracle.start(model), Recorder()
+    multipliers = np.zeros((*state.size.shape, model.constraint_count))
+
+    def add(state: Any, multipliers: np.ndarray) -> None:
+        record.add(state.reward, state.margins, lagrangian.weights(multipliers, penalty, state.margins))
+
+    def observe(progress: Any) -> bool:
+        if not progress.outer_done:
+            add(progress.state, progress.multipliers)
+        return False
+
+    add(state, multipliers)
+    final = augmented_lagrangian(
+        model,
+        oracle,
+        state,
+        multipliers=multipliers,
+        penalty=penalty,
+        outer=_count("outer", outer),
+        inner=_count("inner", inner),
+        dual_step=dual_step,
+        observe=observe,
+    )
+    return record.finish(final.multipliers, final.state.policy)
 
 
 def _solver(oracle: Callable[[], Oracle]) -> Callable[..., Result]:
@@ -116,18 +171,34 @@ def _solver(oracle: Callable[[], Oracle]) -> Callable[..., Result]:
     return certified
 
 
-def _primal_dual(module: Any) -> Callable[..., Trajectory]:
-    """A primal-dual baseline with step sizes for both sides."""
+def _corrective(
+    model: CMDP,
+    eps: float = 1e-6,
+    *,
+    time_limit: float | None = None,
+    memory_limit: float | None = None,
+    report: Callable[[dict[str, Any]], None] | None = None,
+) -> Result:
+    """The default solver."""
+    return solve(model, eps, time_limit=time_limit, memory_limit=memory_limit, report=report)
 
-    def fixed(model: CMDP, *, step: Any = 1.0, dual_step: Any = 1.0, steps: int = 1000) -> Trajectory:
-        settings = {
-            "step": _positive("step", step),
-            "dual_step": _positive("dual_step", dual_step),
-            "largest": largest_multiplier(model),
+
+def _baseline(module: Any) -> dict[str, Any]:
+    """A baseline from its module: `init`, `step`, and `SETTINGS` with defaults (whole numbers are counts)."""
+    budget = {**module.SETTINGS, "steps": 1000}
+
+    def fixed(model: CMDP, features: Features | None = None, **given: Any) -> Trajectory:
+        checked = {
+            name: (_count if isinstance(default, int) else _positive)(name, given.get(name, default))
+            for name, default in budget.items()
         }
-        return primal_dual.run(model, module.init, module.step, settings, _count("steps", steps))
+        steps = checked.pop("steps")
+        checked["largest"] = largest_multiplier(model)
+        if features is not None:
+            checked["features"] = features
+        return primal_dual.run(model, module.init, module.step, checked, steps)
 
-    return fixed
+    return {"trajectory": fixed, "budget": budget}
 
 
 def largest_multiplier(model: CMDP) -> float:
@@ -137,6 +208,10 @@ def largest_multiplier(model: CMDP) -> float:
 
 
 LU = "Lu, Lin, Chen, Vaswani 2026"
+DING = "Ding, Wei, Zhang, Ribeiro 2023"
+FIVE = (0.01, 0.1, 1.0, 10.0, 100.0)
+LINEAR_STEPS = (1e-4, 1e-3, 0.1, 1.0, 10.0)
+STEPS = {"step": FIVE, "dual_step": FIVE}
 _rows = (
     Method(
         "corrective-alm",
@@ -144,20 +219,115 @@ _rows = (
         "augmented Lagrangian",
         "cmdpax",
         "O(1/sqrt T) outer; finite",
-        solve=_solver(Corrective),
+        solve=_corrective,
     ),
-    Method("pqa-alm", "PQA-ALM", "augmented Lagrangian", LU, "O(eps^-6) evaluations", **_alm(pqa.step)),
+    Method("pqa-alm", "PQA-ALM", "augmented Lagrangian", LU, "O(eps^-6) evaluations", linear="ppqa-alm", **_alm(pqa.step)),
     Method("ppg-alm", "PPG-ALM", "augmented Lagrangian", LU, "as PQA", **_alm(ppg.step, gradient=True)),
-    Method("npg-alm", "NPG-ALM", "augmented Lagrangian", LU, "outer O(1/sqrt T)", **_alm(npg.step)),
-    Method("spma-alm", "SPMA-ALM", "augmented Lagrangian", LU, "outer O(1/sqrt T)", **_alm(spma.step)),
+    Method("npg-alm", "NPG-ALM", "augmented Lagrangian", LU, "outer O(1/sqrt T)", linear="pnpg-alm", **_alm(npg.step)),
+    Method("spma-alm", "SPMA-ALM", "augmented Lagrangian", LU, "outer O(1/sqrt T)", linear="pspma-alm", **_alm(spma.step)),
     Method(
         "npg-pd",
         "NPG-PD",
         "primal-dual",
         "Ding, Zhang, Basar, Jovanovic 2020",
         "mixture only, O(1/sqrt T)",
-        trajectory=_primal_dual(npg_pd),
-        grid={"step": STEPS, "dual_step": STEPS},
+        grid=STEPS,
+        linear="lin-npg-pd",
+        **_baseline(npg_pd),
+    ),
+    Method(
+        "rpg-pd",
+        "RPG-PD",
+        "primal-dual",
+        DING,
+        "O(eps^-6) evaluations, m = 1",
+        grid={**STEPS, "temperature": (1e-4, 1e-2, 1e-1)},
+        skip=lambda settings: settings["dual_step"] * settings["temperature"] > 1,
+        linear="lin-rpg-pd",
+        **_baseline(rpg_pd),
+    ),
+    Method("opg-pd", "OPG-PD", "primal-dual", DING, "linear, problem-dependent, m = 1", grid=STEPS, **_baseline(opg_pd)),
+    Method(
+        "npg-dd",
+        "NPG-DD",
+        "dual",
+        "Ying, Ding, Lavaei 2022",
+        "O(eps^-2) evaluations",
+        grid={"temperature": (0.001, 0.01, 0.1, 1.0), "dual_step": (0.001, 0.01, 0.1, 1.0)},
+        **_baseline(npg_dd),
+    ),
+    Method(
+        "reload",
+        "ReLOAD",
+        "primal-dual",
+        "Moskovitz, O'Donoghue, Veeriah, Flennerhag, Singh, Zahavy 2023",
+        "converges, no rate",
+        grid=STEPS,
+        linear="lin-reload",
+        **_baseline(reload),
+    ),
+    Method(
+        "npg-nrl",
+        "NPG-NRL",
+        "primal-dual",
+        "Mueller, Alatur, Cevher, Ramponi, He 2024",
+        "O(eps^-10), finite horizon",
+        grid={"step": (0.01, 0.1, 1.0), "temperature": (1e-4, 1e-2, 1e-1)},
+        **_baseline(npg_nrl),
+    ),
+    Method(
+        "ppo-lag",
+        "PPO-Lag",
+        "primal-dual",
+        "Ray, Achiam, Amodei 2019",
+        "none",
+        grid={**STEPS, "clip": (0.1, 0.2, 0.3)},
+        linear="lin-ppo-lag",
+        **_baseline(ppo_lag),
+    ),
+    Method("ppqa-alm", "PPQA-ALM", "augmented Lagrangian", LU, "O(eps^-6), small bias", **_projected(pqa.step)),
+    Method("pnpg-alm", "Projected NPG-ALM", "augmented Lagrangian", LU, "none", **_projected(npg.step)),
+    Method("pspma-alm", "Projected SPMA-ALM", "augmented Lagrangian", LU, "none", **_projected(spma.step)),
+    Method(
+        "lin-npg-pd",
+        "Lin-NPG-PD",
+        "primal-dual",
+        "Ding, Zhang, Basar, Jovanovic 2020",
+        "mixture only, plus bias",
+        grid={"step": LINEAR_STEPS, "dual_step": LINEAR_STEPS},
+        features=True,
+        **_baseline(lin_npg_pd),
+    ),
+    Method(
+        "lin-rpg-pd",
+        "Lin-RPG-PD",
+        "primal-dual",
+        DING,
+        "O(eps^-6) plus bias, m = 1",
+        grid={"step": LINEAR_STEPS, "dual_step": LINEAR_STEPS, "temperature": (0.001, 0.01, 0.1, 1.0)},
+        skip=lambda settings: settings["dual_step"] * settings["temperature"] > 1,
+        features=True,
+        **_baseline(lin_rpg_pd),
+    ),
+    Method(
+        "lin-reload",
+        "Lin-ReLOAD",
+        "primal-dual",
+        "Moskovitz, O'Donoghue, Veeriah, Flennerhag, Singh, Zahavy 2023",
+        "none",
+        grid={"step": (1e-4, 0.01, 0.1, 1.0), "dual_step": FIVE},
+        features=True,
+        **_baseline(lin_reload),
+    ),
+    Method(
+        "lin-ppo-lag",
+        "Lin-PPO-Lag",
+        "primal-dual",
+        "Ray, Achiam, Amodei 2019",
+        "none",
+        grid={"step": LINEAR_STEPS, "dual_step": FIVE, "clip": (0.1, 0.2, 0.3)},
+        features=True,
+        **_baseline(lin_ppo_lag),
     ),
     Method("lp", "Linear program (HiGHS)", "exact", "Altman 1999", "exact", solve=linear_program),
     Method("dantzig-wolfe", "Dantzig-Wolfe", "exact", "Dantzig, Wolfe 1960", "finite", solve=dantzig_wolfe),
@@ -176,35 +346,63 @@ def find(name: str) -> Method:
     return methods[name]
 
 
-def trajectory(model: CMDP, name: str, **settings: Any) -> Trajectory:
-    """Fixed-budget run; settings may be arrays of one batch shape."""
+def form(model: CMDP, name: str, features: Any) -> tuple[Method, dict[str, Features]]:
+    """The row of a method, its log-linear form if `features` (`[S, A, d]`, or `Features`) are given, and what to pass it."""
     method = find(name)
+    if features is None:
+        if method.features:
+            raise InputError(f"method '{name}' has log-linear policies; give it features, for example --features tiles:60,4,3.")
+        return method, {}
+    if not (method.features or method.linear):
+        known = ", ".join(row.name for row in methods.values() if row.features or row.linear)
+        raise InputError(f"method '{name}' takes no features; these do: {known}.")
+    features = features if isinstance(features, Features) else Features(features)
+    features.check(model.states, model.actions)
+    return method if method.features else methods[method.linear], {"features": features}
+
+
+def trajectory(model: CMDP, name: str, features: Any = None, **settings: Any) -> Trajectory:
+    """Fixed-budget run; settings may be arrays of one batch shape. `features [S, A, d]` make the policies log-linear."""
+    method, given = form(model, name, features)
     if method.trajectory is None:
         raise InputError(f"method '{name}' has no fixed-budget form; use cmdpax.run.")
-    _refuse_unknown(method, settings, _parameters(method.trajectory))
-    return method.trajectory(model, **settings)
+    _refuse_unknown(method, settings, method.budget)
+    return method.trajectory(model, **given, **settings)
 
 
-def run(model: CMDP, name: str, eps: float = 1e-6, **settings: Any) -> Result:
+def run(model: CMDP, name: str, eps: float = 1e-6, features: Any = None, **settings: Any) -> Result:
     """Run one method on one model and certify what it returns. An infeasible model is answered with its proof.
 
     `settings` are the method's own (`find(name).settings()`). A method with both forms is run as a certified solver, unless a
-    setting of its fixed-budget form is given.
+    setting of its fixed-budget form is given. With `features [S, A, d]` policies are log-linear: the certificate then still
+    measures against the best of all policies, so that its gap includes what the features cannot express.
     """
-    method, started = find(name), time.perf_counter()
+    if not isinstance(model, CMDP):
+        raise InputError(f"model: a CMDP is needed, not {type(model).__name__}.")
+    started = time.perf_counter()
+    method, given = form(model, name, features)
     _refuse_unknown(method, settings, method.settings())
+    certified = method.solve is not None and set(settings) <= set(_parameters(method.solve))
+    if certified and method.family == "augmented Lagrangian":  # decides about feasibility by itself
+        return replace(method.solve(model, eps, **settings), method=name)  # type: ignore[misc]
     verdict = decide(normalise(model))
     if verdict.status == "infeasible":
-        return replace(infeasible_result(model, verdict, eps, started), method=name)
-    if method.solve is not None and set(settings) <= set(_parameters(method.solve)):
-        return replace(method.solve(model, eps, **settings), method=name)
-    return to_result(model, trajectory(model, name, **settings), method=name, eps=eps, started=started)
+        return replace(infeasible_result(model, verdict, eps, started), method=method.name)
+    if certified:
+        return replace(method.solve(model, eps, **settings), method=method.name)  # type: ignore[misc]
+    done = trajectory(model, method.name, **given, **settings)
+    return to_result(model, done, method=method.name, eps=eps, started=started)
 
 
 def _refuse_unknown(method: Method, settings: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    for name in settings:
+    for name, value in settings.items():
         if name not in known:
-            raise InputError(f"setting '{name}' is not one of {method.name}'s; {did_you_mean(name, known)}")
+            hint = did_you_mean(name, [key for key in known if key != "report"])
+            raise InputError(f"setting '{name}' is not one of {method.name}'s; {hint}")
+        if name == "report" and not callable(value):
+            raise InputError("report: it must be a function that takes a row of the trace.")
+        if isinstance(value, str) and not isinstance(known[name], str) and name != "step":  # a step may be a rule
+            raise InputError(f"{name} is '{value}'; it must be a number.")
 
 
 def _positive(field: str, value: Any) -> Any:
@@ -214,11 +412,7 @@ def _positive(field: str, value: Any) -> Any:
     return array if array.ndim else float(array)
 
 
-def _positive_or_rule(field: str, value: Any) -> Any:
-    return value if isinstance(value, str) else _positive(field, value)
-
-
 def _count(field: str, value: Any) -> int:
-    if int(value) != value or value < 1:
+    if not np.isfinite(value) or int(value) != value or value < 1:
         raise InputError(f"{field} is {value}; it must be a whole number of at least 1.")
     return int(value)

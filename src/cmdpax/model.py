@@ -15,19 +15,29 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from numbers import Real
-from sys import float_info
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from cmdpax import kernels
 from cmdpax.errors import InputError
+from cmdpax.transitions import (
+    ROW_SUM_TOLERANCE,
+    canonical,
+    check_rows,
+    copy_first,
+    float_array,
+    normalised,
+    padded,
+    padded_rows,
+    real_array,
+    real_number,
+    writeable,
+)
 
-ROW_SUM_TOLERANCE = 1e-8
+LARGEST_NUMBER = 1e100  # sums and squares of what is larger would overflow
 DENSE_ENTRIES = 4_000_000  # the largest [S, A, S] tensor that is worth keeping dense
-PADDED_ENTRIES = 2_000_000_000  # refuse to allocate more than this for successors
-NUMERIC = "biuf"  # kinds of dtype that are real numbers
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,13 @@ class Grid:
     hazards: tuple[int, ...] = ()
     goals: tuple[int, ...] = ()
     absorbing: tuple[int, ...] = ()  # states in which nothing is left to choose; no arrow is drawn there
+
+
+class _Checked(NamedTuple):
+    """Transitions of another model: checked, canonical, read-only, to be shared."""
+
+    successors: np.ndarray
+    probabilities: np.ndarray
 
 
 class CMDP:
@@ -82,7 +99,8 @@ class CMDP:
         constraint_names: Sequence[str] | None = None,
         grid: Grid | None = None,
     ) -> None:
-        successors, probabilities = _padded(transitions)
+        shared = isinstance(transitions, _Checked)
+        successors, probabilities = transitions if shared else padded(transitions)
         S, A, _ = successors.shape
         if S == 0:
             raise InputError("transitions: the model has no states; give at least one.")
@@ -90,12 +108,12 @@ class CMDP:
             raise InputError("transitions: the action set is empty; every state needs at least one action.")
         self.available = _availability(available, S, A)
         self.reward = _numbers("reward", reward, (S, A), self.available)
-        constraints = _floats("constraints", constraints)
+        constraints = float_array("constraints", constraints)
         if constraints.shape == (S, A):
             constraints = constraints[None]
         m = len(constraints) if constraints.ndim else 0
         rows = _numbers("constraints", constraints, (m, S, A), self.available)
-        limits = _numbers("thresholds", np.atleast_1d(_floats("thresholds", thresholds)), (m,))
+        limits = _numbers("thresholds", np.atleast_1d(float_array("thresholds", thresholds)), (m,))
         self.senses = _senses(senses, m)
         sign = np.array([1.0 if sense == ">=" else -1.0 for sense in self.senses])
         if (sign < 0).any():  # adding 0.0 turns the -0.0 of a negated zero into 0.0: one form for one number
@@ -103,10 +121,14 @@ class CMDP:
         self.constraints, self.thresholds = rows, limits
         self.initial = _distribution(initial, S)
         self.discount = _discount(discount)
-        _check_rows(successors, probabilities, self.available)
+        if not shared:
+            check_rows(successors, probabilities, self.available)
         if self.available is not None:
-            _copy_first(self.available, (successors, probabilities, self.reward, *self.constraints))
-        self.successors, self.probabilities = _canonical(successors, probabilities)
+            copy_first(self.available, (self.reward, *self.constraints))
+            if not shared:
+                successors, probabilities = writeable(successors), writeable(probabilities)
+                copy_first(self.available, (successors, probabilities))
+        self.successors, self.probabilities = (successors, probabilities) if shared else canonical(successors, probabilities)
         self.state_names = _names("state_names", state_names, S)
         self.action_names = _names("action_names", action_names, A)
         self.constraint_names = _names("constraint_names", constraint_names, m)
@@ -141,9 +163,13 @@ class CMDP:
         return f"CMDP(states={S}, actions={A}, successors<={B}, constraints={self.constraint_count}, discount={self.discount:g})"
 
     def replace(self, **changes: Any) -> "CMDP":
-        """A copy with other fields, in the normalised (`>=`) orientation unless `senses` is among them."""
+        """A copy with other fields. Without `senses`, arrays are in the orientation of this model's own arrays, `>=`.
+
+        With `senses`, changed constraints and thresholds are read as those senses say; the unchanged ones stay what they are.
+        Transitions that do not change are shared, not copied or checked again, with everything derived from them.
+        """
         fields: dict[str, Any] = {
-            "transitions": (self.successors, self.probabilities),
+            "transitions": _Checked(self.successors, self.probabilities),
             "reward": self.reward,
             "constraints": self.constraints,
             "thresholds": self.thresholds,
@@ -155,10 +181,17 @@ class CMDP:
             "constraint_names": self.constraint_names,
             "grid": self.grid,
         }
-        normalised = "senses" not in changes
+        if "available" in changes:  # other pairs may be copies then
+            fields["transitions"] = (self.successors, self.probabilities)
+        if "senses" in changes:  # what is kept is normalised; write it as the new senses will read it
+            sign = np.array([1.0 if sense == ">=" else -1.0 for sense in _senses(changes["senses"], self.constraint_count)])
+            fields["constraints"], fields["thresholds"] = self.constraints * sign[:, None, None], self.thresholds * sign
         copy = CMDP(**{**fields, **changes})
-        if normalised and copy.constraint_count == self.constraint_count:
+        if "senses" not in changes and copy.constraint_count == self.constraint_count:
             object.__setattr__(copy, "senses", self.senses)
+        if copy.probabilities is self.probabilities:
+            shared = ("matrix", "tensor", "reachable") if "initial" not in changes else ("matrix", "tensor")
+            copy.__dict__.update({name: self.__dict__[name] for name in shared if name in self.__dict__})
         return copy
 
     # ---- derived, cached ------------------------------------------------------------------------------------------
@@ -183,13 +216,7 @@ class CMDP:
     @cached_property
     def reachable(self) -> np.ndarray:
         """`[S]` booleans: states that some policy visits from the initial distribution."""
-        seen = self.initial > 0
-        frontier = np.nonzero(seen)[0]
-        while frontier.size:
-            reached = self.successors[frontier][self.probabilities[frontier] > 0]
-            new = np.unique(reached[~seen[reached]])
-            seen[new] = True
-            frontier = new
+        seen = kernels.reachable(self.successors, self.probabilities, self.initial)
         seen.setflags(write=False)
         return seen
 
@@ -213,6 +240,8 @@ class CMDP:
         for array in (self.successors, self.probabilities, self.reward, self.constraints, self.thresholds, self.initial):
             hasher.update(str(array.shape).encode())
             hasher.update(np.ascontiguousarray(array).data)
+        if self.available is not None:
+            hasher.update(self.available.data)
         hasher.update(repr(self.discount).encode())
         return hasher.hexdigest()
 
@@ -259,7 +288,7 @@ class CMDP:
                 raise InputError(f"state {state!r}: the action set is empty; every state needs at least one action.")
             for option in options:
                 names.setdefault(option, len(names))
-        S, A, m = len(states), len(names), np.size(_floats("thresholds", thresholds))
+        S, A, m = len(states), len(names), np.size(float_array("thresholds", thresholds))
         reward, constraints, available = np.zeros((S, A)), np.zeros((m, S, A)), np.zeros((S, A), dtype=bool)
         rows: dict[tuple[int, int], Mapping[Any, float]] = {}
         for state, s in state_index.items():
@@ -284,7 +313,7 @@ class CMDP:
         for state, probability in initial.items():
             if state not in state_index:
                 raise InputError(f"initial: {state!r} is not one of the states.")
-            start[state_index[state]] = _number(f"initial, state {state!r}", probability)
+            start[state_index[state]] = real_number(f"initial, state {state!r}", probability)
         return cls(
             (successors, probabilities),
             reward,
@@ -328,12 +357,12 @@ class CMDP:
                     target = S - 1 if terminated else int(successor)
                     following[target] = following.get(target, 0.0) + probability
                     reward[s, a] += probability * gain
-                    costs[0, s, a] += probability * _number(f"cost({s}, {a}, {successor})", cost(s, a, int(successor)))
+                    costs[0, s, a] += probability * real_number(f"cost({s}, {a}, {successor})", cost(s, a, int(successor)))
                 rows[s, a] = following
         start = initial if initial is not None else getattr(env.unwrapped, "initial_state_distrib", None)
         if start is None:
             raise InputError("initial: the environment does not tell its initial distribution; give `initial` [S].")
-        start = np.append(_floats("initial", start), 0.0)
+        start = np.append(float_array("initial", start), 0.0)
         return cls(
             padded_rows(rows, {s: s for s in range(S)}, S, A),
             reward,
@@ -347,157 +376,10 @@ class CMDP:
         )
 
 
-# ---- import of transitions ------------------------------------------------------------------------------------------
-def padded_rows(
-    rows: Mapping[tuple[int, int], Mapping[Any, float]],
-    index: Mapping[Any, int],
-    S: int,
-    A: int,
-    name: Callable[[int, int], str] = lambda s, a: f"transitions[{s}, {a}]",
-) -> tuple[np.ndarray, np.ndarray]:
-    """Padded successors and probabilities from `{(s, a): {next: probability}}`; missing pairs stay empty."""
-    B = max((len(row) for row in rows.values()), default=1) or 1
-    refuse_huge((S, A, B))
-    successors, probabilities = np.zeros((S, A, B), dtype=np.int32), np.zeros((S, A, B))
-    for (s, a), row in rows.items():
-        for place, (following, probability) in enumerate(row.items()):
-            if following not in index:
-                raise InputError(f"{name(s, a)}: successor {following!r} is not one of the {S} states.")
-            successors[s, a, place] = index[following]
-            probabilities[s, a, place] = _number(f"{name(s, a)}, probability of {following!r}", probability)
-    return successors, probabilities
-
-
-def _padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Any accepted form of transitions as (successors, probabilities), fresh arrays `[S, A, B]`, not yet checked."""
-    if isinstance(transitions, tuple) and len(transitions) == 2 and not sp.issparse(transitions[0]):
-        successors, probabilities = (_array("transitions", part) for part in transitions)
-        if successors.ndim != 3 or successors.shape != probabilities.shape:
-            raise InputError(
-                f"transitions: successors {successors.shape} and probabilities {probabilities.shape} must both be [S, A, B]."
-            )
-        if not np.issubdtype(successors.dtype, np.integer):
-            raise InputError(f"transitions: successors must be integers, not {successors.dtype}.")
-        return successors.copy(), probabilities.astype(np.float64)
-    if isinstance(transitions, (list, tuple)) and len(transitions) and all(sp.issparse(part) for part in transitions):
-        return _padded_from_sparse(transitions)
-    dense = _floats("transitions", transitions)
-    if dense.ndim != 3 or dense.shape[0] != dense.shape[2]:
-        raise InputError(f"transitions: shape {dense.shape}, expected [S, A, S] (or sparse matrices, or padded successors).")
-    S, A, _ = dense.shape
-    if S == 0 or A == 0:
-        return np.zeros((S, A, 1), dtype=np.int32), np.zeros((S, A, 1))
-    return _padded_from_matrix(sp.csr_array(dense.reshape(S * A, S)))
-
-
-def _padded_from_sparse(matrices: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """From A sparse matrices `[S, S]`, one per action."""
-    S, A = matrices[0].shape[0], len(matrices)
-    for a, matrix in enumerate(matrices):
-        if matrix.shape != (S, S):
-            raise InputError(f"transitions[{a}]: shape {matrix.shape}, expected {(S, S)} as in transitions[0].")
-        if matrix.dtype.kind not in NUMERIC:
-            raise InputError(f"transitions[{a}]: it must hold real numbers, not {matrix.dtype}.")
-    by_action = sp.csr_array(sp.vstack(matrices, format="csr"))
-    by_state = np.arange(S * A).reshape(A, S).T.ravel()
-    return _padded_from_matrix(by_action[by_state])
-
-
-def _padded_from_matrix(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
-    """From one sparse matrix `[S*A, S]`, row `s*A + a`."""
-    pairs, S = matrix.shape
-    if S == 0:
-        return np.zeros((0, 1, 1), dtype=np.int32), np.zeros((0, 1, 1))
-    counts = np.diff(matrix.indptr)
-    B = max(int(counts.max()), 1)
-    shape = (S, pairs // S, B)
-    refuse_huge(shape)
-    successors, probabilities = np.zeros((pairs, B), dtype=np.int32), np.zeros((pairs, B))
-    row = np.repeat(np.arange(pairs), counts)
-    place = np.arange(matrix.nnz) - np.repeat(matrix.indptr[:-1], counts)
-    successors[row, place] = matrix.indices
-    probabilities[row, place] = matrix.data
-    return successors.reshape(shape), probabilities.reshape(shape)
-
-
-def _canonical(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Checked rows in their one form: successors increasing, each once, unused places last, no more places than needed."""
-    successors, probabilities = _ordered(successors.astype(np.int32, copy=False), probabilities)
-    twice = (successors[:, :, 1:] == successors[:, :, :-1]) & (probabilities[:, :, 1:] > 0)
-    if twice.any():
-        for b in range(successors.shape[2] - 1, 0, -1):
-            merged = np.where(twice[:, :, b - 1], probabilities[:, :, b], 0.0)
-            probabilities[:, :, b - 1] += merged
-            probabilities[:, :, b] -= merged
-        successors, probabilities = _ordered(successors, probabilities)
-    needed = int((probabilities > 0).any((0, 1)).sum())
-    return np.ascontiguousarray(successors[:, :, :needed]), _normalised(np.ascontiguousarray(probabilities[:, :, :needed]))
-
-
-def _ordered(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Every row sorted by successor, unused places last and as state 0; `probabilities` is changed in place."""
-    S = np.int32(len(successors))
-    keys = np.where(probabilities > 0, successors, S)
-    wrong = (keys[:, :, 1:] < keys[:, :, :-1]).any(-1)  # most rows come sorted
-    order = np.argsort(keys[wrong], axis=-1, kind="stable")
-    for array in (keys, probabilities):
-        array[wrong] = np.take_along_axis(array[wrong], order, -1)
-    return np.where(keys < S, keys, np.int32(0)), probabilities
-
-
-def _normalised(probabilities: np.ndarray) -> np.ndarray:
-    """Distributions along the last axis that sum to 1; those that already do, up to rounding, keep their bits.
-
-    Division is not idempotent: without the exception a model would change a little every time it is saved and loaded.
-    """
-    total = probabilities.sum(-1, keepdims=True)
-    rounding = (probabilities.shape[-1] + 1) * np.finfo(np.float64).eps
-    return probabilities / np.where(np.abs(total - 1) <= rounding, 1.0, total)
-
-
-def _copy_first(available: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
-    """Overwrite every unavailable action of arrays `[S, A, ...]` by the state's first available one, in place."""
-    first = np.argmax(available, axis=1)
-    state, action = np.nonzero(~available)
-    for array in arrays:
-        array[state, action] = array[state, first[state]]
-
-
 # ---- validation: every message names the field, the index and the fix -----------------------------------------------
-def refuse_huge(shape: tuple[int, ...]) -> None:
-    """Refuse to allocate transitions of an absurd size, before allocating."""
-    if float(np.prod([float(size) for size in shape])) > PADDED_ENTRIES:
-        raise InputError(
-            f"transitions: padded shape {shape} would need more than {PADDED_ENTRIES:.0e} entries;"
-            " split the pair with the most successors by intermediate states."
-        )
-
-
-def _array(field: str, data: Any) -> np.ndarray:
-    """Data as an array of real numbers; what NumPy would only guess at (None, text, objects, ragged rows) is refused."""
-    try:
-        array = np.asarray(data)
-    except (TypeError, ValueError):
-        array = np.empty(0, dtype=object)
-    if array.dtype.kind not in NUMERIC:
-        raise InputError(f"{field}: it must be an array of real numbers with rows of equal length.")
-    return array
-
-
-def _floats(field: str, data: Any) -> np.ndarray:
-    return _array(field, data).astype(np.float64, copy=False)
-
-
-def _number(what: str, value: Any) -> float:
-    is_real = isinstance(value, Real)
-    if not is_real or not -float_info.max <= value <= float_info.max:
-        raise InputError(f"{what}: {value!r} is not a finite number.")
-    return float(value)
-
-
 def _numbers(field: str, data: Any, shape: tuple[int, ...], available: np.ndarray | None = None) -> np.ndarray:
     """A fresh finite float64 array of the given shape; unavailable pairs are not looked at."""
-    array = _floats(field, data)
+    array = float_array(field, data)
     if array.size == 0 and 0 in shape:
         array = array.reshape(shape)
     if array.shape != shape:
@@ -508,13 +390,16 @@ def _numbers(field: str, data: Any, shape: tuple[int, ...], available: np.ndarra
     if wrong.any():
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise InputError(f"{field}{list(where)} is {array[where]}; every entry must be a finite number.")
+    beyond = np.abs(array) > LARGEST_NUMBER
+    if (beyond if available is None else beyond & available).any():
+        raise InputError(f"{field}: it has entries beyond {LARGEST_NUMBER:g}; rescale it.")
     return np.ascontiguousarray(array) + 0.0  # no -0.0
 
 
 def _availability(available: Any, S: int, A: int) -> np.ndarray | None:
     if available is None:
         return None
-    mask = np.array(_array("available", available))
+    mask = np.array(real_array("available", available))
     if mask.shape != (S, A) or mask.dtype != bool:
         raise InputError(f"available: shape {mask.shape} of {mask.dtype}, expected {(S, A)} of bool.")
     empty = ~mask.any(1)
@@ -522,36 +407,6 @@ def _availability(available: Any, S: int, A: int) -> np.ndarray | None:
         raise InputError(f"available[{int(np.argmax(empty))}]: the action set is empty; every state needs at least one action.")
     mask.setflags(write=False)
     return None if mask.all() else mask
-
-
-def _check_rows(successors: np.ndarray, probabilities: np.ndarray, available: np.ndarray | None) -> None:
-    """Successors are states; probabilities are finite, >= 0 and sum to 1; unavailable pairs are not looked at."""
-    S = len(successors)
-    every = np.True_ if available is None else available[:, :, None]
-    wrong = ((successors < 0) | (successors >= S)) & every
-    if wrong.any():
-        s, a, b = (int(i) for i in np.argwhere(wrong)[0])
-        raise InputError(
-            f"transitions: successor {successors[s, a, b]} at [{s}, {a}, {b}] is out of range; states are 0..{S - 1}."
-        )
-    for bad, what in ((~np.isfinite(probabilities), "every entry must be finite"), (probabilities < 0, "none may be negative")):
-        wrong = bad & every
-        if wrong.any():
-            s, a, b = (int(i) for i in np.argwhere(wrong)[0])
-            raise InputError(
-                f"transitions: probability of state {s}, action {a}, successor {successors[s, a, b]} is"
-                f" {probabilities[s, a, b]}; {what}."
-            )
-    with np.errstate(over="ignore", invalid="ignore"):  # a sum that overflows is wrong all the same
-        total = probabilities.sum(-1)
-    off = ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE) & (np.True_ if available is None else available)
-    if off.any():
-        s, a = (int(i) for i in np.argwhere(off)[0])
-        others = int(off.sum()) - 1
-        also = f" ({others} more pairs too)" if others else ""
-        raise InputError(
-            f"transitions: probabilities of state {s}, action {a} sum to {total[s, a]:.9g}, not 1{also}; normalise them."
-        )
 
 
 def _distribution(initial: Any, S: int) -> np.ndarray:
@@ -563,11 +418,11 @@ def _distribution(initial: Any, S: int) -> np.ndarray:
         total = start.sum()
     if abs(total - 1) > ROW_SUM_TOLERANCE:
         raise InputError(f"initial: probabilities sum to {total:.9g}, not 1; normalise them.")
-    return _normalised(start)
+    return normalised(start)
 
 
 def _discount(discount: Any) -> float:
-    number = _floats("discount", discount)
+    number = float_array("discount", discount)
     if number.ndim:
         raise InputError(f"discount: shape {number.shape}, expected one number.")
     if not 0 <= number < 1:

@@ -1,35 +1,64 @@
 """The unconstrained optimum of one reward: warm-started policy iteration, with a rigorous bound.
 
-Bellman's optimality operator is `(T V)(s) = max_a r(s,a) + gamma E V(s')`. For ANY vector V (whatever solver made it),
+Bellman's optimality operator is `(T V)(s) = max_a r(s,a) + gamma E V(s')`. For ANY vector V (whatever solver made it), with
+`d = TV - V` and pi greedy for V,
 
-    max_pi V^pi(rho)  <=  rho.TV + gamma / (1 - gamma) * max_s (TV - V)(s),
+    rho.TV + gamma/(1-gamma) min d  <=  V^pi(rho)  <=  max_pi' V^pi'(rho)  <=  rho.TV + gamma/(1-gamma) max d.
 
-so a bound from an approximate V is as valid as one from an exact one, only wider.
+So one backup tells how good V and its greedy policy are, to both sides, and adding a constant to V changes nothing.
+
+Small models: exact policy iteration. Large ones: evaluation of the greedy policy is inexact (its residual falls to a fraction
+of the present d) and stops as soon as the two bounds agree to the tolerance. Where fixed-point evaluation is slow the model is
+structured (grid, queue); then Gauss-Seidel sweeps in both directions carry news across the model before each evaluation.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from cmdpax import kernels
 from cmdpax.errors import NumericalError
-from cmdpax.evaluation import action_values, state_values
+from cmdpax.evaluation import action_values, state_values, under_policy
+from cmdpax.linear import System, fixed_point
 from cmdpax.model import CMDP
 
 SWITCH = 1e-12  # an action must be better by this much (relative) before policy iteration switches to it: no cycling on ties
 ITERATIONS = 1000
+FORCING = 0.01  # residual of an inexact evaluation, relative to d; 0.1 diverges on grids
+ROUNDING = 1e-13  # of d, relative to the values it is the difference of
+STALL = 10  # iterations without halving d, after which what rounding in evaluations can explain is accepted
 
 
 @dataclass(frozen=True)
 class Plan:
-    """An optimal deterministic policy of one reward."""
+    """A deterministic policy, optimal for one reward to the tolerance asked for; `values` and `value` err to the upper side."""
 
     actions: np.ndarray  # [S] int
     values: np.ndarray  # [S]
     value: float  # at the initial distribution
 
 
-def plan(model: CMDP, reward: np.ndarray, start: np.ndarray | None = None) -> Plan:
-    """Maximise the value of `reward [S, A]` by policy iteration from the actions `start [S]` (default: greedy)."""
+def plan(
+    model: CMDP,
+    reward: np.ndarray,
+    start: np.ndarray | None = None,
+    *,
+    values: np.ndarray | None = None,
+    tolerance: float = 0.0,
+) -> Plan:
+    """Maximise the value of `reward [S, A]` from the actions `start [S]` (default: greedy), or from a guess of its `values [S]`.
+
+    `tolerance` is the absolute error that `value` may have (0: rounding); small models are solved exactly in any case.
+    """
+    if model.is_small:
+        return _exact(model, reward, start)
+    if values is None:
+        values = np.zeros(model.states) if start is None else state_values(model, start, reward, FORCING)
+    return _inexact(model, np.broadcast_to(reward, model.reward.shape), np.broadcast_to(values, model.states), tolerance)
+
+
+def _exact(model: CMDP, reward: np.ndarray, start: np.ndarray | None) -> Plan:
+    """Policy iteration."""
     states = np.arange(model.states)
     actions = np.argmax(reward, axis=1) if start is None else start
     for _ in range(ITERATIONS):
@@ -41,4 +70,35 @@ def plan(model: CMDP, reward: np.ndarray, start: np.ndarray | None = None) -> Pl
         if not (switch := gain > threshold).any():
             return Plan(actions, values, float(model.initial @ values))
         actions = np.where(switch, best, actions)
+    raise NumericalError(f"planning: policy iteration did not settle in {ITERATIONS} sweeps; the model is too ill-conditioned.")
+
+
+def _inexact(model: CMDP, reward: np.ndarray, values: np.ndarray, tolerance: float) -> Plan:
+    """Policy iteration with inexact evaluation, which tightens whenever d has not fallen."""
+    arrays, discount = (model.successors, model.probabilities, reward), model.discount
+    reach = discount / (1 - discount)  # what d at one step amounts to in a value
+    forcing, smallest, stalled, structured = FORCING, np.inf, 0, False
+    for _ in range(ITERATIONS):
+        actions, backed_up = kernels.backup(*arrays, values, discount)
+        change = backed_up - values
+        low, high = float(change.min()), float(change.max())
+        rounding = ROUNDING * max(-float(backed_up.min()), float(backed_up.max())) * (1 + reach if stalled >= STALL else 1.0)
+        if reach * (high - low) <= max(tolerance, reach * rounding):
+            upper = backed_up + reach * high
+            return Plan(actions, upper, float((model.initial * upper).sum()))
+        if high - low > smallest / 2:
+            forcing, stalled = forcing / 10, stalled + 1
+        else:
+            smallest, stalled = high - low, 0
+        right = under_policy(reward, actions)
+        system = System(kernels.policy_rows(model.successors, model.probabilities, actions), discount)
+        allowed = forcing * (high - low)
+        if structured:
+            values = system.solve(right, allowed, backed_up)
+        else:
+            values, settled = fixed_point(system, right, allowed, backed_up)
+            structured = not settled
+        if structured and kernels.loops() is not None:
+            kernels.sweep(*arrays, values, discount, True)
+            kernels.sweep(*arrays, values, discount, False)
     raise NumericalError(f"planning: policy iteration did not settle in {ITERATIONS} sweeps; the model is too ill-conditioned.")

@@ -40,6 +40,8 @@ class Result:
             "method": self.method,
             "eps": self.eps,
             "reward": self.reward,
+            "constraints": list(self.constraint_names),
+            "senses": list(self.senses),
             "margins": [float(u) for u in self.margins],
             "multipliers": [float(x) for x in self.multipliers],
             "gap": self.certificate.gap,
@@ -52,11 +54,15 @@ class Result:
             "seconds": self.seconds,
         }
 
+    def __repr__(self) -> str:
+        return f"Result({self.status}, method={self.method!r}, reward={self.reward:.9g}, gap<={self.certificate.gap:.3g})"
+
     def __str__(self) -> str:
         meaning = {
             "certified": f"certified: within {self.eps:g} of optimal and feasible, on the scale of possible values",
             "infeasible": "infeasible: no policy meets all constraints",
-            "marginal": "marginal: feasibility cannot be decided within 1e-7 on the scale of possible values",
+            "marginal": "marginal: whether any policy meets all constraints is undecided within 1e-7 of the scale"
+            + ("; this one does, and is optimal, within eps" if max(self.scaled_gap, self.scaled_violation) <= self.eps else ""),
             "limit": f"limit: stopped before eps = {self.eps:g} was certified",
         }
         c = self.certificate
@@ -64,7 +70,8 @@ class Result:
             f"status      {meaning[self.status]}",
             f"method      {self.method}, {self.seconds:.2f} s",
             f"reward      {self.reward:.9g}   (best possible: at most {c.dual_bound:.9g})",
-            f"gap         {c.gap:.3g}   (scaled {self.scaled_gap:.3g})",
+            f"gap         {c.gap:.3g}   (scaled {self.scaled_gap:.3g}, relative {c.gap / max(abs(self.reward), 1e-300):.2g})"
+            + ("   negative: the policy makes use of its violation" if c.gap < 0 else ""),
             f"violation   {c.violation:.3g}   (scaled {self.scaled_violation:.3g})",
         ]
         if self.status in ("infeasible", "marginal") and c.ray is not None:
@@ -78,7 +85,8 @@ class Result:
                 self.constraint_names, self.senses, self.thresholds, self.margins, self.multipliers, strict=True
             ):
                 sign = 1 if sense == ">=" else -1
-                lines.append(f"{name:<{width}}  {sign * (u + b):>14.8g}  {sense} {sign * b:>12.8g} {u:>12.3g} {price:>12.6g}")
+                value, limit = sign * (u + b) + 0.0, sign * b + 0.0  # adding 0.0: no "-0"
+                lines.append(f"{name:<{width}}  {value:>14.8g}  {sense} {limit:>12.8g} {u:>12.3g} {price:>12.6g}")
         return "\n".join(lines)
 
 

@@ -5,11 +5,12 @@
         lambda_{t+1} = max(lambda_t - s beta margin, (1 - s) lambda_t)          (s = 1/2 in the paper)
 
 One loop, `augmented_lagrangian`, serves both modes. Paper mode: fixed numbers of outer and inner steps, fixed penalty and
-step size, in the model's own units. `solve`: values are normalised to [0, 1], phase 1 decides feasibility, the inner loop
-stops on the certified gap, the penalty grows when the defect does not fall, and the outer loop stops when the certificate
-says so.
+step size, in the model's own units. `solve`: values are normalised to [0, 1], phase 1 decides feasibility and suggests the first
+penalty, the inner loop stops on the certified gap, the penalty grows when the defect does not fall, and the outer loop stops
+when the certificate says so.
 """
 
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,15 +22,17 @@ from cmdpax import lagrangian
 from cmdpax.certificate import Certificate, certify, optimum_bound
 from cmdpax.errors import InputError
 from cmdpax.evaluation import state_values
-from cmdpax.feasibility import Feasibility, decide
+from cmdpax.feasibility import ACCURACY as COLUMN_ACCURACY
+from cmdpax.feasibility import BAND, Feasibility, decide
 from cmdpax.model import CMDP
-from cmdpax.oracles.corrective import Columns, Corrective
+from cmdpax.oracles.corrective import COLUMNS, Columns, Corrective
 from cmdpax.oracles.first_order import Subproblem
-from cmdpax.result import Result, assemble
+from cmdpax.result import Result, Status, assemble
 
 LARGEST_PENALTY = 1e10
-PENALTY, PENALTY_GROWTH = 10.0, 4.0  # on the normalised scale; fewest planning calls among 1, 10, 100, 1000 and 4, 10
+SMALLEST_PENALTY, PENALTY_GROWTH = 1e-3, 3.0  # on the normalised scale
 OUTER, INNER = 200, 2000
+ACCURACY = 1e-3  # of values, relative to eps
 SAFETY = 0.9  # certify in the model's own units once the estimates are this far below eps
 
 
@@ -141,41 +144,56 @@ def solve(
     outer: int = OUTER,
     inner: int = INNER,
     time_limit: float | None = None,
+    memory_limit: float | None = None,
     report: Callable[[dict[str, Any]], None] | None = None,
     warm: "Warm | None" = None,
 ) -> Result:
     """Solve a constrained MDP to a certified stationary policy. No step size, no penalty to choose.
 
     `eps` bounds gap and violation on the scale of possible values, `span / (1 - gamma)`. `oracle` defaults to `Corrective()`;
-    first-order oracles work too, and reach less accuracy. Stops with status `limit` after `outer` iterations or `time_limit`
-    seconds, with the best certified policy so far. `report` receives every row of the trace as it comes. `warm` carries
+    first-order oracles work too, and reach less accuracy. Stops with status `limit` after `outer` iterations, `time_limit`
+    seconds or an interrupt (Ctrl-C), with the best certified policy so far. `memory_limit` (bytes, of the whole process) bounds
+    how many columns are kept. `report` receives every row of the trace as it comes. `warm` carries
     what was found from one solve to the next, for the same model with other thresholds.
     """
-    if not (np.isfinite(eps) and eps > 0):
-        raise InputError(f"eps is {eps}; it must be a positive number, for example 1e-6.")
+    if not isinstance(model, CMDP):
+        raise InputError(f"model: a CMDP is needed, not {type(model).__name__}.")
+    within("eps", eps, 1.0)
+    within("dual_step", dual_step, 2.0)
+    for name, limit in (("time_limit", time_limit), ("memory_limit", memory_limit)):
+        if limit is not None:
+            within(name, limit, np.inf, zero=True)
+    if outer < 1 or inner < 1:
+        raise InputError(f"outer is {outer}, inner is {inner}; both must be at least 1.")
     started = time.perf_counter()
-    oracle = Corrective() if oracle is None else oracle
+    accuracy = min(ACCURACY * eps, COLUMN_ACCURACY)
+    if oracle is None:
+        oracle = Corrective(accuracy, COLUMNS if memory_limit is None else columns_within(model, memory_limit))
     scaled = normalise(model)
     warm = Warm() if warm is None else warm
-    verdict = decide(scaled, warm.columns_for(scaled))
+    verdict = decide(scaled, warm.columns_for(scaled), accuracy)
     if verdict.status == "infeasible":
         return infeasible_result(model, verdict, eps, started)
     state = verdict.columns if isinstance(oracle, Corrective) else oracle.start(scaled)
     search = _Search(model, scaled, oracle, eps, started, time_limit, report)
-    augmented_lagrangian(
-        scaled,
-        oracle,
-        state,
-        multipliers=np.zeros(model.constraint_count) if warm.multipliers is None else warm.multipliers,
-        penalty=PENALTY,
-        outer=outer,
-        inner=inner,
-        dual_step=dual_step,
-        # summable like the paper's sigma / t^2, but never below what the oracle's own rounding allows: it would stall
-        target=lambda t: max(10.0**-t, eps / 10),
-        penalty_growth=PENALTY_GROWTH,
-        observe=search.observe,
-    )
+    try:
+        augmented_lagrangian(
+            scaled,
+            oracle,
+            state,
+            multipliers=np.zeros(model.constraint_count) if warm.multipliers is None else warm.multipliers,
+            penalty=first_penalty(verdict.columns),
+            outer=outer,
+            inner=inner,
+            dual_step=dual_step,
+            # summable like the paper's sigma / t^2, but never below what the oracle's own rounding allows: it would stall
+            target=lambda t: max(10.0**-t, eps / 10),
+            penalty_growth=PENALTY_GROWTH,
+            observe=search.observe,
+        )
+    except KeyboardInterrupt:  # what has been found so far is worth having
+        if search.best is None:
+            raise
     policy, certificate = search.certified or search.certify_best()
     warm.remember(scaled, search)
     if verdict.status == "marginal":
@@ -214,6 +232,40 @@ class Warm:
             self.columns, self.thresholds, self.multipliers = search.best, scaled.thresholds, search.dual.weights
 
 
+def within(name: str, value: Any, bound: float, zero: bool = False) -> None:
+    """Demand a number between 0 and `bound` (0 itself only if `zero`)."""
+    if not isinstance(value, (int, float, np.number)) or not (0 <= value < bound and (zero or value > 0)):
+        span = f"{'at least' if zero else 'more than'} 0" + (f" and below {bound:g}" if np.isfinite(bound) else "")
+        raise InputError(f"{name} is {value!r}; it must be a number, {span}.")
+
+
+def columns_within(model: CMDP, memory_limit: float) -> int:
+    """How many columns fit into `memory_limit` bytes beside what the process holds already and one planning call needs."""
+    column = 20.0 * model.states  # actions, occupancy and potential
+    working = 80.0 * model.states + 24.0 * model.successors.shape[2] * model.states  # vectors and one policy's transitions
+    held = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    room = int((memory_limit - held - working) / column)
+    least = model.constraint_count + 4  # those in use, and a few to choose from
+    if room < least:
+        needed = held + working + least * column
+        raise InputError(f"memory limit: {memory_limit:.3g} bytes are too few; this model needs at least {needed:.3g}.")
+    return min(room, COLUMNS)
+
+
+def first_penalty(columns: Columns) -> float:
+    """The penalty for which one dual step would do, were the dual function quadratic: its inverse curvature.
+
+    From the unconstrained optimum (prices 0) to the column farthest from it (prices without end) margins are gained for
+    reward lost; price = lost / gained, and penalty = price / gained.
+    """
+    gained = ((columns.margin_rows - columns.margin_rows[0]) ** 2).sum(1)
+    farthest = int(np.argmax(gained))
+    lost = float(columns.rewards[0] - columns.rewards[farthest])
+    if gained[farthest] == 0:
+        return 1.0
+    return float(np.clip(lost / gained[farthest], SMALLEST_PENALTY, 1 / SMALLEST_PENALTY))
+
+
 class _Search:
     """What `solve` remembers while Algorithm 1 runs: the best dual bound, the best state, and the trace."""
 
@@ -244,7 +296,11 @@ class _Search:
         bound = known.plan.value - float(known.weights @ self.scaled.thresholds)
         if bound < self.bound:
             self.bound, self.dual = bound, known
-        gap, violation = self.bound - float(state.reward), float(lagrangian.violation(state.margins))
+        candidates = [state]
+        if isinstance(self.oracle, Corrective):
+            candidates.append(self.oracle.meeting(state, known.weights))
+        scores = [(self.bound - float(one.reward), float(lagrangian.violation(one.margins))) for one in candidates]
+        (gap, violation), state = min(zip(scores, candidates, strict=True), key=lambda pair: max(pair[0]))
         if max(gap, violation) < self.score:
             self.best, self.score = state, max(gap, violation)
         row = {
@@ -272,27 +328,35 @@ class _Search:
     def certify(self, state: Any) -> tuple[np.ndarray, Certificate]:
         """Policy of a state and its certificate in the model's own units."""
         assert self.dual is not None
+        model, best = self.model, self.dual.plan
         policy = self.oracle.policy(self.scaled, state)
-        weights = self.dual.weights * self.model.reward_scale / self.model.constraint_scales
-        return policy, certify(self.model, policy, weights, self.dual.plan.actions)
+        weights = self.dual.weights * model.reward_scale / model.constraint_scales
+        # values of the normalised model are those of the model up to scale and a constant, which no bound depends on
+        potential = None if model.is_small else best.values * model.reward_scale
+        return policy, certify(model, policy, weights, best.actions, potential=potential, accuracy=ACCURACY * self.eps)
 
 
 def infeasible_result(model: CMDP, verdict: Feasibility, eps: float, started: float) -> Result:
-    """The least violating policy, with the proof that none is feasible; `started` is a `time.perf_counter()`."""
+    """The least violating policy, with the proof that none is feasible; `started` is a `time.perf_counter()`.
+
+    Where rounding (values of 1e9 that differ by 1) spoils the proof the status is `marginal`: nothing is claimed unproven.
+    """
     policy = Corrective().policy(model, verdict.columns)
     zeros = np.zeros(model.constraint_count)
     unconstrained = verdict.columns.actions[0]
     certificate = _with_ray(model, certify(model, policy, zeros, unconstrained), verdict)
+    proven = certificate.ray_bound is not None and certificate.ray_bound < 0
+    status: Status = "infeasible" if proven else "marginal"
     seconds = time.perf_counter() - started
-    return assemble(model, policy, zeros, certificate, status="infeasible", method="corrective-alm", eps=eps, seconds=seconds)
+    return assemble(model, policy, zeros, certificate, status=status, method="corrective-alm", eps=eps, seconds=seconds)
 
 
 def _with_ray(model: CMDP, certificate: Certificate, verdict: Feasibility) -> Certificate:
-    """Add the ray of phase 1, in the model's own units (it sums to 1 on the normalised scale)."""
+    """Add the ray of phase 1 in the model's own units (it sums to 1 on the normalised scale), if it still shows anything."""
     if verdict.ray is None or verdict.plan is None:
         return certificate
     ray = verdict.ray / model.constraint_scales
     reward = np.tensordot(ray, model.constraints, 1)
     potential = state_values(model, verdict.plan.actions, reward)
     bound = optimum_bound(model, reward, potential) - float(ray @ model.thresholds)
-    return replace(certificate, ray=ray, ray_bound=bound, ray_potential=potential)
+    return replace(certificate, ray=ray, ray_bound=bound, ray_potential=potential) if bound <= 1.5 * BAND else certificate

@@ -22,17 +22,20 @@ from math import prod
 from pathlib import Path
 from reprlib import repr as brief
 from sys import float_info
-from typing import Any, BinaryIO, TypeVar, get_args
+from typing import Any, BinaryIO, Literal, TypeVar, get_args
 
 import numpy as np
 
 from cmdpax.certificate import Certificate
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.model import CMDP, PADDED_ENTRIES, Grid, padded_rows
+from cmdpax.model import CMDP, Grid
 from cmdpax.result import Result, Status
+from cmdpax.transitions import PADDED_ENTRIES, padded_rows
 
 MODEL, RESULT, VERSION = "cmdpax-model", "cmdpax-result", 1
 LARGEST_ARRAY = 8 * PADDED_ENTRIES  # bytes
+MAPPED = 16_000_000  # bytes from which on an array stays in its file, memory-mapped
+CHUNK = 1 << 20
 LARGEST_TEXT = 64_000_000  # bytes of a .json file
 LARGEST_JSON = 500_000  # entries of a model in .json: S * A * max(B, 1 + m)
 
@@ -103,7 +106,8 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
         sign = np.array([-1.0 if sense == "<=" else 1.0 for sense in senses])
         if constraints.shape[:1] != sign.shape or thresholds.shape != sign.shape:
             raise InputError(
-                f"meta.senses: {len(sign)} given for constraints {constraints.shape}, thresholds {thresholds.shape}."
+                f"meta.senses: {len(sign)} given for constraints {constraints.shape},"
+                f" thresholds {thresholds.shape}; give one for each."
             )
         constraints, thresholds = (constraints.T * sign).T, thresholds * sign
     return CMDP(
@@ -178,19 +182,29 @@ def _read_archive(
             if "meta" not in members:
                 raise InputError("it is not a cmdpax file; it has no array 'meta'.")
             size = os.fstat(file.fileno()).st_size
-            array = _read_array(archive, members["meta"], "meta", size)
+            array = _read_array(file, archive, members["meta"], "meta", size)
             # not str(array): NumPy does not check that its characters exist
             text = array.astype(array.dtype.newbyteorder("<")).tobytes().decode("utf-32-le").rstrip("\0")
             meta = _identified(_parse(text, finite=kind == MODEL), kind)
             _keys("arrays", members, ("meta", *required), optional)
-            return meta, {name: _read_array(archive, info, name, size) for name, info in members.items() if name != "meta"}
+            return meta, {name: _read_array(file, archive, info, name, size) for name, info in members.items() if name != "meta"}
     except InputError:
         raise
     except ZIP_DAMAGE as error:
-        raise InputError(f"it is no .npz archive, or a damaged one ({error}); write or copy it again.") from None
+        raise InputError(f"it is not an .npz archive, or a damaged one ({error}); write or copy it again.") from None
 
 
-def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, size: int) -> np.ndarray:
+def _data_offset(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
+    """Where a member's bytes begin: after its local header, whose name and extra field may differ from the directory's."""
+    assert archive.fp is not None
+    place = archive.fp.tell()
+    archive.fp.seek(info.header_offset)
+    header = archive.fp.read(30)
+    archive.fp.seek(place)
+    return info.header_offset + 30 + int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
+
+
+def _read_array(file: BinaryIO, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, size: int) -> np.ndarray:
     """One array out of a file of `size` bytes, allocated only once it is known to be as large as it says."""
     if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
         raise InputError(f"array '{name}' is compressed; write the file with numpy.savez.")
@@ -209,7 +223,13 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, size
         declared, held = dtype.itemsize * prod(shape), info.file_size - len(start) - len(header)
         if declared != held:
             raise InputError(f"array '{name}' declares {declared} bytes, shape {brief(shape)} of {dtype}, but holds {held}.")
-        array = np.frombuffer(member.read(), dtype).reshape(shape, order="F" if match[2] == b"True" else "C")
+        order: Literal["F", "C"] = "F" if match[2] == b"True" else "C"
+        if declared >= MAPPED and dtype.kind != "b":  # left in the file, once its checksum has been seen to be right
+            while member.read(CHUNK):
+                pass
+            end = _data_offset(archive, info) + info.file_size
+            return np.memmap(file, dtype, "r", end - declared, shape, order)
+        array = np.frombuffer(member.read(), dtype).reshape(shape, order=order)
     return array.view(np.uint8) != 0 if dtype.kind == "b" else array  # NumPy trusts that the byte of a boolean is 0 or 1
 
 

@@ -1,7 +1,8 @@
-"""A fixed-budget run of an exact method: reward and margins after every policy-gradient evaluation, possibly for a whole batch.
+"""A fixed-budget run of an exact method: what every policy-gradient evaluation led to, possibly for a whole batch.
 
-One step = one policy-gradient evaluation, the fair x-axis of every comparison. The mixture of the iterates is kept beside
-the last iterate: values are linear in occupancies, so that the averaged occupancy has the averaged values.
+One step = one policy-gradient evaluation, the fair x-axis of every comparison. Beside the last iterate a single run keeps
+the mixture of all iterates: occupancies average, `mu = mean_k nu_k pi_k`, and `pi(a|s) = mu(s,a) / sum_a mu(s,a)` is the ONE
+stationary policy with that occupancy, so that its values are the averaged values.
 """
 
 import time
@@ -10,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.certificate import certify
-from cmdpax.evaluation import pseudo_reward
+from cmdpax.certificate import certify, optimum_bound
+from cmdpax.errors import NumericalError
+from cmdpax.evaluation import evaluate, pseudo_reward
 from cmdpax.model import CMDP
 from cmdpax.planning import plan
 from cmdpax.result import Result, assemble
@@ -19,12 +21,23 @@ from cmdpax.result import Result, assemble
 
 @dataclass(frozen=True)
 class Trajectory:
-    """What happened, in the batch shape `...` of the settings; index 0 of the histories is the initial policy."""
+    """What happened, in the batch shape `...` of the settings; index 0 of the histories is the initial policy.
+
+    Histories are NaN from the step at which a configuration diverged; its `policy` and `multipliers` are the last finite ones.
+    """
 
     rewards: np.ndarray  # [N + 1, ...]
     margins: np.ndarray  # [N + 1, ..., m]
+    weights: np.ndarray  # [N + 1, ..., m]: what the method holds each constraint to be worth; any of them gives a dual bound
     multipliers: np.ndarray  # [..., m], final
     policy: np.ndarray  # [..., S, A], the last iterate
+    mixture: np.ndarray | None = None  # [S, A], the stationary policy of the average occupancy (primal-dual methods, no batch)
+
+    @property
+    def diverged(self) -> np.ndarray:
+        """`[...]`: the step at which each configuration stopped being finite; 0 means never."""
+        lost = np.isnan(self.rewards)
+        return np.where(lost.any(0), lost.argmax(0), 0)
 
 
 class Recorder:
@@ -33,32 +46,46 @@ class Recorder:
     def __init__(self) -> None:
         self.rewards: list[np.ndarray] = []
         self.margins: list[np.ndarray] = []
+        self.weights: list[np.ndarray] = []
 
-    def add(self, reward: np.ndarray, margins: np.ndarray) -> None:
-        """Append one iterate: reward `[...]`, margins `[..., m]`."""
+    def add(self, reward: np.ndarray, margins: np.ndarray, weights: np.ndarray) -> None:
+        """Append one iterate: reward `[...]`, margins and weights `[..., m]`."""
         self.rewards.append(np.asarray(reward))
         self.margins.append(np.asarray(margins))
+        self.weights.append(np.asarray(weights))
 
-    def finish(self, multipliers: np.ndarray, policy: np.ndarray) -> Trajectory:
+    def finish(self, multipliers: np.ndarray, policy: np.ndarray, mixture: np.ndarray | None = None) -> Trajectory:
         """The trajectory, with the final multipliers and policy."""
-        return Trajectory(np.stack(self.rewards), np.stack(self.margins), multipliers, policy)
+        rewards, margins, weights = (np.stack(rows) for rows in (self.rewards, self.margins, self.weights))
+        return Trajectory(rewards, margins, weights, multipliers, policy, mixture)
+
+
+def certified_gaps(model: CMDP, run: Trajectory, every: int = 1) -> np.ndarray:
+    """Gap of every `every`-th iterate of an unbatched run, proven without knowing the optimum -> `[1 + N // every]`.
+
+    `D(w) = max_pi V_r + w.(V_c - b)` bounds the optimum for any w >= 0; iterate k is measured against the smallest bound that the
+    weights seen up to k give. It may be negative where the iterate violates a constraint.
+    """
+    bound, actions, gaps = np.inf, None, []
+    for reward, weights in zip(run.rewards[::every], run.weights[::every], strict=True):
+        worth = pseudo_reward(model, weights)
+        best = plan(model, worth, actions)
+        actions = best.actions
+        bound = min(bound, optimum_bound(model, worth, best.values) - float(weights @ model.thresholds))
+        gaps.append(bound - float(reward))
+    return np.array(gaps)
 
 
 def to_result(model: CMDP, run: Trajectory, *, method: str, eps: float, started: float) -> Result:
     """Certify the last iterate of an unbatched trajectory, with its final multipliers as dual weights."""
+    if run.diverged:
+        raise NumericalError(f"{method}: step {run.diverged} produced numbers that are not finite; use smaller step sizes.")
     best = plan(model, pseudo_reward(model, run.multipliers))
     certificate = certify(model, run.policy, run.multipliers, best.actions)
     rows: list[dict[str, Any]] = [
         {"evaluations": k, "reward": float(reward), "margins": [float(u) for u in margins]}
         for k, (reward, margins) in enumerate(zip(run.rewards, run.margins, strict=True))
     ]
-    count = len(run.rewards) - 1
-    mixture = {
-        "reward": float(run.rewards[:count].mean()),
-        "margins": [float(u) for u in run.margins[:count].mean(0)],
-        "policies": count,
-        "numbers": count * model.states * model.actions,
-    }
     return assemble(
         model,
         run.policy,
@@ -68,5 +95,18 @@ def to_result(model: CMDP, run: Trajectory, *, method: str, eps: float, started:
         eps=eps,
         trace=rows,
         seconds=time.perf_counter() - started,
-        mixture=mixture,
+        mixture=None if run.mixture is None else _mixture(model, run.mixture, len(run.rewards) - 1),
     )
+
+
+def _mixture(model: CMDP, policy: np.ndarray, count: int) -> dict[str, Any]:
+    """The mixture of `count` iterates as plain numbers: its stationary policy evaluated, and the memory that deploying the
+    iterates themselves would take."""
+    values = evaluate(model, policy)
+    return {
+        "reward": float(values.reward),
+        "margins": [float(u) for u in values.margins],
+        "policy": policy.tolist(),
+        "policies": count,
+        "numbers": count * model.states * model.actions,
+    }

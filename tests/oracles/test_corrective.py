@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -96,11 +97,12 @@ def test_the_gap_closes_and_bounds_the_truth():
 
 def test_columns_are_not_repeated_and_their_number_is_limited():
     model = cliff_world()
-    columns = first_column(model, plan(model, model.reward))
-    assert len(add_column(model, columns, columns.actions[0]).actions) == 1
+    best = plan(model, model.reward)
+    columns = first_column(model, best)
+    assert len(add_column(model, columns, best).actions) == 1
     rng = np.random.default_rng(0)
     for _ in range(COLUMNS + 30):
-        columns = add_column(model, columns, rng.integers(0, 4, 21))
+        columns = add_column(model, columns, replace(best, actions=rng.integers(0, 4, 21)))
     assert len(columns.actions) <= COLUMNS
     assert columns.mixture[0] == 1  # a column in use is never dropped
 

@@ -18,7 +18,7 @@ from cmdpax.model import CMDP
 from cmdpax.planning import plan
 from cmdpax.policies.tabular import softmax
 from cmdpax.result import Result, assemble
-from cmdpax.solve import normalise
+from cmdpax.solve import normalise, within
 
 SOFT_ITERATIONS = 200
 SOFT_TOLERANCE = 1e-12
@@ -28,6 +28,8 @@ def cutting_plane(
     model: CMDP, eps: float = 1e-6, *, entropy: float = 1e-5, cuts: int = 100, time_limit: float | None = None
 ) -> Result:
     """Solve with at most `cuts` dual evaluations; `entropy` is tau on the normalised scale."""
+    within("entropy", entropy, np.inf)
+    within("cuts", cuts, np.inf)
     started = time.perf_counter()
     scaled = normalise(model)
     m = scaled.constraint_count

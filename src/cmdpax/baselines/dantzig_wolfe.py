@@ -59,7 +59,7 @@ def dantzig_wolfe(
         count = len(columns.rewards)
         if row["gap"] <= eps / 2 or (time_limit is not None and row["seconds"] > time_limit):
             break
-        columns = add_column(scaled, columns, best.actions)
+        columns = add_column(scaled, columns, best, prices)
         if len(columns.rewards) == count:  # planning repeats a known column: the master is optimal to its own tolerance
             break
     policy = Corrective().policy(scaled, columns)

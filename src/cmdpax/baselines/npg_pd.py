@@ -5,22 +5,18 @@
 Its guarantee is for the mixture of all iterates; the last iterate oscillates.
 """
 
-from dataclasses import replace
-
-from cmdpax.baselines.primal_dual import Iterate, Settings, column, lagrangian_quality, plane, uniform_start
-from cmdpax.evaluation import evaluate
+from cmdpax.baselines.primal_dual import Iterate, Settings, column, lagrangian_quality, move_logits, plane, softmax_start
 from cmdpax.lagrangian import gradient_update
 from cmdpax.model import CMDP
-from cmdpax.oracles import npg
 
-init = uniform_start
+SETTINGS = {"step": 1.0, "dual_step": 1.0}
+init = softmax_start
 
 
 def step(model: CMDP, iterate: Iterate, settings: Settings) -> Iterate:
-    """One update; settings `step`, `dual_step`, `largest` (lambda_max)."""
-    quality = lagrangian_quality(model, iterate)
-    policy = npg.step(iterate.policy, quality, plane(settings["step"]))
+    """One update."""
+    logits = iterate.memory["log_policy"] + plane(settings["step"]) * lagrangian_quality(model, iterate)
     multipliers = gradient_update(
         iterate.multipliers, iterate.margins, column(settings["dual_step"]), column(settings["largest"])
     )
-    return replace(iterate, policy=policy, evaluation=evaluate(model, policy), multipliers=multipliers)
+    return move_logits(model, iterate, logits, multipliers)

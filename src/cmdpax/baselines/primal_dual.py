@@ -1,23 +1,29 @@
-"""The loop of single-loop methods: a method is a pair of pure functions (init, step), its settings may be arrays.
+"""The loop that all baselines share: a method is a pair of pure functions (init, step), its settings may be arrays.
 
 `init(model, settings) -> Iterate` and `step(model, iterate, settings) -> Iterate`; one step is one policy-gradient evaluation.
-Settings are a mapping of names to numbers or arrays `[...]`; all arrays share one batch shape, which policies and multipliers
-carry in front. So a grid search is one run.
+Settings map names to numbers or arrays `[...]`; all arrays share one batch shape, which policies and multipliers carry in
+front. So a grid search is one run. A configuration whose numbers stop being finite is frozen at its last finite policy and
+marked; the others go on.
+
+Notation of the module docstrings: `Q_lambda = Q_r + lambda.Q_c`, `u` the margins, `eta` the setting `step`, `eta_d` the setting
+`dual_step`, `tau` the setting `temperature`, `lambda_max` the setting `largest`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from cmdpax.errors import NumericalError
-from cmdpax.evaluation import Evaluation, action_values, evaluate, pseudo_reward
+from cmdpax.evaluation import Evaluation, action_values, evaluate, occupancy, pseudo_reward, state_values
 from cmdpax.lagrangian import scalarise
 from cmdpax.model import CMDP
+from cmdpax.policies.tabular import from_occupancy, log_softmax
 from cmdpax.trajectory import Recorder, Trajectory
 
 Settings = Mapping[str, Any]
+Init = Callable[[CMDP, Settings], "Iterate"]
+Step = Callable[[CMDP, "Iterate", Settings], "Iterate"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,9 @@ class Iterate:
     policy: np.ndarray
     evaluation: Evaluation
     multipliers: np.ndarray
-    memory: dict[str, np.ndarray] = field(default_factory=dict)
+    sound: np.ndarray  # [...] bool: False once a configuration has diverged
+    count: int = 0  # steps done
+    memory: dict[str, np.ndarray] = field(default_factory=dict)  # arrays with the batch shape in front
 
     @property
     def margins(self) -> np.ndarray:
@@ -35,42 +43,76 @@ class Iterate:
         return self.evaluation.margins
 
 
-def batch_shape(settings: Settings) -> tuple[int, ...]:
-    """The common batch shape of the settings."""
-    return np.broadcast_shapes(*(np.shape(value) for value in settings.values()))
-
-
-def uniform_start(model: CMDP, settings: Settings) -> Iterate:
+def uniform_start(model: CMDP, settings: Settings, **memory: np.ndarray) -> Iterate:
     """The uniform policy and zero multipliers, in the batch shape of the settings."""
-    batch = batch_shape(settings)
+    batch = np.broadcast_shapes(*(np.shape(value) for value in settings.values()))
     policy = np.broadcast_to(model.uniform_policy(), (*batch, model.states, model.actions))
-    return Iterate(policy, evaluate(model, policy), np.zeros((*batch, model.constraint_count)))
+    zeros = np.zeros((*batch, model.constraint_count))
+    return Iterate(policy, evaluate(model, policy), zeros, np.ones(batch, dtype=bool), memory=memory)
+
+
+def softmax_start(model: CMDP, settings: Settings) -> Iterate:
+    """The same for methods that keep `log_policy`, so that a probability that underflows can come back."""
+    start = uniform_start(model, settings)
+    log_policy = np.log(np.maximum(start.policy, np.finfo(float).tiny))  # unavailable actions have probability 0
+    return replace(start, memory={"log_policy": log_policy})
+
+
+def move(model: CMDP, iterate: Iterate, policy: np.ndarray, multipliers: np.ndarray, **memory: np.ndarray) -> Iterate:
+    """The next iterate: new policy `[..., S, A]`, multipliers `[..., m]` and memory; what has diverged stays where it was."""
+    sound = iterate.sound & np.isfinite(policy).all((-1, -2)) & np.isfinite(multipliers).all(-1)
+    if not sound.all():
+        policy = np.where(sound[..., None, None], policy, iterate.policy)
+        multipliers = np.where(sound[..., None], multipliers, iterate.multipliers)
+    memory = {**iterate.memory, **memory}
+    return Iterate(policy, evaluate(model, policy), multipliers, sound, iterate.count + 1, memory)
+
+
+def move_logits(model: CMDP, iterate: Iterate, logits: np.ndarray, multipliers: np.ndarray, **memory: np.ndarray) -> Iterate:
+    """The next iterate of a method that keeps `log_policy`: its policy is the softmax of `logits [..., S, A]`."""
+    log_policy = log_softmax(logits)
+    return move(model, iterate, np.exp(log_policy), multipliers, log_policy=log_policy, **memory)
 
 
 def lagrangian_quality(model: CMDP, iterate: Iterate) -> np.ndarray:
     """`Q_lambda = Q_r + lambda.Q_c` of the iterate, `[..., S, A]`."""
+    return action_values(model, pseudo_reward(model, iterate.multipliers), lagrangian_values(iterate))
+
+
+def lagrangian_values(iterate: Iterate) -> np.ndarray:
+    """`V_lambda = V_r + lambda.V_c` of the iterate, `[..., S]`."""
     values = iterate.evaluation.values
-    combined = scalarise(values[..., 0, :], values[..., 1:, :], iterate.multipliers)
-    return action_values(model, pseudo_reward(model, iterate.multipliers), combined)
+    return scalarise(values[..., 0, :], values[..., 1:, :], iterate.multipliers)
 
 
-def run(
-    model: CMDP,
-    init: Callable[[CMDP, Settings], Iterate],
-    step: Callable[[CMDP, Iterate, Settings], Iterate],
-    settings: Settings,
-    steps: int,
-) -> Trajectory:
-    """Do `steps` steps and record every iterate."""
+def soft_quality(model: CMDP, iterate: Iterate, temperature: Any) -> np.ndarray:
+    """`Q_tau(s,a) = r + lambda.c + gamma E V_tau(s')`, V_tau the value of `r + lambda.c - tau log pi`; `[..., S, A]`."""
+    reward = pseudo_reward(model, iterate.multipliers)
+    entropic = reward - plane(temperature) * iterate.memory["log_policy"]
+    values = state_values(model, iterate.policy, entropic[..., None, :, :])[..., 0, :]
+    return action_values(model, reward, values)
+
+
+def run(model: CMDP, init: Init, step: Step, settings: Settings, steps: int) -> Trajectory:
+    """Do `steps` steps and record every iterate; without a batch also the mixture of all iterates but the last."""
     iterate = init(model, settings)
     record = Recorder()
-    record.add(iterate.evaluation.reward, iterate.margins)
-    for k in range(steps):
-        iterate = step(model, iterate, settings)
-        if not np.isfinite(iterate.evaluation.reward).all():
-            raise NumericalError(f"step {k + 1} produced numbers that are not finite; use smaller step sizes.")
-        record.add(iterate.evaluation.reward, iterate.margins)
-    return record.finish(iterate.multipliers, iterate.policy)
+    single = iterate.sound.ndim == 0
+    mass = np.zeros((model.states, model.actions))
+    with np.errstate(over="ignore", invalid="ignore"):  # diverged configurations are masked, and reported by the trajectory
+        _add(record, iterate)
+        for _ in range(steps):
+            if single:
+                mass += occupancy(model, iterate.policy)[:, None] * iterate.policy / steps
+            iterate = step(model, iterate, settings)
+            _add(record, iterate)
+    mixture = from_occupancy(mass, model.uniform_policy()) if single else None
+    return record.finish(iterate.multipliers, iterate.policy, mixture)
+
+
+def _add(record: Recorder, iterate: Iterate) -> None:
+    lost = np.where(iterate.sound, 0.0, np.nan)
+    record.add(iterate.evaluation.reward + lost, iterate.margins + lost[..., None], iterate.multipliers + lost[..., None])
 
 
 def column(value: Any) -> np.ndarray:

@@ -6,6 +6,7 @@ from cmdpax.environments.cliff_world import cliff_world
 from cmdpax.environments.deep_sea import deep_sea
 from cmdpax.environments.garnet import garnet
 from cmdpax.environments.grid_world import grid_world
+from cmdpax.environments.inventory import inventory
 from cmdpax.environments.queue import queue
 from cmdpax.model import CMDP
 
@@ -14,7 +15,8 @@ finite: Mapping[str, Callable[..., CMDP]] = {
     "deep-sea": deep_sea,
     "garnet": garnet,
     "grid-world": grid_world,
+    "inventory": inventory,
     "queue": queue,
 }
 
-__all__ = ["cliff_world", "deep_sea", "finite", "garnet", "grid_world", "queue"]
+__all__ = ["cliff_world", "deep_sea", "finite", "garnet", "grid_world", "inventory", "queue"]

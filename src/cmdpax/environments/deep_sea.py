@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.model import CMDP, Grid, refuse_huge
+from cmdpax.model import CMDP, Grid
+from cmdpax.transitions import refuse_huge
 
 
 def deep_sea(

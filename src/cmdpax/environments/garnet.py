@@ -4,7 +4,8 @@ import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.evaluation import occupancy, under_policy
-from cmdpax.model import CMDP, refuse_huge
+from cmdpax.model import CMDP
+from cmdpax.transitions import refuse_huge
 
 
 def garnet(
@@ -23,8 +24,8 @@ def garnet(
     all constraint rewards in every state, meets them with room, and `tightness` in [0, 1) says how close they come to it. With
     `feasible=False` the first threshold lies above the largest conceivable value.
     """
-    if min(states, actions, branching) < 1 or constraints < 0:
-        raise InputError("garnet: states, actions and branching must be at least 1, constraints at least 0.")
+    if min(states, actions, branching) < 1 or min(constraints, seed) < 0:
+        raise InputError("garnet: states, actions and branching must be at least 1, constraints and seed at least 0.")
     if not feasible and not constraints:
         raise InputError("garnet: an infeasible model needs at least one constraint.")
     if not 0 <= tightness < 1:
@@ -32,12 +33,17 @@ def garnet(
     refuse_huge((states, actions, branching))
     rng = np.random.default_rng(seed)
     successors = rng.integers(0, states, (states, actions, branching), dtype=np.int32)
-    cuts = np.sort(rng.random((states, actions, branching - 1)), axis=-1)
-    probabilities = np.diff(cuts, axis=-1, prepend=0.0, append=1.0)
+    cuts = rng.random((states, actions, branching - 1))
+    cuts.sort(axis=-1)
+    probabilities = np.empty((states, actions, branching))
+    probabilities[..., :-1], probabilities[..., -1] = cuts, 1.0
+    probabilities[..., 1:] -= cuts
+    del cuts  # at 1e6 states every array of this size counts
     reward = rng.random((states, actions))
     rows = rng.random((constraints, states, actions))
     initial = np.full(states, 1 / states)
     model = CMDP((successors, probabilities), reward, rows, np.zeros(constraints), initial, discount)
+    del successors, probabilities
     if not constraints:
         return model
     reference = np.argmax(rows.mean(0), axis=1)

@@ -8,8 +8,9 @@ import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.evaluation import occupancy, under_policy
-from cmdpax.model import CMDP, Grid, refuse_huge
+from cmdpax.model import CMDP, Grid
 from cmdpax.planning import plan
+from cmdpax.transitions import refuse_huge
 
 MOVES = np.array([(0, -1), (0, 1), (-1, 0), (1, 0)])
 SIDES = np.array([(2, 3), (2, 3), (0, 1), (0, 1)])
@@ -33,6 +34,8 @@ def grid_world(
     """
     if min(width, height) < 2:
         raise InputError(f"grid world: {width} x {height} cells; both sides must be at least 2.")
+    if seed < 0:
+        raise InputError(f"seed is {seed}; it must be at least 0.")
     if not (0 <= slip < 1 and 0 <= hazards < 1 and 0 <= tightness < 1):
         raise InputError("grid world: slip, hazards and tightness must be at least 0 and below 1.")
     refuse_huge((width * height, 4, 3))

@@ -11,8 +11,9 @@ import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.evaluation import occupancy, under_policy
-from cmdpax.model import CMDP, refuse_huge
+from cmdpax.model import CMDP
 from cmdpax.planning import plan
+from cmdpax.transitions import refuse_huge
 
 
 def queue(

@@ -4,6 +4,7 @@ Every function returns a matplotlib figure; `save` writes it as PNG. Nothing her
 """
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from PIL import Image
 
 from cmdpax.errors import InputError
 from cmdpax.evaluation import occupancy
@@ -34,11 +36,21 @@ TABLE_STATES = 60  # without a grid, at most this many states are drawn one by o
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Write a figure as PNG and return where."""
+    """Write a figure as PNG and return where; a reader finds the old picture or the new one, never a part of it."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150, bbox_inches="tight", metadata={"Software": "cmdpax"})
+    drawn, temporary = BytesIO(), path.with_name(f".{path.name}.tmp")
+    figure.savefig(drawn, dpi=130, bbox_inches="tight")
+    # a palette of 256 colours takes a third of the room and looks the same; the octree keeps rare colours apart
+    picture = Image.open(drawn).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE)
+    picture.save(temporary, format="png", optimize=True)
+    temporary.replace(path)
     return path
+
+
+def plain(text: str) -> str:
+    """A caller's name as text: matplotlib would read mathematics between dollar signs."""
+    return text.replace("$", r"\$")
 
 
 def policy_picture(model: CMDP, policy: np.ndarray, title: str = "") -> Figure:
@@ -106,7 +118,7 @@ def _arrows(model: CMDP, grid: Grid, policy: np.ndarray, visits: np.ndarray, tit
         ),
     ]
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=9)
-    axes.set_title(title or "policy and occupancy", fontsize=11)
+    axes.set_title(plain(title) or "policy and occupancy", fontsize=11)
     return figure
 
 
@@ -131,7 +143,7 @@ def _bars(model: CMDP, policy: np.ndarray, visits: np.ndarray, title: str) -> Fi
             hatch=hatches[a % len(hatches)],
             edgecolor="white",
             linewidth=0.3,
-            label=name,
+            label=plain(name),
         )
         bottom += policy[chosen, a]
     below.set_ylabel("probability of action")
@@ -143,7 +155,7 @@ def _bars(model: CMDP, policy: np.ndarray, visits: np.ndarray, title: str) -> Fi
     )
     below.set_xlabel("state" if len(chosen) == model.states else f"state (the {len(chosen)} most visited of {model.states})")
     below.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=9)
-    above.set_title(title or "policy and occupancy", fontsize=11)
+    above.set_title(plain(title) or "policy and occupancy", fontsize=11)
     return figure
 
 
@@ -192,13 +204,13 @@ def frontier_picture(curve: Sequence[FrontierPoint], name: str, sense: str, curr
     right.step(budget, [point.multiplier for point in curve], where="mid", marker="o", markersize=3.5, **STYLES[1])
     right.set_ylabel("shadow price (reward per unit)")
     for axes in (left, right):
-        axes.set_xlabel(f"threshold b of '{name}'  ($V_c$ {sense} b)")
+        axes.set_xlabel(f"threshold b of '{plain(name)}'  ($V_c$ {sense} b)")
         axes.grid(alpha=0.3)
         if current is not None and min(budget) <= current <= max(budget):
             axes.axvline(current, color="0.4", linestyle=":", linewidth=1)
             axes.annotate(
                 "the model's b", (current, 0.03), xycoords=("data", "axes fraction"), fontsize=8, rotation=90, ha="right"
             )
-    figure.suptitle(f"trade-off between reward and '{name}'", fontsize=11)
+    figure.suptitle(f"trade-off between reward and '{plain(name)}'", fontsize=11)
     figure.tight_layout()
     return figure

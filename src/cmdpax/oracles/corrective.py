@@ -8,9 +8,19 @@ some pseudo-reward) with their values; the master mixes them,
 a tiny quadratic program. Planning on `r + w.c` then either proves that no policy is better by more than the gap, or gives the
 next column. At most m + 1 columns carry weight, and their mixed occupancy is that of ONE stationary policy,
 `pi(a|s) = sum_k alpha_k nu_k(s) 1[a = a_k(s)] / sum_k alpha_k nu_k(s)`, which has exactly the mixed values.
+
+Any prices w' >= 0 prove a gap, not only the AL's own weights: for all of them, with `D` the Lagrangian dual function,
+
+    max AL = max_pi min_{w >= 0} V_r + w.u + |w - lambda|^2 / (2 beta)  <=  D(w') + |w' - lambda|^2 / (2 beta).
+
+So every other step plans at the mean of the prices at which the mixed columns were found. Where D is smooth (many states) its
+gradient, the margins, is nearly affine in w, and the mean of the prices belongs to the mean of the margins: a secant step in m
+dimensions. Where D is piecewise linear (few states) such a step finds nothing new, and none follows.
 """
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -23,7 +33,10 @@ from cmdpax.planning import Plan, plan
 from cmdpax.policies.tabular import from_actions
 
 COLUMNS = 400  # columns kept at the most; the longest unused leave first
+HARD_PENALTY = 1e6  # that of the mixture which meets the constraints
+LOOSENESS = 0.01  # planning may err by this fraction of the last gap
 NEGLIGIBLE = 1e-13  # relative size of a slope that is rounding
+NEVER = 1e-11  # share of all visits below which states together count as not visited
 RANK = 1e-11  # relative singular value below which columns count as dependent
 
 
@@ -35,8 +48,11 @@ class Columns:
     occupancies: tuple[np.ndarray, ...]  # k arrays [S]
     rewards: np.ndarray  # [k]
     margin_rows: np.ndarray  # [k, m]
+    prices: np.ndarray  # [k, m]: the weights each was planned for; NaN if the reward had no part in it
+    potentials: tuple[np.ndarray | None, ...]  # k arrays [S]: optimal values at those prices
     mixture: np.ndarray  # [k], on the simplex
-    last: Subproblem | None = field(default=None)
+    last: Subproblem | None = None
+    secant: Literal["next", "later", "never"] = "next"  # whether the next step plans at the mean of the prices
 
     @property
     def reward(self) -> float:
@@ -51,24 +67,46 @@ class Columns:
 
 @dataclass(frozen=True)
 class Corrective:
-    """The oracle; it has no parameters."""
+    """The oracle. `accuracy` is the error that the values of a column may have (large models; small ones are exact).
 
+    `most` limits memory: a column takes about 20 bytes a state.
+    """
+
+    accuracy: float = 1e-12
+    most: int = COLUMNS  # columns kept
     check_every: int = 1
 
     def start(self, model: CMDP, policy: np.ndarray | None = None) -> Columns:
         """One column: the unconstrained optimum (this oracle builds its own policies and takes none)."""
-        return first_column(model, plan(model, model.reward))
+        return first_column(model, plan(model, model.reward, tolerance=self.accuracy), self.accuracy)
 
     def advance(self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float) -> Columns:
         """Mix the columns for these multipliers, plan against the mixture, and add what planning found."""
         mixture = master(columns.rewards, columns.margin_rows, multipliers, penalty, columns.mixture)
         mixed = replace(columns, mixture=mixture)
-        worth = lagrangian.weights(multipliers, penalty, mixed.margins)
+        worth, guess = lagrangian.weights(multipliers, penalty, mixed.margins), columns.last.plan.values if columns.last else None
+        is_secant, secant = False, columns.secant
+        if secant == "next":
+            met = self.meeting(mixed, multipliers)
+            used = np.nonzero(met.mixture)[0]
+            if is_secant := len(used) > 1 and bool(np.isfinite(columns.prices[used]).all()):
+                worth, guess = met.mixture[used] @ columns.prices[used], _mean(met.mixture, columns.potentials)
+        tolerance = max(self.accuracy, LOOSENESS * columns.last.gap if columns.last else 0.0)
         start = columns.last.plan.actions if columns.last else columns.actions[int(np.argmax(mixture))]
-        best = plan(model, pseudo_reward(model, worth), start)
-        current = mixed.reward + float(worth @ (mixed.margins + model.thresholds))
-        mixed = replace(mixed, last=Subproblem(best.value - current, worth, best))
-        return add_column(model, mixed, best.actions)
+        best = plan(model, pseudo_reward(model, worth), start, values=guess, tolerance=tolerance)
+        bound = best.value - float(worth @ model.thresholds) + float(((worth - multipliers) ** 2).sum()) / (2 * penalty)
+        gap = bound - float(lagrangian.value(mixed.reward, mixed.margins, multipliers, penalty))
+        richer = add_column(model, mixed, best, worth, self.accuracy, self.most)
+        if is_secant and richer is mixed:
+            secant = "never"
+        elif secant != "never":
+            secant = "later" if is_secant else "next"
+        return replace(richer, last=Subproblem(gap, worth, best), secant=secant)
+
+    def meeting(self, columns: Columns, multipliers: np.ndarray) -> Columns:
+        """The same columns, mixed to meet the constraints as well as they can (a penalty near infinity)."""
+        mixture = master(columns.rewards, columns.margin_rows, multipliers, HARD_PENALTY, columns.mixture)
+        return replace(columns, mixture=mixture)
 
     def subproblem(self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float) -> Subproblem:
         """The certified gap of the mixture, known from the last `advance`."""
@@ -85,39 +123,64 @@ class Corrective:
                 mass[states, actions] += weight * visits
         total = mass.sum(1, keepdims=True)
         fallback = from_actions(columns.last.plan.actions if columns.last else columns.actions[0], model.actions)
-        return np.where(total > 0, mass / np.where(total > 0, total, 1.0), fallback)
+        # states that are as good as never visited get the latest plan: what is rounding in old columns is no advice
+        visited = total > NEVER / (model.states * (1 - model.discount))
+        return np.where(visited, mass / np.where(visited, total, 1.0), fallback)
 
 
-def first_column(model: CMDP, best: Plan) -> Columns:
-    """A mixture of one."""
-    empty = Columns((), (), np.zeros(0), np.zeros((0, model.constraint_count)), np.zeros(0))
-    return replace(add_column(model, empty, best.actions), mixture=np.ones(1))
+def first_column(model: CMDP, best: Plan, accuracy: float = 0.0) -> Columns:
+    """A mixture of one, the optimum of the reward alone."""
+    none, no_prices = np.zeros((0, model.constraint_count)), np.zeros(model.constraint_count)
+    empty = Columns((), (), np.zeros(0), none, none, (), np.zeros(0))
+    return replace(add_column(model, empty, best, no_prices, accuracy), mixture=np.ones(1))
 
 
-def add_column(model: CMDP, columns: Columns, actions: np.ndarray) -> Columns:
-    """Append a deterministic policy `[S]` with weight 0, unless it is there already."""
-    if any(np.array_equal(actions, known) for known in columns.actions):
+def add_column(
+    model: CMDP,
+    columns: Columns,
+    best: Plan,
+    prices: np.ndarray | None = None,
+    accuracy: float = 0.0,
+    most: int = COLUMNS,
+) -> Columns:
+    """Append the policy of a plan for `r + prices.c` (None: for some other reward) with weight 0, unless it is there already.
+
+    At `most` columns, half of those without weight leave, the oldest first.
+    """
+    if any(np.array_equal(best.actions, known) for known in columns.actions):
         return columns
-    visits = occupancy(model, actions)
-    reward = visits @ under_policy(model.reward, actions)
-    margins = under_policy(model.constraints, actions) @ visits - model.thresholds
-    keep = _kept(columns.mixture)
+    visits = occupancy(model, best.actions, accuracy, _mean(columns.mixture, columns.occupancies))
+    # sums, not dot products: they do not depend on the number of BLAS threads
+    reward = (visits * under_policy(model.reward, best.actions)).sum()
+    margins = (visits * under_policy(model.constraints, best.actions)).sum(-1) - model.thresholds
+    keep = _kept(columns.mixture, most)
     return replace(
         columns,
-        actions=(*(columns.actions[k] for k in keep), actions),
+        actions=(*(columns.actions[k] for k in keep), best.actions),
         occupancies=(*(columns.occupancies[k] for k in keep), visits),
         rewards=np.append(columns.rewards[keep], reward),
         margin_rows=np.vstack([columns.margin_rows[keep], margins]),
+        prices=np.vstack([columns.prices[keep], np.full(model.constraint_count, np.nan) if prices is None else prices]),
+        potentials=(*(columns.potentials[k] for k in keep), None if prices is None else best.values),
         mixture=np.append(columns.mixture[keep], 0.0),
     )
 
 
-def _kept(mixture: np.ndarray) -> np.ndarray:
-    """Indices to keep when a column is added: everything, or at the limit all but the oldest without weight."""
-    if len(mixture) < COLUMNS:
+def _mean(mixture: np.ndarray, vectors: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    """The mixture of k vectors `[S]`, where it is known."""
+    mean = None
+    for weight, vector in zip(mixture, vectors, strict=True):
+        if weight > 0 and vector is not None:
+            mean = weight * vector if mean is None else mean + weight * vector
+    return mean
+
+
+def _kept(mixture: np.ndarray, most: int) -> np.ndarray:
+    """Indices to keep when a column is added: everything, or at the limit all but the older half of those without weight."""
+    if len(mixture) < most:
         return np.arange(len(mixture))
     idle = np.nonzero(mixture == 0)[0]
-    return np.delete(np.arange(len(mixture)), idle[: len(mixture) // 2])
+    return np.delete(np.arange(len(mixture)), idle[: (len(idle) + 1) // 2])
 
 
 def master(rewards: np.ndarray, margins: np.ndarray, multipliers: np.ndarray, penalty: float, start: np.ndarray) -> np.ndarray:

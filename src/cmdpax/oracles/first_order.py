@@ -9,7 +9,7 @@ The step size is
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -24,6 +24,20 @@ StepFunction = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # (po
 GROW, SHRINK, LARGEST, SMALLEST = 1.5, 0.5, 1e6, 1e-6
 FLOOR = 1e-9  # adaptive sizes keep probabilities above this share of uniform: a multiplicative step could never leave 0
 ROUNDING = 1e-14
+
+
+class Evaluated(Protocol):
+    """Anything whose values are known."""
+
+    @property
+    def reward(self) -> np.ndarray:
+        """`[...]`"""
+        ...
+
+    @property
+    def margins(self) -> np.ndarray:
+        """`[..., m]`"""
+        ...
 
 
 @dataclass(frozen=True)
@@ -103,15 +117,20 @@ class FirstOrder:
         return self.size if isinstance(self.size, str) else "fixed"
 
     def subproblem(self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float) -> Subproblem:
-        """The certified gap: `max_pi' V_Gamma(pi') - V_Gamma(pi)`, with Gamma frozen at the current policy (no batch)."""
-        worth = lagrangian.weights(multipliers, penalty, iterate.margins)
-        best = plan(model, pseudo_reward(model, worth))
-        current = float(iterate.reward + worth @ (iterate.margins + model.thresholds))
-        return Subproblem(best.value - current, worth, best)
+        """The certified gap of the current policy (no batch)."""
+        return certified_gap(model, iterate, multipliers, penalty)
 
     def policy(self, model: CMDP, iterate: Iterate) -> np.ndarray:
         """The iterate's policy `[..., S, A]`."""
         return iterate.policy
+
+
+def certified_gap(model: CMDP, iterate: Evaluated, multipliers: np.ndarray, penalty: float) -> Subproblem:
+    """`max_pi' V_Gamma(pi') - V_Gamma(pi)`, with Gamma frozen at the current policy: at least `max AL - AL(pi)` (no batch)."""
+    worth = lagrangian.weights(multipliers, penalty, iterate.margins)
+    best = plan(model, pseudo_reward(model, worth))
+    current = float(iterate.reward + worth @ (iterate.margins + model.thresholds))
+    return Subproblem(best.value - current, worth, best)
 
 
 def theory_step(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarray:

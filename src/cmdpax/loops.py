@@ -1,0 +1,291 @@
+"""The compiled loops behind `kernels.py`, which says what each computes and checks its arguments. Shapes are given there.
+
+Nothing here looks at bounds. Indices come as unsigned integers (numba then need not test for negative ones), and everything that
+is only read comes read-only, so that each loop is compiled once. The machine code is cached on disk.
+"""
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+import numpy as np
+from numba import njit
+
+compiled = njit(cache=True, nogil=True, error_model="numpy")
+
+
+@compiled
+def backup(successors, probabilities, reward, values, discount, actions, backed_up):
+    """Bellman backup and greedy action."""
+    S, A, B = successors.shape
+    for s in range(S):
+        best, choice = -np.inf, 0
+        for a in range(A):
+            following = 0.0
+            for b in range(B):
+                following += probabilities[s, a, b] * values[successors[s, a, b]]
+            quality = reward[s, a] + discount * following
+            if quality > best:
+                best, choice = quality, a
+        actions[s], backed_up[s] = choice, best
+
+
+@compiled
+def sweep(successors, probabilities, reward, values, discount, backwards):
+    """Gauss-Seidel sweep of the optimality operator; self-loops are solved for."""
+    S, A, B = successors.shape
+    for step in range(S):
+        s = S - 1 - step if backwards else step
+        best = -np.inf
+        for a in range(A):
+            following, stay = 0.0, 0.0
+            for b in range(B):
+                successor = successors[s, a, b]
+                if successor == s:
+                    stay += probabilities[s, a, b]
+                else:
+                    following += probabilities[s, a, b] * values[successor]
+            quality = (reward[s, a] + discount * following) / (1.0 - discount * stay)
+            best = max(best, quality)
+        values[s] = best
+
+
+@compiled
+def expected(successors, probabilities, values, following):
+    """Expected next values."""
+    S, A, B = successors.shape
+    for s in range(S):
+        for a in range(A):
+            total = 0.0
+            for b in range(B):
+                total += probabilities[s, a, b] * values[successors[s, a, b]]
+            following[s, a] = total
+
+
+@compiled
+def count_chosen(probabilities, actions, pointers):
+    """Row pointers of `P_pi` for actions."""
+    S, _, B = probabilities.shape
+    total = 0
+    pointers[0] = 0
+    for s in range(S):
+        for b in range(B):
+            total += probabilities[s, actions[s], b] > 0
+        pointers[s + 1] = total
+
+
+@compiled
+def fill_chosen(successors, probabilities, actions, columns, entries):
+    """Rows of `P_pi` for actions."""
+    S, _, B = probabilities.shape
+    place = 0
+    for s in range(S):
+        a = actions[s]
+        for b in range(B):
+            if probabilities[s, a, b] > 0:
+                columns[place], entries[place] = successors[s, a, b], probabilities[s, a, b]
+                place += 1
+
+
+@compiled
+def count_mixed(probabilities, policy, pointers):
+    """Row pointers of `P_pi` for probabilities."""
+    S, A, B = probabilities.shape
+    total = 0
+    pointers[0] = 0
+    for s in range(S):
+        for a in range(A):
+            if policy[s, a] > 0:
+                for b in range(B):
+                    total += policy[s, a] * probabilities[s, a, b] > 0
+        pointers[s + 1] = total
+
+
+@compiled
+def fill_mixed(successors, probabilities, policy, columns, entries):
+    """Rows of `P_pi` for probabilities."""
+    S, A, B = probabilities.shape
+    place = 0
+    for s in range(S):
+        for a in range(A):
+            if policy[s, a] > 0:
+                for b in range(B):
+                    entry = policy[s, a] * probabilities[s, a, b]
+                    if entry > 0:
+                        columns[place], entries[place] = successors[s, a, b], entry
+                        place += 1
+
+
+@compiled
+def relax(pointers, columns, entries, right, discount, values, following):
+    """Fixed-point step for values, and the extremes of its change."""
+    low, high = np.inf, -np.inf
+    for s in range(len(right)):
+        total = 0.0
+        for k in range(pointers[s], pointers[s + 1]):
+            total += entries[k] * values[columns[k]]
+        following[s] = right[s] + discount * total
+        change = following[s] - values[s]
+        low, high = min(low, change), max(high, change)
+    return low, high
+
+
+@compiled
+def relax_transposed(pointers, columns, entries, discount, visits, following):
+    """Fixed-point step for occupancies (`following` starts as the right-hand side), and the size of its change."""
+    for s in range(len(visits)):
+        mass = discount * visits[s]
+        for k in range(pointers[s], pointers[s + 1]):
+            following[columns[k]] += entries[k] * mass
+    size = 0.0
+    for s in range(len(visits)):
+        size += abs(following[s] - visits[s])
+    return size
+
+
+@compiled
+def factor(pointers, columns, entries, place):
+    """Row by row: subtract multiples of earlier rows, keeping only the row's own pattern (`place`: column -> position)."""
+    for s in range(len(pointers) - 1):
+        for k in range(pointers[s], pointers[s + 1]):
+            place[columns[k]] = k
+        for k in range(pointers[s], pointers[s + 1]):
+            t = columns[k]
+            if t >= s:
+                break
+            diagonal = pointers[t]
+            while columns[diagonal] != t:
+                diagonal += 1
+            entries[k] /= entries[diagonal]
+            for j in range(diagonal + 1, pointers[t + 1]):
+                if place[columns[j]] >= 0:
+                    entries[place[columns[j]]] -= entries[k] * entries[j]
+        for k in range(pointers[s], pointers[s + 1]):
+            place[columns[k]] = -1
+
+
+@compiled
+def substitute(pointers, columns, factors, right, solution):
+    """Forward and backward substitution with the incomplete factors."""
+    S = len(pointers) - 1
+    for s in range(S):
+        total = right[s]
+        for k in range(pointers[s], pointers[s + 1]):
+            if columns[k] >= s:
+                break
+            total -= factors[k] * solution[columns[k]]
+        solution[s] = total
+    for step in range(S):
+        s = S - 1 - step
+        total = solution[s]
+        for back in range(pointers[s + 1] - pointers[s]):
+            k = pointers[s + 1] - 1 - back
+            if columns[k] == s:
+                solution[s] = total / factors[k]
+                break
+            total -= factors[k] * solution[columns[k]]
+
+
+@compiled
+def product(pointers, columns, entries, vector, image):
+    """Sparse matrix times vector."""
+    for s in range(len(vector)):
+        total = 0.0
+        for k in range(pointers[s], pointers[s + 1]):
+            total += entries[k] * vector[columns[k]]
+        image[s] = total
+
+
+@compiled
+def dot(left, right):
+    """Inner product."""
+    total = 0.0
+    for s in range(len(left)):
+        total += left[s] * right[s]
+    return total
+
+
+@compiled
+def bicgstab(pointers, columns, entries, factors, right, solution, target, steps, total):
+    """Preconditioned BiCGStab, in place on `solution`."""
+    S = len(right)
+    image, half, other, turned = np.zeros(S), np.empty(S), np.empty(S), np.empty(S)
+    product(pointers, columns, entries, solution, turned)
+    residual = right - turned
+    shadow, direction = residual.copy(), np.zeros(S)
+    before = alpha = omega = 1.0
+    for _ in range(steps):
+        overlap = dot(shadow, residual)
+        beta = overlap / before * alpha / omega
+        for s in range(S):
+            direction[s] = residual[s] + beta * (direction[s] - omega * image[s])
+        substitute(pointers, columns, factors, direction, half)
+        product(pointers, columns, entries, half, image)
+        alpha = overlap / dot(shadow, image)
+        for s in range(S):
+            residual[s] -= alpha * image[s]
+        substitute(pointers, columns, factors, residual, other)
+        product(pointers, columns, entries, other, turned)
+        length = dot(turned, turned)
+        omega = dot(turned, residual) / length if length > 0 else 0.0
+        if not (np.isfinite(alpha) and np.isfinite(omega)):
+            return
+        largest, absolute = 0.0, 0.0
+        for s in range(S):
+            solution[s] += alpha * half[s] + omega * other[s]
+            residual[s] -= omega * turned[s]
+            largest = max(largest, abs(residual[s]))
+            absolute += abs(residual[s])
+        before = overlap
+        if (absolute if total else largest) <= target or before == 0.0 or omega == 0.0:
+            return
+
+
+@compiled
+def search(successors, probabilities, seen, frontier):
+    """Breadth-first search, in place on `seen`."""
+    S, A, B = successors.shape
+    count = 0
+    for s in range(S):
+        if seen[s]:
+            frontier[count] = s
+            count += 1
+    read = 0
+    while read < count:
+        s = frontier[read]
+        read += 1
+        for a in range(A):
+            for b in range(B):
+                successor = successors[s, a, b]
+                if probabilities[s, a, b] > 0 and not seen[successor]:
+                    seen[successor] = True
+                    frontier[count] = successor
+                    count += 1
+
+
+@compiled
+def order_rows(successors, probabilities):
+    """Insertion sort of every row, then merging of equal successors, in place; the number of places needed."""
+    S, A, B = successors.shape
+    needed = 0
+    for s in range(S):
+        for a in range(A):
+            row, chances = successors[s, a], probabilities[s, a]
+            for b in range(B):
+                state, chance = row[b], chances[b]
+                key = state if chance > 0 else S
+                place = b
+                while place > 0 and (row[place - 1] if chances[place - 1] > 0 else S) > key:
+                    row[place], chances[place] = row[place - 1], chances[place - 1]
+                    place -= 1
+                row[place], chances[place] = state, chance
+            for b in range(B - 1, 0, -1):
+                if chances[b] > 0 and row[b] == row[b - 1]:
+                    chances[b - 1] += chances[b]
+                    chances[b] = 0.0
+            used = 0
+            for b in range(B):
+                if chances[b] > 0:
+                    row[used], chances[used] = row[b], chances[b]
+                    used += 1
+            for b in range(used, B):
+                row[b], chances[b] = 0, 0.0
+            needed = max(needed, used)
+    return needed

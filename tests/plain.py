@@ -1,0 +1,72 @@
+"""The slow and obvious way: one policy, one configuration, nothing shared with the library but the model's arrays."""
+
+import numpy as np
+
+from cmdpax.environments import garnet
+
+
+def tiny():
+    """Four states, three actions, two constraints: small enough for plain loops, with nothing symmetric about it."""
+    return garnet(states=4, actions=3, branching=2, constraints=2, discount=0.8, seed=5)
+
+
+def flow(model, policy):
+    matrix = np.zeros((model.states, model.states))
+    for s in range(model.states):
+        for a in range(model.actions):
+            for following, chance in zip(model.successors[s, a], model.probabilities[s, a], strict=True):
+                matrix[s, following] += policy[s, a] * chance
+    return np.eye(model.states) - model.discount * matrix
+
+
+def value(model, policy, reward):
+    return np.linalg.solve(flow(model, policy), (policy * reward).sum(1))
+
+
+def quality(model, values, reward):
+    table = np.array(reward, dtype=float)
+    for s in range(model.states):
+        for a in range(model.actions):
+            for following, chance in zip(model.successors[s, a], model.probabilities[s, a], strict=True):
+                table[s, a] += model.discount * chance * values[following]
+    return table
+
+
+def weighted(model, multipliers):
+    return model.reward + sum(price * row for price, row in zip(multipliers, model.constraints, strict=True))
+
+
+def lagrangian_quality(model, policy, multipliers):
+    reward = weighted(model, multipliers)
+    return quality(model, value(model, policy, reward), reward)
+
+
+def soft_quality(model, policy, multipliers, tau):
+    reward = weighted(model, multipliers)
+    return quality(model, value(model, policy, reward - tau * np.log(policy)), reward)
+
+
+def margins(model, policy):
+    at_start = [model.initial @ value(model, policy, row) for row in model.constraints]
+    return np.array(at_start) - model.thresholds
+
+
+def occupancy(model, policy):
+    return np.linalg.solve(flow(model, policy).T, model.initial)
+
+
+def normalise(powers):
+    return powers / powers.sum(1, keepdims=True)
+
+
+def project(row):
+    """Euclidean projection of one row onto the simplex, by bisection on the shift."""
+    low, high = row.min() - 1, row.max()
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.maximum(row - middle, 0).sum() > 1 else (low, middle)
+    return np.maximum(row - high, 0)
+
+
+def uniform(model):
+    return np.full((model.states, model.actions), 1 / model.actions), np.zeros(model.constraint_count)

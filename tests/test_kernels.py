@@ -1,0 +1,152 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+
+from cmdpax import kernels
+from cmdpax.errors import InputError
+from cmdpax.model import CMDP
+from sparse_models import STRUCTURES, build, dense_transitions, models
+
+
+def policies(model: CMDP) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    mixed = rng.dirichlet(np.full(model.actions, 0.3), model.states)
+    mixed[:, 0] = np.where(rng.random(model.states) < 0.3, 0.0, mixed[:, 0])
+    mixed[mixed.sum(1) == 0, 0] = 1.0
+    return rng.integers(0, model.actions, model.states), mixed / mixed.sum(1, keepdims=True)
+
+
+def everything(model: CMDP) -> list[np.ndarray]:
+    """The results of all kernels that have a NumPy twin."""
+    arrays, values = (model.successors, model.probabilities), np.random.default_rng(0).normal(size=model.states)
+    results = [*kernels.backup(*arrays, model.reward, values, model.discount), kernels.expected(*arrays, values)]
+    for policy in policies(model):
+        matrix = kernels.policy_rows(*arrays, policy)
+        results += [matrix.toarray(), *kernels.relax(matrix, model.reward[:, 0], model.discount, values)]
+        results += kernels.relax_transposed(matrix, model.initial, model.discount, values)
+    return [*results, kernels.reachable(*arrays, model.initial)]
+
+
+@settings(max_examples=60)
+@given(models)
+def test_fallback_gives_the_same_numbers(model):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "SMALL", 0)
+        compiled = everything(model)
+        patch.setattr(kernels, "loops", lambda: None)
+        for one, other in zip(compiled, everything(model), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-13)
+
+
+@settings(max_examples=60)
+@given(models)
+def test_policy_rows_and_backup_against_brute_force(model):
+    values = np.random.default_rng(2).normal(size=model.states)
+    for policy in policies(model):
+        rows = kernels.policy_rows(model.successors, model.probabilities, policy)
+        np.testing.assert_allclose(rows.toarray(), dense_transitions(model, policy), atol=1e-15)
+        assert (rows.data > 0).all()
+    quality = np.stack(
+        [
+            model.reward[:, a] + model.discount * dense_transitions(model, np.full(model.states, a)) @ values
+            for a in range(model.actions)
+        ],
+        axis=1,
+    )
+    actions, backed_up = kernels.backup(model.successors, model.probabilities, model.reward, values, model.discount)
+    assert actions.dtype == np.int32
+    np.testing.assert_allclose(backed_up, quality.max(1), atol=1e-13)
+    np.testing.assert_allclose(quality[np.arange(model.states), actions], quality.max(1), atol=1e-13)
+
+
+def test_backup_takes_the_first_of_equal_actions():
+    model = build("random", 20, 3, 2, 0.9, 0)
+    model = model.replace(reward=np.zeros((20, 3)))
+    actions, _ = kernels.backup(model.successors, model.probabilities, model.reward, np.zeros(20), 0.9)
+    assert (actions == 0).all()
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_sweep_is_gauss_seidel_with_exact_self_loops(backwards):
+    model = build("absorbing", 12, 3, 3, 0.9, 4)
+    start = np.random.default_rng(0).normal(size=12)
+    expected = start.copy()
+    for s in range(11, -1, -1) if backwards else range(12):
+        candidates = []
+        for a in range(3):
+            row = dense_transitions(model, np.full(12, a))[s]
+            others = row @ expected - row[s] * expected[s]
+            candidates.append((model.reward[s, a] + 0.9 * others) / (1 - 0.9 * row[s]))
+        expected[s] = max(candidates)
+    kernels.sweep(model.successors, model.probabilities, model.reward, start, 0.9, backwards)
+    np.testing.assert_allclose(start, expected, rtol=1e-13)
+
+
+def test_one_backward_sweep_crosses_a_corridor():
+    states = 50  # move right for certain; reward 1 in the last, absorbing cell
+    successors = np.minimum(np.arange(states) + 1, states - 1)[:, None, None]
+    reward = np.zeros((states, 1))
+    reward[-1] = 1.0
+    values = np.zeros(states)
+    kernels.sweep(successors.astype(np.int32), np.ones((states, 1, 1)), reward, values, 0.9, True)
+    np.testing.assert_allclose(values, 0.9 ** np.arange(states - 1, -1, -1) / 0.1)
+
+
+def canonical(matrix: sp.csr_array, discount: float) -> sp.csr_array:
+    system = sp.csr_array(sp.eye_array(matrix.shape[0], format="csr") - discount * matrix)
+    system.sum_duplicates()
+    return system
+
+
+def test_incomplete_factors_are_exact_for_a_chain():
+    model = build("chain", 200, 2, 3, 0.99, 0)
+    right = np.random.default_rng(0).normal(size=200)
+    system = canonical(kernels.policy_rows(model.successors, model.probabilities, np.zeros(200, dtype=int)), 0.99)
+    factors = kernels.incomplete_factors(system)
+    solution = kernels.bicgstab(system, factors, right, np.zeros(200), 1e-10, 1, False)
+    np.testing.assert_allclose(solution, np.linalg.solve(system.toarray(), right), rtol=1e-10)
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_incomplete_factors_keep_the_pattern_and_positive_pivots(structure):
+    model = build(structure, 60, 2, 3, 0.999, 7)
+    system = canonical(kernels.policy_rows(model.successors, model.probabilities, policies(model)[1]), 0.999)
+    factors = kernels.incomplete_factors(system)
+    assert np.isfinite(factors).all()
+    assert (sp.csr_array((factors, system.indices, system.indptr), shape=system.shape).diagonal() > 0).all()
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_reachable_against_powers(structure):
+    model = build(structure, 300, 2, 2, 0.9, 3)
+    step = sum(dense_transitions(model, np.full(300, a)) for a in range(2)) > 0
+    seen = model.initial > 0
+    for _ in range(300):
+        seen = seen | (seen @ step)
+    assert (model.reachable == seen).all()
+
+
+@settings(max_examples=60)
+@given(models)
+def test_rows_are_ordered_alike_without_numba(model):
+    rng = np.random.default_rng(0)
+    shape = (model.states, model.actions, 6)
+    successors = rng.integers(0, model.states, shape).astype(np.int32)
+    probabilities = rng.random(shape) * (rng.random(shape) < 0.7)
+    outcomes = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "SMALL", 0)
+        for _ in range(2):
+            arrays = successors.copy(), probabilities.copy()
+            outcomes.append((kernels.order_rows(*arrays), *arrays))
+            patch.setattr(kernels, "loops", lambda: None)
+    for one, other in zip(*outcomes, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("policy", [np.array([0, 2]), np.array([-1, 0]), np.array([0]), np.ones((2, 3)) / 3])
+def test_policies_that_do_not_fit_are_refused(policy):
+    model = build("random", 2, 2, 2, 0.9, 0)
+    with pytest.raises(InputError, match="policy"):
+        kernels.policy_rows(model.successors, model.probabilities, policy)
