@@ -39,8 +39,7 @@ def last_rows(folder, probe, method, part=0.05):
         learning_rate=5e-3,
         penalty=1.0,
         inner=3,
-        dual_step={"ppo-lag": 0.03, "trpo-alm": 0.1}.get(method, 0.3),  # trust regions are slow; multipliers must not outrun them
-        trust_region=0.003,
+        dual_step=0.03 if method == "ppo-lag" else 0.3,
         hidden=(16,),
         discount=1.0,
     )
