@@ -23,6 +23,7 @@ FLOORS = (
     ("environments",),
     ("baselines", "sampled"),
     ("methods",),
+    ("deep",),
     ("experiments",),
     ("paper",),
     ("sources", "reproduce"),

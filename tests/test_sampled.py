@@ -7,7 +7,7 @@ import pytest
 import plain
 from cmdpax import InputError, lagrangian
 from cmdpax.environments import deep_sea
-from cmdpax.environments.simulators import GymSimulator, ModelSimulator, Transitions
+from cmdpax.environments.sampling import GymSimulator, ModelSimulator, Transitions
 from cmdpax.environments.tiles import tiles
 from cmdpax.evaluation import action_values, evaluate
 from cmdpax.methods import trajectory

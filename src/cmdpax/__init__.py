@@ -9,6 +9,7 @@
 
 from cmdpax import environments
 from cmdpax.checker import check
+from cmdpax.deep.policy import load_policy
 from cmdpax.errors import CertificateError, CmdpaxError, InputError, NumericalError
 from cmdpax.frontier import frontier
 from cmdpax.methods import methods, run
@@ -30,6 +31,7 @@ __all__ = [
     "environments",
     "frontier",
     "load_model",
+    "load_policy",
     "load_result",
     "methods",
     "run",

@@ -15,6 +15,7 @@ from rich.status import Status as Spinner
 from rich.table import Table
 
 from cmdpax import checker
+from cmdpax.deep.config import TrainConfig, paper_settings
 from cmdpax.environments import finite
 from cmdpax.errors import CertificateError, InputError, NumericalError, did_you_mean
 from cmdpax.frontier import frontier as trace_frontier
@@ -206,6 +207,153 @@ def export(model: Model, path: Annotated[Path, tyro.conf.Positional, tyro.conf.a
     return 0
 
 
+def check_env(
+    environment: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENVIRONMENT")],
+    steps: int = 2000,
+    seed: int = 0,
+    as_json: Json = False,
+) -> int:
+    """Try a simulator with random actions, and tell whether it can be trained on: spaces, costs, ends of episodes.
+
+    Args:
+        environment: a velocity task, a Gymnasium id (also module:id), or module:function that makes one
+        steps: how many random steps
+        seed: of the environment and of the actions
+        as_json: print one JSON object
+    """
+    from dataclasses import asdict
+
+    gym_adapter = _deep("cmdpax.environments.gym_adapter")
+    report = gym_adapter.check_environment(environment, steps, seed)
+    if as_json:
+        print(json.dumps(asdict(report)))
+        return 0
+    costs = ", ".join(f"{name} {mean:.4g}" for name, mean in zip(report.cost_names, report.mean_costs))
+    out.print(f"{report.name}: {report.observation_size} observations, {report.actions} actions, {report.episodes} episodes")
+    out.print(
+        f"in {report.steps} random steps (longest {report.longest}), mean return {report.mean_return:.4g}, mean costs: {costs}"
+    )
+    for complaint in report.complaints:
+        out.print(f"warning: {complaint}.", markup=False)
+    out.print(f'ready: cmdpax train {report.name} --limit "{report.cost_names[0]}<=25"', markup=False)
+    return 0
+
+
+def train(
+    config: Annotated[TrainConfig, tyro.conf.arg(name="")],
+    out_dir: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
+    resume: bool = False,
+    preset: Literal["default", "paper"] = "default",
+) -> int:
+    """Train a policy on a simulator with limits on its costs; a run is a folder that can be killed and resumed.
+
+    Args:
+        config: the settings
+        out_dir: run folder; default runs/ENVIRONMENT-METHOD-SEED
+        resume: continue the run in that folder where its last checkpoint left it
+        preset: paper: the paper's settings for whatever is left at its default
+    """
+    training = _deep("cmdpax.deep.train")
+    if preset == "paper":
+        config = paper_settings(config)
+    plain = config.environment.replace(":", "-").replace("/", "-")
+    folder = out_dir or Path("runs") / f"{plain}-{config.method}-{config.seed}"
+    with TrainingBar(config.resolved().samples) as bar:
+        training.train(config, folder, resume, bar.row)
+    out.print(f"trained; next: cmdpax evaluate {folder}", markup=False)
+    return 0
+
+
+class TrainingBar:
+    """A bar with return, cost, multiplier, steps per second and time left; off a terminal, a line now and then."""
+
+    def __init__(self, samples: int) -> None:
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[rate]:.0f} steps/s"),
+            TimeRemainingColumn(),
+        )
+        self.bar = Bar(*columns, console=err, disable=not err.is_terminal)
+        self.task = self.bar.add_task("training", total=samples, rate=0.0)
+        self.samples, self.first, self.started, self.said = samples, None, time.perf_counter(), 0.0
+
+    def __enter__(self) -> "TrainingBar":
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def row(self, row: dict[str, Any]) -> None:
+        """Show a row of metrics."""
+        now = time.perf_counter()
+        if self.first is None:  # compilation is not part of the rate
+            self.first, self.started = row["samples"], now
+        rate = (row["samples"] - self.first) / max(now - self.started, 1e-9)
+        costs = " ".join(f"{name} {value:.3g} (x{row['multiplier'][name]:.3g})" for name, value in row["cost"].items())
+        text = f"return {row['return']:.4g} {costs}"
+        self.bar.update(self.task, completed=row["samples"], description=text, rate=rate)
+        if not err.is_terminal and (now - self.said > 30 or row["samples"] >= self.samples):
+            err.print(f"{row['samples']} of {self.samples} steps: {text}, {rate:.0f} steps/s")
+            self.said = now
+
+
+def evaluate(
+    run_dir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    episodes: int = 10,
+    seed: int = 12345,
+    as_json: Json = False,
+) -> int:
+    """Measure a trained policy, acting at random as in training and deterministically: return, costs, tails, chance of violation.
+
+    Args:
+        run_dir: folder of `cmdpax train`
+        episodes: how many, of each kind
+        seed: of the environments
+        as_json: print one JSON object
+    """
+    from dataclasses import asdict
+
+    stochastic, deterministic = _deep("cmdpax.deep.evaluate").evaluate(run_dir, episodes, seed)
+    if as_json:
+        print(json.dumps({"stochastic": asdict(stochastic), "deterministic": asdict(deterministic)}))
+        return 0
+    for kind, seen in (("stochastic", stochastic), ("deterministic", deterministic)):
+        table = Table(
+            title=f"{kind}: {seen.episodes} episodes of {seen.length:.0f} steps on average (no optimality gap is known)"
+        )
+        for heading in ("", "mean", "deviation", "P90", "P95", "worst", "95% bound on mean", "P(violation)"):
+            table.add_column(heading, justify="right")
+        for name, part in {"return": seen.reward, **seen.costs}.items():
+            numbers = [f"{value:.4g}" for value in asdict(part).values()]
+            chance = f"{seen.violation_probability[name]:.2f} (<= {seen.violation_bound[name]:.2f})" if name in seen.costs else ""
+            table.add_row(name, *numbers, chance)
+        out.print(table)
+    return 0
+
+
+def film(
+    run_dir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    out_file: Annotated[Path, tyro.conf.arg(name="out")] = Path("policy.mp4"),
+    steps: int = 500,
+    seed: int = 12345,
+) -> int:
+    """Film a trained policy, headless.
+
+    Args:
+        run_dir: folder of `cmdpax train`
+        out_file: .mp4 or .gif
+        steps: at most so many steps of one episode
+        seed: of the environment
+    """
+    out.print(f"wrote {_deep('cmdpax.deep.film').film(run_dir, out_file, steps, seed)}", markup=False)
+    return 0
+
+
 def list_(what: Annotated[Literal["methods", "environments", "all"], tyro.conf.Positional] = "all", as_json: Json = False) -> int:
     """What there is: methods and environments with their settings.
 
@@ -298,6 +446,10 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "frontier": frontier,
     "show": show,
     "export": export,
+    "train": train,
+    "evaluate": evaluate,
+    "film": film,
+    "check-env": check_env,
     "list": list_,
     "demo": demo,
     "reproduce": reproduce,
@@ -323,6 +475,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:  # a fault of ours: still one sentence, and it says so
         code = _complain(f"internal error, please report it: {type(error).__name__}: {error}", 1)
     sys.exit(code)
+
+
+def _deep(module: str) -> Any:
+    """A module of the deep part; it needs packages that the exact part does not."""
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise InputError(f"this command needs the package '{error.name}'; install cmdpax[deep].") from None
 
 
 def _complain(sentence: object, code: int) -> int:

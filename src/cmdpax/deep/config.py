@@ -1,0 +1,165 @@
+"""Settings of a training run (the dataclass is the command line), the methods, and the paper's settings and grids."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from cmdpax.errors import InputError, did_you_mean
+
+
+@dataclass(frozen=True)
+class DeepMethod:
+    """How a method improves its policy, where its constraint weights come from, and what it sets by itself."""
+
+    surrogate: Literal["spma", "ppo", "trpo", "cpo"]
+    dual: Literal["augmented", "lagrangian", "none"]
+    batch: int = 2_000
+    gradient_clip: float = 0.0
+
+
+METHODS: Mapping[str, DeepMethod] = MappingProxyType(
+    {
+        "spma-alm": DeepMethod("spma", "augmented"),
+        "ppo-alm": DeepMethod("ppo", "augmented"),
+        "trpo-alm": DeepMethod("trpo", "augmented"),
+        "ppo-lag": DeepMethod("ppo", "lagrangian", batch=20_000, gradient_clip=40.0),
+        "cpo": DeepMethod("cpo", "none", batch=20_000, gradient_clip=40.0),
+        "ppo": DeepMethod("ppo", "none"),
+        "spma": DeepMethod("spma", "none"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything that determines a run."""
+
+    environment: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENVIRONMENT")]
+    """A velocity task, a Gymnasium id (also module:id), or module:function that makes one."""
+    method: str = "spma-alm"
+    """spma-alm, ppo-alm, trpo-alm, ppo-lag, cpo, or without limits: ppo, spma."""
+    limit: tuple[str, ...] = ("cost<=25",)
+    """Limits on named costs, for example --limit "cost<=25" "heat<=3"; the unconstrained methods only report them."""
+    discounted: bool = False
+    """Whether limits are on discounted episode totals."""
+    seed: int = 0
+    """Fixes everything random."""
+    samples: int = 2_000_000
+    """Environment steps in all."""
+    batch: int = 0
+    """Environment steps between two policy updates; 0: 2,000, and 20,000 for ppo-lag and cpo."""
+    horizon: int = 1_000
+    """Steps of one simulator in a batch; batch / horizon simulators run side by side."""
+    passes: int = 10
+    """Passes over a batch."""
+    minibatch: int = 64
+    """Samples in a gradient step."""
+    learning_rate: float = 1e-3
+    """Adam's step for the policy and the critics, decaying linearly to 0."""
+    clip: float = 0.2
+    """PPO's ratio clipping."""
+    spma_step: float = 0.3
+    """SPMA's step size eta."""
+    trust_region: float = 0.01
+    """Largest mean KL of a TRPO or CPO step, decaying linearly to 0."""
+    kl_stop: float = 0.0
+    """Mean KL after which the remaining passes leave the policy alone; 0: never."""
+    gradient_clip: float = -1.0
+    """Largest gradient norm of the policy, 0 for none; -1: 40 for ppo-lag and cpo, else none."""
+    penalty: float = 0.01
+    """Penalty beta of the augmented Lagrangian."""
+    inner: int = 10
+    """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag updates them with every batch)."""
+    dual_step: float = 0.01
+    """Step size of the multipliers."""
+    dual_optimiser: Literal["plain", "adam"] = "plain"
+    """How the multipliers move: Adam lags after a long feasible phase."""
+    standardise: Literal["combined", "separate"] = "combined"
+    """Whether advantages are added in true units and then standardised, or before, as the incumbents do."""
+    rescale: bool = False
+    """Divide the advantage by 1 + the constraint weights, as the incumbents do."""
+    discount: float = 0.99
+    """Discount factor of the critics."""
+    gae: float = 0.95
+    """Trace of generalised advantage estimation."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Widths of the hidden layers."""
+    initial_std: float = 0.6
+    """Standard deviation of a Gaussian policy before training, in units of half the action box."""
+    checkpoint_every: int = 50
+    """Updates between two checkpoints."""
+
+    def resolved(self) -> "TrainConfig":
+        """The same with the method's own settings filled in, and every setting checked."""
+        if self.method not in METHODS:
+            raise InputError(f"method '{self.method}' is not known; {did_you_mean(self.method, METHODS)}")
+        method = METHODS[self.method]
+        config = replace(
+            self,
+            batch=self.batch or method.batch,
+            gradient_clip=method.gradient_clip if self.gradient_clip < 0 else self.gradient_clip,
+        )
+        config._check()
+        return config
+
+    def _check(self) -> None:
+        method = METHODS[self.method]
+        positive: tuple[str, ...] = (
+            "samples",
+            "batch",
+            "horizon",
+            "passes",
+            "minibatch",
+            "learning_rate",
+            "clip",
+            "spma_step",
+            "trust_region",
+        )
+        positive += ("penalty", "inner", "dual_step", "initial_std", "checkpoint_every")
+        for name in positive:
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be positive.")
+        for name in ("discount", "gae"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} is {getattr(self, name)}; it must lie in [0, 1].")
+        if self.batch % self.horizon:
+            raise InputError(
+                f"batch {self.batch} is not a multiple of horizon {self.horizon}; every simulator runs whole horizons."
+            )
+        if self.minibatch > self.batch:
+            raise InputError(f"minibatch {self.minibatch} is larger than batch {self.batch}.")
+        if self.samples < self.batch:
+            raise InputError(f"samples {self.samples} are fewer than one batch of {self.batch}.")
+        if not self.limit and (method.dual != "none" or method.surrogate == "cpo"):
+            raise InputError(f'{self.method} needs at least one limit, for example --limit "cost<=25".')
+
+    @property
+    def updates(self) -> int:
+        """How many batches the run has."""
+        return self.samples // self.batch
+
+
+PAPER: Mapping[str, Any] = MappingProxyType(
+    {"samples": 10_000_000, "learning_rate": 3e-3, "standardise": "separate", "dual_optimiser": "adam", "dual_step": 1e-3}
+)
+_STEPS: Mapping[str, tuple[float, ...]] = {"minibatch": (64, 256), "learning_rate": (3e-3, 3e-2, 3e-1)}
+_DUAL: Mapping[str, tuple[float, ...]] = {"dual_step": (1e-4, 1e-3, 1e-2, 1e-1)}
+_PENALTY: Mapping[str, tuple[float, ...]] = {"penalty": (1e-3, 1e-2, 1e-1)}
+_CLIP: Mapping[str, tuple[float, ...]] = {"clip": (0.1, 0.2, 0.3)}
+PAPER_GRIDS: Mapping[str, Mapping[str, tuple[float, ...]]] = MappingProxyType(
+    {
+        "spma-alm": {**_STEPS, **_DUAL, **_PENALTY, "spma_step": (0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9)},
+        "ppo-alm": {**_STEPS, **_DUAL, **_PENALTY, **_CLIP},
+        "ppo-lag": {**_STEPS, **_DUAL, **_CLIP},
+        "cpo": {"minibatch": (128,), "learning_rate": (1e-3,)},
+    }
+)
+
+
+def paper_settings(config: TrainConfig) -> TrainConfig:
+    """The paper's settings for everything that was left at its default."""
+    defaults = {field.name: field.default for field in fields(TrainConfig)}
+    return replace(config, **{name: value for name, value in PAPER.items() if getattr(config, name) == defaults[name]})

@@ -1,0 +1,132 @@
+"""What a trained policy does, measured: episode returns and costs, their tails, and the chance of a violation.
+
+Evidence from samples is not a certificate: it says how the policy did in so many episodes, nothing about the optimum.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from cmdpax.deep.policy import NetworkPolicy, load_policy
+from cmdpax.environments.gym_adapter import make_simulator
+from cmdpax.environments.limits import Constraints, match_limits
+from cmdpax.environments.simulator import Simulator
+from cmdpax.errors import InputError
+
+STEP_LIMIT = 100_000  # an environment without an end is noticed here
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean, deviation and tails of E numbers. Tails are on the bad side: high for a cost, low for a return."""
+
+    mean: float
+    std: float
+    p90: float
+    p95: float
+    worst: float
+    bound: float  # one-sided 95% confidence bound on the mean (Student's t), on the bad side
+
+
+@dataclass(frozen=True)
+class SampledEvidence:
+    """What E episodes say about one policy. No optimality gap is known."""
+
+    episodes: int
+    deterministic: bool
+    reward: Spread
+    costs: dict[str, Spread]
+    violation_probability: dict[str, float]  # share of episodes beyond the limit
+    violation_bound: dict[str, float]  # 95% upper confidence bound on that chance (Clopper-Pearson)
+    length: float
+    returns: tuple[float, ...]
+    totals: dict[str, tuple[float, ...]]
+
+
+def spread(values: np.ndarray, bad: int) -> Spread:
+    """Of `values [E]`; `bad` is +1 if large is bad, -1 if small is."""
+    turned = bad * values
+    error = stats.t.ppf(0.95, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.inf
+    tails = (np.percentile(turned, 90), np.percentile(turned, 95), turned.max(), turned.mean() + error)
+    deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    return Spread(float(values.mean()), deviation, *(float(bad * tail) for tail in tails))
+
+
+def run_episodes(
+    simulator: Simulator, policy: NetworkPolicy, seed: int, deterministic: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The first episode of each simulator: returns `[N]`, costs `[N, costs]`, lengths `[N]`."""
+    random = np.random.default_rng(seed)
+    observation = simulator.reset(seed)
+    running = np.ones(simulator.count, dtype=bool)
+    returns, costs, lengths = (
+        np.zeros(simulator.count),
+        np.zeros((simulator.count, len(simulator.cost_names))),
+        np.zeros(simulator.count),
+    )
+    for _ in range(STEP_LIMIT):
+        if deterministic:
+            action = policy(observation)
+        else:
+            noise = policy.noise(random, (simulator.count,))
+            action = simulator.action_space.to_environment(policy.sample(policy.normalise(observation), noise))
+        step = simulator.step(action)
+        returns += running * step.reward
+        costs += running[:, None] * step.cost
+        lengths += running
+        running &= ~(step.terminated | step.truncated)
+        observation = step.observation
+        if not running.any():
+            return returns, costs, lengths
+    raise InputError(f"an episode did not end within {STEP_LIMIT} steps; give the environment a time limit.")
+
+
+def evidence(
+    returns: np.ndarray, costs: np.ndarray, lengths: np.ndarray, constraints: Constraints, deterministic: bool
+) -> SampledEvidence:
+    """Summary of episodes against limits; `costs [E, all costs]`."""
+    spreads, chance, bound, totals = {}, {}, {}, {}
+    for limit, column in zip(constraints.limits, constraints.columns):
+        values, bad = costs[:, column], -int(limit.sign)
+        beyond = int((bad * values > bad * limit.bound).sum())
+        spreads[limit.name], totals[limit.name] = spread(values, bad), tuple(values.tolist())
+        chance[limit.name] = beyond / len(values)
+        bound[limit.name] = float(stats.beta.ppf(0.95, beyond + 1, len(values) - beyond)) if beyond < len(values) else 1.0
+    return SampledEvidence(
+        len(returns),
+        deterministic,
+        spread(returns, -1),
+        spreads,
+        chance,
+        bound,
+        float(lengths.mean()),
+        tuple(returns.tolist()),
+        totals,
+    )
+
+
+def evaluate(run: Path, episodes: int = 10, seed: int = 12345) -> Sequence[SampledEvidence]:
+    """Stochastic and deterministic evidence on the policy of a run folder."""
+    if episodes < 1:
+        raise InputError(f"episodes is {episodes}; it must be at least 1.")
+    config, policy = read_config(run), load_policy(run)
+    simulator = make_simulator(config["environment"], episodes)
+    constraints = match_limits(config["limit"], simulator.cost_names)
+    found = []
+    for deterministic in (False, True):
+        returns, costs, lengths = run_episodes(simulator, policy, seed, deterministic)
+        found.append(evidence(returns, costs, lengths, constraints, deterministic))
+    return found
+
+
+def read_config(run: Path) -> dict[str, Any]:
+    """The frozen config of a run folder."""
+    try:
+        return json.loads((run / "config.json").read_bytes())
+    except (OSError, ValueError):
+        raise InputError(f"{run} is not a run folder: it has no readable config.json.") from None

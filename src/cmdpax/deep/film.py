@@ -1,0 +1,47 @@
+"""A film of a trained policy: one deterministic episode, headless, as .mp4 or .gif."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from cmdpax.deep.evaluate import read_config
+from cmdpax.deep.policy import load_policy
+from cmdpax.environments.velocity import TASKS
+from cmdpax.errors import InputError
+
+
+def film(run: Path, path: Path, steps: int = 500, seed: int = 12345) -> Path:
+    """Record at most `steps` steps of the policy of a run folder."""
+    if path.suffix not in (".mp4", ".gif"):
+        raise InputError(f"--out {path}: films are written as .mp4 or .gif; give a name that ends so.")
+    name, policy = read_config(run)["environment"], load_policy(run)
+    if sys.platform == "linux" and not os.environ.get("DISPLAY"):
+        os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported: it chooses then
+    import gymnasium
+    import imageio
+
+    if name in TASKS:
+        import cmdpax.environments.velocity_gym  # noqa: F401 (registers the names)
+    environment = gymnasium.make(name, render_mode="rgb_array")
+    observation, _ = environment.reset(seed=seed)
+    frames: list[Any] = []
+    try:
+        for _ in range(steps):
+            frames.append(environment.render())
+            observation, _, terminated, truncated, _ = environment.step(policy(observation))
+            if terminated or truncated:
+                break
+    except Exception as error:  # the GL libraries raise whatever they like
+        raise InputError(
+            f"no picture could be drawn ({error}); install EGL (libegl1) or OSMesa and set MUJOCO_GL accordingly."
+        ) from None
+    finally:
+        environment.close()
+    rate = environment.metadata.get("render_fps", 30)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".gif":
+        imageio.mimsave(path, frames[::2], duration=2000 / rate, loop=0)
+    else:
+        imageio.mimsave(path, frames, fps=rate, macro_block_size=1)
+    return path

@@ -1,0 +1,185 @@
+"""One update: from a batch and the constraint weights to better critics and a better policy.
+
+The critics and the surrogate methods (SPMA, PPO) take `passes` passes of minibatch Adam steps, compiled into one loop; the
+trust-region methods (TRPO, CPO) take one step for the policy and the same passes for the critics.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from cmdpax.deep import normaliser, surrogates, trust_region
+from cmdpax.deep.advantages import combine, generalised_advantage
+from cmdpax.deep.config import METHODS, TrainConfig
+from cmdpax.deep.networks import (
+    Network,
+    Policy,
+    divergence,
+    entropy,
+    init_network,
+    init_policy,
+    log_probability,
+    values,
+)
+from cmdpax.deep.rollout import Batch
+from cmdpax.environments.simulator import Simulator
+
+adam = optax.scale_by_adam()
+
+
+class Learner(NamedTuple):
+    """The whole state of a run, as one tree of arrays; together with the config it determines the rest of the run."""
+
+    policy: Policy
+    critics: list[Network]
+    policy_adam: Any
+    critics_adam: Any
+    multiplier: np.ndarray  # [m]
+    dual_adam: Any
+    seen: normaliser.Statistics
+    update: np.ndarray  # how many updates were made
+
+
+def init(config: TrainConfig, simulator: Simulator) -> Learner:
+    """The state before the first batch."""
+    key, count = jax.random.key(config.seed), len(config.limit)
+    space, size = simulator.action_space, simulator.observation_size
+    policy = init_policy(
+        jax.random.fold_in(key, 0), (size, *config.hidden, space.size), space.low is not None, config.initial_std
+    )
+    critics = [init_network(jax.random.fold_in(key, 1 + i), (size, *config.hidden, 1), 1.0) for i in range(1 + count)]
+    return Learner(
+        policy,
+        critics,
+        adam.init(policy),
+        adam.init(critics),
+        np.zeros(count),
+        adam.init(np.zeros(count)),
+        normaliser.empty(size),
+        np.zeros((), np.int64),
+    )
+
+
+class Samples(NamedTuple):
+    """A batch prepared for learning, K = T * N samples."""
+
+    observation: jax.Array  # [K, d]
+    action: jax.Array  # [K, a] or [K]
+    log_old: jax.Array  # [K]
+    advantages: jax.Array  # [1 + m, K]
+    targets: jax.Array  # [K, 1 + m]
+
+
+@partial(jax.jit, static_argnums=(3, 4))
+def prepare(policy: Policy, critics: Sequence[Network], batch: Batch, discount: float, gae: float) -> Samples:
+    """Advantages and critic targets of a batch."""
+    value, following = values(critics, batch.observation), values(critics, batch.next_observation)
+    advantages = generalised_advantage(batch.rewards, value, following, batch.terminated, batch.ended, discount, gae)
+    observation = batch.observation.reshape(-1, batch.observation.shape[-1])
+    action = batch.action.reshape(len(observation), *batch.action.shape[2:])
+    targets = (advantages + value).reshape(len(critics), -1).T
+    return Samples(
+        observation,
+        action,
+        log_probability(policy, observation, action),
+        advantages.reshape(len(critics), -1),
+        targets,
+    )
+
+
+@lru_cache(maxsize=8)  # compiling takes seconds
+def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, Any]]]:
+    """`learn(learner, batch, worth [m], margin [m], units) -> (learner, metrics)` for a config."""
+    method = METHODS[config.method]
+
+    def surrogate(log_ratio: jax.Array, advantage: jax.Array) -> jax.Array:
+        if method.surrogate == "spma":
+            return surrogates.spma(log_ratio, advantage, config.spma_step)
+        return surrogates.ppo(log_ratio, advantage, config.clip)
+
+    descend = method.surrogate in ("spma", "ppo")  # else the trust region moves the policy
+
+    def minibatch_step(carry: Any, rows: Any) -> Any:
+        policy, critics, policy_adam, critics_adam, rate, frozen = carry
+        observation, action, log_old, advantage, targets = rows
+
+        def policy_loss(parameters: Policy) -> jax.Array:
+            return -surrogate(log_probability(parameters, observation, action) - log_old, advantage)
+
+        def critics_loss(parameters: list[Network]) -> jax.Array:
+            return jnp.square(values(parameters, observation) - targets.T).mean(-1).sum()
+
+        loss, gradient = jax.value_and_grad(critics_loss)(critics)
+        change, critics_adam = adam.update(gradient, critics_adam)
+        critics = jax.tree.map(lambda old, move: old - rate * move, critics, change)
+        if descend:
+            gradient = jax.grad(policy_loss)(policy)
+            if config.gradient_clip > 0:
+                gradient = optax.clip_by_global_norm(config.gradient_clip).update(gradient, optax.EmptyState())[0]
+            change, moved_adam = adam.update(gradient, policy_adam)
+            moved = jax.tree.map(lambda old, move: old - rate * move, policy, change)
+            if config.kl_stop > 0:
+                before, after = (policy, policy_adam), (moved, moved_adam)
+                moved, moved_adam = jax.tree.map(lambda old, new: jnp.where(frozen, old, new), before, after)
+            policy, policy_adam = moved, moved_adam
+        return (policy, critics, policy_adam, critics_adam, rate, frozen), loss
+
+    @jax.jit
+    def descend_passes(learner: Any, samples: Samples, advantage: jax.Array, rate: jax.Array, key: jax.Array) -> Any:
+        old, critics, policy_adam, critics_adam = learner
+        count = len(samples.observation) // config.minibatch
+
+        def one_pass(carry: Any, pass_key: jax.Array) -> Any:
+            order = jax.random.permutation(pass_key, len(samples.observation))[: count * config.minibatch]
+            data = (samples.observation, samples.action, samples.log_old, advantage, samples.targets)
+            rows = jax.tree.map(lambda x: x[order].reshape(count, config.minibatch, *x.shape[1:]), data)
+            carry, losses = jax.lax.scan(minibatch_step, carry, rows)
+            if descend and config.kl_stop > 0:
+                kl = divergence(old, carry[0], samples.observation).mean()
+                carry = (*carry[:-1], carry[-1] | (kl > config.kl_stop))
+            return carry, losses.mean()
+
+        carry = (old, critics, policy_adam, critics_adam, rate, jnp.array(False))
+        carry, losses = jax.lax.scan(one_pass, carry, jax.random.split(key, config.passes))
+        return carry[:4], {
+            "kl": divergence(old, carry[0], samples.observation).mean(),
+            "entropy": entropy(old, samples.observation).mean(),
+            "critic_loss": losses[-1],
+        }
+
+    def learn(
+        learner: Learner, batch: Batch, worth: np.ndarray, margin: np.ndarray, units: float
+    ) -> tuple[Learner, dict[str, Any]]:
+        samples = prepare(learner.policy, learner.critics, batch, config.discount, config.gae)
+        advantage = _combine(samples.advantages, worth.astype(np.float32), config.standardise, config.rescale)
+        remaining = 1 - int(learner.update) / config.updates  # every step size of the run decays linearly to 0
+        rate = np.float32(config.learning_rate * remaining)
+        key = jax.random.fold_in(jax.random.key(config.seed), 1000 + int(learner.update))
+        policy = learner.policy
+        step_metrics: dict[str, Any] = {}
+        if not descend:
+            bounds = samples.advantages[1:] if method.surrogate == "cpo" else samples.advantages[1:1]
+            centred = bounds - bounds.mean(-1, keepdims=True)
+            policy, step_metrics = trust_region.improve(
+                policy,
+                samples.observation,
+                samples.action,
+                jnp.concatenate((advantage[None], centred)),
+                margin if method.surrogate == "cpo" else margin[:0],
+                units,
+                config.trust_region * remaining,
+            )
+        state = (policy, learner.critics, learner.policy_adam, learner.critics_adam)
+        (policy, critics, policy_adam, critics_adam), metrics = descend_passes(state, samples, advantage, rate, key)
+        learner = learner._replace(policy=policy, critics=critics, policy_adam=policy_adam, critics_adam=critics_adam)
+        return learner, {**{name: float(value) for name, value in metrics.items()}, **step_metrics}
+
+    return learn
+
+
+_combine = jax.jit(combine, static_argnums=(2, 3))

@@ -1,0 +1,93 @@
+"""A trained network policy in plain NumPy: the same forward pass acts while training and on a robot.
+
+Observations are normalised with frozen statistics and clipped, pass tanh layers, and come out as the mean of a Gaussian or the
+logits of a categorical distribution. The deterministic action is the mean (the most probable choice), in the environment's units.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cmdpax.deep import stored
+from cmdpax.deep.normaliser import Statistics
+from cmdpax.environments.simulator import ActionSpace
+from cmdpax.errors import InputError
+
+OBSERVATION_CLIP = 10.0
+
+
+@dataclass(frozen=True)
+class NetworkPolicy:
+    """`policy(observation)` acts; everything it needs is an array."""
+
+    weights: Sequence[np.ndarray]  # [in, out] of each layer, float32
+    biases: Sequence[np.ndarray]
+    log_std: np.ndarray | None  # [a] of a Gaussian policy; None: categorical
+    mean: np.ndarray  # [d] of observations
+    scale: np.ndarray  # [d], one over the standard deviation
+    action_space: ActionSpace
+
+    def __call__(self, observation: np.ndarray) -> np.ndarray:
+        """The deterministic action in the environment's own units, `[..., d] -> [..., a]` or `[...]` choices."""
+        output = self.outputs(self.normalise(observation))
+        return self.action_space.to_environment(output if self.log_std is not None else output.argmax(-1))
+
+    def normalise(self, observation: np.ndarray) -> np.ndarray:
+        """What the network sees, `[..., d]` float32."""
+        seen = (observation - self.mean) * self.scale
+        return np.minimum(np.maximum(seen, -OBSERVATION_CLIP), OBSERVATION_CLIP).astype(np.float32)
+
+    def outputs(self, normalised: np.ndarray) -> np.ndarray:
+        """Mean or logits, `[..., d] -> [..., a]`, of normalised observations."""
+        hidden = normalised
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1]):
+            hidden = np.tanh(hidden @ weight + bias)
+        return hidden @ self.weights[-1] + self.biases[-1]
+
+    def noise(self, random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        """Randomness for `sample`, `[*shape, a]` float32: normal, or Gumbel for a categorical policy."""
+        size = (*shape, self.action_space.size)
+        if self.log_std is None:
+            return random.gumbel(size=size).astype(np.float32)
+        return random.standard_normal(size, dtype=np.float32) * np.exp(self.log_std)
+
+    def sample(self, normalised: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        """A random action in the policy's own units: `[..., a]`, or choices `[...]`."""
+        output = self.outputs(normalised) + noise
+        return output if self.log_std is not None else output.argmax(-1)
+
+
+def load_policy(path: str | Path) -> NetworkPolicy:
+    """The policy of a run folder (its newest intact checkpoint) or of one checkpoint file; needs neither JAX nor a simulator."""
+    path = Path(path)
+    if path.is_dir():
+        folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+        arrays, notes = read_newest(folder)
+    else:
+        arrays, notes = stored.read(path)
+    space = notes["action_space"]
+    low, high = (None if space[side] is None else np.array(space[side]) for side in ("low", "high"))
+    depth = sum(name.startswith("policy/layers/") and name.endswith("/weight") for name in arrays)
+    seen = Statistics(*(arrays[f"seen/{part}"] for part in Statistics._fields))
+    return NetworkPolicy(
+        [arrays[f"policy/layers/{layer}/weight"] for layer in range(depth)],
+        [arrays[f"policy/layers/{layer}/bias"] for layer in range(depth)],
+        arrays.get("policy/log_std"),
+        seen.mean,
+        seen.scale,
+        ActionSpace(low, high, choices=space["choices"], clip=space["clip"]),
+    )
+
+
+def read_newest(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The newest intact checkpoint of a folder; damaged ones are skipped with a warning."""
+    for path in stored.newest(folder):
+        try:
+            return stored.read(path)
+        except InputError as error:
+            warnings.warn(f"{error} Falling back to the one before.", stacklevel=2)
+    raise InputError(f"{folder} holds no intact checkpoint; is it a run folder of cmdpax train?")

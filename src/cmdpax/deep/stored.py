@@ -1,0 +1,68 @@
+"""Checkpoints on disk: arrays in a safetensors file, counters and a checksum in a JSON file beside it.
+
+Both are written to a temporary name, flushed to the disk and renamed, arrays first: a checkpoint exists once its JSON does,
+whatever is killed when. Reading never executes code, and a damaged file is noticed by its checksum.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cmdpax.errors import InputError
+
+KEPT = 3  # older checkpoints are removed
+
+
+def write(folder: Path, number: int, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> Path:
+    """Add checkpoint `number` to a folder; returns its arrays' file."""
+    from safetensors.numpy import save
+
+    folder.mkdir(parents=True, exist_ok=True)
+    data = save({name: np.array(value, order="C") for name, value in arrays.items()})
+    path = folder / f"{number:08d}.safetensors"
+    write_atomically(path, data)
+    described = {"checkpoint": number, "sha256": hashlib.sha256(data).hexdigest(), **notes}
+    write_atomically(path.with_suffix(".json"), json.dumps(described, indent=1).encode())
+    for old in _numbers(folder)[:-KEPT]:
+        for suffix in (".json", ".safetensors"):
+            (folder / f"{old:08d}{suffix}").unlink(missing_ok=True)
+    return path
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Either the old content or the new, never a part."""
+    temporary = path.with_name(path.name + ".part")
+    with open(temporary, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays and notes of one checkpoint, given either of its files."""
+    from safetensors.numpy import load
+
+    try:
+        notes = json.loads(path.with_suffix(".json").read_bytes())
+        data = path.with_suffix(".safetensors").read_bytes()
+    except (OSError, ValueError) as error:
+        raise InputError(f"checkpoint {path} cannot be read: {error}.") from None
+    if not isinstance(notes, dict) or hashlib.sha256(data).hexdigest() != notes.get("sha256"):
+        raise InputError(f"checkpoint {path} is damaged: its checksum does not match.")
+    return load(data), notes
+
+
+def newest(folder: Path) -> Iterator[Path]:
+    """Checkpoints of a folder, newest first."""
+    for number in reversed(_numbers(folder)):
+        yield folder / f"{number:08d}.safetensors"
+
+
+def _numbers(folder: Path) -> list[int]:
+    return sorted(int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit())

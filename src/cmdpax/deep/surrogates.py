@@ -1,0 +1,28 @@
+"""What a policy is improved on between two visits to the environment. All are maximised; `log_ratio = log(pi/pi_k)` `[K]`.
+
+PPO: `E min(ratio A, clip(ratio, 1 - c, 1 + c) A)`.
+SPMA: the projection of `pi_k (1 + eta A)` onto the policies, `E_{pi_k}[A log ratio - (ratio - 1 - log ratio) / eta]`. In
+expectation that equals the paper's `E[(A + 1/eta) log ratio]`, because `E_{pi_k} ratio = 1`; sample by sample it is far less
+noisy (a sample with A = 0 pulls towards no change instead of towards itself). `pi_k (1 + eta A)` is a policy only where
+`A >= -1/eta`, and below it the surrogate has no maximum, so A is clipped there.
+"""
+
+import jax
+import jax.numpy as jnp
+
+
+def ppo(log_ratio: jax.Array, advantage: jax.Array, clip: float) -> jax.Array:
+    """PPO's clipped surrogate, `[K]`, `[K]` -> scalar."""
+    ratio = jnp.exp(log_ratio)
+    return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage).mean()
+
+
+def spma(log_ratio: jax.Array, advantage: jax.Array, step: float) -> jax.Array:
+    """SPMA's surrogate, `[K]`, `[K]` -> scalar."""
+    possible = jnp.maximum(advantage, -1 / step)
+    return (possible * log_ratio - (jnp.exp(log_ratio) - 1 - log_ratio) / step).mean()
+
+
+def linear(log_ratio: jax.Array, advantage: jax.Array) -> jax.Array:
+    """The policy gradient's own surrogate `E[ratio A]`, for trust regions; `[..., K]` -> `[...]`."""
+    return (jnp.exp(log_ratio) * advantage).mean(-1)

@@ -1,0 +1,199 @@
+"""The training loop, one for all methods: act, measure the margins, move the multipliers, improve the policy.
+
+A run is a folder: `config.json` (frozen), `metrics.jsonl` (one row per update, no clocks in it), `tensorboard/`, `checkpoints/`.
+Each batch starts from reset with a seed of its own, so that a checkpoint of networks, optimisers, multipliers, normaliser and
+counter is the whole state, and a resumed run repeats the uninterrupted one bit for bit on the same machine.
+"""
+
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from cmdpax import lagrangian
+from cmdpax.deep import normaliser, stored
+from cmdpax.deep.config import METHODS, TrainConfig
+from cmdpax.deep.learner import Learner, adam, init, make_learn
+from cmdpax.deep.policy import NetworkPolicy, read_newest
+from cmdpax.deep.rollout import collect, episodes
+from cmdpax.environments.gym_adapter import make_simulator
+from cmdpax.environments.limits import match_limits
+from cmdpax.environments.simulator import ActionSpace
+from cmdpax.errors import InputError, NumericalError
+
+Report = Callable[[dict[str, Any]], None]
+
+
+def train(config: TrainConfig, folder: Path, resume: bool = False, report: Report = lambda row: None) -> Learner:
+    """Train to the end and return the final state; `report` sees every row of metrics."""
+    config = config.resolved()
+    simulator = make_simulator(config.environment, config.batch // config.horizon)
+    constraints = match_limits(config.limit, simulator.cost_names)
+    learn = make_learn(config)
+    learner = init(config, simulator)
+    if resume:
+        _refuse_changes(config, folder)
+        learner = restore(learner, folder)
+    else:
+        _begin(config, folder)
+    metrics_file, board = _metrics(folder, int(learner.update)), _tensorboard(folder)
+    with metrics_file, board:
+        for update in range(int(learner.update), config.updates):
+            acting = network_policy(learner, simulator.action_space)
+            batch, raw = collect(simulator, acting, constraints, config.horizon, (config.seed, update))
+            finished = episodes(batch.rewards, batch.ended)
+            valued = episodes(batch.rewards, batch.ended, config.discount) if config.discounted else finished
+            margin = valued.totals[1:].mean(1) - constraints.thresholds
+            learner = move_multipliers(learner, margin, config)
+            worth = constraint_weights(learner.multiplier, margin, config)
+            length = float(finished.lengths.mean())
+            learner, metrics = learn(learner, batch, worth, margin, episode_units(length, config))
+            learner = learner._replace(seen=normaliser.absorb(learner.seen, raw), update=np.asarray(update + 1))
+            _refuse_nan(learner, update, folder)
+            sign = [limit.sign for limit in constraints.limits]
+            names = [limit.name for limit in constraints.limits]
+            row = {
+                "update": update + 1,
+                "samples": (update + 1) * config.batch,
+                "return": float(finished.totals[0].mean()),
+                "cost": dict(zip(names, (sign * valued.totals[1:].mean(1) + 0.0).tolist())),
+                "multiplier": dict(zip(names, learner.multiplier.tolist())),
+                "weight": dict(zip(names, worth.tolist())),
+                "length": length,
+                "episodes": finished.completed,
+                **metrics,
+            }
+            metrics_file.write(json.dumps(row) + "\n")
+            metrics_file.flush()
+            for name, value in _flat(row):
+                board.add_scalar(name, value, row["samples"])
+            if (update + 1) % config.checkpoint_every == 0 or update + 1 == config.updates:
+                save(learner, simulator.action_space, folder)
+            report(row)
+    return learner
+
+
+def move_multipliers(learner: Learner, margin: np.ndarray, config: TrainConfig) -> Learner:
+    """The dual update, where one is due: every `inner` batches with the slack (augmented), or every batch (Lagrangian)."""
+    dual, update, multiplier = METHODS[config.method].dual, int(learner.update), learner.multiplier
+    due = update > 0 and (dual == "lagrangian" or (dual == "augmented" and update % config.inner == 0))
+    if not due:
+        return learner
+    if config.dual_optimiser == "adam":
+        slope = margin - lagrangian.slack(multiplier, config.penalty, margin) if dual == "augmented" else margin
+        change, dual_adam = adam.update(slope.astype(np.float32), learner.dual_adam)
+        moved = (multiplier - config.dual_step * np.asarray(change, dtype=np.float64)).clip(0)
+        return learner._replace(multiplier=moved, dual_adam=dual_adam)
+    if dual == "augmented":
+        return learner._replace(multiplier=lagrangian.step_update(multiplier, config.penalty, margin, config.dual_step))
+    return learner._replace(multiplier=lagrangian.gradient_update(multiplier, margin, config.dual_step))
+
+
+def constraint_weights(multiplier: np.ndarray, margin: np.ndarray, config: TrainConfig) -> np.ndarray:
+    """What each constraint is worth in the pseudo-reward, `[m]`: AL weights, multiplier, or nothing."""
+    if METHODS[config.method].dual == "augmented":
+        return lagrangian.weights(multiplier, config.penalty, margin)
+    return multiplier
+
+
+def episode_units(length: float, config: TrainConfig) -> float:
+    """What turns a mean advantage per step into a change of an episode's total: CPO compares it with the margin."""
+    if not config.discounted or config.discount == 1:
+        return length
+    return (1 - config.discount**length) / (1 - config.discount)
+
+
+def network_policy(learner: Learner, space: ActionSpace) -> NetworkPolicy:
+    """The current policy for NumPy."""
+    layers = jax.tree.map(np.asarray, learner.policy["layers"])
+    log_std = learner.policy.get("log_std")
+    return NetworkPolicy(
+        [layer["weight"] for layer in layers],
+        [layer["bias"] for layer in layers],
+        None if log_std is None else np.asarray(log_std),
+        learner.seen.mean,
+        learner.seen.scale,
+        space,
+    )
+
+
+def save(learner: Learner, space: ActionSpace, folder: Path) -> Path:
+    """Write a checkpoint of the whole state."""
+    box = {"low": None, "high": None} if space.low is None else {"low": space.low.tolist(), "high": space.high.tolist()}  # type: ignore[union-attr]
+    notes = {"action_space": {**box, "choices": space.choices, "clip": space.clip}}
+    return stored.write(folder / "checkpoints", int(learner.update), named(learner), notes)
+
+
+def restore(template: Learner, folder: Path) -> Learner:
+    """The state of the newest intact checkpoint, in the shape of `template`; the template itself if there is none yet."""
+    if not any(stored.newest(folder / "checkpoints")):
+        return template
+    arrays, _ = read_newest(folder / "checkpoints")
+    wanted = named(template)
+    if {name: value.shape for name, value in arrays.items()} != {name: value.shape for name, value in wanted.items()}:
+        raise InputError(f"the checkpoint in {folder} has other arrays than this config needs.")
+    leaves = [arrays[name] for name in wanted]
+    return jax.tree.unflatten(jax.tree.structure(template), leaves)
+
+
+def named(tree: Any) -> dict[str, np.ndarray]:
+    """Leaves of a tree by their path, as in `policy/layers/0/weight`, in the tree's own order."""
+    flat = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in flat}
+
+
+def _begin(config: TrainConfig, folder: Path) -> None:
+    if (folder / "config.json").exists():
+        raise InputError(f"{folder} already holds a run; give another folder, or --resume to continue it.")
+    folder.mkdir(parents=True, exist_ok=True)
+    stored.write_atomically(folder / "config.json", json.dumps(asdict(config), indent=1).encode())
+
+
+def _refuse_changes(config: TrainConfig, folder: Path) -> None:
+    try:
+        before = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError):
+        raise InputError(f"{folder} holds no run to resume; start one without --resume.") from None
+    now = json.loads(json.dumps(asdict(config)))
+    changed = [f"{name} was {before.get(name)}, is {now.get(name)}" for name in now if before.get(name) != now.get(name)]
+    if changed:
+        raise InputError(f"{folder} was started with another config: {'; '.join(changed)}.")
+
+
+def _metrics(folder: Path, updates: int) -> Any:
+    """The metrics file, cut back to the rows that the restored state has made."""
+    path = folder / "metrics.jsonl"
+    rows = path.read_bytes().split(b"\n")[:updates] if path.exists() else []
+    stored.write_atomically(path, b"".join(row + b"\n" for row in rows))
+    return open(path, "a", encoding="utf-8")
+
+
+def _tensorboard(folder: Path) -> Any:
+    from tensorboardX import SummaryWriter
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return SummaryWriter(str(folder / "tensorboard"))
+
+
+def _flat(row: dict[str, Any]) -> list[tuple[str, float]]:
+    """Numbers of a row with flat names, `cost/heat` for nested ones."""
+    found = []
+    for name, value in row.items():
+        if isinstance(value, dict):
+            found += [(f"{name}/{inner}", number) for inner, number in value.items()]
+        elif isinstance(value, int | float):
+            found.append((name, value))
+    return found
+
+
+def _refuse_nan(learner: Learner, update: int, folder: Path) -> None:
+    for name, value in named((learner.policy, learner.critics, learner.multiplier)).items():
+        if not np.isfinite(value).all():
+            part = ("policy", "critics", "multiplier")[int(name[0])]
+            raise NumericalError(f"update {update + 1} made the {part} not finite; the last good checkpoint is kept in {folder}.")

@@ -1,0 +1,192 @@
+"""Any Gymnasium environment with a cost as a batch of simulators; also Safety-Gymnasium's 6-tuple.
+
+A cost is `info["cost"]`: a number (named `cost`), a mapping of names to numbers, or a vector, whose names are the environment's
+attribute `cost_names` if it has one, else `cost0`, `cost1`, ... A step of six values carries the cost as its third. A missing,
+infinite or NaN cost, or one of another length than before, is an error: a limit on a cost that reads zero protects nobody.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from cmdpax.environments.simulator import ActionSpace, Simulator, Transition
+from cmdpax.environments.velocity import TASKS, VelocityBatch
+from cmdpax.errors import InputError, did_you_mean
+
+
+def make_simulator(name: str, count: int) -> Simulator:
+    """`count` copies of the environment that a user names: a velocity task, a Gymnasium id, or `module:function`."""
+    return VelocityBatch(name, count) if name in TASKS else GymBatch(factory(name), count, name)
+
+
+def factory(name: str) -> Callable[[], Any]:
+    """How to make one copy of a named environment."""
+    module, colon, function = name.partition(":")
+    if colon:
+        try:
+            made = getattr(importlib.import_module(module), function, None)
+        except ImportError as error:
+            raise InputError(f"environment '{name}': module '{module}' cannot be imported ({error}).") from None
+        if callable(made):
+            return made
+    known = function if colon else name
+    if known not in gymnasium.registry:
+        raise InputError(f"environment '{name}' is not known; {did_you_mean(known, [*TASKS, *gymnasium.registry])}")
+    return lambda: gymnasium.make(known)
+
+
+class GymBatch:
+    """`count` copies of one environment, stepped one after the other; a `Simulator`."""
+
+    def __init__(self, make: Callable[[], Any], count: int = 1, name: str = "environment") -> None:
+        self.name, self.count = name, count
+        self.environments = [make() for _ in range(count)]
+        self.space = self.environments[0].observation_space
+        self.observation_size = int(gymnasium.spaces.flatdim(self.space))
+        self.action_space = self._actions(self.environments[0].action_space)
+        self.cost_names = self._probe()
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start all copies anew, `[N, d]`; each gets its own seed."""
+        seeds = np.random.SeedSequence(seed).generate_state(self.count)
+        return np.stack([self._observation(env.reset(seed=int(own))[0]) for env, own in zip(self.environments, seeds)])
+
+    def step(self, action: np.ndarray) -> Transition:
+        """Advance all copies by `action [N, a]` or `[N]`; finished ones start anew."""
+        rows = [self._step(env, chosen) for env, chosen in zip(self.environments, action)]
+        successor, reward, cost, terminated, truncated = (np.array(column) for column in zip(*rows))
+        observation = successor
+        ended = np.flatnonzero(terminated | truncated)
+        if len(ended):
+            observation = successor.copy()
+            for index in ended:
+                observation[index] = self._observation(self.environments[index].reset()[0])
+        return Transition(observation, successor, reward, cost, terminated, truncated & ~terminated)
+
+    def _step(self, env: Any, action: np.ndarray) -> tuple[np.ndarray, float, np.ndarray, bool, bool]:
+        space = env.action_space
+        if isinstance(space, gymnasium.spaces.Discrete):
+            chosen: Any = int(action) + int(space.start)
+        else:
+            chosen = np.asarray(action, dtype=space.dtype).reshape(space.shape)
+        observation, reward, cost, terminated, truncated = self._five(env.step(chosen))
+        return self._observation(observation), float(reward), self._cost(cost), bool(terminated), bool(truncated)
+
+    def _five(self, outcome: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Observation, reward, cost, terminated, truncated out of either form of a step."""
+        if len(outcome) == 6:  # Safety-Gymnasium
+            return outcome[:5]
+        if len(outcome) != 5:
+            raise InputError(
+                f"environment '{self.name}': step returned {len(outcome)} values; 5 (Gymnasium) or 6 are understood."
+            )
+        observation, reward, terminated, truncated, info = outcome
+        if "cost" not in info:
+            raise InputError(f"environment '{self.name}' reports no cost; its step must put one into info['cost'].")
+        return observation, reward, info["cost"], terminated, truncated
+
+    def _cost(self, cost: Any) -> np.ndarray:
+        names = self._names(cost)
+        if names != self.cost_names:
+            raise InputError(
+                f"environment '{self.name}' changed its costs from {list(self.cost_names)} to {list(names)}; keep them the same."
+            )
+        try:
+            values = np.array(list(cost.values()) if isinstance(cost, Mapping) else cost, dtype=np.float64).reshape(-1)
+        except (TypeError, ValueError):
+            raise InputError(f"environment '{self.name}': cost {cost!r} is not a number, a vector or a mapping.") from None
+        for name, value in zip(names, values):
+            if not np.isfinite(value):
+                raise InputError(f"environment '{self.name}': cost '{name}' is {value}; costs must be finite.")
+        return values
+
+    def _names(self, cost: Any) -> tuple[str, ...]:
+        if isinstance(cost, Mapping):
+            return tuple(str(name) for name in cost)
+        if np.ndim(cost) == 0:
+            return ("cost",)
+        given = getattr(self.environments[0].unwrapped, "cost_names", None)
+        names = tuple(given) if given is not None else tuple(f"cost{index}" for index in range(np.size(cost)))
+        if len(names) != np.size(cost):
+            raise InputError(f"environment '{self.name}' names {len(names)} costs but reports {np.size(cost)}.")
+        return names
+
+    def _observation(self, observation: Any) -> np.ndarray:
+        return np.asarray(gymnasium.spaces.flatten(self.space, observation), dtype=np.float64)
+
+    def _actions(self, space: Any) -> ActionSpace:
+        if isinstance(space, gymnasium.spaces.Discrete):
+            return ActionSpace(choices=int(space.n))
+        if not isinstance(space, gymnasium.spaces.Box):
+            raise InputError(f"environment '{self.name}': actions are {space}; Box and Discrete are understood.")
+        low, high = space.low.reshape(-1).astype(np.float64), space.high.reshape(-1).astype(np.float64)
+        bounded = np.isfinite(low) & np.isfinite(high)
+        if bounded.all():
+            return ActionSpace(low, high)
+        return ActionSpace(-np.ones(len(low)), np.ones(len(low)), clip=False)  # no box to rescale to
+
+    def _probe(self) -> tuple[str, ...]:
+        """One random step, to learn the names of the costs before anything is built on them."""
+        env = self.environments[0]
+        env.reset(seed=0)
+        env.action_space.seed(0)
+        return self._names(self._five(env.step(env.action_space.sample()))[2])
+
+
+@dataclass(frozen=True)
+class EnvironmentReport:
+    """What `check_environment` saw."""
+
+    name: str
+    observation_size: int
+    actions: str
+    cost_names: tuple[str, ...]
+    steps: int
+    episodes: int
+    longest: int
+    mean_return: float
+    mean_costs: tuple[float, ...]
+    complaints: tuple[str, ...]
+
+
+def check_environment(name: str, steps: int = 2000, seed: int = 0) -> EnvironmentReport:
+    """Run random actions, and tell what is wrong for training. What cannot work at all is an `InputError`."""
+    simulator, random = make_simulator(name, 1), np.random.default_rng(seed)
+    space = simulator.action_space
+    first, complaints = simulator.reset(seed), []
+    if (simulator.reset(seed) != first).any():
+        complaints.append("the same seed gives another first observation, so runs are not reproducible")
+    totals, lengths, finished = np.zeros(1 + len(simulator.cost_names)), 0, []
+    seen = np.zeros(1 + len(simulator.cost_names), dtype=bool)
+    for _ in range(steps):
+        chosen = random.integers(space.choices, size=1) if space.low is None else random.uniform(-1, 1, (1, space.size))
+        step = simulator.step(space.to_environment(chosen))
+        if not (np.isfinite(step.next_observation).all() and np.isfinite(step.reward).all()):
+            raise InputError(f"environment '{name}': an observation or a reward is not finite.")
+        now = np.concatenate((step.reward, step.cost[0]))
+        totals, lengths, seen = totals + now, lengths + 1, seen | (now != 0)
+        if step.terminated[0] or step.truncated[0]:
+            finished.append((lengths, totals))
+            totals, lengths = np.zeros_like(totals), 0
+    if not finished:
+        complaints.append(f"no episode ended within {steps} steps; limits are on episode totals, so give it a time limit")
+        finished.append((lengths, totals))
+    complaints += [f"cost '{cost}' was zero on every step" for cost, used in zip(simulator.cost_names, seen[1:]) if not used]
+    means = np.mean([total for _, total in finished], axis=0)
+    kind = f"{space.choices} choices" if space.low is None else f"{space.size} continuous"
+    return EnvironmentReport(
+        name,
+        simulator.observation_size,
+        kind,
+        simulator.cost_names,
+        steps,
+        len(finished),
+        max(length for length, _ in finished),
+        float(means[0]),
+        tuple(float(mean) for mean in means[1:]),
+        tuple(complaints),
+    )

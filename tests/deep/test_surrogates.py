@@ -1,0 +1,86 @@
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cmdpax.deep import networks
+from cmdpax.deep.surrogates import linear, ppo, spma
+
+RANDOM = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("surrogate", [partial(ppo, clip=0.2), partial(spma, step=0.3), linear], ids=["ppo", "spma", "linear"])
+def test_gradients_against_finite_differences(surrogate):
+    with jax.enable_x64(True):
+        log_ratio, advantage = jnp.array(RANDOM.normal(0, 0.3, 20)), jnp.array(RANDOM.normal(0, 4, 20))
+        gradient = np.asarray(jax.grad(surrogate)(log_ratio, advantage))
+        for i in range(20):
+            h = 1e-6
+            difference = surrogate(log_ratio.at[i].add(h), advantage) - surrogate(log_ratio.at[i].add(-h), advantage)
+            assert gradient[i] == pytest.approx(float(difference) / (2 * h), abs=1e-7)
+
+
+def test_spma_has_two_forms_that_agree_in_expectation():
+    """`E_k[(A + 1/eta) log ratio]` and `E_k[A log ratio - (ratio - 1 - log ratio)/eta]`, expectations taken exactly."""
+    with jax.enable_x64(True):
+        old, new, step = RANDOM.dirichlet(np.ones(5)), RANDOM.dirichlet(np.ones(5)), 0.3
+        advantage = RANDOM.normal(size=5)
+        advantage -= old @ advantage
+        advantage = np.maximum(advantage, -1 / step)
+        log_ratio = np.log(new / old)
+        printed = old @ ((advantage + 1 / step) * log_ratio)
+        ours = old @ np.array([float(spma(jnp.array([x]), jnp.array([a]), step)) for x, a in zip(log_ratio, advantage)])
+        assert ours == pytest.approx(printed, abs=1e-12)
+
+
+def test_spma_is_maximal_at_its_idealised_policy():
+    """For free probabilities the maximiser is `pi_k (1 + eta A)`, and 0 where A is below -1/eta."""
+    old, step = np.array([0.2, 0.3, 0.5]), 0.5
+    advantage = np.array([1.0, 0.5, -0.7])
+    target = old * (1 + step * advantage)
+
+    def value(policy):
+        return sum(
+            chance * float(spma(jnp.array([np.log(p / chance)]), jnp.array([a]), step))
+            for chance, p, a in zip(old, policy, advantage)
+        )
+
+    best = value(target)
+    for _ in range(50):
+        assert value(np.abs(target + RANDOM.normal(0, 0.05, 3)) + 1e-9) <= best + 1e-6
+
+
+def test_spma_is_bounded_where_the_advantage_is_very_bad():
+    """Without the clip at -1/eta the surrogate grows without end as the probability of a bad action falls."""
+    values = [float(spma(jnp.array([-x]), jnp.array([-100.0]), 0.3)) for x in (1.0, 10.0, 100.0)]
+    assert values[-1] == pytest.approx(1 / 0.3, rel=1e-4) and values == sorted(values)
+
+
+def test_gaussian_against_the_formula_and_kl_against_sampling():
+    key = jax.random.key(0)
+    old = networks.init_policy(key, (3, 8, 2), True, 0.5)
+    new = networks.init_policy(jax.random.key(1), (3, 8, 2), True, 0.7)
+    new["layers"][-1]["weight"] = new["layers"][-1]["weight"] * 20
+    observation = jnp.array(RANDOM.normal(size=(1, 3)), jnp.float32)
+    mean = networks.apply(old["layers"], observation)[0]
+    action = np.asarray(mean) + 0.5 * RANDOM.normal(size=(200_000, 2))
+    log_old = networks.log_probability(old, observation, action)
+    expected = (-0.5 * ((action - np.asarray(mean)) / 0.5) ** 2 - np.log(0.5) - 0.5 * np.log(2 * np.pi)).sum(1)
+    np.testing.assert_allclose(log_old, expected, rtol=1e-4, atol=1e-4)
+    sampled = float((log_old - networks.log_probability(new, observation, action)).mean())
+    assert float(networks.divergence(old, new, observation)[0]) == pytest.approx(sampled, rel=0.02)
+    assert float(networks.entropy(old, observation)[0]) == pytest.approx(-float(log_old.mean()), abs=0.01)
+
+
+def test_categorical_against_the_formula():
+    old = networks.init_policy(jax.random.key(0), (2, 4), False, 1.0)
+    new = jax.tree.map(lambda x: x + 1.5 * jnp.arange(x.size, dtype=jnp.float32).reshape(x.shape), old)
+    observation = jnp.array([[0.3, -0.2]])
+    chances = [np.asarray(jax.nn.softmax(networks.apply(p["layers"], observation)))[0] for p in (old, new)]
+    got = [float(networks.log_probability(old, observation, jnp.array([a]))[0]) for a in range(4)]
+    np.testing.assert_allclose(np.exp(got), chances[0], rtol=1e-5)
+    expected = (chances[0] * np.log(chances[0] / chances[1])).sum()
+    assert float(networks.divergence(old, new, observation)[0]) == pytest.approx(expected, rel=1e-4)
+    assert float(networks.entropy(old, observation)[0]) == pytest.approx(-(chances[0] * np.log(chances[0])).sum(), rel=1e-4)
