@@ -261,7 +261,8 @@ def table(rows: list[dict]) -> str:
                     ratios.append(row["seconds"] / ours["seconds"])
         family, states, discount, constraints, seed, eps = case
         title = f"{family} S={states:,} gamma={discount} m={constraints} seed={seed}" + (f" eps={eps:g}" if eps != EPS else "")
-        best = f"{min(ratios):.3g}x" if ratios else "no LP finished"
+        ran = any(name in found for name in peers)
+        best = f"{min(ratios):.3g}x" if ratios else "no LP finished" if ran else "not run yet"
         lines.append(f"| {title} | {ours['seconds']:.3g} s, {ours['extra_mb']:.0f} MB | {' | '.join(cells)} | {best} |")
     return "\n".join(lines)
 

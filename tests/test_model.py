@@ -464,3 +464,12 @@ def test_absurd_sizes_are_refused_before_allocating() -> None:
     wide[1:, 0] = np.ones((59_999, 1))
     with pytest.raises(InputError, match=r"padded shape \(60000, 1, 60000\) would need more than 2e\+09 entries"):
         CMDP([wide], np.zeros((60_000, 1)), [], [], np.full(60_000, 1 / 60_000), 0.9)
+
+
+def test_from_step_says_what_it_wants() -> None:
+    arguments: dict[str, Any] = {"thresholds": [], "initial": {"a": 1.0}, "discount": 0.5}
+    with pytest.raises(InputError, match="they are the text 'go'; give a list"):
+        CMDP.from_step(["a"], lambda state: "go", lambda state, action: ({"a": 1.0}, 0.0, []), **arguments)
+    with pytest.raises(InputError, match="give a mapping of states to probabilities"):
+        CMDP.from_step(["a"], ["go"], lambda state, action: ({"a": 1.0}, 0.0, []), **{**arguments, "initial": [1.0]})
+    assert CMDP.from_step(iter(["a"]), ["go"], lambda state, action: ({"a": 1.0}, 0.0, []), **arguments).states == 1

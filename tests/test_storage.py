@@ -561,7 +561,7 @@ def test_bad_places_in_json(place: tuple[Any, ...], value: Any, sentence: str, t
     refused(written(tmp_path, *place, value=value), sentence)
 
 
-@pytest.mark.parametrize("key", storage.MODEL_KEYS)
+@pytest.mark.parametrize("key", storage.text.MODEL_KEYS)
 def test_missing_keys_in_json(key: str, tmp_path: Path) -> None:
     path = written(tmp_path, key, remove=True)
     refused(
@@ -609,7 +609,7 @@ def test_numbers_beyond_floating_point(tmp_path: Path) -> None:
 
 def test_json_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path)
-    monkeypatch.setattr(storage, "LARGEST_TEXT", 100)
+    monkeypatch.setattr(storage.text, "LARGEST_TEXT", 100)
     refused(path, r"it has more than 100 bytes; save a model of this size as \.npz\.")
 
 

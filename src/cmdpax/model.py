@@ -276,12 +276,21 @@ class CMDP:
     ) -> "CMDP":
         """Build from `step(state, action) -> ({next_state: probability}, reward, [constraint rewards])`.
 
-        `actions` is a list, or a function of the state where the choice depends on it.
+        `actions` is a list, or a function of the state where the choice depends on it. Each constraint reward keeps the sign of
+        its own threshold: with `senses=["<="]` it is the cost itself. `initial` maps states to probabilities.
         """
+        states = list(states)
+        if not isinstance(initial, Mapping):
+            raise InputError("initial: give a mapping of states to probabilities, for example {'idle': 1.0}.")
         state_index = {state: index for index, state in enumerate(states)}
         if len(state_index) < len(states):
             raise InputError(f"states: {len(states)} given, but only {len(state_index)} differ; list each once.")
-        choices = {state: list(actions(state) if callable(actions) else actions) for state in states}
+        choices: dict[Any, list[Any]] = {}
+        for state in states:
+            options = actions(state) if callable(actions) else actions
+            if isinstance(options, str):
+                raise InputError(f"actions: for state {state!r} they are the text {options!r}; give a list of actions.")
+            choices[state] = list(options)
         names: dict[Any, int] = {}
         for state, options in choices.items():
             if not options:

@@ -2,7 +2,7 @@
 
 | exact | estimate from a batch of episodes |
 |---|---|
-| occupancy d | share of visits (`environments/simulators.py`: episodes go on with probability gamma) |
+| occupancy d | share of visits (`environments/sampling.py`: episodes go on with probability gamma) |
 | Q_r, Q_c | `psi(s,a).w` with critic features psi: least-squares temporal differences, or regression of Monte Carlo returns |
 | V_r(rho), margins | mean of `sum_a pi(a|s) Q(s,a)` over first states |
 | projection | the same forward-KL projection, over visited states |
@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cmdpax import lagrangian
-from cmdpax.environments.simulators import Simulator, Transitions
+from cmdpax.environments.sampling import Simulator, Transitions
 from cmdpax.errors import InputError
 from cmdpax.lagrangian import scalarise
 from cmdpax.oracles import pqa

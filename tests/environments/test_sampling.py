@@ -6,7 +6,7 @@ import pytest
 
 import plain
 from cmdpax import InputError
-from cmdpax.environments.simulators import GymSimulator, ModelSimulator
+from cmdpax.environments.sampling import GymSimulator, ModelSimulator
 from cmdpax.evaluation import occupancy
 
 
