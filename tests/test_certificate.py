@@ -19,7 +19,7 @@ def test_value_bounds_hold_for_any_potential(model, seed, noise):
     truth = evaluate(model, policy)
     potentials = truth.values * (1 + noise * rng.normal(size=truth.values.shape))
     bounds = value_bounds(model, policy, potentials)
-    values = np.append(truth.reward, truth.margins + model.thresholds)
+    values = truth.values @ model.initial
     size = np.abs(stacked_rewards(model)).max((1, 2)) / (1 - model.discount)
     assert (bounds[:, 0] <= values + 1e-13 * size).all() and (values - 1e-13 * size <= bounds[:, 1]).all()
     if noise == 0:

@@ -101,7 +101,8 @@ def test_al_gradient_matches_finite_differences(model, seed):
     gradient = occupancy(model, policy)[:, None] * action_values(model, pseudo, state_values(model, policy, pseudo))
     direction = policy * rng.uniform(-1, 1, policy.shape)
     direction -= policy * direction.sum(1, keepdims=True)
-    h = 1e-5
+    h = 1e-6
     slope = (value(policy + h * direction) - value(policy - h * direction)) / (2 * h)
     size = np.abs(gradient * direction).sum() + np.abs(pseudo).max() / (1 - model.discount)
-    assert abs(slope - (gradient * direction).sum()) <= 1e-6 * size
+    rounding = 1e-15 * (multipliers**2 + worth**2).sum() / (penalty * h)  # of the large terms that cancel in the AL
+    assert abs(slope - (gradient * direction).sum()) <= 2e-6 * size + rounding
