@@ -85,3 +85,18 @@ def test_a_step_keeps_its_promises(margin):
         assert change[0] > 0
     if margin == [0.0]:
         assert 100 * change[1] >= -1e-6
+
+
+def test_coming_back_to_a_limit_may_cost_reward():
+    """Slightly violated, with reward and constraint opposed: the step gives reward up instead of standing still."""
+    random = np.random.default_rng(0)
+    policy = networks.init_policy(jax.random.key(0), (3, 16, 1), True, 0.6)
+    observation = jnp.array(random.normal(size=(500, 3)), jnp.float32)
+    action = networks.apply(policy["layers"], observation) + 0.6 * random.normal(size=(500, 1))
+    wish = np.asarray(action)[:, 0] - np.asarray(action)[:, 0].mean()
+    advantages = jnp.array(np.stack([wish, -wish]), jnp.float32)
+    moved, happened = improve(policy, observation, action, advantages, np.array([-0.5]), 100.0, 0.01)
+    assert happened["case"] == "bounded" and happened["backtracks"] < 20
+    assert float(networks.apply(moved["layers"], observation).mean()) < float(
+        networks.apply(policy["layers"], observation).mean()
+    )

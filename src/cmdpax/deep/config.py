@@ -89,7 +89,7 @@ class TrainConfig:
     """Widths of the hidden layers."""
     initial_std: float = 0.6
     """Standard deviation of a Gaussian policy before training, in units of half the action box."""
-    checkpoint_every: int = 50
+    checkpoint_every: int = 10
     """Updates between two checkpoints."""
 
     def resolved(self) -> "TrainConfig":

@@ -138,6 +138,6 @@ def improve(
         gained, kept = np.asarray(change, dtype=np.float64), float(kl) <= radius
         # a satisfied limit may be used up, a violated one must not get worse
         kept &= bool((units * gained[1:] >= np.minimum(-margin, 0)).all())
-        if kept and (best.case == "recover" or gained[0] >= 0):
+        if kept and ((margin < 0).any() or gained[0] >= 0):  # coming back to a violated limit may cost reward
             return moved, {"case": best.case, "kl": float(kl), "backtracks": trial}
     return policy, {"case": best.case, "kl": 0.0, "backtracks": BACKTRACKS}
