@@ -3,10 +3,10 @@
     python benchmarks/deep_runs.py run --runs RUNS                    # as often as there are free cores; stop and start at will
     python benchmarks/deep_runs.py collect --runs RUNS --out results/deep
 
-`run` trains every (task, method, seed) in the order below, one folder `RUNS/<task>-<method>-<seed>` each, and resumes what was cut
-short; a lock per folder keeps two queues apart. CPU seconds are those of the training process, added up over interruptions.
+`run` trains every (task, method, seed) in the order below, one folder `RUNS/<task>-<method>-<seed>` each, and resumes what was
+cut short; a lock per folder keeps two queues apart. CPU seconds are those of the training process, added up over interruptions.
 
-`collect` writes, for every finished run, `config.json`, at most 300 rows of `metrics.jsonl`, `evaluation.json` and `summary.json`:
+`collect` writes, for every finished run, `config.json`, at most 300 rows of `metrics.jsonl`, `evaluation.json`, `summary.json`:
 how much the cost swings at the end, and how many samples it took to come near the paper's return. Batches of 2,000 and of 20,000
 steps are made comparable by first averaging rows over windows of 20,000 steps.
 """
