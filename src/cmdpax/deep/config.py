@@ -74,7 +74,7 @@ class TrainConfig:
     inner: int = 10
     """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag updates them with every batch)."""
     dual_step: float = 0.01
-    """Step size of the multipliers, decaying linearly to 0."""
+    """Step size of the multipliers."""
     dual_optimiser: Literal["plain", "adam"] = "plain"
     """How the multipliers move: Adam lags after a long feasible phase."""
     standardise: Literal["combined", "separate"] = "combined"
@@ -140,13 +140,6 @@ class TrainConfig:
     def updates(self) -> int:
         """How many batches the run has."""
         return self.samples // self.batch
-
-    def remaining(self, update: int) -> float:
-        """Share of every step size that is left after `update` updates: all decay linearly to 0 together.
-
-        A multiplier that kept its step while the policy slows down would outrun it, and circle.
-        """
-        return 1 - update / self.updates
 
 
 PAPER: Mapping[str, Any] = MappingProxyType(

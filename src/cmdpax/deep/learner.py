@@ -159,7 +159,7 @@ def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, An
     ) -> tuple[Learner, dict[str, Any]]:
         samples = prepare(learner.policy, learner.critics, batch, config.discount, config.gae)
         advantage = _combine(samples.advantages, worth.astype(np.float32), config.standardise, config.rescale)
-        remaining = config.remaining(int(learner.update))
+        remaining = 1 - int(learner.update) / config.updates  # every step size of the policy and critics decays linearly to 0
         rate = np.float32(config.learning_rate * remaining)
         key = jax.random.fold_in(jax.random.key(config.seed), 1000 + int(learner.update))
         policy = learner.policy

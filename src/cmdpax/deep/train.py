@@ -91,11 +91,7 @@ def move_multipliers(learner: Learner, margin: np.ndarray, config: TrainConfig) 
     total = learner.margins + margin
     if update % every:
         return learner._replace(margins=total)
-    learner, mean, step = (
-        learner._replace(margins=np.zeros_like(total)),
-        total / every,
-        config.dual_step * config.remaining(update),
-    )
+    learner, mean, step = learner._replace(margins=np.zeros_like(total)), total / every, config.dual_step
     if config.dual_optimiser == "adam":
         slope = mean - lagrangian.slack(multiplier, config.penalty, mean) if dual == "augmented" else mean
         change, dual_adam = adam.update(slope.astype(np.float32), learner.dual_adam)
