@@ -8,7 +8,7 @@ method: `ppo-lag` with features is `lin-ppo-lag`, `pqa-alm` is `ppqa-alm`.
 
 import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -82,6 +82,7 @@ def _alm(step: StepFunction, gradient: bool = False) -> dict[str, Any]:
 
     def fixed(
         model: CMDP,
+        keep: Collection[int] = (),
         *,
         step: Any = 0.1,
         penalty: float = 10.0,
@@ -90,7 +91,7 @@ def _alm(step: StepFunction, gradient: bool = False) -> dict[str, Any]:
         dual_step: float = 0.5,
     ) -> Trajectory:
         size: Any = step if isinstance(step, str) else _positive("step", step)  # "theory" and "backtracking" are rules
-        return _fixed_budget(model, FirstOrder(function, size, gradient), penalty, outer, inner, dual_step)
+        return _fixed_budget(model, FirstOrder(function, size, gradient), penalty, outer, inner, dual_step, keep)
 
     return {
         "trajectory": fixed,
@@ -106,6 +107,7 @@ def _projected(step: StepFunction) -> dict[str, Any]:
 
     def fixed(
         model: CMDP,
+        keep: Collection[int] = (),
         *,
         features: Features,
         step: Any = "backtracking",
@@ -119,22 +121,29 @@ def _projected(step: StepFunction) -> dict[str, Any]:
         size: Any = step if isinstance(step, str) else _positive("step", step)
         slope: Any = surrogate if isinstance(surrogate, str) else _positive("surrogate", surrogate)
         oracle = Projected(function, features, size, slope, _count("passes", passes))
-        return _fixed_budget(model, oracle, penalty, outer, inner, dual_step)
+        return _fixed_budget(model, oracle, penalty, outer, inner, dual_step, keep)
 
     budget = {name: default for name, default in _parameters(fixed).items() if name != "features"}
     return {"trajectory": fixed, "budget": budget, "features": True, "grid": {"step": LINEAR_STEPS, "surrogate": LINEAR_STEPS}}
 
 
 def _fixed_budget(
-    model: CMDP, oracle: FirstOrder | Projected, penalty: float, outer: int, inner: int, dual_step: float
+    model: CMDP,
+    oracle: FirstOrder | Projected,
+    penalty: float,
+    outer: int,
+    inner: int,
+    dual_step: float,
+    keep: Collection[int],
 ) -> Trajectory:
-    """Algorithm 1 with fixed numbers of steps, every iterate recorded."""
+    """Algorithm 1 with fixed numbers of steps, every iterate recorded, the policies of those in `keep` too."""
     penalty, dual_step = _positive("penalty", penalty), _positive("dual_step", dual_step)
-    state, record = oracle.start(model), Recorder()
+    state, record = oracle.start(model), Recorder(keep)
     multipliers = np.zeros((*state.size.shape, model.constraint_count))
 
     def add(state: Any, multipliers: np.ndarray) -> None:
-        record.add(state.reward, state.margins, lagrangian.weights(multipliers, penalty, state.margins))
+        weights = lagrangian.weights(multipliers, penalty, state.margins)
+        record.add(state.reward, state.margins, weights, oracle.policy(model, state))
 
     def observe(progress: Any) -> bool:
         if not progress.outer_done:
@@ -187,7 +196,7 @@ def _baseline(module: Any) -> dict[str, Any]:
     """A baseline from its module: `init`, `step`, and `SETTINGS` with defaults (whole numbers are counts)."""
     budget = {**module.SETTINGS, "steps": 1000}
 
-    def fixed(model: CMDP, features: Features | None = None, **given: Any) -> Trajectory:
+    def fixed(model: CMDP, keep: Collection[int] = (), features: Features | None = None, **given: Any) -> Trajectory:
         checked = {
             name: (_count if isinstance(default, int) else _positive)(name, given.get(name, default))
             for name, default in budget.items()
@@ -196,7 +205,7 @@ def _baseline(module: Any) -> dict[str, Any]:
         checked["largest"] = largest_multiplier(model)
         if features is not None:
             checked["features"] = features
-        return primal_dual.run(model, module.init, module.step, checked, steps)
+        return primal_dual.run(model, module.init, module.step, checked, steps, keep)
 
     return {"trajectory": fixed, "budget": budget}
 
@@ -361,13 +370,16 @@ def form(model: CMDP, name: str, features: Any) -> tuple[Method, dict[str, Featu
     return method if method.features else methods[method.linear], {"features": features}
 
 
-def trajectory(model: CMDP, name: str, features: Any = None, **settings: Any) -> Trajectory:
-    """Fixed-budget run; settings may be arrays of one batch shape. `features [S, A, d]` make the policies log-linear."""
+def trajectory(model: CMDP, name: str, features: Any = None, keep: Collection[int] = (), **settings: Any) -> Trajectory:
+    """Fixed-budget run; settings may be arrays of one batch shape. `features [S, A, d]` make the policies log-linear.
+
+    The policies of the iterates in `keep` come back with the histories; 0 is the initial one.
+    """
     method, given = form(model, name, features)
     if method.trajectory is None:
         raise InputError(f"method '{name}' has no fixed-budget form; use cmdpax.run.")
     _refuse_unknown(method, settings, method.budget)
-    return method.trajectory(model, **given, **settings)
+    return method.trajectory(model, keep, **given, **settings)
 
 
 def run(model: CMDP, name: str, eps: float = 1e-6, features: Any = None, **settings: Any) -> Result:
@@ -390,7 +402,7 @@ def run(model: CMDP, name: str, eps: float = 1e-6, features: Any = None, **setti
         return replace(infeasible_result(model, verdict, eps, started), method=method.name)
     if certified:
         return replace(method.solve(model, eps, **settings), method=method.name)  # type: ignore[misc]
-    done = trajectory(model, method.name, **given, **settings)
+    done = trajectory(model, method.name, given.get("features"), **settings)
     return to_result(model, done, method=method.name, eps=eps, started=started)
 
 
