@@ -27,6 +27,7 @@ FLOORS = (
     ("experiments",),
     ("paper",),
     ("sources", "reproduce"),
+    ("commands",),
     ("cli",),
     ("__main__",),
 )
