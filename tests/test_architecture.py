@@ -26,7 +26,7 @@ FLOORS = (
     ("deep",),
     ("experiments",),
     ("paper",),
-    ("sources", "reproduce"),
+    ("sources", "reproduce", "report"),
     ("commands",),
     ("cli",),
     ("__main__",),
