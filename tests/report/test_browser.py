@@ -26,6 +26,7 @@ FLAGS = (
     "disable-component-update",
     "disable-sync",
     "disable-dev-shm-usage",
+    "force-prefers-reduced-motion",  # scrolls at once, so that a click finds what it aims at
     "window-size=1280,1000",
 )
 pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="Chromium and its driver are not installed (make browser)")
