@@ -9,6 +9,7 @@ import hashlib
 import html
 import json
 from collections.abc import Iterable, Sequence
+from importlib.metadata import version
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -16,7 +17,6 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 
-import cmdpax.report
 from cmdpax.report.found import Found, Table, text
 from cmdpax.report.learning import Row, TrainingRun, environments
 
@@ -52,7 +52,7 @@ def compose(found: Found, scenes: Sequence[Row]) -> str:
             f'<section id="{anchor}" aria-labelledby="{anchor}-title"><h2 id="{anchor}-title">{title}</h2>\n{body}\n</section>'
             for anchor, title, body in shown
         ),
-        version=escape(cmdpax.__version__),
+        version=escape(version("cmdpax")),
         data=data.replace("<", "\\u003c"),
         script=script,
     )
