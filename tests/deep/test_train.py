@@ -244,6 +244,7 @@ def test_film_is_a_film(finished, tmp_path):
         ({"gae": 1.5}, "must lie in"),
         ({"samples": 50}, "fewer than one batch"),
         ({"minibatch": 101}, "larger than batch"),
+        ({"discount": -0.5}, "discount is -0.5"),
         ({"environment": "SafetyHoperVelocity-v1"}, "did you mean"),
     ],
 )
@@ -257,8 +258,15 @@ def test_the_papers_settings_are_a_preset():
     config = paper_settings(TrainConfig("SafetyAntVelocity-v1", dual_step=0.1))
     assert (config.samples, config.standardise, config.dual_optimiser) == (10_000_000, "separate", "adam")
     assert config.dual_step == 0.1  # what the user set stays
+    assert config.resolved().discount == 0.99
     names = set(vars(SMALL))
     assert all(set(grid) <= names for grid in PAPER_GRIDS.values()) and set(PAPER_GRIDS) <= set(METHODS)
+
+
+def test_a_method_fills_in_its_own_settings():
+    found = {name: TrainConfig("x", name).resolved() for name in ("spma-alm", "cpo")}
+    assert [(config.batch, config.discount) for config in found.values()] == [(2_000, 0.99), (20_000, 0.995)]
+    assert TrainConfig("x", "cpo", batch=5_000, discount=0.9).resolved().discount == 0.9
 
 
 def test_names_of_arrays_are_paths():
