@@ -4,7 +4,8 @@
     python benchmarks/deep_runs.py collect --runs RUNS --out results/deep
 
 `run` trains every (task, method, seed) in the order below, one folder `RUNS/<task>-<method>-<seed>` each, and resumes what was
-cut short; a lock per folder keeps two queues apart. CPU seconds are those of the training process, added up over interruptions.
+cut short; a lock per folder keeps two queues apart. SIGTERM stops queue and training between two checkpoints. CPU seconds are
+those of the training process, added up over interruptions (what an interruption threw away included).
 
 `collect` writes, for every finished run, `config.json`, at most 300 rows of `metrics.jsonl`, `evaluation.json`, `summary.json`:
 how much the cost swings at the end, and how many samples it took to come near the paper's return. Batches of 2,000 and of 20,000
@@ -15,6 +16,7 @@ import argparse
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -58,12 +60,12 @@ def run_one(folder: Path, task: str, method: str, seed: int, samples: int) -> No
     settings = [f"Safety{task}Velocity-v1", "--method", method, "--seed", str(seed), "--samples", str(samples)]
     resume = ["--resume"] if (folder / "config.json").exists() else []
     process = subprocess.Popen([*command, "train", *settings, "--out", str(folder), *resume], stderr=subprocess.DEVNULL)
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     _, status, usage = os.wait4(process.pid, 0)
-    with open(folder.with_suffix(".cpu"), "a", encoding="utf-8") as seconds:
+    with open(folder.parent / f"{folder.name}.cpu", "a", encoding="utf-8") as seconds:
         seconds.write(f"{usage.ru_utime + usage.ru_stime:.1f}\n")
     if status:
-        print(folder.name, "stopped with status", status, flush=True)
-        return
+        raise SystemExit(f"{folder.name} stopped with status {status}; the same command continues it.")
     found = subprocess.run([*command, "evaluate", str(folder), "--json"], capture_output=True, check=True)
     (folder.parent / f"{folder.name}.evaluation.json").write_bytes(found.stdout)
 
