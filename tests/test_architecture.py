@@ -27,7 +27,7 @@ FLOORS = (
     ("deep",),
     ("experiments",),
     ("paper",),
-    ("sources", "reproduce"),
+    ("sources", "reproduce", "report"),
     ("commands",),
     ("cli",),
     ("__main__",),
