@@ -258,7 +258,7 @@ def test_the_papers_settings_are_a_preset():
     config = paper_settings(TrainConfig("SafetyAntVelocity-v1", dual_step=0.1))
     assert (config.samples, config.standardise, config.dual_optimiser) == (10_000_000, "separate", "adam")
     assert config.dual_step == 0.1  # what the user set stays
-    assert config.resolved().discount == 0.99
+    assert (config.resolved().discount, config.kl_stop) == (0.99, 0.0)
     names = set(vars(SMALL))
     assert all(set(grid) <= names for grid in PAPER_GRIDS.values()) and set(PAPER_GRIDS) <= set(METHODS)
 

@@ -66,7 +66,7 @@ class TrainConfig:
     """SPMA's step size eta."""
     trust_region: float = 0.01
     """Largest mean KL of a TRPO or CPO step, decaying linearly to 0."""
-    kl_stop: float = 0.0
+    kl_stop: float = 0.05
     """Mean KL after which the remaining passes leave the policy alone; 0: never."""
     gradient_clip: float = -1.0
     """Largest gradient norm of the policy, 0 for none; -1: 40 for ppo-lag and cpo, else none."""
@@ -148,6 +148,7 @@ PAPER: Mapping[str, Any] = MappingProxyType(
     {
         "samples": 10_000_000,
         "learning_rate": 3e-3,
+        "kl_stop": 0.0,
         "discount": 0.99,
         "standardise": "separate",
         "dual_optimiser": "adam",
