@@ -22,11 +22,11 @@ FLOORS = (
     ("frontier", "trajectory", "storage"),
     ("environments",),
     ("baselines", "sampled"),
-    ("methods",),
+    ("methods", "sources"),
     ("deep",),
     ("experiments",),
     ("paper",),
-    ("sources", "reproduce"),
+    ("reproduce",),
     ("cli",),
     ("__main__",),
 )
