@@ -27,6 +27,7 @@ FLOORS = (
     ("experiments",),
     ("paper",),
     ("reproduce",),
+    ("commands",),
     ("cli",),
     ("__main__",),
 )

@@ -217,6 +217,6 @@ def test_a_constraint_is_found_by_name(capsys):
 
 
 def test_a_fault_of_ours_is_still_one_sentence(capsys, monkeypatch):
-    monkeypatch.setattr("cmdpax.cli.open_model", lambda source: 1 / 0)
+    monkeypatch.setattr("cmdpax.commands.exact.open_model", lambda source: 1 / 0)
     code, _, err = call(capsys, "solve", "cliff-world")
     assert code == 1 and err.startswith("cmdpax: internal error, please report it: ZeroDivisionError") and err.count("\n") == 1

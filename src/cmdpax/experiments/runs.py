@@ -112,7 +112,8 @@ def _train(run: Run, folder: Path, earlier: Sequence[Path]) -> dict[str, Any]:
 def train_config(run: Run) -> TrainConfig:
     """The training config of a run."""
     settings: dict[str, Any] = {**run.config, "seed": run.seed}
-    return TrainConfig(**{name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()})
+    settings.update({name: tuple(value) for name, value in settings.items() if isinstance(value, list)})
+    return TrainConfig(**settings)
 
 
 def _adopt(folder: Path, earlier: Sequence[Path]) -> None:

@@ -1,0 +1,100 @@
+"""What the commands share: consoles, exit codes, progress, and the packages that only some of them need."""
+
+import importlib
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.status import Status as Spinner
+
+from cmdpax.errors import InputError
+
+EXIT = {"certified": 0, "infeasible": 3, "limit": 4, "marginal": 5}
+QUIET_SECONDS = 2.0  # nothing is shown before a command has taken this long
+out, err = Console(soft_wrap=True, highlight=False), Console(stderr=True, highlight=False)
+
+Json = Annotated[bool, tyro.conf.arg(name="json")]
+
+
+class Progress:
+    """A line that appears on a terminal once something takes longer than two seconds."""
+
+    def __init__(self) -> None:
+        self.started, self.spinner = time.perf_counter(), None if not err.is_terminal else Spinner("", console=err)
+        self.visible = False
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.spinner and self.visible:
+            self.spinner.stop()
+
+    def say(self, text: str) -> None:
+        """Show what is going on."""
+        seconds = time.perf_counter() - self.started
+        if self.spinner and seconds > QUIET_SECONDS:
+            self.spinner.update(f"{text}  ({seconds:.0f} s)")
+            if not self.visible:
+                self.spinner.start()
+                self.visible = True
+
+    def row(self, row: dict[str, Any]) -> None:
+        """Show a row of a solver's trace."""
+        self.say(
+            f"iteration {row['outer']}, {row['evaluations']} evaluations: gap {row['gap']:.1e}, violation {row['violation']:.1e}"
+        )
+
+
+class TrainingBar:
+    """A bar with return, cost, multiplier, steps per second and time left; off a terminal, a line now and then."""
+
+    def __init__(self, samples: int) -> None:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[rate]:.0f} steps/s"),
+            TimeRemainingColumn(),
+        )
+        self.bar = Bar(*columns, console=err, disable=not err.is_terminal)
+        self.task = self.bar.add_task("training", total=samples, rate=0.0)
+        self.samples, self.first, self.started, self.said = samples, None, time.perf_counter(), 0.0
+
+    def __enter__(self) -> "TrainingBar":
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def row(self, row: dict[str, Any]) -> None:
+        """Show a row of metrics."""
+        now = time.perf_counter()
+        if self.first is None:  # compilation is not part of the rate
+            self.first, self.started = row["samples"], now
+        rate = (row["samples"] - self.first) / max(now - self.started, 1e-9)
+        costs = " ".join(f"{name} {value:.3g} (x{row['multiplier'][name]:.3g})" for name, value in row["cost"].items())
+        text = f"return {row['return']:.4g} {costs}"
+        self.bar.update(self.task, completed=row["samples"], description=text, rate=rate)
+        if not err.is_terminal and (now - self.said > 30 or row["samples"] >= self.samples):
+            err.print(f"{row['samples']} of {self.samples} steps: {text}, {rate:.0f} steps/s")
+            self.said = now
+
+
+def deep(module: str) -> Any:
+    """A module of the deep part; it needs packages that the exact part does not."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise InputError(f"this command needs the package '{error.name}'; install cmdpax[deep].") from None
+
+
+def png(path: Path) -> Path:
+    """The path, if its name says that it is a picture."""
+    if path.suffix.lower() != ".png":
+        raise InputError(f"--out {path}: pictures are written as .png; give a name that ends so.")
+    return path
