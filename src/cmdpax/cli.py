@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import tyro
 
-from cmdpax.commands import exact, studies, training
+from cmdpax.commands import exact, studies, sweeping, training
 from cmdpax.errors import CertificateError, InputError, NumericalError
 
 COMMANDS: dict[str, Callable[..., int]] = {
@@ -20,6 +20,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "check-env": training.check_env,
     "list": exact.list_,
     "demo": studies.demo,
+    "sweep": sweeping.sweep,
     "reproduce": studies.reproduce,
 }
 

@@ -64,7 +64,7 @@ def exact_run(config: Mapping[str, Any], seed: int = 0) -> Run:
     for name in filled["settings"]:
         if name not in known:
             raise InputError(f"setting '{name}' is not one of {filled['method']}'s; {did_you_mean(name, known)}")
-    filled["model"] = seeded(filled["model"], seed)
+    seeded(filled["model"], seed)  # refuses a seed where there is nothing to seed
     return Run("exact", json.loads(json.dumps(filled)), seed)
 
 
@@ -75,7 +75,7 @@ def perform(run: Run, folder: Path, earlier: Sequence[Path] = ()) -> dict[str, A
 
 def _exact(run: Run) -> dict[str, Any]:
     config = run.config
-    model = open_model(config["model"])
+    model = open_model(seeded(config["model"], run.seed))
     features = None if config["features"] is None else open_features(config["features"], model)
     outcome = run_method(model, config["method"], config["eps"], features, **config["settings"]).summary()
     return {name: value for name, value in outcome.items() if name not in ("seconds", "method", "eps")}
