@@ -63,8 +63,8 @@ class Spec:
 
     def runs(self) -> list[Run]:
         """Every run of the sweep, each once; whatever is wrong with any of them is said here, before work begins."""
-        tables = {name: {**self.settings, **own, "method": name} for name, own in self.methods.items()} or {"": self.settings}
-        points = [point for table in tables.values() for point in self._points(table) if not self._senseless(point)]
+        tables = [{**self.settings, **own, "method": name} for name, own in self.methods.items()] or [dict(self.settings)]
+        points = [point for table in tables for point in self._points(table) if not self._senseless(point)]
         if not points:
             raise InputError(f"sweep {self.name}: there is nothing to run.")
         return list({run.id: run for point in points for seed in self.seeds for run in [self._run(point, seed)]}.values())

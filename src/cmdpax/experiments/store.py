@@ -76,9 +76,9 @@ class Store:
         with self.writing():
             earlier, folder = self.attempts(run), self.work / f"{run.id}.{uuid.uuid4().hex[:8]}"
             folder.mkdir()
-            write(folder / MINE, {"run": json.loads(run.text), "versions": versions()})
             wall, cpu = time.perf_counter(), time.process_time()
             try:
+                write(folder / MINE, {"run": json.loads(run.text), "versions": versions()})
                 try:
                     outcome = perform(run, folder, [path for path in earlier if _same_versions(path)])
                 except (InputError, NumericalError) as error:
