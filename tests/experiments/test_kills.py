@@ -23,7 +23,7 @@ eps = 0.01
 [settings]
 model = "deep-sea"
 method = ["npg-pd", "reload"]
-steps = 1500
+steps = 700
 step = [0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 7, 10]
 dual_step = [0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 7, 10]
 """

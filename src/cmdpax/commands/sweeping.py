@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,6 +12,7 @@ from rich.table import Table
 
 from cmdpax.commands.terminal import err, out
 from cmdpax.errors import InputError
+from cmdpax.experiments.executors import Execute
 from cmdpax.experiments.executors import executor as find_executor
 from cmdpax.experiments.export import check_export
 from cmdpax.experiments.export import export as write_export
@@ -72,7 +74,15 @@ def sweep(
     return 0
 
 
-def execute(runs: list[Run], store: Store, carry_out: object, workers: int) -> None:
+def carry(runs: Sequence[Run]) -> Store:
+    """Carry out the runs of a reproduction with the local workers, in a store that all reproductions share."""
+    store = Store(Path("runs") / "reproduce-deep", create=True)
+    if store.pending(runs):
+        execute(runs, store, find_executor("local"), 0)
+    return store
+
+
+def execute(runs: Sequence[Run], store: Store, carry_out: Execute, workers: int) -> None:
     """Carry runs out under the eyes of the caller; whatever stops it, finished runs are kept, and it says how to go on."""
     if workers < 0:
         raise InputError(f"--workers {workers}: give a positive number, or 0 for one per core.")
@@ -83,7 +93,7 @@ def execute(runs: list[Run], store: Store, carry_out: object, workers: int) -> N
             err.print(f"note: {changed}", markup=False)
         with Board(runs, store) as board:
             try:
-                carry_out(runs, store, workers or len(os.sched_getaffinity(0)), board.refresh)  # type: ignore[operator]
+                carry_out(runs, store, workers or len(os.sched_getaffinity(0)), board.refresh)
             except KeyboardInterrupt:
                 raise InputError(f"interrupted; {board.summary()}. The same command continues.") from None
         store.tidy()
@@ -100,7 +110,7 @@ def execute(runs: list[Run], store: Store, carry_out: object, workers: int) -> N
 class Board:
     """How a sweep stands: on a terminal a live table, otherwise a line now and then. All it knows, it reads in the store."""
 
-    def __init__(self, runs: list[Run], store: Store) -> None:
+    def __init__(self, runs: Sequence[Run], store: Store) -> None:
         self.store, self.runs, self.said = store, {run.id: run for run in runs}, time.perf_counter()
         self.at_start = len(store.finished() & self.runs.keys())
         self.started = time.perf_counter()
