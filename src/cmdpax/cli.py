@@ -39,8 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = _complain(error, 2)
     except MemoryError:
         code = _complain("there is not enough memory for this model; use fewer states, actions or successors.", 2)
-    except KeyboardInterrupt:
-        code = _complain("interrupted.", 130)
+    except KeyboardInterrupt as error:
+        code = _complain(str(error) or "interrupted.", 130)
     except Exception as error:  # a fault of ours: still one sentence, and it says so
         code = _complain(f"internal error, please report it: {type(error).__name__}: {error}", 1)
     sys.exit(code)

@@ -95,7 +95,7 @@ def execute(runs: Sequence[Run], store: Store, carry_out: Execute, workers: int)
             try:
                 carry_out(runs, store, workers or len(os.sched_getaffinity(0)), board.refresh)
             except KeyboardInterrupt:
-                raise InputError(f"interrupted; {board.summary()}. The same command continues.") from None
+                raise KeyboardInterrupt(f"interrupted; {board.summary()}; the same command continues.") from None
         store.tidy()
         missing = store.pending(runs)
     if missing:

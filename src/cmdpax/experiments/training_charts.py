@@ -32,14 +32,14 @@ def learning_curves(
         for (task, curves), axes in zip(columns.items(), row):
             for label, (x, values) in curves.items():
                 _band(axes, x, values, labels.index(label))
-            for label, value in marks[quantity][task].items():
+            for label, value in marks[quantity][task].items() if curves else ():
                 axes.plot([1.0, 1.045], [value] * 2, color=style(labels.index(label))["color"], linewidth=2.2, clip_on=False,
                           transform=axes.get_yaxis_transform())  # fmt: skip
             if quantity == "cost":
                 axes.axhline(limit, color="0.25", linewidth=1.0, linestyle="--")
                 top = max((float(np.nanpercentile(values, 99)) for _, values in curves.values()), default=limit)
                 axes.set_ylim(0, max(2.5 * limit, min(1.1 * top, 8 * limit)))
-            _missing(axes, [label for label in labels if label not in curves])
+            _missing(axes, [label for label in labels if label not in curves], empty=not curves)
             axes.set_title(task, fontsize=10)
             axes.grid(alpha=0.3)
         row[0].set_ylabel({"return": "episode return", "cost": f"episode cost (dashed: limit {limit:g})"}[quantity])
@@ -60,7 +60,7 @@ def box_plot(panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]], labels: S
     for axes, (task, methods) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items()):
         for place, label in enumerate(labels, 1):
             if label not in methods:
-                axes.text(place, 0.5, "no records", rotation=90, ha="center", va="center", color="0.5",
+                axes.text(place, 0.8, "no records", rotation=90, ha="center", va="center", color="0.5", fontsize=8,
                           transform=axes.get_xaxis_transform())  # fmt: skip
                 continue
             seeds = methods[label]
@@ -75,6 +75,8 @@ def box_plot(panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]], labels: S
             )
             axes.plot([place + 0.38] * len(seeds), [one.mean() for one in seeds], ".", color="0.45", markersize=5)
         axes.axhline(0, color="0.25", linewidth=1.0, linestyle="--")
+        if not methods:
+            axes.set_yticks([])
         axes.set_xlim(0.4, len(labels) + 0.6)
         axes.set_xticks(range(1, len(labels) + 1), labels, rotation=20, fontsize=9)
         axes.set_title(task, fontsize=10)
@@ -94,7 +96,7 @@ def ablation(
     `x` of a band are the inner batches, drawn evenly spaced; each row of panels has its return above and its excess cost below.
     """
     figure = Figure(figsize=(1.5 + 4.0 * len(columns), 1.2 + 4.2 * len(rows)))
-    grid = figure.subplots(2 * len(rows), len(columns), squeeze=False, sharex="col")
+    grid = figure.subplots(2 * len(rows), len(columns), squeeze=False)
     labels = [f"{field} {value:g}" for value in values]
     for i, row in enumerate(rows):
         for j, column in enumerate(columns):
@@ -106,7 +108,7 @@ def ablation(
                 if quantity == "excess":
                     axes.axhline(0, color="0.25", linewidth=1.0, linestyle="--")
                 if not curves:
-                    _missing(axes, ["all"])
+                    _missing(axes, [], empty=True)
                 axes.set_title(f"{row}, {column}", fontsize=9)
                 axes.grid(alpha=0.3)
         grid[2 * i, 0].set_ylabel("final return")
@@ -130,8 +132,13 @@ def _band(axes: Axes, x: np.ndarray, values: np.ndarray, index: int, every: int 
         axes.fill_between(x[seen], low, high, color=look["color"], alpha=0.18, linewidth=0)
 
 
-def _missing(axes: Axes, labels: Sequence[str]) -> None:
-    if labels:
+def _missing(axes: Axes, labels: Sequence[str], empty: bool) -> None:
+    """Say what a panel lacks; an empty one has no scale either."""
+    if empty:
+        axes.text(0.5, 0.5, "no records", transform=axes.transAxes, ha="center", va="center", color="0.5")
+        axes.set_xticks([])
+        axes.set_yticks([])
+    elif labels:
         axes.text(0.03, 0.97, f"no records: {', '.join(labels)}", transform=axes.transAxes, va="top", fontsize=8, color="0.4")
 
 

@@ -39,15 +39,17 @@ class Study:
         """The share of the paper's samples, and the seeds, in words for a figure."""
         if not self.records:
             return "no records yet"
-        return budget([record.samples for record in self.records], [len(self.of(t, m)) for t in TASKS for m in TITLES])
+        return budget([record.samples for record in self.records], [len(self.of(t, m)) for t in TASKS for m in TITLES], 5)
 
 
-def budget(samples: Sequence[int], seeds: Sequence[int]) -> str:
+def budget(samples: Sequence[int], seeds: Sequence[int], paper: int) -> str:
     """The share of the paper's samples, and the number of seeds, in words."""
     shares = sorted({f"{100 * one / presets.SAMPLES:.3g}%" for one in samples}, key=lambda text: float(text[:-1]))
     counts = [count for count in seeds if count]
     words = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-    return f"{' and '.join(shares)} of the paper's samples, {words} seed{'' if words == '1' else 's'} (paper: 100%, 5 to 10)"
+    return (
+        f"{' and '.join(shares)} of the paper's samples, {words} seed{'' if words == '1' else 's'} (paper: 100%, {paper} seeds)"
+    )
 
 
 def study(folder: Path) -> Study:

@@ -61,9 +61,9 @@ def ablation(found: Study, name: str) -> Figure:
                 }
     words = {"penalty": "penalty", "dual_step": "dual step"}[field]
     seeds = len({row["seed"] for row in rows})
-    size = budget([row["samples"] for row in rows], [seeds]) if rows else "no records yet"
+    size = budget([row["samples"] for row in rows], [seeds], 10) if rows else "no records yet"
     methods = [TITLES["spma-alm"], TITLES["ppo-alm"]]
-    return training_charts.ablation(panels, methods, list(TASKS), words, settings[field], f"{words} and K: {size}")
+    return training_charts.ablation(panels, methods, list(TASKS), words, settings[field], f"{words.capitalize()} and K: {size}")
 
 
 def _points(rows: Sequence[Row], quantity: str) -> tuple[np.ndarray, np.ndarray]:

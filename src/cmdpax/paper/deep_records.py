@@ -167,4 +167,4 @@ def _windows(rows: Sequence[dict[str, Any]]) -> list[tuple[int, float, float]]:
     size = max(1, round(WINDOW / rows[0]["samples"]))
     parts = [rows[start : start + size] for start in range(0, max(1, len(rows) - size + 1), size)]
     means = [[float(np.mean([row["return"] for row in p])), float(np.mean([row["cost"]["cost"] for row in p]))] for p in parts]
-    return [(part[-1]["samples"], *mean) for part, mean in zip(parts, means)]  # type: ignore[misc]
+    return [(part[-1]["samples"], *mean) for part, mean in zip(parts, means)]
