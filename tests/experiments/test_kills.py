@@ -83,6 +83,14 @@ def stamps(folder):
     return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in (folder / "done").rglob("*")}
 
 
+def wait(driver, folder, before):
+    """Five seconds, and until a run was finished since the last kill: on a busy machine a worker may not even start in five."""
+    time.sleep(EVERY)
+    while not driver.finished() and len(os.listdir(folder / "done")) <= before:
+        time.sleep(0.1)
+    return len(os.listdir(folder / "done"))
+
+
 def send(process, what):
     """Signal a process that may have ended by itself."""
     with suppress(ProcessLookupError):
@@ -91,10 +99,11 @@ def send(process, what):
 
 def test_local_workers_and_drivers_are_killed(spec, serial):
     """Workers and drivers in turn; now and then a worker is paused, its driver killed, and the sleeper woken when all is done."""
-    folder, random, tally, sleepers = spec.parent / "local", np.random.default_rng(0), [], []
+    folder, random, tally, sleepers, done = spec.parent / "local", np.random.default_rng(0), [], [], 0
+    Store(folder, create=True)
     driver = Driver(command(spec, folder, "local", "--workers", "2"))
     while not driver.finished():
-        time.sleep(EVERY)
+        done = wait(driver, folder, done)
         workers = children(driver.process.pid)
         if not workers or driver.finished():
             continue
@@ -108,7 +117,7 @@ def test_local_workers_and_drivers_are_killed(spec, serial):
             sleepers.append(victim)
             driver.kill()
         tally.append(what)
-        print(what, len(os.listdir(folder / "done")), flush=True)
+        print(f"{what} killed at {done} runs", flush=True)
     before = stamps(folder)
     for sleeper in sleepers:
         send(sleeper, signal.SIGCONT)
@@ -122,14 +131,15 @@ def test_ray_workers_drivers_and_nodes_are_killed(spec, serial):
     """Two nodes on this machine: a worker, the second node, a driver in turn; then a whole node sleeps, and wakes late."""
     from ray.cluster_utils import Cluster
 
-    folder, random, tally, sleepers = spec.parent / "ray", np.random.default_rng(1), [], []
+    folder, random, tally, sleepers, done = spec.parent / "ray", np.random.default_rng(1), [], [], 0
+    Store(folder, create=True)
     noticed = {"health_check_period_ms": 1000, "health_check_timeout_ms": 2000, "health_check_failure_threshold": 3}
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "_system_config": noticed})
     try:
         node = cluster.add_node(num_cpus=1)
         driver = Driver(command(spec, folder, "ray", "--address", cluster.address))
         while not driver.finished():
-            time.sleep(EVERY)
+            done = wait(driver, folder, done)
             workers = [worker for one in (cluster.head_node, node) for worker in at_work(one)]
             if not workers or driver.finished():
                 continue
@@ -147,7 +157,7 @@ def test_ray_workers_drivers_and_nodes_are_killed(spec, serial):
                     sleepers.append(one)
                 node = cluster.add_node(num_cpus=1)
             tally.append(what)
-            print(what, len(os.listdir(folder / "done")), flush=True)
+            print(f"{what} killed at {done} runs", flush=True)
         before = stamps(folder)
         for sleeper in sleepers:
             send(sleeper, signal.SIGCONT)
