@@ -16,7 +16,7 @@ from cmdpax.experiments.store import Store, read
 from cmdpax.experiments.versions import versions
 from cmdpax.paper.deep_records import LIMIT, TASKS, TITLES, Record, collect, read_records, record_name, task_name
 
-ABLATIONS: dict[str, tuple[str, Callable[[], Spec]]] = {
+ABLATIONS: dict[str, tuple[str, Callable[..., Spec]]] = {
     "penalties": ("penalty", presets.penalties),
     "dual-steps": ("dual_step", presets.dual_steps),
 }
@@ -57,10 +57,13 @@ def study(folder: Path) -> Study:
     return Study(read_records(folder), {name: read_lines(folder / f"{name}.jsonl")[1] for name in ABLATIONS})
 
 
-def run_missing(folder: Path, parts: Sequence[str], fraction: float, seeds: int | None, carry: Carry) -> None:
+def run_missing(
+    folder: Path, parts: Sequence[str], fraction: float, seeds: int | None, tasks: Sequence[str], carry: Carry
+) -> None:
     """Run and record what `folder` lacks of the main comparison (`main`) or of an ablation, at that fraction of the budget."""
     for part in parts:
-        spec = presets.deep() if part == "main" else ABLATIONS[part][1]()
+        make = presets.deep if part == "main" else ABLATIONS[part][1]
+        spec = make(environment=[TASKS[task] for task in tasks])
         runs = (spec if seeds is None else spec.with_seeds(seeds)).with_fraction(fraction).runs()
         if part == "main":
             names = {record_name(run.config["environment"], run.config["method"], run.seed): run for run in runs}
@@ -71,8 +74,10 @@ def run_missing(folder: Path, parts: Sequence[str], fraction: float, seeds: int 
                     collect(store.done / run.id, folder / name, (store.spent(run) or {}).get("cpu_seconds"))
         else:
             store = carry(runs)
+            path = folder / f"{part}.jsonl"
             rows = [row for run in runs for row in [_ablation_row(store, run, ABLATIONS[part][0])] if row]
-            write_lines(folder / f"{part}.jsonl", {"kind": "header", **versions()}, rows)
+            kept = [row for row in read_lines(path)[1] if row["task"] not in tasks]
+            write_lines(path, {"kind": "header", **versions()}, [*kept, *rows])
 
 
 def _ablation_row(store: Store, run: Run, field: str) -> Row | None:
