@@ -27,7 +27,7 @@ FLOORS = (
     ("deep",),
     ("experiments",),
     ("paper",),
-    ("reproduce",),
+    ("reproduce", "report"),
     ("commands",),
     ("cli",),
     ("__main__",),

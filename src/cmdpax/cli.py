@@ -22,6 +22,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "demo": studies.demo,
     "sweep": sweeping.sweep,
     "reproduce": studies.reproduce,
+    "report": studies.report,
 }
 
 

@@ -5,7 +5,7 @@ Each function here gives the parts of a row of `cmdpax.methods` that say how the
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ def alm(step: StepFunction, gradient: bool = False) -> dict[str, Any]:
 
     def fixed(
         model: CMDP,
+        keep: Collection[int] = (),
         *,
         step: Any = 0.1,
         penalty: float = 10.0,
@@ -47,7 +48,7 @@ def alm(step: StepFunction, gradient: bool = False) -> dict[str, Any]:
         dual_step: float = 0.5,
     ) -> Trajectory:
         size: Any = step if isinstance(step, str) else _positive("step", step)  # "theory" and "backtracking" are rules
-        return _fixed_budget(model, FirstOrder(function, size, gradient), penalty, outer, inner, dual_step)
+        return _fixed_budget(model, FirstOrder(function, size, gradient), penalty, outer, inner, dual_step, keep)
 
     return {
         "trajectory": fixed,
@@ -63,6 +64,7 @@ def projected(step: StepFunction) -> dict[str, Any]:
 
     def fixed(
         model: CMDP,
+        keep: Collection[int] = (),
         *,
         features: Features,
         step: Any = "backtracking",
@@ -76,22 +78,29 @@ def projected(step: StepFunction) -> dict[str, Any]:
         size: Any = step if isinstance(step, str) else _positive("step", step)
         slope: Any = surrogate if isinstance(surrogate, str) else _positive("surrogate", surrogate)
         oracle = Projected(function, features, size, slope, _count("passes", passes))
-        return _fixed_budget(model, oracle, penalty, outer, inner, dual_step)
+        return _fixed_budget(model, oracle, penalty, outer, inner, dual_step, keep)
 
     budget = {name: default for name, default in parameters(fixed).items() if name != "features"}
     return {"trajectory": fixed, "budget": budget, "features": True, "grid": {"step": LINEAR_STEPS, "surrogate": LINEAR_STEPS}}
 
 
 def _fixed_budget(
-    model: CMDP, oracle: FirstOrder | Projected, penalty: float, outer: int, inner: int, dual_step: float
+    model: CMDP,
+    oracle: FirstOrder | Projected,
+    penalty: float,
+    outer: int,
+    inner: int,
+    dual_step: float,
+    keep: Collection[int],
 ) -> Trajectory:
-    """Algorithm 1 with fixed numbers of steps, every iterate recorded."""
+    """Algorithm 1 with fixed numbers of steps, every iterate recorded, the policies of those in `keep` too."""
     penalty, dual_step = _positive("penalty", penalty), _positive("dual_step", dual_step)
-    state, record = oracle.start(model), Recorder()
+    state, record = oracle.start(model), Recorder(keep)
     multipliers = np.zeros((*state.size.shape, model.constraint_count))
 
     def add(state: Any, multipliers: np.ndarray) -> None:
-        record.add(state.reward, state.margins, lagrangian.weights(multipliers, penalty, state.margins))
+        weights = lagrangian.weights(multipliers, penalty, state.margins)
+        record.add(state.reward, state.margins, weights, oracle.policy(model, state))
 
     def observe(progress: Any) -> bool:
         if not progress.outer_done:
@@ -144,7 +153,7 @@ def baseline(module: Any) -> dict[str, Any]:
     """A baseline from its module: `init`, `step`, and `SETTINGS` with defaults (whole numbers are counts)."""
     budget = {**module.SETTINGS, "steps": 1000}
 
-    def fixed(model: CMDP, features: Features | None = None, **given: Any) -> Trajectory:
+    def fixed(model: CMDP, keep: Collection[int] = (), features: Features | None = None, **given: Any) -> Trajectory:
         checked = {
             name: (_count if isinstance(default, int) else _positive)(name, given.get(name, default))
             for name, default in budget.items()
@@ -153,7 +162,7 @@ def baseline(module: Any) -> dict[str, Any]:
         checked["largest"] = largest_multiplier(model)
         if features is not None:
             checked["features"] = features
-        return primal_dual.run(model, module.init, module.step, checked, steps)
+        return primal_dual.run(model, module.init, module.step, checked, steps, keep)
 
     return {"trajectory": fixed, "budget": budget}
 

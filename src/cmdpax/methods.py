@@ -7,7 +7,7 @@ method: `ppo-lag` with features is `lin-ppo-lag`, `pqa-alm` is `ppqa-alm`.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -215,13 +215,16 @@ def form(model: CMDP, name: str, features: Any) -> tuple[Method, dict[str, Featu
     return method if method.features else methods[method.linear], {"features": features}
 
 
-def trajectory(model: CMDP, name: str, features: Any = None, **settings: Any) -> Trajectory:
-    """Fixed-budget run; settings may be arrays of one batch shape. `features [S, A, d]` make the policies log-linear."""
+def trajectory(model: CMDP, name: str, features: Any = None, keep: Collection[int] = (), **settings: Any) -> Trajectory:
+    """Fixed-budget run; settings may be arrays of one batch shape. `features [S, A, d]` make the policies log-linear.
+
+    The policies of the iterates in `keep` come back with the histories; 0 is the initial one.
+    """
     method, given = form(model, name, features)
     if method.trajectory is None:
         raise InputError(f"method '{name}' has no fixed-budget form; use cmdpax.run.")
     _refuse_unknown(method, settings, method.budget)
-    return method.trajectory(model, **given, **settings)
+    return method.trajectory(model, keep, **given, **settings)
 
 
 def run(model: CMDP, name: str, eps: float = 1e-6, features: Any = None, **settings: Any) -> Result:
@@ -244,7 +247,7 @@ def run(model: CMDP, name: str, eps: float = 1e-6, features: Any = None, **setti
         return replace(infeasible_result(model, verdict, eps, started), method=method.name)
     if certified:
         return replace(method.solve(model, eps, **settings), method=method.name)  # type: ignore[misc]
-    done = trajectory(model, method.name, **given, **settings)
+    done = trajectory(model, method.name, given.get("features"), **settings)
     return to_result(model, done, method=method.name, eps=eps, started=started)
 
 

@@ -19,6 +19,7 @@ from cmdpax.paper import deep as deep_study
 from cmdpax.paper import deep_figures, log_linear, rate
 from cmdpax.paper.all_methods import all_methods
 from cmdpax.paper.certified import certified
+from cmdpax.paper.deep_records import TASKS
 from cmdpax.paper.deep_tables import tables as deep_tables
 from cmdpax.paper.first_figure import first_figure
 from cmdpax.paper.linear import SETS, LinearStudy, linear_study, linear_tables
@@ -113,14 +114,21 @@ DEEP_FIGURES: dict[str, Callable[[deep_study.Study], Figure]] = {
 }
 
 
-def deep(folder: Path, figure: str | None, fraction: float | None, seeds: int | None, carry: deep_study.Carry) -> list[Path]:
+def deep(
+    folder: Path,
+    figure: str | None,
+    fraction: float | None,
+    seeds: int | None,
+    carry: deep_study.Carry,
+    tasks: Sequence[str] = tuple(TASKS),
+) -> list[Path]:
     """Draw the deep study from the records in `folder`; with a fraction of the budget, `carry` out what they lack first."""
     if figure is not None and figure not in DEEP_FIGURES:
         raise InputError(f"figure '{figure}' is not known; {did_you_mean(figure, DEEP_FIGURES)}")
     wanted = list(DEEP_FIGURES) if figure is None else [figure]
     if fraction is not None:
         parts = dict.fromkeys(name if name in deep_study.ABLATIONS else "main" for name in wanted)
-        deep_study.run_missing(folder, list(parts), fraction, seeds, carry)
+        deep_study.run_missing(folder, list(parts), fraction, seeds, tasks, carry)
     found = deep_study.study(folder)
     if not found.records and not any(found.ablations.values()):
         raise InputError(f"{folder} holds no records; give --fraction to run that part of the paper's budget, as in 0.01.")

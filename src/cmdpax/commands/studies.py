@@ -1,4 +1,4 @@
-"""Commands on whole experiments: demo, reproduce."""
+"""Commands on whole experiments: demo, reproduce, report."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -43,6 +43,7 @@ def reproduce(
     rerun: bool = False,
     fraction: float | None = None,
     seeds: int | None = None,
+    tasks: tuple[Literal["Ant", "HalfCheetah", "Hopper"], ...] = ("Ant", "HalfCheetah", "Hopper"),
 ) -> int:
     """The paper's experiments: grid searches of every method, tables and figures. Redrawn in seconds from their records.
 
@@ -57,13 +58,14 @@ def reproduce(
         rerun: run again what is recorded there (tabular and linear)
         fraction: deep: run what is missing with this share of the paper's 10,000,000 samples a run
         seeds: deep: so many seeds (default: the paper's, 5, and 10 for the ablations)
+        tasks: deep: run these only
     """
     from cmdpax import reproduce
 
     if what == "deep":
         share = "" if fraction in (None, 1) else f"-{fraction:g}"
         folder = out_dir or Path("results") / f"deep{share}"
-        for path in reproduce.deep(folder, figure, fraction, seeds, carry):
+        for path in reproduce.deep(folder, figure, fraction, seeds, carry, tasks):
             out.print(f"wrote {path}", markup=False)
         return 0
     if fraction is not None or seeds is not None:
@@ -73,4 +75,25 @@ def reproduce(
         written = make(out_dir or Path("results") / what, figure, rerun, progress.say)
     for path in written:
         out.print(f"wrote {path}")
+    return 0
+
+
+def report(
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")],
+    out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
+) -> int:
+    """One HTML page about a folder of results: tables, figures, settings, learning curves, exact runs step by step.
+
+    The page needs no network and nothing beside it. Exact runs are done again to have their policies, which takes seconds
+    (log-linear ones: minutes, once; they are kept in DIR/.films).
+
+    Args:
+        folder: what reproduce, sweep, train or solve --out wrote, or a folder of such folders
+        out_file: the page (default: DIR/report.html)
+    """
+    from cmdpax.report import write_report
+
+    with Progress() as progress:
+        written = write_report(folder, out_file, progress.say)
+    out.print(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB)", markup=False)
     return 0
