@@ -130,10 +130,13 @@ def deep(
         parts = dict.fromkeys(name if name in deep_study.ABLATIONS else "main" for name in wanted)
         deep_study.run_missing(folder, list(parts), fraction, seeds, tasks, carry)
     found = deep_study.study(folder)
-    if not found.records and not any(found.ablations.values()):
-        raise InputError(f"{folder} holds no records; give --fraction to run that part of the paper's budget, as in 0.01.")
+    every: dict[str, Sequence[object]] = {**found.ablations}
+    drawable = [name for name in wanted if every.get(name, found.records)]
+    if not drawable:
+        what = "no records" if figure is None else f"no records for '{figure}'"
+        raise InputError(f"{folder} holds {what}; give --fraction to run that part of the paper's budget, as in 0.01.")
     deep_tables(found, folder)
-    return [save(DEEP_FIGURES[name](found), folder / f"{name}.png") for name in wanted]
+    return [save(DEEP_FIGURES[name](found), folder / f"{name}.png") for name in drawable]
 
 
 def _rates(folder: Path, rerun: bool, say: Say) -> Sequence[Row]:

@@ -92,7 +92,8 @@ def test_figures_and_tables_from_records_alone(recorded, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["reproduce", "deep", "--out", str(recorded)])
     assert ended.value.code == 0
-    assert {path.stem for path in recorded.glob("*.png")} == set(reproduce.DEEP_FIGURES)
+    assert {path.stem for path in recorded.glob("*.png")} == {"learning-curves", "violations", "penalties"}
+    assert "no records yet: dual-steps" in capsys.readouterr().out
     results = (recorded / "results.md").read_text().splitlines()
     assert len(results) == 2 + len(TASKS) * len(TITLES)
     (ours,) = [line for line in results if "Hopper | SPMA-ALM" in line]
@@ -140,6 +141,8 @@ def test_only_what_is_missing_is_run(recorded):
 def test_what_cannot_be_drawn(tmp_path, capsys):
     with pytest.raises(InputError, match="holds no records; give --fraction"):
         reproduce.deep(tmp_path, None, None, None, lambda runs: None)
+    with pytest.raises(InputError, match="no records for 'penalties'"):
+        reproduce.deep(tmp_path, "penalties", None, None, lambda runs: None)
     with pytest.raises(InputError, match="did you mean 'violations'"):
         reproduce.deep(tmp_path, "violation", None, None, lambda runs: None)
     with pytest.raises(SystemExit) as ended:

@@ -65,8 +65,12 @@ def reproduce(
     if what == "deep":
         share = "" if fraction in (None, 1) else f"-{fraction:g}"
         folder = out_dir or Path("results") / f"deep{share}"
-        for path in reproduce.deep(folder, figure, fraction, seeds, carry, tasks):
+        written = reproduce.deep(folder, figure, fraction, seeds, carry, tasks)
+        for path in written:
             out.print(f"wrote {path}", markup=False)
+        missing = sorted(set(reproduce.DEEP_FIGURES) - {path.stem for path in written}) if figure is None else []
+        if missing:
+            out.print(f"no records yet: {', '.join(missing)}; --fraction runs them")
         return 0
     if fraction is not None or seeds is not None:
         raise InputError(f"--fraction and --seeds are for deep; {what} has one budget, and nothing random in it.")
