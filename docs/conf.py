@@ -22,8 +22,6 @@ html_theme_options = {"sidebar_hide_name": False}
 default_role = "code"  # docstrings put code between single backticks
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "show-inheritance": False}
-nitpicky = False
 
 
 def mathml(self, node: nodes.Node) -> None:
@@ -44,10 +42,12 @@ def plain_docstring(app, what, name, obj, options, lines: list[str]) -> None:
     shown: list[str] = []
     for paragraph in paragraphs:
         rows = paragraph.split("\n")
-        drawn = all(row.startswith(" ") for row in rows) or rows[0].startswith(("|", "--")) or len(rows) > 1 and "   " in rows[0].strip()
-        if drawn:
+        indented, ruled = all(row.startswith(" ") for row in rows), rows[0].startswith(("|", "--"))
+        if rows[1:2] == ["----------"]:  # a list of parameters
+            shown += [f"- {escaped(row)}" for row in rows[2:]] + [""]
+        elif indented or ruled or (len(rows) > 1 and "   " in rows[0].strip()):
             shown += ["::", "", *("    " + row for row in inspect.cleandoc("\n" + paragraph).split("\n")), ""]
-        elif rows[0].startswith(("- ", ">>>")) or rows[0].endswith("----"):
+        elif rows[0].startswith(("- ", ">>>")):
             shown += [*rows, ""]
         else:
             shown += [*map(escaped, rows), ""]
