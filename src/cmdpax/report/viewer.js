@@ -64,7 +64,7 @@ class Panel {
     this.values.reward.textContent = short(film.rewards[at]);
     this.values.gap.replaceChildren(short(gap), ...(gap < -1e-9 ? [node("small", {}, "negative: bought by violating")] : []));
     this.values.violation.textContent = short(violation);
-    this.values.price.textContent = [...film.prices.subarray(at * m, (at + 1) * m)].map(short).join(", ");
+    this.values.price.textContent = [...film.prices.subarray(f * m, (f + 1) * m)].map(short).join(", ");
     this.board.show(this.policy, this.visits, film.most,
       `${film.label} on ${scene.title} after ${at} evaluations: reward ${short(film.rewards[at])}, gap ${short(gap)}, violation ${short(violation)}`);
   }
