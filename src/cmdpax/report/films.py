@@ -29,7 +29,7 @@ from cmdpax.solve import solve
 from cmdpax.sources import open_features, open_model
 
 DENSE, GROWTH, STRIDE = 40, 0.025, 9
-LARGEST, LONGEST = 2_500, 100_000  # states that can be drawn, evaluations that can be shown
+LARGEST, LONGEST = 2_500, 20_000  # states that can be drawn, evaluations that can be shown
 PATIENCE = 2.0  # seconds; what took longer is worth keeping
 ENOUGH = 24  # films of which every frame is kept
 CACHE = ".films"
@@ -70,7 +70,7 @@ def scenes(shots: Sequence[Shot], folder: Path, say: Callable[[str], None] = lam
         films = []
         for number, shot in enumerate(own, 1):
             say(f"{title}: {shot.label} ({number} of {len(own)})")
-            with suppress(InputError, NumericalError):  # recorded by another version, or diverged: there is nothing to show
+            with suppress(InputError, NumericalError):  # of another version, diverged, or too long: there is nothing to show
                 films.append(_film(model, shot, folder, pace))
         if films:
             shown.append({**_stage(title, model), "films": films})
@@ -115,6 +115,8 @@ def _run(model: CMDP, shot: Shot, pace: int) -> dict[str, Any]:
     last = len(done.rewards) - 1
     if done.diverged or done.policies is None:
         raise NumericalError(f"{shot.method}: step {done.diverged} produced numbers that are not finite.")
+    if last > LONGEST:
+        raise InputError(f"{shot.method}: {last} evaluations are more than a page can show.")
     kept, policies = wanted[: len(done.policies)], done.policies
     if kept[-1] < last:
         kept, policies = [*kept, last], np.concatenate([policies, done.policy[None]])

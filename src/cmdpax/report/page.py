@@ -68,7 +68,7 @@ def _summary(found: Found) -> Iterable[str]:
     """Facts for the head of the page."""
     for count, one, many in (
         (len({header["problem"] for _, header in found.studies}), "problem", "problems"),
-        (len({shot.label for shot in found.shots}), "exact method", "exact methods"),
+        (len({shot.method for shot in found.shots}), "exact method", "exact methods"),
         (len(found.runs), "training run", "training runs"),
         (len({run.environment for run in found.runs}), "environment", "environments"),
         (len(found.tables), "table", "tables"),
