@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import tyro
 
-from cmdpax.commands import exact, studies, training
+from cmdpax.commands import exact, studies, sweeping, training
 from cmdpax.errors import CertificateError, InputError, NumericalError
 
 COMMANDS: dict[str, Callable[..., int]] = {
@@ -21,6 +21,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "check-env": training.check_env,
     "list": exact.list_,
     "demo": studies.demo,
+    "sweep": sweeping.sweep,
     "reproduce": studies.reproduce,
     "report": studies.report,
 }
@@ -46,8 +47,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _complain(error, 2)
     except MemoryError:
         return _complain("there is not enough memory for this model; use fewer states, actions or successors.", 2)
-    except KeyboardInterrupt:
-        return _complain("interrupted.", 130)
+    except KeyboardInterrupt as error:
+        return _complain(str(error) or "interrupted.", 130)
     except Exception as error:  # a fault of ours: still one sentence, and it says so
         return _complain(f"internal error, please report it: {type(error).__name__}: {error}", 1)
 
