@@ -133,7 +133,9 @@ def test_ray_workers_drivers_and_nodes_are_killed(spec, serial):
 
     folder, random, tally, sleepers, done = spec.parent / "ray", np.random.default_rng(1), [], [], 0
     Store(folder, create=True)
+    # Ray takes minutes to notice a frozen machine whose connections stay open, and makes its workers nice: not here
     noticed = {"health_check_period_ms": 1000, "health_check_timeout_ms": 2000, "health_check_failure_threshold": 3}
+    noticed |= {"grpc_client_keepalive_time_ms": 5000, "grpc_client_keepalive_timeout_ms": 5000, "worker_niceness": 0}
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "_system_config": noticed})
     try:
         node = cluster.add_node(num_cpus=1)

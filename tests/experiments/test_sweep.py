@@ -9,6 +9,7 @@ import pytest
 
 from cmdpax import InputError
 from cmdpax.cli import main
+from cmdpax.commands.sweeping import Board
 from cmdpax.deep.config import TrainConfig
 from cmdpax.experiments.export import check_export, export
 from cmdpax.experiments.runs import train_run
@@ -90,6 +91,19 @@ def test_the_command(spec, tmp_path, capsys):
     store = Store(tmp_path / "s")
     assert len(store.finished()) == 2 and (tmp_path / "s" / "selected.md").exists()
     assert len((tmp_path / "x.csv").read_text().splitlines()) == 3
+
+
+def test_the_board_reads_everything_in_the_store(tmp_path):
+    store = Store(tmp_path / "s", create=True)
+    board = Board(RUNS, store)
+    attempt = store.work / f"{RUNS[0].id}.a"
+    attempt.mkdir()
+    row = {"samples": 500_000, "return": 12.345, "cost": {"cost": 3.0}}
+    (attempt / "metrics.jsonl").write_text(json.dumps(row) + "\n" + '{"samples": 600')
+    (store.done / RUNS[1].id).mkdir()
+    assert board.training() == [f"{TASK} spma-alm seed 0: 25%, return 12.35, cost 3"]
+    assert board.summary().startswith("1 of 6 runs are done, 1 begun, about ")
+    assert board.table().row_count == 1
 
 
 def test_an_interrupt_is_safe_and_says_how_to_go_on(spec, tmp_path, monkeypatch, capsys):

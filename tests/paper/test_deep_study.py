@@ -107,7 +107,7 @@ def test_figures_and_tables_from_records_alone(recorded, capsys):
 def test_records_made_with_other_settings_are_said_to_be(recorded):
     path = recorded / "Hopper-ppo-lag-0" / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "learning_rate": 0.5}))
-    reproduce.deep(recorded, "violations", None, None, lambda runs: pytest.fail("nothing is run"))
+    reproduce.deep(recorded, "violations", None, None, lambda name, runs: pytest.fail("nothing is run"))
     assert "learning_rate 0.5" in (recorded / "training.md").read_text()
 
 
@@ -118,7 +118,7 @@ def test_across_tasks_every_method_is_compared(tmp_path):
                 best = 2.0 if method == "spma-alm" else 1.0
                 run = run_folder(tmp_path / "runs" / f"{task}{method}{seed}", task, method, seed, returns=(best,), costs=(1.0,))
                 collect(run, tmp_path / "out" / f"{task}-{method}-{seed}")
-    reproduce.deep(tmp_path / "out", "violations", None, None, lambda runs: pytest.fail("nothing is run"))
+    reproduce.deep(tmp_path / "out", "violations", None, None, lambda name, runs: pytest.fail("nothing is run"))
     lines = (tmp_path / "out" / "comparison.md").read_text().splitlines()
     assert "| 1.00 | [1.000, 1.000] |" in lines[2] and "| 0.50 | [0.500, 0.500] |" in lines[3]
 
@@ -129,7 +129,8 @@ def test_only_what_is_missing_is_run(recorded):
     class Nothing(Exception):
         pass
 
-    def carry(runs):
+    def carry(name, runs):
+        assert name == "deep"
         asked.extend(runs)
         raise Nothing
 
@@ -140,11 +141,11 @@ def test_only_what_is_missing_is_run(recorded):
 
 def test_what_cannot_be_drawn(tmp_path, capsys):
     with pytest.raises(InputError, match="holds no records; give --fraction"):
-        reproduce.deep(tmp_path, None, None, None, lambda runs: None)
+        reproduce.deep(tmp_path, None, None, None, lambda name, runs: None)
     with pytest.raises(InputError, match="no records for 'penalties'"):
-        reproduce.deep(tmp_path, "penalties", None, None, lambda runs: None)
+        reproduce.deep(tmp_path, "penalties", None, None, lambda name, runs: None)
     with pytest.raises(InputError, match="did you mean 'violations'"):
-        reproduce.deep(tmp_path, "violation", None, None, lambda runs: None)
+        reproduce.deep(tmp_path, "violation", None, None, lambda name, runs: None)
     with pytest.raises(SystemExit) as ended:
         main(["reproduce", "tabular", "--seeds", "3"])
     assert ended.value.code == 2

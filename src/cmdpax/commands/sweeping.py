@@ -1,10 +1,11 @@
 """Commands of whoever runs many configurations: sweep."""
 
+import json
 import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.live import Live
@@ -74,9 +75,9 @@ def sweep(
     return 0
 
 
-def carry(runs: Sequence[Run]) -> Store:
-    """Carry out the runs of a reproduction with the local workers, in a store that all reproductions share."""
-    store = Store(Path("runs") / "reproduce-deep", create=True)
+def carry(name: str, runs: Sequence[Run]) -> Store:
+    """Carry out runs of a preset with the local workers, in the store that `cmdpax sweep` uses for it."""
+    store = Store(Path("runs") / name, create=True)
     if store.pending(runs):
         execute(runs, store, find_executor("local"), 0)
     return store
@@ -105,6 +106,17 @@ def execute(runs: Sequence[Run], store: Store, carry_out: Execute, workers: int)
     failed = [run.id for run in runs if "failed" in store.result(run)["outcome"]]  # type: ignore[index]
     if failed:
         err.print(f"{len(failed)} runs failed; to try one again, remove its folder, as in {store.done / failed[0]}", markup=False)
+
+
+def last_row(path: Path) -> dict[str, Any] | None:
+    """The last whole row of a metrics file that somebody is writing; None if there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 4096))
+            lines = file.read().split(b"\n")[:-1]  # what follows the last end of a line is not whole
+        return json.loads(lines[-1])
+    except (FileNotFoundError, IndexError, ValueError):
+        return None
 
 
 class Board:
@@ -143,6 +155,18 @@ class Board:
             err.print(self.summary(), markup=False)
             self.said = time.perf_counter()
 
+    def training(self) -> list[str]:
+        """How far each training under way is."""
+        lines = []
+        for path in self.store.work.glob("*/metrics.jsonl"):
+            run, row = self.runs.get(path.parent.name.split(".")[0]), last_row(path)
+            if run is not None and row is not None:
+                costs = ", ".join(f"{name} {value:.3g}" for name, value in row["cost"].items())
+                share = 100 * row["samples"] / run.config["samples"]
+                who = f"{problem(run)} {run.config['method']} seed {run.seed}"
+                lines.append(f"{who}: {share:.0f}%, return {row['return']:.4g}, {costs}")
+        return sorted(lines)
+
     def table(self) -> Table:
         """Runs done and begun, by problem and method."""
         done, begun = self.store.finished(), {entry.name.split(".")[0] for entry in os.scandir(self.store.work)}
@@ -152,7 +176,8 @@ class Board:
             count[0] += 1
             count[1] += run.id in done
             count[2] += run.id in begun and run.id not in done
-        table = Table(title=self.summary(), caption="Ctrl-C is safe: the same command continues")
+        caption = "\n".join([*self.training(), "Ctrl-C is safe: the same command continues"])
+        table = Table(title=self.summary(), caption=caption)
         for heading in ("problem", "method", "runs", "done", "begun", ""):
             table.add_column(heading, justify="left" if heading in ("problem", "method", "") else "right")
         for (where, method), (of, finished, working) in counts.items():

@@ -20,7 +20,7 @@ ABLATIONS: dict[str, tuple[str, Callable[..., Spec]]] = {
     "penalties": ("penalty", presets.penalties),
     "dual-steps": ("dual_step", presets.dual_steps),
 }
-Carry = Callable[[Sequence[Run]], Store]
+Carry = Callable[[str, Sequence[Run]], Store]  # name of the preset, its runs
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ def run_missing(
         if part == "main":
             names = {record_name(run.config["environment"], run.config["method"], run.seed): run for run in runs}
             lacking = {name: run for name, run in names.items() if not (folder / name / "config.json").exists()}
-            store = carry(list(lacking.values()))
+            store = carry(spec.name, list(lacking.values()))
             for name, run in lacking.items():
                 if "failed" not in (store.result(run) or {"outcome": {"failed": ""}})["outcome"]:
                     collect(store.done / run.id, folder / name, (store.spent(run) or {}).get("cpu_seconds"))
         else:
-            store = carry(runs)
+            store = carry(spec.name, runs)
             path = folder / f"{part}.jsonl"
             rows = [row for run in runs for row in [_ablation_row(store, run, ABLATIONS[part][0])] if row]
             kept = [row for row in read_lines(path)[1] if row["task"] not in tasks]
