@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow bench lint clean
+.PHONY: demo test test-slow browser docs bench lint clean
 
 demo: .venv/core
 	$(BIN)/cmdpax demo --out demo
@@ -22,6 +22,14 @@ lint: .venv/dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+# Chromium for the tests of the report; never fails, without it they are skipped
+browser:
+	.ci/browser
+
+docs: .venv/docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto docs build/docs
+	@echo "open build/docs/index.html"
+
 bench: .venv/bench
 	$(BIN)/python benchmarks/vs_lp.py --quick
 
@@ -35,6 +43,10 @@ bench: .venv/bench
 
 .venv/dev: .venv/python pyproject.toml
 	$(PIP) --editable '.[dev]'
+	touch $@ .venv/core
+
+.venv/docs: .venv/python pyproject.toml
+	$(PIP) --editable '.[docs]'
 	touch $@ .venv/core
 
 .venv/bench: .venv/dev

@@ -11,7 +11,8 @@ import numpy as np
 
 from cmdpax.environments import cliff_world, deep_sea
 from cmdpax.experiments.grid import configurations
-from cmdpax.methods import largest_multiplier, trajectory
+from cmdpax.forms import largest_multiplier
+from cmdpax.methods import trajectory
 
 
 def plain_values(P, r, c, gamma, policy):

@@ -9,7 +9,7 @@ ROOT = Path(cmdpax.__file__).parent
 # from the ground floor up; a module may import what stands in an earlier place
 FLOORS = (
     ("errors",),
-    ("lagrangian", "transitions", "kernels", "loops", "small", "linear"),
+    ("lagrangian", "transitions", "kernels", "loops", "small", "linear", "fields", "tabulate"),
     ("model",),
     ("evaluation",),
     ("planning",),
@@ -22,11 +22,12 @@ FLOORS = (
     ("frontier", "trajectory", "storage"),
     ("environments",),
     ("baselines", "sampled"),
+    ("forms",),
     ("methods",),
     ("deep",),
     ("experiments",),
     ("paper",),
-    ("sources", "reproduce"),
+    ("sources", "reproduce", "report"),
     ("commands",),
     ("cli",),
     ("__main__",),

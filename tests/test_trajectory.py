@@ -18,7 +18,7 @@ def test_a_recorded_run_becomes_a_certified_result():
     record = Recorder()
     for policy in policies:
         found = evaluate(model, policy)
-        record.add(found.reward, found.margins, np.array([0.171]))
+        record.add(found.reward, found.margins, np.array([0.171]), policy)
     run = record.finish(np.array([0.171]), policies[-1])
     assert run.rewards.shape == (4,) and run.margins.shape == (4, 1)
     result = to_result(model, run, method="test", eps=1e-6, started=time.perf_counter())
@@ -38,6 +38,18 @@ def test_the_mixture_is_one_stationary_policy_with_the_averaged_values():
     assert result.mixture["margins"][0] == pytest.approx(float(run.margins[:3].mean()), abs=1e-13)
     assert result.mixture["policies"] == 3 and result.mixture["numbers"] == 3 * 84
     np.testing.assert_array_equal(result.mixture["policy"], run.mixture)
+
+
+@pytest.mark.parametrize("name", ["pqa-alm", "npg-pd"])
+def test_the_policies_asked_for_are_kept(name):
+    model = cliff_world()
+    budget = {"outer": 2, "inner": 3} if name == "pqa-alm" else {"steps": 6}
+    run = trajectory(model, name, keep=(0, 4, 6), **budget)
+    assert run.policies.shape == (3, 21, 4)
+    np.testing.assert_array_equal(run.policies[0], model.uniform_policy())
+    np.testing.assert_array_equal(run.policies[-1], run.policy)
+    np.testing.assert_array_equal(evaluate(model, run.policies[1]).reward, run.rewards[4])
+    assert trajectory(model, name, **budget).policies is None
 
 
 def test_augmented_lagrangian_runs_have_no_mixture():

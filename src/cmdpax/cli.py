@@ -21,6 +21,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "list": exact.list_,
     "demo": studies.demo,
     "reproduce": studies.reproduce,
+    "report": studies.report,
 }
 
 

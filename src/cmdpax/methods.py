@@ -6,16 +6,12 @@ batched form: settings may be arrays, and the whole history comes back. With `fe
 method: `ppo-lag` with features is `lin-ppo-lag`, `pqa-alm` is `ppqa-alm`.
 """
 
-import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
-from cmdpax import lagrangian
 from cmdpax.baselines import (
     lin_npg_pd,
     lin_ppo_lag,
@@ -26,7 +22,6 @@ from cmdpax.baselines import (
     npg_pd,
     opg_pd,
     ppo_lag,
-    primal_dual,
     reload,
     rpg_pd,
 )
@@ -35,15 +30,14 @@ from cmdpax.baselines.cutting_plane import cutting_plane
 from cmdpax.baselines.dantzig_wolfe import dantzig_wolfe
 from cmdpax.baselines.linear_program import linear_program
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.feasibility import decide, slater_slack
+from cmdpax.feasibility import decide
+from cmdpax.forms import LINEAR_STEPS, alm, baseline, corrective, parameters, projected
 from cmdpax.model import CMDP
 from cmdpax.oracles import npg, ppg, pqa, spma
-from cmdpax.oracles.first_order import FirstOrder, StepFunction
-from cmdpax.oracles.projected import Projected
 from cmdpax.policies.log_linear import Features
 from cmdpax.result import Result
-from cmdpax.solve import Oracle, augmented_lagrangian, infeasible_result, normalise, solve
-from cmdpax.trajectory import Recorder, Trajectory, to_result
+from cmdpax.solve import infeasible_result, normalise
+from cmdpax.trajectory import Trajectory, to_result
 
 
 @dataclass(frozen=True)
@@ -65,152 +59,12 @@ class Method:
 
     def settings(self) -> dict[str, Any]:
         """What can be set, with its default."""
-        return {**_parameters(self.solve), **self.budget}
-
-
-def _parameters(function: Callable[..., Any] | None) -> dict[str, Any]:
-    """Keyword parameters of a method's function with their defaults."""
-    if function is None:
-        return {}
-    given = inspect.signature(function).parameters.values()
-    return {parameter.name: parameter.default for parameter in given if parameter.kind is parameter.KEYWORD_ONLY}
-
-
-def _alm(step: StepFunction, gradient: bool = False) -> dict[str, Any]:
-    """Both modes of an augmented-Lagrangian method with a first-order oracle."""
-    function = step
-
-    def fixed(
-        model: CMDP,
-        *,
-        step: Any = 0.1,
-        penalty: float = 10.0,
-        outer: int = 10,
-        inner: int = 100,
-        dual_step: float = 0.5,
-    ) -> Trajectory:
-        size: Any = step if isinstance(step, str) else _positive("step", step)  # "theory" and "backtracking" are rules
-        return _fixed_budget(model, FirstOrder(function, size, gradient), penalty, outer, inner, dual_step)
-
-    return {
-        "trajectory": fixed,
-        "budget": _parameters(fixed),
-        "solve": _solver(lambda: FirstOrder(function, gradient=gradient)),
-        "grid": {"step": (0.1, 1.0, 10.0)},
-    }
-
-
-def _projected(step: StepFunction) -> dict[str, Any]:
-    """An augmented-Lagrangian method with log-linear policies. The paper's form has numbers for `step` and `surrogate`."""
-    function = step
-
-    def fixed(
-        model: CMDP,
-        *,
-        features: Features,
-        step: Any = "backtracking",
-        surrogate: Any = "newton",
-        passes: int = 250,
-        penalty: float = 10.0,
-        outer: int = 10,
-        inner: int = 100,
-        dual_step: float = 0.5,
-    ) -> Trajectory:
-        size: Any = step if isinstance(step, str) else _positive("step", step)
-        slope: Any = surrogate if isinstance(surrogate, str) else _positive("surrogate", surrogate)
-        oracle = Projected(function, features, size, slope, _count("passes", passes))
-        return _fixed_budget(model, oracle, penalty, outer, inner, dual_step)
-
-    budget = {name: default for name, default in _parameters(fixed).items() if name != "features"}
-    return {"trajectory": fixed, "budget": budget, "features": True, "grid": {"step": LINEAR_STEPS, "surrogate": LINEAR_STEPS}}
-
-
-def _fixed_budget(
-    model: CMDP, oracle: FirstOrder | Projected, penalty: float, outer: int, inner: int, dual_step: float
-) -> Trajectory:
-    """Algorithm 1 with fixed numbers of steps, every iterate recorded."""
-    penalty, dual_step = _positive("penalty", penalty), _positive("dual_step", dual_step)
-    state, record = oracle.start(model), Recorder()
-    multipliers = np.zeros((*state.size.shape, model.constraint_count))
-
-    def add(state: Any, multipliers: np.ndarray) -> None:
-        record.add(state.reward, state.margins, lagrangian.weights(multipliers, penalty, state.margins))
-
-    def observe(progress: Any) -> bool:
-        if not progress.outer_done:
-            add(progress.state, progress.multipliers)
-        return False
-
-    add(state, multipliers)
-    final = augmented_lagrangian(
-        model,
-        oracle,
-        state,
-        multipliers=multipliers,
-        penalty=penalty,
-        outer=_count("outer", outer),
-        inner=_count("inner", inner),
-        dual_step=dual_step,
-        observe=observe,
-    )
-    return record.finish(final.multipliers, final.state.policy)
-
-
-def _solver(oracle: Callable[[], Oracle]) -> Callable[..., Result]:
-    """The certified solver with an oracle."""
-
-    def certified(
-        model: CMDP,
-        eps: float = 1e-6,
-        *,
-        time_limit: float | None = None,
-        report: Callable[[dict[str, Any]], None] | None = None,
-    ) -> Result:
-        return solve(model, eps, oracle=oracle(), time_limit=time_limit, report=report)
-
-    return certified
-
-
-def _corrective(
-    model: CMDP,
-    eps: float = 1e-6,
-    *,
-    time_limit: float | None = None,
-    memory_limit: float | None = None,
-    report: Callable[[dict[str, Any]], None] | None = None,
-) -> Result:
-    """The default solver."""
-    return solve(model, eps, time_limit=time_limit, memory_limit=memory_limit, report=report)
-
-
-def _baseline(module: Any) -> dict[str, Any]:
-    """A baseline from its module: `init`, `step`, and `SETTINGS` with defaults (whole numbers are counts)."""
-    budget = {**module.SETTINGS, "steps": 1000}
-
-    def fixed(model: CMDP, features: Features | None = None, **given: Any) -> Trajectory:
-        checked = {
-            name: (_count if isinstance(default, int) else _positive)(name, given.get(name, default))
-            for name, default in budget.items()
-        }
-        steps = checked.pop("steps")
-        checked["largest"] = largest_multiplier(model)
-        if features is not None:
-            checked["features"] = features
-        return primal_dual.run(model, module.init, module.step, checked, steps)
-
-    return {"trajectory": fixed, "budget": budget}
-
-
-def largest_multiplier(model: CMDP) -> float:
-    """`lambda_max = 2 span(r) / ((1 - gamma) zeta)` with the joint Slater slack zeta: an upper bound on optimal multipliers."""
-    slack = slater_slack(model)
-    return 2 * model.reward_scale / slack if slack > 0 else np.inf
+        return {**parameters(self.solve), **self.budget}
 
 
 LU = "Lu, Lin, Chen, Vaswani 2026"
 DING = "Ding, Wei, Zhang, Ribeiro 2023"
 FIVE = (0.01, 0.1, 1.0, 10.0, 100.0)
-LINEAR_STEPS = (1e-4, 1e-3, 0.1, 1.0, 10.0)
 STEPS = {"step": FIVE, "dual_step": FIVE}
 _rows = (
     Method(
@@ -219,12 +73,12 @@ _rows = (
         "augmented Lagrangian",
         "cmdpax",
         "O(1/sqrt T) outer; finite",
-        solve=_corrective,
+        solve=corrective,
     ),
-    Method("pqa-alm", "PQA-ALM", "augmented Lagrangian", LU, "O(eps^-6) evaluations", linear="ppqa-alm", **_alm(pqa.step)),
-    Method("ppg-alm", "PPG-ALM", "augmented Lagrangian", LU, "as PQA", **_alm(ppg.step, gradient=True)),
-    Method("npg-alm", "NPG-ALM", "augmented Lagrangian", LU, "outer O(1/sqrt T)", linear="pnpg-alm", **_alm(npg.step)),
-    Method("spma-alm", "SPMA-ALM", "augmented Lagrangian", LU, "outer O(1/sqrt T)", linear="pspma-alm", **_alm(spma.step)),
+    Method("pqa-alm", "PQA-ALM", "augmented Lagrangian", LU, "O(eps^-6) evaluations", linear="ppqa-alm", **alm(pqa.step)),
+    Method("ppg-alm", "PPG-ALM", "augmented Lagrangian", LU, "as PQA", **alm(ppg.step, gradient=True)),
+    Method("npg-alm", "NPG-ALM", "augmented Lagrangian", LU, "outer O(1/sqrt T)", linear="pnpg-alm", **alm(npg.step)),
+    Method("spma-alm", "SPMA-ALM", "augmented Lagrangian", LU, "outer O(1/sqrt T)", linear="pspma-alm", **alm(spma.step)),
     Method(
         "npg-pd",
         "NPG-PD",
@@ -233,7 +87,7 @@ _rows = (
         "mixture only, O(1/sqrt T)",
         grid=STEPS,
         linear="lin-npg-pd",
-        **_baseline(npg_pd),
+        **baseline(npg_pd),
     ),
     Method(
         "rpg-pd",
@@ -244,9 +98,9 @@ _rows = (
         grid={**STEPS, "temperature": (1e-4, 1e-2, 1e-1)},
         skip=lambda settings: settings["dual_step"] * settings["temperature"] > 1,
         linear="lin-rpg-pd",
-        **_baseline(rpg_pd),
+        **baseline(rpg_pd),
     ),
-    Method("opg-pd", "OPG-PD", "primal-dual", DING, "linear, problem-dependent, m = 1", grid=STEPS, **_baseline(opg_pd)),
+    Method("opg-pd", "OPG-PD", "primal-dual", DING, "linear, problem-dependent, m = 1", grid=STEPS, **baseline(opg_pd)),
     Method(
         "npg-dd",
         "NPG-DD",
@@ -254,7 +108,7 @@ _rows = (
         "Ying, Ding, Lavaei 2022",
         "O(eps^-2) evaluations",
         grid={"temperature": (0.001, 0.01, 0.1, 1.0), "dual_step": (0.001, 0.01, 0.1, 1.0)},
-        **_baseline(npg_dd),
+        **baseline(npg_dd),
     ),
     Method(
         "reload",
@@ -264,7 +118,7 @@ _rows = (
         "converges, no rate",
         grid=STEPS,
         linear="lin-reload",
-        **_baseline(reload),
+        **baseline(reload),
     ),
     Method(
         "npg-nrl",
@@ -273,7 +127,7 @@ _rows = (
         "Mueller, Alatur, Cevher, Ramponi, He 2024",
         "O(eps^-10), finite horizon",
         grid={"step": (0.01, 0.1, 1.0), "temperature": (1e-4, 1e-2, 1e-1)},
-        **_baseline(npg_nrl),
+        **baseline(npg_nrl),
     ),
     Method(
         "ppo-lag",
@@ -283,11 +137,11 @@ _rows = (
         "none",
         grid={**STEPS, "clip": (0.1, 0.2, 0.3)},
         linear="lin-ppo-lag",
-        **_baseline(ppo_lag),
+        **baseline(ppo_lag),
     ),
-    Method("ppqa-alm", "PPQA-ALM", "augmented Lagrangian", LU, "O(eps^-6), small bias", **_projected(pqa.step)),
-    Method("pnpg-alm", "Projected NPG-ALM", "augmented Lagrangian", LU, "none", **_projected(npg.step)),
-    Method("pspma-alm", "Projected SPMA-ALM", "augmented Lagrangian", LU, "none", **_projected(spma.step)),
+    Method("ppqa-alm", "PPQA-ALM", "augmented Lagrangian", LU, "O(eps^-6), small bias", **projected(pqa.step)),
+    Method("pnpg-alm", "Projected NPG-ALM", "augmented Lagrangian", LU, "none", **projected(npg.step)),
+    Method("pspma-alm", "Projected SPMA-ALM", "augmented Lagrangian", LU, "none", **projected(spma.step)),
     Method(
         "lin-npg-pd",
         "Lin-NPG-PD",
@@ -296,7 +150,7 @@ _rows = (
         "mixture only, plus bias",
         grid={"step": LINEAR_STEPS, "dual_step": LINEAR_STEPS},
         features=True,
-        **_baseline(lin_npg_pd),
+        **baseline(lin_npg_pd),
     ),
     Method(
         "lin-rpg-pd",
@@ -307,7 +161,7 @@ _rows = (
         grid={"step": LINEAR_STEPS, "dual_step": LINEAR_STEPS, "temperature": (0.001, 0.01, 0.1, 1.0)},
         skip=lambda settings: settings["dual_step"] * settings["temperature"] > 1,
         features=True,
-        **_baseline(lin_rpg_pd),
+        **baseline(lin_rpg_pd),
     ),
     Method(
         "lin-reload",
@@ -317,7 +171,7 @@ _rows = (
         "none",
         grid={"step": (1e-4, 0.01, 0.1, 1.0), "dual_step": FIVE},
         features=True,
-        **_baseline(lin_reload),
+        **baseline(lin_reload),
     ),
     Method(
         "lin-ppo-lag",
@@ -327,7 +181,7 @@ _rows = (
         "none",
         grid={"step": LINEAR_STEPS, "dual_step": FIVE, "clip": (0.1, 0.2, 0.3)},
         features=True,
-        **_baseline(lin_ppo_lag),
+        **baseline(lin_ppo_lag),
     ),
     Method("lp", "Linear program (HiGHS)", "exact", "Altman 1999", "exact", solve=linear_program),
     Method("dantzig-wolfe", "Dantzig-Wolfe", "exact", "Dantzig, Wolfe 1960", "finite", solve=dantzig_wolfe),
@@ -361,13 +215,16 @@ def form(model: CMDP, name: str, features: Any) -> tuple[Method, dict[str, Featu
     return method if method.features else methods[method.linear], {"features": features}
 
 
-def trajectory(model: CMDP, name: str, features: Any = None, **settings: Any) -> Trajectory:
-    """Fixed-budget run; settings may be arrays of one batch shape. `features [S, A, d]` make the policies log-linear."""
+def trajectory(model: CMDP, name: str, features: Any = None, keep: Collection[int] = (), **settings: Any) -> Trajectory:
+    """Fixed-budget run; settings may be arrays of one batch shape. `features [S, A, d]` make the policies log-linear.
+
+    The policies of the iterates in `keep` come back with the histories; 0 is the initial one.
+    """
     method, given = form(model, name, features)
     if method.trajectory is None:
         raise InputError(f"method '{name}' has no fixed-budget form; use cmdpax.run.")
     _refuse_unknown(method, settings, method.budget)
-    return method.trajectory(model, **given, **settings)
+    return method.trajectory(model, keep, **given, **settings)
 
 
 def run(model: CMDP, name: str, eps: float = 1e-6, features: Any = None, **settings: Any) -> Result:
@@ -382,7 +239,7 @@ def run(model: CMDP, name: str, eps: float = 1e-6, features: Any = None, **setti
     started = time.perf_counter()
     method, given = form(model, name, features)
     _refuse_unknown(method, settings, method.settings())
-    certified = method.solve is not None and set(settings) <= set(_parameters(method.solve))
+    certified = method.solve is not None and set(settings) <= set(parameters(method.solve))
     if certified and method.family == "augmented Lagrangian":  # decides about feasibility by itself
         return replace(method.solve(model, eps, **settings), method=name)  # type: ignore[misc]
     verdict = decide(normalise(model))
@@ -390,7 +247,7 @@ def run(model: CMDP, name: str, eps: float = 1e-6, features: Any = None, **setti
         return replace(infeasible_result(model, verdict, eps, started), method=method.name)
     if certified:
         return replace(method.solve(model, eps, **settings), method=method.name)  # type: ignore[misc]
-    done = trajectory(model, method.name, **given, **settings)
+    done = trajectory(model, method.name, given.get("features"), **settings)
     return to_result(model, done, method=method.name, eps=eps, started=started)
 
 
@@ -403,16 +260,3 @@ def _refuse_unknown(method: Method, settings: Mapping[str, Any], known: Mapping[
             raise InputError("report: it must be a function that takes a row of the trace.")
         if isinstance(value, str) and not isinstance(known[name], str) and name != "step":  # a step may be a rule
             raise InputError(f"{name} is '{value}'; it must be a number.")
-
-
-def _positive(field: str, value: Any) -> Any:
-    array = np.asarray(value, dtype=np.float64)
-    if not (np.isfinite(array).all() and (array > 0).all()):
-        raise InputError(f"{field} is {value}; it must be positive and finite.")
-    return array if array.ndim else float(array)
-
-
-def _count(field: str, value: Any) -> int:
-    if not np.isfinite(value) or int(value) != value or value < 1:
-        raise InputError(f"{field} is {value}; it must be a whole number of at least 1.")
-    return int(value)

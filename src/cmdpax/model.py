@@ -12,7 +12,6 @@ that no solver has to know about them; `fold_unavailable` moves their probabilit
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -22,33 +21,18 @@ import scipy.sparse as sp
 
 from cmdpax import kernels
 from cmdpax.errors import InputError
+from cmdpax.fields import Grid, availability, checked_grid, discount_factor, distribution, labels, numbers, sense_of_each, span
+from cmdpax.tabulate import step_fields, toy_text_fields
 from cmdpax.transitions import (
-    ROW_SUM_TOLERANCE,
     canonical,
     check_rows,
     copy_first,
     float_array,
-    normalised,
     padded,
-    padded_rows,
-    real_array,
-    real_number,
     writeable,
 )
 
-LARGEST_NUMBER = 1e100  # sums and squares of what is larger would overflow
 DENSE_ENTRIES = 4_000_000  # the largest [S, A, S] tensor that is worth keeping dense
-
-
-@dataclass(frozen=True)
-class Grid:
-    """How to draw a model whose states are cells: cell of each state, direction of each action, marked states."""
-
-    cells: tuple[tuple[float, float], ...]  # (x, y) of each state
-    moves: tuple[tuple[float, float], ...]  # (dx, dy) of each action
-    hazards: tuple[int, ...] = ()
-    goals: tuple[int, ...] = ()
-    absorbing: tuple[int, ...] = ()  # states in which nothing is left to choose; no arrow is drawn there
 
 
 class _Checked(NamedTuple):
@@ -106,21 +90,21 @@ class CMDP:
             raise InputError("transitions: the model has no states; give at least one.")
         if A == 0:
             raise InputError("transitions: the action set is empty; every state needs at least one action.")
-        self.available = _availability(available, S, A)
-        self.reward = _numbers("reward", reward, (S, A), self.available)
+        self.available = availability(available, S, A)
+        self.reward = numbers("reward", reward, (S, A), self.available)
         constraints = float_array("constraints", constraints)
         if constraints.shape == (S, A):
             constraints = constraints[None]
         m = len(constraints) if constraints.ndim else 0
-        rows = _numbers("constraints", constraints, (m, S, A), self.available)
-        limits = _numbers("thresholds", np.atleast_1d(float_array("thresholds", thresholds)), (m,))
-        self.senses = _senses(senses, m)
+        rows = numbers("constraints", constraints, (m, S, A), self.available)
+        limits = numbers("thresholds", np.atleast_1d(float_array("thresholds", thresholds)), (m,))
+        self.senses = sense_of_each(senses, m)
         sign = np.array([1.0 if sense == ">=" else -1.0 for sense in self.senses])
         if (sign < 0).any():  # adding 0.0 turns the -0.0 of a negated zero into 0.0: one form for one number
             rows, limits = rows * sign[:, None, None] + 0.0, limits * sign + 0.0
         self.constraints, self.thresholds = rows, limits
-        self.initial = _distribution(initial, S)
-        self.discount = _discount(discount)
+        self.initial = distribution(initial, S)
+        self.discount = discount_factor(discount)
         if not shared:
             check_rows(successors, probabilities, self.available)
         if self.available is not None:
@@ -129,10 +113,10 @@ class CMDP:
                 successors, probabilities = writeable(successors), writeable(probabilities)
                 copy_first(self.available, (successors, probabilities))
         self.successors, self.probabilities = (successors, probabilities) if shared else canonical(successors, probabilities)
-        self.state_names = _names("state_names", state_names, S)
-        self.action_names = _names("action_names", action_names, A)
-        self.constraint_names = _names("constraint_names", constraint_names, m)
-        self.grid = _checked_grid(grid, S, A)
+        self.state_names = labels("state_names", state_names, S)
+        self.action_names = labels("action_names", action_names, A)
+        self.constraint_names = labels("constraint_names", constraint_names, m)
+        self.grid = checked_grid(grid, S, A)
         for array in (self.successors, self.probabilities, self.reward, self.constraints, self.thresholds, self.initial):
             array.setflags(write=False)
         self._frozen = True
@@ -184,7 +168,7 @@ class CMDP:
         if "available" in changes:  # other pairs may be copies then
             fields["transitions"] = (self.successors, self.probabilities)
         if "senses" in changes:  # what is kept is normalised; write it as the new senses will read it
-            sign = np.array([1.0 if sense == ">=" else -1.0 for sense in _senses(changes["senses"], self.constraint_count)])
+            sign = np.array([1.0 if sense == ">=" else -1.0 for sense in sense_of_each(changes["senses"], self.constraint_count)])
             fields["constraints"], fields["thresholds"] = self.constraints * sign[:, None, None], self.thresholds * sign
         copy = CMDP(**{**fields, **changes})
         if "senses" not in changes and copy.constraint_count == self.constraint_count:
@@ -223,12 +207,12 @@ class CMDP:
     @cached_property
     def reward_scale(self) -> float:
         """`span(r) / (1 - gamma)` over reachable pairs: the range of possible values (span 1 if it is zero)."""
-        return float(_span(self.reward[self.reachable])) / (1 - self.discount)
+        return float(span(self.reward[self.reachable])) / (1 - self.discount)
 
     @cached_property
     def constraint_scales(self) -> np.ndarray:
         """`span(c_i) / (1 - gamma)` over reachable pairs, `[m]`."""
-        spans = [_span(row[self.reachable]) for row in self.constraints]
+        spans = [span(row[self.reachable]) for row in self.constraints]
         scales = np.array(spans, dtype=np.float64) / (1 - self.discount)
         scales.setflags(write=False)
         return scales
@@ -279,64 +263,8 @@ class CMDP:
         `actions` is a list, or a function of the state where the choice depends on it. Each constraint reward keeps the sign of
         its own threshold: with `senses=["<="]` it is the cost itself. `initial` maps states to probabilities.
         """
-        states = list(states)
-        if not isinstance(initial, Mapping):
-            raise InputError("initial: give a mapping of states to probabilities, for example {'idle': 1.0}.")
-        state_index = {state: index for index, state in enumerate(states)}
-        if len(state_index) < len(states):
-            raise InputError(f"states: {len(states)} given, but only {len(state_index)} differ; list each once.")
-        choices: dict[Any, list[Any]] = {}
-        for state in states:
-            options = actions(state) if callable(actions) else actions
-            if isinstance(options, str):
-                raise InputError(f"actions: for state {state!r} they are the text {options!r}; give a list of actions.")
-            choices[state] = list(options)
-        names: dict[Any, int] = {}
-        for state, options in choices.items():
-            if not options:
-                raise InputError(f"state {state!r}: the action set is empty; every state needs at least one action.")
-            for option in options:
-                names.setdefault(option, len(names))
-        S, A, m = len(states), len(names), np.size(float_array("thresholds", thresholds))
-        reward, constraints, available = np.zeros((S, A)), np.zeros((m, S, A)), np.zeros((S, A), dtype=bool)
-        rows: dict[tuple[int, int], Mapping[Any, float]] = {}
-        for state, s in state_index.items():
-            for option in choices[state]:
-                a = names[option]
-                outcome = step(state, option)
-                try:
-                    following, reward[s, a], values = outcome
-                    rows[s, a], costs = dict(following), np.asarray(values, dtype=np.float64)
-                except (TypeError, ValueError):
-                    raise InputError(
-                        f"step({state!r}, {option!r}): return ({{next_state: probability}}, reward, [constraint rewards])."
-                    ) from None
-                if costs.shape != (m,):
-                    raise InputError(
-                        f"step({state!r}, {option!r}): {costs.size} constraint rewards for {m} thresholds; return one for each."
-                    )
-                constraints[:, s, a] = costs
-                available[s, a] = True
-        successors, probabilities = padded_rows(rows, state_index, S, A, name=lambda s, a: f"step({states[s]!r}, ...)")
-        start = np.zeros(S)
-        for state, probability in initial.items():
-            if state not in state_index:
-                raise InputError(f"initial: {state!r} is not one of the states.")
-            start[state_index[state]] = real_number(f"initial, state {state!r}", probability)
-        return cls(
-            (successors, probabilities),
-            reward,
-            constraints,
-            thresholds,
-            start,
-            discount,
-            senses=senses,
-            available=None if available.all() else available,
-            state_names=[str(state) for state in states],
-            action_names=[str(action) for action in names],
-            constraint_names=constraint_names,
-            grid=grid,
-        )
+        fields = step_fields(states, actions, step, thresholds, initial)
+        return cls(**fields, discount=discount, senses=senses, constraint_names=constraint_names, grid=grid)
 
     @classmethod
     def from_toy_text(
@@ -353,133 +281,5 @@ class CMDP:
         A transition with `terminated` leads to an extra absorbing state of zero reward and cost. `initial [S]` defaults to
         the environment's own `initial_state_distrib`.
         """
-        table = getattr(getattr(env, "unwrapped", env), "P", None)
-        if table is None:
-            raise InputError("environment: it has no transition table `unwrapped.P`; only toy-text environments have one.")
-        S, A = len(table) + 1, len(table[0])
-        reward, costs = np.zeros((S, A)), np.zeros((1, S, A))
-        rows: dict[tuple[int, int], Mapping[Any, float]] = {(S - 1, a): {S - 1: 1.0} for a in range(A)}
-        for s in range(S - 1):
-            for a in range(A):
-                following: dict[int, float] = {}
-                for probability, successor, gain, terminated in table[s][a]:
-                    target = S - 1 if terminated else int(successor)
-                    following[target] = following.get(target, 0.0) + probability
-                    reward[s, a] += probability * gain
-                    costs[0, s, a] += probability * real_number(f"cost({s}, {a}, {successor})", cost(s, a, int(successor)))
-                rows[s, a] = following
-        start = initial if initial is not None else getattr(env.unwrapped, "initial_state_distrib", None)
-        if start is None:
-            raise InputError("initial: the environment does not tell its initial distribution; give `initial` [S].")
-        start = np.append(float_array("initial", start), 0.0)
-        return cls(
-            padded_rows(rows, {s: s for s in range(S)}, S, A),
-            reward,
-            costs,
-            [limit],
-            start,
-            discount,
-            senses=["<="],
-            state_names=[*(str(s) for s in range(S - 1)), "end"],
-            constraint_names=[cost_name],
-        )
-
-
-# ---- validation: every message names the field, the index and the fix -----------------------------------------------
-def _numbers(field: str, data: Any, shape: tuple[int, ...], available: np.ndarray | None = None) -> np.ndarray:
-    """A fresh finite float64 array of the given shape; unavailable pairs are not looked at."""
-    array = float_array(field, data)
-    if array.size == 0 and 0 in shape:
-        array = array.reshape(shape)
-    if array.shape != shape:
-        raise InputError(f"{field}: shape {array.shape}, expected {shape}.")
-    wrong = ~np.isfinite(array)
-    if available is not None:
-        wrong &= available
-    if wrong.any():
-        where = tuple(int(i) for i in np.argwhere(wrong)[0])
-        raise InputError(f"{field}{list(where)} is {array[where]}; every entry must be a finite number.")
-    beyond = np.abs(array) > LARGEST_NUMBER
-    if (beyond if available is None else beyond & available).any():
-        raise InputError(f"{field}: it has entries beyond {LARGEST_NUMBER:g}; rescale it.")
-    return np.ascontiguousarray(array) + 0.0  # no -0.0
-
-
-def _availability(available: Any, S: int, A: int) -> np.ndarray | None:
-    if available is None:
-        return None
-    mask = np.array(real_array("available", available))
-    if mask.shape != (S, A) or mask.dtype != bool:
-        raise InputError(f"available: shape {mask.shape} of {mask.dtype}, expected {(S, A)} of bool.")
-    empty = ~mask.any(1)
-    if empty.any():
-        raise InputError(f"available[{int(np.argmax(empty))}]: the action set is empty; every state needs at least one action.")
-    mask.setflags(write=False)
-    return None if mask.all() else mask
-
-
-def _distribution(initial: Any, S: int) -> np.ndarray:
-    start = _numbers("initial", initial, (S,))
-    if (start < 0).any():
-        s = int(np.argmax(start < 0))
-        raise InputError(f"initial[{s}] is {start[s]}; probabilities may not be negative.")
-    with np.errstate(over="ignore"):
-        total = start.sum()
-    if abs(total - 1) > ROW_SUM_TOLERANCE:
-        raise InputError(f"initial: probabilities sum to {total:.9g}, not 1; normalise them.")
-    return normalised(start)
-
-
-def _discount(discount: Any) -> float:
-    number = float_array("discount", discount)
-    if number.ndim:
-        raise InputError(f"discount: shape {number.shape}, expected one number.")
-    if not 0 <= number < 1:
-        raise InputError(f"discount is {float(number):g}; it must be at least 0 and below 1 (values are discounted sums).")
-    return float(number) + 0.0
-
-
-def _senses(senses: Sequence[str] | str | None, m: int) -> tuple[str, ...]:
-    if senses is None:
-        return (">=",) * m
-    senses = (senses,) * m if isinstance(senses, str) else _listed("senses", senses)
-    if len(senses) != m:
-        raise InputError(f"senses: {len(senses)} given for {m} constraints; give one for each.")
-    for i, sense in enumerate(senses):
-        if sense not in (">=", "<="):
-            raise InputError(f"senses[{i}] is {sense!r}; it must be '>=' or '<='.")
-    return senses
-
-
-def _names(field: str, names: Sequence[str] | None, count: int) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    labels = tuple(str(name) for name in _listed(field, names))
-    if len(labels) != count:
-        raise InputError(f"{field}: {len(labels)} names for {count}; give one for each.")
-    for i, label in enumerate(labels):
-        if not label.isascii() and any("\ud800" <= character <= "\udfff" for character in label):
-            raise InputError(f"{field}[{i}]: {label!r} is not valid text; it holds half of a surrogate pair.")
-    return labels
-
-
-def _listed(field: str, items: Any) -> tuple[Any, ...]:
-    try:
-        return tuple(items)
-    except TypeError:
-        raise InputError(f"{field}: {items!r} is not a list.") from None
-
-
-def _checked_grid(grid: Grid | None, S: int, A: int) -> Grid | None:
-    if grid is not None and not isinstance(grid, Grid):
-        raise InputError("grid: it must be a cmdpax.Grid.")
-    if grid is not None and (
-        len(grid.cells) != S or len(grid.moves) != A or any(not 0 <= s < S for s in grid.hazards + grid.goals + grid.absorbing)
-    ):
-        raise InputError(f"grid: it describes {len(grid.cells)} cells and {len(grid.moves)} moves; the model has {S} and {A}.")
-    return grid
-
-
-def _span(values: np.ndarray) -> float:
-    span = np.ptp(values) if values.size else 0.0
-    return float(span) if span > 0 else 1.0
+        fields = toy_text_fields(env, cost, initial)
+        return cls(**fields, thresholds=[limit], discount=discount, senses=["<="], constraint_names=[cost_name])

@@ -6,6 +6,7 @@ stationary policy with that occupancy, so that its values are the averaged value
 """
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,7 @@ class Trajectory:
     multipliers: np.ndarray  # [..., m], final
     policy: np.ndarray  # [..., S, A], the last iterate
     mixture: np.ndarray | None = None  # [S, A], the stationary policy of the average occupancy (primal-dual methods, no batch)
+    policies: np.ndarray | None = None  # [len(keep), ..., S, A], the iterates that the caller asked to keep
 
     @property
     def diverged(self) -> np.ndarray:
@@ -41,15 +43,19 @@ class Trajectory:
 
 
 class Recorder:
-    """Collects a trajectory while a method runs."""
+    """Collects a trajectory while a method runs, with the policies of the iterates in `keep` (0 is the initial one)."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep: Collection[int] = ()) -> None:
+        self.keep = frozenset(keep)
         self.rewards: list[np.ndarray] = []
         self.margins: list[np.ndarray] = []
         self.weights: list[np.ndarray] = []
+        self.policies: list[np.ndarray] = []
 
-    def add(self, reward: np.ndarray, margins: np.ndarray, weights: np.ndarray) -> None:
-        """Append one iterate: reward `[...]`, margins and weights `[..., m]`."""
+    def add(self, reward: np.ndarray, margins: np.ndarray, weights: np.ndarray, policy: np.ndarray) -> None:
+        """Append one iterate: reward `[...]`, margins and weights `[..., m]`, policy `[..., S, A]`."""
+        if len(self.rewards) in self.keep:
+            self.policies.append(np.asarray(policy))
         self.rewards.append(np.asarray(reward))
         self.margins.append(np.asarray(margins))
         self.weights.append(np.asarray(weights))
@@ -57,7 +63,8 @@ class Recorder:
     def finish(self, multipliers: np.ndarray, policy: np.ndarray, mixture: np.ndarray | None = None) -> Trajectory:
         """The trajectory, with the final multipliers and policy."""
         rewards, margins, weights = (np.stack(rows) for rows in (self.rewards, self.margins, self.weights))
-        return Trajectory(rewards, margins, weights, multipliers, policy, mixture)
+        policies = np.stack(self.policies) if self.policies else None
+        return Trajectory(rewards, margins, weights, multipliers, policy, mixture, policies)
 
 
 def certified_gaps(model: CMDP, run: Trajectory, every: int = 1) -> np.ndarray:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import plain
-from cmdpax.methods import largest_multiplier, trajectory
+from cmdpax.forms import largest_multiplier
+from cmdpax.methods import trajectory
 
 MODEL = plain.tiny()
 LARGEST = largest_multiplier(MODEL)

@@ -9,7 +9,7 @@ Notation of the module docstrings: `Q_lambda = Q_r + lambda.Q_c`, `u` the margin
 `dual_step`, `tau` the setting `temperature`, `lambda_max` the setting `largest`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -93,10 +93,13 @@ def soft_quality(model: CMDP, iterate: Iterate, temperature: Any) -> np.ndarray:
     return action_values(model, reward, values)
 
 
-def run(model: CMDP, init: Init, step: Step, settings: Settings, steps: int) -> Trajectory:
-    """Do `steps` steps and record every iterate; without a batch also the mixture of all iterates but the last."""
+def run(model: CMDP, init: Init, step: Step, settings: Settings, steps: int, keep: Collection[int] = ()) -> Trajectory:
+    """Do `steps` steps and record every iterate; without a batch also the mixture of all iterates but the last.
+
+    `keep` numbers the iterates whose policies are kept.
+    """
     iterate = init(model, settings)
-    record = Recorder()
+    record = Recorder(keep)
     single = iterate.sound.ndim == 0
     mass = np.zeros((model.states, model.actions))
     with np.errstate(over="ignore", invalid="ignore"):  # diverged configurations are masked, and reported by the trajectory
@@ -112,7 +115,8 @@ def run(model: CMDP, init: Init, step: Step, settings: Settings, steps: int) -> 
 
 def _add(record: Recorder, iterate: Iterate) -> None:
     lost = np.where(iterate.sound, 0.0, np.nan)
-    record.add(iterate.evaluation.reward + lost, iterate.margins + lost[..., None], iterate.multipliers + lost[..., None])
+    weights = iterate.multipliers + lost[..., None]
+    record.add(iterate.evaluation.reward + lost, iterate.margins + lost[..., None], weights, iterate.policy)
 
 
 def column(value: Any) -> np.ndarray:

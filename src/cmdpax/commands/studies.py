@@ -1,4 +1,4 @@
-"""Commands on whole experiments: demo, reproduce."""
+"""Commands on whole experiments: demo, reproduce, report."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -58,4 +58,25 @@ def reproduce(
         written = make(out_dir or Path("results") / what, figure, rerun, progress.say)
     for path in written:
         out.print(f"wrote {path}")
+    return 0
+
+
+def report(
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")],
+    out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
+) -> int:
+    """One HTML page about a folder of results: tables, figures, settings, learning curves, exact runs step by step.
+
+    The page needs no network and nothing beside it. Exact runs are done again to have their policies, which takes seconds
+    (log-linear ones: minutes, once; they are kept in DIR/.films).
+
+    Args:
+        folder: what reproduce, sweep, train or solve --out wrote, or a folder of such folders
+        out_file: the page (default: DIR/report.html)
+    """
+    from cmdpax.report import write_report
+
+    with Progress() as progress:
+        written = write_report(folder, out_file, progress.say)
+    out.print(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB)", markup=False)
     return 0

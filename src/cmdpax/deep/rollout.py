@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cmdpax.deep.forward import actor
 from cmdpax.deep.policy import NetworkPolicy
 from cmdpax.environments.limits import Constraints
 from cmdpax.environments.simulator import Simulator
@@ -42,20 +43,19 @@ def collect(
     random = np.random.default_rng(seed)
     count, size = simulator.count, simulator.observation_size
     raw, successors = np.empty((steps, count, size)), np.empty((steps, count, size))
-    seen, chosen = np.empty((steps, count, size), np.float32), []
+    seen, output = np.empty_like(raw, np.float32), np.empty((steps, count, policy.action_space.size), np.float32)
     reward, cost = np.empty((steps, count)), np.empty((steps, count, len(simulator.cost_names)))
     terminated, ended = np.empty((steps, count), bool), np.empty((steps, count), bool)
     observation = simulator.reset(int(random.integers(2**31)))
     noise = policy.noise(random, (steps, count))
-    to_environment = simulator.action_space.to_environment
+    act, gaussian, to_environment = actor(policy), policy.log_std is not None, simulator.action_space.to_environment
     for t in range(steps):
-        raw[t], seen[t] = observation, policy.normalise(observation)
-        action = policy.sample(seen[t], noise[t])
-        step = simulator.step(to_environment(action))
-        chosen.append(action)
+        raw[t] = observation
+        act(raw[t], noise[t], seen[t], output[t])
+        step = simulator.step(to_environment(output[t] if gaussian else output[t].argmax(-1)))
         observation, successors[t], reward[t], cost[t] = step.observation, step.next_observation, step.reward, step.cost
         terminated[t], ended[t] = step.terminated, step.terminated | step.truncated
-    for name, values in (("reward", reward), ("cost", cost), ("observation", successors)):
+    for name, values in (("reward", reward), ("cost", cost), ("observation", raw), ("observation", successors)):
         if not np.isfinite(values).all():
             when = int(np.argwhere(~np.isfinite(values))[0][0])
             raise InputError(f"the environment's {name} is not finite at step {when} of this batch; training stops.")
@@ -63,7 +63,7 @@ def collect(
     batch = Batch(
         seen,
         policy.normalise(successors),
-        np.stack(chosen),
+        output if gaussian else output.argmax(-1),
         rewards.astype(np.float32),
         terminated.astype(np.float32),
         ended.astype(np.float32),

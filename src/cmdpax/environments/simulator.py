@@ -27,11 +27,17 @@ class ActionSpace:
 
     def to_environment(self, action: np.ndarray) -> np.ndarray:
         """A policy's action in [-1, 1] rescaled to the box `[..., a]`; a discrete choice stays as it is."""
-        if self.low is None or self.high is None:
+        if self.low is None or self.high is None or self._is_unit:
             return action
         middle, half = self._box
         scaled = action * half + middle
         return np.clip(scaled, self.low, self.high) if self.clip else scaled
+
+    @cached_property
+    def _is_unit(self) -> bool:
+        """Whether the environment takes the policy's actions as they are."""
+        middle, half = self._box
+        return not self.clip and bool((middle == 0).all() and (half == 1).all())
 
     @cached_property
     def _box(self) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ Kept exactly, because they change results: the control cost sees the action befo
 the torso's `xpos`, which after a Runge-Kutta step belongs to its last stage and not to `qpos`; Hopper's observation clips
 velocities to +-10; the alive bonus is paid on the terminating step too. Episodes are cut after 1000 steps.
 
-`VelocityBatch` keeps N simulations alive and steps them in one Python loop: no faster way was found on one core.
+`VelocityBatch` keeps N simulations alive and steps them in one loop; all but the physics is compiled (`velocity_loops.py`).
 """
 
 from collections.abc import Sequence
@@ -78,15 +78,6 @@ def load_model(task: Task) -> Any:
     return mujoco.MjModel.from_xml_path(str(assets / task.model_file))
 
 
-def healthy(task: Task, state: np.ndarray) -> np.ndarray:
-    """Whether each episode goes on, `[N]` bool, from positions and velocities side by side, `state [N, nq + nv]`."""
-    if task.planar:  # Ant
-        return np.isfinite(state).all(1) & (state[:, 2] >= 0.2) & (state[:, 2] <= 1.0)
-    if task.alive_bonus:  # Hopper
-        return (np.abs(state[:, 2:]) < 100).all(1) & (state[:, 1] > 0.7) & (np.abs(state[:, 2]) < 0.2)
-    return np.ones(len(state), dtype=bool)  # HalfCheetah
-
-
 class VelocityBatch:
     """`count` persistent simulations of one task; a `Simulator`."""
 
@@ -97,6 +88,8 @@ class VelocityBatch:
             raise InputError(f"velocity task '{name}' is not known; {did_you_mean(name, TASKS)}")
         import mujoco
 
+        from cmdpax.environments.velocity_loops import measure  # numba takes a while to import
+
         self.task, self.count = TASKS[name], count
         self.model = load_model(self.task)
         self.data = [mujoco.MjData(self.model) for _ in range(count)]
@@ -104,7 +97,9 @@ class VelocityBatch:
         low, high = self.model.actuator_ctrlrange.T
         self.action_space = ActionSpace(low.copy(), high.copy(), clip=False)  # MuJoCo clamps; the control cost must see them
         self.seconds = self.model.opt.timestep * self.task.frame_skip
+        self._positions = self.model.nq
         self._reset_data, self._forward, self._advance = mujoco.mj_resetData, mujoco.mj_forward, mujoco.mj_step
+        self._measure = measure
         # views into MuJoCo's memory, made once: making them anew costs as much as a third of a Hopper step
         self._states = [part for data in self.data for part in (data.qpos, data.qvel)]
         torso = 1
@@ -152,29 +147,46 @@ class VelocityBatch:
 
     def step(self, action: np.ndarray) -> Transition:
         """Advance every simulation by `action [N, a]`; finished ones start anew."""
-        step = self.advance(action)
-        self._elapsed += 1
-        if not step.terminated.any() and self._elapsed.max() < EPISODE_STEPS:
-            return step
-        truncated = (self._elapsed >= EPISODE_STEPS) & ~step.terminated
-        self.restart(np.flatnonzero(step.terminated | truncated), self._random)
-        return step._replace(observation=self.observe(), truncated=truncated)
+        step, any_ended = self._advanced(action)
+        if any_ended:
+            self.restart(np.flatnonzero(step.terminated | step.truncated), self._random)
+            step = step._replace(observation=self.observe())
+        return step
 
     def advance(self, action: np.ndarray) -> Transition:
-        """Advance every simulation by `action [N, a]`, with no time limit and no new start."""
-        task, model, frames, advance = self.task, self.model, self.task.frame_skip, self._advance
+        """Advance every simulation by `action [N, a]`, with no new start."""
+        return self._advanced(action)[0]
+
+    def _advanced(self, action: np.ndarray) -> tuple[Transition, bool]:
+        task, model, frames, advance, count = self.task, self.model, self.task.frame_skip, self._advance, self.count
+        action = np.ascontiguousarray(action, dtype=np.float64)
         before = np.concatenate(self._places)
         for data, control, chosen in zip(self.data, self._controls, action):
             control[:] = chosen
             advance(model, data, frames)
-        velocity = ((np.concatenate(self._places) - before) / self.seconds).reshape(self.count, -1)
-        reward = velocity[:, 0] + task.alive_bonus - task.control_cost * np.einsum("ij,ij->i", action, action)
-        speed = np.sqrt(np.square(velocity).sum(1)) if task.planar else velocity[:, 0]
-        cost = (speed > task.threshold).astype(np.float64)[:, None]
-        state = self._state()
-        terminated = ~healthy(task, state)
-        observation = self._observation(state)
-        return Transition(observation, observation, reward, cost, terminated, np.zeros(self.count, dtype=bool))
+        observation, reward, cost = np.empty((count, self.observation_size)), np.empty(count), np.empty((count, 1))
+        terminated, truncated = np.empty(count, dtype=bool), np.empty(count, dtype=bool)
+        any_ended = self._measure(
+            before.reshape(count, -1),
+            np.concatenate(self._places).reshape(count, -1),
+            self._state(),
+            self._positions,
+            action,
+            self.seconds,
+            task.control_cost,
+            task.alive_bonus,
+            task.threshold,
+            task.planar,
+            task.velocity_clip,
+            EPISODE_STEPS,
+            self._elapsed,
+            observation,
+            reward,
+            cost,
+            terminated,
+            truncated,
+        )
+        return Transition(observation, observation, reward, cost, terminated, truncated), any_ended
 
     def _state(self) -> np.ndarray:
         return np.concatenate(self._states).reshape(self.count, -1)  # a third of the time of np.stack
