@@ -45,7 +45,7 @@ def test_verdict_agrees_with_the_linear_program(model):
 
 
 @pytest.mark.parametrize("accuracy", [1e-9, 1e-6, 1e-3])
-@pytest.mark.parametrize("slack, status", [(0.1, "feasible"), (1e-4, "feasible"), (0.0, "marginal"), (-1e-4, "infeasible")])
+@pytest.mark.parametrize(("slack", "status"), [(0.1, "feasible"), (1e-4, "feasible"), (0.0, "marginal"), (-1e-4, "infeasible")])
 def test_rough_columns_do_not_blur_the_verdict(slack, status, accuracy):
     """Thresholds at a known distance from the best that can be reached; columns that are off by more than that."""
     model = garnet(states=400, constraints=2, discount=0.95, seed=4)
