@@ -28,6 +28,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS",
 
 import numpy as np  # noqa: E402  (threads are set first)
 from peers import PEERS, Value  # noqa: E402
+from vs_lp_report import EPS, INSTANCE, US, draw, failed_before, key_of, table  # noqa: E402
 
 import cmdpax  # noqa: E402
 from cmdpax.certificate import certify  # noqa: E402
@@ -37,9 +38,6 @@ from cmdpax.planning import plan  # noqa: E402
 from cmdpax.solve import normalise  # noqa: E402
 
 HERE = Path(__file__).parent
-EPS = 1e-6
-US = "cmdpax"
-INSTANCE = ("family", "states", "discount", "constraints", "seed", "eps")
 MEMORY = 10 * 2**30  # bytes that a run may allocate; a peer that needs more does not finish
 PACKAGES = ("cmdpax", "numpy", "scipy", "numba", "highspy", "highspy-extras", "ortools", "clarabel", "stormpy")
 
@@ -142,9 +140,9 @@ def main() -> None:
         cases = [case for case in instances(options.set) if case["family"] in options.families]
         sweep(cases, solvers, options, records)
     rows = read(records)
-    print(table(rows))
+    print(table(rows, [US, *PEERS]))
     if options.figure:
-        draw(rows, options.figure)
+        print(f"wrote {draw(rows, [US, *PEERS], options.figure)}")
 
 
 def sweep(cases: list[dict], solvers: list[str], options: argparse.Namespace, records: Path) -> None:
@@ -153,7 +151,7 @@ def sweep(cases: list[dict], solvers: list[str], options: argparse.Namespace, re
         for solver in solvers:
             rows = read(records)
             task = {**case, "solver": solver, "limit": options.limit}
-            if any(_key(row) == _key(task) for row in rows):
+            if any(key_of(row) == key_of(task) for row in rows):
                 continue
             if smaller := failed_before(rows, task):
                 print(f"skip  {solver:14} {_title(case)}: it failed at S={smaller:,}", flush=True)
@@ -162,15 +160,6 @@ def sweep(cases: list[dict], solvers: list[str], options: argparse.Namespace, re
             with records.open("a") as out:
                 out.write(json.dumps(row) + "\n")
             print(f"{'done ' if row['finished'] else 'FAIL '} {solver:14} {_title(case)}: {_outcome(row)}", flush=True)
-
-
-def failed_before(rows: list[dict], task: dict) -> int | None:
-    """The size of a smaller instance of the same family, discount and m that a peer did not finish."""
-    same = ("solver", "family", "discount", "constraints")
-    if task["solver"] == US:
-        return None
-    failed = [row["states"] for row in rows if not row["finished"] and all(row[key] == task[key] for key in same)]
-    return min((size for size in failed if size < task["states"]), default=None)
 
 
 def launch(task: dict) -> dict:
@@ -196,10 +185,6 @@ def read(records: Path) -> list[dict]:
     return [json.loads(line) for line in records.read_text().splitlines()] if records.exists() else []
 
 
-def _key(row: dict) -> tuple:
-    return tuple(row[key] for key in (*INSTANCE, "solver"))
-
-
 def _title(case: dict) -> str:
     return f"{case['family']} S={case['states']} gamma={case['discount']} m={case['constraints']} seed={case['seed']}"
 
@@ -223,79 +208,6 @@ def versions() -> dict[str, str]:
 
 def machine() -> str:
     return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-
-
-def table(rows: list[dict]) -> str:
-    """Markdown: our time, then every peer's time and ratio; what failed says so."""
-    solvers = [name for name in (US, *PEERS) if any(row["solver"] == name for row in rows)]
-    peers = [name for name in solvers if name != US]
-    lines = [
-        f"| instance | {US} | {' | '.join(peers)} | best LP / {US} |",
-        "|---|---|" + "---|" * (len(peers) + 1),
-    ]
-    cases = list(dict.fromkeys((*_key(row)[:5], row["eps"]) for row in rows))
-    for case in cases:
-        found = {row["solver"]: row for row in rows if (*_key(row)[:5], row["eps"]) == case}
-        if US not in found:
-            continue
-        ours = found[US]
-        cells, ratios = [], []
-        for name in peers:
-            row = found.get(name)
-            if row is None:
-                cells.append("not run")
-            elif not row["finished"]:
-                cells.append("did not finish")
-            else:
-                wrong = "" if row["solved"] else f" (off by {max(row['gap'], row['violation']):.0e})"
-                cells.append(f"{row['seconds']:.3g} s{wrong}")
-                if row["solved"] and "gap" in row:
-                    ratios.append(row["seconds"] / ours["seconds"])
-        family, states, discount, constraints, seed, eps = case
-        title = f"{family} S={states:,} gamma={discount} m={constraints} seed={seed}" + (f" eps={eps:g}" if eps != EPS else "")
-        ran = any(name in found for name in peers)
-        best = f"{min(ratios):.3g}x" if ratios else "no LP finished" if ran else "not run yet"
-        lines.append(f"| {title} | {ours['seconds']:.3g} s, {ours['extra_mb']:.0f} MB | {' | '.join(cells)} | {best} |")
-    return "\n".join(lines)
-
-
-def draw(rows: list[dict], path: Path) -> None:
-    """Time against states, log-log, one panel a family (gamma .99, one constraint); crosses are peers that failed."""
-    from matplotlib.figure import Figure
-
-    from cmdpax.experiments.figures import STYLES, save
-
-    families = [name for name in ("garnet", "queue", "grid", "inventory") if any(row["family"] == name for row in rows)]
-    figure = Figure(figsize=(4.2 * len(families), 4))
-    panels = np.atleast_1d(figure.subplots(1, len(families), sharey=True))
-    for axes, family in zip(panels, families, strict=True):
-        for name, style, marker in zip((US, *PEERS), STYLES, "os^vDPX", strict=False):
-            mine = [
-                row
-                for row in rows
-                if (row["solver"], row["family"], row["discount"], row["constraints"]) == (name, family, 0.99, 1)
-            ]
-            good = [row for row in mine if row["finished"] and row["solved"] and row["eps"] == EPS]
-            sizes = sorted({row["states"] for row in good})
-            times = [float(np.median([row["seconds"] for row in good if row["states"] == size])) for size in sizes]
-            if sizes:
-                width = 2.6 if name == US else 1.3
-                axes.plot(sizes, times, marker=marker, markersize=4, linewidth=width, label=name, **style)
-            for row in mine:
-                if not (row["finished"] and row["solved"]):
-                    height = row.get("seconds", row["limit"])
-                    axes.plot(row["states"], height, marker="x", markersize=8, color=style["color"], linestyle="none")
-        axes.set(xscale="log", yscale="log", xlabel="states S", title=family)
-        axes.grid(alpha=0.3)
-    panels[0].set_ylabel("CPU seconds, one core (x: not solved)")
-    handles = {}
-    for axes in panels:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=len(handles), frameon=False, fontsize=9)
-    figure.suptitle("certified 1e-6, gamma = 0.99, one constraint")
-    figure.subplots_adjust(bottom=0.24, wspace=0.08, top=0.86)
-    print(f"wrote {save(figure, path)}")
 
 
 if __name__ == "__main__":
