@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import tyro
 
-from cmdpax.commands import exact, studies, training
+from cmdpax.commands import exact, studies, sweeping, training
 from cmdpax.errors import CertificateError, InputError, NumericalError
 
 COMMANDS: dict[str, Callable[..., int]] = {
@@ -20,6 +20,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "check-env": training.check_env,
     "list": exact.list_,
     "demo": studies.demo,
+    "sweep": sweeping.sweep,
     "reproduce": studies.reproduce,
     "report": studies.report,
 }
@@ -39,8 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = _complain(error, 2)
     except MemoryError:
         code = _complain("there is not enough memory for this model; use fewer states, actions or successors.", 2)
-    except KeyboardInterrupt:
-        code = _complain("interrupted.", 130)
+    except KeyboardInterrupt as error:
+        code = _complain(str(error) or "interrupted.", 130)
     except Exception as error:  # a fault of ours: still one sentence, and it says so
         code = _complain(f"internal error, please report it: {type(error).__name__}: {error}", 1)
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""`cmdpax reproduce tabular` and `cmdpax reproduce linear`: run or read the records, write the tables, draw the figures.
+"""`cmdpax reproduce tabular`, `linear` and `deep`: run or read the records, write the tables, draw the figures.
 
 Into a folder go `records/*.jsonl` (what was run, with what, by which versions), `selected` and `sensitivity` as .md and .csv,
 and one PNG per figure. Records that fit are read instead of run, so that figures are redrawn in seconds.
@@ -15,9 +15,12 @@ from matplotlib.figure import Figure
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.experiments.figures import save
 from cmdpax.experiments.records import Row, provenance, read_lines, write_lines
-from cmdpax.paper import log_linear, rate
+from cmdpax.paper import deep as deep_study
+from cmdpax.paper import deep_figures, log_linear, rate
 from cmdpax.paper.all_methods import all_methods
 from cmdpax.paper.certified import certified
+from cmdpax.paper.deep_records import TASKS
+from cmdpax.paper.deep_tables import tables as deep_tables
 from cmdpax.paper.first_figure import first_figure
 from cmdpax.paper.linear import SETS, LinearStudy, linear_study, linear_tables
 from cmdpax.paper.optimal_policies import optimal_policy
@@ -101,6 +104,39 @@ def linear(folder: Path, figure: str | None = None, rerun: bool = False, say: Sa
     return [
         save(draw(studies), folder / f"{name}.png") for name, draw in LINEAR_FIGURES.items() if figure is None or name == figure
     ]
+
+
+DEEP_FIGURES: dict[str, Callable[[deep_study.Study], Figure]] = {
+    "learning-curves": deep_figures.learning_curves,
+    "violations": deep_figures.violations,
+    "penalties": lambda found: deep_figures.ablation(found, "penalties"),
+    "dual-steps": lambda found: deep_figures.ablation(found, "dual-steps"),
+}
+
+
+def deep(
+    folder: Path,
+    figure: str | None,
+    fraction: float | None,
+    seeds: int | None,
+    carry: deep_study.Carry,
+    tasks: Sequence[str] = tuple(TASKS),
+) -> list[Path]:
+    """Draw the deep study from the records in `folder`; with a fraction of the budget, `carry` out what they lack first."""
+    if figure is not None and figure not in DEEP_FIGURES:
+        raise InputError(f"figure '{figure}' is not known; {did_you_mean(figure, DEEP_FIGURES)}")
+    wanted = list(DEEP_FIGURES) if figure is None else [figure]
+    if fraction is not None:
+        parts = dict.fromkeys(name if name in deep_study.ABLATIONS else "main" for name in wanted)
+        deep_study.run_missing(folder, list(parts), fraction, seeds, tasks, carry)
+    found = deep_study.study(folder)
+    every: dict[str, Sequence[object]] = {**found.ablations}
+    drawable = [name for name in wanted if every.get(name, found.records)]
+    if not drawable:
+        what = "no records" if figure is None else f"no records for '{figure}'"
+        raise InputError(f"{folder} holds {what}; give --fraction to run that part of the paper's budget, as in 0.01.")
+    deep_tables(found, folder)
+    return [save(DEEP_FIGURES[name](found), folder / f"{name}.png") for name in drawable]
 
 
 def _rates(folder: Path, rerun: bool, say: Say) -> Sequence[Row]:

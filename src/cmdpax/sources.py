@@ -34,6 +34,18 @@ def open_model(source: str) -> CMDP:
     )
 
 
+def seeded(source: str, seed: int) -> str:
+    """The same source with a seed, where its environment takes one; a model without randomness has the seed 0 only."""
+    name, _, text = source.partition(":")
+    random = name in finite and "seed" in inspect.signature(finite[name]).parameters
+    given = any(part.partition("=")[0] == "seed" for part in text.split(","))
+    if random and not given:
+        return f"{name}:{text + ',' if text else ''}seed={seed}"
+    if seed != 0:
+        raise InputError(f"model '{source}' takes no seed of its own; sweep it with one seed, or leave its seed out.")
+    return source
+
+
 def open_features(source: str, model: CMDP) -> Features:
     """The features that `source` names, for this model."""
     name, _, text = source.partition(":")

@@ -6,8 +6,10 @@ from typing import Annotated, Literal
 import tyro
 
 from cmdpax import checker
+from cmdpax.commands.sweeping import carry
 from cmdpax.commands.terminal import EXIT, Progress, out
 from cmdpax.environments import finite
+from cmdpax.errors import InputError
 from cmdpax.methods import run
 
 
@@ -35,24 +37,43 @@ def demo(out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> 
 
 
 def reproduce(
-    what: Annotated[Literal["tabular", "linear"], tyro.conf.Positional],
+    what: Annotated[Literal["tabular", "linear", "deep"], tyro.conf.Positional],
     figure: str | None = None,
     out_dir: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     rerun: bool = False,
+    fraction: float | None = None,
+    seeds: int | None = None,
+    tasks: tuple[Literal["Ant", "HalfCheetah", "Hopper"], ...] = ("Ant", "HalfCheetah", "Hopper"),
 ) -> int:
     """The paper's experiments: grid searches of every method, tables and figures. Redrawn in seconds from their records.
 
-    `tabular` takes about a minute; `linear` (log-linear policies) minutes on two cores, and goes on where it was stopped.
+    `tabular` takes about a minute; `linear` (log-linear policies) minutes on two cores, and goes on where it was stopped. `deep`
+    draws what is recorded; with --fraction it first runs what is missing, one process per core, and goes on where it was stopped.
 
     Args:
         what: which experiments
         figure: one figure only: first, all-methods, cliff-world-0.001, certified, sensitivity, rate, ... (linear:
-            cliff-world-40, ...)
-        out_dir: folder of records, tables and figures (default: results/tabular or results/linear)
-        rerun: run again what is recorded there
+            cliff-world-40, ...; deep: learning-curves, violations, penalties, dual-steps)
+        out_dir: folder of records, tables and figures (default: results/tabular, linear or deep; deep-FRACTION below 1)
+        rerun: run again what is recorded there (tabular and linear)
+        fraction: deep: run what is missing with this share of the paper's 10,000,000 samples a run
+        seeds: deep: so many seeds (default: the paper's, 5, and 10 for the ablations)
+        tasks: deep: run these only
     """
     from cmdpax import reproduce
 
+    if what == "deep":
+        share = "" if fraction in (None, 1) else f"-{fraction:g}"
+        folder = out_dir or Path("results") / f"deep{share}"
+        written = reproduce.deep(folder, figure, fraction, seeds, carry, tasks)
+        for path in written:
+            out.print(f"wrote {path}", markup=False)
+        missing = sorted(set(reproduce.DEEP_FIGURES) - {path.stem for path in written}) if figure is None else []
+        if missing:
+            out.print(f"no records yet: {', '.join(missing)}; --fraction runs them")
+        return 0
+    if fraction is not None or seeds is not None:
+        raise InputError(f"--fraction and --seeds are for deep; {what} has one budget, and nothing random in it.")
     with Progress() as progress:
         make = reproduce.tabular if what == "tabular" else reproduce.linear
         written = make(out_dir or Path("results") / what, figure, rerun, progress.say)

@@ -1,0 +1,66 @@
+"""The documentation site: `make docs` builds it, with every warning an error."""
+
+import inspect
+import re
+from importlib.metadata import version as installed
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+
+project = "cmdpax"
+author = "The cmdpax authors"
+project_copyright = "The cmdpax authors, MIT licence"
+version = release = installed("cmdpax")
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
+myst_heading_anchors = 3
+html_theme = "furo"
+html_title = "cmdpax"
+html_static_path = ["images"]
+html_math_renderer = "mathml"
+html_theme_options = {"sidebar_hide_name": False}
+default_role = "code"  # docstrings put code between single backticks
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+
+
+def mathml(self, node: nodes.Node) -> None:
+    """Mathematics as MathML, which browsers draw by themselves: no script, no network."""
+    block = isinstance(node, nodes.math_block)
+    text = tex2mathml(node.astext(), as_block=block)
+    self.body.append(f'<div class="math">{text}</div>' if block else text)
+    raise nodes.SkipNode
+
+
+def plain_docstring(app, what, name, obj, options, lines: list[str]) -> None:
+    """Docstrings are plain text with code in backticks; what reStructuredText would read into them is kept from it.
+
+    Paragraphs that are indented, or drawn (tables, grids), become literal blocks.
+    """
+    text = "\n".join(lines)
+    paragraphs = re.split(r"\n\s*\n", text.strip("\n"))
+    shown: list[str] = []
+    for paragraph in paragraphs:
+        rows = paragraph.split("\n")
+        indented, ruled = all(row.startswith(" ") for row in rows), rows[0].startswith(("|", "--"))
+        if rows[1:2] == ["----------"]:  # a list of parameters
+            shown += [f"- {escaped(row)}" for row in rows[2:]] + [""]
+        elif indented or ruled or (len(rows) > 1 and "   " in rows[0].strip()):
+            shown += ["::", "", *("    " + row for row in inspect.cleandoc("\n" + paragraph).split("\n")), ""]
+        elif rows[0].startswith(("- ", ">>>")):
+            shown += [*rows, ""]
+        else:
+            shown += [*map(escaped, rows), ""]
+    lines[:] = shown
+
+
+def escaped(row: str) -> str:
+    """A row of text whose stars, bars and underscores mean themselves, outside backticks."""
+    parts = re.split(r"(`[^`]*`)", row)
+    return "".join(part if part.startswith("`") else re.sub(r"([*|_])", r"\\\1", part) for part in parts)
+
+
+def setup(app) -> None:
+    """Register the two above."""
+    app.add_html_math_renderer("mathml", (mathml, None), (mathml, None))
+    app.connect("autodoc-process-docstring", plain_docstring)

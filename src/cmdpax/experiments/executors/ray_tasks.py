@@ -1,0 +1,50 @@
+"""Ray Core tasks, on a cluster or on an embedded Ray of this machine: one task a run, one core each.
+
+Only strings travel: the store's path (which every node must see), a run and its answer as JSON. Ray notices dead workers and
+nodes and starts their tasks again elsewhere; it may be wrong about a death, which does no harm.
+"""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cmdpax.errors import InputError
+from cmdpax.experiments.executors.local import DEATHS, TICK
+from cmdpax.experiments.runs import Run
+from cmdpax.experiments.store import Store
+from cmdpax.experiments.worker import ONE_THREAD, carry_out
+
+
+def execute(runs: Sequence[Run], store: Store, workers: int, report: Callable[[], None], address: str | None = None) -> None:
+    """Carry out `runs` on the cluster at `address`, by as many workers as it has cores, or on an embedded Ray with `workers`."""
+    try:
+        import ray
+    except ModuleNotFoundError:
+        raise InputError("--executor ray needs the package 'ray'; install cmdpax[ray].") from None
+    os.environ.update(ONE_THREAD)  # an embedded Ray hands it on
+    quiet: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "configure_logging": False}
+    try:
+        ray.init(address=address, **quiet) if address else ray.init(num_cpus=workers, **quiet)
+    except ConnectionError as error:
+        raise InputError(f"--address {address}: no Ray cluster answers there ({error}).") from None
+    try:
+        task = ray.remote(num_cpus=1, max_retries=DEATHS)(carry_out)
+        folder = str(store.folder.absolute())
+        waiting = [task.remote(folder, run.text) for run in store.pending(runs)]
+        while waiting:
+            ended, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=TICK)
+            for reference in ended:
+                _read(ray, reference)
+            report()
+    finally:
+        ray.shutdown()
+
+
+def _read(ray: Any, reference: Any) -> None:
+    try:
+        answer = json.loads(ray.get(reference))
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError):
+        return  # given up: it is missing in the store
+    if "error" in answer:
+        raise InputError(answer["error"])

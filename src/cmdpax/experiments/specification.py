@@ -1,0 +1,177 @@
+"""What a sweep is: fields of a config, each with a value, a list (every combination is tried) or a range (drawn at random).
+
+    kind = "train"                 # or "exact"
+    seeds = 5                      # so many, or a list of them
+    draws = 20                     # random points, if any field is a range
+    eps = 5.0                      # selection: best return with cost <= limit + eps (exact: best reward with violation <= eps)
+
+    [settings]                     # any field; for exact runs: model, method, eps, features, and the method's own settings
+    environment = ["SafetyAntVelocity-v1", "SafetyHopperVelocity-v1"]
+    learning_rate = { low = 1e-4, high = 1e-2, log = true }
+
+    [methods.spma-alm]             # the same for one method only; the methods named here are the ones that are run
+    spma_step = [0.1, 0.3]
+
+A draw depends on the method, the field and its number alone: with more draws, the earlier ones stay.
+"""
+
+import itertools
+import json
+import tomllib
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from cmdpax.deep.config import TrainConfig
+from cmdpax.errors import InputError, did_you_mean
+from cmdpax.experiments.runs import EXACT, Run, exact_run, train_run
+from cmdpax.methods import find
+
+Kind = Literal["train", "exact"]
+TRAIN = {one.name: "" if one.default is MISSING else one.default for one in fields(TrainConfig) if one.name != "seed"}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A sweep, as in the module docstring."""
+
+    name: str
+    kind: Kind = "train"
+    seeds: tuple[int, ...] = (0,)
+    draws: int = 0
+    eps: float = 5.0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def with_seeds(self, count: int) -> "Spec":
+        """The same with the seeds 0, 1, ..., count - 1."""
+        if count < 1:
+            raise InputError(f"seeds is {count}; it must be at least 1.")
+        return replace(self, seeds=tuple(range(count)))
+
+    def with_fraction(self, fraction: float) -> "Spec":
+        """The same with that part of every run's samples."""
+        if self.kind != "train" or not 0 < fraction <= 1:
+            raise InputError(f"fraction is {fraction:g}; it must lie in (0, 1], and is for training runs only.")
+        samples = self.settings.get("samples", TRAIN["samples"])
+        scaled = [round(fraction * one) for one in samples] if isinstance(samples, list) else round(fraction * samples)
+        return replace(self, settings={**self.settings, "samples": scaled})
+
+    def runs(self) -> list[Run]:
+        """Every run of the sweep, each once; whatever is wrong with any of them is said here, before work begins."""
+        tables = [{**self.settings, **own, "method": name} for name, own in self.methods.items()] or [dict(self.settings)]
+        points = [point for table in tables for point in self._points(table) if not self._senseless(point)]
+        if not points:
+            raise InputError(f"sweep {self.name}: there is nothing to run.")
+        return list({run.id: run for point in points for seed in self.seeds for run in [self._run(point, seed)]}.values())
+
+    def _points(self, table: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Every combination of the lists, with every draw of the ranges."""
+        lists, ranges, fixed = {}, {}, {}
+        for name, value in table.items():
+            if isinstance(value, Mapping):
+                ranges[name] = value
+            elif isinstance(value, list | tuple) and not self._is_one(name, value):
+                lists[name] = value
+            else:
+                fixed[name] = value
+        if ranges and self.draws < 1:
+            raise InputError(
+                f"sweep {self.name}: '{next(iter(ranges))}' is a range; say how many draws to make, as in draws = 20."
+            )
+        points = []
+        for values in itertools.product(*lists.values()):
+            grid = {**fixed, **dict(zip(lists, values))}
+            for number in range(self.draws if ranges else 1):
+                drawn = {name: _draw(name, one, f"{grid.get('method', '')}/{name}/{number}") for name, one in ranges.items()}
+                points.append({**grid, **drawn})
+        return points
+
+    def _senseless(self, point: Mapping[str, Any]) -> bool:
+        """Whether the methods table says that the update makes no sense there."""
+        if self.kind == "train":
+            return False
+        method = find(point.get("method", EXACT["method"]))
+        return method.skip({**method.settings(), **point})
+
+    def _is_one(self, name: str, value: Sequence[Any]) -> bool:
+        """Whether a list is one value: fields that hold several take a list of lists."""
+        return isinstance(TRAIN.get(name), tuple) and self.kind == "train" and not any(isinstance(v, list | tuple) for v in value)
+
+    def _run(self, point: Mapping[str, Any], seed: int) -> Run:
+        if self.kind == "train":
+            settings = {name: self._checked(name, value, TRAIN) for name, value in point.items()}
+            if not settings.get("environment"):
+                raise InputError(f"sweep {self.name}: settings.environment is missing; name a simulator.")
+            return train_run(TrainConfig(**{**settings, "seed": seed}))
+        config = {name: self._checked(name, value, EXACT) for name, value in point.items() if name in EXACT}
+        known = find(config.get("method", EXACT["method"])).settings()
+        config["settings"] = {name: self._checked(name, value, known) for name, value in point.items() if name not in EXACT}
+        if not config.get("model"):
+            raise InputError(f"sweep {self.name}: settings.model is missing; name a model file or an environment.")
+        return exact_run(config, seed)
+
+    def _checked(self, name: str, value: Any, known: Mapping[str, Any]) -> Any:
+        """A value in the type of its field, so that 1 and 1.0 are the same run."""
+        if name not in known:
+            raise InputError(f"sweep {self.name}: there is no field '{name}'; {did_you_mean(name, known)}")
+        default = known[name]
+        if isinstance(default, tuple) and isinstance(value, list | tuple):
+            return tuple(value)
+        if isinstance(default, bool) or isinstance(value, bool):
+            fits = isinstance(default, bool) and isinstance(value, bool)
+        elif isinstance(default, int | float):
+            fits = isinstance(value, int | float) and (isinstance(default, float) or value == int(value))
+            value = type(default)(value) if fits else value
+            fits = fits or (name == "step" and isinstance(value, str))  # a step may be a rule
+        else:
+            fits = default is None or isinstance(value, str)
+        if not fits:
+            raise InputError(f"sweep {self.name}: {name} is {json.dumps(value)}; write {json.dumps(default)}, for example.")
+        return value
+
+
+def read_spec(path: Path) -> Spec:
+    """A sweep from a TOML file."""
+    try:
+        given = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise InputError(f"sweep {path}: the file cannot be read ({error.strerror}).") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"sweep {path}: this is not TOML: {error}.") from None
+    known = [one.name for one in fields(Spec) if one.name != "name"]
+    for name in given:
+        if name not in known:
+            raise InputError(f"sweep {path}: there is no key '{name}'; {did_you_mean(name, known)}")
+    if given.get("kind", "train") not in ("train", "exact"):
+        raise InputError(f"sweep {path}: kind is {given['kind']!r}; it is 'train' or 'exact'.")
+    for name in ("settings", "methods"):
+        if not isinstance(given.get(name, {}), Mapping):
+            raise InputError(f"sweep {path}: {name} must be a table, [{name}].")
+    spec = Spec(path.stem, **{name: value for name, value in given.items() if name != "seeds"})
+    return spec if "seeds" not in given else _seeded(spec, given["seeds"])
+
+
+def _seeded(spec: Spec, seeds: Any) -> Spec:
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        return spec.with_seeds(seeds)
+    if not isinstance(seeds, list) or not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
+        raise InputError(f"sweep {spec.name}: seeds is {seeds}; give a number of them, or a list of whole numbers.")
+    return replace(spec, seeds=tuple(seeds))
+
+
+def _draw(name: str, limits: Mapping[str, Any], place: str) -> Any:
+    """A number between `low` and `high`, evenly, or evenly in its logarithm; whole if both limits are."""
+    low, high, log = limits.get("low", np.nan), limits.get("high", np.nan), limits.get("log", False)
+    numbers = all(isinstance(limit, int | float) for limit in (low, high))
+    if set(limits) - {"low", "high", "log"} or not numbers or not (0 if log else -np.inf) < low < high < np.inf:
+        raise InputError(f"{name} = {dict(limits)}: write a range as {{ low = 1e-4, high = 1e-2, log = true }}, low below high.")
+    random = np.random.default_rng(zlib.crc32(place.encode()))
+    if isinstance(low, int) and isinstance(high, int) and not log:
+        return int(random.integers(low, high + 1))
+    value = float(np.exp(random.uniform(np.log(low), np.log(high))) if log else random.uniform(low, high))
+    return float(f"{value:.4g}")

@@ -1,0 +1,93 @@
+"""Every executor makes the same bytes, also when workers are killed; the paused who wake late do no harm."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cmdpax import InputError
+from cmdpax.experiments.executors import executor, local
+from cmdpax.experiments.runs import exact_run
+from cmdpax.experiments.store import Store
+from cmdpax.experiments.worker import carry_out
+from experiments.sweeps import children, contents, tiny_runs
+
+RUNS = tiny_runs(6)
+
+
+@pytest.fixture(scope="module")
+def serial(tmp_path_factory):
+    store = Store(tmp_path_factory.mktemp("serial") / "store", create=True)
+    executor("serial")(RUNS, store, 1, lambda: None)
+    return store
+
+
+def test_local_workers_and_a_kill(serial, tmp_path):
+    """The first worker that has begun a run is killed in it."""
+    store, killed = Store(tmp_path / "store", create=True), []
+
+    def kill_one():
+        if not killed and any(store.work.iterdir()):
+            killed.extend(children(os.getpid())[-1:])
+            os.kill(killed[0], signal.SIGKILL)
+
+    executor("local")([*RUNS, *RUNS], store, 2, kill_one)
+    assert contents(store.done) == contents(serial.done)
+    assert len(store.finished()) == len(RUNS) and not store.pending(RUNS)
+
+
+def test_ray(serial, tmp_path):
+    store = Store(tmp_path / "store", create=True)
+    executor("ray")(RUNS, store, 1, lambda: None)
+    assert contents(store.done) == contents(serial.done)
+
+
+def test_a_paused_worker_that_wakes_late_does_no_harm(serial, tmp_path):
+    """A worker stands still in the middle of a run; another finishes it; the first wakes and is told that it is late."""
+    store, run = Store(tmp_path / "store", create=True), exact_run(tiny_runs(1, steps=3000)[0].config)
+    command = [sys.executable, "-m", "cmdpax.experiments.worker", str(store.folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
+        print(run.text, file=worker.stdin, flush=True)
+        while not any(store.work.iterdir()):
+            time.sleep(0.001)
+        worker.send_signal(signal.SIGSTOP)
+        assert not store.finished()
+        assert store.carry_out(run)
+        seen = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in store.done.rglob("*")}
+        worker.send_signal(signal.SIGCONT)
+        assert worker.stdout.readline() == '{"won": false}\n'
+        worker.stdin.close()
+        assert worker.wait() == 0
+    assert {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in store.done.rglob("*")} == seen
+    assert not list(store.work.iterdir())
+
+
+def test_a_worker_ends_with_its_driver(tmp_path):
+    store, run = Store(tmp_path / "store", create=True), tiny_runs(1, steps=100_000)[0]
+    command = [sys.executable, "-m", "cmdpax.experiments.worker", str(store.folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as worker:
+        print(run.text, file=worker.stdin, flush=True)
+        while not any(store.work.iterdir()):
+            time.sleep(0.001)
+        worker.stdin.close()
+        assert worker.wait() == 0
+    assert not store.finished()
+
+
+def test_a_run_that_kills_its_workers_is_given_up(tmp_path, monkeypatch):
+    store = Store(tmp_path / "store", create=True)
+    monkeypatch.setattr(local, "DEATHS", 2)
+    monkeypatch.setattr(local.sys, "executable", "/bin/false")
+    executor("local")(RUNS[:2], store, 2, lambda: None)
+    assert len(store.pending(RUNS)) == len(RUNS)
+
+
+def test_what_stops_a_sweep_is_said(tmp_path):
+    assert "no run store" in carry_out(str(tmp_path), RUNS[0].text)
+    with pytest.raises(InputError, match="did you mean 'ray'"):
+        executor("rai")
+    with pytest.raises(InputError, match="--address is for --executor ray"):
+        executor("local", "somewhere:6379")

@@ -1,0 +1,120 @@
+"""Sweeps as files: every combination, draws that stay, and mistakes that are named before work begins."""
+
+import json
+
+import numpy as np
+import pytest
+
+from cmdpax import InputError
+from cmdpax.experiments.presets import PRESETS, find_spec
+from cmdpax.experiments.runs import train_config
+from cmdpax.experiments.specification import Spec, read_spec
+
+TASK = "SafetyHopperVelocity-v1"
+
+
+def write(tmp_path, text):
+    path = tmp_path / "spec.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_grid_with_fields_of_each_method(tmp_path):
+    text = f"""
+        seeds = [3, 5]
+        [settings]
+        environment = "{TASK}"
+        limit = ["cost<=10"]
+        hidden = [[8], [8, 8]]
+        [methods.spma-alm]
+        spma_step = [0.1, 0.3]
+        [methods.ppo-lag]
+        clip = 0.1
+    """
+    runs = read_spec(write(tmp_path, text)).runs()
+    assert len(runs) == 2 * (2 * 2 + 2)
+    configs = [train_config(run) for run in runs]
+    assert {config.seed for config in configs} == {3, 5} and all(config.limit == ("cost<=10",) for config in configs)
+    assert {config.hidden for config in configs} == {(8,), (8, 8)}
+    assert {config.spma_step for config in configs if config.method == "spma-alm"} == {0.1, 0.3}
+    assert all(config.clip == 0.1 and config.batch == 20_000 for config in configs if config.method == "ppo-lag")
+
+
+def test_one_and_one_point_zero_are_one_run():
+    one, two = (Spec("x", settings={"environment": TASK, "penalty": value}) for value in (1, 1.0))
+    assert [run.id for run in one.runs()] == [run.id for run in two.runs()]
+    assert len(Spec("x", settings={"environment": TASK, "penalty": [1, 1.0]}).runs()) == 1
+
+
+def test_draws_lie_in_their_range_and_stay_when_there_are_more():
+    ranges = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "inner": {"low": 1, "high": 20}}
+    few, many = (Spec("x", draws=count, settings={"environment": TASK, **ranges}).runs() for count in (5, 200))
+    assert [run.id for run in few] == [run.id for run in many[:5]] and len(many) == 200
+    rates = np.array([run.config["learning_rate"] for run in many])
+    assert rates.min() >= 1e-4 and rates.max() <= 1e-2
+    assert np.median(rates) == pytest.approx(1e-3, rel=0.4)  # evenly in the logarithm
+    assert {run.config["inner"] for run in many} == set(range(1, 21))
+
+
+def test_exact_runs_take_settings_of_the_method_and_seeds_of_the_model():
+    spec = Spec("x", "exact", settings={"model": "garnet:states=20", "method": "npg-pd", "step": [1, 2], "steps": 10})
+    runs = spec.with_seeds(2).runs()
+    assert len(runs) == 4 and runs[0].config["settings"] == {"step": 1.0, "steps": 10}
+    with pytest.raises(InputError, match="takes no seed"):
+        Spec("x", "exact", settings={"model": "cliff-world"}).with_seeds(2).runs()
+
+
+def test_points_that_make_no_sense_are_left_out():
+    runs = Spec("x", "exact", settings={"model": "cliff-world"}, methods={"rpg-pd": {"temperature": 0.1, "dual_step": [1, 100]}})
+    assert [run.config["settings"]["dual_step"] for run in runs.runs()] == [1.0]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_a_sweep(name):
+    runs = find_spec(name).runs()
+    assert len({run.id for run in runs}) == len(runs) >= 40
+    assert all(json.loads(run.text)["kind"] == run.kind for run in runs)
+
+
+def test_the_papers_grid_has_its_size():
+    assert len(find_spec("paper-grids").runs()) == 3 * (504 + 216 + 72 + 1)
+    assert len(find_spec("penalties").runs()) == 3 * 2 * 4 * 4 * 10
+    assert {run.config["samples"] for run in find_spec("deep").with_fraction(0.01).runs()} == {100_000}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("seeds = ", "not TOML"),
+        ("sedes = 3", "no key 'sedes'; did you mean 'seeds'"),
+        ("kind = 'deep'", "it is 'train' or 'exact'"),
+        ("settings = 3", "must be a table"),
+        ("seeds = 0", "at least 1"),
+        ("seeds = 'two'", "a number of them, or a list"),
+        ("", "environment is missing"),
+        ("[settings]\nenvironment = 'X'\npenalti = 1", "no field 'penalti'; did you mean 'penalty'"),
+        ("[settings]\nenvironment = 'X'\npenalty = 'much'", 'penalty is "much"; write 0.01'),
+        ("[settings]\nenvironment = 'X'\ninner = 1.5", "inner is 1.5; write 10"),
+        ("[settings]\nenvironment = 'X'\nrescale = 1", "rescale is 1; write false"),
+        ("[settings]\nenvironment = 'X'\npenalty = -1", "it must be positive"),
+        ("[settings]\nenvironment = 'X'\nmethod = 'ppo-llag'", "did you mean 'ppo-lag'"),
+        ("[settings]\nenvironment = 'X'\npenalty = { low = 1, high = 2 }", "how many draws"),
+        ("draws = 2\n[settings]\nenvironment = 'X'\npenalty = { low = 3, high = 2 }", "low below high"),
+        ("draws = 2\n[settings]\nenvironment = 'X'\npenalty = { low = 0, high = 2, log = true }", "low below high"),
+        ("[settings]\nenvironment = 'X'\npenalty = []", "nothing to run"),
+        ("kind = 'exact'", "model is missing"),
+        ("kind = 'exact'\n[settings]\nmodel = 'cliff-world'\nstep = 1", "there is no field 'step'"),
+    ],
+)
+def test_mistakes_are_named(tmp_path, text, sentence):
+    with pytest.raises(InputError, match=sentence.replace("(", r"\(")):
+        read_spec(write(tmp_path, text)).runs()
+
+
+def test_what_is_no_sweep(tmp_path):
+    with pytest.raises(InputError, match="did you mean 'tiny'"):
+        find_spec("tini")
+    with pytest.raises(InputError, match="cannot be read"):
+        find_spec(str(tmp_path / "none.toml"))
+    with pytest.raises(InputError, match=r"must lie in \(0, 1\]"):
+        find_spec("deep").with_fraction(2)

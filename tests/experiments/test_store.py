@@ -1,0 +1,255 @@
+"""Commits happen once, whatever comes late; disks that say no are answered with one sentence."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from cmdpax import InputError
+from cmdpax.deep.config import TrainConfig
+from cmdpax.experiments import runs as runs_module
+from cmdpax.experiments import store as store_module
+from cmdpax.experiments.runs import Run, exact_run, perform, train_run
+from cmdpax.experiments.store import Store
+from cmdpax.experiments.sweep import made_by_others
+from cmdpax.experiments.versions import difference, versions
+from experiments.sweeps import contents, tiny_runs
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store", create=True)
+
+
+(RUN,) = tiny_runs(1)
+
+
+def test_an_id_is_a_hash_of_config_and_seed():
+    again = Run.from_text(RUN.text)
+    assert again == RUN and again.id == RUN.id and len(RUN.id) == 16
+    shuffled = Run(RUN.kind, dict(reversed(RUN.config.items())), RUN.seed)
+    assert shuffled.id == RUN.id
+    assert Run(RUN.kind, RUN.config, 1).id != RUN.id
+    one, two = (train_run(TrainConfig("SafetyHopperVelocity-v1", penalty=penalty)) for penalty in (0.1, 0.2))
+    assert one.id != two.id and "seed" not in one.config
+
+
+def test_a_run_is_finished_once(store):
+    assert store.pending([RUN, RUN]) == [RUN]
+    assert store.carry_out(RUN)
+    before = contents(store.done)
+    assert not store.carry_out(RUN)
+    assert contents(store.done) == before
+    assert store.pending([RUN]) == [] and store.finished() == {RUN.id}
+    result = store.result(RUN)
+    assert result["run"] == json.loads(RUN.text) and result["versions"] == versions()
+    assert result["outcome"]["status"] == "limit" and "seconds" not in result["outcome"]
+    assert store.spent(RUN)["cpu_seconds"] > 0
+    assert not list(store.work.iterdir())
+
+
+def test_the_first_of_two_commits_wins(store, monkeypatch):
+    """While one attempt is at work, another commits: the late one leaves everything as it is."""
+    inner = []
+
+    def slow(run, folder, earlier):
+        if not inner:
+            inner.append(1)
+            inner.append(Store(store.folder).carry_out(run))
+            inner.append({path: path.stat().st_ino for path in store.done.rglob("*")})
+        return perform(run, folder, earlier)
+
+    monkeypatch.setattr(store_module, "perform", slow)
+    assert not store.carry_out(RUN)
+    assert inner[1] is True
+    assert {path: path.stat().st_ino for path in store.done.rglob("*")} == inner[2]
+    assert not list(store.work.iterdir())
+
+
+def test_a_late_worker_never_commits_half_a_folder(store, monkeypatch):
+    """Its attempt was cleared away while it slept; it makes the folder anew by writing on, and still must not commit it."""
+
+    def slow(run, folder, earlier):
+        store._discard(folder)
+        folder.mkdir()
+        return {}
+
+    monkeypatch.setattr(store_module, "perform", slow)
+    assert not store.carry_out(RUN)
+    assert not store.finished() and not list(store.work.iterdir())
+
+
+def test_two_stores_on_one_folder_agree_on_who_won(store):
+    """Both attempts are complete; only one rename goes through."""
+    folders = []
+    for name in ("a", "b"):
+        folder = store.work / f"{RUN.id}.{name}"
+        folder.mkdir()
+        (folder / "run.json").write_text("{}")
+        (folder / "result.json").write_text(name)
+        folders.append(folder)
+    assert [store._commit(RUN, folder) for folder in folders] == [True, False]
+    assert (store.done / RUN.id / "result.json").read_text() == "a"
+
+
+def test_a_failed_run_is_an_outcome(store):
+    run = exact_run({"model": "no-such-file.npz"})
+    assert store.carry_out(run)
+    assert "no such file" in store.result(run)["outcome"]["failed"]
+    shutil.rmtree(store.done / run.id)
+    assert store.pending([run]) == [run]
+
+
+def test_other_versions_are_shown_and_nothing_is_redone(store):
+    assert store.carry_out(RUN)
+    assert made_by_others([RUN], store) == ""
+    path = store.done / RUN.id / "result.json"
+    path.write_text(path.read_text().replace(versions()["numpy"], "1.0.0"))
+    said = made_by_others([RUN], store)
+    assert f"1 finished runs were made by other versions (numpy 1.0.0 -> {versions()['numpy']})" in said
+    assert store.pending([RUN]) == []
+    assert difference({"a": "1"}, {"b": "2"}) == "a 1 -> none, b none -> 2"
+
+
+def test_the_dead_leave_attempts_that_are_tidied_up(store):
+    assert store.carry_out(RUN)
+    late, other = store.work / f"{RUN.id}.dead", store.work / "unfinished.dead"
+    late.mkdir()
+    other.mkdir()
+    store.tidy()
+    assert list(store.work.iterdir()) == [other]
+
+
+def test_one_driver_at_a_time(store):
+    with store.alone():
+        code = f"from cmdpax.experiments.store import Store\nwith Store({str(store.folder)!r}).alone(): pass"
+        second = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "another sweep is at work" in second.stderr
+    with store.alone():
+        pass
+
+
+def test_a_folder_that_is_no_store(tmp_path):
+    with pytest.raises(InputError, match="no run store"):
+        Store(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot be written"):
+        Store(tmp_path / "file", create=True)
+
+
+def complaint(done):
+    """The one sentence; progress lines may stand before it on a slow machine."""
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if " runs are done, " not in line]
+    return line
+
+
+def in_small_room(size: str, body: str) -> subprocess.CompletedProcess:
+    """Run Python in a mount namespace of its own, where /mnt is a file system of that size."""
+    mount = f'mount -t tmpfs -o size={size} none /mnt && exec {sys.executable} -c "$BODY"'
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "BODY": textwrap.dedent(body)})
+    if done.returncode and "cmdpax" not in done.stderr and "Error" not in done.stderr:
+        pytest.skip(f"no mount namespaces here: {done.stderr.strip()}")
+    return done
+
+
+FILL = """
+    import pathlib, subprocess, sys
+    from cmdpax.cli import main
+    sys.argv = ["cmdpax"]
+    pathlib.Path("/mnt/ballast").write_bytes(bytes(%d))
+    main(["sweep", "tiny", "--store", "/mnt/store", "--executor", "%s", "--workers", "1"])
+"""
+
+
+@pytest.mark.parametrize("executor", ["serial", "local"])
+def test_a_full_disk_gives_one_sentence(executor):
+    done = in_small_room("200k", FILL % (120_000, executor))
+    assert complaint(done).startswith("cmdpax: the store /mnt/store cannot be written (No space left on device); mend that")
+
+
+def test_a_read_only_store_gives_one_sentence():
+    body = """
+        import subprocess
+        from cmdpax.cli import main
+        from cmdpax.experiments.store import Store
+        Store("/mnt/store", create=True)
+        subprocess.run(["mount", "-o", "remount,ro", "/mnt"], check=True)
+        main(["sweep", "tiny", "--store", "/mnt/store"])
+    """
+    done = in_small_room("1m", body)
+    assert complaint(done).startswith("cmdpax: the store /mnt/store cannot be written (Read-only file system); mend that")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A short training, undisturbed."""
+    config = TrainConfig("SafetyHopperVelocity-v1", samples=600, batch=100, horizon=50, passes=1, hidden=(8,), checkpoint_every=2)
+    store = Store(tmp_path_factory.mktemp("trained") / "store", create=True)
+    run = train_run(config)
+    assert store.carry_out(run)
+    return store, run
+
+
+def test_a_finished_training_is_a_run_folder_without_clocks(trained):
+    store, run = trained
+    folder = store.done / run.id
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"run.json", "result.json", "spent.json", "config.json", "metrics.jsonl", "evaluation.json", "checkpoints"}
+    assert len(list((folder / "checkpoints").iterdir())) == 2
+    outcome, seen = store.result(run)["outcome"], json.loads((folder / "evaluation.json").read_text())
+    assert outcome["return"] == seen["stochastic"]["reward"]["mean"] and outcome["samples"] == 600
+    assert outcome["excess"] == seen["stochastic"]["costs"]["cost"]["mean"] - 25
+
+
+def test_a_retry_goes_on_from_the_checkpoint_and_ends_in_the_same_bytes(trained, tmp_path, monkeypatch):
+    """The first attempt dies after its second checkpoint; the next one makes the remaining updates only."""
+    from cmdpax.deep import train as training
+
+    whole, run = trained
+    store = Store(tmp_path / "store", create=True)
+
+    class Killed(BaseException):
+        pass
+
+    real, collected = training.collect, []
+
+    def collect(*arguments):
+        collected.append(1)
+        if len(collected) == 6:
+            raise Killed
+        return real(*arguments)
+
+    monkeypatch.setattr(training, "collect", collect)
+    with pytest.raises(Killed):
+        store.carry_out(run)
+    assert len(list(store.work.iterdir())) == 1 and not store.finished()
+    damaged = sorted(store.work.rglob("*.safetensors"))[-1]
+    assert damaged.stem == "00000004"
+    assert store.carry_out(run)
+    assert len(collected) == 6 + 2  # updates 5 and 6
+    assert contents(store.done) == contents(whole.done)
+    assert store.spent(run)["attempt"] == 2 and not list(store.work.iterdir())
+
+
+def test_a_retry_takes_the_checkpoint_before_a_damaged_one_and_none_of_other_versions(trained, tmp_path):
+    whole, run = trained
+    attempt, folder = tmp_path / "attempt", tmp_path / "next"
+    shutil.copytree(whole.done / run.id, attempt)
+    folder.mkdir()
+    (newest,) = attempt.rglob("*.safetensors")
+    newest.write_bytes(newest.read_bytes()[:-3])
+    runs_module._adopt(folder, [attempt])
+    assert not (folder / "config.json").exists()  # the only one is damaged: from the start
+    store = Store(tmp_path / "store", create=True)
+    made = json.loads((attempt / "run.json").read_text())
+    assert store_module._same_versions(attempt)
+    made["versions"]["code"] = "another"
+    (attempt / "run.json").write_text(json.dumps(made))
+    assert not store_module._same_versions(attempt)
+    assert store.attempts(run) == []

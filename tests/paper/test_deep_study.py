@@ -1,0 +1,166 @@
+"""The deep study from records: what is missing is said, and the numbers are those of the records."""
+
+import json
+
+import numpy as np
+import pytest
+
+from cmdpax import InputError, reproduce
+from cmdpax.cli import main
+from cmdpax.deep.config import TrainConfig
+from cmdpax.experiments.records import write_lines
+from cmdpax.experiments.runs import train_run
+from cmdpax.paper import deep
+from cmdpax.paper.deep_records import PAPER, TASKS, TITLES, collect, read_records, summarise
+
+
+def rows(batch, updates, cost=20.0):
+    return [
+        {"update": n, "samples": n * batch, "return": float(n), "cost": {"cost": cost + (n % 2)}, "multiplier": {"cost": 0.0}}
+        for n in range(1, updates + 1)
+    ]
+
+
+def run_folder(folder, task, method, seed, returns=(10.0, 20.0), costs=(24.0, 30.0)):
+    """A finished run, as training leaves it."""
+    run = train_run(TrainConfig(TASKS[task], method=method, seed=seed, samples=1_000_000))
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({**run.config, "seed": seed}))
+    lines = rows(run.config["batch"], 1_000_000 // run.config["batch"])
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+    seen = {"returns": list(returns), "totals": {"cost": list(costs)}}
+    (folder / "evaluation.json").write_text(json.dumps({"stochastic": seen, "deterministic": seen}))
+    return folder
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """Two seeds of two methods on Hopper."""
+    out = tmp_path / "out"
+    for method in ("spma-alm", "ppo-lag"):
+        for seed in (0, 1):
+            run = run_folder(tmp_path / "runs" / f"{method}{seed}", "Hopper", method, seed, returns=(10.0 + seed, 20.0 + seed))
+            collect(run, out / f"Hopper-{method}-{seed}", cpu_seconds=3600.0)
+    return out
+
+
+def test_a_record_is_small_and_read_back(recorded):
+    found = read_records(recorded)
+    assert [(one.task, one.method, one.seed) for one in found][:2] == [("Hopper", "ppo-lag", 0), ("Hopper", "ppo-lag", 1)]
+    assert [len(one.rows) for one in found] == [50, 50, 250, 250]
+    assert found[0].rows[-1]["samples"] == 1_000_000
+    gained, excess = found[0].episodes()
+    assert gained.tolist() == [10, 20] and excess.tolist() == [-1, 5]
+    assert found[0].summary["cpu_seconds"] == 3600
+
+
+def test_curves_are_means_over_equal_parts_of_the_samples(recorded):
+    record = next(one for one in read_records(recorded) if one.method == "ppo-lag")
+    halves = record.curve("return", np.array([0, 500_000, 1_000_000]))
+    assert halves.tolist() == [13.0, 38.0]  # of updates 1 to 25, and 26 to 50
+    assert np.isnan(record.curve("return", np.array([0, 1_000_000, 2_000_000]))[1])
+
+
+def test_the_summary_of_a_run():
+    seen = summarise(rows(2_000, 5_000), "Hopper", "spma-alm")
+    assert seen["samples"] == 10_000_000
+    assert seen["last_fifth"]["return"] == pytest.approx(4500.5) and seen["last_fifth"]["cost_deviation_of_updates"] == 0.5
+    assert seen["last_fifth"]["cost_deviation_of_windows"] == 0 and seen["last_fifth"]["updates_above_limit"] == 0
+    wanted = 0.95 * PAPER["spma-alm"]["Hopper"][0]  # windows of ten updates: the mean of n - 9 .. n is n - 4.5
+    assert seen["samples_to_95_percent_of_paper_while_feasible"] == 2_000 * 10 * int(np.ceil((wanted + 4.5) / 10))
+    assert summarise(rows(2_000, 5_000, cost=30.0), "Hopper", "spma-alm")["samples_to_paper_while_feasible"] is None
+
+
+def test_figures_and_tables_from_records_alone(recorded, capsys):
+    write_lines(
+        recorded / "penalties.jsonl",
+        {"kind": "header"},
+        [
+            {
+                "task": "Ant",
+                "method": "ppo-alm",
+                "penalty": 0.1,
+                "inner": k,
+                "seed": 0,
+                "samples": 100_000,
+                "return": 1.0,
+                "excess": 2.0,
+            }
+            for k in (1, 5)
+        ],
+    )
+    with pytest.raises(SystemExit) as ended:
+        main(["reproduce", "deep", "--out", str(recorded)])
+    assert ended.value.code == 0
+    assert {path.stem for path in recorded.glob("*.png")} == {"learning-curves", "violations", "penalties"}
+    assert "no records yet: dual-steps" in capsys.readouterr().out
+    results = (recorded / "results.md").read_text().splitlines()
+    assert len(results) == 2 + len(TASKS) * len(TITLES)
+    (ours,) = [line for line in results if "Hopper | SPMA-ALM" in line]
+    assert "| 2 | 1e+06 | 15.5 +- 6.4 | 2.0 +- 0.0 |" in ours and "1687 +- 8 | -6.1 +- 2.3" in ours
+    assert sum("no records" in line for line in results) == 10
+    assert "Hopper | PPO-Lag | 2 | 2.0 | 2.0 | 2.0 | 2.0 | 2.0 | 5.0 |" in (recorded / "violations.md").read_text()
+    assert "| 1 | nothing |" in (recorded / "training.md").read_text()
+    assert "none complete" in (recorded / "comparison.md").read_text()
+
+
+def test_records_made_with_other_settings_are_said_to_be(recorded):
+    path = recorded / "Hopper-ppo-lag-0" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "learning_rate": 0.5}))
+    reproduce.deep(recorded, "violations", None, None, lambda name, runs: pytest.fail("nothing is run"))
+    assert "learning_rate 0.5" in (recorded / "training.md").read_text()
+
+
+def test_across_tasks_every_method_is_compared(tmp_path):
+    for task in TASKS:
+        for method in TITLES:
+            for seed in (0, 1, 2):
+                best = 2.0 if method == "spma-alm" else 1.0
+                run = run_folder(tmp_path / "runs" / f"{task}{method}{seed}", task, method, seed, returns=(best,), costs=(1.0,))
+                collect(run, tmp_path / "out" / f"{task}-{method}-{seed}")
+    reproduce.deep(tmp_path / "out", "violations", None, None, lambda name, runs: pytest.fail("nothing is run"))
+    lines = (tmp_path / "out" / "comparison.md").read_text().splitlines()
+    assert "| 1.00 | [1.000, 1.000] |" in lines[2] and "| 0.50 | [0.500, 0.500] |" in lines[3]
+
+
+def test_only_what_is_missing_is_run(recorded):
+    asked = []
+
+    class Nothing(Exception):
+        pass
+
+    def carry(name, runs):
+        assert name == "deep"
+        asked.extend(runs)
+        raise Nothing
+
+    with pytest.raises(Nothing):
+        reproduce.deep(recorded, "learning-curves", 0.1, 2, carry)
+    assert len(asked) == 3 * 4 * 2 - 4 and {run.config["samples"] for run in asked} == {1_000_000}
+
+
+def test_what_cannot_be_drawn(tmp_path, capsys):
+    with pytest.raises(InputError, match="holds no records; give --fraction"):
+        reproduce.deep(tmp_path, None, None, None, lambda name, runs: None)
+    with pytest.raises(InputError, match="no records for 'penalties'"):
+        reproduce.deep(tmp_path, "penalties", None, None, lambda name, runs: None)
+    with pytest.raises(InputError, match="did you mean 'violations'"):
+        reproduce.deep(tmp_path, "violation", None, None, lambda name, runs: None)
+    with pytest.raises(SystemExit) as ended:
+        main(["reproduce", "tabular", "--seeds", "3"])
+    assert ended.value.code == 2
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    with pytest.raises(InputError, match="cannot be read"):
+        deep.study(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_sliver_of_the_budget_runs_from_nothing_to_figures(tmp_path, monkeypatch):
+    """Twelve runs of 20,000 samples; the second time everything is read."""
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        with pytest.raises(SystemExit) as ended:
+            main(["reproduce", "deep", "--fraction", "0.002", "--seeds", "1", "--figure", "learning-curves"])
+        assert ended.value.code == 0
+    assert len(read_records(tmp_path / "results" / "deep-0.002")) == 12
