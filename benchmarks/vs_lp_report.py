@@ -29,7 +29,7 @@ def failed_before(rows: list[dict], task: dict) -> int | None:
 
 
 def table(rows: list[dict], solvers: list[str]) -> str:
-    """Markdown: our time and the memory beyond the model, every peer's time, and the ratio to the best LP; failures say so."""
+    """Markdown: our time and the peak memory of the process, every peer's time, and the ratio to the best LP; failures say so."""
     peers = [name for name in solvers if name != US and any(row["solver"] == name for row in rows)]
     lines = [f"| instance | {US} | {' | '.join(peers)} | best LP / {US} |", "|---|---|" + "---|" * (len(peers) + 1)]
     order = ("garnet", "queue", "grid", "inventory")
@@ -43,9 +43,10 @@ def table(rows: list[dict], solvers: list[str]) -> str:
         ours = found[US]
         cells = [_cell(found.get(name), failed_before(rows, {**known, "solver": name})) for name in peers]
         ratios = [row["seconds"] / ours["seconds"] for row in found.values() if _is_lp(row)]
-        best = _ratio(min(ratios)) if ratios else "no LP has solved it"
+        tried = any(row["solver"] not in (US, "storm") for row in found.values())
+        best = _ratio(min(ratios)) if ratios else "no LP finished" if tried else "no LP run"
         title = f"{family} S={states:,} gamma={discount} m={constraints} seed={seed}" + (f" eps={eps:g}" if eps != EPS else "")
-        lines.append(f"| {title} | {ours['seconds']:.3g} s, {ours['extra_mb']:.0f} MB | {' | '.join(cells)} | {best} |")
+        lines.append(f"| {title} | {ours['seconds']:.3g} s, {ours['peak_mb']:.0f} MB | {' | '.join(cells)} | {best} |")
     return "\n".join(lines)
 
 
@@ -90,6 +91,7 @@ def draw(rows: list[dict], solvers: list[str], path: Path) -> Path:
                 axes.plot([sizes[-1], row["states"]], [times[-1], row["limit"]], **{**style, "linewidth": 0.7})
             for row in failed:
                 axes.plot(row["states"], row["limit"], marker="x", markersize=9, markeredgewidth=2, color=style["color"])
+                axes.annotate(name, (row["states"], row["limit"]), (7, -12), textcoords="offset points", fontsize=8)
         axes.axhline(600, color="0.5", linewidth=0.8, linestyle=(0, (1, 3)))
         axes.set(xscale="log", yscale="log", xlabel="states S", title=family)
         axes.grid(alpha=0.3)
