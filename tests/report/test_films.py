@@ -26,6 +26,12 @@ def test_frames_are_dense_at_first_and_never_hide_an_oscillation():
     assert {k % 2 for k in late} == {0, 1}  # both phases of period two
 
 
+def test_many_films_have_fewer_frames_each():
+    many, few = frames(1000), frames(1000, pace=3)
+    assert len(few) < len(many) / 2 and few[-1] == 1000
+    assert np.diff(few).max() % 2 == 1
+
+
 def test_a_film_is_the_run_itself(tmp_path):
     (scene,) = scenes([SHOT], tmp_path)
     (film,) = scene["films"]
@@ -34,6 +40,8 @@ def test_a_film_is_the_run_itself(tmp_path):
     policies = np.frombuffer(base64.b64decode(film["policies"]), np.uint8).reshape(shape) / 255
     np.testing.assert_allclose(policies[0], 0.25, atol=1 / 500)
     np.testing.assert_allclose(policies[-1], run.policy, atol=1 / 500)
+    prices = np.frombuffer(base64.b64decode(film["prices"]), "<f4")
+    np.testing.assert_allclose(prices, run.weights[film["frames"], 0], rtol=1e-6, atol=1e-12)
     rewards = np.frombuffer(base64.b64decode(film["rewards"]), "<f4")
     np.testing.assert_allclose(rewards, run.rewards, rtol=1e-6)
     visits = np.frombuffer(base64.b64decode(film["visits"]), np.uint8).reshape(shape[:2])

@@ -5,7 +5,7 @@ deterministic. Those that take longer (log-linear policies) are kept in `.films/
 depend on. Probabilities and occupancies are rounded to 1/255, which no eye sees in an arrow; curves are 32-bit floats.
 
 Frames: every iterate at first, then ever fewer, but never more than `STRIDE` apart, an odd number: an oscillation of period two
-would vanish at an even one.
+would vanish at an even one. A page of many films has fewer frames of each: `pace` times fewer.
 """
 
 import base64
@@ -29,8 +29,9 @@ from cmdpax.solve import solve
 from cmdpax.sources import open_features, open_model
 
 DENSE, GROWTH, STRIDE = 40, 0.025, 9
-LARGEST, LONGEST = 2_500, 100_000  # states that can be drawn, evaluations that can be shown
+LARGEST, LONGEST = 2_500, 20_000  # states that can be drawn, evaluations that can be shown
 PATIENCE = 2.0  # seconds; what took longer is worth keeping
+ENOUGH = 24  # films of which every frame is kept
 CACHE = ".films"
 
 
@@ -46,18 +47,18 @@ class Shot:
     features: str | None = None  # as `open_features` reads it
 
 
-def frames(last: int) -> list[int]:
+def frames(last: int, pace: int = 1) -> list[int]:
     """Iterates to keep out of 0..last, both included; see the module docstring."""
-    kept, k = [0], 0
+    kept, k, stride = [0], 0, (STRIDE * pace) | 1
     while k < last:
-        k += 1 if k < DENSE else min(STRIDE, max(1, round(GROWTH * k)))
+        k += 1 if k < DENSE // pace else min(stride, max(1, round(GROWTH * pace * k)))
         kept.append(min(k, last))
     return kept
 
 
 def scenes(shots: Sequence[Shot], folder: Path, say: Callable[[str], None] = lambda text: None) -> list[dict[str, Any]]:
     """The problems of `shots` with the films of their runs, ready for JSON; a problem that cannot be drawn is left out."""
-    shown = []
+    shown, pace = [], max(1, round(len(shots) / ENOUGH))
     for title in dict.fromkeys(shot.scene for shot in shots):
         own = [shot for shot in shots if shot.scene == title]
         try:
@@ -69,8 +70,8 @@ def scenes(shots: Sequence[Shot], folder: Path, say: Callable[[str], None] = lam
         films = []
         for number, shot in enumerate(own, 1):
             say(f"{title}: {shot.label} ({number} of {len(own)})")
-            with suppress(InputError, NumericalError):  # recorded by another version, or diverged: there is nothing to show
-                films.append(_film(model, shot, folder))
+            with suppress(InputError, NumericalError):  # of another version, diverged, or too long: there is nothing to show
+                films.append(_film(model, shot, folder, pace))
         if films:
             shown.append({**_stage(title, model), "films": films})
     return shown
@@ -90,14 +91,14 @@ def _stage(title: str, model: CMDP) -> dict[str, Any]:
     }
 
 
-def _film(model: CMDP, shot: Shot, folder: Path) -> dict[str, Any]:
+def _film(model: CMDP, shot: Shot, folder: Path, pace: int) -> dict[str, Any]:
     """Run a shot, or take it from where an earlier report left it."""
-    made_by = {"shot": asdict(shot), "model": model.digest, "by": provenance(), "frames": [DENSE, GROWTH, STRIDE]}
+    made_by = {"shot": asdict(shot), "model": model.digest, "by": provenance(), "frames": [DENSE, GROWTH, STRIDE, pace]}
     path = folder / CACHE / f"{hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()[:24]}.json"
     with suppress(OSError, ValueError):
         return json.loads(path.read_text())
     started = time.perf_counter()
-    film = _run(model, shot)
+    film = _run(model, shot, pace)
     if time.perf_counter() - started > PATIENCE:
         with suppress(OSError):  # a folder that cannot be written only costs time
             path.parent.mkdir(exist_ok=True)
@@ -107,13 +108,15 @@ def _film(model: CMDP, shot: Shot, folder: Path) -> dict[str, Any]:
     return film
 
 
-def _run(model: CMDP, shot: Shot) -> dict[str, Any]:
+def _run(model: CMDP, shot: Shot, pace: int) -> dict[str, Any]:
     features = None if shot.features is None else open_features(shot.features, model)
-    wanted = frames(LONGEST)  # how long the run is shows when it is done; what lies beyond its end is never reached
+    wanted = frames(LONGEST, pace)  # how long the run is shows when it is done; what lies beyond its end is never reached
     done = trajectory(model, shot.method, features, wanted, **shot.settings)
     last = len(done.rewards) - 1
     if done.diverged or done.policies is None:
         raise NumericalError(f"{shot.method}: step {done.diverged} produced numbers that are not finite.")
+    if last > LONGEST:
+        raise InputError(f"{shot.method}: {last} evaluations are more than a page can show.")
     kept, policies = wanted[: len(done.policies)], done.policies
     if kept[-1] < last:
         kept, policies = [*kept, last], np.concatenate([policies, done.policy[None]])
@@ -129,7 +132,7 @@ def _run(model: CMDP, shot: Shot) -> dict[str, Any]:
         "most": float(visits.max()),
         "rewards": _floats(done.rewards),  # [N + 1]
         "violations": _floats(-done.margins.min(-1)),  # [N + 1], signed: negative means slack
-        "prices": _floats(done.weights),  # [N + 1, m]
+        "prices": _floats(done.weights[kept]),  # [frames, m]
     }
 
 

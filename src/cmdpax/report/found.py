@@ -84,6 +84,7 @@ def gather(folder: Path) -> Found:
             found.shots += _study(rows)
         elif rows and "kind" not in rows[0]:
             found.tables.append(_lines(found.name(path.with_suffix("")), rows))
+    sweep.sort(key=_order)
     found.shots += _swept(sweep)
     for title, rows in (("certified results", results), ("finished runs of the sweep", [_row(row) for row in sweep])):
         if rows:
@@ -132,17 +133,23 @@ def _swept(sweep: Sequence[Row]) -> list[Shot]:
         if run.get("kind") != "exact" or method is None or method.trajectory is None or "reward" not in row.get("outcome", {}):
             continue
         settings = config.get("settings", {})
+        numbers = {key.replace("_", " "): value for key, value in settings.items() if isinstance(value, int | float)}
         if not set(settings) <= set(method.budget):
             continue
         model, features = config.get("model", ""), config.get("features")
         scene = model + (f", {features}" if features else "")
-        label = ", ".join(
-            [method.title, *(f"{key} {value:g}" for key, value in settings.items() if isinstance(value, int | float))]
-        )
+        label = ", ".join([method.title, *(f"{key} {value:g}" for key, value in numbers.items())])
         own = shots.setdefault(scene, [])
         if len(own) < PER_SCENE:
             own.append(Shot(scene, model, label, method.name, settings, features))
     return [shot for own in shots.values() for shot in own]
+
+
+def _order(result: Row) -> tuple[str, ...]:
+    """Runs of a sweep by problem and method; their folders are in the order of hashes."""
+    config = result["run"].get("config", {})
+    problem = config.get("model") or config.get("environment")
+    return tuple(map(str, (problem, config.get("method"), config.get("settings"), result["run"].get("seed"))))
 
 
 def _row(result: Row) -> Row:

@@ -3,8 +3,8 @@ const allMethods = [...new Set(data.environments.flatMap((world) => world.runs.m
 const styleOf = (method) => `s${allMethods.indexOf(method) % 8}`;
 
 function spread(runs, name, extra) {
-  const all = runs.flatMap((run) => [...(run.series[name]?.low ?? []), ...(run.series[name]?.high ?? [])]).concat(extra);
-  const low = Math.min(...all), high = Math.max(...all), pad = 0.05 * (high - low || 1);
+  const [low, high] = extent([extra, ...runs.flatMap((run) => run.series[name] ? [run.series[name].low, run.series[name].high] : [])]);
+  const pad = 0.05 * (high - low || 1);
   return [low >= 0 ? Math.max(0, low - pad) : low - pad, high + pad];
 }
 
@@ -14,7 +14,7 @@ function learningCard(world) {
     shape("svg", { width: 34, height: 10, "aria-hidden": "true" }, shape("line", { class: styleOf(name), x1: 1, x2: 33, y1: 5, y2: 5, "stroke-width": 2.4 })),
     seeds(name) > 1 ? `${name} (${seeds(name)} runs)` : name)));
   const readings = node("p", { class: "readings", role: "status" }, "Point at a chart to read values.");
-  const x = [0, Math.max(...world.runs.flatMap((run) => run.samples))];
+  const x = [0, extent(world.runs.map((run) => run.samples))[1]];
   const panels = ["return", ...world.costs].map((name) => {
     const limit = world.limits[name], chart = new Chart({ title: name === "return" ? "Return" : name === "cost" ? "Cost" : `Cost: ${name}`, hint: limit ? `limit ${limit.sense === "<=" ? "≤" : "≥"} ${short(limit.bound)}` : "", across: "environment steps", height: 260 });
     const lines = world.runs.filter((run) => run.series[name]).map((run) => {

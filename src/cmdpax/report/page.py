@@ -68,7 +68,7 @@ def _summary(found: Found) -> Iterable[str]:
     """Facts for the head of the page."""
     for count, one, many in (
         (len({header["problem"] for _, header in found.studies}), "problem", "problems"),
-        (len({shot.label for shot in found.shots}), "exact method", "exact methods"),
+        (len({shot.method for shot in found.shots}), "exact method", "exact methods"),
         (len(found.runs), "training run", "training runs"),
         (len({run.environment for run in found.runs}), "environment", "environments"),
         (len(found.tables), "table", "tables"),
@@ -185,7 +185,7 @@ def _figures(found: Found) -> str:
         source = f"data:{MIME[path.suffix.lower()]};base64,{base64.b64encode(picture).decode()}"
         shown.append(
             f"<figure class='card picture'><button type='button' aria-expanded='false' title='larger or smaller'>"
-            f"<img decoding='async' alt='{escape(path.stem.replace('-', ' '))}' src='{source}'></button>"
+            f"<img alt='{escape(path.stem.replace('-', ' '))}' src='{source}'></button>"
             f"<figcaption>{escape(name)}</figcaption></figure>"
         )
     left = f"<p class='note'>Too large for this page: {escape(', '.join(named))}.</p>" if named else ""

@@ -27,6 +27,13 @@ function short(value) {
   return text.replaceAll("-", "−");
 }
 
+// least and most of several long lists
+function extent(lists) {
+  let low = Infinity, high = -Infinity;
+  for (const list of lists) for (const value of list) { if (value < low) low = value; if (value > high) high = value; }
+  return [low, high];
+}
+
 const whole = (value) => Math.round(value).toLocaleString("en");
 
 // a slanted pattern, so that what is forbidden shows without colour

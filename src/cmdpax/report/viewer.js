@@ -64,7 +64,7 @@ class Panel {
     this.values.reward.textContent = short(film.rewards[at]);
     this.values.gap.replaceChildren(short(gap), ...(gap < -1e-9 ? [node("small", {}, "negative: bought by violating")] : []));
     this.values.violation.textContent = short(violation);
-    this.values.price.textContent = [...film.prices.subarray(at * m, (at + 1) * m)].map(short).join(", ");
+    this.values.price.textContent = [...film.prices.subarray(f * m, (f + 1) * m)].map(short).join(", ");
     this.board.show(this.policy, this.visits, film.most,
       `${film.label} on ${scene.title} after ${at} evaluations: reward ${short(film.rewards[at])}, gap ${short(gap)}, violation ${short(violation)}`);
   }
@@ -143,8 +143,8 @@ class Viewer {
     this.fresh = false;
     const x = [0, this.frames.at(-1)], lines = (values) => films.map((film, i) => ({ x: film.steps, y: film[values].map((v) => Math.max(values === "gaps" ? Math.abs(v) : v, FLOOR)), mark: i ? "own-b" : "own-a" }));
     const both = (values) => {
-      const drawn = lines(values), all = drawn.flatMap((line) => [...line.y]);
-      const low = Math.max(FLOOR, 10 ** Math.floor(Math.log10(Math.min(...all)))), high = 10 ** Math.ceil(Math.log10(Math.max(...all, 10 * low)));
+      const drawn = lines(values), [least, most] = extent(drawn.map((line) => line.y));
+      const low = Math.max(FLOOR, 10 ** Math.floor(Math.log10(least))), high = 10 ** Math.ceil(Math.log10(Math.max(most, 10 * low)));
       return { x, y: [low, high], lines: drawn, floor: low === FLOOR ? FLOOR : 0 };
     };
     const names = films.map((film) => film.label).join(" (solid) and ") + " (dashed)";
