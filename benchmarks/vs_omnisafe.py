@@ -1,11 +1,11 @@
 """End-to-end training speed, ours against OmniSafe 0.5.0: environment steps per CPU-second on one core, equal settings.
 
-    python benchmarks/vs_omnisafe.py --omnisafe-python PATH [--epochs 3] [--task SafetyHalfCheetahVelocity-v1]
+    python benchmarks/vs_omnisafe.py --omnisafe-python PATH [--epochs 5] [--task SafetyHalfCheetahVelocity-v1] [--record FILE]
 
 Both sides: 20,000 steps an epoch, 10 passes, minibatch 64, 64x64 networks, no early stop, one thread. OmniSafe lives in its own
 virtual environment (Python 3.11: torch==2.13.0 gymnasium==0.28.1 gymnasium-robotics==1.2.2 mujoco==2.3.3 'pygame>=2.1.3'
 'numpy<2' pandas==2.0.3, then safety-gymnasium and omnisafe with --no-deps and what they import). Imports are not counted. Ours
-is given with and without compilation, which a run pays once.
+is given with and without compilation, which a run pays once; the ratio is without. `--record` keeps the numbers as JSON.
 """
 
 import argparse
@@ -76,7 +76,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--omnisafe-python")
     parser.add_argument("--task", default="SafetyHalfCheetahVelocity-v1")
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--record", type=Path)
     parser.add_argument("--ours", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.ours:
@@ -84,10 +85,17 @@ if __name__ == "__main__":
         sys.exit()
     steps = options.epochs * EPOCH
     print(f"{options.task}, {options.epochs} epochs of {EPOCH} steps; steps per CPU-second")
+    rows = []
     for name in METHODS:
         whole, warm = ours(name, options.task, options.epochs)
+        row = {"method": name, "ours": steps / warm, "ours_with_compilation": steps / whole}
         line = f"{name:8} ours {steps / warm:8.0f} (with compilation {steps / whole:.0f})"
         if options.omnisafe_python:
             theirs = omnisafe(options.omnisafe_python, name, options.task, options.epochs)
+            row |= {"omnisafe": steps / theirs, "ratio": theirs / warm}
             line += f"   OmniSafe {steps / theirs:8.0f}   ratio {theirs / warm:.1f}"
+        rows.append(row)
         print(line, flush=True)
+    if options.record:
+        settings = {"task": options.task, "epochs": options.epochs, "epoch": EPOCH, "passes": 10, "minibatch": 64}
+        options.record.write_text(json.dumps({**settings, "unit": "steps per CPU-second", "rows": rows}, indent=1) + "\n")

@@ -130,8 +130,8 @@ class Broken(gymnasium.Env):
             info = {}
         elif late and self.wrong == "cost":
             info = {"cost": float("nan")}
-        elif late and self.wrong == "length":
-            info = {"cost": np.ones(2)}
+        elif self.wrong == "length":
+            info = {"cost": np.ones(3 if late else 2)}
         observation = np.full(1, np.nan if late and self.wrong == "observation" else 1.0, dtype=np.float32)
         reward = float("nan") if late and self.wrong == "reward" else 1.0
         return observation, reward, False, self.time == 10, info

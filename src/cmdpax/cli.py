@@ -1,6 +1,7 @@
 """The command line. Exit codes: 0 certified, 1 check failed, 2 bad input, 3 infeasible, 4 limit reached, 5 marginal."""
 
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 
 import tyro
@@ -27,24 +28,29 @@ COMMANDS: dict[str, Callable[..., int]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and exit with its code; bad input gets one sentence and code 2."""
+    """Run a command and exit with its code; bad input gets one sentence and code 2, a warning one sentence."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: print(f"cmdpax: {message}", file=sys.stderr)
+        sys.exit(_run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
-        code = tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="cmdpax", description=__doc__, args=arguments)
+        return tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="cmdpax", description=__doc__, args=arguments)
     except InputError as error:
-        code = _complain(error, 2)
+        return _complain(error, 2)
     except (CertificateError, NumericalError) as error:
-        code = _complain(error, 1)
+        return _complain(error, 1)
     except BrokenPipeError:
-        code = 0
+        return 0
     except OSError as error:
-        code = _complain(error, 2)
+        return _complain(error, 2)
     except MemoryError:
-        code = _complain("there is not enough memory for this model; use fewer states, actions or successors.", 2)
+        return _complain("there is not enough memory for this model; use fewer states, actions or successors.", 2)
     except KeyboardInterrupt as error:
-        code = _complain(str(error) or "interrupted.", 130)
+        return _complain(str(error) or "interrupted.", 130)
     except Exception as error:  # a fault of ours: still one sentence, and it says so
-        code = _complain(f"internal error, please report it: {type(error).__name__}: {error}", 1)
-    sys.exit(code)
+        return _complain(f"internal error, please report it: {type(error).__name__}: {error}", 1)
 
 
 def _complain(sentence: object, code: int) -> int:

@@ -193,10 +193,6 @@ def test_deployed_policy_equals_jax(finished):
     np.testing.assert_allclose(policy(observation[0]), policy(observation)[0], atol=1e-6)
     checkpoint = next(stored.newest(finished / "checkpoints"))
     np.testing.assert_array_equal(cmdpax.load_policy(checkpoint)(observation), policy(observation))
-    started = time.process_time()
-    for _ in range(1000):
-        policy(observation[0])
-    assert (time.process_time() - started) / 1000 < 2e-4  # measured 15-20 us on a quiet core
 
 
 def test_evaluate_and_film(finished, tmp_path, capsys):
@@ -204,6 +200,7 @@ def test_evaluate_and_film(finished, tmp_path, capsys):
         main(["evaluate", str(finished), "--episodes", "4", "--json"])
     assert stop.value.code == 0
     found = json.loads(capsys.readouterr().out)
+    assert json.loads((finished / "evaluation.json").read_text()) == found
     for kind in ("stochastic", "deterministic"):
         seen = found[kind]
         assert seen["episodes"] == 4 and len(seen["returns"]) == 4

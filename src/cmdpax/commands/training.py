@@ -47,17 +47,20 @@ def evaluate(
 ) -> int:
     """Measure a trained policy, acting at random as in training and deterministically: return, costs, tails, chance of violation.
 
+    The numbers are kept in the run folder as evaluation.json.
+
     Args:
         run_dir: folder of `cmdpax train`
         episodes: how many, of each kind
         seed: of the environments
         as_json: print one JSON object
     """
-    stochastic, deterministic = deep("cmdpax.deep.evaluate").evaluate(run_dir, episodes, seed)
+    evaluation = deep("cmdpax.deep.evaluate")
+    found = evaluation.evaluate(run_dir, episodes, seed)
     if as_json:
-        print(json.dumps({"stochastic": asdict(stochastic), "deterministic": asdict(deterministic)}))
+        print(evaluation.as_json(found))
         return 0
-    for kind, seen in (("stochastic", stochastic), ("deterministic", deterministic)):
+    for kind, seen in found.items():
         table = Table(
             title=f"{kind}: {seen.episodes} episodes of {seen.length:.0f} steps on average (no optimality gap is known)"
         )

@@ -4,14 +4,14 @@ Evidence from samples is not a certificate: it says how the policy did in so man
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from cmdpax.deep import stored
 from cmdpax.deep.policy import NetworkPolicy, load_policy
 from cmdpax.environments.gym_adapter import make_simulator
 from cmdpax.environments.limits import Constraints, match_limits
@@ -110,18 +110,24 @@ def evidence(
     )
 
 
-def evaluate(run: Path, episodes: int = 10, seed: int = 12345) -> Sequence[SampledEvidence]:
-    """Stochastic and deterministic evidence on the policy of a run folder."""
+def evaluate(run: Path, episodes: int = 10, seed: int = 12345) -> dict[str, SampledEvidence]:
+    """Stochastic and deterministic evidence on the policy of a run folder, which keeps it as `evaluation.json`."""
     if episodes < 1:
         raise InputError(f"episodes is {episodes}; it must be at least 1.")
     config, policy = read_config(run), load_policy(run)
     simulator = make_simulator(config["environment"], episodes)
     constraints = match_limits(config["limit"], simulator.cost_names)
-    found = []
-    for deterministic in (False, True):
+    found = {}
+    for kind, deterministic in (("stochastic", False), ("deterministic", True)):
         returns, costs, lengths = run_episodes(simulator, policy, seed, deterministic)
-        found.append(evidence(returns, costs, lengths, constraints, deterministic))
+        found[kind] = evidence(returns, costs, lengths, constraints, deterministic)
+    stored.write_atomically(run / "evaluation.json", (as_json(found) + "\n").encode())
     return found
+
+
+def as_json(found: dict[str, SampledEvidence]) -> str:
+    """One JSON object: kind of evidence -> its numbers."""
+    return json.dumps({kind: asdict(seen) for kind, seen in found.items()})
 
 
 def read_config(run: Path) -> dict[str, Any]:

@@ -90,19 +90,17 @@ def _train(run: Run, folder: Path, earlier: Sequence[Path]) -> dict[str, Any]:
     config = train_config(run)
     _adopt(folder, earlier)
     train(config, folder, resume=(folder / "config.json").exists())
-    seen = dict(zip(("stochastic", "deterministic"), map(asdict, evaluate(folder))))
-    (folder / "evaluation.json").write_text(json.dumps(seen, indent=1))
+    acting = evaluate(folder)["stochastic"]
     # what has clocks in it, and what only a resume needs, is not part of the result
     shutil.rmtree(folder / "tensorboard", ignore_errors=True)
     for old in list(newest(folder / "checkpoints"))[1:]:
         old.unlink()
         old.with_suffix(".json").unlink()
-    acting = seen["stochastic"]
     limits = [parse_limit(text) for text in config.limit]
-    costs = {limit.name: acting["costs"][limit.name]["mean"] for limit in limits}
+    costs = {limit.name: acting.costs[limit.name].mean for limit in limits}
     excess = [float(-limit.sign) * (costs[limit.name] - limit.bound) for limit in limits]
     return {
-        "return": acting["reward"]["mean"],
+        "return": acting.reward.mean,
         "cost": costs,
         "excess": max(excess, default=0.0),
         "samples": config.updates * config.batch,

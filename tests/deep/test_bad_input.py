@@ -1,0 +1,82 @@
+"""What a user can get wrong with simulators and runs, through the command line: one sentence, exit code 2, nothing half done."""
+
+import functools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import pytest
+
+import probes
+from cmdpax.cli import main
+from cmdpax.deep import stored
+
+SETTINGS = {"samples": 300, "batch": 50, "horizon": 50, "minibatch": 25, "passes": 1, "hidden": 8, "checkpoint-every": 2}
+SMALL = [part for name, value in SETTINGS.items() for part in (f"--{name}", str(value))]
+for wrong in ("missing", "length", "reward", "cost", "observation"):
+    gymnasium.register(f"Wrong-{wrong}-v0", functools.partial(probes.Broken, wrong), disable_env_checker=True)
+
+
+def refusal(capsys, *arguments):
+    """The sentence with which a command is refused."""
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    assert stop.value.code == 2
+    sentence = capsys.readouterr().err.strip().splitlines()[-1]
+    assert sentence.startswith("cmdpax: ")
+    return sentence
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["Wrong-missing-v0"], "'Wrong-missing-v0' reports no cost; its step must put one into info['cost']"),
+        (["Wrong-length-v0", "--limit", "cost0<=1"], "changed its costs from ['cost0', 'cost1'] to ['cost0', 'cost1', 'cost2']"),
+        (["SafetyHoperVelocity-v1"], "did you mean 'SafetyHopperVelocity-v1'"),
+        (["no_such_module:make"], "module 'no_such_module' cannot be imported"),
+        (["SafetyHopperVelocity-v1", "--method", "pp-lag"], "did you mean 'ppo-lag'"),
+        (
+            ["SafetyHopperVelocity-v1", "--limit", "heat<=3"],
+            "limit 'heat<=3' is on a cost that the environment does not have; known: cost",
+        ),
+        (["Wrong-reward-v0"], "the environment's reward is not finite at step 4 of this batch"),
+        (["Wrong-cost-v0"], "cost 'cost' is nan"),
+        (["Wrong-observation-v0"], "the environment's observation is not finite at step"),
+    ],
+)
+def test_training_is_refused(arguments, sentence, tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert sentence in refusal(capsys, "train", *arguments, *SMALL, "--out", str(folder))
+    assert not (folder / "metrics.jsonl").exists() or not (folder / "metrics.jsonl").read_text()  # within the first update
+    assert not (folder / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("wrong", ["missing", "length", "reward", "cost", "observation"])
+def test_check_env_tells_what_is_wrong(wrong, capsys):
+    assert f"Wrong-{wrong}-v0" in refusal(capsys, "check-env", f"Wrong-{wrong}-v0")
+
+
+def command(folder, *more):
+    return [sys.executable, "-m", "cmdpax", "train", "SafetyHopperVelocity-v1", *SMALL, "--out", str(folder), *more]
+
+
+def test_resume_shows_the_difference_and_falls_back_from_a_corrupt_checkpoint(tmp_path):
+    folder = tmp_path / "run"
+    subprocess.run(command(folder), check=True, capture_output=True, cwd=Path.cwd())
+    whole = (folder / "metrics.jsonl").read_bytes()
+    answer = subprocess.run(command(folder, "--resume", "--penalty", "0.5"), capture_output=True, text=True, check=False)
+    assert answer.returncode == 2 and "penalty was 0.01, is 0.5" in answer.stderr
+    newest, before, *_ = stored.newest(folder / "checkpoints")
+    newest.write_bytes(newest.read_bytes()[:-7])
+    answer = subprocess.run(command(folder, "--resume"), capture_output=True, text=True, check=True)
+    assert f"cmdpax: checkpoint {newest} is damaged" in answer.stderr and "Falling back to the one before" in answer.stderr
+    assert (folder / "metrics.jsonl").read_bytes() == whole
+    for path in (newest, before):
+        path.write_bytes(b"")
+    for path in stored.newest(folder / "checkpoints"):
+        path.with_suffix(".json").write_text("{")
+    answer = subprocess.run(command(folder, "--resume"), capture_output=True, text=True, check=False)
+    assert answer.returncode == 2 and "holds no intact checkpoint" in answer.stderr
+    assert json.loads((folder / "config.json").read_text())["penalty"] == 0.01
