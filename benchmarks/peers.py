@@ -1,4 +1,4 @@
-"""The solvers that `vs_lp.py` compares, one function each: normalised model -> policy `[S, A]` (or a bare value).
+"""The solvers that `vs_lp.py` compares, one function each: normalised model -> policy `[S, A]` (or only its value).
 
 Every peer gets the occupancy linear program in the form it likes best, one thread, and tolerances tight enough for a certified
 1e-6; what it returns is re-evaluated by us. Building the program and recovering the policy count as its time.
@@ -7,14 +7,23 @@ Every peer gets the occupancy linear program in the form it likes best, one thre
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from cmdpax import CMDP
 from cmdpax.baselines.linear_program import occupancy_program, policy_of, solve_lp
+
+
+class Value(NamedTuple):
+    """The optimal value alone, normalised, and the CPU seconds it took."""
+
+    value: float
+    seconds: float
 
 
 def highs(algorithm: str) -> Callable[[CMDP, float], np.ndarray]:
@@ -61,10 +70,10 @@ def clarabel(model: CMDP, limit: float) -> np.ndarray:
     return policy_of(model, np.array(solver.solve().x).reshape(model.states, model.actions))
 
 
-def storm(model: CMDP, limit: float) -> float:
-    """Storm's multi-objective engine: a value, no policy; the discount becomes a jump to a sink.
+def storm(model: CMDP, limit: float) -> Value:
+    """Storm's multi-objective engine (Pareto curve by value iteration): a value at precision 1e-6, no policy.
 
-    Python bindings offer no way to ask for more than its default precision of 1e-4.
+    The discount becomes a jump to a sink. Writing the model as text and parsing it are a detour of ours and do not count.
     """
     import stormpy
 
@@ -72,9 +81,13 @@ def storm(model: CMDP, limit: float) -> float:
         path = Path(folder) / "model.drn"
         _write_drn(model, path)
         mdp = stormpy.build_model_from_drn(str(path))
+    environment = stormpy.Environment()
+    environment.modelchecker().multi().precision = stormpy.Rational("1e-6")
     limits = ", ".join(f'R{{"c{i}"}}>={float(b)!r} [C]' for i, b in enumerate(model.thresholds))
     query = stormpy.parse_properties(f'multi(R{{"r"}}max=? [C], {limits})')[0]
-    return float(str(stormpy.model_checking(mdp, query)))
+    before = time.process_time()
+    answer = stormpy.model_checking(mdp, query, environment=environment)
+    return Value(float(answer.get_value(mdp.initial_states[0])), time.process_time() - before)
 
 
 def _write_drn(model: CMDP, path: Path) -> None:
@@ -100,7 +113,7 @@ def _write_drn(model: CMDP, path: Path) -> None:
         out.write(f"state {S + 1} [{zeros}] sink\n\taction 0 [{zeros}]\n\t\t{S + 1} : 1\n")
 
 
-PEERS: dict[str, Callable[[CMDP, float], np.ndarray | float]] = {
+PEERS: dict[str, Callable[[CMDP, float], np.ndarray | Value]] = {
     "highs-simplex": highs("simplex"),
     "highs-ipm": highs("ipm"),
     "highs-hipo": highs("hipo"),

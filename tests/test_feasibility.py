@@ -7,6 +7,7 @@ from cmdpax.environments import cliff_world, garnet
 from cmdpax.feasibility import decide, slater_slack
 from cmdpax.solve import normalise
 from random_models import cmdps
+from sparse_models import large_path
 
 
 def slack_by_linear_program(model):
@@ -41,6 +42,16 @@ def test_verdict_agrees_with_the_linear_program(model):
         assert verdict.ray is not None and verdict.ray.sum() == pytest.approx(1) and (verdict.ray >= 0).all()
     elif abs(truth) < 0.9e-7:
         assert verdict.status == "marginal"
+
+
+@pytest.mark.parametrize("accuracy", [1e-9, 1e-6, 1e-3])
+@pytest.mark.parametrize(("slack", "status"), [(0.1, "feasible"), (1e-4, "feasible"), (0.0, "marginal"), (-1e-4, "infeasible")])
+def test_rough_columns_do_not_blur_the_verdict(slack, status, accuracy):
+    """Thresholds at a known distance from the best that can be reached; columns that are off by more than that."""
+    model = garnet(states=400, constraints=2, discount=0.95, seed=4)
+    model = model.replace(thresholds=model.thresholds + slater_slack(model) - slack * model.constraint_scales.min())
+    with large_path():
+        assert decide(normalise(model), accuracy=accuracy).status == status
 
 
 @given(cmdps(constraints=(1, 4), states=12))

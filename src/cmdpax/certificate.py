@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cmdpax.evaluation import action_values, pseudo_reward, stacked_rewards, state_values, under_policy
+from cmdpax.evaluation import action_values, all_values, pseudo_reward, state_values, under_policy
 from cmdpax.model import CMDP
 
 
@@ -67,7 +67,7 @@ def certify(
     be, as a fraction of the range of possible values. The bounds hold in any case.
     """
     pseudo = pseudo_reward(model, weights)
-    potentials = state_values(model, policy, stacked_rewards(model), accuracy * _contrast(model))
+    potentials = all_values(model, policy, accuracy * _contrast(model))
     bounds = value_bounds(model, policy, potentials)
     dual_potential = state_values(model, actions, pseudo) if potential is None else potential
     return Certificate(
@@ -89,13 +89,12 @@ def _contrast(model: CMDP) -> float:
 
 def value_bounds(model: CMDP, policy: np.ndarray, potentials: np.ndarray) -> np.ndarray:
     """Bounds on V_r(pi) and every V_c(pi) from any potentials `[1 + m, S]` -> `[1 + m, 2]`."""
-    rewards = stacked_rewards(model)
-    residuals = under_policy(action_values(model, rewards, potentials), policy) - potentials
-    residuals = residuals[:, model.reachable]
-    slack = np.array([rounding(model, reward, V) for reward, V in zip(rewards, potentials, strict=True)])
-    horizon = 1 / (1 - model.discount)
-    centre = potentials @ model.initial
-    return np.stack([centre + residuals.min(1) * horizon - slack, centre + residuals.max(1) * horizon + slack], axis=1)
+    horizon, bounds = 1 / (1 - model.discount), np.empty((len(potentials), 2))
+    for i, (reward, potential) in enumerate(zip((model.reward, *model.constraints), potentials, strict=True)):
+        residual = (under_policy(action_values(model, reward, potential), policy) - potential)[model.reachable]
+        centre, slack = float(potential @ model.initial), rounding(model, reward, potential)
+        bounds[i] = centre + residual.min() * horizon - slack, centre + residual.max() * horizon + slack
+    return bounds
 
 
 def optimum_bound(model: CMDP, reward: np.ndarray, potential: np.ndarray) -> float:

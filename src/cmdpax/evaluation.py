@@ -37,7 +37,7 @@ class Evaluation:
 
 def evaluate(model: CMDP, policy: np.ndarray) -> Evaluation:
     """V_r, all V_c and the margins of a policy `[..., S, A]`."""
-    values = state_values(model, policy, stacked_rewards(model))
+    values = all_values(model, policy)
     at_start = values @ model.initial
     return Evaluation(values, at_start[..., 0], at_start[..., 1:] - model.thresholds)
 
@@ -110,6 +110,15 @@ def state_values(
     right = under_policy(stacked, spread)
     values = solve_linear(transition_matrix(model, policy), model.discount, right, tolerance=tolerance, guess=guess)
     return values[..., 0, :] if single else values
+
+
+def all_values(model: CMDP, policy: np.ndarray, tolerance: float = 0.0) -> np.ndarray:
+    """Values of the reward and of every constraint reward, `[..., 1 + m, S]`; `tolerance` as in `state_values`."""
+    if model.is_small:
+        return state_values(model, policy, stacked_rewards(model))
+    # one by one: at 1e6 states a stacked copy of all rewards is the largest array of all
+    right = np.stack([under_policy(row, policy) for row in (model.reward, *model.constraints)])
+    return solve_linear(transition_matrix(model, policy), model.discount, right, tolerance=tolerance)
 
 
 def occupancy(model: CMDP, policy: np.ndarray, tolerance: float = 0.0, guess: np.ndarray | None = None) -> np.ndarray:

@@ -22,6 +22,7 @@ ROUNDING = 1e-14  # a margin that misses its target by less has met it
 RESOLUTION = 1e-10  # the same, where rounding in the columns themselves stops further progress
 CLOSEST = 1e-9  # an infeasible model is pursued until its least violating mixture is known this well
 ACCURACY = CLOSEST / 10  # what values of columns may be off at the most, not to blur any of these
+ROOM = 10.0  # by how many times the error of a column's values a margin must exceed it to be believed
 STEPS = 2000
 
 
@@ -38,12 +39,19 @@ class Feasibility:
 def decide(model: CMDP, columns: Columns | None = None, accuracy: float = ACCURACY) -> Feasibility:
     """Verdict for a normalised model (see `solve.normalise`), starting from known columns if there are any.
 
-    `accuracy` is the error that values of columns may have.
+    `accuracy` is the error that values of columns may have (large models). One that would blur the verdict is good enough to
+    find a model feasible with room to spare; any other verdict is then reached once more, by exact columns.
     """
+    if model.is_small or ROOM * accuracy <= BAND:
+        accuracy = min(accuracy, ACCURACY)
     if columns is None:
         columns = first_column(model, plan(model, model.reward, tolerance=accuracy), accuracy)
-    strict = _reach(model, columns, BAND, accuracy)
-    if strict.status != "infeasible":
+    strict = _reach(model, columns, max(BAND, ROOM * accuracy), accuracy)
+    if strict.status == "feasible":
+        return strict
+    if accuracy > ACCURACY:
+        return decide(model)
+    if strict.status == "marginal":
         return strict
     relaxed = _reach(model, strict.columns, -BAND, accuracy)
     if relaxed.status == "infeasible":

@@ -8,10 +8,12 @@
   SciPy, whose compiled loops are as fast as any we could write: `benchmarks/kernels.py` measures both.)
 - `incomplete_factors`: LU without fill-in of a sparse M-matrix (it exists and is stable for every `I - gamma P`): exact for
   birth-death chains, a strong preconditioner on grids; and `bicgstab`, the Krylov method that uses it;
+- `gauss_seidel`: sweeps through such a system, which converge whatever happens; `flow_order`: the order of states in which both
+  work best, every state after those it leads to (depth-first postorder);
 - `order_rows`, `reachable`: the one form of every row, and breadth-first search.
 
 The loops themselves are in `loops.py`, compiled by numba on first use and cached on disk. Where numba cannot be imported, NumPy
-gives the same numbers, and callers do without `sweep`, `incomplete_factors` and `bicgstab` (`loops()` is None).
+gives the same numbers, and callers do without `sweep` and the solvers of systems (`loops()` is None).
 """
 
 from functools import cache
@@ -131,6 +133,20 @@ def bicgstab(
     solution = guess.copy()
     _needed().bicgstab(*_parts(system), _read(factors), _read(right), solution, target, steps, total)
     return solution
+
+
+def gauss_seidel(system: sp.csr_array, right: np.ndarray, solution: np.ndarray, sweeps: int) -> None:
+    """`sweeps` Gauss-Seidel sweeps forwards and back, in place on `solution [S]`. Needs numba."""
+    for sweep in range(2 * sweeps):
+        _needed().relax_rows(*_parts(system), _read(right), solution, sweep % 2 == 1)
+
+
+def flow_order(matrix: sp.csr_array) -> np.ndarray:
+    """States `[S]` (int32) ordered so that most transitions of `matrix [S, S]` lead to an earlier one. Needs numba."""
+    S = matrix.shape[0]
+    order, stack, following = (np.empty(S, dtype=np.int32) for _ in range(3))
+    _needed().postorder(*_parts(matrix), order, stack, following, np.zeros(S, dtype=np.bool_))
+    return order
 
 
 def reachable(successors: np.ndarray, probabilities: np.ndarray, initial: np.ndarray) -> np.ndarray:

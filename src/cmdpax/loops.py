@@ -239,6 +239,52 @@ def bicgstab(pointers, columns, entries, factors, right, solution, target, steps
 
 
 @compiled
+def relax_rows(pointers, columns, entries, right, solution, backwards):
+    """Gauss-Seidel sweep through the rows of a system, in place on `solution`."""
+    S = len(right)
+    for step in range(S):
+        s = S - 1 - step if backwards else step
+        total, diagonal = right[s], 1.0
+        for k in range(pointers[s], pointers[s + 1]):
+            if columns[k] == s:
+                diagonal = entries[k]
+            else:
+                total -= entries[k] * solution[columns[k]]
+        solution[s] = total / diagonal
+
+
+@compiled
+def postorder(pointers, columns, entries, order, stack, following, seen):
+    """Depth-first postorder; of every state the most probable successor is followed first."""
+    S, place = len(order), 0
+    for root in range(S):
+        depth = 0
+        if not seen[root]:
+            seen[root], stack[0], following[root], depth = True, root, -1, 1
+        while depth > 0:
+            s = stack[depth - 1]
+            start, count = pointers[s], pointers[s + 1] - pointers[s]
+            if following[s] >= count:
+                order[place] = s
+                place += 1
+                depth -= 1
+                continue
+            chosen = following[s]
+            following[s] += 1
+            if chosen < 0:
+                chosen = 0
+                for k in range(1, count):
+                    if entries[start + k] > entries[start + chosen]:
+                        chosen = k
+                if count == 0:
+                    continue
+            t = columns[start + chosen]
+            if not seen[t]:
+                seen[t], stack[depth], following[t] = True, t, -1
+                depth += 1
+
+
+@compiled
 def search(successors, probabilities, seen, frontier):
     """Breadth-first search, in place on `seen`."""
     S, A, B = successors.shape

@@ -94,7 +94,7 @@ def _inexact(model: CMDP, reward: np.ndarray, values: np.ndarray, tolerance: flo
         system = System(kernels.policy_rows(model.successors, model.probabilities, actions), discount)
         allowed = forcing * (high - low)
         if structured:
-            values = system.solve(right, allowed, backed_up)
+            values = system.solve(right, allowed, backed_up, mixes_slowly=True)
         else:
             values, settled = fixed_point(system, right, allowed, backed_up)
             structured = not settled

@@ -22,7 +22,6 @@ from cmdpax import lagrangian
 from cmdpax.certificate import Certificate, certify, optimum_bound
 from cmdpax.errors import InputError
 from cmdpax.evaluation import state_values
-from cmdpax.feasibility import ACCURACY as COLUMN_ACCURACY
 from cmdpax.feasibility import BAND, Feasibility, decide
 from cmdpax.model import CMDP
 from cmdpax.oracles.corrective import COLUMNS, Columns, Corrective
@@ -166,7 +165,7 @@ def solve(
     if outer < 1 or inner < 1:
         raise InputError(f"outer is {outer}, inner is {inner}; both must be at least 1.")
     started = time.perf_counter()
-    accuracy = min(ACCURACY * eps, COLUMN_ACCURACY)
+    accuracy = ACCURACY * eps
     if oracle is None:
         oracle = Corrective(accuracy, COLUMNS if memory_limit is None else columns_within(model, memory_limit))
     scaled = normalise(model)

@@ -92,6 +92,10 @@ def solve_lp(model: CMDP, algorithm: Algorithm = "simplex", time_limit: float | 
     solver.passModel(lp)
     solver.run()
     solution = solver.getSolution()
+    if not solution.value_valid and algorithm != "simplex":  # crossover fails on long queues, whose interior solution is good
+        solver.setOptionValue("run_crossover", "off")
+        solver.run()
+        solution = solver.getSolution()
     if not solution.value_valid:
         raise NumericalError(
             f"linear program: HiGHS ended with '{solver.modelStatusToString(solver.getModelStatus())}' and no solution."

@@ -6,10 +6,9 @@ absorbing state. Built by array operations: 1e6 cells take seconds.
 
 import numpy as np
 
+from cmdpax.environments.thresholds import with_threshold
 from cmdpax.errors import InputError
-from cmdpax.evaluation import occupancy, under_policy
 from cmdpax.model import CMDP, Grid
-from cmdpax.planning import plan
 from cmdpax.transitions import refuse_huge
 
 MOVES = np.array([(0, -1), (0, 1), (-1, 0), (1, 0)])
@@ -77,9 +76,4 @@ def grid_world(
         constraint_names=("hazard visits",),
         grid=grid if cells <= DRAWABLE else None,
     )
-    safest = plan(model, model.constraints[0])
-    fastest = plan(model, model.reward)
-    visits = under_policy(model.constraints[0], fastest.actions) @ occupancy(model, fastest.actions)
-    if feasible:
-        return model.replace(thresholds=[visits + tightness * (safest.value - visits)])
-    return model.replace(thresholds=[safest.value + 0.01 * model.constraint_scales[0]])
+    return with_threshold(model, tightness, feasible)

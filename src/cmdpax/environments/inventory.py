@@ -10,10 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cmdpax.environments.thresholds import with_threshold
 from cmdpax.errors import InputError
-from cmdpax.evaluation import occupancy, under_policy
 from cmdpax.model import CMDP
-from cmdpax.planning import plan
 
 
 def inventory(
@@ -64,12 +63,7 @@ def inventory(
         action_names=[f"order {quantity}" for quantity in orders],
         constraint_names=("lost sales",),
     )
-    safest = plan(model, model.constraints[0])
-    richest = plan(model, model.reward)
-    losses = under_policy(model.constraints[0], richest.actions) @ occupancy(model, richest.actions)
-    if feasible:
-        return model.replace(thresholds=[losses + tightness * (safest.value - losses)])
-    return model.replace(thresholds=[safest.value + 0.01 * model.constraint_scales[0]])
+    return with_threshold(model, tightness, feasible)
 
 
 def poisson(mean: float) -> np.ndarray:

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cmdpax.environments.thresholds import with_threshold
 from cmdpax.errors import InputError
-from cmdpax.evaluation import occupancy, under_policy
 from cmdpax.model import CMDP
-from cmdpax.planning import plan
 from cmdpax.transitions import refuse_huge
 
 
@@ -60,9 +59,4 @@ def queue(
         action_names=[f"serve {rate:g}" for rate in rates],
         constraint_names=("energy",),
     )
-    cheapest = plan(model, model.constraints[0])
-    fastest = plan(model, model.reward)
-    used = under_policy(model.constraints[0], fastest.actions) @ occupancy(model, fastest.actions)
-    if feasible:
-        return model.replace(thresholds=[used + tightness * (cheapest.value - used)])
-    return model.replace(thresholds=[cheapest.value + 0.01 * model.constraint_scales[0]])
+    return with_threshold(model, tightness, feasible)
