@@ -14,6 +14,8 @@ import tempfile
 import time
 from collections.abc import Sequence
 
+import numpy as np
+
 from cmdpax.experiments.executors import executor
 from cmdpax.experiments.runs import Run, exact_run
 from cmdpax.experiments.store import Store
@@ -24,12 +26,20 @@ def runs(count: int, steps: int) -> list[Run]:
     return [exact_run({"model": "cliff-world", "method": "npg-pd", "settings": one}) for one in settings]
 
 
-def measure(name: str, jobs: Sequence[Run], workers: int) -> tuple[float, float]:
-    """Wall seconds of a sweep, and those inside its runs."""
+def measure(name: str, jobs: Sequence[Run], workers: int) -> tuple[np.ndarray, np.ndarray]:
+    """Wall and CPU seconds of a sweep, and those inside its runs; Ray's CPU seconds are not seen from here."""
     with tempfile.TemporaryDirectory() as folder:
-        store, started = Store(folder, create=True), time.perf_counter()
+        store, started = Store(folder, create=True), clock()
         executor(name)(jobs, store, workers, lambda: None)
-        return time.perf_counter() - started, sum((store.spent(run) or {})["seconds"] for run in jobs)
+        spent = [store.spent(run) or {} for run in jobs]
+        inside = np.array([sum(one[key] for one in spent) for key in ("seconds", "cpu_seconds")])
+        return clock() - started, inside
+
+
+def clock() -> np.ndarray:
+    """Wall seconds, and CPU seconds of this process and of its ended children."""
+    times = os.times()
+    return np.array([time.perf_counter(), times.user + times.system + times.children_user + times.children_system])
 
 
 def main() -> None:
@@ -42,13 +52,13 @@ def main() -> None:
     print(f"cores {len(os.sched_getaffinity(0))}, load {os.getloadavg()[0]:.1f}", flush=True)
     for name in chosen.executors:
         few, many = runs(1, 5), runs(chosen.overhead_runs, 5)
-        start, inside = measure(name, few, 1)
-        wall, within = measure(name, many, 1)
-        overhead = (wall - within - (start - inside)) / (len(many) - 1)
-        print(f"{name}: start {start - inside:.2f} s, overhead {overhead:.3f} s a run ({len(many)} runs)", flush=True)
-        if name != "serial":
+        start = np.subtract(*measure(name, few, 1))
+        overhead = (np.subtract(*measure(name, many, 1)) - start) / (len(many) - 1)
+        print(f"{name}: start {start[0]:.2f} s ({start[1]:.2f} s CPU), ", end="")
+        print(f"overhead {overhead[0]:.3f} s a run ({overhead[1]:.3f} s CPU), {len(many)} runs", flush=True)
+        if name != "serial" and chosen.bound_runs:
             bound = runs(chosen.bound_runs, chosen.bound_steps)
-            one, two = measure(name, bound, 1)[0], measure(name, bound, 2)[0]
+            one, two = (measure(name, bound, workers)[0][0] for workers in (1, 2))
             print(
                 f"{name}: {len(bound)} CPU-bound runs, 1 worker {one:.1f} s, 2 workers {two:.1f} s, {one / two:.2f}x", flush=True
             )

@@ -84,3 +84,9 @@ def test_categorical_against_the_formula():
     expected = (chances[0] * np.log(chances[0] / chances[1])).sum()
     assert float(networks.divergence(old, new, observation)[0]) == pytest.approx(expected, rel=1e-4)
     assert float(networks.entropy(old, observation)[0]) == pytest.approx(-(chances[0] * np.log(chances[0])).sum(), rel=1e-4)
+
+
+def test_spma_cuts_gains_where_it_cuts_losses():
+    for sign in (-1, 1):
+        extreme, limit = (float(spma(jnp.array([0.1]), jnp.array([sign * size]), 0.25)) for size in (100.0, 4.0))
+        assert extreme == limit

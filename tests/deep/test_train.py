@@ -173,11 +173,16 @@ def test_multipliers_move_as_in_the_exact_part():
     margin = np.array([-4.0])
     assert move_multipliers(learner, margin, config) is learner  # before the first subproblem was worked on
     due, early = learner._replace(update=np.asarray(10)), learner._replace(update=np.asarray(7))
-    assert move_multipliers(early, margin, config) is early
-    expected = lagrangian.step_update(np.array([2.0]), 0.1, margin, 0.3)
-    np.testing.assert_array_equal(move_multipliers(due, margin, config).multiplier, expected)
+    waiting = move_multipliers(early, margin, config)
+    np.testing.assert_array_equal(waiting.multiplier, [2.0])
+    np.testing.assert_array_equal(waiting.margins, margin)
+    after_four = due._replace(margins=np.array([-6.0]))  # summed over the batches before
+    expected = lagrangian.step_update(np.array([2.0]), 0.1, np.array([-2.0]), 0.3)
+    moved = move_multipliers(after_four, margin, config)
+    np.testing.assert_array_equal(moved.multiplier, expected)
+    np.testing.assert_array_equal(moved.margins, [0.0])
     plain = replace(config, method="ppo-lag")
-    np.testing.assert_array_equal(move_multipliers(early, margin, plain).multiplier, [2.0 + 0.3 * 4])
+    np.testing.assert_allclose(move_multipliers(early, margin, plain).multiplier, [2.0 + 0.3 * 4])
     adam = replace(config, dual_optimiser="adam")
     assert move_multipliers(due, margin, adam).multiplier[0] == pytest.approx(2.3)  # Adam's first step has the length of its rate
     assert move_multipliers(due, margin, replace(config, method="cpo")) is due
@@ -236,6 +241,7 @@ def test_film_is_a_film(finished, tmp_path):
         ({"gae": 1.5}, "must lie in"),
         ({"samples": 50}, "fewer than one batch"),
         ({"minibatch": 101}, "larger than batch"),
+        ({"discount": -0.5}, "discount is -0.5"),
         ({"environment": "SafetyHoperVelocity-v1"}, "did you mean"),
     ],
 )
@@ -249,8 +255,15 @@ def test_the_papers_settings_are_a_preset():
     config = paper_settings(TrainConfig("SafetyAntVelocity-v1", dual_step=0.1))
     assert (config.samples, config.standardise, config.dual_optimiser) == (10_000_000, "separate", "adam")
     assert config.dual_step == 0.1  # what the user set stays
+    assert (config.resolved().discount, config.kl_stop) == (0.99, 0.0)
     names = set(vars(SMALL))
     assert all(set(grid) <= names for grid in PAPER_GRIDS.values()) and set(PAPER_GRIDS) <= set(METHODS)
+
+
+def test_a_method_fills_in_its_own_settings():
+    found = {name: TrainConfig("x", name).resolved() for name in ("spma-alm", "cpo")}
+    assert [(config.batch, config.discount) for config in found.values()] == [(2_000, 0.99), (20_000, 0.995)]
+    assert TrainConfig("x", "cpo", batch=5_000, discount=0.9).resolved().discount == 0.9
 
 
 def test_names_of_arrays_are_paths():

@@ -88,7 +88,7 @@ def test_a_step_keeps_its_promises(margin):
 
 
 def test_coming_back_to_a_limit_may_cost_reward():
-    """Slightly violated, with reward and constraint opposed: the step gives reward up instead of standing still."""
+    """Slightly violated, with reward and constraint opposed: the step gives reward up, as far as the trust region goes."""
     random = np.random.default_rng(0)
     policy = networks.init_policy(jax.random.key(0), (3, 16, 1), True, 0.6)
     observation = jnp.array(random.normal(size=(500, 3)), jnp.float32)
@@ -96,7 +96,7 @@ def test_coming_back_to_a_limit_may_cost_reward():
     wish = np.asarray(action)[:, 0] - np.asarray(action)[:, 0].mean()
     advantages = jnp.array(np.stack([wish, -wish]), jnp.float32)
     moved, happened = improve(policy, observation, action, advantages, np.array([-0.5]), 100.0, 0.01)
-    assert happened["case"] == "bounded" and happened["backtracks"] < 20
+    assert happened["case"] == "recover" and happened["kl"] > 0.005
     assert float(networks.apply(moved["layers"], observation).mean()) < float(
         networks.apply(policy["layers"], observation).mean()
     )

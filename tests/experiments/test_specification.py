@@ -1,6 +1,7 @@
 """Sweeps as files: every combination, draws that stay, and mistakes that are named before work begins."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -89,7 +90,7 @@ def test_the_papers_grid_has_its_size():
         ("sedes = 3", "no key 'sedes'; did you mean 'seeds'"),
         ("kind = 'deep'", "it is 'train' or 'exact'"),
         ("settings = 3", "must be a table"),
-        ("seeds = 0", "at least 1"),
+        ("seeds = 0", "between 1 and"),
         ("seeds = 'two'", "a number of them, or a list"),
         ("", "environment is missing"),
         ("[settings]\nenvironment = 'X'\npenalti = 1", "no field 'penalti'; did you mean 'penalty'"),
@@ -101,9 +102,9 @@ def test_the_papers_grid_has_its_size():
         ("[settings]\nenvironment = 'X'\npenalty = { low = 1, high = 2 }", "how many draws"),
         ("draws = 2\n[settings]\nenvironment = 'X'\npenalty = { low = 3, high = 2 }", "low below high"),
         ("draws = 2\n[settings]\nenvironment = 'X'\npenalty = { low = 0, high = 2, log = true }", "low below high"),
-        ("[settings]\nenvironment = 'X'\npenalty = []", "nothing to run"),
+        ("[settings]\nenvironment = 'X'\npenalty = []", "is an empty list"),
         ("kind = 'exact'", "model is missing"),
-        ("kind = 'exact'\n[settings]\nmodel = 'cliff-world'\nstep = 1", "there is no field 'step'"),
+        ("kind = 'exact'\n[settings]\nmodel = 'cliff-world'\nstep = 1", "has no field 'step'"),
     ],
 )
 def test_mistakes_are_named(tmp_path, text, sentence):
@@ -118,3 +119,27 @@ def test_what_is_no_sweep(tmp_path):
         find_spec(str(tmp_path / "none.toml"))
     with pytest.raises(InputError, match=r"must lie in \(0, 1\]"):
         find_spec("deep").with_fraction(2)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('kind = "exact"\neps = "x"\n[settings]\nmodel = "cliff-world"', "eps is 'x'"),
+        ('kind = "exact"\ndraws = -1\n[settings]\nmodel = "cliff-world"', "draws is -1"),
+        ('kind = "exact"\nseeds = 1000000000\n[settings]\nmodel = "garnet"', "between 1 and"),
+        (
+            'kind = "exact"\ndraws = 1000000000\n[settings]\nmodel = "cliff-world"\npenalty = { low = 0.1, high = 1.0 }',
+            "runs, more than",
+        ),
+        ('kind = "exact"\n[settings]\nmodel = "cliff-world"\n[methods.pqa-alm]\nstep = [nan]', "it must be finite"),
+        ('kind = "exact"\n[settings]\nmodel = "cliff-world"\n[methods.pqa-alm]\nstep = []', "'step' is an empty list"),
+        ('kind = "exact"\n[settings]\nmodel = "clif-world"', "did you mean 'cliff-world'"),
+        ('[settings]\nmodel = "cliff-world"', 'need kind = "exact"'),
+        ('[settings]\nenvironment = "SafetyHoperVelocity-v1"', "did you mean 'SafetyHopperVelocity-v1'"),
+        ('[settings]\nenvironment = "SafetyHopperVelocity-v1"\nlimit = ["heat<=3"]', "does not have"),
+    ],
+)
+def test_what_is_wrong_is_said_before_any_work(tmp_path, text, sentence):
+    (tmp_path / "sweep.toml").write_text(text)
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        read_spec(tmp_path / "sweep.toml").runs()

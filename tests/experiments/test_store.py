@@ -104,6 +104,22 @@ def test_a_failed_run_is_an_outcome(store):
     assert store.pending([run]) == [run]
 
 
+@pytest.mark.parametrize("text", ['{"x', "[]", None])
+def test_a_damaged_result_is_named_with_its_remedy(store, text):
+    store.carry_out(RUN)
+    path = store.done / RUN.id / "result.json"
+    path.unlink() if text is None else path.write_text(text)
+    with pytest.raises(InputError, match=f"{RUN.id}/result.json is damaged; remove "):
+        store.result(RUN)
+    shutil.rmtree(path.parent)
+    assert store.pending([RUN]) == [RUN] and store.carry_out(RUN) and store.result(RUN)["outcome"]
+
+
+def test_a_store_where_nothing_can_be_made():
+    with pytest.raises(InputError, match="cannot be made there"):
+        Store("/proc/no-such-store", create=True)
+
+
 def test_other_versions_are_shown_and_nothing_is_redone(store):
     assert store.carry_out(RUN)
     assert made_by_others([RUN], store) == ""

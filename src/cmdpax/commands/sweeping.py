@@ -72,7 +72,7 @@ def sweep(
         write_export(found, export)
     for path in [folder.folder / "selected.md", *([export] if export else [])]:
         out.print(f"wrote {path}", markup=False)
-    return 0
+    return 1 if all(row["failed"] for row in found) else 0
 
 
 def carry(name: str, runs: Sequence[Run]) -> Store:
@@ -103,9 +103,11 @@ def execute(runs: Sequence[Run], store: Store, carry_out: Execute, workers: int)
         raise InputError(
             f"{len(missing)} runs were given up, because their workers died again and again (see {store.folder / 'workers.log'})."
         )
-    failed = [run.id for run in runs if "failed" in store.result(run)["outcome"]]  # type: ignore[index]
-    if failed:
-        err.print(f"{len(failed)} runs failed; to try one again, remove its folder, as in {store.done / failed[0]}", markup=False)
+    reasons = {run.id: outcome["failed"] for run in runs if "failed" in (outcome := store.result(run)["outcome"])}  # type: ignore[index]
+    if reasons:
+        name, reason = next(iter(reasons.items()))
+        err.print(f"{len(reasons)} of {len(runs)} runs failed, the first of them with: {reason}", markup=False)
+        err.print(f"to try one again, remove its folder, as in {store.done / name}", markup=False)
 
 
 def last_row(path: Path) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ class DeepMethod:
     dual: Literal["augmented", "lagrangian", "none"]
     batch: int = 2_000
     gradient_clip: float = 0.0
+    discount: float = 0.99
 
 
 METHODS: Mapping[str, DeepMethod] = MappingProxyType(
@@ -26,7 +27,7 @@ METHODS: Mapping[str, DeepMethod] = MappingProxyType(
         "ppo-alm": DeepMethod("ppo", "augmented"),
         "trpo-alm": DeepMethod("trpo", "augmented"),
         "ppo-lag": DeepMethod("ppo", "lagrangian", batch=20_000, gradient_clip=40.0),
-        "cpo": DeepMethod("cpo", "none", batch=20_000, gradient_clip=40.0),
+        "cpo": DeepMethod("cpo", "none", batch=20_000, gradient_clip=40.0, discount=0.995),
         "ppo": DeepMethod("ppo", "none"),
         "spma": DeepMethod("spma", "none"),
     }
@@ -65,7 +66,7 @@ class TrainConfig:
     """SPMA's step size eta."""
     trust_region: float = 0.01
     """Largest mean KL of a TRPO or CPO step, decaying linearly to 0."""
-    kl_stop: float = 0.0
+    kl_stop: float = 0.05
     """Mean KL after which the remaining passes leave the policy alone; 0: never."""
     gradient_clip: float = -1.0
     """Largest gradient norm of the policy, 0 for none; -1: 40 for ppo-lag and cpo, else none."""
@@ -81,8 +82,8 @@ class TrainConfig:
     """Whether advantages are added in true units and then standardised, or before, as the incumbents do."""
     rescale: bool = False
     """Divide the advantage by 1 + the constraint weights, as the incumbents do."""
-    discount: float = 0.99
-    """Discount factor of the critics."""
+    discount: float = -1.0
+    """Discount factor of the critics; -1: 0.99, and 0.995 for cpo."""
     gae: float = 0.95
     """Trace of generalised advantage estimation."""
     hidden: tuple[int, ...] = (64, 64)
@@ -101,6 +102,7 @@ class TrainConfig:
             self,
             batch=self.batch or method.batch,
             gradient_clip=method.gradient_clip if self.gradient_clip < 0 else self.gradient_clip,
+            discount=method.discount if self.discount == -1 else self.discount,
         )
         config._check()
         return config
@@ -143,7 +145,15 @@ class TrainConfig:
 
 
 PAPER: Mapping[str, Any] = MappingProxyType(
-    {"samples": 10_000_000, "learning_rate": 3e-3, "standardise": "separate", "dual_optimiser": "adam", "dual_step": 1e-3}
+    {
+        "samples": 10_000_000,
+        "learning_rate": 3e-3,
+        "kl_stop": 0.0,
+        "discount": 0.99,
+        "standardise": "separate",
+        "dual_optimiser": "adam",
+        "dual_step": 1e-3,
+    }
 )
 _STEPS: Mapping[str, tuple[float, ...]] = {"minibatch": (64, 256), "learning_rate": (3e-3, 3e-2, 3e-1)}
 _DUAL: Mapping[str, tuple[float, ...]] = {"dual_step": (1e-4, 1e-3, 1e-2, 1e-1)}

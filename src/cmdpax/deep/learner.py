@@ -41,6 +41,7 @@ class Learner(NamedTuple):
     critics_adam: Any
     multiplier: np.ndarray  # [m]
     dual_adam: Any
+    margins: np.ndarray  # [m], summed over the batches since the multipliers moved
     seen: normaliser.Statistics
     update: np.ndarray  # how many updates were made
 
@@ -60,6 +61,7 @@ def init(config: TrainConfig, simulator: Simulator) -> Learner:
         adam.init(critics),
         np.zeros(count),
         adam.init(np.zeros(count)),
+        np.zeros(count),
         normaliser.empty(size),
         np.zeros((), np.int64),
     )
@@ -155,7 +157,7 @@ def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, An
     ) -> tuple[Learner, dict[str, Any]]:
         samples = prepare(learner.policy, learner.critics, batch, config.discount, config.gae)
         advantage = _combine(samples.advantages, worth.astype(np.float32), config.standardise, config.rescale)
-        remaining = 1 - int(learner.update) / config.updates  # every step size of the run decays linearly to 0
+        remaining = 1 - int(learner.update) / config.updates  # every step size of the policy and critics decays linearly to 0
         rate = np.float32(config.learning_rate * remaining)
         orders = minibatches(len(samples.observation), config, int(learner.update))
         policy = learner.policy

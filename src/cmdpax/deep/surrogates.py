@@ -4,7 +4,9 @@ PPO: `E min(ratio A, clip(ratio, 1 - c, 1 + c) A)`.
 SPMA: the projection of `pi_k (1 + eta A)` onto the policies, `E_{pi_k}[A log ratio - (ratio - 1 - log ratio) / eta]`. In
 expectation that equals the paper's `E[(A + 1/eta) log ratio]`, because `E_{pi_k} ratio = 1`; sample by sample it is far less
 noisy (a sample with A = 0 pulls towards no change instead of towards itself). `pi_k (1 + eta A)` is a policy only where
-`A >= -1/eta`, and below it the surrogate has no maximum, so A is clipped there.
+`A >= -1/eta`, and below it the surrogate has no maximum, so A is clipped there; and at `1/eta` too, because advantages near a
+rare disaster are as large upwards (expected, and escaped) as downwards (it happened), and cutting the losses alone would make the
+disaster worth its risk.
 """
 
 import jax
@@ -19,7 +21,7 @@ def ppo(log_ratio: jax.Array, advantage: jax.Array, clip: float) -> jax.Array:
 
 def spma(log_ratio: jax.Array, advantage: jax.Array, step: float) -> jax.Array:
     """SPMA's surrogate, `[K]`, `[K]` -> scalar."""
-    possible = jnp.maximum(advantage, -1 / step)
+    possible = jnp.clip(advantage, -1 / step, 1 / step)
     return (possible * log_ratio - (jnp.exp(log_ratio) - 1 - log_ratio) / step).mean()
 
 

@@ -79,19 +79,27 @@ def train(config: TrainConfig, folder: Path, resume: bool = False, report: Repor
 
 
 def move_multipliers(learner: Learner, margin: np.ndarray, config: TrainConfig) -> Learner:
-    """The dual update, where one is due: every `inner` batches with the slack (augmented), or every batch (Lagrangian)."""
+    """The dual update, where one is due: every `inner` batches with the slack (augmented), or every batch (Lagrangian).
+
+    It sees the mean margin of the batches since the last one: two episodes say little, `inner` times two say more, and the
+    policy hardly changes meanwhile.
+    """
     dual, update, multiplier = METHODS[config.method].dual, int(learner.update), learner.multiplier
-    due = update > 0 and (dual == "lagrangian" or (dual == "augmented" and update % config.inner == 0))
-    if not due:
+    if dual == "none" or update == 0:  # nothing has been learned yet: the first margin is the random policy's
         return learner
+    every = config.inner if dual == "augmented" else 1
+    total = learner.margins + margin
+    if update % every:
+        return learner._replace(margins=total)
+    learner, mean, step = learner._replace(margins=np.zeros_like(total)), total / every, config.dual_step
     if config.dual_optimiser == "adam":
-        slope = margin - lagrangian.slack(multiplier, config.penalty, margin) if dual == "augmented" else margin
+        slope = mean - lagrangian.slack(multiplier, config.penalty, mean) if dual == "augmented" else mean
         change, dual_adam = adam.update(slope.astype(np.float32), learner.dual_adam)
-        moved = (multiplier - config.dual_step * np.asarray(change, dtype=np.float64)).clip(0)
+        moved = (multiplier - step * np.asarray(change, dtype=np.float64)).clip(0)
         return learner._replace(multiplier=moved, dual_adam=dual_adam)
     if dual == "augmented":
-        return learner._replace(multiplier=lagrangian.step_update(multiplier, config.penalty, margin, config.dual_step))
-    return learner._replace(multiplier=lagrangian.gradient_update(multiplier, margin, config.dual_step))
+        return learner._replace(multiplier=lagrangian.step_update(multiplier, config.penalty, mean, step))
+    return learner._replace(multiplier=lagrangian.gradient_update(multiplier, mean, step))
 
 
 def constraint_weights(multiplier: np.ndarray, margin: np.ndarray, config: TrainConfig) -> np.ndarray:

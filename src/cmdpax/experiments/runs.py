@@ -68,6 +68,18 @@ def exact_run(config: Mapping[str, Any], seed: int = 0) -> Run:
     return Run("exact", json.loads(json.dumps(filled)), seed)
 
 
+def check_problems(runs: Sequence[Run]) -> None:
+    """Open each simulator and each model once, and match the limits: what is misspelt is said before any work is done."""
+    for run in {json.dumps([run.config.get(name) for name in ("environment", "limit", "model")]): run for run in runs}.values():
+        if run.kind == "exact":
+            open_model(seeded(run.config["model"], run.seed))
+        else:
+            from cmdpax.environments.gym_adapter import make_simulator
+            from cmdpax.environments.limits import match_limits
+
+            match_limits(run.config["limit"], make_simulator(run.config["environment"], 1).cost_names)
+
+
 def perform(run: Run, folder: Path, earlier: Sequence[Path] = ()) -> dict[str, Any]:
     """Carry a run out in `folder` and return its outcome; `earlier` attempts may have checkpoints to go on from."""
     return _train(run, folder, earlier) if run.kind == "train" else _exact(run)

@@ -17,6 +17,7 @@ A draw depends on the method, the field and its number alone: with more draws, t
 
 import itertools
 import json
+import math
 import tomllib
 import zlib
 from collections.abc import Mapping, Sequence
@@ -28,10 +29,11 @@ import numpy as np
 
 from cmdpax.deep.config import TrainConfig
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.experiments.runs import EXACT, Run, exact_run, train_run
+from cmdpax.experiments.runs import EXACT, Run, check_problems, exact_run, train_run
 from cmdpax.methods import find
 
 Kind = Literal["train", "exact"]
+MOST_RUNS = 100_000  # more would take longer to list than anybody waits; split the sweep
 TRAIN = {one.name: "" if one.default is MISSING else one.default for one in fields(TrainConfig) if one.name != "seed"}
 
 
@@ -49,8 +51,8 @@ class Spec:
 
     def with_seeds(self, count: int) -> "Spec":
         """The same with the seeds 0, 1, ..., count - 1."""
-        if count < 1:
-            raise InputError(f"seeds is {count}; it must be at least 1.")
+        if not 1 <= count <= MOST_RUNS:
+            raise InputError(f"sweep {self.name}: seeds is {count}; it must lie between 1 and {MOST_RUNS}.")
         return replace(self, seeds=tuple(range(count)))
 
     def with_fraction(self, fraction: float) -> "Spec":
@@ -67,7 +69,15 @@ class Spec:
         points = [point for table in tables for point in self._points(table) if not self._senseless(point)]
         if not points:
             raise InputError(f"sweep {self.name}: there is nothing to run.")
-        return list({run.id: run for point in points for seed in self.seeds for run in [self._run(point, seed)]}.values())
+        if len(points) * len(self.seeds) > MOST_RUNS:
+            raise self._too_many(len(points))
+        found = list({run.id: run for point in points for seed in self.seeds for run in [self._run(point, seed)]}.values())
+        check_problems(found)
+        return found
+
+    def _too_many(self, points: int) -> InputError:
+        runs = points * len(self.seeds)
+        return InputError(f"sweep {self.name}: it has {runs} runs, more than {MOST_RUNS}; make it smaller, or several sweeps.")
 
     def _points(self, table: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Every combination of the lists, with every draw of the ranges."""
@@ -76,6 +86,8 @@ class Spec:
             if isinstance(value, Mapping):
                 ranges[name] = value
             elif isinstance(value, list | tuple) and not self._is_one(name, value):
+                if not value:
+                    raise InputError(f"sweep {self.name}: '{name}' is an empty list; give it a value, or leave it out.")
                 lists[name] = value
             else:
                 fixed[name] = value
@@ -83,6 +95,9 @@ class Spec:
             raise InputError(
                 f"sweep {self.name}: '{next(iter(ranges))}' is a range; say how many draws to make, as in draws = 20."
             )
+        size = math.prod(map(len, lists.values())) * (self.draws if ranges else 1)
+        if size * len(self.seeds) > MOST_RUNS:  # before anything is listed
+            raise self._too_many(size)
         points = []
         for values in itertools.product(*lists.values()):
             grid = {**fixed, **dict(zip(lists, values))}
@@ -118,7 +133,12 @@ class Spec:
     def _checked(self, name: str, value: Any, known: Mapping[str, Any]) -> Any:
         """A value in the type of its field, so that 1 and 1.0 are the same run."""
         if name not in known:
-            raise InputError(f"sweep {self.name}: there is no field '{name}'; {did_you_mean(name, known)}")
+            kind = ' (finite models need kind = "exact")' if self.kind == "train" and name in EXACT else ""
+            raise InputError(
+                f"sweep {self.name}: a run of kind '{self.kind}' has no field '{name}'{kind}; {did_you_mean(name, known)}"
+            )
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"sweep {self.name}: {name} is {value}; it must be finite.")
         default = known[name]
         if isinstance(default, tuple) and isinstance(value, list | tuple):
             return tuple(value)
@@ -149,6 +169,10 @@ def read_spec(path: Path) -> Spec:
             raise InputError(f"sweep {path}: there is no key '{name}'; {did_you_mean(name, known)}")
     if given.get("kind", "train") not in ("train", "exact"):
         raise InputError(f"sweep {path}: kind is {given['kind']!r}; it is 'train' or 'exact'.")
+    for name, kinds in (("eps", (int, float)), ("draws", (int,))):
+        value = given.get(name, 0)
+        if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < math.inf:
+            raise InputError(f"sweep {path}: {name} is {value!r}; it must be a {'whole ' if name == 'draws' else ''}number >= 0.")
     for name in ("settings", "methods"):
         if not isinstance(given.get(name, {}), Mapping):
             raise InputError(f"sweep {path}: {name} must be a table, [{name}].")
@@ -160,7 +184,7 @@ def _seeded(spec: Spec, seeds: Any) -> Spec:
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         return spec.with_seeds(seeds)
     if not isinstance(seeds, list) or not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
-        raise InputError(f"sweep {spec.name}: seeds is {seeds}; give a number of them, or a list of whole numbers.")
+        raise InputError(f"sweep {spec.name}: seeds is {seeds}; give a number of them, or a list of whole numbers >= 0.")
     return replace(spec, seeds=tuple(seeds))
 
 
@@ -169,7 +193,10 @@ def _draw(name: str, limits: Mapping[str, Any], place: str) -> Any:
     low, high, log = limits.get("low", np.nan), limits.get("high", np.nan), limits.get("log", False)
     numbers = all(isinstance(limit, int | float) for limit in (low, high))
     if set(limits) - {"low", "high", "log"} or not numbers or not (0 if log else -np.inf) < low < high < np.inf:
-        raise InputError(f"{name} = {dict(limits)}: write a range as {{ low = 1e-4, high = 1e-2, log = true }}, low below high.")
+        raise InputError(
+            f"{name} = {dict(limits)}: write a range as {{ low = 1e-4, high = 1e-2, log = true }}, "
+            "low below high, and above 0 with log."
+        )
     random = np.random.default_rng(zlib.crc32(place.encode()))
     if isinstance(low, int) and isinstance(high, int) and not log:
         return int(random.integers(low, high + 1))

@@ -41,10 +41,13 @@ class Store:
         self.folder = Path(folder)
         self.work, self.done = self.folder / "work", self.folder / "done"
         if create:
-            with self.writing():
-                self.work.mkdir(parents=True, exist_ok=True)
-                self.done.mkdir(exist_ok=True)
-                write(self.folder / MARK, {"holds": "runs of cmdpax, one folder each"})
+            try:
+                with self.writing():
+                    self.work.mkdir(parents=True, exist_ok=True)
+                    self.done.mkdir(exist_ok=True)
+                    write(self.folder / MARK, {"holds": "runs of cmdpax, one folder each"})
+            except FileNotFoundError:  # as in /proc, where nothing can be made
+                raise InputError(f"the store {self.folder} cannot be made there; give another folder.") from None
         elif not (self.folder / MARK).exists():
             raise InputError(f"{self.folder} is no run store on {socket.gethostname()}; every machine must see the same folder.")
 
@@ -63,7 +66,11 @@ class Store:
 
     def result(self, run: Run) -> dict[str, Any] | None:
         """Run, versions and outcome, once it is finished."""
-        return read(self.done / run.id / "result.json")
+        folder = self.done / run.id
+        found = read(folder / "result.json")
+        if folder.exists() and not (isinstance(found, dict) and {"versions", "outcome"} <= found.keys()):
+            raise InputError(f"{folder / 'result.json'} is damaged; remove {folder}, and the same command does the run again.")
+        return found
 
     def spent(self, run: Run) -> dict[str, Any] | None:
         """What the finishing attempt cost: wall and CPU seconds, host."""
@@ -164,17 +171,17 @@ def write(path: Path, content: Any) -> None:
 
 
 def read(path: Path) -> Any | None:
-    """What such a file holds; None if there is none."""
+    """What such a file holds; None if there is none, or it is damaged."""
     try:
         return json.loads(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
         return None
 
 
 def _same_versions(attempt: Path) -> bool:
     """Whether a checkpoint of that attempt leads to the bytes that this code would make."""
     made = read(attempt / MINE)
-    return made is not None and made["versions"] == versions()
+    return isinstance(made, dict) and made.get("versions") == versions()
 
 
 def _plain(value: Any) -> Any:

@@ -147,7 +147,8 @@ def _table(table: Table) -> str:
         for i in range(len(table.headings))
     ]
     heads = "".join(
-        f"<th scope='col'{' class=number' if number else ''}><button type='button'>{escape(heading)}</button></th>"
+        f"<th scope='col' class='{'number ' * number}{'wide' * (len(heading) > 14)}'>"
+        f"<button type='button'>{escape(heading)}</button></th>"
         for heading, number in zip(table.headings, numeric)
     )
     body = "".join(

@@ -6,6 +6,7 @@ nodes and starts their tasks again elsewhere; it may be wrong about a death, whi
 
 import json
 import os
+import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,11 +24,12 @@ def execute(runs: Sequence[Run], store: Store, workers: int, report: Callable[[]
     except ModuleNotFoundError:
         raise InputError("--executor ray needs the package 'ray'; install cmdpax[ray].") from None
     os.environ.update(ONE_THREAD)  # an embedded Ray hands it on
-    quiet: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "configure_logging": False}
-    try:
-        ray.init(address=address, **quiet) if address else ray.init(num_cpus=workers, **quiet)
-    except ConnectionError as error:
-        raise InputError(f"--address {address}: no Ray cluster answers there ({error}).") from None
+    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+    if address is None:
+        ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)  # not a cluster that happens to run here
+    else:
+        _knock(address)
+        ray.init(address=address, **quiet)
     try:
         task = ray.remote(num_cpus=1, max_retries=DEATHS)(carry_out)
         folder = str(store.folder.absolute())
@@ -39,6 +41,17 @@ def execute(runs: Sequence[Run], store: Store, workers: int, report: Callable[[]
             report()
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Refuse an address where nobody listens: Ray itself would try for minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit():
+        raise InputError(f"--address {address}: write HOST:PORT, as `ray start --head` prints it.")
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, OverflowError):
+        raise InputError(f"--address {address}: no Ray cluster answers there; start one with `ray start --head`.") from None
 
 
 def _read(ray: Any, reference: Any) -> None:
