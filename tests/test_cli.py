@@ -220,3 +220,9 @@ def test_a_fault_of_ours_is_still_one_sentence(capsys, monkeypatch):
     monkeypatch.setattr("cmdpax.commands.exact.open_model", lambda source: 1 / 0)
     code, _, err = call(capsys, "solve", "cliff-world")
     assert code == 1 and err.startswith("cmdpax: internal error, please report it: ZeroDivisionError") and err.count("\n") == 1
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit, match="^0$"):
+        main(["--version"])
+    assert capsys.readouterr().out.startswith("cmdpax 0.")

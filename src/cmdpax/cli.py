@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import tyro
 
-from cmdpax import __version__
+import cmdpax
 from cmdpax.commands import exact, studies, sweeping, training
 from cmdpax.errors import CertificateError, InputError, NumericalError
 
@@ -37,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(arguments: Sequence[str] | None) -> int:
     if list(sys.argv[1:] if arguments is None else arguments) == ["--version"]:
-        print(f"cmdpax {__version__}")
-        sys.exit(0)
+        print(f"cmdpax {cmdpax.__version__}")
+        return 0
     try:
         return tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="cmdpax", description=__doc__, args=arguments)
     except InputError as error:
