@@ -223,6 +223,6 @@ def test_a_fault_of_ours_is_still_one_sentence(capsys, monkeypatch):
 
 
 def test_version(capsys):
-    with pytest.raises(SystemExit, match="^0$"):
+    with pytest.raises(SystemExit, match=r"^0$"):
         main(["--version"])
     assert capsys.readouterr().out.startswith("cmdpax 0.")
