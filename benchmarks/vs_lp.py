@@ -19,7 +19,6 @@ import resource
 import subprocess
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
 from itertools import product
 from pathlib import Path
 
@@ -34,6 +33,7 @@ import cmdpax  # noqa: E402
 from cmdpax.certificate import certify  # noqa: E402
 from cmdpax.environments.instances import instance  # noqa: E402
 from cmdpax.evaluation import pseudo_reward  # noqa: E402
+from cmdpax.experiments.versions import installed  # noqa: E402
 from cmdpax.planning import plan  # noqa: E402
 from cmdpax.solve import normalise  # noqa: E402
 
@@ -155,7 +155,7 @@ def sweep(cases: list[dict], solvers: list[str], options: argparse.Namespace, re
             if smaller := failed_before(rows, task):
                 print(f"skip  {solver:14} {_title(case)}: it failed at S={smaller:,}", flush=True)
                 continue
-            row = {**task, **launch(task), "versions": versions(), "machine": machine()}
+            row = {**task, **launch(task), "versions": installed(PACKAGES), "machine": machine()}
             with records.open("a") as out:
                 out.write(json.dumps(row) + "\n")
             print(f"{'done ' if row['finished'] else 'FAIL '} {solver:14} {_title(case)}: {_outcome(row)}", flush=True)
@@ -193,16 +193,6 @@ def _outcome(row: dict) -> str:
         return row.get("note", "failed")
     quality = f"gap {row['gap']:.1e}, violation {row['violation']:.1e}" if "gap" in row else f"value off by {row['error']:.1e}"
     return f"{row['seconds']:.3g} s, {row['peak_mb']:.0f} MB, {quality}{'' if row['solved'] else '  NOT within eps'}"
-
-
-def versions() -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def machine() -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,8 +15,13 @@ PACKAGES = ("numpy", "scipy", "numba", "highspy", "jax", "jaxlib", "optax", "gym
 @cache
 def versions() -> dict[str, str]:
     """Python, this package (also as a digest of its source, since a version may cover many states), and what it computes with."""
-    found = {"python": platform.python_version(), "cmdpax": cmdpax.__version__, "code": _digest()}
-    for name in PACKAGES:
+    return {"python": platform.python_version(), "cmdpax": cmdpax.__version__, "code": _digest(), **installed(PACKAGES)}
+
+
+def installed(names: Iterable[str]) -> dict[str, str]:
+    """Versions of those packages that are there."""
+    found = {}
+    for name in names:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
