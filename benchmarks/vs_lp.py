@@ -7,8 +7,8 @@
 Every run is a process of its own (its peak memory is its own); finished runs are in a JSONL file and are not repeated. A run
 counts as solved when its policy, re-evaluated by us, is within eps of optimal and feasible (peers: ten times that); one that did
 not finish is shown as such, never as a ratio against its limit. Times are CPU seconds of the one thread that everybody gets:
-other work on the machine does not count (limits are on the clock). A peer that failed is not tried on larger instances of
-the same family, discount and number of constraints.
+other work on the machine does not count (limits are on the clock). A peer that failed is not tried on other instances of
+the same family, discount and number of constraints that are as large or larger.
 """
 
 import argparse

@@ -20,12 +20,12 @@ def key_of(row: dict) -> tuple:
 
 
 def failed_before(rows: list[dict], task: dict) -> int | None:
-    """The size of a smaller instance of the same family, discount and m that a peer did not finish."""
+    """The size of an instance of the same family, discount and m, no larger than this one, that a peer did not finish."""
     same = ("solver", "family", "discount", "constraints")
     if task["solver"] == US:
         return None
     failed = [row["states"] for row in rows if not row["finished"] and all(row[key] == task[key] for key in same)]
-    return min((size for size in failed if size < task["states"]), default=None)
+    return min((size for size in failed if size <= task["states"]), default=None)
 
 
 def table(rows: list[dict], solvers: list[str]) -> str:

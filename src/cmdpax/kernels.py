@@ -14,10 +14,18 @@
 
 The loops themselves are in `loops.py`, compiled by numba on first use and cached on disk. Where numba cannot be imported, NumPy
 gives the same numbers, and callers do without `sweep` and the solvers of systems (`loops()` is None).
+
+Large models are worked on by as many threads as numba may use (`NUMBA_NUM_THREADS`; the processors of this process if it is not
+set), each with blocks of states of its own; only `sweep` and the transposed step, whose blocks would write to the same states,
+stay on one (two halves of the latter, added up, took longer than the whole). No number depends on the number of threads.
 """
 
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,6 +33,7 @@ import scipy.sparse as sp
 from cmdpax.errors import InputError
 
 SMALL = 256  # states below which compiled code is not worth loading
+BLOCK = 1 << 16  # states that one thread treats at a time; models of fewer stay on one thread
 
 
 @cache
@@ -37,6 +46,27 @@ def loops() -> ModuleType | None:
     return compiled
 
 
+@cache
+def _threads() -> ThreadPoolExecutor | None:
+    """The threads that share large models; None if there is to be one only."""
+    from numba import get_num_threads
+
+    count = get_num_threads()
+    return ThreadPoolExecutor(count, thread_name_prefix="cmdpax") if count > 1 else None
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows; a forked process has none of its parent's threads
+    os.register_at_fork(after_in_child=_threads.cache_clear)
+
+
+def _over_blocks(loop: Callable[..., Any], states: int, *arguments: object) -> list[Any]:
+    """The answers of `loop(first, last, *arguments)` for all blocks of states, on all threads (loops release Python's lock)."""
+    blocks = [(first, min(first + BLOCK, states)) for first in range(0, states, BLOCK)]
+    if len(blocks) > 1 and (threads := _threads()):
+        return list(threads.map(lambda block: loop(*block, *arguments), blocks))
+    return [loop(*block, *arguments) for block in blocks]
+
+
 def backup(
     successors: np.ndarray, probabilities: np.ndarray, reward: np.ndarray, values: np.ndarray, discount: float
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -46,7 +76,8 @@ def backup(
         actions = np.argmax(quality, axis=1)
         return actions.astype(np.int32), np.take_along_axis(quality, actions[:, None], axis=1)[:, 0]
     actions, backed_up = np.empty(len(values), dtype=np.int32), np.empty(len(values))
-    compiled.backup(_unsigned(successors), _read(probabilities), _read(reward), _read(values), discount, actions, backed_up)
+    given = _unsigned(successors), _read(probabilities), _read(reward), _read(values), discount
+    _over_blocks(compiled.backup, len(values), *given, actions, backed_up)
     return actions, backed_up
 
 
@@ -62,7 +93,7 @@ def expected(successors: np.ndarray, probabilities: np.ndarray, values: np.ndarr
     if (compiled := loops()) is None:
         return np.einsum("sab,sab->sa", probabilities, values[successors])
     following = np.empty(successors.shape[:2])
-    compiled.expected(_unsigned(successors), _read(probabilities), _read(values), following)
+    _over_blocks(compiled.expected, len(following), _unsigned(successors), _read(probabilities), _read(values), following)
     return following
 
 
@@ -86,12 +117,13 @@ def policy_rows(successors: np.ndarray, probabilities: np.ndarray, policy: np.nd
         return sp.csr_array((entries[used], columns[used], pointers), shape=(S, S))
     count = compiled.count_chosen if policy.ndim == 1 else compiled.count_mixed
     fill = compiled.fill_chosen if policy.ndim == 1 else compiled.fill_mixed
-    pointers = np.empty(S + 1, dtype=np.int64)
-    count(_read(probabilities), _read(policy), pointers)
+    pointers = np.zeros(S + 1, dtype=np.int64)
+    _over_blocks(count, S, _read(probabilities), _read(policy), pointers[1:])
+    np.cumsum(pointers, out=pointers)
+    columns, entries = np.empty(pointers[-1], dtype=np.int32), np.empty(pointers[-1])
+    _over_blocks(fill, S, _read(successors), _read(probabilities), _read(policy), _read(pointers), columns, entries)
     if pointers[-1] <= np.iinfo(np.int32).max:
         pointers = pointers.astype(np.int32)
-    columns, entries = np.empty(pointers[-1], dtype=np.int32), np.empty(pointers[-1])
-    fill(_read(successors), _read(probabilities), _read(policy), columns, entries)
     return sp.csr_array((entries, columns.astype(pointers.dtype, copy=False), pointers), shape=(S, S))
 
 
@@ -102,8 +134,9 @@ def relax(matrix: sp.csr_array, right: np.ndarray, discount: float, values: np.n
         change = following - values
         return following, float(change.min()), float(change.max())
     following = np.empty_like(right)
-    low, high = compiled.relax(*_parts(matrix), _read(right), discount, _read(values), following)
-    return following, low, high
+    changes = _over_blocks(compiled.relax, len(right), *_parts(matrix), _read(right), discount, _read(values), following)
+    lowest, highest = zip(*changes, strict=True)
+    return following, min(lowest), max(highest)
 
 
 def relax_transposed(matrix: sp.csr_array, right: np.ndarray, discount: float, visits: np.ndarray) -> tuple[np.ndarray, float]:

@@ -1,7 +1,8 @@
 """The compiled loops behind `kernels.py`, which says what each computes and checks its arguments. Shapes are given there.
 
 Nothing here looks at bounds. Indices come as unsigned integers (numba then need not test for negative ones), and everything that
-is only read comes read-only, so that each loop is compiled once. The machine code is cached on disk.
+is only read comes read-only, so that each loop is compiled once. The machine code is cached on disk. Loops that begin with
+`first, last` treat that range of states alone, so that threads can share the work.
 """
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
@@ -12,10 +13,10 @@ compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 
 @compiled
-def backup(successors, probabilities, reward, values, discount, actions, backed_up):
+def backup(first, last, successors, probabilities, reward, values, discount, actions, backed_up):
     """Bellman backup and greedy action."""
-    S, A, B = successors.shape
-    for s in range(S):
+    _, A, B = successors.shape
+    for s in range(first, last):
         best, choice = -np.inf, 0
         for a in range(A):
             following = 0.0
@@ -48,10 +49,10 @@ def sweep(successors, probabilities, reward, values, discount, backwards):
 
 
 @compiled
-def expected(successors, probabilities, values, following):
+def expected(first, last, successors, probabilities, values, following):
     """Expected next values."""
-    S, A, B = successors.shape
-    for s in range(S):
+    _, A, B = successors.shape
+    for s in range(first, last):
         for a in range(A):
             total = 0.0
             for b in range(B):
@@ -60,23 +61,22 @@ def expected(successors, probabilities, values, following):
 
 
 @compiled
-def count_chosen(probabilities, actions, pointers):
-    """Row pointers of `P_pi` for actions."""
-    S, _, B = probabilities.shape
-    total = 0
-    pointers[0] = 0
-    for s in range(S):
+def count_chosen(first, last, probabilities, actions, counts):
+    """Entries in each row of `P_pi` for actions."""
+    B = probabilities.shape[2]
+    for s in range(first, last):
+        total = 0
         for b in range(B):
             total += probabilities[s, actions[s], b] > 0
-        pointers[s + 1] = total
+        counts[s] = total
 
 
 @compiled
-def fill_chosen(successors, probabilities, actions, columns, entries):
+def fill_chosen(first, last, successors, probabilities, actions, pointers, columns, entries):
     """Rows of `P_pi` for actions."""
-    S, _, B = probabilities.shape
-    place = 0
-    for s in range(S):
+    B = probabilities.shape[2]
+    place = pointers[first]
+    for s in range(first, last):
         a = actions[s]
         for b in range(B):
             if probabilities[s, a, b] > 0:
@@ -85,25 +85,24 @@ def fill_chosen(successors, probabilities, actions, columns, entries):
 
 
 @compiled
-def count_mixed(probabilities, policy, pointers):
-    """Row pointers of `P_pi` for probabilities."""
-    S, A, B = probabilities.shape
-    total = 0
-    pointers[0] = 0
-    for s in range(S):
+def count_mixed(first, last, probabilities, policy, counts):
+    """Entries in each row of `P_pi` for probabilities."""
+    _, A, B = probabilities.shape
+    for s in range(first, last):
+        total = 0
         for a in range(A):
             if policy[s, a] > 0:
                 for b in range(B):
                     total += policy[s, a] * probabilities[s, a, b] > 0
-        pointers[s + 1] = total
+        counts[s] = total
 
 
 @compiled
-def fill_mixed(successors, probabilities, policy, columns, entries):
+def fill_mixed(first, last, successors, probabilities, policy, pointers, columns, entries):
     """Rows of `P_pi` for probabilities."""
-    S, A, B = probabilities.shape
-    place = 0
-    for s in range(S):
+    _, A, B = probabilities.shape
+    place = pointers[first]
+    for s in range(first, last):
         for a in range(A):
             if policy[s, a] > 0:
                 for b in range(B):
@@ -114,10 +113,10 @@ def fill_mixed(successors, probabilities, policy, columns, entries):
 
 
 @compiled
-def relax(pointers, columns, entries, right, discount, values, following):
+def relax(first, last, pointers, columns, entries, right, discount, values, following):
     """Fixed-point step for values, and the extremes of its change."""
     low, high = np.inf, -np.inf
-    for s in range(len(right)):
+    for s in range(first, last):
         total = 0.0
         for k in range(pointers[s], pointers[s + 1]):
             total += entries[k] * values[columns[k]]

@@ -151,7 +151,8 @@ def solve(
 
     `eps` bounds gap and violation on the scale of possible values, `span / (1 - gamma)`. `oracle` defaults to `Corrective()`;
     first-order oracles work too, and reach less accuracy. Stops with status `limit` after `outer` iterations, `time_limit`
-    seconds or an interrupt (Ctrl-C), with the best certified policy so far. `memory_limit` (bytes, of the whole process) bounds
+    seconds or an interrupt (Ctrl-C), with the best certified policy so far. The clock is looked at between planning calls, and
+    the first policy and the last certificate are always finished. `memory_limit` (bytes, of the whole process) bounds
     how many columns are kept. `report` receives every row of the trace as it comes. `warm` carries
     what was found from one solve to the next, for the same model with other thresholds.
     """
