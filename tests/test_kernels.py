@@ -1,6 +1,3 @@
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -51,30 +48,9 @@ def test_threads_change_no_number(model):
         patch.setattr(kernels, "SMALL", 0)
         alone = everything(model)
         patch.setattr(kernels, "BLOCK", 4)
-        patch.setattr(kernels, "_threads", lambda: threads)
+        patch.setattr("cmdpax.threads.shared", lambda: threads)
         for one, other in zip(alone, everything(model), strict=True):
             np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_threads_work_in_a_forked_process():
-    code = """
-import os, signal
-import cmdpax
-from cmdpax import kernels
-model = cmdpax.environments.garnet(states=300)
-kernels.BLOCK = 64
-values = kernels.expected(model.successors, model.probabilities, model.reward[:, 0])
-child = os.fork()
-if child == 0:
-    signal.alarm(60)
-    again = kernels.expected(model.successors, model.probabilities, model.reward[:, 0])
-    os._exit(0 if (again == values).all() else 1)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-assert kernels._threads() is not None
-"""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], env={**os.environ, "NUMBA_NUM_THREADS": "2"}, check=False)
-    assert done.returncode == 0
 
 
 @settings(max_examples=60)

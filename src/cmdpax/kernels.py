@@ -15,14 +15,11 @@
 The loops themselves are in `loops.py`, compiled by numba on first use and cached on disk. Where numba cannot be imported, NumPy
 gives the same numbers, and callers do without `sweep` and the solvers of systems (`loops()` is None).
 
-Large models are worked on by as many threads as numba may use (`NUMBA_NUM_THREADS`; the processors of this process if it is not
-set), each with blocks of states of its own; only `sweep` and the transposed step, whose blocks would write to the same states,
-stay on one (two halves of the latter, added up, took longer than the whole). No number depends on the number of threads.
+Large models are worked on by all threads (`threads.py`), each with blocks of states of its own; only `sweep` and the transposed
+step, whose blocks would write to the same states, stay on one (two halves of the latter, added up, took longer than the whole).
 """
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -30,6 +27,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from cmdpax import threads
 from cmdpax.errors import InputError
 
 SMALL = 256  # states below which compiled code is not worth loading
@@ -46,24 +44,11 @@ def loops() -> ModuleType | None:
     return compiled
 
 
-@cache
-def _threads() -> ThreadPoolExecutor | None:
-    """The threads that share large models; None if there is to be one only."""
-    from numba import get_num_threads
-
-    count = get_num_threads()
-    return ThreadPoolExecutor(count, thread_name_prefix="cmdpax") if count > 1 else None
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows; a forked process has none of its parent's threads
-    os.register_at_fork(after_in_child=_threads.cache_clear)
-
-
 def _over_blocks(loop: Callable[..., Any], states: int, *arguments: object) -> list[Any]:
     """The answers of `loop(first, last, *arguments)` for all blocks of states, on all threads (loops release Python's lock)."""
     blocks = [(first, min(first + BLOCK, states)) for first in range(0, states, BLOCK)]
-    if len(blocks) > 1 and (threads := _threads()):
-        return list(threads.map(lambda block: loop(*block, *arguments), blocks))
+    if len(blocks) > 1 and (shared := threads.shared()):
+        return list(shared.map(lambda block: loop(*block, *arguments), blocks))
     return [loop(*block, *arguments) for block in blocks]
 
 

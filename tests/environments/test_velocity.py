@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import gymnasium
@@ -54,6 +55,18 @@ def test_batch_equals_single_environments(name):
                 assert alone.cost[0] == together.cost[index]
         alive &= ~together.terminated
     assert name != "SafetyHalfCheetahVelocity-v1" or alive.all()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_threads_change_no_number(name):
+    alone, together = VelocityBatch(name, 11), VelocityBatch(name, 11)
+    alone.shared = None
+    with ThreadPoolExecutor(3) as together.shared:
+        together.parts = [slice(0, 4), slice(4, 8), slice(8, 12)]
+        np.testing.assert_array_equal(alone.reset(3), together.reset(3))
+        for action in np.random.default_rng(0).uniform(-1, 1, (60, 11, alone.model.nu)):
+            for one, other in zip(alone.step(action), together.step(action), strict=True):
+                np.testing.assert_array_equal(one, other)
 
 
 def test_time_limit_truncates_and_starts_anew():

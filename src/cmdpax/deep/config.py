@@ -78,6 +78,8 @@ class TrainConfig:
     """Step size of the multipliers."""
     dual_optimiser: Literal["plain", "adam"] = "plain"
     """How the multipliers move: Adam lags after a long feasible phase."""
+    dual_margin: Literal["mean", "latest"] = "mean"
+    """Which margin moves the multipliers: the mean of the batches since they last moved, or that of the latest batch."""
     standardise: Literal["combined", "separate"] = "combined"
     """Whether advantages are added in true units and then standardised, or before, as the incumbents do."""
     rescale: bool = False
@@ -153,6 +155,7 @@ PAPER: Mapping[str, Any] = MappingProxyType(
         "standardise": "separate",
         "dual_optimiser": "adam",
         "dual_step": 1e-3,
+        "dual_margin": "latest",
     }
 )
 _STEPS: Mapping[str, tuple[float, ...]] = {"minibatch": (64, 256), "learning_rate": (3e-3, 3e-2, 3e-1)}

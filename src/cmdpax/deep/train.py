@@ -6,6 +6,7 @@ counter is the whole state, and a resumed run repeats the uninterrupted one bit 
 """
 
 import json
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict
@@ -73,6 +74,7 @@ def train(config: TrainConfig, folder: Path, resume: bool = False, report: Repor
             for name, value in _flat(row):
                 board.add_scalar(name, value, row["samples"])
             if (update + 1) % config.checkpoint_every == 0 or update + 1 == config.updates:
+                os.fsync(metrics_file.fileno())  # no checkpoint without the rows before it, even if the power fails
                 save(learner, simulator.action_space, folder)
             report(row)
     return learner
@@ -81,14 +83,14 @@ def train(config: TrainConfig, folder: Path, resume: bool = False, report: Repor
 def move_multipliers(learner: Learner, margin: np.ndarray, config: TrainConfig) -> Learner:
     """The dual update, where one is due: every `inner` batches with the slack (augmented), or every batch (Lagrangian).
 
-    It sees the mean margin of the batches since the last one: two episodes say little, `inner` times two say more, and the
-    policy hardly changes meanwhile.
+    It sees the mean margin of the batches since the last one (two episodes say little, `inner` times two say more, and the
+    policy hardly changes meanwhile), or the latest alone.
     """
     dual, update, multiplier = METHODS[config.method].dual, int(learner.update), learner.multiplier
     if dual == "none" or update == 0:  # nothing has been learned yet: the first margin is the random policy's
         return learner
     every = config.inner if dual == "augmented" else 1
-    total = learner.margins + margin
+    total = margin * every if config.dual_margin == "latest" else learner.margins + margin
     if update % every:
         return learner._replace(margins=total)
     learner, mean, step = learner._replace(margins=np.zeros_like(total)), total / every, config.dual_step

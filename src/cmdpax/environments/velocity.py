@@ -12,7 +12,8 @@ Kept exactly, because they change results: the control cost sees the action befo
 the torso's `xpos`, which after a Runge-Kutta step belongs to its last stage and not to `qpos`; Hopper's observation clips
 velocities to +-10; the alive bonus is paid on the terminating step too. Episodes are cut after 1000 steps.
 
-`VelocityBatch` keeps N simulations alive and steps them in one loop; all but the physics is compiled (`velocity_loops.py`).
+`VelocityBatch` keeps N simulations alive and steps them in one loop; all but the physics is compiled (`velocity_loops.py`). Ten
+or more are shared among threads: 20 of them step 1.5 times as fast on two threads as on one, 2 HalfCheetahs half as fast.
 """
 
 from collections.abc import Sequence
@@ -23,10 +24,12 @@ from typing import Any
 
 import numpy as np
 
+from cmdpax import threads
 from cmdpax.environments.simulator import ActionSpace, Transition
 from cmdpax.errors import InputError, did_you_mean
 
 EPISODE_STEPS = 1000
+MANY = 10  # simulations that are worth sharing among threads
 FIRST_REFUSED = (3, 5)  # MuJoCo versions from here on move Ant and Hopper differently
 
 
@@ -105,6 +108,9 @@ class VelocityBatch:
         torso = 1
         self._places = [data.xpos[torso, :2] if self.task.planar else data.qpos[:1] for data in self.data]
         self._controls = [data.ctrl for data in self.data]
+        self.shared = threads.shared() if count >= MANY else None
+        share = -(-count // threads.count())
+        self.parts = [slice(first, first + share) for first in range(0, count, share)]
         self._start = self.data[0].qpos.copy()
         self._elapsed = np.zeros(count, dtype=np.int64)
         self._random = np.random.default_rng(0)
@@ -161,9 +167,16 @@ class VelocityBatch:
         task, model, frames, advance, count = self.task, self.model, self.task.frame_skip, self._advance, self.count
         action = np.ascontiguousarray(action, dtype=np.float64)
         before = np.concatenate(self._places)
-        for data, control, chosen in zip(self.data, self._controls, action):
-            control[:] = chosen
-            advance(model, data, frames)
+
+        def run(part: slice) -> None:
+            for data, control, chosen in zip(self.data[part], self._controls[part], action[part]):
+                control[:] = chosen
+                advance(model, data, frames)
+
+        if self.shared is None:
+            run(slice(None))
+        else:  # MuJoCo releases Python's lock
+            list(self.shared.map(run, self.parts))
         observation, reward, cost = np.empty((count, self.observation_size)), np.empty(count), np.empty((count, 1))
         terminated, truncated = np.empty(count, dtype=bool), np.empty(count, dtype=bool)
         any_ended = self._measure(
