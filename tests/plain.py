@@ -70,3 +70,26 @@ def project(row):
 
 def uniform(model):
     return np.full((model.states, model.actions), 1 / model.actions), np.zeros(model.constraint_count)
+
+
+def log_linear(table, theta):
+    """The policy `pi ~ exp(phi.theta)` of features `[S, A, d]`."""
+    logits = table @ theta
+    return normalise(np.exp(logits - logits.max(1, keepdims=True)))
+
+
+def compatible(model, policy, table, target):
+    """The shortest w that fits `target [S, A]` by `phi - E_pi phi`, in least squares under the policy's own visits."""
+    weight = np.sqrt((occupancy(model, policy)[:, None] * policy).ravel())
+    score = (table - np.einsum("sa,sad->sd", policy, table)[:, None]).reshape(weight.size, -1)
+    return np.linalg.lstsq(weight[:, None] * score, weight * target.ravel(), rcond=1e-10)[0]
+
+
+def slope(function, point):
+    """Gradient by central differences."""
+    gradient = np.zeros_like(point)
+    for place in np.ndindex(point.shape):
+        bump = np.zeros_like(point)
+        bump[place] = 1e-6
+        gradient[place] = (function(point + bump) - function(point - bump)) / 2e-6
+    return gradient

@@ -7,6 +7,7 @@ from cmdpax.baselines.primal_dual import softmax_start, uniform_start
 from cmdpax.environments import cliff_world, deep_sea
 from cmdpax.evaluation import evaluate
 from cmdpax.experiments.grid import configurations
+from cmdpax.forms import largest_multiplier
 from cmdpax.methods import methods, trajectory
 
 BASELINES = [name for name, row in methods.items() if row.budget and row.solve is None and not row.features]
@@ -82,3 +83,13 @@ def test_unavailable_actions_stay_copies(name):
     model = CMDP(rows, [[1.0, 0.0], [0.5, 9.0]], [[[-1.0, 0.0], [0.0, 9.0]]], [-2.0], [1.0, 0.0], 0.5, available=available)
     run = trajectory(model, name, steps=5)
     assert np.isfinite(run.rewards).all() and run.rewards.max() < 3.0  # the 9 of a missing action is never paid
+
+
+def test_the_multiplier_is_capped_where_the_method_says_so():
+    model = plain.tiny()
+    model = model.replace(thresholds=plain.margins(model, plain.uniform(model)[0]) + model.thresholds + 0.01)
+    largest = largest_multiplier(model)
+    for name in ("npg-pd", "rpg-pd", "opg-pd"):
+        run = trajectory(model, name, step=1e-6, dual_step=1e9, steps=1, **({"temperature": 1e-12} if name == "rpg-pd" else {}))
+        np.testing.assert_allclose(run.multipliers, largest)
+    assert (trajectory(model, "reload", step=1e-6, dual_step=1e9, steps=1).multipliers > largest).all()

@@ -187,7 +187,9 @@ def test_multipliers_move_as_in_the_exact_part():
     assert move_multipliers(due, margin, adam).multiplier[0] == pytest.approx(2.3)  # Adam's first step has the length of its rate
     assert move_multipliers(due, margin, replace(config, method="cpo")) is due
     latest = move_multipliers(after_four, margin, replace(config, dual_margin="latest"))
-    np.testing.assert_allclose(latest.multiplier, lagrangian.step_update(due.multiplier, config.penalty, margin, config.dual_step))
+    np.testing.assert_allclose(
+        latest.multiplier, lagrangian.step_update(due.multiplier, config.penalty, margin, config.dual_step)
+    )
 
 
 def test_deployed_policy_equals_jax(finished):

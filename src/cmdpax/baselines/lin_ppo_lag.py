@@ -9,15 +9,14 @@ group share both policies but not the sign of A, so gains and losses are summed 
 one-hot features it is PPO-Lag on logits.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from cmdpax.baselines.linear import linear_start, move_parameters
-from cmdpax.baselines.primal_dual import Iterate, Settings, column, lagrangian_quality, lagrangian_values
+from cmdpax.baselines.ppo_lag import update_prices
+from cmdpax.baselines.primal_dual import Iterate, Settings, lagrangian_quality, lagrangian_values
 from cmdpax.evaluation import occupancy
-from cmdpax.lagrangian import gradient_update
 from cmdpax.model import CMDP
 from cmdpax.policies.log_linear import Features
 
@@ -40,11 +39,7 @@ def step(model: CMDP, iterate: Iterate, settings: Settings) -> Iterate:
         clip,
         settings["passes"],
     ).reshape(start.shape)
-    improved = move_parameters(model, iterate, features, x, iterate.multipliers)
-    if improved.count % settings["inner"]:
-        return improved
-    multipliers = gradient_update(improved.multipliers, improved.margins, column(settings["dual_step"]), np.inf)
-    return replace(improved, multipliers=multipliers)
+    return update_prices(move_parameters(model, iterate, features, x, iterate.multipliers), settings)
 
 
 def ascend(features: Features, x: np.ndarray, worth: np.ndarray, size: Any, clip: Any, steps: int) -> np.ndarray:

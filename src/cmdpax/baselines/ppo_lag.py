@@ -39,7 +39,11 @@ def step(model: CMDP, iterate: Iterate, settings: Settings) -> Iterate:
     for _ in range(settings["passes"]):
         gradient = visits * surrogate_gradient(softmax(logits), iterate.policy, advantage, plane(settings["clip"]))
         logits = logits + plane(settings["step"]) * gradient
-    improved = move_logits(model, iterate, logits, iterate.multipliers)
+    return update_prices(move_logits(model, iterate, logits, iterate.multipliers), settings)
+
+
+def update_prices(improved: Iterate, settings: Settings) -> Iterate:
+    """The dual update, with the margins of the new policy, after every `inner`-th one."""
     if improved.count % settings["inner"]:
         return improved
     multipliers = gradient_update(improved.multipliers, improved.margins, column(settings["dual_step"]), np.inf)

@@ -110,8 +110,9 @@ def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, An
         policy, critics, policy_adam, critics_adam, rate, frozen = carry
         observation, action, log_old, advantage, targets = rows
 
-        def policy_loss(parameters: Policy) -> jax.Array:
-            return -surrogate(log_probability(parameters, observation, action) - log_old, advantage)
+        def policy_loss(parameters: Policy) -> tuple[jax.Array, jax.Array]:
+            log_ratio = log_probability(parameters, observation, action) - log_old
+            return -surrogate(log_ratio, advantage), log_ratio
 
         def critics_loss(parameters: list[Network]) -> jax.Array:
             return jnp.square(values(parameters, observation) - targets.T).mean(-1).sum()
@@ -120,12 +121,13 @@ def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, An
         change, critics_adam = adam.update(gradient, critics_adam)
         critics = jax.tree.map(lambda old, move: old - rate * move, critics, change)
         if descend:
-            gradient = jax.grad(policy_loss)(policy)
+            gradient, log_ratio = jax.grad(policy_loss, has_aux=True)(policy)
             if config.gradient_clip > 0:
                 gradient = optax.clip_by_global_norm(config.gradient_clip).update(gradient, optax.EmptyState())[0]
             change, moved_adam = adam.update(gradient, policy_adam)
             moved = jax.tree.map(lambda old, move: old - rate * move, policy, change)
             if config.kl_stop > 0:
+                frozen |= surrogates.divergence(log_ratio) > config.kl_stop
                 before, after = (policy, policy_adam), (moved, moved_adam)
                 moved, moved_adam = jax.tree.map(lambda old, new: jnp.where(frozen, old, new), before, after)
             policy, policy_adam = moved, moved_adam
@@ -139,9 +141,6 @@ def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, An
             data = (samples.observation, samples.action, samples.log_old, advantage, samples.targets)
             rows = jax.tree.map(lambda x: x[order], data)
             carry, losses = jax.lax.scan(minibatch_step, carry, rows)
-            if descend and config.kl_stop > 0:
-                kl = divergence(old, carry[0], samples.observation).mean()
-                carry = (*carry[:-1], carry[-1] | (kl > config.kl_stop))
             return carry, losses.mean()
 
         carry = (old, critics, policy_adam, critics_adam, rate, jnp.array(False))

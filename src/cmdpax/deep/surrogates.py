@@ -22,9 +22,14 @@ def ppo(log_ratio: jax.Array, advantage: jax.Array, clip: float) -> jax.Array:
 def spma(log_ratio: jax.Array, advantage: jax.Array, step: float) -> jax.Array:
     """SPMA's surrogate, `[K]`, `[K]` -> scalar."""
     possible = jnp.clip(advantage, -1 / step, 1 / step)
-    return (possible * log_ratio - (jnp.exp(log_ratio) - 1 - log_ratio) / step).mean()
+    return (possible * log_ratio).mean() - divergence(log_ratio) / step
 
 
 def linear(log_ratio: jax.Array, advantage: jax.Array) -> jax.Array:
     """The policy gradient's own surrogate `E[ratio A]`, for trust regions; `[..., K]` -> `[...]`."""
     return (jnp.exp(log_ratio) * advantage).mean(-1)
+
+
+def divergence(log_ratio: jax.Array) -> jax.Array:
+    """Estimate of `KL(pi_k || pi)` from samples of pi_k that is never negative, `E[ratio - 1 - log ratio]`; `[K]` -> scalar."""
+    return (jnp.expm1(log_ratio) - log_ratio).mean()

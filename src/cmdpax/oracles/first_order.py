@@ -8,8 +8,8 @@ The step size is
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
@@ -26,20 +26,6 @@ FLOOR = 1e-9  # adaptive sizes keep probabilities above this share of uniform: a
 ROUNDING = 1e-14
 
 
-class Evaluated(Protocol):
-    """Anything whose values are known."""
-
-    @property
-    def reward(self) -> np.ndarray:
-        """`[...]`"""
-        ...
-
-    @property
-    def margins(self) -> np.ndarray:
-        """`[..., m]`"""
-        ...
-
-
 @dataclass(frozen=True)
 class Iterate:
     """A policy `[..., S, A]`, what is known about it, and the current step size `[...]`."""
@@ -47,6 +33,7 @@ class Iterate:
     policy: np.ndarray
     evaluation: Evaluation
     size: np.ndarray
+    coordinates: np.ndarray = field(default_factory=lambda: np.empty(0))  # [..., r]: a log-linear policy's; a table has none
 
     @property
     def reward(self) -> np.ndarray:
@@ -93,9 +80,7 @@ class FirstOrder:
 
     def advance(self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float) -> Iterate:
         """One step on the AL with multipliers `[..., m]`."""
-        worth = lagrangian.weights(multipliers, penalty, iterate.margins)
-        values = scalarise(iterate.evaluation.values[..., 0, :], iterate.evaluation.values[..., 1:, :], worth)
-        quality = action_values(model, pseudo_reward(model, worth), values)
+        quality = pseudo_quality(model, iterate, multipliers, penalty)
         direction = occupancy(model, iterate.policy)[..., None] * quality if self.gradient else quality
         size = theory_step(model, multipliers, penalty) if self._rule == "theory" else iterate.size
         target = self.step(iterate.policy, direction, size[..., None, None])
@@ -105,12 +90,7 @@ class FirstOrder:
             return Iterate(target, evaluate(model, target), size)
         target = np.maximum(target, FLOOR * model.uniform_policy())
         target = target / target.sum(-1, keepdims=True)
-        trial = Iterate(target, evaluate(model, target), np.minimum(size * GROW, LARGEST))
-        before = lagrangian.value(iterate.reward, iterate.margins, multipliers, penalty)
-        after = lagrangian.value(trial.reward, trial.margins, multipliers, penalty)
-        if after >= before - ROUNDING * (1 + abs(before)):
-            return trial
-        return replace(iterate, size=np.maximum(size * SHRINK, SMALLEST))
+        return backtrack(iterate, Iterate(target, evaluate(model, target), size), multipliers, penalty)
 
     @property
     def _rule(self) -> str:
@@ -125,7 +105,21 @@ class FirstOrder:
         return iterate.policy
 
 
-def certified_gap(model: CMDP, iterate: Evaluated, multipliers: np.ndarray, penalty: float) -> Subproblem:
+def pseudo_quality(model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float) -> np.ndarray:
+    """`Q_Gamma` of the iterate, the direction of the AL's ascent, `[..., S, A]`."""
+    worth, values = lagrangian.weights(multipliers, penalty, iterate.margins), iterate.evaluation.values
+    return action_values(model, pseudo_reward(model, worth), scalarise(values[..., 0, :], values[..., 1:, :], worth))
+
+
+def backtrack(iterate: Iterate, trial: Iterate, multipliers: np.ndarray, penalty: float) -> Iterate:
+    """The trial with a longer step, or, if it lowers the AL, the iterate it came from with a shorter one (no batch)."""
+    before, after = (lagrangian.value(one.reward, one.margins, multipliers, penalty) for one in (iterate, trial))
+    if after >= before - ROUNDING * (1 + abs(before)):
+        return replace(trial, size=np.minimum(iterate.size * GROW, LARGEST))
+    return replace(iterate, size=np.maximum(iterate.size * SHRINK, SMALLEST))
+
+
+def certified_gap(model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float) -> Subproblem:
     """`max_pi' V_Gamma(pi') - V_Gamma(pi)`, with Gamma frozen at the current policy: at least `max AL - AL(pi)` (no batch)."""
     worth = lagrangian.weights(multipliers, penalty, iterate.margins)
     best = plan(model, pseudo_reward(model, worth))

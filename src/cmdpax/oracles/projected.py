@@ -14,39 +14,17 @@ gradient of the AL within the class does. PQA moves it by `eta (Q - mean Q)`, wi
 tell states apart, its fixed points are other policies than the class's optima.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from cmdpax import lagrangian
 from cmdpax.errors import InputError
-from cmdpax.evaluation import Evaluation, action_values, evaluate, occupancy, pseudo_reward
-from cmdpax.lagrangian import scalarise
+from cmdpax.evaluation import evaluate, occupancy
 from cmdpax.model import CMDP
-from cmdpax.oracles.first_order import GROW, LARGEST, ROUNDING, SHRINK, SMALLEST, StepFunction, Subproblem, certified_gap
+from cmdpax.oracles.first_order import Iterate, StepFunction, Subproblem, backtrack, certified_gap, pseudo_quality
 from cmdpax.policies.log_linear import Features
 from cmdpax.policies.projection import descend, divergence, newton
-
-
-@dataclass(frozen=True)
-class Iterate:
-    """Coordinates `[..., r]` of a policy `[..., S, A]`, what is known about it, and the current step size `[...]`."""
-
-    coordinates: np.ndarray
-    policy: np.ndarray
-    evaluation: Evaluation
-    size: np.ndarray
-
-    @property
-    def reward(self) -> np.ndarray:
-        """`[...]`"""
-        return self.evaluation.reward
-
-    @property
-    def margins(self) -> np.ndarray:
-        """`[..., m]`"""
-        return self.evaluation.margins
 
 
 @dataclass(frozen=True)
@@ -88,13 +66,11 @@ class Projected:
     def at(self, model: CMDP, coordinates: np.ndarray, size: np.ndarray) -> Iterate:
         """The iterate at coordinates `[..., r]`."""
         policy = self.features.probabilities(coordinates)
-        return Iterate(coordinates, policy, evaluate(model, policy), size)
+        return Iterate(policy, evaluate(model, policy), size, coordinates)
 
     def target(self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float) -> tuple[np.ndarray, np.ndarray]:
         """What the step would do without features, `[..., S, A]`, and the normalised occupancy `[..., S]` it is judged by."""
-        worth = lagrangian.weights(multipliers, penalty, iterate.margins)
-        values = scalarise(iterate.evaluation.values[..., 0, :], iterate.evaluation.values[..., 1:, :], worth)
-        quality = action_values(model, pseudo_reward(model, worth), values)
+        quality = pseudo_quality(model, iterate, multipliers, penalty)
         visits = (1 - model.discount) * occupancy(model, iterate.policy)
         return self.step(iterate.policy, quality, iterate.size[..., None, None]), visits
 
@@ -112,13 +88,7 @@ class Projected:
         target, visits = self.target(model, iterate, multipliers, penalty)
         projected = self.project(iterate.coordinates, visits, target)
         trial = self.at(model, projected, iterate.size)
-        if not isinstance(self.size, str):
-            return trial
-        before = lagrangian.value(iterate.reward, iterate.margins, multipliers, penalty)
-        after = lagrangian.value(trial.reward, trial.margins, multipliers, penalty)
-        if after >= before - ROUNDING * (1 + abs(before)):
-            return replace(trial, size=np.minimum(iterate.size * GROW, LARGEST))
-        return replace(iterate, size=np.maximum(iterate.size * SHRINK, SMALLEST))
+        return backtrack(iterate, trial, multipliers, penalty) if isinstance(self.size, str) else trial
 
     def errors(
         self, model: CMDP, before: Iterate, after: Iterate, multipliers: np.ndarray, penalty: float
