@@ -130,6 +130,11 @@ def test_other_versions_are_shown_and_nothing_is_redone(store):
     said = made_by_others([RUN], store)
     assert f"1 finished runs were made by other versions (numpy 1.0.0 -> {versions()['numpy']})" in said
     assert store.pending([RUN]) == []
+    (store.done / RUN.id).rename(store.work / f"{RUN.id}.a")  # as if it had only been begun
+    assert made_by_others([RUN], store) == ""
+    begun = store.work / f"{RUN.id}.a" / "run.json"
+    begun.write_text(begun.read_text().replace(versions()["numpy"], "1.0.0"))
+    assert made_by_others([RUN], store).startswith("1 runs were begun by other versions; they start anew")
     assert difference({"a": "1"}, {"b": "2"}) == "a 1 -> none, b none -> 2"
 
 

@@ -158,9 +158,25 @@ def test_records_out_of_a_store_without_running_anything(tmp_path, capsys):
         finished(store, "Ant", "cpo", seed)
     for _ in range(2):  # what is recorded is kept
         with pytest.raises(SystemExit) as ended:
-            main(["reproduce", "deep", "--store", str(store.folder), "--out", str(out), "--tasks", "Hopper", "--figure", "violations"])
+            main(
+                [
+                    "reproduce",
+                    "deep",
+                    "--store",
+                    str(store.folder),
+                    "--out",
+                    str(out),
+                    "--tasks",
+                    "Hopper",
+                    "--figure",
+                    "violations",
+                ]
+            )
         assert ended.value.code == 0
-    assert [(one.task, one.method, one.seed) for one in read_records(out)] == [("Hopper", "spma-alm", 0), ("Hopper", "spma-alm", 1)]
+    assert [(one.task, one.method, one.seed) for one in read_records(out)] == [
+        ("Hopper", "spma-alm", 0),
+        ("Hopper", "spma-alm", 1),
+    ]
     assert read_records(out)[0].summary["cpu_seconds"] == 1800 and read_records(out)[0].summary["versions"] == {"code": "c0de"}
     finished(store, "Hopper", "spma-alm", 0, penalty=0.1)
     with pytest.raises(InputError, match=r"more than one run of Hopper, spma-alm, 0 \(.* differ in penalty\)"):

@@ -26,6 +26,7 @@ from cmdpax.environments.gym_adapter import make_simulator
 from cmdpax.environments.limits import match_limits
 from cmdpax.environments.simulator import ActionSpace
 from cmdpax.errors import InputError, NumericalError
+from cmdpax.files import write_bytes
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -161,7 +162,7 @@ def _begin(config: TrainConfig, folder: Path) -> None:
     if (folder / "config.json").exists():
         raise InputError(f"{folder} already holds a run; give another folder, or --resume to continue it.")
     folder.mkdir(parents=True, exist_ok=True)
-    stored.write_atomically(folder / "config.json", json.dumps(asdict(config), indent=1).encode())
+    write_bytes(folder / "config.json", json.dumps(asdict(config), indent=1).encode())
 
 
 def _refuse_changes(config: TrainConfig, folder: Path) -> None:
@@ -179,7 +180,7 @@ def _metrics(folder: Path, updates: int) -> Any:
     """The metrics file, cut back to the rows that the restored state has made."""
     path = folder / "metrics.jsonl"
     rows = path.read_bytes().split(b"\n")[:updates] if path.exists() else []
-    stored.write_atomically(path, b"".join(row + b"\n" for row in rows))
+    write_bytes(path, b"".join(row + b"\n" for row in rows))
     return open(path, "a", encoding="utf-8")
 
 

@@ -28,6 +28,7 @@ from typing import Any
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.experiments.runs import Run, perform
 from cmdpax.experiments.versions import versions
+from cmdpax.files import write_text
 
 MARK = "store.json"  # says what the folder is
 SPENT = "spent.json"
@@ -126,6 +127,14 @@ class Store:
             self._discard(other)
         return won
 
+    def begun_by_others(self) -> set[str]:
+        """Ids of runs that were begun, but by other versions alone: their checkpoints are of no use here."""
+        begun: dict[str, bool] = {}
+        for entry in os.scandir(self.work):
+            name = entry.name.split(".")[0]
+            begun[name] = begun.get(name, False) or _same_versions(Path(entry.path))
+        return {name for name, usable in begun.items() if name and not usable}
+
     def tidy(self) -> None:
         """Remove attempts at runs that are finished, and halves of removals."""
         done = self.finished()
@@ -190,12 +199,7 @@ class _Meter:
 
 def write(path: Path, content: Any) -> None:
     """A small JSON file, whole or not at all."""
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def read(path: Path) -> Any | None:
