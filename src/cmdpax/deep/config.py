@@ -78,8 +78,8 @@ class TrainConfig:
     """Step size of the multipliers."""
     dual_optimiser: Literal["plain", "adam"] = "plain"
     """How the multipliers move: Adam lags after a long feasible phase."""
-    dual_margin: Literal["mean", "latest"] = "mean"
-    """Which margin moves the multipliers: the mean of the batches since they last moved, or that of the latest batch."""
+    margin: Literal["smooth", "latest"] = "smooth"
+    """What weights and multipliers see: an exponential mean of margins over some twenty episodes, or the latest batch alone."""
     standardise: Literal["combined", "separate"] = "combined"
     """Whether advantages are added in true units and then standardised, or before, as the incumbents do."""
     rescale: bool = False
@@ -156,7 +156,7 @@ PAPER: Mapping[str, Any] = MappingProxyType(
         "dual_optimiser": "adam",
         "dual_step": 1e-3,
         "penalty": 1e-2,
-        "dual_margin": "latest",
+        "margin": "latest",
     }
 )
 _STEPS: Mapping[str, tuple[float, ...]] = {"minibatch": (64, 256), "learning_rate": (3e-3, 3e-2, 3e-1)}
