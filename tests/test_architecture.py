@@ -8,7 +8,7 @@ import cmdpax
 ROOT = Path(cmdpax.__file__).parent
 # from the ground floor up; a module may import what stands in an earlier place
 FLOORS = (
-    ("errors",),
+    ("errors", "files"),
     ("lagrangian", "transitions", "threads", "kernels", "loops", "small", "linear", "fields", "tabulate"),
     ("model",),
     ("evaluation",),

@@ -48,7 +48,6 @@ def runnable(page: str, slow: bool) -> Iterator[Block]:
 
 def shell(code: str) -> str:
     here = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    code = code.replace("PYTHONPATH=.", f"PYTHONPATH=.{os.pathsep}{os.environ.get('PYTHONPATH', '')}")  # of the tests themselves
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", code], env={**os.environ, "PATH": here}, capture_output=True, text=True
     )

@@ -30,6 +30,8 @@ COMMANDS: dict[str, Callable[..., int]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code; bad input gets one sentence and code 2, a warning one sentence."""
+    if "" not in sys.path:
+        sys.path.append("")  # modules of the current folder, as in `train heater:make`; last, so as to take no library's place
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_: print(f"cmdpax: {message}", file=sys.stderr)
         sys.exit(_run(arguments))
@@ -48,7 +50,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except BrokenPipeError:
         return 0
     except OSError as error:
-        return _complain(error, 2)
+        return _complain(f"{error.filename}: {error.strerror}." if error.filename else error, 2)
     except MemoryError:
         return _complain("there is not enough memory for this model; use fewer states, actions or successors.", 2)
     except KeyboardInterrupt as error:

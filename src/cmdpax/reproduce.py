@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.experiments.figures import save
 from cmdpax.experiments.records import Row, provenance, read_lines, write_lines
+from cmdpax.experiments.store import Store
 from cmdpax.paper import deep as deep_study
 from cmdpax.paper import deep_figures, log_linear, rate
 from cmdpax.paper.all_methods import all_methods
@@ -121,21 +122,29 @@ def deep(
     seeds: int | None,
     carry: deep_study.Carry,
     tasks: Sequence[str] = tuple(TASKS),
+    store: Store | None = None,
 ) -> list[Path]:
-    """Draw the deep study from the records in `folder`; with a fraction of the budget, `carry` out what they lack first."""
+    """Draw the deep study from the records in `folder`.
+
+    With a fraction of the budget, `carry` out what they lack first; without one, record what a `store` has finished first.
+    """
     if figure is not None and figure not in DEEP_FIGURES:
         raise InputError(f"figure '{figure}' is not known; {did_you_mean(figure, DEEP_FIGURES)}")
     wanted = list(DEEP_FIGURES) if figure is None else [figure]
+    parts = list(dict.fromkeys(name if name in deep_study.ABLATIONS else "main" for name in wanted))
     if fraction is not None:
-        parts = dict.fromkeys(name if name in deep_study.ABLATIONS else "main" for name in wanted)
-        deep_study.run_missing(folder, list(parts), fraction, seeds, tasks, carry)
+        deep_study.run_missing(folder, parts, fraction, seeds, tasks, carry)
+    # a store holds one sweep: the main comparison, unless the figure of an ablation is asked for
+    elif store is not None and not deep_study.record_finished(folder, parts[0], seeds, tasks, store):
+        raise InputError(f"{store.folder} has no finished run of this study; give the store of `cmdpax sweep deep`.")
     found = deep_study.study(folder)
     every: dict[str, Sequence[object]] = {**found.ablations}
     drawable = [name for name in wanted if every.get(name, found.records)]
     if not drawable:
         what = "no records" if figure is None else f"no records for '{figure}'"
         raise InputError(f"{folder} holds {what}; give --fraction to run that part of the paper's budget, as in 0.01.")
-    deep_tables(found, folder)
+    if found.records:
+        deep_tables(found, folder)
     return [save(DEEP_FIGURES[name](found), folder / f"{name}.png") for name in drawable]
 
 

@@ -308,7 +308,7 @@ class _Search:
             self.bound, self.dual = bound, known
         candidates = [state]
         if isinstance(self.oracle, Corrective):
-            candidates.append(self.oracle.meeting(state, known.weights))
+            candidates.append(replace(state, mixture=state.meeting))
         scores = [(self.bound - float(one.reward), float(lagrangian.violation(one.margins))) for one in candidates]
         (gap, violation), state = min(zip(scores, candidates, strict=True), key=lambda pair: max(pair[0]))
         if max(gap, violation) < self.score:

@@ -51,18 +51,19 @@ def test_a_run_is_finished_once(store):
     assert result["outcome"]["status"] == "limit" and "seconds" not in result["outcome"]
     assert store.spent(RUN)["cpu_seconds"] > 0
     assert not list(store.work.iterdir())
+    assert store.finished_runs() == [RUN]
 
 
 def test_the_first_of_two_commits_wins(store, monkeypatch):
     """While one attempt is at work, another commits: the late one leaves everything as it is."""
     inner = []
 
-    def slow(run, folder, earlier):
+    def slow(run, folder, earlier, note):
         if not inner:
             inner.append(1)
             inner.append(Store(store.folder).carry_out(run))
             inner.append({path: path.stat().st_ino for path in store.done.rglob("*")})
-        return perform(run, folder, earlier)
+        return perform(run, folder, earlier, note)
 
     monkeypatch.setattr(store_module, "perform", slow)
     assert not store.carry_out(RUN)
@@ -74,7 +75,7 @@ def test_the_first_of_two_commits_wins(store, monkeypatch):
 def test_a_late_worker_never_commits_half_a_folder(store, monkeypatch):
     """Its attempt was cleared away while it slept; it makes the folder anew by writing on, and still must not commit it."""
 
-    def slow(run, folder, earlier):
+    def slow(run, folder, earlier, note):
         store._discard(folder)
         folder.mkdir()
         return {}
@@ -129,6 +130,11 @@ def test_other_versions_are_shown_and_nothing_is_redone(store):
     said = made_by_others([RUN], store)
     assert f"1 finished runs were made by other versions (numpy 1.0.0 -> {versions()['numpy']})" in said
     assert store.pending([RUN]) == []
+    (store.done / RUN.id).rename(store.work / f"{RUN.id}.a")  # as if it had only been begun
+    assert made_by_others([RUN], store) == ""
+    begun = store.work / f"{RUN.id}.a" / "run.json"
+    begun.write_text(begun.read_text().replace(versions()["numpy"], "1.0.0"))
+    assert made_by_others([RUN], store).startswith("1 runs were begun by other versions; they start anew")
     assert difference({"a": "1"}, {"b": "2"}) == "a 1 -> none, b none -> 2"
 
 
@@ -257,15 +263,21 @@ def test_a_retry_goes_on_from_the_checkpoint_and_ends_in_the_same_bytes(trained,
         return real(*arguments)
 
     monkeypatch.setattr(training, "collect", collect)
+    monkeypatch.setattr(store_module, "NOTE_SECONDS", 0.0)
     with pytest.raises(Killed):
         store.carry_out(run)
     assert len(list(store.work.iterdir())) == 1 and not store.finished()
+    (attempt,) = store.attempts(run)
+    noted = json.loads((attempt / "spent.json").read_text())
+    (attempt / "spent.json").write_text(json.dumps({name: seconds + 1000 for name, seconds in noted.items()}))
     damaged = sorted(store.work.rglob("*.safetensors"))[-1]
     assert damaged.stem == "00000004"
     assert store.carry_out(run)
     assert len(collected) == 6 + 2  # updates 5 and 6
     assert contents(store.done) == contents(whole.done)
-    assert store.spent(run)["attempt"] == 2 and not list(store.work.iterdir())
+    spent = store.spent(run)
+    assert spent["attempt"] == 2 and not list(store.work.iterdir())
+    assert spent["cpu_seconds"] > 1000 + noted["cpu_seconds"] and spent["seconds"] > 1000 + noted["seconds"]  # of both attempts
 
 
 def test_a_retry_takes_the_checkpoint_before_a_damaged_one_and_none_of_other_versions(trained, tmp_path):

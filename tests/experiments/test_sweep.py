@@ -93,6 +93,13 @@ def test_the_command(spec, tmp_path, capsys):
     assert len((tmp_path / "x.csv").read_text().splitlines()) == 3
 
 
+def test_a_part_of_a_sweep_shares_its_store(spec, tmp_path):
+    for part, done in ((["--only", "step=1"], 1), ([], 2)):
+        with pytest.raises(SystemExit) as ended:
+            main(["sweep", str(spec), "--store", str(tmp_path / "s"), "--executor", "serial", *part])
+        assert ended.value.code == 0 and len(Store(tmp_path / "s").finished()) == done
+
+
 def test_the_board_reads_everything_in_the_store(tmp_path):
     store = Store(tmp_path / "s", create=True)
     board = Board(RUNS, store)

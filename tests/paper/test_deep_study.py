@@ -10,6 +10,7 @@ from cmdpax.cli import main
 from cmdpax.deep.config import TrainConfig
 from cmdpax.experiments.records import write_lines
 from cmdpax.experiments.runs import train_run
+from cmdpax.experiments.store import Store
 from cmdpax.paper import deep
 from cmdpax.paper.deep_records import PAPER, TASKS, TITLES, collect, read_records, summarise
 
@@ -137,6 +138,68 @@ def test_only_what_is_missing_is_run(recorded):
     with pytest.raises(Nothing):
         reproduce.deep(recorded, "learning-curves", 0.1, 2, carry)
     assert len(asked) == 3 * 4 * 2 - 4 and {run.config["samples"] for run in asked} == {1_000_000}
+
+
+def finished(store, task, method, seed, **settings):
+    """A training run that a store has finished, without the training."""
+    run = train_run(TrainConfig(TASKS[task], method=method, seed=seed, samples=1_000_000, **settings))
+    folder = run_folder(store.done / run.id, task, method, seed)
+    note = {"run": json.loads(run.text), "versions": {"code": "c0de"}}
+    (folder / "run.json").write_text(json.dumps(note))
+    (folder / "result.json").write_text(json.dumps({**note, "outcome": {"return": 15.0, "excess": 2.0}}))
+    (folder / "spent.json").write_text(json.dumps({"cpu_seconds": 1800.0}))
+    return run
+
+
+def test_records_out_of_a_store_without_running_anything(tmp_path, capsys):
+    store, out = Store(tmp_path / "store", create=True), tmp_path / "out"
+    for seed in (0, 1):
+        finished(store, "Hopper", "spma-alm", seed)
+        finished(store, "Ant", "cpo", seed)
+    for _ in range(2):  # what is recorded is kept
+        with pytest.raises(SystemExit) as ended:
+            main(
+                [
+                    "reproduce",
+                    "deep",
+                    "--store",
+                    str(store.folder),
+                    "--out",
+                    str(out),
+                    "--tasks",
+                    "Hopper",
+                    "--figure",
+                    "violations",
+                ]
+            )
+        assert ended.value.code == 0
+    assert [(one.task, one.method, one.seed) for one in read_records(out)] == [
+        ("Hopper", "spma-alm", 0),
+        ("Hopper", "spma-alm", 1),
+    ]
+    assert read_records(out)[0].summary["cpu_seconds"] == 1800 and read_records(out)[0].summary["versions"] == {"code": "c0de"}
+    finished(store, "Hopper", "spma-alm", 0, penalty=0.1)
+    with pytest.raises(InputError, match=r"more than one run of Hopper, spma-alm, 0 \(.* differ in penalty\)"):
+        reproduce.deep(out, None, None, None, lambda name, runs: None, store=store)
+    with pytest.raises(InputError, match="has no finished run of this study"):
+        reproduce.deep(out, "dual-steps", None, None, lambda name, runs: None, store=Store(tmp_path / "empty", create=True))
+
+
+def test_rows_of_an_ablation_out_of_a_store(tmp_path):
+    store, out = Store(tmp_path / "store", create=True), tmp_path / "out"
+    finished(store, "Hopper", "spma-alm", 0, penalty=0.1, inner=5)
+    finished(store, "Hopper", "spma-alm", 0, penalty=0.3, inner=5)  # not of the ablation
+    reproduce.deep(out, "penalties", None, None, lambda name, runs: None, store=store)
+    (row,) = deep.study(out).ablations["penalties"]
+    assert (row["penalty"], row["inner"], row["return"], row["excess"], row["code"]) == (0.1, 5, 15, 2, "c0de")
+    asked = []
+
+    def carry(name, runs):
+        asked.extend(runs)
+        return store
+
+    reproduce.deep(out, "penalties", 0.001, 1, carry, ["Hopper"])
+    assert len(asked) == 2 * 4 * 4 - 1  # without what is recorded
 
 
 def test_what_cannot_be_drawn(tmp_path, capsys):

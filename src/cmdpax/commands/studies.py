@@ -10,6 +10,7 @@ from cmdpax.commands.sweeping import carry
 from cmdpax.commands.terminal import EXIT, Progress, out
 from cmdpax.environments import finite
 from cmdpax.errors import InputError
+from cmdpax.experiments.store import Store
 from cmdpax.methods import run
 
 
@@ -44,6 +45,7 @@ def reproduce(
     fraction: float | None = None,
     seeds: int | None = None,
     tasks: tuple[Literal["Ant", "HalfCheetah", "Hopper"], ...] = ("Ant", "HalfCheetah", "Hopper"),
+    store: Path | None = None,
 ) -> int:
     """The paper's experiments: grid searches of every method, tables and figures. Redrawn in seconds from their records.
 
@@ -58,22 +60,25 @@ def reproduce(
         rerun: run again what is recorded there (tabular and linear)
         fraction: deep: run what is missing with this share of the paper's 10,000,000 samples a run
         seeds: deep: so many seeds (default: the paper's, 5, and 10 for the ablations)
-        tasks: deep: run these only
+        tasks: deep: run, or record, these only
+        store: deep: record what this store of `cmdpax sweep` has finished (--figure penalties: a store of that sweep); with
+            --fraction, run what is missing there (default: runs/deep, penalties and dual-steps)
     """
     from cmdpax import reproduce
 
     if what == "deep":
         share = "" if fraction in (None, 1) else f"-{fraction:g}"
         folder = out_dir or Path("results") / f"deep{share}"
-        written = reproduce.deep(folder, figure, fraction, seeds, carry, tasks)
+        made = None if store is None or fraction is not None else Store(store)
+        written = reproduce.deep(folder, figure, fraction, seeds, lambda name, runs: carry(name, runs, store), tasks, made)
         for path in written:
             out.print(f"wrote {path}", markup=False)
         missing = sorted(set(reproduce.DEEP_FIGURES) - {path.stem for path in written}) if figure is None else []
         if missing:
             out.print(f"no records yet: {', '.join(missing)}; --fraction runs them")
         return 0
-    if fraction is not None or seeds is not None:
-        raise InputError(f"--fraction and --seeds are for deep; {what} has one budget, and nothing random in it.")
+    if fraction is not None or seeds is not None or store is not None:
+        raise InputError(f"--fraction, --seeds and --store are for deep; {what} has one budget, and nothing random in it.")
     with Progress() as progress:
         make = reproduce.tabular if what == "tabular" else reproduce.linear
         written = make(out_dir or Path("results") / what, figure, rerun, progress.say)

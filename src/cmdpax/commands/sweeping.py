@@ -17,6 +17,7 @@ from cmdpax.experiments.executors import Execute
 from cmdpax.experiments.executors import executor as find_executor
 from cmdpax.experiments.export import check_export
 from cmdpax.experiments.export import export as write_export
+from cmdpax.experiments.part import part
 from cmdpax.experiments.presets import find_spec
 from cmdpax.experiments.runs import Run
 from cmdpax.experiments.store import Store
@@ -33,6 +34,7 @@ def sweep(
     address: str | None = None,
     seeds: int | None = None,
     fraction: float = 1.0,
+    only: tuple[str, ...] = (),
     export: Path | None = None,
 ) -> int:
     """Run many configurations, and select the best of each method. Kill it when you like: the same command continues.
@@ -45,6 +47,7 @@ def sweep(
         address: of a running Ray cluster whose nodes all see the store; without it, ray means an embedded one
         seeds: so many seeds instead of the sweep's own
         fraction: of the training samples of every run
+        only: a part of the sweep, as in --only method=cpo,ppo-lag seed=0; the parts of a sweep share its store
         export: write one row a run to this .jsonl, .csv or .parquet file
     """
     chosen = find_spec(spec)
@@ -52,7 +55,7 @@ def sweep(
         chosen = chosen.with_seeds(seeds)
     if fraction != 1.0:
         chosen = chosen.with_fraction(fraction)
-    runs, carry_out = chosen.runs(), find_executor(executor, address)
+    runs, carry_out = part(chosen.runs(), only), find_executor(executor, address)
     if export is not None:
         check_export(export)
     folder = Store(store or Path("runs") / chosen.name, create=True)
@@ -75,9 +78,9 @@ def sweep(
     return 1 if all(row["failed"] for row in found) else 0
 
 
-def carry(name: str, runs: Sequence[Run]) -> Store:
-    """Carry out runs of a preset with the local workers, in the store that `cmdpax sweep` uses for it."""
-    store = Store(Path("runs") / name, create=True)
+def carry(name: str, runs: Sequence[Run], folder: Path | None = None) -> Store:
+    """Carry out runs of a preset with the local workers, by default in the store that `cmdpax sweep` uses for it."""
+    store = Store(folder or Path("runs") / name, create=True)
     if store.pending(runs):
         execute(runs, store, find_executor("local"), 0)
     return store

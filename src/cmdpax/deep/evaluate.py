@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from cmdpax.deep import stored
 from cmdpax.deep.policy import NetworkPolicy, load_policy
 from cmdpax.environments.gym_adapter import make_simulator
 from cmdpax.environments.limits import Constraints, match_limits
 from cmdpax.environments.simulator import Simulator
 from cmdpax.errors import InputError
+from cmdpax.files import write_bytes
 
 STEP_LIMIT = 100_000  # an environment without an end is noticed here
 
@@ -121,7 +121,7 @@ def evaluate(run: Path, episodes: int = 10, seed: int = 12345) -> dict[str, Samp
     for kind, deterministic in (("stochastic", False), ("deterministic", True)):
         returns, costs, lengths = run_episodes(simulator, policy, seed, deterministic)
         found[kind] = evidence(returns, costs, lengths, constraints, deterministic)
-    stored.write_atomically(run / "evaluation.json", (as_json(found) + "\n").encode())
+    write_bytes(run / "evaluation.json", (as_json(found) + "\n").encode())
     return found
 
 

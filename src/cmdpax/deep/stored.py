@@ -6,7 +6,6 @@ whatever is killed when. Reading never executes code, and a damaged file is noti
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError
+from cmdpax.files import write_bytes
 
 KEPT = 3  # older checkpoints are removed
 
@@ -25,23 +25,13 @@ def write(folder: Path, number: int, arrays: Mapping[str, np.ndarray], notes: Ma
     folder.mkdir(parents=True, exist_ok=True)
     data = save({name: np.array(value, order="C") for name, value in arrays.items()})
     path = folder / f"{number:08d}.safetensors"
-    write_atomically(path, data)
+    write_bytes(path, data)
     described = {"checkpoint": number, "sha256": hashlib.sha256(data).hexdigest(), **notes}
-    write_atomically(path.with_suffix(".json"), json.dumps(described, indent=1).encode())
+    write_bytes(path.with_suffix(".json"), json.dumps(described, indent=1).encode())
     for old in _numbers(folder)[:-KEPT]:
         for suffix in (".json", ".safetensors"):
             (folder / f"{old:08d}{suffix}").unlink(missing_ok=True)
     return path
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Either the old content or the new, never a part."""
-    temporary = path.with_name(path.name + ".part")
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -3,10 +3,12 @@
 import csv
 import json
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from cmdpax.errors import InputError
+from cmdpax.files import replacing, write_text
 
 SUFFIXES = (".jsonl", ".csv", ".parquet")
 
@@ -24,18 +26,18 @@ def check_export(path: Path) -> Path:
 
 def export(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Write flat rows; the file appears only when it is complete."""
-    partial = path.with_name(f".{path.name}.part")
     if path.suffix == ".jsonl":
-        partial.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
     elif path.suffix == ".csv":
-        with partial.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        table = StringIO()
+        writer = csv.DictWriter(table, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_text(path, table.getvalue())
     else:
         arrow = _pyarrow(path)
-        arrow.parquet.write_table(arrow.Table.from_pylist(list(rows)), partial)
-    partial.replace(path)
+        with replacing(path) as file:
+            arrow.parquet.write_table(arrow.Table.from_pylist(list(rows)), file)
 
 
 def _pyarrow(path: Path) -> Any:

@@ -16,6 +16,7 @@ from PIL import Image
 
 from cmdpax.errors import InputError
 from cmdpax.evaluation import occupancy
+from cmdpax.files import replacing
 from cmdpax.frontier import FrontierPoint
 from cmdpax.model import CMDP, Grid
 from cmdpax.trajectory import Trajectory
@@ -39,12 +40,12 @@ def save(figure: Figure, path: str | Path) -> Path:
     """Write a figure as PNG and return where; a reader finds the old picture or the new one, never a part of it."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    drawn, temporary = BytesIO(), path.with_name(f".{path.name}.tmp")
+    drawn = BytesIO()
     figure.savefig(drawn, dpi=130, bbox_inches="tight")
     # a palette of 256 colours takes a third of the room and looks the same; the octree keeps rare colours apart
     picture = Image.open(drawn).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE)
-    picture.save(temporary, format="png", optimize=True)
-    temporary.replace(path)
+    with replacing(path) as file:
+        picture.save(file, format="png", optimize=True)
     return path
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from cmdpax.files import write_text
+
 Row = dict[str, Any]
 
 
@@ -25,10 +27,8 @@ def provenance(**facts: Any) -> Row:
 def write_lines(path: Path, header: Row, rows: Iterable[Row]) -> None:
     """Write a header and rows as JSON lines; the file appears only when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
     lines = (header, *(plain(row) for row in rows))
-    partial.write_text("".join(json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n" for line in lines))
-    partial.replace(path)
+    write_text(path, "".join(json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n" for line in lines))
 
 
 def read_lines(path: Path) -> tuple[Row, list[Row]]:

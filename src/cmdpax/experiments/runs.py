@@ -8,7 +8,7 @@ out and however often it was interrupted: no clock, host or process is in them.
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -80,9 +80,12 @@ def check_problems(runs: Sequence[Run]) -> None:
             match_limits(run.config["limit"], make_simulator(run.config["environment"], 1).cost_names)
 
 
-def perform(run: Run, folder: Path, earlier: Sequence[Path] = ()) -> dict[str, Any]:
-    """Carry a run out in `folder` and return its outcome; `earlier` attempts may have checkpoints to go on from."""
-    return _train(run, folder, earlier) if run.kind == "train" else _exact(run)
+def perform(run: Run, folder: Path, earlier: Sequence[Path] = (), note: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Carry a run out in `folder` and return its outcome.
+
+    `earlier` attempts may have checkpoints to go on from; `note` is called after every update of a training.
+    """
+    return _train(run, folder, earlier, note) if run.kind == "train" else _exact(run)
 
 
 def _exact(run: Run) -> dict[str, Any]:
@@ -93,7 +96,7 @@ def _exact(run: Run) -> dict[str, Any]:
     return {name: value for name, value in outcome.items() if name not in ("seconds", "method", "eps")}
 
 
-def _train(run: Run, folder: Path, earlier: Sequence[Path]) -> dict[str, Any]:
+def _train(run: Run, folder: Path, earlier: Sequence[Path], note: Callable[[], None]) -> dict[str, Any]:
     from cmdpax.deep.evaluate import evaluate
     from cmdpax.deep.stored import newest
     from cmdpax.deep.train import train
@@ -101,7 +104,7 @@ def _train(run: Run, folder: Path, earlier: Sequence[Path]) -> dict[str, Any]:
 
     config = train_config(run)
     _adopt(folder, earlier)
-    train(config, folder, resume=(folder / "config.json").exists())
+    train(config, folder, resume=(folder / "config.json").exists(), report=lambda row: note())
     acting = evaluate(folder)["stochastic"]
     # what has clocks in it, and what only a resume needs, is not part of the result
     shutil.rmtree(folder / "tensorboard", ignore_errors=True)

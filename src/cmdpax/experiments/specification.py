@@ -64,14 +64,17 @@ class Spec:
         return replace(self, settings={**self.settings, "samples": scaled})
 
     def runs(self) -> list[Run]:
-        """Every run of the sweep, each once; whatever is wrong with any of them is said here, before work begins."""
+        """Every run of the sweep, each once, the first seed of all before the second of any.
+
+        Whatever is wrong with any of them is said here, before work begins.
+        """
         tables = [{**self.settings, **own, "method": name} for name, own in self.methods.items()] or [dict(self.settings)]
         points = [point for table in tables for point in self._points(table) if not self._senseless(point)]
         if not points:
             raise InputError(f"sweep {self.name}: there is nothing to run.")
         if len(points) * len(self.seeds) > MOST_RUNS:
             raise self._too_many(len(points))
-        found = list({run.id: run for point in points for seed in self.seeds for run in [self._run(point, seed)]}.values())
+        found = list({run.id: run for seed in self.seeds for point in points for run in [self._run(point, seed)]}.values())
         check_problems(found)
         return found
 

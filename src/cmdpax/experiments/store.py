@@ -8,7 +8,8 @@ that is not empty fails, so that the first commit wins; whoever comes late, even
 (equal) folder away. No lease and no timeout is needed, and nothing that anybody does in an attempt can touch a finished run.
 
 `result.json` holds the run, the versions that made it and the outcome: the same bytes whoever made it. `spent.json` is what it
-cost, and the only file that differs between two makers. The folder must be seen by every machine that takes part.
+cost, attempts that died included, and the only file that differs between two makers. The folder must be seen by every machine
+that takes part.
 """
 
 import errno
@@ -27,8 +28,11 @@ from typing import Any
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.experiments.runs import Run, perform
 from cmdpax.experiments.versions import versions
+from cmdpax.files import write_text
 
 MARK = "store.json"  # says what the folder is
+SPENT = "spent.json"
+NOTE_SECONDS = 5.0  # between two notes of what an attempt has cost so far
 MINE = "run.json"  # says that an attempt was begun, and by which versions; without it, it was cleared away
 TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR)
@@ -72,9 +76,15 @@ class Store:
             raise InputError(f"{folder / 'result.json'} is damaged; remove {folder}, and the same command does the run again.")
         return found
 
+    def finished_runs(self) -> list[Run]:
+        """Finished runs as they were asked for, in the order of their ids; what is damaged is passed over."""
+        notes = [read(self.done / name / MINE) for name in sorted(self.finished())]
+        asked = [note["run"] for note in notes if isinstance(note, dict) and isinstance(note.get("run"), dict)]
+        return [Run(**one) for one in asked if one.keys() == {"kind", "config", "seed"}]
+
     def spent(self, run: Run) -> dict[str, Any] | None:
-        """What the finishing attempt cost: wall and CPU seconds, host."""
-        return read(self.done / run.id / "spent.json")
+        """What it cost in all attempts: wall and CPU seconds; the last one's number and host."""
+        return read(self.done / run.id / SPENT)
 
     def carry_out(self, run: Run) -> bool:
         """Do a run and commit it; False if somebody else committed it first. A failure of the run itself is an outcome."""
@@ -83,16 +93,17 @@ class Store:
         with self.writing():
             earlier, folder = self.attempts(run), self.work / f"{run.id}.{uuid.uuid4().hex[:8]}"
             folder.mkdir()
-            wall, cpu = time.perf_counter(), time.process_time()
+            meter = _Meter(folder / SPENT)
             try:
                 write(folder / MINE, {"run": json.loads(run.text), "versions": versions()})
                 try:
-                    outcome = perform(run, folder, [path for path in earlier if _same_versions(path)])
+                    outcome = perform(run, folder, [path for path in earlier if _same_versions(path)], meter.note)
                 except (InputError, NumericalError) as error:
                     outcome = {"failed": str(error).replace(str(folder), "its folder")}
                 write(folder / "result.json", {"run": json.loads(run.text), "versions": versions(), "outcome": _plain(outcome)})
-                seconds = {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
-                write(folder / "spent.json", {**seconds, "host": socket.gethostname(), "attempt": len(earlier) + 1})
+                others = [read(path / SPENT) or {} for path in self.attempts(run) if path != folder]
+                total = {name: own + sum(one.get(name, 0.0) for one in others) for name, own in meter.spent().items()}
+                write(folder / SPENT, {**total, "host": socket.gethostname(), "attempt": len(earlier) + 1})
                 return self._commit(run, folder)
             except FileNotFoundError:
                 if not (self.done / run.id).exists():
@@ -115,6 +126,14 @@ class Store:
         for other in self.attempts(run):
             self._discard(other)
         return won
+
+    def begun_by_others(self) -> set[str]:
+        """Ids of runs that were begun, but by other versions alone: their checkpoints are of no use here."""
+        begun: dict[str, bool] = {}
+        for entry in os.scandir(self.work):
+            name = entry.name.split(".")[0]
+            begun[name] = begun.get(name, False) or _same_versions(Path(entry.path))
+        return {name for name, usable in begun.items() if name and not usable}
 
     def tidy(self) -> None:
         """Remove attempts at runs that are finished, and halves of removals."""
@@ -160,14 +179,27 @@ class Store:
             ) from None
 
 
+class _Meter:
+    """What an attempt has cost so far, noted in its folder now and then: whoever comes after its death can add it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.wall, self.cpu = path, time.perf_counter(), time.process_time()
+        self.noted = self.wall
+
+    def spent(self) -> dict[str, float]:
+        """Wall and CPU seconds until now."""
+        return {"seconds": time.perf_counter() - self.wall, "cpu_seconds": time.process_time() - self.cpu}
+
+    def note(self) -> None:
+        """Write them down, if that was long ago."""
+        if time.perf_counter() - self.noted >= NOTE_SECONDS:
+            write(self.path, self.spent())
+            self.noted = time.perf_counter()
+
+
 def write(path: Path, content: Any) -> None:
     """A small JSON file, whole or not at all."""
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def read(path: Path) -> Any | None:

@@ -126,13 +126,16 @@ def write_selection(store: Store, table: Sequence[Row]) -> None:
 
 
 def made_by_others(runs: Sequence[Run], store: Store) -> str:
-    """One sentence on finished runs that other versions made; empty if there are none."""
+    """One sentence on finished runs that other versions made, one on those they began; empty if there are none."""
     changes = Counter(difference(result["versions"], versions()) for run in runs if (result := store.result(run)))
-    return " ".join(
+    finished = [
         f"{count} finished runs were made by other versions ({change}); they are kept: to make them anew, give another store."
         for change, count in changes.items()
         if change
-    )
+    ]
+    begun = len(store.begun_by_others() & {run.id for run in store.pending(runs)})
+    restarted = [f"{begun} runs were begun by other versions; they start anew, so that one version makes all of a run."]
+    return " ".join([*finished, *(restarted if begun else [])])
 
 
 def _settings(row: Row, varied: Sequence[str]) -> str:

@@ -51,6 +51,7 @@ class Columns:
     prices: np.ndarray  # [k, m]: the weights each was planned for; NaN if the reward had no part in it
     potentials: tuple[np.ndarray | None, ...]  # k arrays [S]: optimal values at those prices
     mixture: np.ndarray  # [k], on the simplex
+    meeting: np.ndarray  # [k], the mixture that meets the constraints as well as it can
     last: Subproblem | None = None
     secant: Literal["next", "later", "never"] = "next"  # whether the next step plans at the mean of the prices
 
@@ -82,15 +83,16 @@ class Corrective:
 
     def advance(self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float) -> Columns:
         """Mix the columns for these multipliers, plan against the mixture, and add what planning found."""
+        if columns.last is None:
+            columns = _meet(columns, multipliers)
         mixture = master(columns.rewards, columns.margin_rows, multipliers, penalty, columns.mixture)
         mixed = replace(columns, mixture=mixture)
         worth, guess = lagrangian.weights(multipliers, penalty, mixed.margins), columns.last.plan.values if columns.last else None
         is_secant, secant = False, columns.secant
         if secant == "next":
-            met = self.meeting(mixed, multipliers)
-            used = np.nonzero(met.mixture)[0]
+            used = np.nonzero(columns.meeting)[0]
             if is_secant := len(used) > 1 and bool(np.isfinite(columns.prices[used]).all()):
-                worth, guess = met.mixture[used] @ columns.prices[used], _mean(met.mixture, columns.potentials)
+                worth, guess = columns.meeting[used] @ columns.prices[used], _mean(columns.meeting, columns.potentials)
         tolerance = max(self.accuracy, LOOSENESS * columns.last.gap if columns.last else 0.0)
         start = columns.last.plan.actions if columns.last else columns.actions[int(np.argmax(mixture))]
         best = plan(model, pseudo_reward(model, worth), start, values=guess, tolerance=tolerance)
@@ -101,12 +103,7 @@ class Corrective:
             secant = "never"
         elif secant != "never":
             secant = "later" if is_secant else "next"
-        return replace(richer, last=Subproblem(gap, worth, best), secant=secant)
-
-    def meeting(self, columns: Columns, multipliers: np.ndarray) -> Columns:
-        """The same columns, mixed to meet the constraints as well as they can (a penalty near infinity)."""
-        mixture = master(columns.rewards, columns.margin_rows, multipliers, HARD_PENALTY, columns.mixture)
-        return replace(columns, mixture=mixture)
+        return replace(_meet(richer, worth), last=Subproblem(gap, worth, best), secant=secant)
 
     def subproblem(self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float) -> Subproblem:
         """The certified gap of the mixture, known from the last `advance`."""
@@ -128,11 +125,16 @@ class Corrective:
         return np.where(visited, mass / np.where(visited, total, 1.0), fallback)
 
 
+def _meet(columns: Columns, prices: np.ndarray) -> Columns:
+    """Find the mixture that meets the constraints (a penalty near infinity), from the last one."""
+    return replace(columns, meeting=master(columns.rewards, columns.margin_rows, prices, HARD_PENALTY, columns.meeting))
+
+
 def first_column(model: CMDP, best: Plan, accuracy: float = 0.0) -> Columns:
     """A mixture of one, the optimum of the reward alone."""
     none, no_prices = np.zeros((0, model.constraint_count)), np.zeros(model.constraint_count)
-    empty = Columns((), (), np.zeros(0), none, none, (), np.zeros(0))
-    return replace(add_column(model, empty, best, no_prices, accuracy), mixture=np.ones(1))
+    empty = Columns((), (), np.zeros(0), none, none, (), np.zeros(0), np.zeros(0))
+    return replace(add_column(model, empty, best, no_prices, accuracy), mixture=np.ones(1), meeting=np.ones(1))
 
 
 def add_column(
@@ -153,7 +155,7 @@ def add_column(
     # sums, not dot products: they do not depend on the number of BLAS threads
     reward = (visits * under_policy(model.reward, best.actions)).sum()
     margins = (visits * under_policy(model.constraints, best.actions)).sum(-1) - model.thresholds
-    keep = _kept(columns.mixture, most)
+    keep = _kept(columns.mixture + columns.meeting, most)
     return replace(
         columns,
         actions=(*(columns.actions[k] for k in keep), best.actions),
@@ -163,6 +165,7 @@ def add_column(
         prices=np.vstack([columns.prices[keep], np.full(model.constraint_count, np.nan) if prices is None else prices]),
         potentials=(*(columns.potentials[k] for k in keep), None if prices is None else best.values),
         mixture=np.append(columns.mixture[keep], 0.0),
+        meeting=np.append(columns.meeting[keep], 0.0),
     )
 
 
@@ -175,12 +178,12 @@ def _mean(mixture: np.ndarray, vectors: Sequence[np.ndarray | None]) -> np.ndarr
     return mean
 
 
-def _kept(mixture: np.ndarray, most: int) -> np.ndarray:
+def _kept(weights: np.ndarray, most: int) -> np.ndarray:
     """Indices to keep when a column is added: everything, or at the limit all but the older half of those without weight."""
-    if len(mixture) < most:
-        return np.arange(len(mixture))
-    idle = np.nonzero(mixture == 0)[0]
-    return np.delete(np.arange(len(mixture)), idle[: (len(idle) + 1) // 2])
+    if len(weights) < most:
+        return np.arange(len(weights))
+    idle = np.nonzero(weights == 0)[0]
+    return np.delete(np.arange(len(weights)), idle[: (len(idle) + 1) // 2])
 
 
 def master(rewards: np.ndarray, margins: np.ndarray, multipliers: np.ndarray, penalty: float, start: np.ndarray) -> np.ndarray:

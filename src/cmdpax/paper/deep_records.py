@@ -2,12 +2,12 @@
 
 One folder a run, `<task>-<method>-<seed>`: `config.json`, at most 300 rows of `metrics.jsonl`, `evaluation.json` (10 episodes,
 acting as in training and deterministically) and `summary.json`: how much the cost swings in the last fifth of training, how many
-samples it took to come near the paper's return while feasible, what it cost. Batches of 2,000 and of 20,000 steps are made
-comparable by first averaging rows over windows of 20,000 steps.
+samples it took to come near the paper's return while feasible, what it cost, which versions made it. Batches of 2,000 and of
+20,000 steps are made comparable by first averaging rows over windows of 20,000 steps.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,16 +123,17 @@ def read_records(folder: Path) -> list[Record]:
     return found
 
 
-def collect(run: Path, target: Path, cpu_seconds: float | None = None) -> None:
-    """Write the small record of a finished run folder."""
+def collect(run: Path, target: Path, cpu_seconds: float | None = None, versions: Mapping[str, str] | None = None) -> None:
+    """Write the small record of a finished run folder, with what it cost and the versions that made it, where that is known."""
     config = json.loads((run / "config.json").read_text())
     lines = (run / "metrics.jsonl").read_text().splitlines()
     summary = summarise([json.loads(line) for line in lines], task_name(config["environment"]), config["method"])
+    summary |= {"cpu_seconds": cpu_seconds, "versions": versions}
     every = -(-len(lines) // ROWS)
     target.mkdir(parents=True, exist_ok=True)
     (target / "metrics.jsonl").write_text("\n".join(lines[every - 1 :: every]) + "\n")
     (target / "evaluation.json").write_bytes((run / "evaluation.json").read_bytes())
-    (target / "summary.json").write_text(json.dumps({**summary, "cpu_seconds": cpu_seconds}, indent=1) + "\n")
+    (target / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     (target / "config.json").write_bytes((run / "config.json").read_bytes())  # last: with it, the record is there
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cmdpax.errors import InputError
+from cmdpax.files import write_text
 from cmdpax.report.films import scenes
 from cmdpax.report.found import gather
 from cmdpax.report.page import compose
@@ -24,7 +25,8 @@ def write_report(folder: Path, out: Path | None = None, say: Callable[[str], Non
         raise InputError(f"--out {out}: there is no folder {out.parent}; make it first.")
     found = gather(folder)
     text = compose(found, scenes(found.shots, folder, say))
-    partial = out.with_name(f".{out.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(out)
+    try:
+        write_text(out, text)
+    except OSError as error:
+        raise InputError(f"--out {out}: the page cannot be written there ({error.strerror}).") from None
     return out

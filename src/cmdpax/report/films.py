@@ -23,6 +23,7 @@ import numpy as np
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.evaluation import occupancy
 from cmdpax.experiments.records import provenance
+from cmdpax.files import write_text
 from cmdpax.methods import trajectory
 from cmdpax.model import CMDP
 from cmdpax.solve import solve
@@ -102,9 +103,7 @@ def _film(model: CMDP, shot: Shot, folder: Path, pace: int) -> dict[str, Any]:
     if time.perf_counter() - started > PATIENCE:
         with suppress(OSError):  # a folder that cannot be written only costs time
             path.parent.mkdir(exist_ok=True)
-            partial = path.with_suffix(".partial")
-            partial.write_text(json.dumps(film))
-            partial.replace(path)
+            write_text(path, json.dumps(film))
     return film
 
 

@@ -10,11 +10,10 @@ Writing is atomic: a reader finds the old file or the new one, never a part of i
 
 import os
 import re
-import secrets
 import struct
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from math import prod
 from pathlib import Path
@@ -25,6 +24,7 @@ import numpy as np
 
 from cmdpax.certificate import Certificate
 from cmdpax.errors import InputError, did_you_mean
+from cmdpax.files import replacing
 from cmdpax.model import CMDP
 from cmdpax.result import Result, Status
 from cmdpax.storage.text import MODEL, NAMES, grid_from, model_from_json, model_to_json
@@ -252,16 +252,11 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _write(path: Path, emit: Callable[[BinaryIO], Any]) -> None:
-    """Write all or nothing: into a temporary file beside the target, which then takes its name."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    """Write all or nothing."""
     try:
-        with open(temporary, "xb") as file:
+        with replacing(path) as file:
             emit(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except (OSError, ValueError) as error:  # ValueError: a name with a null byte
+    except OSError as error:
+        raise InputError(f"{path}: it cannot be written ({error.strerror or error}).") from None
+    except ValueError as error:  # a name with a null byte
         raise InputError(f"{path}: it cannot be written ({error}).") from None
-    finally:
-        with suppress(OSError, ValueError):
-            temporary.unlink()
