@@ -125,7 +125,7 @@ def test_fifty_random_kills(finished, tmp_path):
 
 
 def test_resume_with_a_changed_config_shows_the_difference(finished):
-    with pytest.raises(InputError, match=r"penalty was 0\.05, is 0\.5"):
+    with pytest.raises(InputError, match=r"penalty was 0\.02, is 0\.5"):
         train(replace(SMALL, penalty=0.5), finished, resume=True)
 
 
@@ -270,9 +270,11 @@ def test_the_papers_settings_are_a_preset():
 
 
 def test_a_method_fills_in_its_own_settings():
-    found = {name: TrainConfig("x", name).resolved() for name in ("spma-alm", "cpo")}
-    assert [(config.batch, config.kl_stop) for config in found.values()] == [(2_000, 0.02), (20_000, 0.0)]
-    assert TrainConfig("x", "spma-alm", kl_stop=0.3).resolved().kl_stop == 0.3
+    found = {name: TrainConfig("x", name).resolved() for name in ("spma-alm", "cpo", "ppo-alm")}
+    assert [(config.batch, config.kl_stop) for config in found.values()] == [(2_000, 0.02), (20_000, 0.0), (2_000, 0.05)]
+    assert [config.penalty for config in found.values()] == [0.02, 0.02, 0.05]
+    chosen = TrainConfig("x", "ppo-alm", kl_stop=0.3, penalty=0.7).resolved()
+    assert (chosen.kl_stop, chosen.penalty) == (0.3, 0.7)
 
 
 def test_names_of_arrays_are_paths():

@@ -19,12 +19,13 @@ class DeepMethod:
     batch: int = 2_000
     gradient_clip: float = 0.0
     kl_stop: float = 0.0
+    penalty: float = 0.02
 
 
 METHODS: Mapping[str, DeepMethod] = MappingProxyType(
     {
         "spma-alm": DeepMethod("spma", "augmented", kl_stop=0.02),
-        "ppo-alm": DeepMethod("ppo", "augmented", kl_stop=0.05),
+        "ppo-alm": DeepMethod("ppo", "augmented", kl_stop=0.05, penalty=0.05),
         "trpo-alm": DeepMethod("trpo", "augmented"),
         "ppo-lag": DeepMethod("ppo", "lagrangian", batch=20_000, gradient_clip=40.0, kl_stop=0.1),
         "cpo": DeepMethod("cpo", "none", batch=20_000, gradient_clip=40.0),
@@ -70,8 +71,8 @@ class TrainConfig:
     """KL of a minibatch beyond which the policy is left alone, 0: none; -1: 0.02 for SPMA, 0.05 for PPO, 0.1 for ppo-lag."""
     gradient_clip: float = -1.0
     """Largest gradient norm of the policy, 0 for none; -1: 40 for ppo-lag and cpo, else none."""
-    penalty: float = 0.05
-    """Penalty beta of the augmented Lagrangian."""
+    penalty: float = 0.0
+    """Penalty beta of the augmented Lagrangian; 0: 0.02, and 0.05 for ppo-alm."""
     inner: int = 10
     """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag updates them with every batch)."""
     dual_step: float = 0.01
@@ -105,6 +106,7 @@ class TrainConfig:
             batch=self.batch or method.batch,
             gradient_clip=method.gradient_clip if self.gradient_clip < 0 else self.gradient_clip,
             kl_stop=method.kl_stop if self.kl_stop < 0 else self.kl_stop,
+            penalty=self.penalty or method.penalty,
         )
         config._check()
         return config

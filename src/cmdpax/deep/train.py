@@ -83,7 +83,7 @@ def train(config: TrainConfig, folder: Path, resume: bool = False, report: Repor
 
 
 def see_margin(learner: Learner, margin: np.ndarray, episodes: int, config: TrainConfig) -> Learner:
-    """Take in the margins `[m]` of a batch: it counts for as many of `ENOUGH` episodes as it has, what was seen before for the rest.
+    """Take in the margins `[m]` of a batch: it counts for as many of `ENOUGH` episodes as it has, what came before for the rest.
 
     Two episodes say little about a policy that hardly changes from batch to batch. Worse, a weight that follows them is largest
     just when they had much cost: `E[w c] = E[w] E[c] + penalty Var(c)` makes the policy shun whatever varies. Many short episodes
