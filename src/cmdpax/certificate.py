@@ -82,17 +82,24 @@ def certify(
 
 
 def centred_values(model: CMDP, policy: np.ndarray, rewards: Sequence[np.ndarray], accuracy: float = 0.0) -> np.ndarray:
-    """Good potentials: values of k rewards `[S, A]` under a policy, each reward less the middle of its range -> `[k, S]`.
+    """Good potentials: values of k rewards `[S, A]` under a policy, each less the middle of its range -> `[k, S]`.
 
-    A constant in a potential proves nothing and costs digits: where all rewards are near 1e6, values are near 1e6 / (1 - gamma),
-    and so is the rounding in their residuals. Nor do states that are never reached get more than those that are: large
-    numbers there would only add their rounding. Large models: `accuracy` is relative to the range.
+    A constant proves nothing and costs digits: where all rewards are near 1e6, values are near 1e6 / (1 - gamma), and so is the
+    rounding in their residuals. Nor do states that are never reached get more than those that are: large numbers there
+    would only add their rounding. Large models: `accuracy` is relative to the range.
     """
     right = np.stack([under_policy(reward, policy) for reward in rewards])
-    seen = right[:, model.reachable]
-    low, high = seen.min(1, keepdims=True), seen.max(1, keepdims=True)
+    low, high = _range(model, right)
     right = right.clip(low, high) - (low / 2 + high / 2)
-    return solve_linear(transition_matrix(model, policy), model.discount, right, tolerance=accuracy)
+    values = solve_linear(transition_matrix(model, policy), model.discount, right, tolerance=accuracy)
+    low, high = _range(model, values)
+    return values - (low / 2 + high / 2)
+
+
+def _range(model: CMDP, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Smallest and largest entry of each row `[k, S]` over reachable states, `[k, 1]` each."""
+    seen = rows[:, model.reachable]
+    return seen.min(1, keepdims=True), seen.max(1, keepdims=True)
 
 
 def value_bounds(model: CMDP, policy: np.ndarray, potentials: np.ndarray) -> np.ndarray:

@@ -255,7 +255,7 @@ def columns_within(model: CMDP, memory_limit: float) -> int:
     working = 80.0 * model.states + 24.0 * model.successors.shape[2] * model.states  # vectors and one policy's transitions
     held = getrusage(RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)
     room = int((memory_limit - held - working) / column)
-    least = model.constraint_count + 4  # those in use, and a few to choose from
+    least = 2 * model.constraint_count + 4  # those in use by two mixtures, and a few to choose from
     if room < least:
         needed = held + working + least * column
         raise InputError(f"memory limit: {memory_limit:.3g} bytes are too few; this model needs at least {needed:.3g}.")
