@@ -266,8 +266,8 @@ def test_the_papers_settings_are_a_preset():
 
 def test_a_method_fills_in_its_own_settings():
     found = {name: TrainConfig("x", name).resolved() for name in ("spma-alm", "cpo")}
-    assert [(config.batch, config.discount) for config in found.values()] == [(2_000, 0.99), (20_000, 0.995)]
-    assert TrainConfig("x", "cpo", batch=5_000, discount=0.9).resolved().discount == 0.9
+    assert [(config.batch, config.kl_stop) for config in found.values()] == [(2_000, 0.02), (20_000, 0.0)]
+    assert TrainConfig("x", "spma-alm", kl_stop=0.3).resolved().kl_stop == 0.3
 
 
 def test_names_of_arrays_are_paths():

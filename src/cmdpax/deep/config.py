@@ -18,18 +18,18 @@ class DeepMethod:
     dual: Literal["augmented", "lagrangian", "none"]
     batch: int = 2_000
     gradient_clip: float = 0.0
-    discount: float = 0.99
+    kl_stop: float = 0.0
 
 
 METHODS: Mapping[str, DeepMethod] = MappingProxyType(
     {
-        "spma-alm": DeepMethod("spma", "augmented"),
-        "ppo-alm": DeepMethod("ppo", "augmented"),
+        "spma-alm": DeepMethod("spma", "augmented", kl_stop=0.02),
+        "ppo-alm": DeepMethod("ppo", "augmented", kl_stop=0.05),
         "trpo-alm": DeepMethod("trpo", "augmented"),
-        "ppo-lag": DeepMethod("ppo", "lagrangian", batch=20_000, gradient_clip=40.0),
-        "cpo": DeepMethod("cpo", "none", batch=20_000, gradient_clip=40.0, discount=0.995),
-        "ppo": DeepMethod("ppo", "none"),
-        "spma": DeepMethod("spma", "none"),
+        "ppo-lag": DeepMethod("ppo", "lagrangian", batch=20_000, gradient_clip=40.0, kl_stop=0.1),
+        "cpo": DeepMethod("cpo", "none", batch=20_000, gradient_clip=40.0),
+        "ppo": DeepMethod("ppo", "none", kl_stop=0.05),
+        "spma": DeepMethod("spma", "none", kl_stop=0.02),
     }
 )
 
@@ -66,11 +66,11 @@ class TrainConfig:
     """SPMA's step size eta."""
     trust_region: float = 0.01
     """Largest mean KL of a TRPO or CPO step, decaying linearly to 0."""
-    kl_stop: float = 0.05
-    """Mean KL after which the remaining passes leave the policy alone; 0: never."""
+    kl_stop: float = -1.0
+    """KL of a minibatch beyond which the policy is left alone, 0: none; -1: 0.02 for SPMA, 0.05 for PPO, 0.1 for ppo-lag."""
     gradient_clip: float = -1.0
     """Largest gradient norm of the policy, 0 for none; -1: 40 for ppo-lag and cpo, else none."""
-    penalty: float = 0.01
+    penalty: float = 0.05
     """Penalty beta of the augmented Lagrangian."""
     inner: int = 10
     """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag updates them with every batch)."""
@@ -84,8 +84,8 @@ class TrainConfig:
     """Whether advantages are added in true units and then standardised, or before, as the incumbents do."""
     rescale: bool = False
     """Divide the advantage by 1 + the constraint weights, as the incumbents do."""
-    discount: float = -1.0
-    """Discount factor of the critics; -1: 0.99, and 0.995 for cpo."""
+    discount: float = 0.995
+    """Discount factor of the critics."""
     gae: float = 0.95
     """Trace of generalised advantage estimation."""
     hidden: tuple[int, ...] = (64, 64)
@@ -104,7 +104,7 @@ class TrainConfig:
             self,
             batch=self.batch or method.batch,
             gradient_clip=method.gradient_clip if self.gradient_clip < 0 else self.gradient_clip,
-            discount=method.discount if self.discount == -1 else self.discount,
+            kl_stop=method.kl_stop if self.kl_stop < 0 else self.kl_stop,
         )
         config._check()
         return config
@@ -160,6 +160,7 @@ PAPER: Mapping[str, Any] = MappingProxyType(
         "standardise": "separate",
         "dual_optimiser": "adam",
         "dual_step": 1e-3,
+        "penalty": 1e-2,
         "dual_margin": "latest",
     }
 )
