@@ -3,9 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cmdpax import CMDP, check, solve
 from cmdpax.baselines.linear_program import linear_program
 from cmdpax.certificate import certify, optimum_bound, value_bounds
-from cmdpax.environments import cliff_world
+from cmdpax.environments import cliff_world, deep_sea
 from cmdpax.evaluation import evaluate, pseudo_reward, stacked_rewards
 from cmdpax.planning import plan
 from random_models import cmdps
@@ -59,3 +60,25 @@ def test_gap_and_violation_of_the_uniform_policy():
     assert certificate.gap == pytest.approx(0.655402 - 0.171924, abs=1e-6)
     assert certificate.violation == pytest.approx(1.094389 - 0.17, abs=1e-6)
     assert certificate.scaled(model) == pytest.approx((certificate.gap / 10, certificate.violation / 10))
+
+
+@pytest.mark.parametrize(("offset", "discount"), [(1e6, 0.99), (-1e6, 0.999), (1e3, 0.9999)])
+def test_a_constant_in_the_rewards_costs_few_digits(offset, discount):
+    model = deep_sea().replace(discount=discount)
+    moved = model.replace(
+        reward=model.reward + offset,
+        constraints=model.constraints - offset,
+        thresholds=model.thresholds - offset / (1 - discount),
+    )
+    plain, shifted = solve(model), solve(moved)
+    check(moved, shifted)
+    assert shifted.status == plain.status == "certified"
+    assert shifted.reward - offset / (1 - discount) == pytest.approx(plain.reward, abs=2e-6 * model.reward_scale)
+
+
+def test_one_state_and_one_action_are_certified_whatever_they_pay():
+    for reward in (0.0, 1.0, -1e6, 1e8):
+        model = CMDP(np.ones((1, 1, 1)), [[reward]], np.zeros((0, 1, 1)), [], [1.0], 0.99)
+        result = solve(model)
+        assert result.status == "certified" and result.reward == pytest.approx(100 * reward)
+        check(model, result)

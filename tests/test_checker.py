@@ -66,6 +66,15 @@ def test_rejects_a_mutated_result(name):
         check(MODEL, MUTATIONS[name])
 
 
+@pytest.mark.parametrize("name", ["policy", "reward", "margins", "senses", "constraint_names", "eps", "scaled_gap"])
+@pytest.mark.parametrize(
+    "value", [None, "x", np.zeros(0), np.full(30, np.nan), np.inf], ids=["None", "text", "empty", "nan", "inf"]
+)
+def test_what_cannot_be_read_is_not_proven(name, value):
+    with pytest.raises(CertificateError, match="check failed"):
+        check(MODEL, replace(RESULT, **{name: value}))
+
+
 def test_every_field_of_the_certificate_has_a_mutation():
     covered = " ".join(MUTATIONS) + " ray ray bound ray potential"
     assert all(field.name.replace("_", " ") in covered for field in fields(proof))

@@ -71,3 +71,20 @@ def test_an_infeasible_model_gets_its_least_violating_mixture():
     verdict = decide(scaled)
     assert verdict.status == "infeasible"
     assert verdict.columns.margins[0] * 10 == pytest.approx(-0.142857 - 0.3, abs=1e-6)
+
+
+@pytest.mark.parametrize("slack", [1e-3, -1e-3])
+def test_few_columns_reach_the_same_verdict(slack):
+    """With room for hardly more columns than a mixture needs, old ones leave; that is not planning which repeats itself."""
+    model = garnet(states=30, constraints=8, seed=3)
+    model = model.replace(thresholds=model.thresholds + slater_slack(model) - slack * model.constraint_scales.min())
+    scaled = normalise(model)
+    every, few = decide(scaled), decide(scaled, most=10)
+    assert few.status == every.status == ("feasible" if slack > 0 else "infeasible")
+    assert len(few.columns.rewards) <= 11 < len(every.columns.rewards)
+
+
+def test_without_time_there_is_no_verdict():
+    scaled = normalise(cliff_world(threshold=0.3))
+    verdict = decide(scaled, expired=lambda: True)
+    assert verdict.status == "open" and verdict.ray is None and len(verdict.columns.rewards) == 1

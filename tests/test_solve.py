@@ -174,6 +174,35 @@ def test_a_time_limit_returns_the_best_certified_policy_so_far():
     assert result.scaled_gap < 1
 
 
+def test_a_time_limit_ends_phase_one_too():
+    model = cliff_world(threshold=0.3)  # infeasible, which takes a few planning calls to prove
+    result = solve(model, time_limit=0.0)
+    assert result.status == "limit" and result.certificate.ray is None and result.scaled_violation > 0
+    check(model, result)
+    assert solve(model, time_limit=60.0).status == "infeasible"
+
+
+@pytest.mark.parametrize("huge", [1e9, -1e9, 1e90])
+@pytest.mark.parametrize("states", [20, 300])
+def test_states_that_are_never_reached_do_not_matter_however_large_their_numbers(states, huge):
+    """State 0 leads to the others and nothing leads to it: what it pays must not decide what counts as rounding elsewhere."""
+    model = garnet(states=states, constraints=2, seed=1)
+    successors = np.concatenate([np.ones((1, 4, model.successors.shape[2]), dtype=int), model.successors + 1])
+    probabilities = np.concatenate([model.probabilities[:1], model.probabilities])
+    lonely = CMDP(
+        (successors, probabilities),
+        np.concatenate([[[huge, -huge, 0.0, 1.0]], model.reward]),
+        np.concatenate([np.full((2, 1, 4), huge), model.constraints], axis=1),
+        model.thresholds,
+        np.append(0.0, model.initial),
+        model.discount,
+    )
+    result = solve(lonely)
+    check(lonely, result)
+    assert result.status == "certified"
+    assert result.reward == pytest.approx(solve(model).reward, abs=2e-6 * model.reward_scale)
+
+
 def test_warm_start_gives_the_same_answer_with_less_work():
     model = garnet(states=200, constraints=2)
     warm = Warm()

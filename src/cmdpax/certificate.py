@@ -11,11 +11,12 @@ Maxima run over states reachable from the initial distribution (nothing else has
 in its own computation can amount to, so it holds for the real numbers, not only for the floating-point ones.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from cmdpax.evaluation import action_values, all_values, pseudo_reward, state_values, under_policy
+from cmdpax.evaluation import action_values, pseudo_reward, solve_linear, transition_matrix, under_policy
 from cmdpax.model import CMDP
 
 
@@ -30,8 +31,8 @@ class Certificate:
     margin_bounds: np.ndarray  # [m, 2]: V_c(pi) - b lies between
     dual_bound: float  # no feasible policy has more reward than this
     weights: np.ndarray  # [m], the w of the dual bound
-    value_potentials: np.ndarray  # [1 + m, S]: values of the policy
-    dual_potential: np.ndarray  # [S]: optimal values of r + w.c
+    value_potentials: np.ndarray  # [1 + m, S]: values of the policy, each up to a constant
+    dual_potential: np.ndarray  # [S]: optimal values of r + w.c, up to a constant
     ray: np.ndarray | None = None  # [m]
     ray_bound: float | None = None
     ray_potential: np.ndarray | None = None  # [S]
@@ -67,9 +68,9 @@ def certify(
     be, as a fraction of the range of possible values. The bounds hold in any case.
     """
     pseudo = pseudo_reward(model, weights)
-    potentials = all_values(model, policy, accuracy * _contrast(model))
+    potentials = centred_values(model, policy, (model.reward, *model.constraints), accuracy)
     bounds = value_bounds(model, policy, potentials)
-    dual_potential = state_values(model, actions, pseudo) if potential is None else potential
+    dual_potential = centred_values(model, actions, (pseudo,))[0] if potential is None else potential
     return Certificate(
         reward_bounds=(float(bounds[0, 0]), float(bounds[0, 1])),
         margin_bounds=bounds[1:] - model.thresholds[:, None],
@@ -80,11 +81,18 @@ def certify(
     )
 
 
-def _contrast(model: CMDP) -> float:
-    """The smallest span of a reward relative to its size: what a relative error must be multiplied by to be one of spans."""
-    spans = np.append(model.reward_scale, model.constraint_scales) * (1 - model.discount)
-    sizes = np.array([np.abs(model.reward).max(), *(np.abs(row).max() for row in model.constraints)])
-    return float((spans / np.maximum(sizes, spans)).min())
+def centred_values(model: CMDP, policy: np.ndarray, rewards: Sequence[np.ndarray], accuracy: float = 0.0) -> np.ndarray:
+    """Good potentials: values of k rewards `[S, A]` under a policy, each reward less the middle of its range -> `[k, S]`.
+
+    A constant in a potential proves nothing and costs digits: where all rewards are near 1e6, values are near 1e6 / (1 - gamma),
+    and so is the rounding in their residuals. Nor do states that are never reached get more than those that are: large
+    numbers there would only add their rounding. Large models: `accuracy` is relative to the range.
+    """
+    right = np.stack([under_policy(reward, policy) for reward in rewards])
+    seen = right[:, model.reachable]
+    low, high = seen.min(1, keepdims=True), seen.max(1, keepdims=True)
+    right = right.clip(low, high) - (low / 2 + high / 2)
+    return solve_linear(transition_matrix(model, policy), model.discount, right, tolerance=accuracy)
 
 
 def value_bounds(model: CMDP, policy: np.ndarray, potentials: np.ndarray) -> np.ndarray:

@@ -43,6 +43,13 @@ def check(model: Any, result: Any) -> Verified:
     """
     if not hasattr(model, "successors") or not hasattr(result, "certificate") or not hasattr(result.certificate, "weights"):
         raise InputError("check: give it a CMDP and a Result, in this order.")
+    try:
+        return _verify(model, result)
+    except (TypeError, ValueError, IndexError) as error:  # what cannot be read is not proven
+        raise CertificateError(f"check failed: a field of the result has the wrong type or shape ({error}).") from None
+
+
+def _verify(model: Any, result: Any) -> Verified:
     proof = result.certificate
     _demand(result.digest == model.digest, "the result belongs to another model: the fingerprints differ")
     policy = np.asarray(result.policy, dtype=np.float64)
@@ -59,8 +66,8 @@ def check(model: Any, result: Any) -> Verified:
     _demand(np.array_equal(result.multipliers, weights), "the multipliers are not the dual weights of the certificate")
     _demand(np.array_equal(result.thresholds, model.thresholds), "the thresholds are not the model's")
     _demand(tuple(result.senses) == tuple(model.senses), "the senses of the constraints are not the model's")
-    names = model.constraint_names or result.constraint_names
-    _demand(tuple(result.constraint_names) == tuple(names), "the names of the constraints are not the model's")
+    names = tuple(result.constraint_names)
+    _demand(len(names) == m and names == (model.constraint_names or names), "the names of the constraints are not the model's")
     seen = _visited(model)
 
     low, high = _policy_bounds(model, policy, model.reward, proof.value_potentials[0], seen)
@@ -98,7 +105,8 @@ def check(model: Any, result: Any) -> Verified:
 def _check_status(model: Any, result: Any, gap: float, violation: float, seen: np.ndarray) -> None:
     if result.status == "certified":
         _demand(
-            result.eps > 0 and gap <= result.eps, f"status certified, but the scaled gap {gap:.3g} exceeds eps {result.eps:g}"
+            0 < result.eps < np.inf and gap <= result.eps,
+            f"status certified, but the scaled gap {gap:.3g} exceeds eps {result.eps:g}",
         )
         _demand(violation <= result.eps, f"status certified, but the scaled violation {violation:.3g} exceeds eps {result.eps:g}")
     elif result.status in ("infeasible", "marginal"):
@@ -145,9 +153,10 @@ def _backup(model: Any, reward: np.ndarray, v: np.ndarray, a: int) -> np.ndarray
 
 
 def _allowance(model: Any, reward: np.ndarray, v: np.ndarray, seen: np.ndarray) -> float:
-    """Rounding in sums of B products, carried over the horizon."""
-    largest = float(np.abs(reward[seen]).max() + np.abs(v[seen]).max())
-    return UNIT * (model.successors.shape[2] + reward.shape[1] + 2) * largest / (1 - model.discount)
+    """Rounding in sums of B products, carried over the horizon, and in the mean over the initial distribution."""
+    size = float(np.abs(v[seen]).max())
+    largest = float(np.abs(reward[seen]).max()) + size
+    return UNIT * ((model.successors.shape[2] + reward.shape[1] + 2) * largest / (1 - model.discount) + len(v) * size)
 
 
 def _visited(model: Any) -> np.ndarray:

@@ -112,13 +112,13 @@ def state_values(
     return values[..., 0, :] if single else values
 
 
-def all_values(model: CMDP, policy: np.ndarray, tolerance: float = 0.0) -> np.ndarray:
-    """Values of the reward and of every constraint reward, `[..., 1 + m, S]`; `tolerance` as in `state_values`."""
+def all_values(model: CMDP, policy: np.ndarray) -> np.ndarray:
+    """Values of the reward and of every constraint reward, `[..., 1 + m, S]`."""
     if model.is_small:
         return state_values(model, policy, stacked_rewards(model))
     # one by one: at 1e6 states a stacked copy of all rewards is the largest array of all
     right = np.stack([under_policy(row, policy) for row in (model.reward, *model.constraints)])
-    return solve_linear(transition_matrix(model, policy), model.discount, right, tolerance=tolerance)
+    return solve_linear(transition_matrix(model, policy), model.discount, right)
 
 
 def occupancy(model: CMDP, policy: np.ndarray, tolerance: float = 0.0, guess: np.ndarray | None = None) -> np.ndarray:

@@ -7,6 +7,7 @@ Each is an AL subproblem with zero reward and zero multipliers, `min |max(target
 a ray: planning on `w.c` proves `max_pi w.(V_c - b) < target sum(w)`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,7 +15,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from cmdpax.model import CMDP
-from cmdpax.oracles.corrective import Columns, add_column, first_column, master
+from cmdpax.oracles.corrective import COLUMNS, Columns, add_column, first_column, master
 from cmdpax.planning import Plan, plan
 
 BAND = 1e-7  # feasibility closer than this to the boundary, on the normalised scale, is not decided
@@ -28,33 +29,43 @@ STEPS = 2000
 
 @dataclass(frozen=True)
 class Feasibility:
-    """The verdict, the columns found on the way, and for the two negative verdicts the ray with its plan."""
+    """The verdict, the columns found on the way, and for the two negative verdicts the ray with its plan.
 
-    status: Literal["feasible", "marginal", "infeasible"]
+    "open" is no verdict: time ran out. The columns are mixed to violate the least.
+    """
+
+    status: Literal["feasible", "marginal", "infeasible", "open"]
     columns: Columns
     ray: np.ndarray | None = None  # [m], >= 0, sums to 1
     plan: Plan | None = None  # optimum of ray.c
 
 
-def decide(model: CMDP, columns: Columns | None = None, accuracy: float = ACCURACY) -> Feasibility:
+def decide(
+    model: CMDP,
+    columns: Columns | None = None,
+    accuracy: float = ACCURACY,
+    most: int = COLUMNS,
+    expired: Callable[[], bool] = lambda: False,
+) -> Feasibility:
     """Verdict for a normalised model (see `solve.normalise`), starting from known columns if there are any.
 
     `accuracy` is the error that values of columns may have (large models). One that would blur the verdict is good enough to
-    find a model feasible with room to spare; any other verdict is then reached once more, by exact columns.
+    find a model feasible with room to spare; any other verdict is then reached once more, by exact columns. `most` limits the
+    columns kept; `expired` is asked before every planning call but the first.
     """
     if model.is_small or ROOM * accuracy <= BAND:
         accuracy = min(accuracy, ACCURACY)
     if columns is None:
         columns = first_column(model, plan(model, model.reward, tolerance=accuracy), accuracy)
-    strict = _reach(model, columns, max(BAND, ROOM * accuracy), accuracy)
-    if strict.status == "feasible":
+    strict = _reach(model, columns, max(BAND, ROOM * accuracy), accuracy, most, expired)
+    if strict.status in ("feasible", "open"):
         return strict
     if accuracy > ACCURACY:
-        return decide(model)
+        return decide(model, most=most, expired=expired)
     if strict.status == "marginal":
         return strict
-    relaxed = _reach(model, strict.columns, -BAND, accuracy)
-    if relaxed.status == "infeasible":
+    relaxed = _reach(model, strict.columns, -BAND, accuracy, most, expired)
+    if relaxed.status in ("infeasible", "open"):
         return relaxed
     return replace(strict, status="marginal", columns=relaxed.columns)
 
@@ -85,12 +96,13 @@ def slater_slack(model: CMDP) -> float:
         prices = prices / prices.sum()
         best = plan(model, np.tensordot(prices, model.constraints, 1))
         upper = best.value - float(prices @ model.thresholds)
-        columns = add_column(model, columns, best)
-        if upper - game.x[-1] <= 1e-9 * model.constraint_scales.max() or len(columns.rewards) == k:
+        mixed = replace(columns, mixture=np.maximum(game.x[:-1], 0))  # a column in use must not be given up for a new one
+        columns = add_column(model, mixed, best)
+        if upper - game.x[-1] <= 1e-9 * model.constraint_scales.max() or columns is mixed:
             return float(game.x[-1])
 
 
-def _reach(model: CMDP, columns: Columns, target: float, accuracy: float) -> Feasibility:
+def _reach(model: CMDP, columns: Columns, target: float, accuracy: float, most: int, expired: Callable[[], bool]) -> Feasibility:
     """Whether every margin can be at least `target`; "infeasible" comes with the ray that shows it cannot.
 
     "marginal" means that rounding in the columns left the question open.
@@ -104,17 +116,19 @@ def _reach(model: CMDP, columns: Columns, target: float, accuracy: float) -> Fea
         lack = np.maximum(target - columns.margins, 0)
         if lack.max(initial=0.0) <= ROUNDING:
             return Feasibility("feasible", columns)
+        if expired():
+            return Feasibility("open", columns)
         ray = lack / lack.sum()
         start, values = (best.actions, best.values) if best else (None, None)
         best = plan(model, np.tensordot(ray, model.constraints, 1), start, values=values, tolerance=accuracy)
         bound = best.value - float(ray @ model.thresholds)
         if bound < target and bound - ray @ columns.margins <= CLOSEST:
             return Feasibility("infeasible", columns, ray, best)
-        count = len(columns.rewards)
-        columns = add_column(model, columns, best, accuracy=accuracy)
-        if len(columns.rewards) == count:  # planning repeats itself: no more can be found out
+        richer = add_column(model, columns, best, accuracy=accuracy, most=most)
+        if richer is columns:  # planning repeats itself: no more can be found out
             if bound < target - RESOLUTION:
                 return Feasibility("infeasible", columns, ray, best)
             break
+        columns = richer
     met = np.all(columns.margins >= target - RESOLUTION)
     return Feasibility("feasible" if met else "marginal", columns)

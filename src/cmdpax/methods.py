@@ -36,7 +36,7 @@ from cmdpax.model import CMDP
 from cmdpax.oracles import npg, ppg, pqa, spma
 from cmdpax.policies.log_linear import Features
 from cmdpax.result import Result
-from cmdpax.solve import infeasible_result, normalise
+from cmdpax.solve import normalise, phase_one_result
 from cmdpax.trajectory import Trajectory, to_result
 
 
@@ -244,7 +244,7 @@ def run(model: CMDP, name: str, eps: float = 1e-6, features: Any = None, **setti
         return replace(method.solve(model, eps, **settings), method=name)  # type: ignore[misc]
     verdict = decide(normalise(model))
     if verdict.status == "infeasible":
-        return replace(infeasible_result(model, verdict, eps, started), method=method.name)
+        return replace(phase_one_result(model, verdict, eps, started), method=method.name)
     if certified:
         return replace(method.solve(model, eps, **settings), method=method.name)  # type: ignore[misc]
     done = trajectory(model, method.name, given.get("features"), **settings)

@@ -10,7 +10,7 @@ penalty, the inner loop stops on the certified gap, the penalty grows when the d
 when the certificate says so.
 """
 
-import resource
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,9 +19,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from cmdpax import lagrangian
-from cmdpax.certificate import Certificate, certify, optimum_bound
+from cmdpax.certificate import Certificate, centred_values, certify, optimum_bound
 from cmdpax.errors import InputError
-from cmdpax.evaluation import state_values
 from cmdpax.feasibility import BAND, Feasibility, decide
 from cmdpax.model import CMDP
 from cmdpax.oracles.corrective import COLUMNS, Columns, Corrective
@@ -121,17 +120,19 @@ def augmented_lagrangian(
 def normalise(model: CMDP) -> CMDP:
     """The same problem with every value range mapped to [0, 1]; policies and feasibility are unchanged.
 
+    States that are never reached have no say, but large numbers there would blur those of the others: they are clipped.
     Multipliers of the normalised model times `reward_scale / constraint_scales` are those of the model.
     """
     horizon = 1 / (1 - model.discount)
     lowest = model.reward[model.reachable].min()
     floor = model.constraints[:, model.reachable].min((1, 2)) if model.constraint_count else np.zeros(0)
     scales = model.constraint_scales
-    return model.replace(
-        reward=(model.reward - lowest) / model.reward_scale,
-        constraints=(model.constraints - floor[:, None, None]) / scales[:, None, None],
-        thresholds=(model.thresholds - floor * horizon) / scales,
-    )
+    reward, constraints = model.reward - lowest, model.constraints - floor[:, None, None]
+    reward /= model.reward_scale
+    constraints /= scales[:, None, None]
+    for array in (reward, constraints):
+        np.clip(array, 0, 1 - model.discount, out=array)
+    return model.replace(reward=reward, constraints=constraints, thresholds=(model.thresholds - floor * horizon) / scales)
 
 
 def solve(
@@ -167,15 +168,20 @@ def solve(
         raise InputError(f"outer is {outer}, inner is {inner}; both must be at least 1.")
     started = time.perf_counter()
     accuracy = ACCURACY * eps
+    most = COLUMNS if memory_limit is None else columns_within(model, memory_limit)
     if oracle is None:
-        oracle = Corrective(accuracy, COLUMNS if memory_limit is None else columns_within(model, memory_limit))
+        oracle = Corrective(accuracy, most)
     scaled = normalise(model)
     warm = Warm() if warm is None else warm
-    verdict = decide(scaled, warm.columns_for(scaled), accuracy)
-    if verdict.status == "infeasible":
-        return infeasible_result(model, verdict, eps, started)
+
+    def expired() -> bool:
+        return time_limit is not None and time.perf_counter() - started > time_limit
+
+    verdict = decide(scaled, warm.columns_for(scaled), accuracy, most, expired)
+    if verdict.status in ("infeasible", "open"):
+        return phase_one_result(model, verdict, eps, started)
     state = verdict.columns if isinstance(oracle, Corrective) else oracle.start(scaled)
-    search = _Search(model, scaled, oracle, eps, started, time_limit, report)
+    search = _Search(model, scaled, oracle, eps, started, expired, report)
     try:
         augmented_lagrangian(
             scaled,
@@ -241,9 +247,13 @@ def within(name: str, value: Any, bound: float, zero: bool = False) -> None:
 
 def columns_within(model: CMDP, memory_limit: float) -> int:
     """How many columns fit into `memory_limit` bytes beside what the process holds already and one planning call needs."""
+    try:
+        from resource import RUSAGE_SELF, getrusage
+    except ImportError:
+        raise InputError("memory limit: Windows does not tell how much memory is in use; leave the limit out.") from None
     column = 20.0 * model.states  # actions, occupancy and potential
     working = 80.0 * model.states + 24.0 * model.successors.shape[2] * model.states  # vectors and one policy's transitions
-    held = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    held = getrusage(RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)
     room = int((memory_limit - held - working) / column)
     least = model.constraint_count + 4  # those in use, and a few to choose from
     if room < least:
@@ -276,11 +286,11 @@ class _Search:
         oracle: Oracle,
         eps: float,
         started: float,
-        time_limit: float | None,
+        expired: Callable[[], bool],
         report: Callable[[dict[str, Any]], None] | None,
     ) -> None:
         self.model, self.scaled, self.oracle, self.eps = model, scaled, oracle, eps
-        self.started, self.time_limit, self.report = started, time_limit, report
+        self.started, self.expired, self.report = started, expired, report
         self.bound = np.inf  # best dual bound so far, normalised
         self.dual: Subproblem | None = None  # the subproblem it came from
         self.best: Any = None  # state with the smallest max(gap, violation)
@@ -319,7 +329,7 @@ class _Search:
             if max(certificate.scaled(self.model)) <= self.eps:
                 self.certified = policy, certificate
                 return True
-        return self.time_limit is not None and row["seconds"] > self.time_limit
+        return self.expired()
 
     def certify_best(self) -> tuple[np.ndarray, Certificate]:
         """The best policy so far with its certificate."""
@@ -336,17 +346,18 @@ class _Search:
         return policy, certify(model, policy, weights, best.actions, potential=potential, accuracy=ACCURACY * self.eps)
 
 
-def infeasible_result(model: CMDP, verdict: Feasibility, eps: float, started: float) -> Result:
+def phase_one_result(model: CMDP, verdict: Feasibility, eps: float, started: float) -> Result:
     """The least violating policy, with the proof that none is feasible; `started` is a `time.perf_counter()`.
 
-    Where rounding (values of 1e9 that differ by 1) spoils the proof the status is `marginal`: nothing is claimed unproven.
+    Where rounding (values of 1e9 that differ by 1) spoils the proof the status is `marginal`: nothing is claimed unproven. Where
+    time ran out there is no verdict, and nothing but the policy's own certificate.
     """
     policy = Corrective().policy(model, verdict.columns)
     zeros = np.zeros(model.constraint_count)
     unconstrained = verdict.columns.actions[0]
     certificate = _with_ray(model, certify(model, policy, zeros, unconstrained), verdict)
     proven = certificate.ray_bound is not None and certificate.ray_bound < 0
-    status: Status = "infeasible" if proven else "marginal"
+    status: Status | None = None if verdict.status == "open" else "infeasible" if proven else "marginal"
     seconds = time.perf_counter() - started
     return assemble(model, policy, zeros, certificate, status=status, method="corrective-alm", eps=eps, seconds=seconds)
 
@@ -357,6 +368,6 @@ def _with_ray(model: CMDP, certificate: Certificate, verdict: Feasibility) -> Ce
         return certificate
     ray = verdict.ray / model.constraint_scales
     reward = np.tensordot(ray, model.constraints, 1)
-    potential = state_values(model, verdict.plan.actions, reward)
+    potential = centred_values(model, verdict.plan.actions, (reward,))[0]
     bound = optimum_bound(model, reward, potential) - float(ray @ model.thresholds)
     return replace(certificate, ray=ray, ray_bound=bound, ray_potential=potential) if bound <= 1.5 * BAND else certificate

@@ -67,7 +67,7 @@ def test_resume_shows_the_difference_and_falls_back_from_a_corrupt_checkpoint(tm
     subprocess.run(command(folder), check=True, capture_output=True, cwd=Path.cwd())
     whole = (folder / "metrics.jsonl").read_bytes()
     answer = subprocess.run(command(folder, "--resume", "--penalty", "0.5"), capture_output=True, text=True, check=False)
-    assert answer.returncode == 2 and "penalty was 0.05, is 0.5" in answer.stderr
+    assert answer.returncode == 2 and "penalty was 0.02, is 0.5" in answer.stderr
     newest, before, *_ = stored.newest(folder / "checkpoints")
     newest.write_bytes(newest.read_bytes()[:-7])
     answer = subprocess.run(command(folder, "--resume"), capture_output=True, text=True, check=True)
@@ -79,4 +79,4 @@ def test_resume_shows_the_difference_and_falls_back_from_a_corrupt_checkpoint(tm
         path.with_suffix(".json").write_text("{")
     answer = subprocess.run(command(folder, "--resume"), capture_output=True, text=True, check=False)
     assert answer.returncode == 2 and "holds no intact checkpoint" in answer.stderr
-    assert json.loads((folder / "config.json").read_text())["penalty"] == 0.05
+    assert json.loads((folder / "config.json").read_text())["penalty"] == 0.02

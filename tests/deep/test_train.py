@@ -23,7 +23,7 @@ from cmdpax.deep import networks, stored
 from cmdpax.deep import train as training
 from cmdpax.deep.config import METHODS, PAPER_GRIDS, TrainConfig, paper_settings
 from cmdpax.deep.learner import init
-from cmdpax.deep.train import move_multipliers, named, train
+from cmdpax.deep.train import move_multipliers, named, see_margin, train
 from cmdpax.environments.gym_adapter import make_simulator
 
 SMALL = TrainConfig(
@@ -125,7 +125,7 @@ def test_fifty_random_kills(finished, tmp_path):
 
 
 def test_resume_with_a_changed_config_shows_the_difference(finished):
-    with pytest.raises(InputError, match=r"penalty was 0\.01, is 0\.5"):
+    with pytest.raises(InputError, match=r"penalty was 0\.02, is 0\.5"):
         train(replace(SMALL, penalty=0.5), finished, resume=True)
 
 
@@ -169,27 +169,32 @@ def test_a_diverged_learner_stops_and_keeps_the_last_good_checkpoint(tmp_path, m
 def test_multipliers_move_as_in_the_exact_part():
     config = TrainConfig("x", "spma-alm", penalty=0.1, dual_step=0.3, inner=5)
     simulator = make_simulator("probes:Bandit", 1)
-    learner = init(config, simulator)._replace(multiplier=np.array([2.0]))
-    margin = np.array([-4.0])
-    assert move_multipliers(learner, margin, config) is learner  # before the first subproblem was worked on
+    margin = np.array([-2.0])
+    learner = init(config, simulator)._replace(multiplier=np.array([2.0]), margin=margin)
+    assert move_multipliers(learner, config) is learner  # before the first subproblem was worked on
     due, early = learner._replace(update=np.asarray(10)), learner._replace(update=np.asarray(7))
-    waiting = move_multipliers(early, margin, config)
-    np.testing.assert_array_equal(waiting.multiplier, [2.0])
-    np.testing.assert_array_equal(waiting.margins, margin)
-    after_four = due._replace(margins=np.array([-6.0]))  # summed over the batches before
-    expected = lagrangian.step_update(np.array([2.0]), 0.1, np.array([-2.0]), 0.3)
-    moved = move_multipliers(after_four, margin, config)
-    np.testing.assert_array_equal(moved.multiplier, expected)
-    np.testing.assert_array_equal(moved.margins, [0.0])
-    plain = replace(config, method="ppo-lag")
-    np.testing.assert_allclose(move_multipliers(early, margin, plain).multiplier, [2.0 + 0.3 * 4])
-    adam = replace(config, dual_optimiser="adam")
-    assert move_multipliers(due, margin, adam).multiplier[0] == pytest.approx(2.3)  # Adam's first step has the length of its rate
-    assert move_multipliers(due, margin, replace(config, method="cpo")) is due
-    latest = move_multipliers(after_four, margin, replace(config, dual_margin="latest"))
-    np.testing.assert_allclose(
-        latest.multiplier, lagrangian.step_update(due.multiplier, config.penalty, margin, config.dual_step)
+    assert move_multipliers(early, config) is early
+    np.testing.assert_array_equal(
+        move_multipliers(due, config).multiplier, lagrangian.step_update(np.array([2.0]), 0.1, margin, 0.3)
     )
+    plain = replace(config, method="ppo-lag")
+    np.testing.assert_allclose(move_multipliers(early, plain).multiplier, [2.0 + 0.3 * 2])
+    adam = replace(config, dual_optimiser="adam")
+    assert move_multipliers(due, adam).multiplier[0] == pytest.approx(2.3)  # Adam's first step has the length of its rate
+    assert move_multipliers(due, replace(config, method="cpo")) is due
+
+
+@pytest.mark.parametrize(
+    ("kind", "episodes", "share"), [("smooth", 2, 0.1), ("smooth", 20, 1), ("smooth", 90, 1), ("latest", 2, 1)]
+)
+def test_a_margin_counts_for_as_many_episodes_as_it_has(kind, episodes, share):
+    config = TrainConfig("x", margin=kind)
+    learner = init(config, make_simulator("probes:Bandit", 1))
+    first, second = np.array([6.0]), np.array([-3.0])
+    learner = see_margin(learner, first, 1, config)
+    np.testing.assert_array_equal(learner.margin, first)
+    learner = see_margin(learner._replace(update=np.asarray(1)), second, episodes, config)
+    np.testing.assert_allclose(learner.margin, (1 - share) * first + share * second)
 
 
 def test_deployed_policy_equals_jax(finished):
@@ -265,9 +270,11 @@ def test_the_papers_settings_are_a_preset():
 
 
 def test_a_method_fills_in_its_own_settings():
-    found = {name: TrainConfig("x", name).resolved() for name in ("spma-alm", "cpo")}
-    assert [(config.batch, config.kl_stop) for config in found.values()] == [(2_000, 0.02), (20_000, 0.0)]
-    assert TrainConfig("x", "spma-alm", kl_stop=0.3).resolved().kl_stop == 0.3
+    found = {name: TrainConfig("x", name).resolved() for name in ("spma-alm", "cpo", "ppo-alm")}
+    assert [(config.batch, config.kl_stop) for config in found.values()] == [(2_000, 0.02), (20_000, 0.0), (2_000, 0.05)]
+    assert [config.penalty for config in found.values()] == [0.02, 0.02, 0.05]
+    chosen = TrainConfig("x", "ppo-alm", kl_stop=0.3, penalty=0.7).resolved()
+    assert (chosen.kl_stop, chosen.penalty) == (0.3, 0.7)
 
 
 def test_names_of_arrays_are_paths():

@@ -19,12 +19,13 @@ class DeepMethod:
     batch: int = 2_000
     gradient_clip: float = 0.0
     kl_stop: float = 0.0
+    penalty: float = 0.02
 
 
 METHODS: Mapping[str, DeepMethod] = MappingProxyType(
     {
         "spma-alm": DeepMethod("spma", "augmented", kl_stop=0.02),
-        "ppo-alm": DeepMethod("ppo", "augmented", kl_stop=0.05),
+        "ppo-alm": DeepMethod("ppo", "augmented", kl_stop=0.05, penalty=0.05),
         "trpo-alm": DeepMethod("trpo", "augmented"),
         "ppo-lag": DeepMethod("ppo", "lagrangian", batch=20_000, gradient_clip=40.0, kl_stop=0.1),
         "cpo": DeepMethod("cpo", "none", batch=20_000, gradient_clip=40.0),
@@ -70,16 +71,16 @@ class TrainConfig:
     """KL of a minibatch beyond which the policy is left alone, 0: none; -1: 0.02 for SPMA, 0.05 for PPO, 0.1 for ppo-lag."""
     gradient_clip: float = -1.0
     """Largest gradient norm of the policy, 0 for none; -1: 40 for ppo-lag and cpo, else none."""
-    penalty: float = 0.05
-    """Penalty beta of the augmented Lagrangian."""
+    penalty: float = 0.0
+    """Penalty beta of the augmented Lagrangian; 0: 0.02, and 0.05 for ppo-alm."""
     inner: int = 10
     """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag updates them with every batch)."""
     dual_step: float = 0.01
     """Step size of the multipliers."""
     dual_optimiser: Literal["plain", "adam"] = "plain"
     """How the multipliers move: Adam lags after a long feasible phase."""
-    dual_margin: Literal["mean", "latest"] = "mean"
-    """Which margin moves the multipliers: the mean of the batches since they last moved, or that of the latest batch."""
+    margin: Literal["smooth", "latest"] = "smooth"
+    """What weights and multipliers see: an exponential mean of margins over some twenty episodes, or the latest batch alone."""
     standardise: Literal["combined", "separate"] = "combined"
     """Whether advantages are added in true units and then standardised, or before, as the incumbents do."""
     rescale: bool = False
@@ -105,6 +106,7 @@ class TrainConfig:
             batch=self.batch or method.batch,
             gradient_clip=method.gradient_clip if self.gradient_clip < 0 else self.gradient_clip,
             kl_stop=method.kl_stop if self.kl_stop < 0 else self.kl_stop,
+            penalty=self.penalty or method.penalty,
         )
         config._check()
         return config
@@ -161,7 +163,7 @@ PAPER: Mapping[str, Any] = MappingProxyType(
         "dual_optimiser": "adam",
         "dual_step": 1e-3,
         "penalty": 1e-2,
-        "dual_margin": "latest",
+        "margin": "latest",
     }
 )
 _STEPS: Mapping[str, tuple[float, ...]] = {"minibatch": (64, 256), "learning_rate": (3e-3, 3e-2, 3e-1)}

@@ -41,7 +41,7 @@ class Learner(NamedTuple):
     critics_adam: Any
     multiplier: np.ndarray  # [m]
     dual_adam: Any
-    margins: np.ndarray  # [m], summed over the batches since the multipliers moved
+    margin: np.ndarray  # [m], what weights and multipliers see of the batches so far
     seen: normaliser.Statistics
     update: np.ndarray  # how many updates were made
 

@@ -28,6 +28,7 @@ from cmdpax.environments.simulator import ActionSpace
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.files import write_bytes
 
+ENOUGH = 20  # episodes for an estimate of a margin
 Report = Callable[[dict[str, Any]], None]
 
 
@@ -51,8 +52,8 @@ def train(config: TrainConfig, folder: Path, resume: bool = False, report: Repor
             finished = episodes(batch.rewards, batch.ended)
             valued = episodes(batch.rewards, batch.ended, config.discount) if config.discounted else finished
             margin = valued.totals[1:].mean(1) - constraints.thresholds
-            learner = move_multipliers(learner, margin, config)
-            worth = constraint_weights(learner.multiplier, margin, config)
+            learner = move_multipliers(see_margin(learner, margin, len(finished.lengths), config), config)
+            worth = constraint_weights(learner.multiplier, learner.margin, config)
             length = float(finished.lengths.mean())
             learner, metrics = learn(learner, batch, worth, margin, episode_units(length, config))
             learner = learner._replace(seen=normaliser.absorb(learner.seen, raw), update=np.asarray(update + 1))
@@ -81,28 +82,32 @@ def train(config: TrainConfig, folder: Path, resume: bool = False, report: Repor
     return learner
 
 
-def move_multipliers(learner: Learner, margin: np.ndarray, config: TrainConfig) -> Learner:
-    """The dual update, where one is due: every `inner` batches with the slack (augmented), or every batch (Lagrangian).
+def see_margin(learner: Learner, margin: np.ndarray, episodes: int, config: TrainConfig) -> Learner:
+    """Take in the margins `[m]` of a batch: it counts for as many of `ENOUGH` episodes as it has, what came before for the rest.
 
-    It sees the mean margin of the batches since the last one (two episodes say little, `inner` times two say more, and the
-    policy hardly changes meanwhile), or the latest alone.
+    Two episodes say little about a policy that hardly changes from batch to batch. Worse, a weight that follows them is largest
+    just when they had much cost: `E[w c] = E[w] E[c] + penalty Var(c)` makes the policy shun whatever varies. Many short episodes
+    say enough by themselves, and then the answer must be quick: a policy that has learned to run and fall is hard to teach.
     """
+    share = 1.0 if config.margin == "latest" or learner.update == 0 else min(1.0, episodes / ENOUGH)
+    return learner._replace(margin=learner.margin + share * (margin - learner.margin))
+
+
+def move_multipliers(learner: Learner, config: TrainConfig) -> Learner:
+    """The dual update, where one is due: every `inner` batches with the slack (augmented), or every batch (Lagrangian)."""
     dual, update, multiplier = METHODS[config.method].dual, int(learner.update), learner.multiplier
-    if dual == "none" or update == 0:  # nothing has been learned yet: the first margin is the random policy's
+    # before the first update nothing has been learned yet: its margin is the random policy's
+    if dual == "none" or update == 0 or (dual == "augmented" and update % config.inner):
         return learner
-    every = config.inner if dual == "augmented" else 1
-    total = margin * every if config.dual_margin == "latest" else learner.margins + margin
-    if update % every:
-        return learner._replace(margins=total)
-    learner, mean, step = learner._replace(margins=np.zeros_like(total)), total / every, config.dual_step
+    margin, step = learner.margin, config.dual_step
     if config.dual_optimiser == "adam":
-        slope = mean - lagrangian.slack(multiplier, config.penalty, mean) if dual == "augmented" else mean
+        slope = margin - lagrangian.slack(multiplier, config.penalty, margin) if dual == "augmented" else margin
         change, dual_adam = adam.update(slope.astype(np.float32), learner.dual_adam)
         moved = (multiplier - step * np.asarray(change, dtype=np.float64)).clip(0)
         return learner._replace(multiplier=moved, dual_adam=dual_adam)
     if dual == "augmented":
-        return learner._replace(multiplier=lagrangian.step_update(multiplier, config.penalty, mean, step))
-    return learner._replace(multiplier=lagrangian.gradient_update(multiplier, mean, step))
+        return learner._replace(multiplier=lagrangian.step_update(multiplier, config.penalty, margin, step))
+    return learner._replace(multiplier=lagrangian.gradient_update(multiplier, margin, step))
 
 
 def constraint_weights(multiplier: np.ndarray, margin: np.ndarray, config: TrainConfig) -> np.ndarray:
