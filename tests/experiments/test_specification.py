@@ -90,6 +90,8 @@ def test_the_papers_grid_has_its_size():
         ("sedes = 3", "no key 'sedes'; did you mean 'seeds'"),
         ("kind = 'deep'", "it is 'train' or 'exact'"),
         ("settings = 3", "must be a table"),
+        ("[methods]\ncpo = 3", "methods.cpo must be a table"),
+        ("[settings]\nenvironment = 3", "environment is 3; write a name in quotes"),
         ("seeds = 0", "between 1 and"),
         ("seeds = 'two'", "a number of them, or a list"),
         ("", "environment is missing"),
@@ -110,6 +112,23 @@ def test_the_papers_grid_has_its_size():
 def test_mistakes_are_named(tmp_path, text, sentence):
     with pytest.raises(InputError, match=sentence.replace("(", r"\(")):
         read_spec(write(tmp_path, text)).runs()
+
+
+def test_a_fraction_is_of_the_samples_wherever_they_are(tmp_path):
+    text = "[settings]\nenvironment = 'SafetyHopperVelocity-v1'\n[methods.ppo]\nsamples = [40_000, 80_000]\n[methods.spma]\n"
+    runs = read_spec(write(tmp_path, text)).with_fraction(0.5).runs()
+    assert [(run.config["method"], run.config["samples"]) for run in runs] == [
+        ("ppo", 20_000),
+        ("ppo", 40_000),
+        ("spma", 1_000_000),
+    ]
+
+
+@pytest.mark.parametrize("samples", ["'many'", "{ low = 1, high = 9 }", "1", "[]"])
+def test_a_fraction_of_nothing(tmp_path, samples):
+    spec = read_spec(write(tmp_path, f"[settings]\nenvironment = 'X'\nsamples = {samples}"))
+    with pytest.raises(InputError, match="empty list" if samples == "[]" else "makes no sense"):
+        spec.with_fraction(0.1).runs()
 
 
 def test_what_is_no_sweep(tmp_path):

@@ -15,7 +15,7 @@ from cmdpax.errors import InputError
 
 EXIT = {"certified": 0, "infeasible": 3, "limit": 4, "marginal": 5}
 QUIET_SECONDS = 2.0  # nothing is shown before a command has taken this long
-out, err = Console(soft_wrap=True, highlight=False), Console(stderr=True, highlight=False)
+out, err = Console(soft_wrap=True, highlight=False), Console(stderr=True, soft_wrap=True, highlight=False)
 
 Json = Annotated[bool, tyro.conf.arg(name="json")]
 

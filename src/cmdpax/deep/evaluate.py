@@ -112,8 +112,8 @@ def evidence(
 
 def evaluate(run: Path, episodes: int = 10, seed: int = 12345) -> dict[str, SampledEvidence]:
     """Stochastic and deterministic evidence on the policy of a run folder, which keeps it as `evaluation.json`."""
-    if episodes < 1:
-        raise InputError(f"episodes is {episodes}; it must be at least 1.")
+    if episodes < 1 or seed < 0:
+        raise InputError(f"episodes is {episodes} and seed is {seed}; there must be at least one, and a seed is not negative.")
     config, policy = read_config(run), load_policy(run)
     simulator = make_simulator(config["environment"], episodes)
     constraints = match_limits(config["limit"], simulator.cost_names)
@@ -126,8 +126,11 @@ def evaluate(run: Path, episodes: int = 10, seed: int = 12345) -> dict[str, Samp
 
 
 def as_json(found: dict[str, SampledEvidence]) -> str:
-    """One JSON object: kind of evidence -> its numbers."""
-    return json.dumps({kind: asdict(seen) for kind, seen in found.items()})
+    """One JSON object: kind of evidence -> its numbers; null for the bound that one episode cannot give."""
+    numbers = {kind: asdict(seen) for kind, seen in found.items()}
+    for part in [one for seen in numbers.values() for one in (seen["reward"], *seen["costs"].values())]:
+        part["bound"] = part["bound"] if np.isfinite(part["bound"]) else None
+    return json.dumps(numbers, allow_nan=False)
 
 
 def read_config(run: Path) -> dict[str, Any]:

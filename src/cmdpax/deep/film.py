@@ -7,6 +7,8 @@ from typing import Any
 
 from cmdpax.deep.evaluate import read_config
 from cmdpax.deep.policy import load_policy
+from cmdpax.environments.gym_adapter import GymBatch
+from cmdpax.environments.named import factory
 from cmdpax.environments.velocity import TASKS
 from cmdpax.errors import InputError
 
@@ -15,23 +17,32 @@ def film(run: Path, path: Path, steps: int = 500, seed: int = 12345) -> Path:
     """Record at most `steps` steps of the policy of a run folder."""
     if path.suffix not in (".mp4", ".gif"):
         raise InputError(f"--out {path}: films are written as .mp4 or .gif; give a name that ends so.")
+    if steps < 1 or seed < 0:
+        raise InputError(f"steps is {steps} and seed is {seed}; there must be at least one step, and a seed is not negative.")
     name, policy = read_config(run)["environment"], load_policy(run)
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
         os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported: it chooses then
-    import gymnasium
     import imageio
 
     if name in TASKS:
         import cmdpax.environments.velocity_gym  # noqa: F401 (registers the names)
-    environment = gymnasium.make(name, render_mode="rgb_array")
-    observation, _ = environment.reset(seed=seed)
+    simulator = GymBatch(factory(name, pictures=True), 1, name)
+    environment = simulator.environments[0]
+    if getattr(environment, "render_mode", None) != "rgb_array":
+        raise InputError(
+            f"environment '{name}' draws no pictures; its function must take render_mode and hand it to the environment."
+        )
+    observation = simulator.reset(seed)
     frames: list[Any] = []
     try:
         for _ in range(steps):
             frames.append(environment.render())
-            observation, _, terminated, truncated, _ = environment.step(policy(observation))
-            if terminated or truncated:
+            step = simulator.step(policy(observation))
+            if step.terminated[0] or step.truncated[0]:
                 break
+            observation = step.observation
+    except InputError:
+        raise
     except Exception as error:  # the GL libraries raise whatever they like
         raise InputError(
             f"no picture could be drawn ({error}); install EGL (libegl1) or OSMesa and set MUJOCO_GL accordingly."

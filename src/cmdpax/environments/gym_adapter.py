@@ -5,7 +5,6 @@ attribute `cost_names` if it has one, else `cost0`, `cost1`, ... A step of six v
 infinite or NaN cost, or one of another length than before, is an error: a limit on a cost that reads zero protects nobody.
 """
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +12,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from cmdpax.environments.named import blame, factory
 from cmdpax.environments.simulator import ActionSpace, Simulator, Transition
 from cmdpax.environments.velocity import TASKS, VelocityBatch
-from cmdpax.errors import InputError, did_you_mean
+from cmdpax.errors import InputError
 
 
 def make_simulator(name: str, count: int) -> Simulator:
@@ -23,28 +23,17 @@ def make_simulator(name: str, count: int) -> Simulator:
     return VelocityBatch(name, count) if name in TASKS else GymBatch(factory(name), count, name)
 
 
-def factory(name: str) -> Callable[[], Any]:
-    """How to make one copy of a named environment."""
-    module, colon, function = name.partition(":")
-    if colon:
-        try:
-            made = getattr(importlib.import_module(module), function, None)
-        except ImportError as error:
-            raise InputError(f"environment '{name}': module '{module}' cannot be imported ({error}).") from None
-        if callable(made):
-            return made
-    known = function if colon else name
-    if known not in gymnasium.registry:
-        raise InputError(f"environment '{name}' is not known; {did_you_mean(known, [*TASKS, *gymnasium.registry])}")
-    return lambda: gymnasium.make(known)
-
-
 class GymBatch:
     """`count` copies of one environment, stepped one after the other; a `Simulator`."""
 
     def __init__(self, make: Callable[[], Any], count: int = 1, name: str = "environment") -> None:
         self.name, self.count = name, count
-        self.environments = [make() for _ in range(count)]
+        try:
+            self.environments = [make() for _ in range(count)]
+        except Exception as error:
+            raise blame(name, "making it", error) from error
+        if not hasattr(self.environments[0], "observation_space"):
+            raise InputError(f"environment '{name}': {self.environments[0]!r} was made, which is no environment.")
         self.space = self.environments[0].observation_space
         self.observation_size = int(gymnasium.spaces.flatdim(self.space))
         self.action_space = self._actions(self.environments[0].action_space)
@@ -53,7 +42,7 @@ class GymBatch:
     def reset(self, seed: int) -> np.ndarray:
         """Start all copies anew, `[N, d]`; each gets its own seed."""
         seeds = np.random.SeedSequence(seed).generate_state(self.count)
-        return np.stack([self._observation(env.reset(seed=int(own))[0]) for env, own in zip(self.environments, seeds)])
+        return np.stack([self._reset(env, int(own)) for env, own in zip(self.environments, seeds)])
 
     def step(self, action: np.ndarray) -> Transition:
         """Advance all copies by `action [N, a]` or `[N]`; finished ones start anew."""
@@ -64,8 +53,14 @@ class GymBatch:
         if len(ended):
             observation = successor.copy()
             for index in ended:
-                observation[index] = self._observation(self.environments[index].reset()[0])
+                observation[index] = self._reset(self.environments[index])
         return Transition(observation, successor, reward, cost, terminated, truncated & ~terminated)
+
+    def _reset(self, env: Any, seed: int | None = None) -> np.ndarray:
+        try:
+            return self._observation(env.reset(seed=seed)[0])
+        except Exception as error:
+            raise blame(self.name, "its reset", error) from error
 
     def _step(self, env: Any, action: np.ndarray) -> tuple[np.ndarray, float, np.ndarray, bool, bool]:
         space = env.action_space
@@ -73,7 +68,11 @@ class GymBatch:
             chosen: Any = int(action) + int(space.start)
         else:
             chosen = np.asarray(action, dtype=space.dtype).reshape(space.shape)
-        observation, reward, cost, terminated, truncated = self._five(env.step(chosen))
+        try:
+            outcome = env.step(chosen)
+        except Exception as error:
+            raise blame(self.name, "its step", error) from error
+        observation, reward, cost, terminated, truncated = self._five(outcome)
         return self._observation(observation), float(reward), self._cost(cost), bool(terminated), bool(truncated)
 
     def _five(self, outcome: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -132,9 +131,13 @@ class GymBatch:
     def _probe(self) -> tuple[str, ...]:
         """One random step, to learn the names of the costs before anything is built on them."""
         env = self.environments[0]
-        env.reset(seed=0)
+        self._reset(env, 0)
         env.action_space.seed(0)
-        return self._names(self._five(env.step(env.action_space.sample()))[2])
+        try:
+            outcome = env.step(env.action_space.sample())
+        except Exception as error:
+            raise blame(self.name, "its step", error) from error
+        return self._names(self._five(outcome)[2])
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,8 @@ class EnvironmentReport:
 
 def check_environment(name: str, steps: int = 2000, seed: int = 0) -> EnvironmentReport:
     """Run random actions, and tell what is wrong for training. What cannot work at all is an `InputError`."""
+    if steps < 1 or seed < 0:
+        raise InputError(f"steps is {steps} and seed is {seed}; there must be at least one step, and a seed is not negative.")
     simulator, random = make_simulator(name, 1), np.random.default_rng(seed)
     space = simulator.action_space
     first, complaints = simulator.reset(seed), []

@@ -67,8 +67,8 @@ def match_limits(texts: Sequence[str], cost_names: Sequence[str]) -> Constraints
     for limit in limits:
         if limit.name not in cost_names:
             raise InputError(f"limit '{limit}' is on a cost that the environment does not have; {_names(limit.name, cost_names)}")
-    if len({(limit.name, limit.sense) for limit in limits}) < len(limits):
-        raise InputError(f"limits {', '.join(map(str, limits))} say the same thing twice; give each cost one limit.")
+    if len({limit.name for limit in limits}) < len(limits):  # multipliers and violations go by the cost's name
+        raise InputError(f"limits {', '.join(map(str, limits))} name a cost twice; give each cost one limit.")
     return Constraints(limits, tuple(list(cost_names).index(limit.name) for limit in limits))
 
 

@@ -59,9 +59,21 @@ class Spec:
         """The same with that part of every run's samples."""
         if self.kind != "train" or not 0 < fraction <= 1:
             raise InputError(f"fraction is {fraction:g}; it must lie in (0, 1], and is for training runs only.")
-        samples = self.settings.get("samples", TRAIN["samples"])
-        scaled = [round(fraction * one) for one in samples] if isinstance(samples, list) else round(fraction * samples)
-        return replace(self, settings={**self.settings, "samples": scaled})
+        settings = self._scaled({"samples": TRAIN["samples"], **self.settings}, fraction)
+        return replace(self, settings=settings, methods={name: self._scaled(own, fraction) for name, own in self.methods.items()})
+
+    def _scaled(self, table: Mapping[str, Any], fraction: float) -> Mapping[str, Any]:
+        """A table with that part of its samples, if it has any."""
+        if "samples" not in table:
+            return table
+        given = table["samples"]
+        every = given if isinstance(given, list) else [given]
+        if not all(isinstance(one, int | float) and round(fraction * one) >= 1 for one in every):
+            raise InputError(
+                f"sweep {self.name}: samples is {json.dumps(given)}, of which a fraction of {fraction:g} makes no sense."
+            )
+        scaled = [round(fraction * one) for one in every]
+        return {**table, "samples": scaled if isinstance(given, list) else scaled[0]}
 
     def runs(self) -> list[Run]:
         """Every run of the sweep, each once, the first seed of all before the second of any.
@@ -154,7 +166,8 @@ class Spec:
         else:
             fits = default is None or isinstance(value, str)
         if not fits:
-            raise InputError(f"sweep {self.name}: {name} is {json.dumps(value)}; write {json.dumps(default)}, for example.")
+            example = f"{json.dumps(default)}, for example" if default != "" else "a name in quotes"
+            raise InputError(f"sweep {self.name}: {name} is {json.dumps(value)}; write {example}.")
         return value
 
 
@@ -179,6 +192,9 @@ def read_spec(path: Path) -> Spec:
     for name in ("settings", "methods"):
         if not isinstance(given.get(name, {}), Mapping):
             raise InputError(f"sweep {path}: {name} must be a table, [{name}].")
+    for name, own in given.get("methods", {}).items():
+        if not isinstance(own, Mapping):
+            raise InputError(f"sweep {path}: methods.{name} must be a table, [methods.{name}].")
     spec = Spec(path.stem, **{name: value for name, value in given.items() if name != "seeds"})
     return spec if "seeds" not in given else _seeded(spec, given["seeds"])
 

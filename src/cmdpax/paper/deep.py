@@ -69,8 +69,9 @@ def run_missing(
         spec = make(environment=[TASKS[task] for task in tasks])
         runs = (spec if seeds is None else spec.with_seeds(seeds)).with_fraction(fraction).runs()
         there = recorded(folder, part)
-        runs = [run for run in runs if cell(run, part) not in there]
-        record(folder, part, runs, carry(spec.name, runs))
+        lacking = [run for run in runs if cell(run, part) not in there]
+        if lacking:
+            record(folder, part, lacking, carry(spec.name, lacking))
 
 
 def record_finished(folder: Path, part: str, seeds: int | None, tasks: Sequence[str], store: Store) -> int:

@@ -50,20 +50,23 @@ def ablation(found: Study, name: str) -> Figure:
     field, spec = ABLATIONS[name]
     rows, settings = found.ablations[name], spec().settings
     panels: dict[tuple[str, str], Any] = {}
-    for task in TASKS:
+    tasks = [task for task in TASKS if any(row["task"] == task for row in rows)]
+    for task in tasks:
         for method in ("spma-alm", "ppo-alm"):
             here = [row for row in rows if (row["task"], row["method"]) == (task, method)]
             if here:
                 lines = {value: [row for row in here if row[field] == value] for value in settings[field]}
-                panels[TITLES[method], task] = {
+                panels[task, TITLES[method]] = {
                     quantity: {value: _points(line, quantity) for value, line in lines.items() if line}
                     for quantity in ("return", "excess")
                 }
     words = {"penalty": "penalty", "dual_step": "dual step"}[field]
     seeds = len({row["seed"] for row in rows})
-    size = budget([row["samples"] for row in rows], [seeds], 10) if rows else "no records yet"
+    size = budget([row["samples"] for row in rows], [seeds], 10)
+    lacking = ", ".join(task for task in TASKS if task not in tasks)
+    title = f"{words.capitalize()} and K: {size}" + (f"\nno records: {lacking}" if lacking else "")
     methods = [TITLES["spma-alm"], TITLES["ppo-alm"]]
-    return training_charts.ablation(panels, methods, list(TASKS), words, settings[field], f"{words.capitalize()} and K: {size}")
+    return training_charts.ablation(panels, tasks, methods, words, settings[field], title)
 
 
 def _points(rows: Sequence[Row], quantity: str) -> tuple[np.ndarray, np.ndarray]:
