@@ -112,7 +112,7 @@ def ablation(
                 axes.set_title(f"{row}, {column}", fontsize=9)
                 axes.grid(alpha=0.3)
         grid[2 * i, 0].set_ylabel("final return")
-        grid[2 * i + 1, 0].set_ylabel("final cost - limit")
+        grid[2 * i + 1, 0].set_ylabel("final cost - limit\n(above 0: violated)")
     for axes in grid[-1]:
         axes.set_xlabel("batches between dual updates, K")
     _legend(figure, labels, [])
