@@ -265,13 +265,15 @@ def test_the_papers_settings_are_a_preset():
     assert (config.samples, config.standardise, config.dual_optimiser) == (10_000_000, "separate", "adam")
     assert config.dual_step == 0.1  # what the user set stays
     assert (config.resolved().discount, config.kl_stop) == (0.99, 0.0)
+    batches = [paper_settings(TrainConfig("x", name)).resolved().batch for name in ("cpo", "ppo-lag", "ppo-alm")]
+    assert batches == [20_000, 20_000, 2_000]
     names = set(vars(SMALL))
     assert all(set(grid) <= names for grid in PAPER_GRIDS.values()) and set(PAPER_GRIDS) <= set(METHODS)
 
 
 def test_a_method_fills_in_its_own_settings():
     found = {name: TrainConfig("x", name).resolved() for name in ("spma-alm", "cpo", "ppo-alm")}
-    assert [(config.batch, config.kl_stop) for config in found.values()] == [(2_000, 0.02), (20_000, 0.0), (2_000, 0.05)]
+    assert [(config.batch, config.kl_stop) for config in found.values()] == [(2_000, 0.02), (5_000, 0.0), (2_000, 0.05)]
     assert [config.penalty for config in found.values()] == [0.02, 0.02, 0.05]
     chosen = TrainConfig("x", "ppo-alm", kl_stop=0.3, penalty=0.7).resolved()
     assert (chosen.kl_stop, chosen.penalty) == (0.3, 0.7)

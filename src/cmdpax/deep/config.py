@@ -28,7 +28,7 @@ METHODS: Mapping[str, DeepMethod] = MappingProxyType(
         "ppo-alm": DeepMethod("ppo", "augmented", kl_stop=0.05, penalty=0.05),
         "trpo-alm": DeepMethod("trpo", "augmented"),
         "ppo-lag": DeepMethod("ppo", "lagrangian", batch=20_000, gradient_clip=40.0, kl_stop=0.1),
-        "cpo": DeepMethod("cpo", "none", batch=20_000, gradient_clip=40.0),
+        "cpo": DeepMethod("cpo", "none", batch=5_000, gradient_clip=40.0),
         "ppo": DeepMethod("ppo", "none", kl_stop=0.05),
         "spma": DeepMethod("spma", "none", kl_stop=0.02),
     }
@@ -52,7 +52,7 @@ class TrainConfig:
     samples: int = 2_000_000
     """Environment steps in all."""
     batch: int = 0
-    """Environment steps between two policy updates; 0: 2,000, and 20,000 for ppo-lag and cpo."""
+    """Environment steps between two policy updates; 0: 2,000, 5,000 for cpo, 20,000 for ppo-lag."""
     horizon: int = 1_000
     """Steps of one simulator in a batch; batch / horizon simulators run side by side."""
     passes: int = 10
@@ -175,7 +175,7 @@ PAPER_GRIDS: Mapping[str, Mapping[str, tuple[float, ...]]] = MappingProxyType(
         "spma-alm": {**_STEPS, **_DUAL, **_PENALTY, "spma_step": (0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9)},
         "ppo-alm": {**_STEPS, **_DUAL, **_PENALTY, **_CLIP},
         "ppo-lag": {**_STEPS, **_DUAL, **_CLIP},
-        "cpo": {"minibatch": (128,), "learning_rate": (1e-3,)},
+        "cpo": {"batch": (20_000,), "minibatch": (128,), "learning_rate": (1e-3,)},
     }
 )
 
@@ -183,4 +183,5 @@ PAPER_GRIDS: Mapping[str, Mapping[str, tuple[float, ...]]] = MappingProxyType(
 def paper_settings(config: TrainConfig) -> TrainConfig:
     """The paper's settings for everything that was left at its default."""
     defaults = {field.name: field.default for field in fields(TrainConfig)}
-    return replace(config, **{name: value for name, value in PAPER.items() if getattr(config, name) == defaults[name]})
+    settings = {**PAPER, "batch": 20_000} if config.method == "cpo" else PAPER
+    return replace(config, **{name: value for name, value in settings.items() if getattr(config, name) == defaults[name]})
