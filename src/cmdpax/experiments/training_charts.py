@@ -89,11 +89,12 @@ def box_plot(panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]], labels: S
 
 def ablation(
     panels: Mapping[tuple[str, str], Mapping[str, Mapping[float, Band]]], rows: Sequence[str], columns: Sequence[str],
-    field: str, values: Sequence[float], title: str,
+    field: str, values: Sequence[float], inner: Sequence[int], title: str,
 ) -> Figure:  # fmt: skip
     """`panels[row, column][quantity][value]`: final return and excess cost against the number of inner batches, a line per value.
 
-    `x` of a band are the inner batches, drawn evenly spaced; each row of panels has its return above and its excess cost below.
+    `x` of a band are some of the `inner` batches, drawn evenly spaced; each row of panels has its return above and its excess
+    cost below.
     """
     figure = Figure(figsize=(1.5 + 4.0 * len(columns), 1.2 + 4.2 * len(rows)))
     grid = figure.subplots(2 * len(rows), len(columns), squeeze=False)
@@ -103,8 +104,9 @@ def ablation(
             for axes, quantity in zip(grid[2 * i : 2 * i + 2, j], ("return", "excess")):
                 curves = panels.get((row, column), {}).get(quantity, {})
                 for value, (x, points) in curves.items():
-                    _band(axes, np.arange(len(x)), points, list(values).index(value), every=1)
-                    axes.set_xticks(range(len(x)), [f"{one:g}" for one in x])
+                    _band(axes, np.searchsorted(inner, x), points, list(values).index(value), every=1)
+                axes.set_xlim(-0.3, len(inner) - 0.7)
+                axes.set_xticks(range(len(inner)), [f"{one:g}" for one in inner])
                 if quantity == "excess":
                     axes.axhline(0, color="0.25", linewidth=1.0, linestyle="--")
                 if not curves:

@@ -66,7 +66,7 @@ def ablation(found: Study, name: str) -> Figure:
     lacking = ", ".join(task for task in TASKS if task not in tasks)
     title = f"{words.capitalize()} and K: {size}" + (f"\nno records: {lacking}" if lacking else "")
     methods = [TITLES["spma-alm"], TITLES["ppo-alm"]]
-    return training_charts.ablation(panels, tasks, methods, words, settings[field], title)
+    return training_charts.ablation(panels, tasks, methods, words, settings[field], settings["inner"], title)
 
 
 def _points(rows: Sequence[Row], quantity: str) -> tuple[np.ndarray, np.ndarray]:
