@@ -96,7 +96,7 @@ def test_the_papers_grid_has_its_size():
         ("seeds = 'two'", "a number of them, or a list"),
         ("", "environment is missing"),
         ("[settings]\nenvironment = 'X'\npenalti = 1", "no field 'penalti'; did you mean 'penalty'"),
-        ("[settings]\nenvironment = 'X'\npenalty = 'much'", 'penalty is "much"; write 0.01'),
+        ("[settings]\nenvironment = 'X'\ndual_step = 'much'", 'dual_step is "much"; write 0.01'),
         ("[settings]\nenvironment = 'X'\ninner = 1.5", "inner is 1.5; write 10"),
         ("[settings]\nenvironment = 'X'\nrescale = 1", "rescale is 1; write false"),
         ("[settings]\nenvironment = 'X'\npenalty = -1", "it must be positive"),
