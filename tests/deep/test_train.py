@@ -197,6 +197,16 @@ def test_a_margin_counts_for_as_many_episodes_as_it_has(kind, episodes, share):
     np.testing.assert_allclose(learner.margin, (1 - share) * first + share * second)
 
 
+def test_a_reserve_tightens_what_training_aims_at(tmp_path):
+    """PPO-Lag's first step of the multiplier, before which nothing differs, is longer by the step times the reserve."""
+    multipliers = []
+    for reserve in (0.0, 0.25):
+        config = replace(SMALL, method="ppo-lag", samples=200, limit=("cost<=-8",), dual_step=0.5, reserve=reserve)
+        train(config, tmp_path / str(reserve))
+        multipliers.append(rows(tmp_path / str(reserve))[1]["multiplier"]["cost"])
+    assert multipliers[1] - multipliers[0] == pytest.approx(0.5 * 0.25 * 8)
+
+
 def test_deployed_policy_equals_jax(finished):
     policy = cmdpax.load_policy(finished)
     simulator = make_simulator(SMALL.environment, 1)

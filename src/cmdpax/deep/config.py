@@ -47,6 +47,8 @@ class TrainConfig:
     """Limits on named costs, for example --limit "cost<=25" "heat<=3"; the unconstrained methods only report them."""
     discounted: bool = False
     """Whether limits are on discounted episode totals."""
+    reserve: float = 0.2
+    """Share of every limit that training keeps in reserve: it aims at 20 for cost<=25, as what it holds is a mean."""
     seed: int = 0
     """Fixes everything random."""
     samples: int = 2_000_000
@@ -128,7 +130,7 @@ class TrainConfig:
         for name in positive:
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be positive.")
-        for name in ("seed", "kl_stop"):
+        for name in ("seed", "kl_stop", "reserve"):
             if not getattr(self, name) >= 0:
                 raise InputError(f"{name} is {getattr(self, name)}; it must not be negative.")
         if min(self.hidden, default=1) < 1:
@@ -159,6 +161,7 @@ PAPER: Mapping[str, Any] = MappingProxyType(
         "learning_rate": 3e-3,
         "kl_stop": 0.0,
         "discount": 0.99,
+        "reserve": 0.0,
         "standardise": "separate",
         "dual_optimiser": "adam",
         "dual_step": 1e-3,

@@ -121,16 +121,21 @@ def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, An
         change, critics_adam = adam.update(gradient, critics_adam)
         critics = jax.tree.map(lambda old, move: old - rate * move, critics, change)
         if descend:
-            gradient, log_ratio = jax.grad(policy_loss, has_aux=True)(policy)
-            if config.gradient_clip > 0:
-                gradient = optax.clip_by_global_norm(config.gradient_clip).update(gradient, optax.EmptyState())[0]
-            change, moved_adam = adam.update(gradient, policy_adam)
-            moved = jax.tree.map(lambda old, move: old - rate * move, policy, change)
-            if config.kl_stop > 0:
-                frozen |= surrogates.divergence(log_ratio) > config.kl_stop
+
+            def improve(state: Any) -> Any:
+                policy, policy_adam, _ = state
+                gradient, log_ratio = jax.grad(policy_loss, has_aux=True)(policy)
+                if config.gradient_clip > 0:
+                    gradient = optax.clip_by_global_norm(config.gradient_clip).update(gradient, optax.EmptyState())[0]
+                change, moved_adam = adam.update(gradient, policy_adam)
+                moved = jax.tree.map(lambda old, move: old - rate * move, policy, change)
+                enough = (config.kl_stop > 0) & (surrogates.divergence(log_ratio) > config.kl_stop)
                 before, after = (policy, policy_adam), (moved, moved_adam)
-                moved, moved_adam = jax.tree.map(lambda old, new: jnp.where(frozen, old, new), before, after)
-            policy, policy_adam = moved, moved_adam
+                return *jax.tree.map(lambda old, new: jnp.where(enough, old, new), before, after), enough
+
+            # a frozen policy costs nothing more
+            state = (policy, policy_adam, frozen)
+            policy, policy_adam, frozen = jax.lax.cond(frozen, lambda state: state, improve, state)
         return (policy, critics, policy_adam, critics_adam, rate, frozen), loss
 
     @jax.jit

@@ -37,6 +37,7 @@ def train(config: TrainConfig, folder: Path, resume: bool = False, report: Repor
     config = config.resolved()
     simulator = make_simulator(config.environment, config.batch // config.horizon)
     constraints = match_limits(config.limit, simulator.cost_names)
+    aim = constraints.thresholds + config.reserve * abs(constraints.thresholds)
     learn = make_learn(config)
     learner = init(config, simulator)
     if resume:
@@ -51,7 +52,7 @@ def train(config: TrainConfig, folder: Path, resume: bool = False, report: Repor
             batch, raw = collect(simulator, acting, constraints, config.horizon, (config.seed, update))
             finished = episodes(batch.rewards, batch.ended)
             valued = episodes(batch.rewards, batch.ended, config.discount) if config.discounted else finished
-            margin = valued.totals[1:].mean(1) - constraints.thresholds
+            margin = valued.totals[1:].mean(1) - aim
             learner = move_multipliers(see_margin(learner, margin, len(finished.lengths), config), config)
             worth = constraint_weights(learner.multiplier, learner.margin, config)
             length = float(finished.lengths.mean())
