@@ -43,7 +43,6 @@ def last_rows(folder, probe, method, part=0.05):
         dual_step=DUAL_STEPS.get((probe, method), 0.03 if method == "ppo-lag" else 0.3),
         hidden=(16,),
         discount=1.0,
-        reserve=0.0,
     )
     train(config, folder)
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
