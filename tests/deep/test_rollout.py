@@ -5,7 +5,6 @@ import pytest
 
 import probes
 from cmdpax import InputError
-from cmdpax.deep.normaliser import absorb, empty
 from cmdpax.deep.policy import NetworkPolicy
 from cmdpax.deep.rollout import collect, episodes
 from cmdpax.environments.gym_adapter import GymBatch
@@ -65,15 +64,3 @@ def test_nan_is_named(wrong):
     simulator = GymBatch(functools.partial(probes.Broken, wrong), 1)
     with pytest.raises(InputError, match=f"{wrong} is not finite"):
         collect(simulator, uniform_policy(simulator), match_limits([], ("cost",)), 10, (0,))
-
-
-def test_running_statistics_equal_those_of_everything():
-    random = np.random.default_rng(0)
-    parts = [random.normal(3, 2, size=(size, 4)) for size in (5, 1, 200)]
-    seen = empty(4)
-    for part in parts:
-        seen = absorb(seen, part)
-    together = np.concatenate(parts)
-    np.testing.assert_allclose(seen.mean, together.mean(0))
-    np.testing.assert_allclose(1 / seen.scale, together.std(0), rtol=1e-6)
-    assert (empty(4).scale == 1).all()

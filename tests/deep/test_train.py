@@ -1,8 +1,7 @@
-"""Runs: resume after any kill, damaged checkpoints, changed configs, NaN; and the policy that is deployed."""
+"""Runs: resume after any kill, damaged checkpoints, changed configs, NaN; what multipliers see and do."""
 
 import functools
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -18,25 +17,13 @@ import pytest
 import cmdpax
 import probes
 from cmdpax import InputError, NumericalError, lagrangian
-from cmdpax.cli import main
-from cmdpax.deep import networks, stored
+from cmdpax.deep import stored
 from cmdpax.deep import train as training
-from cmdpax.deep.config import METHODS, PAPER_GRIDS, TrainConfig, paper_settings
+from cmdpax.deep.config import TrainConfig
 from cmdpax.deep.learner import init
 from cmdpax.deep.train import move_multipliers, named, see_margin, train
 from cmdpax.environments.gym_adapter import make_simulator
-
-SMALL = TrainConfig(
-    "SafetyHopperVelocity-v1", samples=1_200, batch=100, horizon=50, passes=2, hidden=(8,), inner=2, checkpoint_every=2
-)
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A short run that nobody disturbed."""
-    folder = tmp_path_factory.mktemp("runs") / "whole"
-    train(SMALL, folder)
-    return folder
+from short_run import SMALL
 
 
 def rows(folder):
@@ -205,88 +192,6 @@ def test_a_reserve_tightens_what_training_aims_at(tmp_path):
         train(config, tmp_path / str(reserve))
         multipliers.append(rows(tmp_path / str(reserve))[1]["multiplier"]["cost"])
     assert multipliers[1] - multipliers[0] == pytest.approx(0.5 * 0.25 * 8)
-
-
-def test_deployed_policy_equals_jax(finished):
-    policy = cmdpax.load_policy(finished)
-    simulator = make_simulator(SMALL.environment, 1)
-    learner = training.restore(init(SMALL.resolved(), simulator), finished)
-    observation = np.random.default_rng(0).normal(size=(50, simulator.observation_size))
-    seen = np.clip((observation - learner.seen.mean) * learner.seen.scale, -10, 10).astype(np.float32)
-    np.testing.assert_allclose(policy(observation), networks.apply(learner.policy["layers"], seen), atol=1e-5)
-    np.testing.assert_allclose(policy(observation[0]), policy(observation)[0], atol=1e-6)
-    checkpoint = next(stored.newest(finished / "checkpoints"))
-    np.testing.assert_array_equal(cmdpax.load_policy(checkpoint)(observation), policy(observation))
-
-
-def test_evaluate_and_film(finished, tmp_path, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["evaluate", str(finished), "--episodes", "4", "--json"])
-    assert stop.value.code == 0
-    found = json.loads(capsys.readouterr().out)
-    assert json.loads((finished / "evaluation.json").read_text()) == found
-    for kind in ("stochastic", "deterministic"):
-        seen = found[kind]
-        assert seen["episodes"] == 4 and len(seen["returns"]) == 4
-        assert seen["reward"]["worst"] == min(seen["returns"]) and seen["costs"]["cost"]["worst"] == max(seen["totals"]["cost"])
-        assert (
-            seen["reward"]["bound"] < seen["reward"]["mean"] and seen["costs"]["cost"]["bound"] >= seen["costs"]["cost"]["mean"]
-        )
-    with pytest.raises(SystemExit) as stop:
-        main(["evaluate", str(tmp_path)])
-    assert stop.value.code == 2 and "not a run folder" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as stop:
-        main(["film", str(finished), "--out", str(tmp_path / "policy.avi")])
-    assert stop.value.code == 2
-
-
-@pytest.mark.slow
-def test_film_is_a_film(finished, tmp_path):
-    """In a process of its own: MuJoCo chooses its GL when it is imported."""
-    for name in ("policy.gif", "policy.mp4"):
-        command = [sys.executable, "-m", "cmdpax", "film", str(finished), "--out", str(tmp_path / name), "--steps", "10"]
-        subprocess.run(command, check=True, env={**os.environ, "MUJOCO_GL": "egl"})
-        assert (tmp_path / name).stat().st_size > 1000
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"method": "spma-al"}, "did you mean 'spma-alm'"),
-        ({"limit": ("price<=3",)}, "does not have"),
-        ({"limit": ()}, "needs at least one limit"),
-        ({"batch": 130}, "not a multiple of horizon"),
-        ({"penalty": -1.0}, "penalty is -1.0"),
-        ({"gae": 1.5}, "must lie in"),
-        ({"samples": 50}, "fewer than one batch"),
-        ({"minibatch": 101}, "larger than batch"),
-        ({"discount": -0.5}, "discount is -0.5"),
-        ({"environment": "SafetyHoperVelocity-v1"}, "did you mean"),
-    ],
-)
-def test_bad_settings(settings, sentence, tmp_path):
-    with pytest.raises(InputError, match=sentence):
-        train(replace(SMALL, **settings), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-def test_the_papers_settings_are_a_preset():
-    config = paper_settings(TrainConfig("SafetyAntVelocity-v1", dual_step=0.1))
-    assert (config.samples, config.standardise, config.dual_optimiser) == (10_000_000, "separate", "adam")
-    assert config.dual_step == 0.1  # what the user set stays
-    assert (config.resolved().discount, config.kl_stop) == (0.99, 0.0)
-    batches = [paper_settings(TrainConfig("x", name)).resolved().batch for name in ("cpo", "ppo-lag", "ppo-alm")]
-    assert batches == [20_000, 20_000, 2_000]
-    names = set(vars(SMALL))
-    assert all(set(grid) <= names for grid in PAPER_GRIDS.values()) and set(PAPER_GRIDS) <= set(METHODS)
-
-
-def test_a_method_fills_in_its_own_settings():
-    found = {name: TrainConfig("x", name).resolved() for name in ("spma-alm", "cpo", "ppo-alm")}
-    assert [(config.batch, config.kl_stop) for config in found.values()] == [(2_000, 0.02), (5_000, 0.0), (2_000, 0.05)]
-    assert [config.penalty for config in found.values()] == [0.02, 0.02, 0.05]
-    chosen = TrainConfig("x", "ppo-alm", kl_stop=0.3, penalty=0.7).resolved()
-    assert (chosen.kl_stop, chosen.penalty) == (0.3, 0.7)
 
 
 def test_names_of_arrays_are_paths():

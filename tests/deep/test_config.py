@@ -1,0 +1,48 @@
+from dataclasses import replace
+
+import pytest
+
+from cmdpax import InputError
+from cmdpax.deep.config import METHODS, PAPER_GRIDS, TrainConfig, paper_settings
+from cmdpax.deep.train import train
+from short_run import SMALL
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"method": "spma-al"}, "did you mean 'spma-alm'"),
+        ({"limit": ("price<=3",)}, "does not have"),
+        ({"limit": ()}, "needs at least one limit"),
+        ({"batch": 130}, "not a multiple of horizon"),
+        ({"penalty": -1.0}, "penalty is -1.0"),
+        ({"gae": 1.5}, "must lie in"),
+        ({"samples": 50}, "fewer than one batch"),
+        ({"minibatch": 101}, "larger than batch"),
+        ({"discount": -0.5}, "discount is -0.5"),
+        ({"environment": "SafetyHoperVelocity-v1"}, "did you mean"),
+    ],
+)
+def test_bad_settings(settings, sentence, tmp_path):
+    with pytest.raises(InputError, match=sentence):
+        train(replace(SMALL, **settings), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_papers_settings_are_a_preset():
+    config = paper_settings(TrainConfig("SafetyAntVelocity-v1", dual_step=0.1))
+    assert (config.samples, config.standardise, config.dual_optimiser) == (10_000_000, "separate", "adam")
+    assert config.dual_step == 0.1  # what the user set stays
+    assert (config.resolved().discount, config.kl_stop) == (0.99, 0.0)
+    batches = [paper_settings(TrainConfig("x", name)).resolved().batch for name in ("cpo", "ppo-lag", "ppo-alm")]
+    assert batches == [20_000, 20_000, 2_000]
+    names = set(vars(SMALL))
+    assert all(set(grid) <= names for grid in PAPER_GRIDS.values()) and set(PAPER_GRIDS) <= set(METHODS)
+
+
+def test_a_method_fills_in_its_own_settings():
+    found = {name: TrainConfig("x", name).resolved() for name in ("spma-alm", "cpo", "ppo-alm")}
+    assert [(config.batch, config.kl_stop) for config in found.values()] == [(2_000, 0.02), (5_000, 0.0), (2_000, 0.05)]
+    assert [config.penalty for config in found.values()] == [0.02, 0.02, 0.05]
+    chosen = TrainConfig("x", "ppo-alm", kl_stop=0.3, penalty=0.7).resolved()
+    assert (chosen.kl_stop, chosen.penalty) == (0.3, 0.7)
