@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import betaincinv, stdtrit
 
 from cmdpax.deep.policy import NetworkPolicy, load_policy
 from cmdpax.environments.gym_adapter import make_simulator
@@ -51,7 +51,7 @@ class SampledEvidence:
 def spread(values: np.ndarray, bad: int) -> Spread:
     """Of `values [E]`; `bad` is +1 if large is bad, -1 if small is."""
     turned = bad * values
-    error = stats.t.ppf(0.95, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.inf
+    error = stdtrit(len(values) - 1, 0.95) * values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.inf
     tails = (np.percentile(turned, 90), np.percentile(turned, 95), turned.max(), turned.mean() + error)
     deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     return Spread(float(values.mean()), deviation, *(float(bad * tail) for tail in tails))
@@ -96,7 +96,7 @@ def evidence(
         beyond = int((bad * values > bad * limit.bound).sum())
         spreads[limit.name], totals[limit.name] = spread(values, bad), tuple(values.tolist())
         chance[limit.name] = beyond / len(values)
-        bound[limit.name] = float(stats.beta.ppf(0.95, beyond + 1, len(values) - beyond)) if beyond < len(values) else 1.0
+        bound[limit.name] = float(betaincinv(beyond + 1, len(values) - beyond, 0.95)) if beyond < len(values) else 1.0
     return SampledEvidence(
         len(returns),
         deterministic,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from cmdpax.errors import InputError
 
@@ -48,7 +48,7 @@ def mean_interval(values: Sequence[float] | np.ndarray, level: float = LEVEL) ->
     mean = float(values.mean())
     if len(values) < 2:
         return Interval(mean, np.nan, np.nan)
-    half = float(stats.t.ppf((1 + level) / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+    half = float(stdtrit(len(values) - 1, (1 + level) / 2) * values.std(ddof=1) / np.sqrt(len(values)))
     return Interval(mean, mean - half, mean + half)
 
 
