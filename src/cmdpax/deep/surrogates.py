@@ -4,9 +4,9 @@ PPO: `E min(ratio A, clip(ratio, 1 - c, 1 + c) A)`.
 SPMA: the projection of `pi_k (1 + eta A)` onto the policies, `E_{pi_k}[A log ratio - (ratio - 1 - log ratio) / eta]`. In
 expectation that equals the paper's `E[(A + 1/eta) log ratio]`, because `E_{pi_k} ratio = 1`; sample by sample it is far less
 noisy (a sample with A = 0 pulls towards no change instead of towards itself). `pi_k (1 + eta A)` is a policy only where
-`A >= -1/eta`, and below it the surrogate has no maximum, so A is clipped there; and at `1/eta` too, because advantages near a
-rare disaster are as large upwards (expected, and escaped) as downwards (it happened), and cutting the losses alone would make the
-disaster worth its risk.
+`A >= -1/eta`, and below it the surrogate has no maximum; so a sample's own step is `min(eta, 1/|A|)`, and its aim lies
+between never and twice as often. Its pull from where the policy is, `A`, stays what it was. Clipping A instead makes light of
+rare disasters: advantages near them are -8 deviations where one happened, and as large upwards where it was expected and escaped.
 """
 
 import jax
@@ -21,8 +21,8 @@ def ppo(log_ratio: jax.Array, advantage: jax.Array, clip: float) -> jax.Array:
 
 def spma(log_ratio: jax.Array, advantage: jax.Array, step: float) -> jax.Array:
     """SPMA's surrogate, `[K]`, `[K]` -> scalar."""
-    possible = jnp.clip(advantage, -1 / step, 1 / step)
-    return (possible * log_ratio).mean() - divergence(log_ratio) / step
+    slope = jnp.maximum(jnp.abs(advantage), 1 / step)  # one over the sample's own step
+    return (advantage * log_ratio - slope * (jnp.expm1(log_ratio) - log_ratio)).mean()
 
 
 def linear(log_ratio: jax.Array, advantage: jax.Array) -> jax.Array:
