@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 EPOCH = 20_000
+MINIBATCH = 64
 METHODS = {"PPOLag": "ppo-lag", "CPO": "cpo"}
 ONE_CORE = {
     "OMP_NUM_THREADS": "1",
@@ -67,7 +68,7 @@ def run_ours(method: str, task: str, epochs: int) -> None:
 
     started, seconds = time.process_time(), []
     with tempfile.TemporaryDirectory() as folder:
-        config = TrainConfig(task, method, samples=epochs * EPOCH, batch=EPOCH)
+        config = TrainConfig(task, method, samples=epochs * EPOCH, batch=EPOCH, minibatch=MINIBATCH, kl_stop=0.0)
         train(config, Path(folder) / "run", report=lambda row: seconds.append(time.process_time() - started))
     print(json.dumps(seconds))
 
@@ -97,5 +98,5 @@ if __name__ == "__main__":
         rows.append(row)
         print(line, flush=True)
     if options.record:
-        settings = {"task": options.task, "epochs": options.epochs, "epoch": EPOCH, "passes": 10, "minibatch": 64}
+        settings = {"task": options.task, "epochs": options.epochs, "epoch": EPOCH, "passes": 10, "minibatch": MINIBATCH}
         options.record.write_text(json.dumps({**settings, "unit": "steps per CPU-second", "rows": rows}, indent=1) + "\n")

@@ -42,7 +42,8 @@ def test_the_papers_settings_are_a_preset():
 
 def test_a_method_fills_in_its_own_settings():
     found = {name: TrainConfig("x", name).resolved() for name in ("spma-alm", "cpo", "ppo-alm")}
-    assert [(config.batch, config.kl_stop) for config in found.values()] == [(2_000, 0.02), (5_000, 0.0), (2_000, 0.05)]
+    assert [(config.batch, config.kl_stop) for config in found.values()] == [(2_000, 0.02), (5_000, 0.0), (2_000, 0.03)]
     assert [config.penalty for config in found.values()] == [0.02, 0.02, 0.05]
-    chosen = TrainConfig("x", "ppo-alm", kl_stop=0.3, penalty=0.7).resolved()
-    assert (chosen.kl_stop, chosen.penalty) == (0.3, 0.7)
+    chosen = TrainConfig("x", "ppo-alm", kl_stop=0.3, penalty=0.7, minibatch=64).resolved()
+    assert (chosen.kl_stop, chosen.penalty, chosen.minibatch) == (0.3, 0.7, 64)
+    assert [replace(SMALL, batch=batch).resolved().minibatch for batch in (100, 1_000)] == [100, 256]

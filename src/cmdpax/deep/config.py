@@ -25,11 +25,11 @@ class DeepMethod:
 METHODS: Mapping[str, DeepMethod] = MappingProxyType(
     {
         "spma-alm": DeepMethod("spma", "augmented", kl_stop=0.02),
-        "ppo-alm": DeepMethod("ppo", "augmented", kl_stop=0.05, penalty=0.05),
+        "ppo-alm": DeepMethod("ppo", "augmented", kl_stop=0.03, penalty=0.05),
         "trpo-alm": DeepMethod("trpo", "augmented"),
         "ppo-lag": DeepMethod("ppo", "lagrangian", batch=20_000, gradient_clip=40.0, kl_stop=0.1),
         "cpo": DeepMethod("cpo", "none", batch=5_000, gradient_clip=40.0),
-        "ppo": DeepMethod("ppo", "none", kl_stop=0.05),
+        "ppo": DeepMethod("ppo", "none", kl_stop=0.03),
         "spma": DeepMethod("spma", "none", kl_stop=0.02),
     }
 )
@@ -59,8 +59,8 @@ class TrainConfig:
     """Steps of one simulator in a batch; batch / horizon simulators run side by side."""
     passes: int = 10
     """Passes over a batch."""
-    minibatch: int = 64
-    """Samples in a gradient step."""
+    minibatch: int = 0
+    """Samples in a gradient step; 0: 256, or a whole smaller batch."""
     learning_rate: float = 1e-3
     """Adam's step for the policy and the critics, decaying linearly to 0."""
     clip: float = 0.2
@@ -70,7 +70,7 @@ class TrainConfig:
     trust_region: float = 0.01
     """Largest mean KL of a TRPO or CPO step, decaying linearly to 0."""
     kl_stop: float = -1.0
-    """KL of a minibatch beyond which the policy is left alone, 0: none; -1: 0.02 for SPMA, 0.05 for PPO, 0.1 for ppo-lag."""
+    """KL of a minibatch beyond which the policy is left alone, 0: none; -1: 0.02 for SPMA, 0.03 for PPO, 0.1 for ppo-lag."""
     gradient_clip: float = -1.0
     """Largest gradient norm of the policy, 0 for none; -1: 40 for ppo-lag and cpo, else none."""
     penalty: float = 0.0
@@ -103,9 +103,11 @@ class TrainConfig:
         if self.method not in METHODS:
             raise InputError(f"method '{self.method}' is not known; {did_you_mean(self.method, METHODS)}")
         method = METHODS[self.method]
+        batch = self.batch or method.batch
         config = replace(
             self,
-            batch=self.batch or method.batch,
+            batch=batch,
+            minibatch=self.minibatch or min(256, batch),
             gradient_clip=method.gradient_clip if self.gradient_clip < 0 else self.gradient_clip,
             kl_stop=method.kl_stop if self.kl_stop < 0 else self.kl_stop,
             penalty=self.penalty or method.penalty,
@@ -158,6 +160,7 @@ class TrainConfig:
 PAPER: Mapping[str, Any] = MappingProxyType(
     {
         "samples": 10_000_000,
+        "minibatch": 64,
         "learning_rate": 3e-3,
         "kl_stop": 0.0,
         "discount": 0.99,
