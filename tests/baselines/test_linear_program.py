@@ -1,3 +1,4 @@
+import highspy
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -48,3 +49,16 @@ def test_policy_and_objective_agree():
     answer = solve_lp(model)
     result = linear_program(model)
     np.testing.assert_allclose(result.reward, answer.reward, rtol=1e-6)
+
+
+def test_interior_point_means_ipx(monkeypatch):
+    """HiGHS runs HiPO for 'ipm' where highspy-extras is installed; a comparison must know which of the two it measured."""
+    chosen, set_option = [], highspy.Highs.setOptionValue
+
+    def note(solver, option, setting):
+        chosen.extend([setting] if option == "solver" else [])
+        return set_option(solver, option, setting)
+
+    monkeypatch.setattr(highspy.Highs, "setOptionValue", note)
+    rewards = [solve_lp(cliff_world(), algorithm).reward for algorithm in ("simplex", "ipm")]
+    assert chosen == ["simplex", "ipx"] and rewards[0] == pytest.approx(rewards[1])

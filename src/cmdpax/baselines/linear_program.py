@@ -25,6 +25,7 @@ from cmdpax.result import Result, assemble
 from cmdpax.solve import normalise
 
 Algorithm = Literal["simplex", "ipm", "hipo"]
+ENGINES: dict[str, str] = {"ipm": "ipx"}  # where highspy-extras is installed, what HiGHS calls ipm is HiPO
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def solve_lp(model: CMDP, algorithm: Algorithm = "simplex", time_limit: float | 
     solver = highspy.Highs()
     for option, setting in {
         "output_flag": False,
-        "solver": algorithm,
+        "solver": ENGINES.get(algorithm, algorithm),
         "threads": 1,
         "primal_feasibility_tolerance": 1e-9,
         "dual_feasibility_tolerance": 1e-9,
