@@ -8,6 +8,7 @@ import pytest
 from cmdpax import InputError, reproduce
 from cmdpax.cli import main
 from cmdpax.deep.config import TrainConfig
+from cmdpax.experiments.presets import RESERVE
 from cmdpax.experiments.records import write_lines
 from cmdpax.experiments.runs import train_run
 from cmdpax.experiments.store import Store
@@ -24,7 +25,7 @@ def rows(batch, updates, cost=20.0):
 
 def run_folder(folder, task, method, seed, returns=(10.0, 20.0), costs=(24.0, 30.0)):
     """A finished run, as training leaves it."""
-    run = train_run(TrainConfig(TASKS[task], method=method, seed=seed, samples=1_000_000))
+    run = train_run(TrainConfig(TASKS[task], method=method, seed=seed, samples=1_000_000, reserve=RESERVE))
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({**run.config, "seed": seed}))
     lines = rows(run.config["batch"], 1_000_000 // run.config["batch"])

@@ -79,14 +79,15 @@ def solve_lp(model: CMDP, algorithm: Algorithm = "simplex", time_limit: float | 
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
     solver = highspy.Highs()
-    for option, setting in {
+    options: dict[str, bool | int | float | str] = {
         "output_flag": False,
         "solver": ENGINES.get(algorithm, algorithm),
         "threads": 1,
         "primal_feasibility_tolerance": 1e-9,
         "dual_feasibility_tolerance": 1e-9,
         "ipm_optimality_tolerance": 1e-10,
-    }.items():
+    }
+    for option, setting in options.items():
         solver.setOptionValue(option, setting)
     if time_limit is not None:
         solver.setOptionValue("time_limit", float(time_limit))

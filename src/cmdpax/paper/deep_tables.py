@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from cmdpax.deep.config import TrainConfig
+from cmdpax.experiments.presets import RESERVE
 from cmdpax.experiments.records import write_table
 from cmdpax.experiments.statistics import (
     bootstrap_interval,
@@ -32,7 +33,7 @@ TRAINING = (
     "deviation of cost, windows of 20,000",
     "share of updates above the limit",
     "CPU hours",
-    "differs from today's defaults",
+    "differs from today's settings",
 )
 COMPARISON = (
     "method",
@@ -88,9 +89,8 @@ def _training_row(task: str, title: str, record: Record) -> list[Any]:
 def _differences(record: Record) -> str:
     """Settings of a record that today's code would choose otherwise."""
     stored: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in record.config.items()}
-    today = asdict(
-        TrainConfig(stored["environment"], method=stored["method"], samples=stored["samples"], seed=stored["seed"]).resolved()
-    )
+    given = {name: stored[name] for name in ("method", "samples", "seed")}
+    today = asdict(TrainConfig(stored["environment"], reserve=RESERVE, **given).resolved())
     changed = [name for name in today if name != "checkpoint_every" and stored.get(name) != today[name]]
     return ", ".join(f"{name} {stored.get(name, 'unknown')}" for name in changed) or "nothing"
 
