@@ -75,6 +75,7 @@ def draw(rows: list[dict], solvers: list[str], path: Path) -> Path:
     panels = np.atleast_1d(figure.subplots(1, len(families), sharex=True, sharey=True))
     shown: dict[str, Line2D] = {}
     for axes, family in zip(panels, families, strict=True):
+        heights: dict[int, int] = {}  # how many names stand above a cross already
         for name, style, marker in zip(solvers, STYLES, MARKERS, strict=False):
             wanted = (name, family, 0.99, 1, EPS)
             mine = [row for row in rows if _columns(row) == wanted]
@@ -90,17 +91,21 @@ def draw(rows: list[dict], solvers: list[str], path: Path) -> Path:
                 row = min(failed, key=lambda row: row["states"])
                 axes.plot([sizes[-1], row["states"]], [times[-1], row["limit"]], **{**style, "linewidth": 0.7})
             for row in failed:
-                axes.plot(row["states"], row["limit"], marker="x", markersize=9, markeredgewidth=2, color=style["color"])
-                axes.annotate(name, (row["states"], row["limit"]), (7, -12), textcoords="offset points", fontsize=8)
+                size, place = row["states"], heights.get(row["states"], 0)
+                heights[size] = place + 1
+                axes.plot(size, row["limit"], marker="x", markersize=9, markeredgewidth=2, color="0.3", zorder=4)
+                side, shift = ("right", 6) if size == 1_000_000 else ("center", 0)
+                where = {"xytext": (shift, 7 + 10 * place), "textcoords": "offset points", "ha": side}
+                axes.annotate(name, (size, row["limit"]), color=style["color"], fontsize=8, **where)
         axes.axhline(600, color="0.5", linewidth=0.8, linestyle=(0, (1, 3)))
-        axes.set(xscale="log", yscale="log", xlabel="states S", title=family)
+        axes.set(xscale="log", yscale="log", xlabel="states S", title=family, ylim=(2e-3, 2e4))
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("CPU seconds, one core")
-    panels[0].annotate("600 s limit", (110, 640), fontsize=8, color="0.35")
+    panels[0].annotate("600 s limit", (70, 660), fontsize=8, color="0.35")
     handles = [shown[name] for name in solvers if name in shown]
     labels = [name if name != "storm" else "storm (value only)" for name in solvers if name in shown]
     cross = Line2D([], [], marker="x", markersize=8, markeredgewidth=2, color="0.3", linestyle="none")
-    figure.legend([*handles, cross], [*labels, "not solved within 600 s"], loc="lower center", ncols=8, frameon=False, fontsize=9)
+    figure.legend([*handles, cross], [*labels, "not solved (600 s, 10 GB, error)"], loc="lower center", ncols=8, frameon=False, fontsize=9)
     figure.suptitle("Constrained MDPs to 1e-6 (discount 0.99, one constraint): CPU time against the number of states")
     figure.subplots_adjust(left=0.06, right=0.99, bottom=0.21, wspace=0.06, top=0.85)
     return save(figure, path)
