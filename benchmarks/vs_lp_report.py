@@ -105,7 +105,9 @@ def draw(rows: list[dict], solvers: list[str], path: Path) -> Path:
     handles = [shown[name] for name in solvers if name in shown]
     labels = [name if name != "storm" else "storm (value only)" for name in solvers if name in shown]
     cross = Line2D([], [], marker="x", markersize=8, markeredgewidth=2, color="0.3", linestyle="none")
-    figure.legend([*handles, cross], [*labels, "not solved (600 s, 10 GB, error)"], loc="lower center", ncols=8, frameon=False, fontsize=9)
+    figure.legend(
+        [*handles, cross], [*labels, "not solved (600 s, 10 GB, error)"], loc="lower center", ncols=8, frameon=False, fontsize=9
+    )
     figure.suptitle("Constrained MDPs to 1e-6 (discount 0.99, one constraint): CPU time against the number of states")
     figure.subplots_adjust(left=0.06, right=0.99, bottom=0.21, wspace=0.06, top=0.85)
     return save(figure, path)
