@@ -177,8 +177,9 @@ def launch(task: dict) -> dict:
         reason = (done.stderr.strip().splitlines() or [f"ended by signal {-done.returncode}"])[-1][:200]
         return {"finished": False, "solved": False, "note": reason}
     answer = json.loads(done.stdout.strip().splitlines()[-1])
-    finished = answer["solved"] or answer["wall"] <= task["limit"]  # what a limit stopped may be good enough
-    return {**answer, "finished": finished, **({} if finished else {"note": f"over {task['limit']:.0f} s"})}
+    late = answer["wall"] > task["limit"]
+    note = {"note": f"over {task['limit']:.0f} s"} if late else {}
+    return {**answer, "finished": answer["solved"] or not late, **note}  # what a limit stopped may be good enough
 
 
 def _restrict() -> None:

@@ -17,6 +17,8 @@ from short_run import SMALL
         ({"batch": 130}, "not a multiple of horizon"),
         ({"penalty": -1.0}, "penalty is -1.0"),
         ({"gae": 1.5}, "must lie in"),
+        ({"reserve": 1.5}, "reserve is 1.5; it must lie in"),
+        ({"reserve": -0.1}, "reserve is -0.1; it must lie in"),
         ({"samples": 50}, "fewer than one batch"),
         ({"minibatch": 101}, "larger than batch"),
         ({"discount": -0.5}, "discount is -0.5"),

@@ -132,12 +132,12 @@ class TrainConfig:
         for name in positive:
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be positive.")
-        for name in ("seed", "kl_stop", "reserve"):
+        for name in ("seed", "kl_stop"):
             if not getattr(self, name) >= 0:
                 raise InputError(f"{name} is {getattr(self, name)}; it must not be negative.")
         if min(self.hidden, default=1) < 1:
             raise InputError(f"hidden is {self.hidden}; every layer needs at least one unit.")
-        for name in ("discount", "gae"):
+        for name in ("discount", "gae", "reserve"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} is {getattr(self, name)}; it must lie in [0, 1].")
         if self.batch % self.horizon:
