@@ -9,7 +9,6 @@ import probes
 from cmdpax import InputError
 from cmdpax.cli import main
 from cmdpax.environments.gym_adapter import GymBatch, check_environment, make_simulator
-from cmdpax.environments.limits import Limit, match_limits, parse_limit
 
 
 def test_steps_and_new_starts():
@@ -71,27 +70,6 @@ def test_unknown_names():
     with pytest.raises(InputError, match="reports no cost"):
         make_simulator("CartPole-v1", 1)
     assert make_simulator("probes:Corridor", 2).observation_size == 5
-
-
-def test_limits():
-    assert parse_limit("cost<=25") == Limit("cost", "<=", 25.0)
-    assert parse_limit(" up time >= -1e3 ") == Limit("up time", ">=", -1000.0)
-    constraints = match_limits(["noise<=2", "heat>=1"], ("heat", "noise"))
-    np.testing.assert_array_equal(constraints.rewards(np.array([[3.0, 4.0]])), [[-4, 3]])
-    np.testing.assert_array_equal(constraints.thresholds, [-2, 1])
-
-
-@pytest.mark.parametrize("text", ["cost", "cost<25", "<=25", "cost<=", "cost<=nan", "cost<=many", "cost<=25 or so"])
-def test_bad_limits(text):
-    with pytest.raises(InputError, match="not understood"):
-        parse_limit(text)
-
-
-def test_limits_must_fit_the_environment():
-    with pytest.raises(InputError, match="did you mean 'heat'"):
-        match_limits(["heet<=1"], ("heat", "noise"))
-    with pytest.raises(InputError, match="twice"):
-        match_limits(["heat<=1", "heat>=0.5"], ("heat",))
 
 
 def test_check_env(capsys):
