@@ -51,7 +51,8 @@ def main() -> None:
     arrays, discount = (model.successors, model.probabilities), model.discount
     values = np.random.default_rng(0).random(model.states)
     actions, _ = kernels.backup(*arrays, model.reward, values, discount)
-    matrix = kernels.policy_rows(*arrays, actions)
+    chosen_rows = kernels.policy_rows(*arrays, actions)
+    matrix = chosen_rows.matrix
     transposed = matrix.T
     every, chosen = model.successors.size, matrix.nnz
     mixed = 0.5 * from_actions(actions, 4) + 0.5 * from_actions((actions + 1) % 4, 4)
@@ -61,8 +62,8 @@ def main() -> None:
         ("expected next values", every, lambda: kernels.expected(*arrays, values)),
         ("policy rows, deterministic", chosen, lambda: kernels.policy_rows(*arrays, actions)),
         ("policy rows, two actions mixed", 2 * chosen, lambda: kernels.policy_rows(*arrays, mixed)),
-        ("fixed-point step with residual", chosen, lambda: kernels.relax(matrix, right, discount, values)),
-        ("the same, transposed", chosen, lambda: kernels.relax_transposed(matrix, right, discount, values)),
+        ("fixed-point step with residual", chosen, lambda: kernels.relax(chosen_rows, right, discount, values, 1, 0.0, False)),
+        ("the same, transposed", chosen, lambda: kernels.relax(chosen_rows, right, discount, values, 1, 0.0, True)),
         ("SciPy product alone", chosen, lambda: matrix @ values),
         ("SciPy transposed product alone", chosen, lambda: transposed @ values),
     ]

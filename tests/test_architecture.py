@@ -9,7 +9,7 @@ ROOT = Path(cmdpax.__file__).parent
 # from the ground floor up; a module may import what stands in an earlier place
 FLOORS = (
     ("errors", "files"),
-    ("lagrangian", "transitions", "threads", "kernels", "loops", "small", "linear", "fields", "tabulate"),
+    ("lagrangian", "transitions", "threads", "rows", "kernels", "loops", "small", "linear", "fields", "tabulate"),
     ("model",),
     ("evaluation",),
     ("planning",),

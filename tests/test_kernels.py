@@ -24,9 +24,10 @@ def everything(model: CMDP) -> list[np.ndarray]:
     arrays, values = (model.successors, model.probabilities), np.random.default_rng(0).normal(size=model.states)
     results = [*kernels.backup(*arrays, model.reward, values, model.discount), kernels.expected(*arrays, values)]
     for policy in policies(model):
-        matrix = kernels.policy_rows(*arrays, policy)
-        results += [matrix.toarray(), *kernels.relax(matrix, model.reward[:, 0], model.discount, values)]
-        results += kernels.relax_transposed(matrix, model.initial, model.discount, values)
+        rows = kernels.policy_rows(*arrays, policy)
+        results.append(rows.matrix.toarray())
+        for right, transpose in ((model.reward[:, 0], False), (model.initial, True)):
+            results += kernels.relax(rows, right, model.discount, values, 4, 0.0, transpose)
     return [*results, kernels.reachable(*arrays, model.initial)]
 
 
@@ -59,8 +60,8 @@ def test_policy_rows_and_backup_against_brute_force(model):
     values = np.random.default_rng(2).normal(size=model.states)
     for policy in policies(model):
         rows = kernels.policy_rows(model.successors, model.probabilities, policy)
-        np.testing.assert_allclose(rows.toarray(), dense_transitions(model, policy), atol=1e-15)
-        assert (rows.data > 0).all()
+        np.testing.assert_allclose(rows.matrix.toarray(), dense_transitions(model, policy), atol=1e-15)
+        assert (rows.entries > 0).all()
     quality = np.stack(
         [
             model.reward[:, a] + model.discount * dense_transitions(model, np.full(model.states, a)) @ values
@@ -107,28 +108,65 @@ def test_one_backward_sweep_crosses_a_corridor():
     np.testing.assert_allclose(values, 0.9 ** np.arange(states - 1, -1, -1) / 0.1)
 
 
-def canonical(matrix: sp.csr_array, discount: float) -> sp.csr_array:
-    system = sp.csr_array(sp.eye_array(matrix.shape[0], format="csr") - discount * matrix)
-    system.sum_duplicates()
-    return system
+@settings(max_examples=60)
+@given(models)
+def test_fixed_point_steps_by_hand(model):
+    """Every step, its size and the last middle against dense products; steps end at the target."""
+    start = np.random.default_rng(3).normal(size=model.states)
+    for policy in policies(model):
+        rows, dense = kernels.policy_rows(model.successors, model.probabilities, policy), dense_transitions(model, policy)
+        for right, operator, transpose in ((model.reward[:, 0], dense, False), (model.initial, dense.T, True)):
+            vector, sizes, middle = start, [], 0.0
+            for _ in range(4):
+                change = right + model.discount * operator @ vector - vector
+                vector = vector + change
+                sizes.append(np.abs(change).sum() if transpose else (change.max() - change.min()) / 2)
+                middle = 0.0 if transpose else (change.max() + change.min()) / 2
+            found = kernels.relax(rows, right, model.discount, start, 4, 0.0, transpose)
+            done = len(found[1])
+            assert done == 4 or found[1][-1] == 0
+            np.testing.assert_allclose(found[1], sizes[:done], atol=1e-12)
+            if done == 4:
+                np.testing.assert_allclose(found[0], vector, atol=1e-12)
+                assert found[2] == pytest.approx(middle, abs=1e-12)
+            target = sizes[1] * 1.0001  # the second change is below it, if not the first
+            ended = len(kernels.relax(rows, right, model.discount, start, 4, target + 1e-12, transpose)[1])
+            assert ended == (1 if sizes[0] <= target + 1e-12 else 2)
+
+
+@settings(max_examples=60)
+@given(models)
+def test_systems_are_canonical(model):
+    for policy in policies(model):
+        rows = kernels.policy_rows(model.successors, model.probabilities, policy)
+        for transpose in (False, True):
+            system = kernels.system_rows(rows, model.discount, transpose).matrix
+            dense = dense_transitions(model, policy)
+            expected = np.eye(model.states) - model.discount * (dense.T if transpose else dense)
+            np.testing.assert_allclose(system.toarray(), expected, atol=1e-15)
+            assert system.has_canonical_format
+            assert system.nnz >= model.states and (system.diagonal() > 0).all()
 
 
 def test_incomplete_factors_are_exact_for_a_chain():
     model = build("chain", 200, 2, 3, 0.99, 0)
     right = np.random.default_rng(0).normal(size=200)
-    system = canonical(kernels.policy_rows(model.successors, model.probabilities, np.zeros(200, dtype=int)), 0.99)
+    rows = kernels.policy_rows(model.successors, model.probabilities, np.zeros(200, dtype=int))
+    system = kernels.system_rows(rows, 0.99, False)
     factors = kernels.incomplete_factors(system)
     solution = kernels.bicgstab(system, factors, right, np.zeros(200), 1e-10, 1, False)
-    np.testing.assert_allclose(solution, np.linalg.solve(system.toarray(), right), rtol=1e-10)
+    np.testing.assert_allclose(solution, np.linalg.solve(system.matrix.toarray(), right), rtol=1e-10)
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_incomplete_factors_keep_the_pattern_and_positive_pivots(structure):
     model = build(structure, 60, 2, 3, 0.999, 7)
-    system = canonical(kernels.policy_rows(model.successors, model.probabilities, policies(model)[1]), 0.999)
+    rows = kernels.policy_rows(model.successors, model.probabilities, policies(model)[1])
+    system = kernels.system_rows(rows, 0.999, False)
     factors = kernels.incomplete_factors(system)
     assert np.isfinite(factors).all()
-    assert (sp.csr_array((factors, system.indices, system.indptr), shape=system.shape).diagonal() > 0).all()
+    matrix = system.matrix
+    assert (sp.csr_array((factors, matrix.indices, matrix.indptr), shape=matrix.shape).diagonal() > 0).all()
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)

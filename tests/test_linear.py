@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from cmdpax import kernels, linear
 from cmdpax.errors import NumericalError
 from cmdpax.linear import System
+from cmdpax.rows import Rows
 
 HARD = ("cycle", "corridor", "reset", "walk", "ring", "function", "permutation", "directed grid", "jumps")
 
@@ -41,7 +42,7 @@ def hard_chain(name: str, states: int, seed: int = 0) -> sp.csr_array:
 @pytest.mark.parametrize("name", HARD)
 def test_hard_chains_need_no_lu(name, discount, transpose, monkeypatch):
     monkeypatch.setattr(linear, "LARGEST_LU", 0)
-    system = System(hard_chain(name, 2000), discount, transpose)
+    system = System(Rows.of(hard_chain(name, 2000)), discount, transpose)
     right = np.full(2000, 1 / 2000) if transpose else np.random.default_rng(1).random(2000)
     for tolerance in (1e-9 * system.size(right), 0.0):
         solution = system.solve(right, tolerance)
@@ -52,7 +53,7 @@ def test_sweeps_rescue_krylov(monkeypatch):
     """A Krylov method that finds nothing leaves the work to Gauss-Seidel, which converges by itself."""
     monkeypatch.setattr(linear, "LARGEST_LU", 0)
     monkeypatch.setattr(kernels, "bicgstab", lambda system, factors, right, guess, *_: np.full_like(guess, np.nan))
-    system = System(hard_chain("walk", 500), 0.99)
+    system = System(Rows.of(hard_chain("walk", 500)), 0.99)
     right = np.random.default_rng(1).random(500)
     solution = system.solve(right, 1e-9)
     assert system.size(system.residual(solution, right)) <= 1e-9
@@ -63,12 +64,12 @@ def test_gives_up_with_an_error_and_no_vector(monkeypatch):
     monkeypatch.setattr(linear, "ROUNDS", 1)
     monkeypatch.setattr(kernels, "bicgstab", lambda system, factors, right, guess, *_: guess.copy())
     with pytest.raises(NumericalError, match="could not be solved"):
-        System(hard_chain("walk", 500), 0.9999).solve(np.random.default_rng(1).random(500))
+        System(Rows.of(hard_chain("walk", 500)), 0.9999).solve(np.random.default_rng(1).random(500))
 
 
 def test_flow_order_puts_successors_first():
     chain = hard_chain("corridor", 300)
-    order = kernels.flow_order(chain)
+    order = kernels.flow_order(Rows.of(chain))
     assert sorted(order) == list(range(300))
     place = np.argsort(order)
     rows = np.repeat(np.arange(300), np.diff(chain.indptr))
@@ -78,7 +79,7 @@ def test_flow_order_puts_successors_first():
 def test_flow_order_follows_the_likely_transition():
     """On a cycle with rare jumps, all but one of the likely transitions lead to an earlier state."""
     chain = hard_chain("jumps", 300)
-    place = np.argsort(kernels.flow_order(chain))
+    place = np.argsort(kernels.flow_order(Rows.of(chain)))
     likely = chain.data > 0.5
     rows = np.repeat(np.arange(300), np.diff(chain.indptr))
     assert (place[chain.indices[likely]] > place[rows[likely]]).sum() == 1
@@ -87,6 +88,6 @@ def test_flow_order_follows_the_likely_transition():
 def test_gauss_seidel_by_hand():
     system = sp.csr_array(np.array([[2.0, -1.0], [-0.5, 1.0]]))
     solution = np.zeros(2)
-    kernels.gauss_seidel(system, np.array([2.0, 1.0]), solution, 1)
+    kernels.gauss_seidel(Rows.of(system), np.array([2.0, 1.0]), solution, 1)
     # forwards: x0 = 1, x1 = 1.5; backwards: x1 = 1.5, x0 = 1.75
     np.testing.assert_allclose(solution, [1.75, 1.5])

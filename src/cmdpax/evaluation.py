@@ -15,13 +15,13 @@ from functools import cache
 from types import ModuleType
 
 import numpy as np
-import scipy.sparse as sp
 
 from cmdpax.errors import InputError
 from cmdpax.kernels import expected, policy_rows
 from cmdpax.lagrangian import scalarise
 from cmdpax.linear import System
 from cmdpax.model import CMDP
+from cmdpax.rows import Rows
 
 FEW = 64  # states up to which batches are compiled; above, LAPACK's blocked factorisation is faster
 
@@ -53,7 +53,7 @@ def pseudo_reward(model: CMDP, worth: np.ndarray) -> np.ndarray:
     return flat.reshape(*worth.shape[:-1], model.states, model.actions)
 
 
-def transition_matrix(model: CMDP, policy: np.ndarray) -> np.ndarray | sp.csr_array:
+def transition_matrix(model: CMDP, policy: np.ndarray) -> np.ndarray | Rows:
     """`P_pi`: dense `[..., S, S]` for small models, sparse `[S, S]` for large ones."""
     if not model.is_small:
         if policy.ndim > 2:
@@ -87,7 +87,7 @@ def _flat(policy: np.ndarray) -> np.ndarray:
 def under_policy(rewards: np.ndarray, policy: np.ndarray) -> np.ndarray:
     """Expected one-step rewards: rewards `[..., S, A]` and a policy -> `[..., S]`."""
     if policy.ndim == 1:
-        return np.take_along_axis(rewards, np.broadcast_to(policy[:, None], (*rewards.shape[:-1], 1)), axis=-1)[..., 0]
+        return rewards[..., np.arange(len(policy)), policy]
     return (rewards * policy).sum(-1)
 
 
@@ -130,8 +130,7 @@ def occupancy(model: CMDP, policy: np.ndarray, tolerance: float = 0.0, guess: np
         found = loops.occupancies(model.successors, model.probabilities, model.discount, _flat(policy), model.initial)
         return np.maximum(found, 0.0).reshape(policy.shape[:-1])
     matrix = transition_matrix(model, policy)
-    batch = matrix.shape[:-2]
-    right = np.broadcast_to(model.initial, (*batch, 1, model.states))
+    right = np.broadcast_to(model.initial, (*policy.shape[:-2], 1, model.states))
     start = None if guess is None else guess[None]
     return np.maximum(solve_linear(matrix, model.discount, right, True, tolerance, start)[..., 0, :], 0.0)
 
@@ -152,7 +151,7 @@ def expected_next(model: CMDP, values: np.ndarray) -> np.ndarray:
 
 
 def solve_linear(
-    matrix: np.ndarray | sp.csr_array,
+    matrix: np.ndarray | Rows,
     discount: float,
     right: np.ndarray,
     transpose: bool = False,

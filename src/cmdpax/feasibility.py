@@ -15,7 +15,8 @@ import numpy as np
 from scipy.optimize import linprog
 
 from cmdpax.model import CMDP
-from cmdpax.oracles.corrective import COLUMNS, Columns, add_column, first_column, master
+from cmdpax.oracles.corrective import COLUMNS, Columns, add_column, first_column
+from cmdpax.oracles.master import master
 from cmdpax.planning import Plan, plan
 
 BAND = 1e-7  # feasibility closer than this to the boundary, on the normalised scale, is not decided
@@ -23,6 +24,7 @@ ROUNDING = 1e-14  # a margin that misses its target by less has met it
 RESOLUTION = 1e-10  # the same, where rounding in the columns themselves stops further progress
 CLOSEST = 1e-9  # an infeasible model is pursued until its least violating mixture is known this well
 ACCURACY = CLOSEST / 10  # what values of columns may be off at the most, not to blur any of these
+LOOSENESS = 0.01  # planning may err by this fraction of what is lacking, or of the range of values
 ROOM = 10.0  # by how many times the error of a column's values a margin must exceed it to be believed
 STEPS = 2000
 
@@ -53,10 +55,10 @@ def decide(
     find a model feasible with room to spare; any other verdict is then reached once more, by exact columns. `most` limits the
     columns kept; `expired` is asked before every planning call but the first.
     """
-    if model.is_small or ROOM * accuracy <= BAND:
+    if model.is_small:
         accuracy = min(accuracy, ACCURACY)
     if columns is None:
-        columns = first_column(model, plan(model, model.reward, tolerance=accuracy), accuracy)
+        columns = first_column(model, plan(model, model.reward, tolerance=max(accuracy, LOOSENESS)), accuracy)
     strict = _reach(model, columns, max(BAND, ROOM * accuracy), accuracy, most, expired)
     if strict.status in ("feasible", "open"):
         return strict
@@ -109,9 +111,11 @@ def _reach(model: CMDP, columns: Columns, target: float, accuracy: float, most: 
     """
     no_multipliers = np.zeros(model.constraint_count)
     best: Plan | None = None
+    loosest = LOOSENESS
     for _ in range(STEPS):
         no_reward = np.zeros(len(columns.rewards))
-        mixture = master(no_reward, columns.margin_rows - target, no_multipliers, 1.0, columns.mixture)
+        lacking = columns.margin_rows - target
+        mixture = master(no_reward, lacking, no_multipliers, 1.0, columns.mixture, not model.is_small)
         columns = replace(columns, mixture=mixture)
         lack = np.maximum(target - columns.margins, 0)
         if lack.max(initial=0.0) <= ROUNDING:
@@ -120,12 +124,16 @@ def _reach(model: CMDP, columns: Columns, target: float, accuracy: float, most: 
             return Feasibility("open", columns)
         ray = lack / lack.sum()
         start, values = (best.actions, best.values) if best else (None, None)
-        best = plan(model, np.tensordot(ray, model.constraints, 1), start, values=values, tolerance=accuracy)
+        tolerance = max(accuracy, loosest * float(lack.max()))
+        best = plan(model, np.tensordot(ray, model.constraints, 1), start, values=values, tolerance=tolerance)
         bound = best.value - float(ray @ model.thresholds)
         if bound < target and bound - ray @ columns.margins <= CLOSEST:
             return Feasibility("infeasible", columns, ray, best)
         richer = add_column(model, columns, best, accuracy=accuracy, most=most)
-        if richer is columns:  # planning repeats itself: no more can be found out
+        if richer is columns:  # planning repeats itself
+            if tolerance > accuracy:
+                loosest = 0.0
+                continue
             if bound < target - RESOLUTION:
                 return Feasibility("infeasible", columns, ray, best)
             break

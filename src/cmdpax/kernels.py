@@ -4,8 +4,9 @@
 - `sweep`: the same in place, state after state (Gauss-Seidel), so that news crosses the whole model in one pass; a state's own
   self-loop is solved for exactly;
 - `policy_rows`: the rows of `P_pi` straight from padded successors, for deterministic and stochastic policies;
-- `relax`, `relax_transposed`: a fixed-point step with such rows, and the residual in the same pass. (Plain products are left to
-  SciPy, whose compiled loops are as fast as any we could write: `benchmarks/kernels.py` measures both.)
+- `relax`: fixed-point steps with such rows or their transpose, each with its residual in the same pass. (Plain products are left
+  to SciPy, whose compiled loops are as fast as any we could write: `benchmarks/kernels.py` measures both.)
+- `system_rows`: the system `I - gamma P` of such rows, canonical;
 - `incomplete_factors`: LU without fill-in of a sparse M-matrix (it exists and is stable for every `I - gamma P`): exact for
   birth-death chains, a strong preconditioner on grids; and `bicgstab`, the Krylov method that uses it;
 - `gauss_seidel`: sweeps through such a system, which converge whatever happens; `flow_order`: the order of states in which both
@@ -25,10 +26,10 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from cmdpax import threads
 from cmdpax.errors import InputError
+from cmdpax.rows import Rows, readable
 
 SMALL = 256  # states below which compiled code is not worth loading
 BLOCK = 1 << 16  # states that one thread treats at a time; models of fewer stay on one thread
@@ -61,7 +62,7 @@ def backup(
         actions = np.argmax(quality, axis=1)
         return actions.astype(np.int32), np.take_along_axis(quality, actions[:, None], axis=1)[:, 0]
     actions, backed_up = np.empty(len(values), dtype=np.int32), np.empty(len(values))
-    given = _unsigned(successors), _read(probabilities), _read(reward), _read(values), discount
+    given = _unsigned(successors), readable(probabilities), readable(reward), readable(values), discount
     _over_blocks(compiled.backup, len(values), *given, actions, backed_up)
     return actions, backed_up
 
@@ -70,7 +71,7 @@ def sweep(
     successors: np.ndarray, probabilities: np.ndarray, reward: np.ndarray, values: np.ndarray, discount: float, backwards: bool
 ) -> None:
     """One Gauss-Seidel sweep of the optimality operator through all states, in place on `values [S]`. Needs numba."""
-    _needed().sweep(_unsigned(successors), _read(probabilities), _read(reward), values, discount, backwards)
+    _needed().sweep(_unsigned(successors), readable(probabilities), readable(reward), values, discount, backwards)
 
 
 def expected(successors: np.ndarray, probabilities: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -78,12 +79,12 @@ def expected(successors: np.ndarray, probabilities: np.ndarray, values: np.ndarr
     if (compiled := loops()) is None:
         return np.einsum("sab,sab->sa", probabilities, values[successors])
     following = np.empty(successors.shape[:2])
-    _over_blocks(compiled.expected, len(following), _unsigned(successors), _read(probabilities), _read(values), following)
+    _over_blocks(compiled.expected, len(following), _unsigned(successors), readable(probabilities), readable(values), following)
     return following
 
 
-def policy_rows(successors: np.ndarray, probabilities: np.ndarray, policy: np.ndarray) -> sp.csr_array:
-    """`P_pi` as sparse `[S, S]` for actions `[S]` or probabilities `[S, A]`; zeros left out, duplicates not merged."""
+def policy_rows(successors: np.ndarray, probabilities: np.ndarray, policy: np.ndarray) -> Rows:
+    """`P_pi [S, S]` for actions `[S]` or probabilities `[S, A]`; zeros left out, duplicates not merged."""
     S, A, B = successors.shape
     if policy.ndim == 1:
         policy = policy.astype(np.int32, copy=False)
@@ -98,50 +99,76 @@ def policy_rows(successors: np.ndarray, probabilities: np.ndarray, policy: np.nd
         else:
             columns, entries = successors.reshape(S, A * B), (probabilities * policy[:, :, None]).reshape(S, A * B)
         used = entries > 0
-        pointers = np.append(0, np.cumsum(used.sum(1))).astype(np.int32)
-        return sp.csr_array((entries[used], columns[used], pointers), shape=(S, S))
+        return Rows(np.append(0, np.cumsum(used.sum(1))).astype(np.uint32), columns[used].astype(np.uint32), entries[used])
     count = compiled.count_chosen if policy.ndim == 1 else compiled.count_mixed
     fill = compiled.fill_chosen if policy.ndim == 1 else compiled.fill_mixed
-    pointers = np.zeros(S + 1, dtype=np.int64)
-    _over_blocks(count, S, _read(probabilities), _read(policy), pointers[1:])
+    pointers = np.zeros(S + 1, dtype=np.uint32)
+    _over_blocks(count, S, readable(probabilities), readable(policy), pointers[1:])
     np.cumsum(pointers, out=pointers)
-    columns, entries = np.empty(pointers[-1], dtype=np.int32), np.empty(pointers[-1])
-    _over_blocks(fill, S, _read(successors), _read(probabilities), _read(policy), _read(pointers), columns, entries)
-    if pointers[-1] <= np.iinfo(np.int32).max:
-        pointers = pointers.astype(np.int32)
-    return sp.csr_array((entries, columns.astype(pointers.dtype, copy=False), pointers), shape=(S, S))
+    pointers = readable(pointers)
+    columns, entries = np.empty(pointers[-1], dtype=np.uint32), np.empty(pointers[-1])
+    _over_blocks(fill, S, _unsigned(successors), readable(probabilities), readable(policy), pointers, columns, entries)
+    return Rows(pointers, readable(columns), readable(entries))
 
 
-def relax(matrix: sp.csr_array, right: np.ndarray, discount: float, values: np.ndarray) -> tuple[np.ndarray, float, float]:
-    """`right + discount P values` `[S]`, with the smallest and the largest change it makes."""
+def system_rows(rows: Rows, discount: float, transpose: bool) -> Rows:
+    """`I - discount P` (with P transposed, or not): columns of every row increasing and once, with its diagonal. Needs numba."""
+    compiled, S = _needed(), len(rows.pointers) - 1
+    if transpose:
+        pointers, columns, entries = np.zeros_like(rows.pointers), np.empty_like(rows.columns), np.empty_like(rows.entries)
+        compiled.transpose(*rows.parts, pointers, columns, entries)
+        rows = Rows(readable(pointers), readable(columns), readable(entries))
+    most = len(rows.columns) + S
+    pointers, columns, entries = np.zeros_like(rows.pointers), np.empty(most, dtype=np.uint32), np.empty(most)
+    used = compiled.subtract(*rows.parts, discount, pointers, columns, entries, np.full(S, -1, dtype=np.int64))
+    return Rows(readable(pointers), readable(columns[:used]), readable(entries[:used]))
+
+
+def relax(
+    rows: Rows, right: np.ndarray, discount: float, start: np.ndarray, steps: int, target: float, transpose: bool
+) -> tuple[np.ndarray, list[float], float]:
+    """At most `steps` steps `x <- right + discount P x` from `start [S]` (with P transposed, or not).
+
+    Returns x `[S]`, the size of every step's change, and the middle of the last one. The size is half the width of the changes
+    of values, and the sum of the absolute changes of occupancies; steps end when it is at most `target`.
+    """
+    compiled = loops()
+    if compiled is None or (threads.shared() is not None and len(right) > BLOCK and not transpose):
+        sizes: list[float] = []
+        middle = 0.0
+        while len(sizes) < steps and not (sizes and sizes[-1] <= target):
+            start, size, middle = _relax_once(rows, right, discount, start, transpose)
+            sizes.append(size)
+        return start, sizes, middle
+    vectors, found = (start.copy(), np.empty_like(right)), np.empty(steps)
+    done, middle = compiled.relax_often(*rows.parts, readable(right), discount, *vectors, found, target, transpose)
+    return vectors[done % 2], found[:done].tolist(), middle
+
+
+def _relax_once(
+    rows: Rows, right: np.ndarray, discount: float, now: np.ndarray, transpose: bool
+) -> tuple[np.ndarray, float, float]:
+    """One such step in NumPy, or on all threads: x, size and middle of its change."""
     if (compiled := loops()) is None:
-        following = right + discount * (matrix @ values)
-        change = following - values
-        return following, float(change.min()), float(change.max())
+        following = right + discount * ((rows.matrix.T if transpose else rows.matrix) @ now)
+        change = following - now
+        low, high = float(change.min()), float(change.max())
+        return following, float(np.abs(change).sum()) if transpose else (high - low) / 2, 0.0 if transpose else (high + low) / 2
     following = np.empty_like(right)
-    changes = _over_blocks(compiled.relax, len(right), *_parts(matrix), _read(right), discount, _read(values), following)
+    changes = _over_blocks(compiled.relax, len(right), *rows.parts, readable(right), discount, readable(now), following)
     lowest, highest = zip(*changes, strict=True)
-    return following, min(lowest), max(highest)
+    return following, (max(highest) - min(lowest)) / 2, (max(highest) + min(lowest)) / 2
 
 
-def relax_transposed(matrix: sp.csr_array, right: np.ndarray, discount: float, visits: np.ndarray) -> tuple[np.ndarray, float]:
-    """`right + discount P^T visits` `[S]`, with the sum of the absolute changes it makes."""
-    if (compiled := loops()) is None:
-        following = right + discount * (matrix.T @ visits)
-        return following, float(np.abs(following - visits).sum())
-    following = right.copy()
-    return following, compiled.relax_transposed(*_parts(matrix), discount, _read(visits), following)
-
-
-def incomplete_factors(system: sp.csr_array) -> np.ndarray:
+def incomplete_factors(system: Rows) -> np.ndarray:
     """Entries of L (unit diagonal, not stored) and U on the pattern of `system` (sorted, with its diagonal). Needs numba."""
-    entries = system.data.copy()
-    _needed().factor(*_parts(system)[:2], entries, np.full(system.shape[0], -1, dtype=np.int64))
+    entries = system.entries.copy()
+    _needed().factor(system.pointers, system.columns, entries, np.full(len(system.pointers) - 1, -1, dtype=np.int64))
     return entries
 
 
 def bicgstab(
-    system: sp.csr_array, factors: np.ndarray, right: np.ndarray, guess: np.ndarray, target: float, steps: int, total: bool
+    system: Rows, factors: np.ndarray, right: np.ndarray, guess: np.ndarray, target: float, steps: int, total: bool
 ) -> np.ndarray:
     """BiCGStab (van der Vorst 1992), preconditioned from the right by `incomplete_factors`. Needs numba.
 
@@ -149,21 +176,21 @@ def bicgstab(
     times, or until it breaks down. Nothing it returns is to be believed before the true residual is computed.
     """
     solution = guess.copy()
-    _needed().bicgstab(*_parts(system), _read(factors), _read(right), solution, target, steps, total)
+    _needed().bicgstab(*system.parts, readable(factors), readable(right), solution, target, steps, total)
     return solution
 
 
-def gauss_seidel(system: sp.csr_array, right: np.ndarray, solution: np.ndarray, sweeps: int) -> None:
+def gauss_seidel(system: Rows, right: np.ndarray, solution: np.ndarray, sweeps: int) -> None:
     """`sweeps` Gauss-Seidel sweeps forwards and back, in place on `solution [S]`. Needs numba."""
     for sweep in range(2 * sweeps):
-        _needed().relax_rows(*_parts(system), _read(right), solution, sweep % 2 == 1)
+        _needed().relax_rows(*system.parts, readable(right), solution, sweep % 2 == 1)
 
 
-def flow_order(matrix: sp.csr_array) -> np.ndarray:
-    """States `[S]` (int32) ordered so that most transitions of `matrix [S, S]` lead to an earlier one. Needs numba."""
-    S = matrix.shape[0]
+def flow_order(rows: Rows) -> np.ndarray:
+    """States `[S]` (int32) ordered so that most transitions of `rows [S, S]` lead to an earlier one. Needs numba."""
+    S = len(rows.pointers) - 1
     order, stack, following = (np.empty(S, dtype=np.int32) for _ in range(3))
-    _needed().postorder(*_parts(matrix), order, stack, following, np.zeros(S, dtype=np.bool_))
+    _needed().postorder(*rows.parts, order, stack, following, np.zeros(S, dtype=np.bool_))
     return order
 
 
@@ -171,7 +198,7 @@ def reachable(successors: np.ndarray, probabilities: np.ndarray, initial: np.nda
     """`[S]` booleans: states that some policy visits from the initial distribution."""
     seen = initial > 0
     if len(seen) > SMALL and (compiled := loops()) is not None:
-        compiled.search(_unsigned(successors), _read(probabilities), seen, np.empty(len(seen), dtype=np.uint32))
+        compiled.search(_unsigned(successors), readable(probabilities), seen, np.empty(len(seen), dtype=np.uint32))
         return seen
     frontier = np.nonzero(seen)[0]
     while frontier.size:
@@ -217,16 +244,5 @@ def _needed() -> ModuleType:
     return compiled
 
 
-def _read(array: np.ndarray) -> np.ndarray:
-    """A contiguous read-only view: numba compiles each loop once, not once more for arrays that may be written."""
-    view = np.ascontiguousarray(array).view()
-    view.setflags(write=False)
-    return view
-
-
 def _unsigned(indices: np.ndarray) -> np.ndarray:
-    return _read(indices).view(np.uint32 if indices.dtype.itemsize == 4 else np.uint64)
-
-
-def _parts(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return _unsigned(matrix.indptr), _unsigned(matrix.indices), _read(matrix.data)
+    return readable(indices).view(np.uint32)

@@ -23,11 +23,12 @@ import scipy.sparse.linalg as spla
 
 from cmdpax import kernels
 from cmdpax.errors import NumericalError
+from cmdpax.rows import Rows
 
 ROUNDING = 1e-14  # a residual of this size relative to the solution, whose terms cancel in it, is believed
 FINEST = 1e-15  # and one of this size cannot be improved
 PATIENCE = 100  # fixed-point steps that cost about as much as a preconditioned Krylov solve
-WINDOW = 5  # steps over which their rate is measured
+WINDOW = 5  # steps between two looks at their rate
 RESTARTS, KRYLOV_STEPS = 2, 100
 ROUNDS, SWEEPS = 100, 50  # restarts in the order of the flow at the most; Gauss-Seidel sweeps after one that did not help
 LARGEST_LU = 300_000  # states; above, fill-in could take all memory
@@ -36,18 +37,15 @@ LARGEST_LU = 300_000  # states; above, fill-in could take all memory
 class System:
     """`I - discount P` for sparse `P [S, S]`, or its transpose; factors are computed when first needed and kept."""
 
-    def __init__(self, matrix: sp.csr_array, discount: float, transpose: bool = False) -> None:
+    def __init__(self, rows: Rows, discount: float, transpose: bool = False) -> None:
         self.discount, self.transpose = discount, transpose
         self.horizon = 1 / (1 - discount)
-        self.matrix = matrix
-        self.operator = matrix.T if transpose else matrix
+        self.rows = rows
 
     @cached_property
-    def full(self) -> sp.csr_array:
+    def full(self) -> Rows:
         """The system's matrix, canonical."""
-        system = sp.csr_array(sp.eye_array(self.operator.shape[0], format="csr") - self.discount * self.operator.tocsr())
-        system.sum_duplicates()
-        return system
+        return kernels.system_rows(self.rows, self.discount, self.transpose)
 
     @cached_property
     def factors(self) -> np.ndarray:
@@ -56,12 +54,13 @@ class System:
 
     def size(self, vector: np.ndarray) -> float:
         """What bounds the error of V(rho): the largest residual of V, the sum of those of an occupancy. Infinite for NaN."""
-        size = float(np.linalg.norm(vector, 1 if self.transpose else np.inf))
+        sizes = np.abs(vector)
+        size = float(sizes.sum() if self.transpose else sizes.max())
         return size if np.isfinite(size) else np.inf
 
     def residual(self, solution: np.ndarray, right: np.ndarray) -> np.ndarray:
         """`b - (I - gamma P) x`, `[S]`."""
-        return right + self.discount * (self.operator @ solution) - solution
+        return kernels.relax(self.rows, right, self.discount, solution, 1, 0.0, self.transpose)[0] - solution
 
     def solve(
         self, right: np.ndarray, tolerance: float = 0.0, guess: np.ndarray | None = None, mixes_slowly: bool = False
@@ -88,32 +87,31 @@ class System:
                 return solution
         return self._direct(right, tolerance)
 
-    def _krylov(
-        self, system: sp.csr_array, factors: np.ndarray, right: np.ndarray, tolerance: float, solution: np.ndarray
-    ) -> np.ndarray:
+    def _krylov(self, system: Rows, factors: np.ndarray, right: np.ndarray, tolerance: float, solution: np.ndarray) -> np.ndarray:
         target = max(tolerance / 2, FINEST * self.size(solution))
         return kernels.bicgstab(system, factors, right, solution, target, KRYLOV_STEPS, self.transpose)
 
     def _in_flow_order(self, right: np.ndarray, tolerance: float, solution: np.ndarray) -> np.ndarray:
         """Stage 3: the best vector found, in the states' own order."""
-        order = kernels.flow_order(self.matrix)
+        order = kernels.flow_order(self.rows)
         if self.transpose:
             order = order[::-1]
         place = np.empty_like(order)
         place[order] = np.arange(len(order), dtype=order.dtype)
-        system = self.full[order]
-        system = sp.csr_array((system.data, place[system.indices], system.indptr), shape=system.shape)
-        system.sort_indices()
+        matrix = self.full.matrix[order]
+        matrix = sp.csr_array((matrix.data, place[matrix.indices], matrix.indptr), shape=matrix.shape)
+        matrix.sort_indices()
+        system = Rows.of(matrix)
         factors = kernels.incomplete_factors(system)
         right, best = right[order], solution[order] if np.isfinite(solution).all() else np.zeros_like(right)
-        smallest, found = self.size(right - system @ best), best
+        smallest, found = self.size(right - matrix @ best), best
         for _ in range(ROUNDS):
             previous, found = found, self._krylov(system, factors, right, tolerance, found)
-            size = self.size(right - system @ found)
+            size = self.size(right - matrix @ found)
             if size > smallest / 2:  # sweeps bring the solution nearer even where the residual grows at first: go on from them
                 found = found if size < smallest else previous.copy()
                 kernels.gauss_seidel(system, right, found, SWEEPS)
-                size = self.size(right - system @ found)
+                size = self.size(right - matrix @ found)
             if size < smallest:
                 best, smallest = found, size
             if smallest <= max(tolerance, ROUNDING * self.size(best)):
@@ -127,7 +125,8 @@ class System:
 
     def _direct(self, right: np.ndarray, tolerance: float) -> np.ndarray:
         if len(right) <= LARGEST_LU:
-            factors = spla.splu(sp.csc_array(self.full))
+            matrix = self.rows.matrix.T if self.transpose else self.rows.matrix
+            factors = spla.splu(sp.csc_array(sp.eye_array(len(right)) - self.discount * matrix))
             solution = factors.solve(right)
             solution = solution + factors.solve(self.residual(solution, right))
             if self.is_solved(solution, right, tolerance):
@@ -137,24 +136,17 @@ class System:
 
 def fixed_point(system: System, right: np.ndarray, tolerance: float, guess: np.ndarray | None) -> tuple[np.ndarray, bool]:
     """Fixed-point steps with the constant mode removed -> `[S]`, and whether its residual is `tolerance` (or rounding)."""
-    solution = _start(system, right, guess)
-    sizes: list[float] = []
-    middle = target = 0.0
-    for step in range(1, PATIENCE + 1):
+    solution, size, middle = _start(system, right, guess), np.inf, 0.0
+    for done in range(WINDOW, PATIENCE + 1, WINDOW):
+        before, target = size, max(tolerance, FINEST * system.size(solution))
         # the change is the residual of the old vector; that of the new one is no larger
-        if system.transpose:
-            solution, size = kernels.relax_transposed(system.matrix, right, system.discount, solution)
-        else:
-            solution, low, high = kernels.relax(system.matrix, right, system.discount, solution)
-            size, middle = (high - low) / 2, (high + low) / 2
-        sizes.append(size)
-        if step % WINDOW == 1:  # the solution's own size changes slowly
-            target = max(tolerance, FINEST * system.size(solution))
+        solution, sizes, middle = kernels.relax(system.rows, right, system.discount, solution, WINDOW, target, system.transpose)
+        size = sizes[-1]
         if size <= target or not np.isfinite(size):
             break
-        if step % WINDOW == 0 and step > WINDOW:
-            rate = (size / sizes[-1 - WINDOW]) ** (1 / WINDOW)
-            if rate >= 1 or step + np.log(target / size) / np.log(rate) > PATIENCE:
+        if np.isfinite(before):
+            rate = (size / before) ** (1 / WINDOW)
+            if rate >= 1 or done + np.log(target / size) / np.log(rate) > PATIENCE:
                 break
     if not np.isfinite(size):
         return np.zeros_like(right), False

@@ -120,15 +120,18 @@ def relax(first, last, pointers, columns, entries, right, discount, values, foll
         total = 0.0
         for k in range(pointers[s], pointers[s + 1]):
             total += entries[k] * values[columns[k]]
-        following[s] = right[s] + discount * total
-        change = following[s] - values[s]
+        moved = right[s] + discount * total
+        following[s] = moved
+        change = moved - values[s]
         low, high = min(low, change), max(high, change)
     return low, high
 
 
 @compiled
-def relax_transposed(pointers, columns, entries, discount, visits, following):
-    """Fixed-point step for occupancies (`following` starts as the right-hand side), and the size of its change."""
+def relax_transposed(pointers, columns, entries, right, discount, visits, following):
+    """Fixed-point step for occupancies, and the size of its change."""
+    for s in range(len(visits)):
+        following[s] = right[s]
     for s in range(len(visits)):
         mass = discount * visits[s]
         for k in range(pointers[s], pointers[s + 1]):
@@ -137,6 +140,67 @@ def relax_transposed(pointers, columns, entries, discount, visits, following):
     for s in range(len(visits)):
         size += abs(following[s] - visits[s])
     return size
+
+
+@compiled
+def relax_often(pointers, columns, entries, right, discount, now, following, sizes, target, transpose):
+    """Fixed-point steps from `now` to `following` and back, one for each place in `sizes` or until one is at most `target`.
+
+    How many there were, and the middle of the last change.
+    """
+    middle = 0.0
+    for step in range(len(sizes)):
+        if transpose:
+            sizes[step] = relax_transposed(pointers, columns, entries, right, discount, now, following)
+        else:
+            low, high = relax(0, len(right), pointers, columns, entries, right, discount, now, following)
+            sizes[step], middle = (high - low) / 2, (high + low) / 2
+        now, following = following, now
+        if not sizes[step] > target:
+            return step + 1, middle
+    return len(sizes), middle
+
+
+@compiled
+def transpose(pointers, columns, entries, starts, states, moved):
+    """Rows of the transpose, by counting; `starts` comes as zeros."""
+    S = len(pointers) - 1
+    for k in range(len(columns)):
+        starts[columns[k] + 1] += 1
+    for s in range(S):
+        starts[s + 1] += starts[s]
+    for s in range(S):
+        for k in range(pointers[s], pointers[s + 1]):
+            place = starts[columns[k]]
+            states[place], moved[place] = s, entries[k]
+            starts[columns[k]] = place + 1
+    for s in range(S, 0, -1):
+        starts[s] = starts[s - 1]
+    starts[0] = 0
+
+
+@compiled
+def subtract(pointers, columns, entries, discount, starts, others, differences, place):
+    """Canonical rows of `I - discount P`; how many entries they have. `place` (column -> position) comes as -1."""
+    used = 0
+    for s in range(len(pointers) - 1):
+        first = used
+        others[used], differences[used], place[s] = s, 1.0, used
+        used += 1
+        for k in range(pointers[s], pointers[s + 1]):
+            t = columns[k]
+            if place[t] < first:  # not yet in this row
+                others[used], differences[used], place[t] = t, 0.0, used
+                used += 1
+            differences[place[t]] -= discount * entries[k]
+        for k in range(first + 1, used):
+            other, difference, to = others[k], differences[k], k
+            while to > first and others[to - 1] > other:
+                others[to], differences[to] = others[to - 1], differences[to - 1]
+                to -= 1
+            others[to], differences[to] = other, difference
+        starts[s + 1] = used
+    return used
 
 
 @compiled

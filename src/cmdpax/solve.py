@@ -30,7 +30,7 @@ from cmdpax.result import Result, Status, assemble
 LARGEST_PENALTY = 1e10
 SMALLEST_PENALTY, PENALTY_GROWTH = 1e-3, 3.0  # on the normalised scale
 OUTER, INNER = 200, 2000
-ACCURACY = 1e-3  # of values, relative to eps
+ACCURACY = 1e-2  # of values, relative to eps
 SAFETY = 0.9  # certify in the model's own units once the estimates are this far below eps
 
 

@@ -29,15 +29,14 @@ from cmdpax.errors import NumericalError
 from cmdpax.evaluation import occupancy, pseudo_reward, under_policy
 from cmdpax.model import CMDP
 from cmdpax.oracles.first_order import Subproblem
+from cmdpax.oracles.master import master
 from cmdpax.planning import Plan, plan
 from cmdpax.policies.tabular import from_actions
 
 COLUMNS = 400  # columns kept at the most; the longest unused leave first
 HARD_PENALTY = 1e6  # that of the mixture which meets the constraints
 LOOSENESS = 0.01  # planning may err by this fraction of the last gap
-NEGLIGIBLE = 1e-13  # relative size of a slope that is rounding
 NEVER = 1e-11  # share of all visits below which states together count as not visited
-RANK = 1e-11  # relative singular value below which columns count as dependent
 
 
 @dataclass(frozen=True)
@@ -84,16 +83,17 @@ class Corrective:
     def advance(self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float) -> Columns:
         """Mix the columns for these multipliers, plan against the mixture, and add what planning found."""
         if columns.last is None:
-            columns = _meet(columns, multipliers)
-        mixture = master(columns.rewards, columns.margin_rows, multipliers, penalty, columns.mixture)
+            columns = _meet(model, columns, multipliers)
+        mixture = master(columns.rewards, columns.margin_rows, multipliers, penalty, columns.mixture, not model.is_small)
         mixed = replace(columns, mixture=mixture)
-        worth, guess = lagrangian.weights(multipliers, penalty, mixed.margins), columns.last.plan.values if columns.last else None
+        worth = lagrangian.weights(multipliers, penalty, mixed.margins)
+        guess = columns.last.plan.values if columns.last else columns.potentials[0]
         is_secant, secant = False, columns.secant
         if secant == "next":
             used = np.nonzero(columns.meeting)[0]
             if is_secant := len(used) > 1 and bool(np.isfinite(columns.prices[used]).all()):
                 worth, guess = columns.meeting[used] @ columns.prices[used], _mean(columns.meeting, columns.potentials)
-        tolerance = max(self.accuracy, LOOSENESS * columns.last.gap if columns.last else 0.0)
+        tolerance = max(self.accuracy, LOOSENESS * (columns.last.gap if columns.last else 1.0))
         start = columns.last.plan.actions if columns.last else columns.actions[int(np.argmax(mixture))]
         best = plan(model, pseudo_reward(model, worth), start, values=guess, tolerance=tolerance)
         bound = best.value - float(worth @ model.thresholds) + float(((worth - multipliers) ** 2).sum()) / (2 * penalty)
@@ -103,7 +103,7 @@ class Corrective:
             secant = "never"
         elif secant != "never":
             secant = "later" if is_secant else "next"
-        return replace(_meet(richer, worth), last=Subproblem(gap, worth, best), secant=secant)
+        return replace(_meet(model, richer, worth), last=Subproblem(gap, worth, best), secant=secant)
 
     def subproblem(self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float) -> Subproblem:
         """The certified gap of the mixture, known from the last `advance`."""
@@ -125,9 +125,10 @@ class Corrective:
         return np.where(visited, mass / np.where(visited, total, 1.0), fallback)
 
 
-def _meet(columns: Columns, prices: np.ndarray) -> Columns:
+def _meet(model: CMDP, columns: Columns, prices: np.ndarray) -> Columns:
     """Find the mixture that meets the constraints (a penalty near infinity), from the last one."""
-    return replace(columns, meeting=master(columns.rewards, columns.margin_rows, prices, HARD_PENALTY, columns.meeting))
+    rows, is_large = columns.margin_rows, not model.is_small
+    return replace(columns, meeting=master(columns.rewards, rows, prices, HARD_PENALTY, columns.meeting, is_large))
 
 
 def first_column(model: CMDP, best: Plan, accuracy: float = 0.0) -> Columns:
@@ -184,75 +185,3 @@ def _kept(weights: np.ndarray, most: int) -> np.ndarray:
         return np.arange(len(weights))
     idle = np.nonzero(weights == 0)[0]
     return np.delete(np.arange(len(weights)), idle[: (len(idle) + 1) // 2])
-
-
-def master(rewards: np.ndarray, margins: np.ndarray, multipliers: np.ndarray, penalty: float, start: np.ndarray) -> np.ndarray:
-    """Weights `[k]` on the simplex that maximise the AL of the mixture; at most m + 1 of them are positive.
-
-    rewards `[k]`, margins `[k, m]`, multipliers `[m]`, start `[k]` on the simplex.
-
-    A primal active-set method on `min -V_r.alpha + beta/2 |lambda/beta - u(alpha) + z|^2` over `alpha` in the simplex and slacks
-    `z >= 0`. The free variables stay affinely independent (dependent ones are moved along their null direction until one
-    reaches 0), which is what purifies the mixture.
-    """
-    k, m = margins.shape
-    spread = np.hstack([-margins.T, np.eye(m)])  # w = multipliers + penalty * spread @ x, for x = (alpha, z)
-    is_weight = np.arange(k + m) < k
-    x = np.concatenate([start, np.maximum(start @ margins - multipliers / penalty, 0)])
-    free = x > 0
-    entered = -1
-    for _ in range(100 + 20 * (k + m)):
-        worth = multipliers + penalty * (spread @ x)
-        gradient = spread.T @ worth - np.append(rewards, np.zeros(m))
-        direction, is_newton = _direction(x, free, is_weight, spread, gradient, penalty)
-        falling = direction < 0
-        with np.errstate(over="ignore"):
-            room = np.where(falling, x / -np.where(falling, direction, -1.0), np.inf)
-        blocking = int(np.argmin(room))
-        length = min(1.0, room[blocking]) if is_newton else room[blocking]
-        if blocking == entered and length == 0:  # rounding: the entering variable cannot move, so this is the minimum
-            break
-        if np.isfinite(length):
-            x = x + length * direction
-        if length == room[blocking]:
-            x[blocking], free[blocking] = 0.0, False
-            continue
-        worth = multipliers + penalty * (spread @ x)
-        gradient = spread.T @ worth - np.append(rewards, np.zeros(m))
-        price = gradient - np.where(is_weight, gradient[:k] @ x[:k] / x[:k].sum(), 0.0)
-        price[free] = 0.0
-        entered = int(np.argmin(price))
-        if price[entered] >= -NEGLIGIBLE * (np.abs(rewards).max() + np.abs(worth) @ np.abs(margins).max(0)):
-            break
-        free[entered] = True
-    alpha = np.maximum(x[:k], 0)
-    return alpha / alpha.sum()
-
-
-def _direction(
-    x: np.ndarray, free: np.ndarray, is_weight: np.ndarray, spread: np.ndarray, gradient: np.ndarray, penalty: float
-) -> tuple[np.ndarray, bool]:
-    """A descent direction among the free variables that keeps the weights' sum: Newton's, or a null direction to leave along."""
-    direction = np.zeros_like(x)
-    index = np.nonzero(free)[0]
-    pivot = index[np.argmax(np.where(is_weight[index], x[index], -1.0))]
-    others = index[index != pivot]
-    if not others.size:
-        return direction, True
-    shared = is_weight[others]
-    basis = spread[:, others] - shared * spread[:, [pivot]]
-    slope = gradient[others] - shared * gradient[pivot]
-    _, singular, right = np.linalg.svd(basis, full_matrices=True)
-    rank = int((singular > RANK * max(singular.max(initial=0.0), np.finfo(float).tiny)).sum())
-    if is_newton := rank == len(others):
-        part = -right.T @ ((right @ slope) / singular**2) / penalty
-    else:
-        null = right[rank:]
-        part = -null.T @ (null @ slope)
-        if np.abs(part).max() <= NEGLIGIBLE * np.abs(slope).max(initial=0.0):
-            part = null[0]
-    direction[others] = part
-    direction[pivot] = -part[shared].sum()
-    if not is_newton and not (direction < 0).any():
-        direction = -direction
-    return direction, is_newton
