@@ -25,6 +25,7 @@ from cmdpax.feasibility import BAND, Feasibility, decide
 from cmdpax.model import CMDP
 from cmdpax.oracles.corrective import COLUMNS, Columns, Corrective
 from cmdpax.oracles.first_order import Subproblem
+from cmdpax.planning import plan
 from cmdpax.result import Result, Status, assemble
 
 LARGEST_PENALTY = 1e10
@@ -355,6 +356,8 @@ def phase_one_result(model: CMDP, verdict: Feasibility, eps: float, started: flo
     policy = Corrective().policy(model, verdict.columns)
     zeros = np.zeros(model.constraint_count)
     unconstrained = verdict.columns.actions[0]
+    if verdict.status != "open":  # there is time: the first plan was a loose one
+        unconstrained = plan(model, model.reward, unconstrained, tolerance=ACCURACY * eps * model.reward_scale).actions
     certificate = _with_ray(model, certify(model, policy, zeros, unconstrained), verdict)
     proven = certificate.ray_bound is not None and certificate.ray_bound < 0
     status: Status | None = None if verdict.status == "open" else "infeasible" if proven else "marginal"
