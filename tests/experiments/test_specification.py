@@ -38,7 +38,7 @@ def test_a_grid_with_fields_of_each_method(tmp_path):
     assert {config.seed for config in configs} == {3, 5} and all(config.limit == ("cost<=10",) for config in configs)
     assert {config.hidden for config in configs} == {(8,), (8, 8)}
     assert {config.spma_step for config in configs if config.method == "spma-alm"} == {0.1, 0.3}
-    assert all(config.clip == 0.1 and config.batch == 20_000 for config in configs if config.method == "ppo-lag")
+    assert all(config.clip == 0.1 and config.dual_step == 0.001 for config in configs if config.method == "ppo-lag")
 
 
 def test_one_and_one_point_zero_are_one_run():
@@ -96,7 +96,7 @@ def test_the_papers_grid_has_its_size():
         ("seeds = 'two'", "a number of them, or a list"),
         ("", "environment is missing"),
         ("[settings]\nenvironment = 'X'\npenalti = 1", "no field 'penalti'; did you mean 'penalty'"),
-        ("[settings]\nenvironment = 'X'\ndual_step = 'much'", 'dual_step is "much"; write 0.01'),
+        ("[settings]\nenvironment = 'X'\nlearning_rate = 'much'", 'learning_rate is "much"; write 0.001'),
         ("[settings]\nenvironment = 'X'\ninner = 1.5", "inner is 1.5; write 10"),
         ("[settings]\nenvironment = 'X'\nrescale = 1", "rescale is 1; write false"),
         ("[settings]\nenvironment = 'X'\npenalty = -1", "it must be positive"),

@@ -20,6 +20,8 @@ class DeepMethod:
     gradient_clip: float = 0.0
     kl_stop: float = 0.0
     penalty: float = 0.02
+    dual_step: float = 0.01
+    trust_region: float = 0.01
 
 
 METHODS: Mapping[str, DeepMethod] = MappingProxyType(
@@ -27,8 +29,8 @@ METHODS: Mapping[str, DeepMethod] = MappingProxyType(
         "spma-alm": DeepMethod("spma", "augmented", kl_stop=0.02),
         "ppo-alm": DeepMethod("ppo", "augmented", kl_stop=0.03, penalty=0.05),
         "trpo-alm": DeepMethod("trpo", "augmented"),
-        "ppo-lag": DeepMethod("ppo", "lagrangian", batch=20_000, gradient_clip=40.0, kl_stop=0.1),
-        "cpo": DeepMethod("cpo", "none", batch=5_000, gradient_clip=40.0),
+        "ppo-lag": DeepMethod("ppo", "lagrangian", gradient_clip=40.0, kl_stop=0.03, dual_step=0.001),
+        "cpo": DeepMethod("cpo", "none", batch=5_000, gradient_clip=40.0, trust_region=0.02),
         "ppo": DeepMethod("ppo", "none", kl_stop=0.03),
         "spma": DeepMethod("spma", "none", kl_stop=0.02),
     }
@@ -54,7 +56,7 @@ class TrainConfig:
     samples: int = 2_000_000
     """Environment steps in all."""
     batch: int = 0
-    """Environment steps between two policy updates; 0: 2,000, 5,000 for cpo, 20,000 for ppo-lag."""
+    """Environment steps between two policy updates; 0: 2,000, and 5,000 for cpo."""
     horizon: int = 1_000
     """Steps of one simulator in a batch; batch / horizon simulators run side by side."""
     passes: int = 10
@@ -67,18 +69,18 @@ class TrainConfig:
     """PPO's ratio clipping."""
     spma_step: float = 0.3
     """SPMA's step size eta."""
-    trust_region: float = 0.01
-    """Largest mean KL of a TRPO or CPO step, decaying linearly to 0."""
+    trust_region: float = 0.0
+    """Largest mean KL of a TRPO or CPO step, decaying linearly to 0; 0: 0.01, and 0.02 for cpo."""
     kl_stop: float = -1.0
-    """KL of a minibatch beyond which the policy is left alone, 0: none; -1: 0.02 for SPMA, 0.03 for PPO, 0.1 for ppo-lag."""
+    """KL of a minibatch beyond which the policy is left alone, 0: none; -1: 0.02 for SPMA, 0.03 for PPO."""
     gradient_clip: float = -1.0
     """Largest gradient norm of the policy, 0 for none; -1: 40 for ppo-lag and cpo, else none."""
     penalty: float = 0.0
     """Penalty beta of the augmented Lagrangian; 0: 0.02, and 0.05 for ppo-alm."""
     inner: int = 10
     """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag updates them with every batch)."""
-    dual_step: float = 0.01
-    """Step size of the multipliers."""
+    dual_step: float = 0.0
+    """Step size of the multipliers; 0: 0.01, and 0.001 for ppo-lag, which takes a step with every batch."""
     dual_optimiser: Literal["plain", "adam"] = "plain"
     """How the multipliers move: Adam lags after a long feasible phase."""
     margin: Literal["smooth", "latest"] = "smooth"
@@ -111,6 +113,8 @@ class TrainConfig:
             gradient_clip=method.gradient_clip if self.gradient_clip < 0 else self.gradient_clip,
             kl_stop=method.kl_stop if self.kl_stop < 0 else self.kl_stop,
             penalty=self.penalty or method.penalty,
+            dual_step=self.dual_step or method.dual_step,
+            trust_region=self.trust_region or method.trust_region,
         )
         config._check()
         return config
@@ -179,8 +183,8 @@ PAPER_GRIDS: Mapping[str, Mapping[str, tuple[float, ...]]] = MappingProxyType(
     {
         "spma-alm": {**_STEPS, **_DUAL, **_PENALTY, "spma_step": (0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9)},
         "ppo-alm": {**_STEPS, **_DUAL, **_PENALTY, **_CLIP},
-        "ppo-lag": {**_STEPS, **_DUAL, **_CLIP},
-        "cpo": {"batch": (20_000,), "minibatch": (128,), "learning_rate": (1e-3,)},
+        "ppo-lag": {"batch": (20_000,), **_STEPS, **_DUAL, **_CLIP},
+        "cpo": {"batch": (20_000,), "minibatch": (128,), "learning_rate": (1e-3,), "trust_region": (0.01,)},
     }
 )
 
@@ -188,5 +192,6 @@ PAPER_GRIDS: Mapping[str, Mapping[str, tuple[float, ...]]] = MappingProxyType(
 def paper_settings(config: TrainConfig) -> TrainConfig:
     """The paper's settings for everything that was left at its default."""
     defaults = {field.name: field.default for field in fields(TrainConfig)}
-    settings = {**PAPER, "batch": 20_000} if config.method == "cpo" else PAPER
+    incumbent = {"batch": 20_000, "trust_region": 0.01}
+    settings = {**PAPER, **incumbent} if config.method in ("ppo-lag", "cpo") else PAPER
     return replace(config, **{name: value for name, value in settings.items() if getattr(config, name) == defaults[name]})
