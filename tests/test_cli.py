@@ -116,6 +116,7 @@ def test_demo(capsys, tmp_path):
         (["solve", "cliff-world", "--method", "cutting-plane", "--set", "entropy=-1"], "entropy is -1"),
         (["solve", "cliff-world", "--time-limit", "-5"], "time_limit is -5.0"),
         (["solve", "cliff-world", "--memory-limit", "0.001"], "memory limit"),
+        (["solve", "cliff-world", "--memory-limit", "-5"], "--memory-limit is -5.0; it must be a number, at least 0"),
         (["solve", "cliff-world", "--eps", "1e300"], "below 1"),
         (["solve", "cliff-world", "--out", "no/such/folder.npz"], "there is no folder no/such"),
         (["solve", "garnet:states=inf"], "states=inf is not understood"),

@@ -302,3 +302,13 @@ def test_bad_arguments(arguments, sentence):
         solve(cliff_world(), **arguments)
     with pytest.raises(InputError, match="a CMDP is needed"):
         solve(None)
+
+
+def test_a_discount_that_leaves_too_few_digits_ends_with_a_limit():
+    """At 1 - 1e-12 values are known to four digits: no 1e-6, but an end, and an honest certificate."""
+    reward, moves = [[2.0, 1.0], [1.0, 0.0]], [[[0.9, 0.1], [0.4, 0.6]], [[0.7, 0.3], [0.1, 0.9]]]
+    parts = {"transitions": moves, "reward": reward, "constraints": [reward], "thresholds": [1.0], "initial": [1.0, 0.0]}
+    model = CMDP(**parts, discount=1 - 1e-12)
+    result = solve(model)
+    assert result.status == "limit" and len(result.trace) <= 1000
+    assert check(model, result).gap >= 0

@@ -32,6 +32,7 @@ LARGEST_PENALTY = 1e10
 SMALLEST_PENALTY, PENALTY_GROWTH = 1e-3, 3.0  # on the normalised scale
 OUTER, INNER = 200, 2000
 ACCURACY = 1e-2  # of values, relative to eps
+STALL = 500  # evaluations without any progress, after which rounding is in the way (the corrective oracle needs a few dozen)
 SAFETY = 0.9  # certify in the model's own units once the estimates are this far below eps
 
 
@@ -153,9 +154,9 @@ def solve(
 
     `eps` bounds gap and violation on the scale of possible values, `span / (1 - gamma)`. `oracle` defaults to `Corrective()`;
     first-order oracles work too, and reach less accuracy. Stops with status `limit` after `outer` iterations, `time_limit`
-    seconds or an interrupt (Ctrl-C), with the best certified policy so far. The clock is looked at between planning calls, and
-    the first policy and the last certificate are always finished. `memory_limit` (bytes, of the whole process) bounds
-    how many columns are kept. `report` receives every row of the trace as it comes. `warm` carries
+    seconds, an interrupt (Ctrl-C) or when rounding leaves nothing to gain, with the best certified policy so far. The clock is
+    looked at between planning calls, and the first policy and the last certificate are always finished. `memory_limit` (bytes,
+    of the whole process) bounds how many columns are kept. `report` receives every row of the trace as it comes. `warm` carries
     what was found from one solve to the next, for the same model with other thresholds.
     """
     if not isinstance(model, CMDP):
@@ -259,7 +260,9 @@ def columns_within(model: CMDP, memory_limit: float) -> int:
     least = 2 * model.constraint_count + 4  # those in use by two mixtures, and a few to choose from
     if room < least:
         needed = held + working + least * column
-        raise InputError(f"memory limit: {memory_limit:.3g} bytes are too few; this model needs at least {needed:.3g}.")
+        raise InputError(
+            f"memory limit: {memory_limit / 1e9:.3g} GB are too few; this model needs at least {needed / 1e9:.3g} GB."
+        )
     return min(room, COLUMNS)
 
 
@@ -296,11 +299,12 @@ class _Search:
         self.dual: Subproblem | None = None  # the subproblem it came from
         self.best: Any = None  # state with the smallest max(gap, violation)
         self.score = np.inf
+        self.improved = 0  # evaluations when it last fell
         self.certified: tuple[np.ndarray, Certificate] | None = None
         self.trace: list[dict[str, Any]] = []
 
     def observe(self, progress: Progress) -> bool:
-        """Record a step; True once a policy is certified or the time is up."""
+        """Record a step; True once a policy is certified, nothing improves any more, or the time is up."""
         if progress.outer_done or progress.subproblem is None:
             return False
         known, state = progress.subproblem, progress.state
@@ -313,7 +317,7 @@ class _Search:
         scores = [(self.bound - float(one.reward), float(lagrangian.violation(one.margins))) for one in candidates]
         (gap, violation), state = min(zip(scores, candidates, strict=True), key=lambda pair: max(pair[0]))
         if max(gap, violation) < self.score:
-            self.best, self.score = state, max(gap, violation)
+            self.best, self.score, self.improved = state, max(gap, violation), progress.evaluations
         row = {
             "outer": progress.outer,
             "evaluations": progress.evaluations,
@@ -330,7 +334,8 @@ class _Search:
             if max(certificate.scaled(self.model)) <= self.eps:
                 self.certified = policy, certificate
                 return True
-        return self.expired()
+        stalled = isinstance(self.oracle, Corrective) and progress.evaluations - self.improved >= STALL
+        return stalled or self.expired()
 
     def certify_best(self) -> tuple[np.ndarray, Certificate]:
         """The best policy so far with its certificate."""

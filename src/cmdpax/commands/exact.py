@@ -17,6 +17,7 @@ from cmdpax.errors import InputError, did_you_mean
 from cmdpax.frontier import frontier as trace_frontier
 from cmdpax.methods import methods, run
 from cmdpax.model import CMDP
+from cmdpax.solve import within
 from cmdpax.sources import open_features, open_model
 from cmdpax.storage import load_result, save_model, save_result
 
@@ -58,6 +59,7 @@ def solve(
     if time_limit is not None:
         settings["time_limit"] = time_limit
     if memory_limit is not None:
+        within("--memory-limit", memory_limit, math.inf, zero=True)
         settings["memory_limit"] = 1e9 * memory_limit
     with Progress() as progress:
         if "report" in known and not set and table is None:
