@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cmdpax import solve
+from cmdpax import CMDP, check, solve
 from cmdpax.environments import cliff_world, garnet, queue
 
 
@@ -38,3 +38,14 @@ def test_margins_agree_with_the_policy():
     found = evaluate(model, result.policy)
     np.testing.assert_allclose(result.margins, found.margins, atol=1e-10)
     assert result.reward == pytest.approx(float(found.reward), abs=1e-10)
+
+
+def test_the_reward_of_a_feasible_policy_is_never_above_what_is_possible():
+    """At discount 1 - 1e-9 the reward is known to eight digits only, and its bounds reach beyond the dual bound."""
+    reward, moves = [[2.0, 1.0], [1.0, 0.0]], [[[0.9, 0.1], [0.4, 0.6]], [[0.7, 0.3], [0.1, 0.9]]]
+    parts = {"transitions": moves, "reward": reward, "constraints": [reward], "thresholds": [1.0], "initial": [1.0, 0.0]}
+    model = CMDP(**parts, discount=1 - 1e-9)
+    result = solve(model)
+    assert result.status == "certified" and result.certificate.violation == 0
+    assert result.certificate.reward_bounds[1] > result.certificate.dual_bound >= result.reward
+    check(model, result)

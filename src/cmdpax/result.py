@@ -106,12 +106,15 @@ def assemble(
     """A `Result` for a policy `[S, A]`; without `status` it is `certified` or `limit`, as the certificate says."""
     gap, violation = certificate.scaled(model)
     reached: Status = "certified" if gap <= eps and violation <= eps else "limit"
+    low, high = certificate.reward_bounds
+    if violation == 0:  # a feasible policy: the dual bound holds for it too
+        high = max(low, min(high, certificate.dual_bound))
     return Result(
         status=status or reached,
         method=method,
         eps=eps,
         policy=model.fold_unavailable(policy),
-        reward=sum(certificate.reward_bounds) / 2,
+        reward=(low + high) / 2,
         margins=certificate.margin_bounds.mean(1),
         multipliers=multipliers,
         certificate=certificate,
