@@ -71,6 +71,10 @@ def test_the_summary_of_a_run():
     assert seen["last_fifth"]["cost_deviation_of_windows"] == 0 and seen["last_fifth"]["updates_above_limit"] == 0
     wanted = 0.95 * PAPER["spma-alm"]["Hopper"][0]  # windows of ten updates: the mean of n - 9 .. n is n - 4.5
     assert seen["samples_to_95_percent_of_paper_while_feasible"] == 2_000 * 10 * int(np.ceil((wanted + 4.5) / 10))
+    assert seen["samples_to_95_percent_of_best_while_feasible"] == seen["samples_to_95_percent_of_paper_while_feasible"]
+    other = summarise(rows(2_000, 5_000), "Hopper", "ppo-alm")  # SPMA-ALM has the paper's best return on Hopper
+    assert other["samples_to_95_percent_of_best_while_feasible"] == seen["samples_to_95_percent_of_paper_while_feasible"]
+    assert other["samples_to_95_percent_of_paper_while_feasible"] < seen["samples_to_95_percent_of_paper_while_feasible"]
     assert summarise(rows(2_000, 5_000, cost=30.0), "Hopper", "spma-alm")["samples_to_paper_while_feasible"] is None
 
 
