@@ -108,3 +108,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "<math" in (tmp_path / "mathematics.html").read_text()
+
+
+def test_the_deep_table_is_the_one_that_the_records_make():
+    assert (DOCS.parent / "results" / "deep" / "cells.md").read_text() in (DOCS / "reproduction-deep.md").read_text()

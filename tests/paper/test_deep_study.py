@@ -109,6 +109,22 @@ def test_figures_and_tables_from_records_alone(recorded, capsys):
     assert "Hopper | PPO-Lag | 2 | 2.0 | 2.0 | 2.0 | 2.0 | 2.0 | 5.0 |" in (recorded / "violations.md").read_text()
     assert "| 1 | nothing |" in (recorded / "training.md").read_text()
     assert "none complete" in (recorded / "comparison.md").read_text()
+    never = "never | never | never"
+    assert (
+        f"| Hopper, SPMA-ALM | 2 | 16 at 27.0 (1,687 at 18.9) | 16 at 27.0 | {never} | 0.5, 0% | 1.00 |"
+        in (recorded / "cells.md").read_text()
+    )
+
+
+def test_a_cell_says_when_its_first_and_its_last_seed_came_there(tmp_path):
+    for seed in (0, 1):
+        run = run_folder(tmp_path / "runs" / str(seed), "Hopper", "spma-alm", seed)
+        last = 1_700 if seed else 1_650  # the paper's return is 1,687
+        (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(2_000, last)))
+        collect(run, tmp_path / "out" / f"Hopper-spma-alm-{seed}")
+    reproduce.deep(tmp_path / "out", "violations", None, None, lambda name, runs: pytest.fail("nothing is run"))
+    (row,) = (tmp_path / "out" / "cells.md").read_text().splitlines()[2:]
+    assert "| 3.22e6 | 3.40e6 to never | 3.22e6 | 0.5, 0% | - |" in row
 
 
 def test_records_made_with_other_settings_are_said_to_be(recorded):

@@ -1,5 +1,9 @@
-"""The paper's deep tables with ours beside them: `results`, `violations`; and our own: `training`, `comparison`."""
+"""The paper's deep tables with ours beside them: `results`, `violations`; and our own: `training`, `comparison`, `cells`.
 
+`cells` is the short form of the others, one row a cell, means over its seeds: what the documentation shows.
+"""
+
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,8 +21,9 @@ from cmdpax.experiments.statistics import (
     tails_over_seeds,
 )
 from cmdpax.paper.deep import Study
-from cmdpax.paper.deep_records import PAPER, PAPER_TAILS, TASKS, TITLES, Record
+from cmdpax.paper.deep_records import LIMIT, PAPER, PAPER_TAILS, TASKS, TITLES, Record
 
+MARKS = ("95_percent_of_paper", "paper", "95_percent_of_best")
 TAIL = ("mean", "worst", "P90", "P95")
 RESULTS = ("task", "method", "seeds", "samples", "return", "cost - 25", "deterministic return", "deterministic cost - 25")
 TRAINING = (
@@ -36,6 +41,17 @@ TRAINING = (
     "CPU hours",
     "differs from today's settings",
 )
+CELLS = (
+    "task, method",
+    "seeds",
+    "return at cost (paper's)",
+    "deterministic",
+    "95% of the paper's return, feasible, after",
+    "all of it",
+    "95% of the paper's best of any method",
+    "deviation of an update's cost, share above 25 (last fifth)",
+    "CPU hours a run",
+)
 COMPARISON = (
     "method",
     "tasks",
@@ -48,7 +64,7 @@ COMPARISON = (
 
 def tables(found: Study, folder: Path) -> None:
     """Write them all; cells without records say so."""
-    results, violated, training = [], [], []
+    results, violated, training, cells = [], [], [], []
     for task in TASKS:
         for method, title in TITLES.items():
             cell, paper = found.of(task, method), PAPER[method][task]
@@ -64,16 +80,46 @@ def tables(found: Study, folder: Path) -> None:
             seen = [f"{x:.1f}" for tail in (tails_over_seeds(excess), tails_over_episodes(excess)) for x in tail]
             violated.append([task, title, len(cell), *seen, *PAPER_TAILS[method][task]])
             training += [_training_row(task, title, one) for one in cell]
+            if all(one.summary for one in cell):
+                cells.append([f"{task}, {title}", *_cell_row(cell, paper)])
     ours = (*(f"seed means: {one}" for one in TAIL), *(f"episodes: {one}" for one in TAIL))
     write_table(folder / "results", [*RESULTS, "paper: return", "paper: cost - 25"], results)
     write_table(folder / "violations", ["task", "method", "seeds", *ours, *(f"paper: {one}" for one in TAIL)], violated)
     write_table(folder / "training", TRAINING, training)
     write_table(folder / "comparison", COMPARISON, _comparison(found))
+    write_table(folder / "cells", CELLS, cells)
 
 
 def _pm(values: np.ndarray) -> str:
     mean = mean_interval(values)
     return f"{mean.value:.1f}" if np.isnan(mean.low) else f"{mean.value:.1f} +- {mean.high - mean.value:.1f}"
+
+
+def _cell_row(cell: Sequence[Record], paper: tuple[float, float, float, float]) -> list[Any]:
+    """Means over the seeds of a cell, and from the first to the last seed to come there where samples are counted."""
+    acting, greedy = (np.mean([[x.mean() for x in one.episodes(kind)] for one in cell], axis=0) for kind in (False, True))
+    late = [one.summary["last_fifth"] for one in cell]
+    deviation = np.mean([one["cost_deviation_of_updates"] for one in late])
+    above = np.mean([one["updates_above_limit"] for one in late])
+    hours = [one.summary["cpu_seconds"] / 3600 for one in cell if one.summary.get("cpu_seconds") is not None]
+    return [
+        len(cell),
+        f"{_at(*acting)} ({_at(paper[0], paper[2])})",
+        _at(*greedy),
+        *(_from_to([one.summary.get(f"samples_to_{mark}_while_feasible") for one in cell]) for mark in MARKS),
+        f"{deviation:.1f}, {above:.0%}",
+        f"{np.mean(hours):.2f}" if hours else "-",
+    ]
+
+
+def _at(gained: float, excess: float) -> str:
+    return f"{gained:,.0f} at {LIMIT + excess:.1f}"
+
+
+def _from_to(samples: Sequence[int | None]) -> str:
+    ordered = sorted(np.inf if one is None else one for one in samples)
+    ends = [f"{one / 1e6:.2f}e6" if np.isfinite(one) else "never" for one in (ordered[0], ordered[-1])]
+    return " to ".join(dict.fromkeys(ends))
 
 
 def _training_row(task: str, title: str, record: Record) -> list[Any]:
@@ -82,8 +128,7 @@ def _training_row(task: str, title: str, record: Record) -> list[Any]:
         return [task, title, record.seed, *["-"] * 10]
     late, hours = seen["last_fifth"], seen.get("cpu_seconds")
     names = ("return", "cost", "cost_deviation_of_updates", "cost_deviation_of_windows", "updates_above_limit")
-    marks = ("95_percent_of_paper", "paper", "95_percent_of_best")
-    reached = [seen.get(f"samples_to_{one}_while_feasible", "-") or "never" for one in marks]
+    reached = [seen.get(f"samples_to_{one}_while_feasible", "-") or "never" for one in MARKS]
     spent = "-" if hours is None else float(hours / 3600)
     return [task, title, record.seed, *reached, *(late[name] for name in names), spent, _differences(record)]
 
