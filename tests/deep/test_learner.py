@@ -8,7 +8,7 @@ import pytest
 
 from cmdpax.deep import learner
 from cmdpax.deep.config import TrainConfig
-from cmdpax.deep.learner import init, make_learn, minibatches
+from cmdpax.deep.learner import init, make_learn, minibatches, prepare
 from cmdpax.deep.rollout import Batch
 from cmdpax.environments.gym_adapter import make_simulator
 
@@ -17,17 +17,41 @@ CONFIG = TrainConfig("SafetyHopperVelocity-v1", "ppo-alm", batch=200, horizon=10
 
 def update(**settings):
     """The state before and after one update, and its metrics."""
-    config, random = replace(CONFIG, **settings), np.random.default_rng(0)
+    config, batch = replace(CONFIG, **settings), random_batch()
     before = init(config, make_simulator(config.environment, 1))
-    steps, size = (100, 2), 11
-    batch = Batch(
+    return before, *make_learn(config)(before, batch, np.zeros(1), np.zeros(1), 100.0)
+
+
+def random_batch(steps=(100, 2), size=11):
+    random = np.random.default_rng(0)
+    return Batch(
         *(random.normal(size=(*steps, size)).astype(np.float32) for _ in range(2)),
         random.normal(size=(*steps, 3)).astype(np.float32),
         random.normal(size=(2, *steps)).astype(np.float32),
         np.zeros(steps, np.float32),
         np.zeros(steps, np.float32),
     )
-    return before, *make_learn(config)(before, batch, np.zeros(1), np.zeros(1), 100.0)
+
+
+def test_a_centre_is_what_a_last_bias_would_be():
+    state, batch = init(CONFIG, make_simulator(CONFIG.environment, 1)), random_batch()
+    centre = np.array([30.0, -4.0])
+    raised = [
+        [*critic[:-1], {**critic[-1], "bias": critic[-1]["bias"] + float(level)}] for critic, level in zip(state.critics, centre)
+    ]
+    ours = prepare(state.policy, state.critics, centre, batch, 0.99, 0.9)
+    same = prepare(state.policy, raised, np.zeros(2), batch, 0.99, 0.9)
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-4), ours, same)
+
+
+def test_the_centre_is_a_running_mean_of_the_targets():
+    before, after, _ = update(critic_centre=0.25)
+    first = prepare(before.policy, before.critics, np.zeros(2), random_batch(), CONFIG.discount, CONFIG.gae).targets.mean(0)
+    np.testing.assert_allclose(after.centre, 0.25 * first, rtol=1e-5)
+    again = make_learn(replace(CONFIG, critic_centre=0.25))(after, random_batch(), np.zeros(1), np.zeros(1), 100.0)[0]
+    second = prepare(after.policy, after.critics, after.centre, random_batch(), CONFIG.discount, CONFIG.gae).targets.mean(0)
+    np.testing.assert_allclose(again.centre, 0.75 * after.centre + 0.25 * second, rtol=1e-4)
+    assert not update(critic_centre=0.0)[1].centre.any()
 
 
 @pytest.mark.parametrize("method", ["ppo-alm", "spma-alm"])

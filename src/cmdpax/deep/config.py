@@ -29,7 +29,7 @@ METHODS: Mapping[str, DeepMethod] = MappingProxyType(
         "spma-alm": DeepMethod("spma", "augmented", kl_stop=0.02),
         "ppo-alm": DeepMethod("ppo", "augmented", kl_stop=0.03, penalty=0.05),
         "trpo-alm": DeepMethod("trpo", "augmented"),
-        "ppo-lag": DeepMethod("ppo", "lagrangian", gradient_clip=40.0, kl_stop=0.03, dual_step=0.001),
+        "ppo-lag": DeepMethod("ppo", "lagrangian", gradient_clip=40.0, kl_stop=0.03, dual_step=0.003),
         "cpo": DeepMethod("cpo", "none", batch=5_000, gradient_clip=40.0, trust_region=0.02),
         "ppo": DeepMethod("ppo", "none", kl_stop=0.03),
         "spma": DeepMethod("spma", "none", kl_stop=0.02),
@@ -65,6 +65,8 @@ class TrainConfig:
     """Samples in a gradient step; 0: 256, or a whole smaller batch."""
     learning_rate: float = 1e-3
     """Adam's step for the policy and the critics, decaying linearly to 0."""
+    critic_centre: float = 0.1
+    """Share of a batch in the running mean of the critics' targets; the networks learn the rest. 0: they learn all of it."""
     clip: float = 0.2
     """PPO's ratio clipping."""
     spma_step: float = 0.3
@@ -80,7 +82,7 @@ class TrainConfig:
     inner: int = 10
     """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag updates them with every batch)."""
     dual_step: float = 0.0
-    """Step size of the multipliers; 0: 0.01, and 0.001 for ppo-lag, which takes a step with every batch."""
+    """Step size of the multipliers; 0: 0.01, and 0.003 for ppo-lag, which takes a step with every batch."""
     dual_optimiser: Literal["plain", "adam"] = "plain"
     """How the multipliers move: Adam lags after a long feasible phase."""
     margin: Literal["smooth", "latest"] = "smooth"
@@ -141,7 +143,7 @@ class TrainConfig:
                 raise InputError(f"{name} is {getattr(self, name)}; it must not be negative.")
         if min(self.hidden, default=1) < 1:
             raise InputError(f"hidden is {self.hidden}; every layer needs at least one unit.")
-        for name in ("discount", "gae", "reserve"):
+        for name in ("discount", "gae", "reserve", "critic_centre"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} is {getattr(self, name)}; it must lie in [0, 1].")
         if self.batch % self.horizon:
@@ -166,6 +168,7 @@ PAPER: Mapping[str, Any] = MappingProxyType(
         "samples": 10_000_000,
         "minibatch": 64,
         "learning_rate": 3e-3,
+        "critic_centre": 0.0,
         "kl_stop": 0.0,
         "discount": 0.99,
         "standardise": "separate",

@@ -37,6 +37,7 @@ class Learner(NamedTuple):
 
     policy: Policy
     critics: list[Network]
+    centre: np.ndarray  # [1 + m], what the critics' networks are added to
     policy_adam: Any
     critics_adam: Any
     multiplier: np.ndarray  # [m]
@@ -57,6 +58,7 @@ def init(config: TrainConfig, simulator: Simulator) -> Learner:
     return Learner(
         policy,
         critics,
+        np.zeros(1 + count),
         adam.init(policy),
         adam.init(critics),
         np.zeros(count),
@@ -77,10 +79,11 @@ class Samples(NamedTuple):
     targets: jax.Array  # [K, 1 + m]
 
 
-@partial(jax.jit, static_argnums=(3, 4))
-def prepare(policy: Policy, critics: Sequence[Network], batch: Batch, discount: float, gae: float) -> Samples:
-    """Advantages and critic targets of a batch."""
-    value, following = values(critics, batch.observation), values(critics, batch.next_observation)
+@partial(jax.jit, static_argnums=(4, 5))
+def prepare(policy: Policy, critics: Sequence[Network], centre: np.ndarray, batch: Batch, discount: float, gae: float) -> Samples:
+    """Advantages and critic targets of a batch; a critic's value is its network's plus its `centre`, `[1 + m]`."""
+    level = jnp.asarray(centre, jnp.float32)[:, None, None]
+    value, following = values(critics, batch.observation) + level, values(critics, batch.next_observation) + level
     advantages = generalised_advantage(batch.rewards, value, following, batch.terminated, batch.ended, discount, gae)
     observation = batch.observation.reshape(-1, batch.observation.shape[-1])
     action = batch.action.reshape(len(observation), *batch.action.shape[2:])
@@ -159,7 +162,12 @@ def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, An
     def learn(
         learner: Learner, batch: Batch, worth: np.ndarray, margin: np.ndarray, units: float
     ) -> tuple[Learner, dict[str, Any]]:
-        samples = prepare(learner.policy, learner.critics, batch, config.discount, config.gae)
+        samples = prepare(learner.policy, learner.critics, learner.centre, batch, config.discount, config.gae)
+        # Adam moves a critic by a few units an update, but returns rise by hundreds: with networks alone most seeds of Hopper
+        # stand still for good
+        moved = np.asarray(samples.targets, np.float64).mean(0) - learner.centre
+        learner = learner._replace(centre=learner.centre + config.critic_centre * moved)
+        samples = samples._replace(targets=samples.targets - learner.centre.astype(np.float32))
         advantage = _combine(samples.advantages, worth.astype(np.float32), config.standardise, config.rescale)
         remaining = 1 - int(learner.update) / config.updates  # every step size of the policy and critics decays linearly to 0
         rate = np.float32(config.learning_rate * remaining)
