@@ -8,7 +8,7 @@ import cmdpax
 ROOT = Path(cmdpax.__file__).parent
 # from the ground floor up; a module may import what stands in an earlier place
 FLOORS = (
-    ("errors", "files"),
+    ("errors", "files", "stopping"),
     ("lagrangian", "transitions", "threads", "rows", "kernels", "loops", "small", "linear", "fields", "tabulate"),
     ("model",),
     ("evaluation",),

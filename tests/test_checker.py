@@ -38,6 +38,7 @@ MUTATIONS = {
     "policy shape": replace(RESULT, policy=RESULT.policy[:-1]),
     "reward": replace(RESULT, reward=RESULT.reward + 1e-6),
     "margins": replace(RESULT, margins=RESULT.margins + 1e-6),
+    "values": replace(RESULT, values=RESULT.values + 1e-6),
     "scaled gap": replace(RESULT, scaled_gap=RESULT.scaled_gap - 1e-9),
     "scaled violation": replace(RESULT, scaled_violation=RESULT.scaled_violation + 1e-9),
     "digest": replace(RESULT, digest="0" * 64),
@@ -66,7 +67,7 @@ def test_rejects_a_mutated_result(name):
         check(MODEL, MUTATIONS[name])
 
 
-@pytest.mark.parametrize("name", ["policy", "reward", "margins", "senses", "constraint_names", "eps", "scaled_gap"])
+@pytest.mark.parametrize("name", ["policy", "reward", "values", "margins", "senses", "constraint_names", "eps", "scaled_gap"])
 @pytest.mark.parametrize(
     "value", [None, "x", np.zeros(0), np.full(30, np.nan), np.inf], ids=["None", "text", "empty", "nan", "inf"]
 )

@@ -5,8 +5,10 @@ import sys
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from cmdpax.cli import COMMANDS, main
+from cmdpax.commands import exact
 from cmdpax.environments import cliff_world
 from cmdpax.storage import load_result, save_model, save_result
 
@@ -227,3 +229,24 @@ def test_version(capsys):
     with pytest.raises(SystemExit, match=r"^0$"):
         main(["--version"])
     assert capsys.readouterr().out.startswith("cmdpax 0.")
+
+
+def test_a_result_does_not_take_the_place_of_its_model(capsys, tmp_path):
+    path = tmp_path / "m.npz"
+    call(capsys, "export", "cliff-world", str(path))
+    before = path.read_bytes()
+    code, out, err = call(capsys, "solve", str(path), "--out", str(path))
+    assert code == 2 and out == "" and "that is the model itself" in err and path.read_bytes() == before
+
+
+def test_an_unwritable_place_is_refused_before_the_work(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(exact, "run", lambda *arguments, **settings: pytest.fail("nothing is solved"))
+    (tmp_path / "folder.npz").mkdir()
+    code, _, err = call(capsys, "solve", "cliff-world", "--out", str(tmp_path / "folder.npz"))
+    assert code == 2 and "Is a directory" in err
+
+
+def test_names_in_lists_are_whole_on_a_narrow_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(exact, "out", Console(width=80))
+    code, out, _ = call(capsys, "list")
+    assert code == 0 and "corrective-alm" in out and "…" not in out

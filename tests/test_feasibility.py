@@ -86,5 +86,5 @@ def test_few_columns_reach_the_same_verdict(slack):
 
 def test_without_time_there_is_no_verdict():
     scaled = normalise(cliff_world(threshold=0.3))
-    verdict = decide(scaled, expired=lambda: True)
+    verdict = decide(scaled, stop=lambda: True)
     assert verdict.status == "open" and verdict.ray is None and len(verdict.columns.rewards) == 1

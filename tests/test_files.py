@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from cmdpax.files import replacing, write_text
+from cmdpax.files import refuse_unwritable, replacing, write_text
 
 
 def test_the_new_content_takes_the_place_of_the_old(tmp_path):
@@ -39,3 +39,15 @@ def test_errors_name_the_file_and_keep_their_kind(tmp_path):
     with pytest.raises(OSError, match="No space left on device") as full:
         fill(tmp_path / "a")
     assert full.value.filename == str(tmp_path / "a") and full.value.errno == errno.ENOSPC
+
+
+def test_what_cannot_be_written_is_refused_beforehand(tmp_path):
+    write_text(tmp_path / "a", "old")
+    refuse_unwritable(tmp_path / "a")
+    refuse_unwritable(tmp_path / "b")
+    assert (tmp_path / "a").read_text() == "old" and len(list(tmp_path.iterdir())) == 1
+    with pytest.raises(FileNotFoundError) as missing:
+        refuse_unwritable(tmp_path / "no" / "a")
+    assert missing.value.filename == str(tmp_path / "no" / "a")
+    with pytest.raises(IsADirectoryError):
+        refuse_unwritable(tmp_path)

@@ -1,3 +1,5 @@
+import signal
+
 import numpy as np
 import pytest
 
@@ -47,3 +49,12 @@ def test_a_budget_keeps_its_orientation():
 def test_bad_input(model, options, sentence):
     with pytest.raises(InputError, match=sentence):
         frontier(model, **options)
+
+
+def test_an_interrupt_ends_the_curve():
+    def interrupt(done, points):
+        if done == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.warns(UserWarning, match="stopping"):
+        assert len(frontier(garnet(states=40, constraints=2), 0, points=6, report=interrupt)) == 2

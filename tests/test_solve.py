@@ -1,9 +1,11 @@
+import signal
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cmdpax import CMDP, InputError, check, lagrangian, solve
+from cmdpax import CMDP, InputError, check, feasibility, lagrangian, solve
 from cmdpax.baselines.linear_program import linear_program
 from cmdpax.environments import cliff_world, deep_sea, finite, garnet, grid_world, queue
 from cmdpax.evaluation import evaluate
@@ -11,6 +13,7 @@ from cmdpax.feasibility import decide
 from cmdpax.oracles import npg, ppg, pqa, spma
 from cmdpax.oracles.corrective import Corrective
 from cmdpax.oracles.first_order import FirstOrder
+from cmdpax.planning import plan
 from cmdpax.solve import Warm, augmented_lagrangian, normalise
 from random_models import cmdps
 
@@ -45,11 +48,10 @@ def test_verdicts_around_a_known_policy(model, seed):
 
 
 @given(cmdps(constraints=(1, 1)))
-def test_a_threshold_exactly_at_the_best_value_is_marginal(model):
-    from cmdpax.planning import plan
-
+def test_a_threshold_exactly_at_the_best_value_is_marginal_unless_it_is_proven_to_be_met(model):
     best = plan(model, model.constraints[0]).value
-    assert solve(model.replace(thresholds=[best])).status == "marginal"
+    result = solve(model.replace(thresholds=[best]))
+    assert result.status == ("certified" if result.certificate.violation == 0 else "marginal")
 
 
 FAMILIES = {
@@ -203,6 +205,17 @@ def test_states_that_are_never_reached_do_not_matter_however_large_their_numbers
     assert result.reward == pytest.approx(solve(model).reward, abs=2e-6 * model.reward_scale)
 
 
+@pytest.mark.parametrize("limit", [1e15, 1e20, 1e90])
+def test_a_limit_without_end_does_not_blur_the_value(limit):
+    model = queue()
+    wide = model.replace(thresholds=np.full(model.constraint_count, -limit))
+    result = solve(wide)
+    check(wide, result)
+    expected = evaluate(model, result.policy).margins + model.thresholds
+    np.testing.assert_allclose(result.values, expected, rtol=1e-9)
+    assert result.summary()["values"] == pytest.approx((-expected).tolist(), rel=1e-9)
+
+
 def test_warm_start_gives_the_same_answer_with_less_work():
     model = garnet(states=200, constraints=2)
     warm = Warm()
@@ -242,20 +255,61 @@ def test_an_interrupt_returns_the_best_certified_policy_so_far():
     def interrupt(row):
         seen.append(row)
         if len(seen) == 3:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
 
-    result = solve(model, report=interrupt)
+    with pytest.warns(UserWarning, match="best policy so far"):
+        result = solve(model, report=interrupt)
     assert result.status == "limit" and len(seen) == 3
     check(model, result)
 
 
-def test_an_interrupt_before_anything_is_known_goes_through():
-    class Never(Corrective):
-        def advance(self, *arguments):
-            raise KeyboardInterrupt
+@pytest.mark.parametrize("states", [100, 400])  # exact planning, and planning that can be cut short
+def test_an_interrupt_of_the_first_plan_returns_a_certified_policy(states, monkeypatch):
+    model, calls = garnet(states=states, constraints=2), []
 
-    with pytest.raises(KeyboardInterrupt):
-        solve(cliff_world(), oracle=Never())
+    def interrupted(*arguments, **settings):
+        calls.append(1)
+        signal.raise_signal(signal.SIGINT)
+        return plan(*arguments, **settings)
+
+    monkeypatch.setattr(feasibility, "plan", interrupted)
+    with pytest.warns(UserWarning, match="best policy so far"):
+        result = solve(model)
+    assert result.status == "limit" and len(calls) == 1
+    check(model, result)
+
+
+def test_a_second_interrupt_goes_through():
+    def interrupt(row):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="Ctrl-C again"):
+        solve(garnet(states=300, constraints=4), report=interrupt)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_limit_is_called_a_limit_also_where_feasibility_is_undecided():
+    model = garnet(states=300, constraints=2)
+    best = solve(model.replace(reward=model.constraints[0], constraints=model.constraints[:0], thresholds=[]), 1e-9).reward
+    edge = model.replace(constraints=model.constraints[:1], thresholds=[best])
+
+    def interrupt(row):
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.warns(UserWarning, match="stopping"):
+        stopped = solve(edge, report=interrupt)
+    assert stopped.status == ("limit" if max(stopped.scaled_gap, stopped.scaled_violation) > stopped.eps else "marginal")
+    assert solve(edge).status == "marginal"
+
+
+def test_a_budget_that_nothing_can_exceed_is_met_beyond_doubt():
+    """All costs are 0 and may be at most 0: at the very edge, and feasible."""
+    model = cliff_world()
+    nothing = model.replace(constraints=np.zeros_like(model.constraints), thresholds=[0.0])
+    result = solve(nothing)
+    assert result.status == "certified" and result.certificate.violation == 0
+    check(nothing, result)
 
 
 def test_a_memory_limit_bounds_the_columns_and_not_the_answer():

@@ -83,11 +83,16 @@ def _verify(model: Any, result: Any) -> Verified:
     for i in range(m):
         low_i, high_i = _policy_bounds(model, policy, model.constraints[i], proof.value_potentials[1 + i], seen)
         least, most = proof.margin_bounds[i]
+        claimed, size = float(result.values[i]), _scale(model.constraints[i][seen], model.discount)
+        around = min(float(most - least), 1e-6 * size) + 1e-12 * (1 + abs(low_i))  # the middle of wider bounds is good enough
+        _demand(
+            low_i - around <= claimed <= high_i + around, f"value {i} is claimed as {claimed}, provable is [{low_i}, {high_i}]"
+        )
         low_i, high_i = low_i - model.thresholds[i], high_i - model.thresholds[i]
         _demand(least <= low_i and high_i <= most, f"margin {i} is claimed in [{least}, {most}], provable is [{low_i}, {high_i}]")
         _demand(least <= result.margins[i] <= most, f"margin {i}, {result.margins[i]}, lies outside its own bounds")
         violation = max(violation, -least)
-        scaled_violation = max(scaled_violation, -least / _scale(model.constraints[i][seen], model.discount))
+        scaled_violation = max(scaled_violation, -least / size)
 
     pseudo = model.reward + np.tensordot(weights, model.constraints, 1)
     bound = _optimum_bound(model, pseudo, proof.dual_potential, seen) - float(weights @ model.thresholds)

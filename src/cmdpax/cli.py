@@ -1,4 +1,4 @@
-"""The command line. Exit codes: 0 certified, 1 check failed, 2 bad input, 3 infeasible, 4 limit reached, 5 marginal."""
+"""The command line. Exit codes: 0 certified, 1 check failed, 2 bad input, 3 infeasible, 4 limit, 5 marginal, 130 interrupted."""
 
 import sys
 import warnings

@@ -7,7 +7,6 @@ Each is an AL subproblem with zero reward and zero multipliers, `min |max(target
 a ray: planning on `w.c` proves `max_pi w.(V_c - b) < target sum(w)`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,6 +17,7 @@ from cmdpax.model import CMDP
 from cmdpax.oracles.corrective import COLUMNS, Columns, add_column, first_column
 from cmdpax.oracles.master import master
 from cmdpax.planning import Plan, plan
+from cmdpax.stopping import Stop, never
 
 BAND = 1e-7  # feasibility closer than this to the boundary, on the normalised scale, is not decided
 ROUNDING = 1e-14  # a margin that misses its target by less has met it
@@ -47,26 +47,26 @@ def decide(
     columns: Columns | None = None,
     accuracy: float = ACCURACY,
     most: int = COLUMNS,
-    expired: Callable[[], bool] = lambda: False,
+    stop: Stop = never,
 ) -> Feasibility:
     """Verdict for a normalised model (see `solve.normalise`), starting from known columns if there are any.
 
     `accuracy` is the error that values of columns may have (large models). One that would blur the verdict is good enough to
     find a model feasible with room to spare; any other verdict is then reached once more, by exact columns. `most` limits the
-    columns kept; `expired` is asked before every planning call but the first.
+    columns kept. When `stop` says so the verdict is "open", with the columns so far, of which there is at least one.
     """
     if model.is_small:
         accuracy = min(accuracy, ACCURACY)
     if columns is None:
-        columns = first_column(model, plan(model, model.reward, tolerance=max(accuracy, LOOSENESS)), accuracy)
-    strict = _reach(model, columns, max(BAND, ROOM * accuracy), accuracy, most, expired)
+        columns = first_column(model, plan(model, model.reward, tolerance=max(accuracy, LOOSENESS), stop=stop), accuracy)
+    strict = _reach(model, columns, max(BAND, ROOM * accuracy), accuracy, most, stop)
     if strict.status in ("feasible", "open"):
         return strict
     if accuracy > ACCURACY:
-        return decide(model, most=most, expired=expired)
+        return decide(model, most=most, stop=stop)
     if strict.status == "marginal":
         return strict
-    relaxed = _reach(model, strict.columns, -BAND, accuracy, most, expired)
+    relaxed = _reach(model, strict.columns, -BAND, accuracy, most, stop)
     if relaxed.status in ("infeasible", "open"):
         return relaxed
     return replace(strict, status="marginal", columns=relaxed.columns)
@@ -104,7 +104,7 @@ def slater_slack(model: CMDP) -> float:
             return float(game.x[-1])
 
 
-def _reach(model: CMDP, columns: Columns, target: float, accuracy: float, most: int, expired: Callable[[], bool]) -> Feasibility:
+def _reach(model: CMDP, columns: Columns, target: float, accuracy: float, most: int, stop: Stop) -> Feasibility:
     """Whether every margin can be at least `target`; "infeasible" comes with the ray that shows it cannot.
 
     "marginal" means that rounding in the columns left the question open.
@@ -120,15 +120,17 @@ def _reach(model: CMDP, columns: Columns, target: float, accuracy: float, most: 
         lack = np.maximum(target - columns.margins, 0)
         if lack.max(initial=0.0) <= ROUNDING:
             return Feasibility("feasible", columns)
-        if expired():
+        if stop():
             return Feasibility("open", columns)
         ray = lack / lack.sum()
         start, values = (best.actions, best.values) if best else (None, None)
         tolerance = max(accuracy, loosest * float(lack.max()))
-        best = plan(model, np.tensordot(ray, model.constraints, 1), start, values=values, tolerance=tolerance)
+        best = plan(model, np.tensordot(ray, model.constraints, 1), start, values=values, tolerance=tolerance, stop=stop)
         bound = best.value - float(ray @ model.thresholds)
         if bound < target and bound - ray @ columns.margins <= CLOSEST:
             return Feasibility("infeasible", columns, ray, best)
+        if stop():
+            return Feasibility("open", columns)
         richer = add_column(model, columns, best, accuracy=accuracy, most=most)
         if richer is columns:  # planning repeats itself
             if tolerance > accuracy:

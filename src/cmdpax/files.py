@@ -1,5 +1,6 @@
 """Files that are whole or not there: written beside their place under another name, brought to the disk, and renamed."""
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
     Errors name `path`: the other name is nobody's concern.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    temporary = _beside(path)
     try:
         with open(temporary, "xb") as file:
             yield file
@@ -39,3 +40,19 @@ def write_bytes(path: Path, data: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """The same in UTF-8."""
     write_bytes(path, text.encode())
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Raise at once the `OSError` that `replacing(path)` would raise after the work is done; nothing is changed."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    temporary = _beside(path)
+    try:
+        open(temporary, "xb").close()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    temporary.unlink()
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")

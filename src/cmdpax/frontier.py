@@ -15,6 +15,7 @@ from cmdpax.evaluation import evaluate
 from cmdpax.model import CMDP
 from cmdpax.result import Result
 from cmdpax.solve import Warm, solve
+from cmdpax.stopping import Stop, Stopper
 
 INSET = 1e-3  # how far inside the feasible end of the range the last point lies, as a share of the range
 
@@ -38,7 +39,7 @@ def frontier(
     eps: float = 1e-6,
     report: Callable[[int, int], None] | None = None,
 ) -> list[FrontierPoint]:
-    """Sweep the threshold of one constraint; `report(done, points)` is called after every solve."""
+    """Sweep the threshold of one constraint; `report(done, points)` is called after every solve. Ctrl-C ends the curve."""
     m = model.constraint_count
     if m == 0:
         raise InputError("frontier: the model has no constraints; there is nothing to trade off.")
@@ -46,7 +47,17 @@ def frontier(
         raise InputError(f"constraint is {constraint}; the model has constraints 0..{m - 1}.")
     if points < 2:
         raise InputError(f"points is {points}; a curve needs at least 2.")
+    with Stopper() as stop:
+        return _curve(model, constraint, points, eps, report, stop)
+
+
+def _curve(
+    model: CMDP, constraint: int, points: int, eps: float, report: Callable[[int, int], None] | None, stop: Stop
+) -> list[FrontierPoint]:
+    """`frontier` with its settings checked."""
     loose, tight = threshold_range(model, constraint, eps)
+    if stop():
+        raise KeyboardInterrupt
     sign = 1.0 if model.senses[constraint] == ">=" else -1.0
     curve, warm = [], Warm()
     for done, threshold in enumerate(np.linspace(loose, tight - INSET * (tight - loose), points), start=1):
@@ -65,6 +76,8 @@ def frontier(
         )
         if report:
             report(done, points)
+        if stop():
+            break
     return curve
 
 

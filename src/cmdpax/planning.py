@@ -21,6 +21,7 @@ from cmdpax.errors import NumericalError
 from cmdpax.evaluation import action_values, state_values, under_policy
 from cmdpax.linear import System, fixed_point
 from cmdpax.model import CMDP
+from cmdpax.stopping import Stop, never
 
 SWITCH = 1e-12  # an action must be better by this much (relative) before policy iteration switches to it: no cycling on ties
 ITERATIONS = 1000
@@ -45,16 +46,18 @@ def plan(
     *,
     values: np.ndarray | None = None,
     tolerance: float = 0.0,
+    stop: Stop = never,
 ) -> Plan:
     """Maximise the value of `reward [S, A]` from the actions `start [S]` (default: greedy), or from a guess of its `values [S]`.
 
-    `tolerance` is the absolute error that `value` may have (0: rounding); small models are solved exactly in any case.
+    `tolerance` is the absolute error that `value` may have (0: rounding); small models are solved exactly in any case. Large
+    ones ask `stop` before every evaluation, and then give what they have: `value` is still an upper bound, of a worse policy.
     """
     if model.is_small:
         return _exact(model, reward, start)
     if values is None:
         values = np.zeros(model.states) if start is None else state_values(model, start, reward, FORCING)
-    return _inexact(model, np.broadcast_to(reward, model.reward.shape), np.broadcast_to(values, model.states), tolerance)
+    return _inexact(model, np.broadcast_to(reward, model.reward.shape), np.broadcast_to(values, model.states), tolerance, stop)
 
 
 def _exact(model: CMDP, reward: np.ndarray, start: np.ndarray | None) -> Plan:
@@ -73,7 +76,7 @@ def _exact(model: CMDP, reward: np.ndarray, start: np.ndarray | None) -> Plan:
     raise NumericalError(f"planning: policy iteration did not settle in {ITERATIONS} sweeps; the model is too ill-conditioned.")
 
 
-def _inexact(model: CMDP, reward: np.ndarray, values: np.ndarray, tolerance: float) -> Plan:
+def _inexact(model: CMDP, reward: np.ndarray, values: np.ndarray, tolerance: float, stop: Stop) -> Plan:
     """Policy iteration with inexact evaluation, which tightens whenever d has not fallen."""
     arrays, discount = (model.successors, model.probabilities, reward), model.discount
     reach = discount / (1 - discount)  # what d at one step amounts to in a value
@@ -83,7 +86,7 @@ def _inexact(model: CMDP, reward: np.ndarray, values: np.ndarray, tolerance: flo
         change = backed_up - values
         low, high = float(change.min()), float(change.max())
         rounding = ROUNDING * max(-float(backed_up.min()), float(backed_up.max())) * (1 + reach if stalled >= STALL else 1.0)
-        if reach * (high - low) <= max(tolerance, reach * rounding):
+        if reach * (high - low) <= max(tolerance, reach * rounding) or stop():
             upper = backed_up + reach * high
             return Plan(actions, upper, float((model.initial * upper).sum()))
         if high - low > smallest / 2:

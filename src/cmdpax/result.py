@@ -5,9 +5,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cmdpax.certificate import Certificate
+from cmdpax.certificate import Certificate, value_bounds
 from cmdpax.model import CMDP
 
+HUGE = 1e3  # a threshold this many times the range of possible values takes digits from a margin
 Status = Literal["certified", "infeasible", "marginal", "limit"]
 
 
@@ -20,6 +21,7 @@ class Result:
     eps: float  # certified means: scaled gap and violation are at most this
     policy: np.ndarray  # [S, A]
     reward: float  # V_r
+    values: np.ndarray  # [m], V_c in the normalised (>=) orientation; more exact than margins + thresholds where those are huge
     margins: np.ndarray  # [m], V_c - b in the normalised (>=) orientation
     multipliers: np.ndarray  # [m], shadow prices: what one unit of slack in each threshold is worth
     certificate: Certificate
@@ -42,6 +44,8 @@ class Result:
             "reward": self.reward,
             "constraints": list(self.constraint_names),
             "senses": list(self.senses),
+            "values": [float(v) for v in self._turned(self.values)],
+            "thresholds": [float(b) for b in self._turned(self.thresholds)],
             "margins": [float(u) for u in self.margins],
             "multipliers": [float(x) for x in self.multipliers],
             "gap": self.certificate.gap,
@@ -53,6 +57,10 @@ class Result:
             "ray_bound": self.certificate.ray_bound,
             "seconds": self.seconds,
         }
+
+    def _turned(self, numbers: np.ndarray) -> np.ndarray:
+        """Values or thresholds `[m]` in the caller's orientation."""
+        return np.where(np.array(self.senses) == "<=", -numbers, numbers) + 0.0  # adding 0.0: no "-0"
 
     def __repr__(self) -> str:
         return f"Result({self.status}, method={self.method!r}, reward={self.reward:.9g}, gap<={self.certificate.gap:.3g})"
@@ -81,12 +89,9 @@ class Result:
         if len(self.margins):
             width = max(10, *(len(name) for name in self.constraint_names))
             lines.append(f"{'constraint':<{width}}  {'value':>14}     {'threshold':>12} {'margin':>12} {'price':>12}")
-            for name, sense, b, u, price in zip(
-                self.constraint_names, self.senses, self.thresholds, self.margins, self.multipliers, strict=True
-            ):
-                sign = 1 if sense == ">=" else -1
-                value, limit = sign * (u + b) + 0.0, sign * b + 0.0  # adding 0.0: no "-0"
-                lines.append(f"{name:<{width}}  {value:>14.8g}  {sense} {limit:>12.8g} {u:>12.3g} {price:>12.6g}")
+            columns = (self._turned(self.values), self._turned(self.thresholds), self.margins, self.multipliers)
+            for name, sense, value, limit, margin, price in zip(self.constraint_names, self.senses, *columns, strict=True):
+                lines.append(f"{name:<{width}}  {value:>14.8g}  {sense} {limit:>12.8g} {margin:>12.3g} {price:>12.6g}")
         return "\n".join(lines)
 
 
@@ -109,13 +114,18 @@ def assemble(
     low, high = certificate.reward_bounds
     if violation == 0:  # a feasible policy: the dual bound holds for it too
         high = max(low, min(high, certificate.dual_bound))
+    margins = certificate.margin_bounds.mean(1)
+    values = margins + model.thresholds
+    if (abs(model.thresholds) > HUGE * model.constraint_scales).any():
+        values = value_bounds(model, policy, certificate.value_potentials)[1:].mean(1)
     return Result(
         status=status or reached,
         method=method,
         eps=eps,
         policy=model.fold_unavailable(policy),
         reward=(low + high) / 2,
-        margins=certificate.margin_bounds.mean(1),
+        values=values,
+        margins=margins,
         multipliers=multipliers,
         certificate=certificate,
         scaled_gap=gap,

@@ -27,6 +27,7 @@ from cmdpax.oracles.corrective import COLUMNS, Columns, Corrective
 from cmdpax.oracles.first_order import Subproblem
 from cmdpax.planning import plan
 from cmdpax.result import Result, Status, assemble
+from cmdpax.stopping import Stop, Stopper
 
 LARGEST_PENALTY = 1e10
 SMALLEST_PENALTY, PENALTY_GROWTH = 1e-3, 3.0  # on the normalised scale
@@ -154,10 +155,11 @@ def solve(
 
     `eps` bounds gap and violation on the scale of possible values, `span / (1 - gamma)`. `oracle` defaults to `Corrective()`;
     first-order oracles work too, and reach less accuracy. Stops with status `limit` after `outer` iterations, `time_limit`
-    seconds, an interrupt (Ctrl-C) or when rounding leaves nothing to gain, with the best certified policy so far. The clock is
-    looked at between planning calls, and the first policy and the last certificate are always finished. `memory_limit` (bytes,
-    of the whole process) bounds how many columns are kept. `report` receives every row of the trace as it comes. `warm` carries
-    what was found from one solve to the next, for the same model with other thresholds.
+    seconds, Ctrl-C (a second one ends it at once, with nothing) or when rounding leaves nothing to gain, with the best certified
+    policy so far. The clock is looked at between evaluations of policies, and the certificate of the last one, which takes
+    `1 + m` of them, is always finished. `memory_limit` (bytes, of the whole process) bounds how many columns are kept. `report`
+    receives every row of the trace as it comes. `warm` carries what was found from one solve to the next, for the same model
+    with other thresholds.
     """
     if not isinstance(model, CMDP):
         raise InputError(f"model: a CMDP is needed, not {type(model).__name__}.")
@@ -168,50 +170,64 @@ def solve(
             within(name, limit, np.inf, zero=True)
     if outer < 1 or inner < 1:
         raise InputError(f"outer is {outer}, inner is {inner}; both must be at least 1.")
+    warm = Warm() if warm is None else warm
+    most = COLUMNS if memory_limit is None else columns_within(model, memory_limit)
+    with Stopper(time_limit) as stop:
+        return _solve(model, eps, oracle, dual_step, outer, inner, most, stop, report, warm)
+
+
+def _solve(
+    model: CMDP,
+    eps: float,
+    oracle: Oracle | None,
+    dual_step: float,
+    outer: int,
+    inner: int,
+    most: int,
+    stop: Stop,
+    report: Callable[[dict[str, Any]], None] | None,
+    warm: "Warm",
+) -> Result:
+    """`solve` with its settings checked; `most` columns are kept."""
     started = time.perf_counter()
     accuracy = ACCURACY * eps
-    most = COLUMNS if memory_limit is None else columns_within(model, memory_limit)
     if oracle is None:
-        oracle = Corrective(accuracy, most)
+        oracle = Corrective(accuracy, most, stop=stop)
     scaled = normalise(model)
-    warm = Warm() if warm is None else warm
-
-    def expired() -> bool:
-        return time_limit is not None and time.perf_counter() - started > time_limit
-
-    verdict = decide(scaled, warm.columns_for(scaled), accuracy, most, expired)
+    verdict = decide(scaled, warm.columns_for(scaled), accuracy, most, stop)
     if verdict.status in ("infeasible", "open"):
         return phase_one_result(model, verdict, eps, started)
     state = verdict.columns if isinstance(oracle, Corrective) else oracle.start(scaled)
-    search = _Search(model, scaled, oracle, eps, started, expired, report)
-    try:
-        augmented_lagrangian(
-            scaled,
-            oracle,
-            state,
-            multipliers=np.zeros(model.constraint_count) if warm.multipliers is None else warm.multipliers,
-            penalty=first_penalty(verdict.columns),
-            outer=outer,
-            inner=inner,
-            dual_step=dual_step,
-            # summable like the paper's sigma / t^2, but never below what the oracle's own rounding allows: it would stall
-            target=lambda t: max(10.0**-t, eps / 10),
-            penalty_growth=PENALTY_GROWTH,
-            observe=search.observe,
-        )
-    except KeyboardInterrupt:  # what has been found so far is worth having
-        if search.best is None:
-            raise
+    search = _Search(model, scaled, oracle, eps, started, stop, report)
+    augmented_lagrangian(
+        scaled,
+        oracle,
+        state,
+        multipliers=np.zeros(model.constraint_count) if warm.multipliers is None else warm.multipliers,
+        penalty=first_penalty(verdict.columns),
+        outer=outer,
+        inner=inner,
+        dual_step=dual_step,
+        # summable like the paper's sigma / t^2, but never below what the oracle's own rounding allows: it would stall
+        target=lambda t: max(10.0**-t, eps / 10),
+        penalty_growth=PENALTY_GROWTH,
+        observe=search.observe,
+    )
     policy, certificate = search.certified or search.certify_best()
     warm.remember(scaled, search)
-    if verdict.status == "marginal":
+    gap, violation = certificate.scaled(model)
+    # a limit is called a limit; and what is proven to be feasible is not undecided
+    undecided = (
+        verdict.status == "marginal" and not (stop() and max(gap, violation) > eps) and not (violation == 0 and gap <= eps)
+    )
+    if undecided:
         certificate = _with_ray(model, certificate, verdict)
     return assemble(
         model,
         policy,
         certificate.weights,
         certificate,
-        status="marginal" if verdict.status == "marginal" else None,
+        status="marginal" if undecided else None,
         method="corrective-alm" if isinstance(oracle, Corrective) else "first-order-alm",
         eps=eps,
         trace=search.trace,
@@ -290,11 +306,11 @@ class _Search:
         oracle: Oracle,
         eps: float,
         started: float,
-        expired: Callable[[], bool],
+        stop: Stop,
         report: Callable[[dict[str, Any]], None] | None,
     ) -> None:
         self.model, self.scaled, self.oracle, self.eps = model, scaled, oracle, eps
-        self.started, self.expired, self.report = started, expired, report
+        self.started, self.stop, self.report = started, stop, report
         self.bound = np.inf  # best dual bound so far, normalised
         self.dual: Subproblem | None = None  # the subproblem it came from
         self.best: Any = None  # state with the smallest max(gap, violation)
@@ -335,7 +351,7 @@ class _Search:
                 self.certified = policy, certificate
                 return True
         stalled = isinstance(self.oracle, Corrective) and progress.evaluations - self.improved >= STALL
-        return stalled or self.expired()
+        return stalled or self.stop()
 
     def certify_best(self) -> tuple[np.ndarray, Certificate]:
         """The best policy so far with its certificate."""
@@ -349,7 +365,8 @@ class _Search:
         weights = self.dual.weights * model.reward_scale / model.constraint_scales
         # values of the normalised model are those of the model up to scale and a constant, which no bound depends on
         potential = None if model.is_small else best.values * model.reward_scale
-        return policy, certify(model, policy, weights, best.actions, potential=potential, accuracy=ACCURACY * self.eps)
+        accuracy = self.eps if self.stop() else ACCURACY * self.eps  # whoever wants it now gets it now
+        return policy, certify(model, policy, weights, best.actions, potential=potential, accuracy=accuracy)
 
 
 def phase_one_result(model: CMDP, verdict: Feasibility, eps: float, started: float) -> Result:
@@ -358,12 +375,15 @@ def phase_one_result(model: CMDP, verdict: Feasibility, eps: float, started: flo
     Where rounding (values of 1e9 that differ by 1) spoils the proof the status is `marginal`: nothing is claimed unproven. Where
     time ran out there is no verdict, and nothing but the policy's own certificate.
     """
-    policy = Corrective().policy(model, verdict.columns)
-    zeros = np.zeros(model.constraint_count)
-    unconstrained = verdict.columns.actions[0]
-    if verdict.status != "open":  # there is time: the first plan was a loose one
+    columns, zeros = verdict.columns, np.zeros(model.constraint_count)
+    policy, unconstrained, potential, accuracy = Corrective().policy(model, columns), columns.actions[0], None, 0.0
+    if verdict.status == "open":  # no time for more than what is known
+        accuracy, potential = eps, None if model.is_small else columns.potentials[0]
+        potential = None if potential is None else potential * model.reward_scale
+    else:  # there is time: the first plan was a loose one
         unconstrained = plan(model, model.reward, unconstrained, tolerance=ACCURACY * eps * model.reward_scale).actions
-    certificate = _with_ray(model, certify(model, policy, zeros, unconstrained), verdict)
+    certificate = certify(model, policy, zeros, unconstrained, potential=potential, accuracy=accuracy)
+    certificate = _with_ray(model, certificate, verdict)
     proven = certificate.ray_bound is not None and certificate.ray_bound < 0
     status: Status | None = None if verdict.status == "open" else "infeasible" if proven else "marginal"
     seconds = time.perf_counter() - started

@@ -14,6 +14,7 @@ from cmdpax import checker
 from cmdpax.commands.terminal import EXIT, Json, Progress, out, png
 from cmdpax.environments import finite
 from cmdpax.errors import InputError, did_you_mean
+from cmdpax.files import refuse_unwritable
 from cmdpax.frontier import frontier as trace_frontier
 from cmdpax.methods import methods, run
 from cmdpax.model import CMDP
@@ -43,7 +44,7 @@ def solve(
         method: one of `cmdpax list methods`
         set: settings of the method, for example --set step=0.1 inner=50 (augmented-Lagrangian methods then run a fixed budget)
         features: log-linear policies on these features: tiles:60,4,3 (dimension, tilings, size) or a .npy or .npz file [S, A, d]
-        time_limit: seconds after which the best policy so far is returned (Ctrl-C does the same)
+        time_limit: seconds after which the best policy so far is certified and returned (Ctrl-C does the same)
         memory_limit: gigabytes that the process may use (corrective-alm only)
         out_file: write the result (policy and certificate) to this .npz file
         as_json: print one JSON object instead of a table
@@ -52,6 +53,10 @@ def solve(
         raise InputError(f"--out {out_file}: results are written as .npz; give a name that ends so.")
     if out_file is not None and not out_file.parent.is_dir():  # better now than after the work is done
         raise InputError(f"--out {out_file}: there is no folder {out_file.parent}; make it first.")
+    if out_file is not None:
+        if out_file.exists() and Path(model).exists() and out_file.samefile(model):
+            raise InputError(f"--out {out_file}: that is the model itself; give the result another name.")
+        refuse_unwritable(out_file)
     problem = open_model(model)
     table = None if features is None else open_features(features, problem)
     settings: dict[str, Any] = dict(_setting(text) for text in set)
@@ -191,7 +196,7 @@ def list_(what: Annotated[Literal["methods", "environments", "all"], tyro.conf.P
     if what != "environments":
         table = Table(title="methods")
         for heading in ("name", "family", "last iterate", "settings", "paper grid", "source"):
-            table.add_column(heading, no_wrap=heading == "name")
+            table.add_column(heading, no_wrap=heading == "name", overflow="fold")
         for row in methods.values():
             shown = ", ".join(key for key in row.settings() if key != "report")
             grid = "; ".join(f"{key} {', '.join(f'{value:g}' for value in values)}" for key, values in row.grid.items())
@@ -200,7 +205,7 @@ def list_(what: Annotated[Literal["methods", "environments", "all"], tyro.conf.P
     if what != "methods":
         table = Table(title="environments")
         table.add_column("name", no_wrap=True)
-        table.add_column("settings with their defaults")
+        table.add_column("settings with their defaults", overflow="fold")
         for name, defaults in environments.items():
             table.add_row(name, ", ".join(f"{key}={value}" for key, value in defaults.items()))
         out.print(table)

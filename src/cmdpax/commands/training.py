@@ -34,7 +34,10 @@ def train(
     plain = config.environment.replace(":", "-").replace("/", "-")
     folder = out_dir or Path("runs") / f"{plain}-{config.method}-{config.seed}"
     with TrainingBar(config.resolved().samples) as bar:
-        training.train(config, folder, resume, bar.row)
+        try:
+            training.train(config, folder, resume, bar.row)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("interrupted; the same command with --resume goes on from the last checkpoint.") from None
     out.print(f"trained; next: cmdpax evaluate {folder}", markup=False)
     return 0
 

@@ -32,6 +32,7 @@ from cmdpax.oracles.first_order import Subproblem
 from cmdpax.oracles.master import master
 from cmdpax.planning import Plan, plan
 from cmdpax.policies.tabular import from_actions
+from cmdpax.stopping import Stop, never
 
 COLUMNS = 400  # columns kept at the most; the longest unused leave first
 HARD_PENALTY = 1e6  # that of the mixture which meets the constraints
@@ -69,12 +70,13 @@ class Columns:
 class Corrective:
     """The oracle. `accuracy` is the error that the values of a column may have (large models; small ones are exact).
 
-    `most` limits memory: a column takes about 20 bytes a state.
+    `most` limits memory: a column takes about 20 bytes a state. `stop` cuts planning short.
     """
 
     accuracy: float = 1e-12
     most: int = COLUMNS  # columns kept
     check_every: int = 1
+    stop: Stop = never
 
     def start(self, model: CMDP, policy: np.ndarray | None = None) -> Columns:
         """One column: the unconstrained optimum (this oracle builds its own policies and takes none)."""
@@ -95,7 +97,7 @@ class Corrective:
                 worth, guess = columns.meeting[used] @ columns.prices[used], _mean(columns.meeting, columns.potentials)
         tolerance = max(self.accuracy, LOOSENESS * (columns.last.gap if columns.last else 1.0))
         start = columns.last.plan.actions if columns.last else columns.actions[int(np.argmax(mixture))]
-        best = plan(model, pseudo_reward(model, worth), start, values=guess, tolerance=tolerance)
+        best = plan(model, pseudo_reward(model, worth), start, values=guess, tolerance=tolerance, stop=self.stop)
         bound = best.value - float(worth @ model.thresholds) + float(((worth - multipliers) ** 2).sum()) / (2 * penalty)
         gap = bound - float(lagrangian.value(mixed.reward, mixed.margins, multipliers, penalty))
         richer = add_column(model, mixed, best, worth, self.accuracy, self.most)

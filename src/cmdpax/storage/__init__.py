@@ -74,7 +74,7 @@ def load_model(path: str | os.PathLike[str]) -> CMDP:
 def save_result(result: Result, path: str | os.PathLike[str]) -> None:
     """Write a result, with its certificate and trace, to a `.npz` file."""
     path = _suffixed(path, (".npz",))
-    arrays = {name: np.asarray(getattr(result, name), dtype=np.float64) for name in RESULT_ARRAYS}
+    arrays = {name: np.asarray(getattr(result, name), dtype=np.float64) for name in (*RESULT_ARRAYS, "values")}
     for name in (*PROOF_ARRAYS, *RAY_ARRAYS):
         if (value := getattr(result.certificate, name)) is not None:
             arrays[name] = np.asarray(value, dtype=np.float64)
@@ -117,7 +117,7 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
 
 
 def _result_from_archive(file: BinaryIO) -> Result:
-    meta, arrays = _read_archive(file, RESULT, (*RESULT_ARRAYS, *PROOF_ARRAYS), RAY_ARRAYS)
+    meta, arrays = _read_archive(file, RESULT, (*RESULT_ARRAYS, *PROOF_ARRAYS), ("values", *RAY_ARRAYS))
     checked_keys("meta", meta, ("format", "version", *RESULT_META))
     labels = {name: typed(f"meta.{name}", meta[name], str) for name in ("status", "method", "digest")}
     if labels["status"] not in get_args(Status):
@@ -132,7 +132,7 @@ def _result_from_archive(file: BinaryIO) -> Result:
         )
     S, A, m = *arrays["policy"].shape, len(names)
     shapes = {"policy": (S, A), "reward_bounds": (2,), "margin_bounds": (m, 2), "value_potentials": (1 + m, S)}
-    shapes |= dict.fromkeys(("margins", "multipliers", "thresholds", "weights", "ray"), (m,))
+    shapes |= dict.fromkeys(("values", "margins", "multipliers", "thresholds", "weights", "ray"), (m,))
     shapes |= dict.fromkeys(("dual_potential", "ray_potential"), (S,))
     values: dict[str, Any] = {}
     for name, array in arrays.items():
@@ -141,6 +141,7 @@ def _result_from_archive(file: BinaryIO) -> Result:
         values[name] = array.astype(np.float64) if array.ndim else float(array)
     values["reward_bounds"] = tuple(values["reward_bounds"].tolist())
     return Result(
+        values=values.get("values", values["margins"] + values["thresholds"]),  # files of the first versions have none
         **{name: values[name] for name in RESULT_ARRAYS},
         **labels,  # type: ignore[arg-type]
         certificate=Certificate(**{name: values[name] for name in (*PROOF_ARRAYS, *RAY_ARRAYS) if name in values}),
