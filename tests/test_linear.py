@@ -67,6 +67,21 @@ def test_gives_up_with_an_error_and_no_vector(monkeypatch):
         System(Rows.of(hard_chain("walk", 500)), 0.9999).solve(np.random.default_rng(1).random(500))
 
 
+@pytest.mark.parametrize("breaks_down", [False, True])
+def test_a_stopped_solve_gives_a_finite_vector(breaks_down, monkeypatch):
+    if breaks_down:
+        monkeypatch.setattr(kernels, "bicgstab", lambda system, factors, right, guess, *_: np.full_like(guess, np.nan))
+    system, right = System(Rows.of(hard_chain("walk", 2000)), 0.99999), np.random.default_rng(1).random(2000)
+    asked = []
+
+    def stop():
+        asked.append(1)
+        return len(asked) >= 4  # both restarts and some of the flow's rounds
+
+    for enough in (stop, lambda: True):
+        assert np.isfinite(system.solve(right, stop=enough)).all()
+
+
 def test_flow_order_puts_successors_first():
     chain = hard_chain("corridor", 300)
     order = kernels.flow_order(Rows.of(chain))

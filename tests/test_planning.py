@@ -100,6 +100,20 @@ def test_loose_tolerance_is_a_bound_too(sparse):
     assert tight.value <= loose.value + 1e-9 <= tight.value + 1.0
 
 
+@pytest.mark.parametrize("structure", STRUCTURES)
+@pytest.mark.parametrize("after", [0, 2, 5])
+def test_planning_cut_short_is_a_bound_too(structure, after, sparse):
+    model, asked = build(structure, 300, 4, 3, 0.99, 3), []
+
+    def stop():
+        asked.append(1)
+        return len(asked) > after
+
+    short, whole = plan(model, model.reward, stop=stop), plan(model, model.reward)
+    assert whole.value <= short.value + 1e-9 * model.reward_scale and len(asked) <= after + 2
+    assert float(model.initial @ state_values(model, short.actions, model.reward)) <= whole.value + 1e-9 * model.reward_scale
+
+
 def test_wrong_shapes_are_refused(sparse):
     model = build("random", 20, 2, 2, 0.9, 0)
     with pytest.raises(ValueError):

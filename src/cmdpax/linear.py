@@ -24,6 +24,7 @@ import scipy.sparse.linalg as spla
 from cmdpax import kernels
 from cmdpax.errors import NumericalError
 from cmdpax.rows import Rows
+from cmdpax.stopping import Stop, never
 
 ROUNDING = 1e-14  # a residual of this size relative to the solution, whose terms cancel in it, is believed
 FINEST = 1e-15  # and one of this size cannot be improved
@@ -63,11 +64,17 @@ class System:
         return kernels.relax(self.rows, right, self.discount, solution, 1, 0.0, self.transpose)[0] - solution
 
     def solve(
-        self, right: np.ndarray, tolerance: float = 0.0, guess: np.ndarray | None = None, mixes_slowly: bool = False
+        self,
+        right: np.ndarray,
+        tolerance: float = 0.0,
+        guess: np.ndarray | None = None,
+        mixes_slowly: bool = False,
+        stop: Stop = never,
     ) -> np.ndarray:
         """Solve for `right [S]` to a residual of size `tolerance` (0: to rounding), from a `guess [S]`.
 
-        A chain that is known to mix slowly is spared stage 1.
+        A chain that is known to mix slowly is spared stage 1. Only who checks the vector himself, as planning does, gives a
+        `stop`: it is asked between Krylov restarts, and then the vector is as good as it is by then.
         """
         if not right.any():
             return np.zeros_like(right)
@@ -82,8 +89,10 @@ class System:
                 solution = self._krylov(self.full, self.factors, right, tolerance, solution)
                 if self.is_solved(solution, right, tolerance):
                     return solution
-            solution = self._in_flow_order(right, tolerance, solution)
-            if self.is_solved(solution, right, tolerance):
+                if stop():
+                    return solution if np.isfinite(solution).all() else np.zeros_like(right)
+            solution = self._in_flow_order(right, tolerance, solution, stop)
+            if self.is_solved(solution, right, tolerance) or stop():
                 return solution
         return self._direct(right, tolerance)
 
@@ -91,7 +100,7 @@ class System:
         target = max(tolerance / 2, FINEST * self.size(solution))
         return kernels.bicgstab(system, factors, right, solution, target, KRYLOV_STEPS, self.transpose)
 
-    def _in_flow_order(self, right: np.ndarray, tolerance: float, solution: np.ndarray) -> np.ndarray:
+    def _in_flow_order(self, right: np.ndarray, tolerance: float, solution: np.ndarray, stop: Stop) -> np.ndarray:
         """Stage 3: the best vector found, in the states' own order."""
         order = kernels.flow_order(self.rows)
         if self.transpose:
@@ -114,7 +123,7 @@ class System:
                 size = self.size(right - matrix @ found)
             if size < smallest:
                 best, smallest = found, size
-            if smallest <= max(tolerance, ROUNDING * self.size(best)):
+            if smallest <= max(tolerance, ROUNDING * self.size(best)) or stop():
                 break
         return best[place]
 

@@ -51,7 +51,7 @@ def plan(
     """Maximise the value of `reward [S, A]` from the actions `start [S]` (default: greedy), or from a guess of its `values [S]`.
 
     `tolerance` is the absolute error that `value` may have (0: rounding); small models are solved exactly in any case. Large
-    ones ask `stop` before every evaluation, and then give what they have: `value` is still an upper bound, of a worse policy.
+    ones ask `stop` now and then, and then give what they have: `value` is still an upper bound, of a worse policy.
     """
     if model.is_small:
         return _exact(model, reward, start)
@@ -97,7 +97,7 @@ def _inexact(model: CMDP, reward: np.ndarray, values: np.ndarray, tolerance: flo
         system = System(kernels.policy_rows(model.successors, model.probabilities, actions), discount)
         allowed = forcing * (high - low)
         if structured:
-            values = system.solve(right, allowed, backed_up, mixes_slowly=True)
+            values = system.solve(right, allowed, backed_up, mixes_slowly=True, stop=stop)
         else:
             values, settled = fixed_point(system, right, allowed, backed_up)
             structured = not settled
