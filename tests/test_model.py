@@ -57,6 +57,7 @@ def test_every_form_of_transitions_gives_the_same_model(seed: int) -> None:
     others = {
         "lists": dense.tolist(),
         "sparse": [sp.csr_array(dense[:, a]) for a in range(A)],
+        "sparse, one below another": sp.coo_array(dense.reshape(S * A, S)),
         "sparse of another kind": tuple(sp.coo_matrix(dense[:, a]) for a in range(A)),
         "padded": (model.successors, model.probabilities),
         "padded, in any order and with unused places": (shuffled, np.take_along_axis(dense, shuffled, -1)),
@@ -348,6 +349,13 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         {"transitions": [sp.eye_array(2), sp.eye_array(3)]},
         r"transitions\[1\]: shape \(3, 3\), expected \(2, 2\) as in",
     ),
+    ("one sparse matrix", {"transitions": sp.csr_array((2, 3))}, r"shape \(2, 3\), expected \[S\*A, S\] of one sparse matrix"),
+    (
+        "one complex sparse matrix",
+        {"transitions": sp.eye_array(2) * 1j},
+        r"transitions: it must hold real numbers, not complex128",
+    ),
+    ("sparse and dense", {"transitions": [sp.eye_array(2), np.eye(2)]}, r"some parts are sparse matrices and others are not"),
     (
         "complex sparse",
         {"transitions": [sp.eye_array(2) * 1j] * 2},
@@ -439,7 +447,8 @@ NUMERIC_FIELDS = ("transitions", "reward", "constraints", "thresholds", "initial
 @pytest.mark.parametrize(
     ("field", "name"),
     [
-        *((field, name) for field in NUMERIC_FIELDS for name in GARBAGE),
+        # one sparse matrix is a form of transitions
+        *((field, name) for field in NUMERIC_FIELDS for name in GARBAGE if (field, name) != ("transitions", "sparse")),
         *(("available", name) for name in GARBAGE if name != "None"),
     ],
 )
@@ -453,7 +462,8 @@ def test_garbage_is_refused_in_every_field(field: str, name: str) -> None:
 def test_garbage_is_refused_in_padded_transitions(part: int, name: str) -> None:
     transitions: list[Any] = [np.zeros((2, 2, 1), dtype=int), ONES]
     transitions[part] = GARBAGE[name]
-    with pytest.raises(InputError, match=f"transitions: {NOT_NUMBERS}"):
+    mixed = "some parts are sparse matrices and others are not"
+    with pytest.raises(InputError, match=f"transitions: ({NOT_NUMBERS}|{mixed})"):
         build(transitions=tuple(transitions))
 
 

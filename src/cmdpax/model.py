@@ -47,7 +47,8 @@ class CMDP:
 
     Parameters
     ----------
-    transitions: dense `[S, A, S]`; or a sequence of A SciPy sparse `[S, S]`; or `(successors, probabilities)`, both `[S, A, B]`
+    transitions: dense `[S, A, S]`; or A SciPy sparse `[S, S]`, or one `[S*A, S]` (row `s*A + a`);
+        or `(successors, probabilities)`, both `[S, A, B]`
     reward: `[S, A]`
     constraints: `[m, S, A]` (or `[S, A]` for one constraint)
     thresholds: `[m]` (or a number for one constraint)

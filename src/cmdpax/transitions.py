@@ -56,7 +56,9 @@ def padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
         if not (successors.flags.writeable or probabilities.flags.writeable) and probabilities.dtype == np.float64:
             return successors, probabilities
         return successors.copy(), probabilities.astype(np.float64, order="C")
-    if isinstance(transitions, (list, tuple)) and len(transitions) and all(sp.issparse(part) for part in transitions):
+    if sp.issparse(transitions):
+        return _padded_from_stack(transitions)
+    if isinstance(transitions, (list, tuple)) and any(sp.issparse(part) for part in transitions):
         return _padded_from_sparse(transitions)
     dense = float_array("transitions", transitions)
     if dense.ndim != 3 or dense.shape[0] != dense.shape[2]:
@@ -69,6 +71,8 @@ def padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _padded_from_sparse(matrices: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
     """From A sparse matrices `[S, S]`, one per action."""
+    if not all(sp.issparse(part) for part in matrices):
+        raise InputError("transitions: some parts are sparse matrices and others are not; give A sparse matrices [S, S].")
     S, A = matrices[0].shape[0], len(matrices)
     for a, matrix in enumerate(matrices):
         if matrix.shape != (S, S):
@@ -78,6 +82,17 @@ def _padded_from_sparse(matrices: Sequence[Any]) -> tuple[np.ndarray, np.ndarray
     by_action = sp.csr_array(sp.vstack(matrices, format="csr"))
     by_state = np.arange(S * A).reshape(A, S).T.ravel()
     return _padded_from_matrix(by_action[by_state])
+
+
+def _padded_from_stack(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
+    """From one sparse matrix `[S*A, S]`, row `s*A + a`, as a user gives it."""
+    if len(matrix.shape) != 2 or matrix.shape[1] == 0 or matrix.shape[0] % matrix.shape[1]:
+        raise InputError(f"transitions: shape {matrix.shape}, expected [S*A, S] of one sparse matrix (row s*A + a).")
+    if matrix.dtype.kind not in NUMERIC:
+        raise InputError(f"transitions: it must hold real numbers, not {matrix.dtype}.")
+    rows = sp.csr_array(matrix, copy=True)
+    rows.sum_duplicates()
+    return _padded_from_matrix(rows)
 
 
 def _padded_from_matrix(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
