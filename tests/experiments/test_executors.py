@@ -12,7 +12,7 @@ from cmdpax import InputError
 from cmdpax.experiments.executors import executor, local
 from cmdpax.experiments.runs import exact_run
 from cmdpax.experiments.store import Store
-from cmdpax.experiments.worker import carry_out
+from cmdpax.experiments.worker import ONE_THREAD, carry_out
 from experiments.sweeps import children, contents, tiny_runs
 
 RUNS = tiny_runs(6)
@@ -41,7 +41,11 @@ def test_local_workers_and_a_kill(serial, tmp_path):
 
 def test_ray(serial, tmp_path):
     store = Store(tmp_path / "store", create=True)
+    before = dict(os.environ)
     executor("ray")(RUNS, store, 1, lambda: None)
+    assert {name: value for name, value in os.environ.items() if name in ONE_THREAD} == {
+        name: value for name, value in before.items() if name in ONE_THREAD
+    }  # numba refuses another number of threads once it has started some
     assert contents(store.done) == contents(serial.done)
 
 

@@ -38,7 +38,7 @@ def test_a_grid_with_fields_of_each_method(tmp_path):
     assert {config.seed for config in configs} == {3, 5} and all(config.limit == ("cost<=10",) for config in configs)
     assert {config.hidden for config in configs} == {(8,), (8, 8)}
     assert {config.spma_step for config in configs if config.method == "spma-alm"} == {0.1, 0.3}
-    assert all(config.clip == 0.1 and config.dual_step == 0.001 for config in configs if config.method == "ppo-lag")
+    assert all(config.clip == 0.1 and config.dual_step == 0.003 for config in configs if config.method == "ppo-lag")
 
 
 def test_one_and_one_point_zero_are_one_run():

@@ -27,7 +27,6 @@ ONE_THREAD = {
 
 def carry_out(store: str, text: str) -> str:
     """Do one run, given and answered as JSON: `{"won": ...}`, or `{"error": one sentence}` where nothing can be committed."""
-    os.environ.update(ONE_THREAD)  # in time for JAX, which starts with the first training
     try:
         return json.dumps({"won": Store(store).carry_out(Run.from_text(text))})
     except InputError as error:
@@ -40,6 +39,7 @@ def carry_out(store: str, text: str) -> str:
 
 def main(store: Path) -> None:
     """Serve until the input ends."""
+    os.environ.update(ONE_THREAD)  # in time for JAX, which starts with the first training
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what an environment prints must not be taken for an answer
     told: queue.Queue[str] = queue.Queue()

@@ -7,7 +7,8 @@ nodes and starts their tasks again elsewhere; it may be wrong about a death, whi
 import json
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from cmdpax.errors import InputError
@@ -23,15 +24,17 @@ def execute(runs: Sequence[Run], store: Store, workers: int, report: Callable[[]
         import ray
     except ModuleNotFoundError:
         raise InputError("--executor ray needs the package 'ray'; install cmdpax[ray].") from None
-    os.environ.update(ONE_THREAD)  # an embedded Ray hands it on
     quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
     if address is None:
-        ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)  # not a cluster that happens to run here
+        with _one_thread():  # an embedded Ray hands it on
+            ray.init(
+                address="local", num_cpus=workers, include_dashboard=False, **quiet
+            )  # not a cluster that happens to run here
     else:
         _knock(address)
         ray.init(address=address, **quiet)
     try:
-        task = ray.remote(num_cpus=1, max_retries=DEATHS)(carry_out)
+        task = ray.remote(num_cpus=1, max_retries=DEATHS)(_carry_out_alone)
         folder = str(store.folder.absolute())
         waiting = [task.remote(folder, run.text) for run in store.pending(runs)]
         while waiting:
@@ -41,6 +44,27 @@ def execute(runs: Sequence[Run], store: Store, workers: int, report: Callable[[]
             report()
     finally:
         ray.shutdown()
+
+
+def _carry_out_alone(store: str, text: str) -> str:
+    """In a worker of Ray's, which does nothing else: a cluster's own may have more threads than one."""
+    os.environ.update(ONE_THREAD)
+    return carry_out(store, text)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Whatever starts within has one thread; this process, whose numba may have started more, is as before."""
+    before = dict(os.environ)
+    os.environ.update(ONE_THREAD)
+    try:
+        yield
+    finally:
+        for name in ONE_THREAD:
+            if name in before:
+                os.environ[name] = before[name]
+            else:
+                del os.environ[name]
 
 
 def _knock(address: str) -> None:
