@@ -132,6 +132,8 @@ def test_records_made_with_other_settings_are_said_to_be(recorded):
     path.write_text(json.dumps({**json.loads(path.read_text()), "learning_rate": 0.5}))
     reproduce.deep(recorded, "violations", None, None, lambda name, runs: pytest.fail("nothing is run"))
     assert "learning_rate 0.5" in (recorded / "training.md").read_text()
+    labels = [line.split(" | ")[0] for line in (recorded / "cells.md").read_text().splitlines()[2:]]
+    assert labels == ["| Hopper, SPMA-ALM", "| Hopper, PPO-Lag *"]
 
 
 def test_across_tasks_every_method_is_compared(tmp_path):

@@ -1,6 +1,7 @@
 """The paper's deep tables with ours beside them: `results`, `violations`; and our own: `training`, `comparison`, `cells`.
 
-`cells` is the short form of the others, one row a cell, means over its seeds: what the documentation shows.
+`cells` is the short form of the others, one row a cell, means over its seeds: what the documentation shows. A star marks runs of
+other settings than today's (`training` says in what they differ).
 """
 
 from collections.abc import Sequence
@@ -81,7 +82,8 @@ def tables(found: Study, folder: Path) -> None:
             violated.append([task, title, len(cell), *seen, *PAPER_TAILS[method][task]])
             training += [_training_row(task, title, one) for one in cell]
             if all(one.summary for one in cell):
-                cells.append([f"{task}, {title}", *_cell_row(cell, paper)])
+                star = "" if all(_differences(one) == "nothing" for one in cell) else " *"
+                cells.append([f"{task}, {title}{star}", *_cell_row(cell, paper)])
     ours = (*(f"seed means: {one}" for one in TAIL), *(f"episodes: {one}" for one in TAIL))
     write_table(folder / "results", [*RESULTS, "paper: return", "paper: cost - 25"], results)
     write_table(folder / "violations", ["task", "method", "seeds", *ours, *(f"paper: {one}" for one in TAIL)], violated)
