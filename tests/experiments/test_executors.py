@@ -25,6 +25,12 @@ def serial(tmp_path_factory):
     return store
 
 
+def test_in_this_process_numba_keeps_its_threads(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "environ", {name: value for name, value in os.environ.items() if name not in ONE_THREAD})
+    executor("serial")([], Store(tmp_path / "store", create=True), 1, lambda: None)
+    assert {name for name in ONE_THREAD if name not in os.environ} == {"NUMBA_NUM_THREADS"}
+
+
 def test_local_workers_and_a_kill(serial, tmp_path):
     """The first worker that has begun a run is killed in it."""
     store, killed = Store(tmp_path / "store", create=True), []

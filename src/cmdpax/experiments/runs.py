@@ -19,6 +19,7 @@ from cmdpax.errors import InputError, did_you_mean
 from cmdpax.methods import find
 from cmdpax.methods import run as run_method
 from cmdpax.sources import open_features, open_model, seeded
+from cmdpax.stopping import Stopper
 
 EXACT = {"model": "", "method": "corrective-alm", "eps": 1e-6, "features": None, "settings": {}}  # the config of an exact run
 
@@ -92,7 +93,10 @@ def _exact(run: Run) -> dict[str, Any]:
     config = run.config
     model = open_model(seeded(config["model"], run.seed))
     features = None if config["features"] is None else open_features(config["features"], model)
-    outcome = run_method(model, config["method"], config["eps"], features, **config["settings"]).summary()
+    with Stopper() as stop:
+        outcome = run_method(model, config["method"], config["eps"], features, **config["settings"]).summary()
+    if stop():  # the best so far is an answer to somebody who waits, not the outcome of a run
+        raise KeyboardInterrupt
     return {name: value for name, value in outcome.items() if name not in ("seconds", "method", "eps")}
 
 
