@@ -250,3 +250,10 @@ def test_names_in_lists_are_whole_on_a_narrow_terminal(capsys, monkeypatch):
     monkeypatch.setattr(exact, "out", Console(width=80))
     code, out, _ = call(capsys, "list")
     assert code == 0 and "corrective-alm" in out and "…" not in out
+
+
+def test_a_curve_that_was_interrupted_says_so(capsys, monkeypatch):
+    whole = exact.trace_frontier
+    monkeypatch.setattr(exact, "trace_frontier", lambda *arguments: whole(*arguments)[:2])
+    code, out, _ = call(capsys, "frontier", "queue:capacity=10", "--points", "4", "--json")
+    assert code == 4 and len(json.loads(out)["points"]) == 2

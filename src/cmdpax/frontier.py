@@ -15,7 +15,7 @@ from cmdpax.evaluation import evaluate
 from cmdpax.model import CMDP
 from cmdpax.result import Result
 from cmdpax.solve import Warm, solve
-from cmdpax.stopping import Stop, Stopper
+from cmdpax.stopping import Stopper
 
 INSET = 1e-3  # how far inside the feasible end of the range the last point lies, as a share of the range
 
@@ -48,37 +48,30 @@ def frontier(
     if points < 2:
         raise InputError(f"points is {points}; a curve needs at least 2.")
     with Stopper() as stop:
-        return _curve(model, constraint, points, eps, report, stop)
-
-
-def _curve(
-    model: CMDP, constraint: int, points: int, eps: float, report: Callable[[int, int], None] | None, stop: Stop
-) -> list[FrontierPoint]:
-    """`frontier` with its settings checked."""
-    loose, tight = threshold_range(model, constraint, eps)
-    if stop():
-        raise KeyboardInterrupt
-    sign = 1.0 if model.senses[constraint] == ">=" else -1.0
-    curve, warm = [], Warm()
-    for done, threshold in enumerate(np.linspace(loose, tight - INSET * (tight - loose), points), start=1):
-        thresholds = model.thresholds.copy()
-        thresholds[constraint] = threshold
-        result = solve(model.replace(thresholds=thresholds), eps, warm=warm)
-        curve.append(
-            FrontierPoint(
-                threshold=sign * float(threshold),
-                reward=result.reward,
-                multiplier=float(result.multipliers[constraint]),
-                gap=result.certificate.gap,
-                violation=result.certificate.violation,
-                status=result.status,
-            )
-        )
-        if report:
-            report(done, points)
+        loose, tight = threshold_range(model, constraint, eps)
         if stop():
-            break
-    return curve
+            raise KeyboardInterrupt
+        sign = 1.0 if model.senses[constraint] == ">=" else -1.0
+        curve, warm = [], Warm()
+        for done, threshold in enumerate(np.linspace(loose, tight - INSET * (tight - loose), points), start=1):
+            thresholds = model.thresholds.copy()
+            thresholds[constraint] = threshold
+            result = solve(model.replace(thresholds=thresholds), eps, warm=warm)
+            curve.append(
+                FrontierPoint(
+                    threshold=sign * float(threshold),
+                    reward=result.reward,
+                    multiplier=float(result.multipliers[constraint]),
+                    gap=result.certificate.gap,
+                    violation=result.certificate.violation,
+                    status=result.status,
+                )
+            )
+            if report:
+                report(done, points)
+            if stop():
+                break
+        return curve
 
 
 def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[float, float]:

@@ -172,67 +172,49 @@ def solve(
         raise InputError(f"outer is {outer}, inner is {inner}; both must be at least 1.")
     warm = Warm() if warm is None else warm
     most = COLUMNS if memory_limit is None else columns_within(model, memory_limit)
+    started, accuracy = time.perf_counter(), ACCURACY * eps
     with Stopper(time_limit) as stop:
-        return _solve(model, eps, oracle, dual_step, outer, inner, most, stop, report, warm)
-
-
-def _solve(
-    model: CMDP,
-    eps: float,
-    oracle: Oracle | None,
-    dual_step: float,
-    outer: int,
-    inner: int,
-    most: int,
-    stop: Stop,
-    report: Callable[[dict[str, Any]], None] | None,
-    warm: "Warm",
-) -> Result:
-    """`solve` with its settings checked; `most` columns are kept."""
-    started = time.perf_counter()
-    accuracy = ACCURACY * eps
-    if oracle is None:
-        oracle = Corrective(accuracy, most, stop=stop)
-    scaled = normalise(model)
-    verdict = decide(scaled, warm.columns_for(scaled), accuracy, most, stop)
-    if verdict.status in ("infeasible", "open"):
-        return phase_one_result(model, verdict, eps, started)
-    state = verdict.columns if isinstance(oracle, Corrective) else oracle.start(scaled)
-    search = _Search(model, scaled, oracle, eps, started, stop, report)
-    augmented_lagrangian(
-        scaled,
-        oracle,
-        state,
-        multipliers=np.zeros(model.constraint_count) if warm.multipliers is None else warm.multipliers,
-        penalty=first_penalty(verdict.columns),
-        outer=outer,
-        inner=inner,
-        dual_step=dual_step,
-        # summable like the paper's sigma / t^2, but never below what the oracle's own rounding allows: it would stall
-        target=lambda t: max(10.0**-t, eps / 10),
-        penalty_growth=PENALTY_GROWTH,
-        observe=search.observe,
-    )
-    policy, certificate = search.certified or search.certify_best()
-    warm.remember(scaled, search)
-    gap, violation = certificate.scaled(model)
-    # a limit is called a limit; and what is proven to be feasible is not undecided
-    undecided = (
-        verdict.status == "marginal" and not (stop() and max(gap, violation) > eps) and not (violation == 0 and gap <= eps)
-    )
-    if undecided:
-        certificate = _with_ray(model, certificate, verdict)
-    return assemble(
-        model,
-        policy,
-        certificate.weights,
-        certificate,
-        status="marginal" if undecided else None,
-        method="corrective-alm" if isinstance(oracle, Corrective) else "first-order-alm",
-        eps=eps,
-        trace=search.trace,
-        seconds=time.perf_counter() - started,
-    )
+        if oracle is None:
+            oracle = Corrective(accuracy, most, stop=stop)
+        scaled = normalise(model)
+        verdict = decide(scaled, warm.columns_for(scaled), accuracy, most, stop)
+        if verdict.status in ("infeasible", "open"):
+            return phase_one_result(model, verdict, eps, started)
+        state = verdict.columns if isinstance(oracle, Corrective) else oracle.start(scaled)
+        search = _Search(model, scaled, oracle, eps, started, stop, report)
+        augmented_lagrangian(
+            scaled,
+            oracle,
+            state,
+            multipliers=np.zeros(model.constraint_count) if warm.multipliers is None else warm.multipliers,
+            penalty=first_penalty(verdict.columns),
+            outer=outer,
+            inner=inner,
+            dual_step=dual_step,
+            # summable like the paper's sigma / t^2, but never below what the oracle's own rounding allows: it would stall
+            target=lambda t: max(10.0**-t, eps / 10),
+            penalty_growth=PENALTY_GROWTH,
+            observe=search.observe,
+        )
+        policy, certificate = search.certified or search.certify_best()
+        warm.remember(scaled, search)
+        gap, violation = certificate.scaled(model)
+        # a limit is called a limit; and what is proven to be feasible is not undecided
+        proven, cut_short = violation == 0 and gap <= eps, stop() and max(gap, violation) > eps
+        undecided = verdict.status == "marginal" and not proven and not cut_short
+        if undecided:
+            certificate = _with_ray(model, certificate, verdict)
+        return assemble(
+            model,
+            policy,
+            certificate.weights,
+            certificate,
+            status="marginal" if undecided else None,
+            method="corrective-alm" if isinstance(oracle, Corrective) else "first-order-alm",
+            eps=eps,
+            trace=search.trace,
+            seconds=time.perf_counter() - started,
+        )
 
 
 @dataclass
@@ -377,11 +359,11 @@ def phase_one_result(model: CMDP, verdict: Feasibility, eps: float, started: flo
     """
     columns, zeros = verdict.columns, np.zeros(model.constraint_count)
     policy, unconstrained, potential, accuracy = Corrective().policy(model, columns), columns.actions[0], None, 0.0
-    if verdict.status == "open":  # no time for more than what is known
-        accuracy, potential = eps, None if model.is_small else columns.potentials[0]
-        potential = None if potential is None else potential * model.reward_scale
-    else:  # there is time: the first plan was a loose one
+    if verdict.status != "open":  # there is time: the first plan was a loose one
         unconstrained = plan(model, model.reward, unconstrained, tolerance=ACCURACY * eps * model.reward_scale).actions
+    elif not model.is_small:  # there is none for more than what is known
+        accuracy, known = eps, columns.potentials[0]
+        potential = None if known is None else known * model.reward_scale
     certificate = certify(model, policy, zeros, unconstrained, potential=potential, accuracy=accuracy)
     certificate = _with_ray(model, certificate, verdict)
     proven = certificate.ray_bound is not None and certificate.ray_bound < 0

@@ -136,7 +136,7 @@ def frontier(
         out.print(table)
         if out_file is not None:
             out.print(f"wrote {out_file}", markup=False)
-    return max(EXIT[point.status] for point in curve)
+    return max(EXIT["limit"] if len(curve) < points else 0, *(EXIT[point.status] for point in curve))
 
 
 def show(

@@ -27,9 +27,8 @@ def execute(runs: Sequence[Run], store: Store, workers: int, report: Callable[[]
     quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
     if address is None:
         with _one_thread():  # an embedded Ray hands it on
-            ray.init(
-                address="local", num_cpus=workers, include_dashboard=False, **quiet
-            )  # not a cluster that happens to run here
+            # "local": not a cluster that happens to run here
+            ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
     else:
         _knock(address)
         ray.init(address=address, **quiet)
