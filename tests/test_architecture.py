@@ -17,7 +17,7 @@ FLOORS = (
     ("result",),
     ("policies",),
     ("oracles",),
-    ("feasibility",),
+    ("feasibility", "algorithm"),
     ("solve",),
     ("frontier", "trajectory", "storage"),
     ("environments",),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cmdpax import lagrangian
+from cmdpax.algorithm import Oracle, augmented_lagrangian
 from cmdpax.baselines import primal_dual
 from cmdpax.errors import InputError
 from cmdpax.feasibility import slater_slack
@@ -19,7 +20,7 @@ from cmdpax.oracles.first_order import FirstOrder, StepFunction
 from cmdpax.oracles.projected import Projected
 from cmdpax.policies.log_linear import Features
 from cmdpax.result import Result
-from cmdpax.solve import Oracle, augmented_lagrangian, solve
+from cmdpax.solve import solve
 from cmdpax.trajectory import Recorder, Trajectory
 
 LINEAR_STEPS = (1e-4, 1e-3, 0.1, 1.0, 10.0)

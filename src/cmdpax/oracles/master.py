@@ -5,7 +5,7 @@ A primal active-set method on `min -V_r.alpha + beta/2 |lambda/beta - u(alpha) +
 reaches 0), which is what purifies the mixture.
 
 It is small and called often, so that Python takes longer over it than arithmetic does: large models, which load compiled loops
-anyway, have it there too (`loops.mix`, with Gram-Schmidt for the singular values).
+anyway, have it there too (`master_loops.py`).
 """
 
 import numpy as np
@@ -27,8 +27,10 @@ def master(
     spread = np.hstack([-margins.T, np.eye(m)])  # w = multipliers + penalty * spread @ x, for x = (alpha, z)
     gain = np.append(rewards, np.zeros(m))
     x = np.concatenate([start, np.maximum(start @ margins - multipliers / penalty, 0)])
-    if compiled and (loops := kernels.loops()) is not None:
-        loops.mix(spread, gain, multipliers, float(penalty), x, RANK, NEGLIGIBLE)
+    if compiled and kernels.loops() is not None:
+        from cmdpax.oracles.master_loops import mix
+
+        mix(spread, gain, multipliers, float(penalty), x, RANK, NEGLIGIBLE)
     else:
         x = _mix(spread, gain, multipliers, penalty, x)
     alpha = np.maximum(x[:k], 0)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cmdpax.algorithm import Progress, augmented_lagrangian
 from cmdpax.baselines.class_optimum import class_optimum
 from cmdpax.environments import finite
 from cmdpax.environments.tiles import PAPER_SETS, tiles
@@ -28,7 +29,7 @@ from cmdpax.oracles import npg, pqa, spma
 from cmdpax.oracles.projected import Projected
 from cmdpax.paper.tabular import LIMITS, PROBLEMS, STRIDE, Say, configuration_rows
 from cmdpax.policies.log_linear import Features
-from cmdpax.solve import Progress, augmented_lagrangian, solve
+from cmdpax.solve import solve
 
 SETS = {dimension: (dimension, tilings, size) for dimension, tilings, size in PAPER_SETS}
 ENTRIES = (

@@ -22,6 +22,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from cmdpax import lagrangian
+from cmdpax.algorithm import Progress, augmented_lagrangian
 from cmdpax.environments import finite
 from cmdpax.errors import NumericalError
 from cmdpax.experiments.charts import Line, rates
@@ -29,7 +30,7 @@ from cmdpax.experiments.records import Row
 from cmdpax.model import CMDP
 from cmdpax.oracles.corrective import Corrective
 from cmdpax.paper.tabular import PROBLEMS
-from cmdpax.solve import Progress, augmented_lagrangian, solve
+from cmdpax.solve import solve
 
 PENALTIES = (0.03, 0.3, 3.0)  # small enough that convergence takes more than a few dual updates
 SIGMA, OUTER = 0.01, 1000
