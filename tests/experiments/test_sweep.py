@@ -1,4 +1,4 @@
-"""Rows, selection and export of a sweep; the command itself."""
+"""Rows, selection and export of a sweep."""
 
 import csv
 import json
@@ -8,12 +8,9 @@ import pyarrow.parquet
 import pytest
 
 from cmdpax import InputError
-from cmdpax.cli import main
-from cmdpax.commands.sweeping import Board
 from cmdpax.deep.config import TrainConfig
 from cmdpax.experiments.export import check_export, export
 from cmdpax.experiments.runs import train_run
-from cmdpax.experiments.store import Store
 from cmdpax.experiments.sweep import select, varied_fields
 
 TASK = "SafetyHopperVelocity-v1"
@@ -70,58 +67,3 @@ def test_exports_that_cannot_be(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InputError, match=r"install cmdpax\[parquet\]"):
         check_export(tmp_path / "x.parquet")
-
-
-@pytest.fixture
-def spec(tmp_path):
-    text = 'kind = "exact"\neps = 0.01\n[settings]\nmodel = "cliff-world"\nsteps = 30\nstep = [0.1, 1]\n[methods.npg-pd]\n'
-    path = tmp_path / "spec.toml"
-    path.write_text(text)
-    return path
-
-
-def test_the_command(spec, tmp_path, capsys):
-    for _ in range(2):  # the second time there is nothing to do
-        with pytest.raises(SystemExit) as ended:
-            main(
-                ["sweep", str(spec), "--store", str(tmp_path / "s"), "--executor", "serial", "--export", str(tmp_path / "x.csv")]
-            )
-        assert ended.value.code == 0
-    assert "selected" in capsys.readouterr().out
-    store = Store(tmp_path / "s")
-    assert len(store.finished()) == 2 and (tmp_path / "s" / "selected.md").exists()
-    assert len((tmp_path / "x.csv").read_text().splitlines()) == 3
-
-
-def test_a_part_of_a_sweep_shares_its_store(spec, tmp_path):
-    for part, done in ((["--only", "step=1"], 1), ([], 2)):
-        with pytest.raises(SystemExit) as ended:
-            main(["sweep", str(spec), "--store", str(tmp_path / "s"), "--executor", "serial", *part])
-        assert ended.value.code == 0 and len(Store(tmp_path / "s").finished()) == done
-
-
-def test_the_board_reads_everything_in_the_store(tmp_path):
-    store = Store(tmp_path / "s", create=True)
-    board = Board(RUNS, store)
-    attempt = store.work / f"{RUNS[0].id}.a"
-    attempt.mkdir()
-    row = {"samples": 500_000, "return": 12.345, "cost": {"cost": 3.0}}
-    (attempt / "metrics.jsonl").write_text(json.dumps(row) + "\n" + '{"samples": 600')
-    (store.done / RUNS[1].id).mkdir()
-    assert board.training() == [f"{TASK} spma-alm seed 0: 25%, return 12.35, cost 3"]
-    assert board.summary().startswith("1 of 6 runs are done, 1 begun, about ")
-    assert board.table().row_count == 1
-
-
-def test_an_interrupt_is_safe_and_says_how_to_go_on(spec, tmp_path, monkeypatch, capsys):
-    from cmdpax.experiments import executors
-
-    def interrupted(runs, store, workers, report):
-        store.carry_out(runs[0])
-        raise KeyboardInterrupt
-
-    monkeypatch.setitem(executors.EXECUTORS, "local", interrupted)
-    with pytest.raises(SystemExit) as ended:
-        main(["sweep", str(spec), "--store", str(tmp_path / "s")])
-    assert ended.value.code == 130
-    assert "interrupted; 1 of 2 runs are done" in capsys.readouterr().err

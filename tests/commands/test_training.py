@@ -10,7 +10,7 @@ import gymnasium
 import pytest
 
 import probes
-from cmdpax.cli import main
+from calls import call
 from cmdpax.deep import stored
 
 SETTINGS = {"samples": 300, "batch": 50, "horizon": 50, "minibatch": 25, "passes": 1, "hidden": 8, "checkpoint-every": 2}
@@ -21,10 +21,9 @@ for wrong in ("missing", "length", "reward", "cost", "observation"):
 
 def refusal(capsys, *arguments):
     """The sentence with which a command is refused."""
-    with pytest.raises(SystemExit) as stop:
-        main(list(arguments))
-    assert stop.value.code == 2
-    sentence = capsys.readouterr().err.strip().splitlines()[-1]
+    code, _, err = call(capsys, *arguments)
+    assert code == 2
+    sentence = err.strip().splitlines()[-1]
     assert sentence.startswith("cmdpax: ")
     return sentence
 
@@ -56,6 +55,12 @@ def test_training_is_refused(arguments, sentence, tmp_path, capsys):
 @pytest.mark.parametrize("wrong", ["missing", "length", "reward", "cost", "observation"])
 def test_check_env_tells_what_is_wrong(wrong, capsys):
     assert f"Wrong-{wrong}-v0" in refusal(capsys, "check-env", f"Wrong-{wrong}-v0")
+
+
+def test_check_env_describes_what_is_right(capsys):
+    code, out, _ = call(capsys, "check-env", "SafetyHopperVelocity-v1", "--steps", "200", "--json")
+    assert code == 0 and json.loads(out)["cost_names"] == ["cost"]
+    assert "info['cost']" in refusal(capsys, "check-env", "CartPole-v1")
 
 
 def command(folder, *more):
