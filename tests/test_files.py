@@ -4,7 +4,8 @@ import errno
 
 import pytest
 
-from cmdpax.files import refuse_unwritable, replacing, write_text
+from cmdpax import InputError
+from cmdpax.files import replacing, target, write_text
 
 
 def test_the_new_content_takes_the_place_of_the_old(tmp_path):
@@ -42,12 +43,16 @@ def test_errors_name_the_file_and_keep_their_kind(tmp_path):
 
 
 def test_what_cannot_be_written_is_refused_beforehand(tmp_path):
-    write_text(tmp_path / "a", "old")
-    refuse_unwritable(tmp_path / "a")
-    refuse_unwritable(tmp_path / "b")
-    assert (tmp_path / "a").read_text() == "old" and len(list(tmp_path.iterdir())) == 1
-    with pytest.raises(FileNotFoundError) as missing:
-        refuse_unwritable(tmp_path / "no" / "a")
-    assert missing.value.filename == str(tmp_path / "no" / "a")
-    with pytest.raises(IsADirectoryError):
-        refuse_unwritable(tmp_path)
+    write_text(tmp_path / "a.npz", "old")
+    for name in ("a.npz", "b.NPZ", "c.json"):
+        assert target(tmp_path / name, ".npz", ".json") == tmp_path / name
+    assert (tmp_path / "a.npz").read_text() == "old" and len(list(tmp_path.iterdir())) == 1
+    with pytest.raises(InputError, match=r"--out .*a: give a name that ends in \.a, \.b or \.c\."):
+        target(tmp_path / "a", ".a", ".b", ".c")
+    with pytest.raises(InputError, match=r"--page .*: there is no folder .*no; make it first"):
+        target(tmp_path / "no" / "a.npz", ".npz", option="--page")
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(InputError, match=r"cannot be written there \(Is a directory\)"):
+        target(tmp_path / "folder.npz", ".npz")
+    with pytest.raises(InputError, match=r"cannot be written there \(File name too long\)"):
+        target(tmp_path / f"{'x' * 300}.npz", ".npz")

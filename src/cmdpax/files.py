@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from cmdpax.errors import InputError
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
@@ -42,16 +44,25 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def refuse_unwritable(path: Path) -> None:
-    """Raise at once the `OSError` that `replacing(path)` would raise after the work is done; nothing is changed."""
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+def target(path: Path, *suffixes: str, option: str = "--out") -> Path:
+    """The path of a file that is going to be written, refused now rather than after the work; nothing is changed.
+
+    Its name must end in one of `suffixes`, its folder must be there, and the file must be one that `replacing` can write.
+    """
+    if path.suffix.lower() not in suffixes:
+        ends = " or ".join(filter(None, [", ".join(suffixes[:-1]), suffixes[-1]]))
+        raise InputError(f"{option} {path}: give a name that ends in {ends}.")
+    if not path.parent.is_dir():
+        raise InputError(f"{option} {path}: there is no folder {path.parent}; make it first.")
     temporary = _beside(path)
     try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         open(temporary, "xb").close()
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
+        raise InputError(f"{option} {path}: it cannot be written there ({error.strerror}).") from None
     temporary.unlink()
+    return path
 
 
 def _beside(path: Path) -> Path:

@@ -1,11 +1,9 @@
-from pathlib import Path
-
 import pytest
 from rich.console import Console
 
 from cmdpax import InputError
 from cmdpax.commands import terminal
-from cmdpax.commands.terminal import Progress, TrainingBar, deep, png
+from cmdpax.commands.terminal import Progress, TrainingBar, deep
 
 
 def console(terminal_or_not):
@@ -14,12 +12,6 @@ def console(terminal_or_not):
 
 def metrics(samples):
     return {"samples": samples, "return": 12.345, "cost": {"heat": 3.0}, "multiplier": {"heat": 0.5}}
-
-
-def test_a_picture_must_be_called_one():
-    assert png(Path("a.PNG")) == Path("a.PNG")
-    with pytest.raises(InputError, match=r"pictures are written as \.png"):
-        png(Path("a.jpg"))
 
 
 def test_a_missing_package_is_named_with_the_extra_that_has_it():

@@ -11,10 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from cmdpax import checker
-from cmdpax.commands.terminal import EXIT, Json, Progress, out, png
+from cmdpax.commands.terminal import EXIT, Json, Progress, out
 from cmdpax.environments import finite
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.files import refuse_unwritable
+from cmdpax.files import target
 from cmdpax.frontier import frontier as trace_frontier
 from cmdpax.methods import methods, run
 from cmdpax.model import CMDP
@@ -49,14 +49,10 @@ def solve(
         out_file: write the result (policy and certificate) to this .npz file
         as_json: print one JSON object instead of a table
     """
-    if out_file is not None and out_file.suffix != ".npz":
-        raise InputError(f"--out {out_file}: results are written as .npz; give a name that ends so.")
-    if out_file is not None and not out_file.parent.is_dir():  # better now than after the work is done
-        raise InputError(f"--out {out_file}: there is no folder {out_file.parent}; make it first.")
     if out_file is not None:
+        target(out_file, ".npz")
         if out_file.exists() and Path(model).exists() and out_file.samefile(model):
             raise InputError(f"--out {out_file}: that is the model itself; give the result another name.")
-        refuse_unwritable(out_file)
     problem = open_model(model)
     table = None if features is None else open_features(features, problem)
     settings: dict[str, Any] = dict(_setting(text) for text in set)
@@ -115,6 +111,8 @@ def frontier(
         out_file: draw the curve to this .png file
         as_json: print one JSON object
     """
+    if out_file is not None:
+        target(out_file, ".png")
     problem = open_model(model)
     index = _constraint(problem, constraint)
     with Progress() as progress:
@@ -124,7 +122,7 @@ def frontier(
         from cmdpax.experiments.figures import frontier_picture, save
 
         current = (1.0 if sense == ">=" else -1.0) * float(problem.thresholds[index])
-        save(frontier_picture(curve, name, sense, current), png(out_file))
+        save(frontier_picture(curve, name, sense, current), out_file)
     if as_json:
         print(json.dumps({"constraint": name, "sense": sense, "points": [point.__dict__ for point in curve]}))
     else:
@@ -153,6 +151,7 @@ def show(
     """
     from cmdpax.experiments.figures import policy_picture, save
 
+    target(out_file, ".png")
     problem = open_model(model)
     if result is None:
         with Progress() as progress:
@@ -161,7 +160,7 @@ def show(
         answer = load_result(result)
         checker.check(problem, answer)
     title = f"{model}: reward {answer.reward:.6g}, violation {answer.certificate.violation:.2g} ({answer.status})"
-    out.print(f"wrote {save(policy_picture(problem, answer.policy, title), png(out_file))}", markup=False)
+    out.print(f"wrote {save(policy_picture(problem, answer.policy, title), out_file)}", markup=False)
     return EXIT[answer.status]
 
 
@@ -172,6 +171,7 @@ def export(model: Model, path: Annotated[Path, tyro.conf.Positional, tyro.conf.a
         model: a model file or environment
         path: where to
     """
+    target(path, ".npz", ".json", option="model file")
     save_model(open_model(model), path)
     out.print(f"wrote {path}", markup=False)
     return 0

@@ -2,7 +2,6 @@
 
 import importlib
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
@@ -91,10 +90,3 @@ def deep(module: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise InputError(f"this command needs the package '{error.name}'; install cmdpax[deep].") from None
-
-
-def png(path: Path) -> Path:
-    """The path, if its name says that it is a picture."""
-    if path.suffix.lower() != ".png":
-        raise InputError(f"--out {path}: pictures are written as .png; give a name that ends so.")
-    return path

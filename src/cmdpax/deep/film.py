@@ -11,12 +11,12 @@ from cmdpax.environments.gym_adapter import GymBatch
 from cmdpax.environments.named import factory
 from cmdpax.environments.velocity import TASKS
 from cmdpax.errors import InputError
+from cmdpax.files import target
 
 
 def film(run: Path, path: Path, steps: int = 500, seed: int = 12345) -> Path:
     """Record at most `steps` steps of the policy of a run folder."""
-    if path.suffix not in (".mp4", ".gif"):
-        raise InputError(f"--out {path}: films are written as .mp4 or .gif; give a name that ends so.")
+    target(path, ".mp4", ".gif")
     if steps < 1 or seed < 0:
         raise InputError(f"steps is {steps} and seed is {seed}; there must be at least one step, and a seed is not negative.")
     name, policy = read_config(run)["environment"], load_policy(run)
@@ -50,8 +50,7 @@ def film(run: Path, path: Path, steps: int = 500, seed: int = 12345) -> Path:
     finally:
         environment.close()
     rate = environment.metadata.get("render_fps", 30)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".gif":
+    if path.suffix.lower() == ".gif":
         imageio.mimsave(path, frames[::2], duration=2000 / rate, loop=0)
     else:
         imageio.mimsave(path, frames, fps=rate, macro_block_size=1)

@@ -8,27 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from cmdpax.errors import InputError
-from cmdpax.files import replacing, write_text
+from cmdpax.files import replacing, target, write_text
 
 SUFFIXES = (".jsonl", ".csv", ".parquet")
 
 
 def check_export(path: Path) -> Path:
     """The path, if rows can be written so; asked before hours of work."""
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"--export {path}: give a name that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}.")
-    if not path.parent.is_dir():
-        raise InputError(f"--export {path}: there is no folder {path.parent}; make it first.")
-    if path.suffix == ".parquet":
+    target(path, *SUFFIXES, option="--export")
+    if path.suffix.lower() == ".parquet":
         _pyarrow(path)
     return path
 
 
 def export(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """Write flat rows; the file appears only when it is complete."""
-    if path.suffix == ".jsonl":
+    if path.suffix.lower() == ".jsonl":
         write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
-    elif path.suffix == ".csv":
+    elif path.suffix.lower() == ".csv":
         table = StringIO()
         writer = csv.DictWriter(table, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
         writer.writeheader()
