@@ -23,6 +23,22 @@ class Bandit(gymnasium.Env):
         return np.ones(1, dtype=np.float32), float(action), True, False, {"cost": float(action)}
 
 
+class Meter(gymnasium.Env):
+    """Ten steps, each of which pays one and costs one; spaces as large as Hopper's."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (11,))
+    action_space = gymnasium.spaces.Box(-1, 1, (3,))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.age = 0
+        return np.zeros(11, dtype=np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple:
+        self.age += 1
+        return np.zeros(11, dtype=np.float32), 1.0, self.age == 10, False, {"cost": 1.0}
+
+
 class Throttle(gymnasium.Env):
     """One step, one continuous action a in [-2, 2] (the policy's unit is twice as long): reward `-(a - 1)^2`, cost `a`.
 

@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import tyro
 
@@ -38,11 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    if list(sys.argv[1:] if arguments is None else arguments) == ["--version"]:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words == ["--version"]:
         print(f"cmdpax {cmdpax.__version__}")
         return 0
     try:
-        return tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="cmdpax", description=__doc__, args=arguments)
+        return tyro.extras.subcommand_cli_from_dict(_commands(words), prog="cmdpax", description=__doc__, args=words)
     except InputError as error:
         return _complain(error, 2)
     except (CertificateError, NumericalError) as error:
@@ -57,6 +59,11 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _complain(str(error) or "interrupted.", 130)
     except Exception as error:  # a fault of ours: still one sentence, and it says so
         return _complain(f"internal error, please report it: {type(error).__name__}: {error}", 1)
+
+
+def _commands(words: Sequence[str]) -> dict[str, Callable[..., int]]:
+    is_paper = "--preset=paper" in words or ("--preset", "paper") in pairwise(words)
+    return {**COMMANDS, "train": training.train_as_the_paper} if is_paper else COMMANDS
 
 
 def _complain(sentence: object, code: int) -> int:

@@ -57,6 +57,18 @@ def test_check_env_tells_what_is_wrong(wrong, capsys):
     assert f"Wrong-{wrong}-v0" in refusal(capsys, "check-env", f"Wrong-{wrong}-v0")
 
 
+@pytest.mark.parametrize("form", [["--preset", "paper"], ["--preset=paper"]])
+def test_what_is_given_beside_a_preset_stays(tmp_path, capsys, monkeypatch, form):
+    """Also where it happens to be the usual default."""
+    given = []
+    monkeypatch.setattr("cmdpax.deep.train.train", lambda config, *_: given.append(config))
+    settings = ["--discount", "0.995", "--samples", "2000000", "--method", "cpo"]
+    assert call(capsys, "train", "x", *settings, *form, "--out", str(tmp_path / "run"))[0] == 0
+    (config,) = given
+    assert (config.discount, config.samples, config.method) == (0.995, 2_000_000, "cpo")
+    assert (config.batch, config.trust_region, config.critic_centre, config.margin) == (20_000, 0.01, 0.0, "latest")
+
+
 def test_check_env_describes_what_is_right(capsys):
     code, out, _ = call(capsys, "check-env", "SafetyHopperVelocity-v1", "--steps", "200", "--json")
     assert code == 0 and json.loads(out)["cost_names"] == ["cost"]

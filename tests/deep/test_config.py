@@ -23,6 +23,7 @@ from short_run import SMALL
         ({"minibatch": 101}, "larger than batch"),
         ({"discount": -0.5}, "discount is -0.5"),
         ({"environment": "SafetyHoperVelocity-v1"}, "did you mean"),
+        ({"rescale": True}, "add --standardise separate"),
     ],
 )
 def test_bad_settings(settings, sentence, tmp_path):
@@ -32,11 +33,11 @@ def test_bad_settings(settings, sentence, tmp_path):
 
 
 def test_the_papers_settings_are_a_preset():
-    config = paper_settings(TrainConfig("SafetyAntVelocity-v1", dual_step=0.1))
+    config = paper_settings("SafetyAntVelocity-v1", dual_step=0.1)
     assert (config.samples, config.standardise, config.dual_optimiser) == (10_000_000, "separate", "adam")
     assert config.dual_step == 0.1  # what the user set stays
     assert (config.resolved().discount, config.kl_stop) == (0.99, 0.0)
-    batches = [paper_settings(TrainConfig("x", name)).resolved().batch for name in ("cpo", "ppo-lag", "ppo-alm")]
+    batches = [paper_settings("x", method=name).resolved().batch for name in ("cpo", "ppo-lag", "ppo-alm")]
     assert batches == [20_000, 20_000, 2_000]
     names = set(vars(SMALL))
     assert all(set(grid) <= names for grid in PAPER_GRIDS.values()) and set(PAPER_GRIDS) <= set(METHODS)

@@ -1,6 +1,7 @@
 """Statistics of episodes against SciPy and closed forms; the command."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cmdpax.cli import main
-from cmdpax.deep.evaluate import evidence, spread
+from cmdpax.deep.evaluate import evaluate, evidence, spread
 from cmdpax.environments.limits import match_limits
 
 
@@ -50,3 +51,26 @@ def test_the_command_keeps_what_it_prints(finished, tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["evaluate", str(tmp_path)])
     assert stop.value.code == 2 and "not a run folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("discounted", [False, True])
+def test_costs_are_what_the_limit_is_on(finished, tmp_path, discounted):
+    """With a cost of one a step, `n` steps cost `n`, or `(1 - discount^n) / (1 - discount)`."""
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    config = json.loads((folder / "config.json").read_text())
+    changed = {"environment": "probes:Meter", "discounted": discounted, "limit": ["cost<=6"], "discount": 0.9}
+    (folder / "config.json").write_text(json.dumps({**config, **changed}))
+    seen = evaluate(folder, 2)["stochastic"]
+    expected = (1 - 0.9**10) / 0.1 if discounted else 10.0
+    assert seen.totals["cost"] == pytest.approx((expected, expected)) and seen.returns == (10.0, 10.0)
+    assert seen.violation_probability["cost"] == 1.0
+
+
+def test_a_limit_between_the_two_totals_tells_them_apart(finished, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    config = json.loads((folder / "config.json").read_text())
+    changed = {"environment": "probes:Meter", "discounted": True, "limit": ["cost<=8"], "discount": 0.9}
+    (folder / "config.json").write_text(json.dumps({**config, **changed}))
+    assert evaluate(folder, 2)["stochastic"].violation_probability["cost"] == 0.0

@@ -13,7 +13,7 @@ from cmdpax.experiments.records import write_lines
 from cmdpax.experiments.runs import train_run
 from cmdpax.experiments.store import Store
 from cmdpax.paper import deep
-from cmdpax.paper.deep_records import PAPER, TASKS, TITLES, collect, read_records, summarise
+from cmdpax.paper.deep_records import PAPER, TASKS, TITLES, collect, condensed, read_records, summarise
 
 
 def rows(batch, updates, cost=20.0):
@@ -251,3 +251,14 @@ def test_a_sliver_of_the_budget_runs_from_nothing_to_figures(tmp_path, monkeypat
             main(["reproduce", "deep", "--fraction", "0.002", "--seeds", "1", "--figure", "learning-curves"])
         assert ended.value.code == 0
     assert len(read_records(tmp_path / "results" / "deep-0.002")) == 12
+
+
+def test_records_keep_means_and_not_samples():
+    rows = [{"update": u, "samples": 10 * u, "return": float(u), "cost": {"heat": 2.0 * u}, "case": str(u)} for u in range(1, 8)]
+    kept = condensed(rows, most=3)
+    assert [(row["update"], row["samples"], row["return"], row["cost"]["heat"], row["case"]) for row in kept] == [
+        (3, 30, 2.0, 4.0, "3"),
+        (6, 60, 5.0, 10.0, "6"),
+        (7, 70, 7.0, 14.0, "7"),
+    ]
+    assert condensed(rows) == rows

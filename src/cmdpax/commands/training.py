@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,7 +10,7 @@ import tyro
 from rich.table import Table
 
 from cmdpax.commands.terminal import Json, TrainingBar, deep, out
-from cmdpax.deep.config import TrainConfig, paper_settings
+from cmdpax.deep.config import PAPER, TrainConfig, incumbents_batches
 
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
@@ -26,11 +27,11 @@ def train(
         config: the settings
         out_dir: run folder; default runs/ENVIRONMENT-METHOD-SEED
         resume: continue the run in that folder where its last checkpoint left it
-        preset: paper: the paper's settings for whatever is left at its default
+        preset: paper: the paper's settings for whatever is not given (`--preset paper --help` shows them)
     """
     training = deep("cmdpax.deep.train")
     if preset == "paper":
-        config = paper_settings(config)
+        config = incumbents_batches(config)
     plain = config.environment.replace(":", "-").replace("/", "-")
     folder = out_dir or Path("runs") / f"{plain}-{config.method}-{config.seed}"
     with TrainingBar(config.resolved().samples) as bar:
@@ -40,6 +41,10 @@ def train(
             raise KeyboardInterrupt("interrupted; the same command with --resume goes on from the last checkpoint.") from None
     out.print(f"trained; next: cmdpax evaluate {folder}", markup=False)
     return 0
+
+
+# tyro must know the defaults before it parses, or what is given could not be told from what is not
+train_as_the_paper = partial(train, config=TrainConfig(tyro.MISSING, **PAPER))
 
 
 def evaluate(

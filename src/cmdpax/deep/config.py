@@ -1,7 +1,7 @@
 """Settings of a training run (the dataclass is the command line), the methods, and the paper's settings and grids."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -90,7 +90,7 @@ class TrainConfig:
     standardise: Literal["combined", "separate"] = "combined"
     """Whether advantages are added in true units and then standardised, or before, as the incumbents do."""
     rescale: bool = False
-    """Divide the advantage by 1 + the constraint weights, as the incumbents do."""
+    """Divide separately standardised advantages by 1 + the constraint weights, as the incumbents do."""
     discount: float = 0.995
     """Discount factor of the critics."""
     gae: float = 0.95
@@ -154,6 +154,8 @@ class TrainConfig:
             raise InputError(f"minibatch {self.minibatch} is larger than batch {self.batch}.")
         if self.samples < self.batch:
             raise InputError(f"samples {self.samples} are fewer than one batch of {self.batch}.")
+        if self.rescale and self.standardise == "combined":
+            raise InputError("rescale changes nothing where combined advantages are standardised; add --standardise separate.")
         if not self.limit and (method.dual != "none" or method.surrogate == "cpo"):
             raise InputError(f'{self.method} needs at least one limit, for example --limit "cost<=25".')
 
@@ -192,9 +194,13 @@ PAPER_GRIDS: Mapping[str, Mapping[str, tuple[float, ...]]] = MappingProxyType(
 )
 
 
-def paper_settings(config: TrainConfig) -> TrainConfig:
-    """The paper's settings for everything that was left at its default."""
-    defaults = {field.name: field.default for field in fields(TrainConfig)}
-    incumbent = {"batch": 20_000, "trust_region": 0.01}
-    settings = {**PAPER, **incumbent} if config.method in ("ppo-lag", "cpo") else PAPER
-    return replace(config, **{name: value for name, value in settings.items() if getattr(config, name) == defaults[name]})
+def paper_settings(environment: str, **given: Any) -> TrainConfig:
+    """The paper's settings for an environment, but for those that are given."""
+    return incumbents_batches(TrainConfig(environment, **{**PAPER, **given}))
+
+
+def incumbents_batches(config: TrainConfig) -> TrainConfig:
+    """What the paper sets for PPO-Lag and CPO alone, where it is left to the method (0)."""
+    if config.method not in ("ppo-lag", "cpo"):
+        return config
+    return replace(config, batch=config.batch or 20_000, trust_region=config.trust_region or 0.01)

@@ -58,9 +58,9 @@ def spread(values: np.ndarray, bad: int) -> Spread:
 
 
 def run_episodes(
-    simulator: Simulator, policy: NetworkPolicy, seed: int, deterministic: bool
+    simulator: Simulator, policy: NetworkPolicy, seed: int, deterministic: bool, cost_discount: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The first episode of each simulator: returns `[N]`, costs `[N, costs]`, lengths `[N]`."""
+    """The first episode of each simulator: returns `[N]`, costs `[N, costs]` (discounted if asked), lengths `[N]`."""
     random = np.random.default_rng(seed)
     observation = simulator.reset(seed)
     running = np.ones(simulator.count, dtype=bool)
@@ -69,7 +69,7 @@ def run_episodes(
         np.zeros((simulator.count, len(simulator.cost_names))),
         np.zeros(simulator.count),
     )
-    for _ in range(STEP_LIMIT):
+    for age in range(STEP_LIMIT):
         if deterministic:
             action = policy(observation)
         else:
@@ -77,7 +77,7 @@ def run_episodes(
             action = simulator.action_space.to_environment(policy.sample(policy.normalise(observation), noise))
         step = simulator.step(action)
         returns += running * step.reward
-        costs += running[:, None] * step.cost
+        costs += cost_discount**age * running[:, None] * step.cost
         lengths += running
         running &= ~(step.terminated | step.truncated)
         observation = step.observation
@@ -111,15 +111,19 @@ def evidence(
 
 
 def evaluate(run: Path, episodes: int = 10, seed: int = 12345) -> dict[str, SampledEvidence]:
-    """Stochastic and deterministic evidence on the policy of a run folder, which keeps it as `evaluation.json`."""
+    """Stochastic and deterministic evidence on the policy of a run folder, which keeps it as `evaluation.json`.
+
+    Where limits are on discounted totals, so are the costs that are reported.
+    """
     if episodes < 1 or seed < 0:
         raise InputError(f"episodes is {episodes} and seed is {seed}; there must be at least one, and a seed is not negative.")
     config, policy = read_config(run), load_policy(run)
     simulator = make_simulator(config["environment"], episodes)
     constraints = match_limits(config["limit"], simulator.cost_names)
+    cost_discount = config["discount"] if config["discounted"] else 1.0
     found = {}
     for kind, deterministic in (("stochastic", False), ("deterministic", True)):
-        returns, costs, lengths = run_episodes(simulator, policy, seed, deterministic)
+        returns, costs, lengths = run_episodes(simulator, policy, seed, deterministic, cost_discount)
         found[kind] = evidence(returns, costs, lengths, constraints, deterministic)
     write_bytes(run / "evaluation.json", (as_json(found) + "\n").encode())
     return found

@@ -126,15 +126,31 @@ def read_records(folder: Path) -> list[Record]:
 def collect(run: Path, target: Path, cpu_seconds: float | None = None, versions: Mapping[str, str] | None = None) -> None:
     """Write the small record of a finished run folder, with what it cost and the versions that made it, where that is known."""
     config = json.loads((run / "config.json").read_text())
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    summary = summarise([json.loads(line) for line in lines], task_name(config["environment"]), config["method"])
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    summary = summarise(rows, task_name(config["environment"]), config["method"])
     summary |= {"cpu_seconds": cpu_seconds, "versions": versions}
-    every = -(-len(lines) // ROWS)
     target.mkdir(parents=True, exist_ok=True)
-    (target / "metrics.jsonl").write_text("\n".join(lines[every - 1 :: every]) + "\n")
+    (target / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in condensed(rows)))
     (target / "evaluation.json").write_bytes((run / "evaluation.json").read_bytes())
     (target / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     (target / "config.json").write_bytes((run / "config.json").read_bytes())  # last: with it, the record is there
+
+
+def condensed(rows: Sequence[dict[str, Any]], most: int = ROWS) -> list[dict[str, Any]]:
+    """At most so many rows: means over groups of successive ones; counters and words are those of a group's last."""
+    size = -(-len(rows) // most)
+    return [_mean(rows[start : start + size]) for start in range(0, len(rows), size)]
+
+
+def _mean(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def mean(values: Sequence[Any]) -> Any:
+        if isinstance(values[-1], dict):
+            return {name: mean([value[name] for value in values]) for name in values[-1]}
+        return values[-1] if isinstance(values[-1], str) else float(f"{np.mean(values):.6g}")
+
+    last = rows[-1]
+    means = {name: mean([row[name] for row in rows]) for name in last}
+    return {**means, "update": last["update"], "samples": last["samples"]}
 
 
 def summarise(rows: Sequence[dict[str, Any]], task: str, method: str) -> dict[str, Any]:
