@@ -5,6 +5,7 @@ Blocks of Python and of shell commands are run in a fresh folder for each page; 
 why -->` to the reader, `<!-- file: name -->` makes it a file. Blocks of other languages are shown, not run.
 """
 
+import csv
 import doctest
 import os
 import re
@@ -112,3 +113,13 @@ def test_the_site_builds_without_a_warning(tmp_path):
 
 def test_the_deep_table_is_the_one_that_the_records_make():
     assert (DOCS.parent / "results" / "deep" / "cells.md").read_text() in (DOCS / "reproduction-deep.md").read_text()
+
+
+def test_the_tuning_budget_is_that_of_the_trials():
+    with open(DOCS.parent / "results" / "deep-short" / "trials.csv", newline="") as file:
+        trials = list(csv.DictReader(file))
+    said = re.findall(r"(SPMA-ALM|PPO-ALM|PPO-Lag|CPO)\s+([\d.]+)e6\s+in\s+(\d+)", (DOCS / "reproduction-deep.md").read_text())
+    assert len(said) == 4
+    for method, samples, count in said:
+        own = [int(trial["samples"]) for trial in trials if trial["method"] == method.lower()]
+        assert (f"{sum(own) / 1e6:.1f}", str(len(own))) == (samples, count)
