@@ -111,7 +111,7 @@ def test_figures_and_tables_from_records_alone(recorded, capsys):
     assert "none complete" in (recorded / "comparison.md").read_text()
     never = "never | never | never"
     assert (
-        f"| Hopper, SPMA-ALM | 2 | 16 at 27.0 (1,687 at 18.9) | 16 at 27.0 | {never} | 0.5, 0% | 1.00 |"
+        f"| Hopper, SPMA-ALM | 2 | 16 at 27.0 (1,687 at 18.9) | - | 16 at 27.0 | {never} | 0.5, 0% | 1.00 |"
         in (recorded / "cells.md").read_text()
     )
 
@@ -262,3 +262,12 @@ def test_records_keep_means_and_not_samples():
         (7, 70, 7.0, 14.0, "7"),
     ]
     assert condensed(rows) == rows
+
+
+def test_a_longer_evaluation_stands_beside_the_papers_ten_episodes(recorded):
+    seen = {"returns": [5.0, 7.0], "totals": {"cost": [20.0, 23.0]}}
+    for name in ("Hopper-spma-alm-0", "Hopper-spma-alm-1", "Hopper-ppo-lag-0"):  # one of PPO-Lag's is missing
+        (recorded / name / "evaluation-100.json").write_text(json.dumps({"stochastic": seen, "deterministic": seen}))
+    reproduce.deep(recorded, "violations", None, None, lambda name, runs: pytest.fail("nothing is run"))
+    columns = [line.split(" | ")[3] for line in (recorded / "cells.md").read_text().splitlines()[2:]]
+    assert columns == ["6 at 21.5", "-"]

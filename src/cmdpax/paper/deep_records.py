@@ -73,6 +73,7 @@ class Record:
     rows: list[dict[str, Any]]
     evaluation: dict[str, Any]
     summary: dict[str, Any]
+    longer: dict[str, Any] | None = None  # an evaluation of a hundred episodes, where there is one
 
     @property
     def samples(self) -> int:
@@ -116,10 +117,12 @@ def read_records(folder: Path) -> list[Record]:
             evaluation = json.loads((path.parent / "evaluation.json").read_text())
             summary_file = path.parent / "summary.json"
             summary = json.loads(summary_file.read_text()) if summary_file.exists() else {}
+            longer_file = path.parent / "evaluation-100.json"
+            longer = json.loads(longer_file.read_text()) if longer_file.exists() else None
         except (OSError, ValueError) as error:
             raise InputError(f"record {path.parent} cannot be read: {error}.") from None
         task = task_name(config["environment"])
-        found.append(Record(task, config["method"], config["seed"], config, rows, evaluation, summary))
+        found.append(Record(task, config["method"], config["seed"], config, rows, evaluation, summary, longer))
     return found
 
 

@@ -46,6 +46,7 @@ CELLS = (
     "task, method",
     "seeds",
     "return at cost (paper's)",
+    "100 episodes",
     "deterministic",
     "95% of the paper's return, feasible, after",
     "all of it",
@@ -107,11 +108,21 @@ def _cell_row(cell: Sequence[Record], paper: tuple[float, float, float, float]) 
     return [
         len(cell),
         f"{_at(*acting)} ({_at(paper[0], paper[2])})",
+        _hundred(cell),
         _at(*greedy),
         *(_from_to([one.summary.get(f"samples_to_{mark}_while_feasible") for one in cell]) for mark in MARKS),
         f"{deviation:.1f}, {above:.0%}",
         f"{np.mean(hours):.2f}" if hours else "-",
     ]
+
+
+def _hundred(cell: Sequence[Record]) -> str:
+    """What the longer evaluations of a cell say, if every seed has one."""
+    seen = [one.longer["stochastic"] for one in cell if one.longer is not None]
+    if len(seen) < len(cell):
+        return "-"
+    gained, spent = ([np.mean(one) for one in column] for column in zip(*((s["returns"], s["totals"]["cost"]) for s in seen)))
+    return _at(float(np.mean(gained)), float(np.mean(spent)) - LIMIT)
 
 
 def _at(gained: float, excess: float) -> str:
