@@ -34,7 +34,7 @@ def random_policy(inputs: int, outputs: int) -> NetworkPolicy:
     weights = [random.normal(0, 0.2, shape).astype(np.float32) for shape in shapes]
     biases = [np.zeros(shape[1], np.float32) for shape in shapes]
     space = ActionSpace(-np.ones(outputs), np.ones(outputs), clip=False)
-    return NetworkPolicy(weights, biases, np.zeros(outputs, np.float32), np.zeros(inputs), np.ones(inputs), space)
+    return NetworkPolicy(weights, biases, np.zeros(outputs, np.float32), np.zeros(inputs), np.ones(inputs), space, (inputs,), 0)
 
 
 if __name__ == "__main__":

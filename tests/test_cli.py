@@ -52,6 +52,13 @@ from cmdpax.storage import save_model
         (["export", "cliff-world", "no/such/model.npz"], "there is no folder no/such"),
         (["frontier", "cliff-world", "--constraint", "7"], "constraints 0..0"),
         (["export", "cliff-world", "model.xml"], "model.xml"),
+        (
+            ["train", "x", "--limit", "a<=1", "--method", "cpo", "--limit", "b<=2"],
+            "--limit is given 2 times; give it once, with all",
+        ),
+        (["sweep", "tiny", "--only=seed=0", "--only", "seed=1"], "--only is given 2 times"),
+        (["solve", "cliff-world", "--time-limit", "1", "--time_limit", "2"], "--time-limit is given 2 times"),
+        (["sweep", "tiny", "--executor", "ray", "--address", "nonsense", "--store", "s"], "write HOST:PORT"),
     ],
 )
 def test_bad_input_gets_one_sentence_and_code_2(capsys, tmp_path, monkeypatch, arguments, sentence):

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
@@ -44,6 +45,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         print(f"cmdpax {cmdpax.__version__}")
         return 0
     try:
+        _refuse_repeated(words)
         return tyro.extras.subcommand_cli_from_dict(_commands(words), prog="cmdpax", description=__doc__, args=words)
     except InputError as error:
         return _complain(error, 2)
@@ -64,6 +66,14 @@ def _run(arguments: Sequence[str] | None) -> int:
 def _commands(words: Sequence[str]) -> dict[str, Callable[..., int]]:
     is_paper = "--preset=paper" in words or ("--preset", "paper") in pairwise(words)
     return {**COMMANDS, "train": training.train_as_the_paper} if is_paper else COMMANDS
+
+
+def _refuse_repeated(words: Sequence[str]) -> None:
+    """An option given twice would count once, and a limit that nobody sees dropped protects nobody."""
+    given = Counter(word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--") and word != "--")
+    for option, times in given.items():
+        if times > 1:
+            raise InputError(f"{option} is given {times} times; give it once, with all of its values after it.")
 
 
 def _complain(sentence: object, code: int) -> int:

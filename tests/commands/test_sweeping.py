@@ -34,6 +34,7 @@ def test_a_part_of_a_sweep_shares_its_store(spec, tmp_path, capsys):
     for part, done in ((["--only", "step=1"], 1), ([], 2)):
         code, _, _ = call(capsys, "sweep", str(spec), "--store", str(tmp_path / "s"), "--executor", "serial", *part)
         assert code == 0 and len(Store(tmp_path / "s").finished()) == done
+        assert (tmp_path / "s" / "selected.md").exists() == (not part)  # a part's would pass for the whole's
 
 
 def test_the_board_reads_everything_in_the_store(tmp_path):

@@ -97,3 +97,45 @@ def test_resume_shows_the_difference_and_falls_back_from_a_corrupt_checkpoint(tm
     answer = subprocess.run(command(folder, "--resume"), capture_output=True, text=True, check=False)
     assert answer.returncode == 2 and "holds no intact checkpoint" in answer.stderr
     assert json.loads((folder / "config.json").read_text())["penalty"] == 0.02
+
+
+class Long(probes.Bandit):
+    """Ends by its time limit alone; the name of its cost means something to rich."""
+
+    def step(self, action):
+        return *super().step(action)[:2], False, False, {"cost": {"a[/b]:six:": float(action)}}
+
+
+gymnasium.register("Long-v0", Long, max_episode_steps=3_000)
+
+
+def test_check_env_says_which_horizon_holds_whole_episodes(capsys):
+    code, out, _ = call(capsys, "check-env", "Long-v0", "--steps", "50")
+    assert code == 0 and "at most 3000" in out
+    assert out.splitlines()[-1] == 'next: cmdpax train Long-v0 --limit "a[/b]:six:<=25" --horizon 3000 --batch 6000'
+    code, out, _ = call(capsys, "check-env", "SafetyHopperVelocity-v1", "--steps", "50")
+    assert out.splitlines()[-1].endswith('cmdpax train SafetyHopperVelocity-v1 --limit "cost<=25"')
+
+
+def test_an_interrupt_promises_what_there_is(tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "run"
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cmdpax.deep.train.train", interrupted)
+    code, _, err = call(capsys, "train", "x", "--out", str(folder))
+    assert code == 130 and err.strip().endswith("interrupted; the run had not begun.")
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    _, _, err = call(capsys, "train", "x", "--out", str(folder))
+    assert "there was no checkpoint yet; the same command with --resume goes on." in err
+
+
+def test_evaluate_shows_limits_and_costs_without_one_within_80_columns(tmp_path, capsys):
+    folder = tmp_path / "run"
+    code, _, _ = call(capsys, "train", "probes:TwoLimits", *SMALL, "--limit", "noise<=0.25", "--out", str(folder))
+    assert code == 0
+    code, out, _ = call(capsys, "evaluate", str(folder), "--episodes", "5")
+    assert code == 0 and out.count("noise<=0.25") == 2 and out.count("heat") == 2 and "…" not in out
+    assert max(len(line.rstrip()) for line in out.splitlines()[:-1]) <= 80

@@ -24,6 +24,10 @@ from short_run import SMALL
         ({"discount": -0.5}, "discount is -0.5"),
         ({"environment": "SafetyHoperVelocity-v1"}, "did you mean"),
         ({"rescale": True}, "add --standardise separate"),
+        ({"kl_stop": -3.0}, "kl_stop is -3.0; it must not be negative, but for -1"),
+        ({"gradient_clip": -5.0}, "gradient_clip is -5.0; it must not be negative, but for -1"),
+        ({"seed": 99_999_999_999_999_999_999}, "seed is 99999999999999999999; it must lie between 0 and 4294967295"),
+        ({"seed": -1}, "seed is -1"),
     ],
 )
 def test_bad_settings(settings, sentence, tmp_path):

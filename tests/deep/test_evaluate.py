@@ -11,7 +11,7 @@ from scipy import stats
 
 from cmdpax.cli import main
 from cmdpax.deep.evaluate import evaluate, evidence, spread
-from cmdpax.environments.limits import match_limits
+from cmdpax.environments.limits import parse_limit
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=40), st.sampled_from([-1, 1]))
@@ -27,8 +27,9 @@ def test_spread_against_scipy(values, bad):
 def test_chance_of_a_violation(limit, beyond):
     """Ten episodes, of which one is exactly at the limit; the bound makes so few violations an event of 5%."""
     costs = np.array([[1.0, 9], [1, 24], [1, 25], [1, 26], [1, 30], [1, 99], [1, 0], [1, 3], [1, 4], [1, 5]])
-    constraints = match_limits((limit,), ("noise", "heat"))
-    found = evidence(np.arange(10.0), costs, np.full(10, 7.0), constraints, deterministic=True)
+    named = {"noise": costs[:, 0], "heat": costs[:, 1]}
+    found = evidence(np.arange(10.0), named, np.full(10, 7.0), [parse_limit(limit)], updates=3, deterministic=True)
+    assert found.costs["noise"].mean == found.costs["noise"].worst == 1.0  # seen, although nothing limits it
     assert found.violation_probability == {"heat": beyond / 10} and found.totals["heat"] == tuple(costs[:, 1])
     bound = found.violation_bound["heat"]
     assert bound == 1.0 if beyond == 10 else stats.binom.cdf(beyond, 10, bound) == pytest.approx(0.05)
@@ -43,7 +44,7 @@ def test_the_command_keeps_what_it_prints(finished, tmp_path, capsys):
     assert json.loads((finished / "evaluation.json").read_text()) == found
     for kind in ("stochastic", "deterministic"):
         seen = found[kind]
-        assert seen["episodes"] == 4 and len(seen["returns"]) == 4
+        assert seen["episodes"] == 4 and len(seen["returns"]) == 4 and seen["updates"] == 12
         assert seen["reward"]["worst"] == min(seen["returns"]) and seen["costs"]["cost"]["worst"] == max(seen["totals"]["cost"])
         assert (
             seen["reward"]["bound"] < seen["reward"]["mean"] and seen["costs"]["cost"]["bound"] >= seen["costs"]["cost"]["mean"]

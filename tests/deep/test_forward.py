@@ -14,7 +14,9 @@ def test_compiled_forward_pass_equals_numpys(sizes):
     weights = [random.normal(0, 0.3, shape).astype(np.float32) for shape in pairwise(sizes)]
     biases = [random.normal(size=size).astype(np.float32) for size in sizes[1:]]
     space = ActionSpace(-np.ones(3), np.ones(3))
-    policy = NetworkPolicy(weights, biases, np.zeros(3, np.float32), random.normal(size=5), random.uniform(0.1, 5, 5), space)
+    policy = NetworkPolicy(
+        weights, biases, np.zeros(3, np.float32), random.normal(size=5), random.uniform(0.1, 5, 5), space, (5,), 0
+    )
     observation, noise = random.normal(0, 4, (7, 5)), random.normal(size=(7, 3)).astype(np.float32)
     normalised, output = np.empty((7, 5), np.float32), np.empty((7, 3), np.float32)
     actor(policy)(observation, noise, normalised, output)

@@ -21,6 +21,8 @@ def uniform_policy(simulator):
         np.zeros(size),
         np.ones(size),
         simulator.action_space,
+        simulator.observation_shape,
+        0,
     )
 
 

@@ -50,3 +50,18 @@ def test_damage_is_noticed(tmp_path, part, damage):
         file.write_bytes(data[:middle] if damage == "cut" else b"")
     with pytest.raises(InputError, match="cannot be read" if damage == "remove" else "cannot be read|is damaged"):
         stored.read(path)
+
+
+def test_what_a_stopped_run_has_kept(tmp_path):
+    assert stored.kept(tmp_path) == "there was no checkpoint yet"
+    stored.write(tmp_path / "checkpoints", 30, {"x": np.ones(1)}, {})
+    assert stored.kept(tmp_path) == f"the checkpoint of update 30 is kept in {tmp_path}"
+
+
+@pytest.mark.parametrize("text", ["[]", "{", "{}", "3"])
+def test_a_config_that_is_none(tmp_path, text):
+    with pytest.raises(InputError, match=r"it has no config\.json"):
+        stored.read_config(tmp_path)
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(InputError, match=r"its config\.json is damaged"):
+        stored.read_config(tmp_path)

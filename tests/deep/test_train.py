@@ -2,6 +2,7 @@
 
 import functools
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -123,6 +124,34 @@ def test_folders_that_do_not_fit(finished, tmp_path):
         train(SMALL, tmp_path / "nothing", resume=True)
     with pytest.raises(InputError, match="no intact checkpoint"):
         cmdpax.load_policy(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is not a folder"):
+        train(SMALL, tmp_path / "file")
+
+
+@pytest.mark.parametrize("damage", ["missing", "{", "[]"])
+def test_a_run_whose_config_is_damaged_is_neither_mixed_with_another_nor_resumed(finished, tmp_path, damage):
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    (folder / "config.json").unlink() if damage == "missing" else (folder / "config.json").write_text(damage)
+    with pytest.raises(InputError, match="already holds a run"):
+        train(SMALL, folder)
+    with pytest.raises(InputError, match=r"not a run folder: it.* config\.json"):
+        train(SMALL, folder, resume=True)
+
+
+class Endless(probes.Bandit):
+    """Nothing ends."""
+
+    def step(self, action):
+        return *super().step(action)[:2], False, False, {"cost": float(action)}
+
+
+def test_limits_on_cut_episodes_are_warned_of_once(tmp_path):
+    gymnasium.register("Endless-train-v0", Endless)
+    with pytest.warns(UserWarning, match="update 1: no episode ended within the 50 steps of --horizon") as seen:
+        train(replace(SMALL, environment="Endless-train-v0", samples=300), tmp_path / "run")
+    assert len([one for one in seen if "horizon" in str(one.message)]) == 1
 
 
 @pytest.mark.parametrize("wrong", ["reward", "cost", "observation"])
@@ -148,7 +177,7 @@ def test_a_diverged_learner_stops_and_keeps_the_last_good_checkpoint(tmp_path, m
         return wrapped
 
     monkeypatch.setattr(training, "make_learn", poisoned)
-    with pytest.raises(NumericalError, match="update 6 made the policy not finite"):
+    with pytest.raises(NumericalError, match="update 6 made the policy not finite; the checkpoint of update 4 is kept"):
         train(SMALL, folder)
     assert all(np.isfinite(value).all() for value in last_arrays(folder).values())
 

@@ -88,3 +88,100 @@ def test_check_env():
 def _first(batch, action):
     batch.reset(0)
     return batch.step(np.array([action]))
+
+
+class Picky(probes.Bandit):
+    """Refuses whatever is not in its action space, and counts what it was given."""
+
+    def step(self, action):
+        assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
+        return *super().step(0)[:4], {"cost": 0.0}
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        gymnasium.spaces.Discrete(3, start=-1),
+        gymnasium.spaces.Box(0.0, np.inf, (2,)),
+        gymnasium.spaces.Box(-np.inf, 1.0, (2,)),
+        gymnasium.spaces.Box(-3.0, 5.0, (2, 2)),
+        gymnasium.spaces.Box(0, 9, (3,), dtype=np.int64),
+        gymnasium.spaces.Box(-np.inf, np.inf, (1,), dtype=np.float64),
+    ],
+    ids=str,
+)
+def test_actions_are_of_the_environments_space(space):
+    batch = GymBatch(type("Own", (Picky,), {"action_space": space}), 4)
+    batch.reset(0)
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        if batch.action_space.low is None:
+            own = random.integers(batch.action_space.choices, size=4)
+        else:
+            own = random.normal(size=(4, batch.action_space.size)).astype(np.float32) * 5
+        batch.step(batch.action_space.to_environment(own))
+
+
+def test_shapes_of_observations():
+    box, tree = (
+        gymnasium.spaces.Box(0, 1, (2, 3)),
+        gymnasium.spaces.Dict(a=gymnasium.spaces.Discrete(4), b=probes.Bandit.action_space),
+    )
+
+    def made(space):
+        return GymBatch(
+            type("Own", (probes.Bandit,), {"observation_space": space, "reset": lambda self, **_: (space.sample(), {})})
+        )
+
+    assert (made(box).observation_size, made(box).observation_shape) == (6, (2, 3))
+    assert (made(tree).observation_size, made(tree).observation_shape) == (6, (6,))
+
+
+def outcome(**changes):
+    """A step of `Bandit` with something else in it."""
+    parts = {"observation": np.ones(1), "reward": 0.0, "terminated": True, "truncated": False, "info": {"cost": 0.0}, **changes}
+    return tuple(parts.values())
+
+
+@pytest.mark.parametrize(
+    ("result", "sentence"),
+    [
+        (outcome(info=None), "reports no cost"),
+        (outcome(info={"cost": {}}), "its cost is empty"),
+        (outcome(info={"cost": []}), "its cost is empty"),
+        (outcome(info={"cost": {"heat": np.ones(2)}}), "is not a number, a vector or a mapping to numbers"),
+        (outcome(info={"cost": "much"}), "cost 'much' is not a number"),
+        (outcome(reward=np.ones(2)), r"reward array\(\[1., 1.\]\) is not a number"),
+        (outcome(reward=None), "reward None is not a number"),
+        (outcome(observation=np.ones(3)), "an observation has 3 numbers where Box.* has 1"),
+        (outcome(observation={"a": 1}), "an observation is not of Box"),
+        (None, "step returned 1 value; 5"),
+        (outcome()[:4], "step returned 4 values; 5"),
+    ],
+)
+def test_what_a_step_must_not_return(result, sentence):
+    def run():
+        batch = GymBatch(type("Odd", (probes.Bandit,), {"step": lambda self, action: result}))
+        batch.reset(0)
+        batch.step(np.zeros(1, dtype=np.int64))
+
+    with pytest.raises(InputError, match=sentence):
+        run()
+
+
+def test_a_reward_of_one_number_in_an_array_is_that_number():
+    batch = GymBatch(type("Odd", (probes.Bandit,), {"step": lambda self, action: outcome(reward=np.full(1, 3.0))}))
+    assert _first(batch, 0).reward == [3.0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"observation_space": gymnasium.spaces.Box(0, 1, (0,))}, "a policy must see something"),
+        ({"action_space": gymnasium.spaces.Box(0, 1, (0,))}, "a policy must do something"),
+        ({"observation_space": gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(2))}, "cannot be flattened"),
+    ],
+)
+def test_spaces_that_cannot_be_learned_on(changes, sentence):
+    with pytest.raises(InputError, match=sentence):
+        GymBatch(type("Odd", (probes.Bandit,), changes))

@@ -99,9 +99,8 @@ def test_what_stops_a_sweep_is_said(tmp_path):
     assert "no run store" in carry_out(str(tmp_path), RUNS[0].text)
     with pytest.raises(InputError, match="did you mean 'ray'"):
         executor("rai")
-    store = Store(tmp_path / "store", create=True)
     for address, sentence in (("127.0.0.1:1", "no Ray cluster answers"), ("here", "write HOST:PORT")):
         with pytest.raises(InputError, match=sentence):
-            executor("ray", address)(RUNS, store, 1, lambda: None)
+            executor("ray", address)
     with pytest.raises(InputError, match="--address is for --executor ray"):
         executor("local", "somewhere:6379")

@@ -5,6 +5,7 @@ import pytest
 from cmdpax import InputError
 from cmdpax.experiments.part import part
 from cmdpax.experiments.presets import find_spec
+from cmdpax.experiments.specification import read_spec
 
 RUNS = find_spec("penalties").with_seeds(2).runs()
 
@@ -45,3 +46,13 @@ def test_what_no_run_meets(conditions, message):
 def test_conditions_that_exclude_each_other():
     with pytest.raises(InputError, match="no run has seed 0; there are 1"):
         part(RUNS, ["seed=1", "seed=0"])
+
+
+def test_values_that_are_lists(tmp_path):
+    path = tmp_path / "lists.toml"
+    path.write_text('[settings]\nenvironment = "SafetyHopperVelocity-v1"\nhidden = [[8, 8], [16], [4]]\n')
+    runs = read_spec(path).runs()
+    assert [run.config["hidden"] for run in part(runs, ["hidden=[8, 8]"])] == [[8, 8]]
+    assert [run.config["hidden"] for run in part(runs, ["hidden=[16],[4]"])] == [[16], [4]]
+    with pytest.raises(InputError, match=r"no run has hidden \[8\]; there are \[8, 8\], \[16\], \[4\]"):
+        part(runs, ["hidden=[8]"])

@@ -47,6 +47,11 @@ def test_one_and_one_point_zero_are_one_run():
     assert len(Spec("x", settings={"environment": TASK, "penalty": [1, 1.0]}).runs()) == 1
 
 
+def test_one_limit_or_layer_needs_no_list():
+    (run,) = Spec("x", settings={"environment": "SafetyHopperVelocity-v1", "limit": "cost<=40", "hidden": 16}).runs()
+    assert (run.config["limit"], run.config["hidden"]) == (["cost<=40"], [16])
+
+
 def test_draws_lie_in_their_range_and_stay_when_there_are_more():
     ranges = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "inner": {"low": 1, "high": 20}}
     few, many = (Spec("x", draws=count, settings={"environment": TASK, **ranges}).runs() for count in (5, 200))
@@ -105,12 +110,15 @@ def test_the_papers_grid_has_its_size():
         ("draws = 2\n[settings]\nenvironment = 'X'\npenalty = { low = 3, high = 2 }", "low below high"),
         ("draws = 2\n[settings]\nenvironment = 'X'\npenalty = { low = 0, high = 2, log = true }", "low below high"),
         ("[settings]\nenvironment = 'X'\npenalty = []", "is an empty list"),
+        ("[settings]\nenvironment = 'X'\nhidden = 'wide'", 'hidden is "wide"; write [64, 64]'),
+        ("[settings]\nenvironment = 'X'\nlimit = [3]", "limit is [3]; write"),
+        ("[settings]\nenvironment = 'X'\n[methods.cpo]\nmethod = 'ppo'", "methods.cpo is of the method 'cpo'"),
         ("kind = 'exact'", "model is missing"),
         ("kind = 'exact'\n[settings]\nmodel = 'cliff-world'\nstep = 1", "has no field 'step'"),
     ],
 )
 def test_mistakes_are_named(tmp_path, text, sentence):
-    with pytest.raises(InputError, match=sentence.replace("(", r"\(")):
+    with pytest.raises(InputError, match=re.escape(sentence)):
         read_spec(write(tmp_path, text)).runs()
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
-from rich.markup import escape
 from rich.table import Table
 
 from cmdpax import checker
@@ -69,7 +68,7 @@ def solve(
     if as_json:
         print(json.dumps(result.summary()))
     else:
-        out.print(str(result), markup=False)
+        out.print(str(result))
     if out_file is not None:
         save_result(result, out_file)
     return EXIT[result.status]
@@ -89,7 +88,7 @@ def check(
     if as_json:
         print(json.dumps({"verified": True, "status": verified.status, "gap": verified.gap, "violation": verified.violation}))
     else:
-        out.print(str(verified), markup=False)
+        out.print(str(verified))
     return 0
 
 
@@ -126,14 +125,14 @@ def frontier(
     if as_json:
         print(json.dumps({"constraint": name, "sense": sense, "points": [point.__dict__ for point in curve]}))
     else:
-        table = Table(title=escape(f"best reward against the threshold of '{name}' ({sense})"))
+        table = Table(title=f"best reward against the threshold of '{name}' ({sense})")
         for heading in ("threshold", "reward", "shadow price", "certified gap", "status"):
             table.add_column(heading, justify="right")
         for p in curve:
             table.add_row(f"{p.threshold:.6g}", f"{p.reward:.6g}", f"{p.multiplier:.4g}", f"{p.gap:.1e}", p.status)
         out.print(table)
         if out_file is not None:
-            out.print(f"wrote {out_file}", markup=False)
+            out.print(f"wrote {out_file}")
     return max(EXIT["limit"] if len(curve) < points else 0, *(EXIT[point.status] for point in curve))
 
 
@@ -160,7 +159,7 @@ def show(
         answer = load_result(result)
         checker.check(problem, answer)
     title = f"{model}: reward {answer.reward:.6g}, violation {answer.certificate.violation:.2g} ({answer.status})"
-    out.print(f"wrote {save(policy_picture(problem, answer.policy, title), out_file)}", markup=False)
+    out.print(f"wrote {save(policy_picture(problem, answer.policy, title), out_file)}")
     return EXIT[answer.status]
 
 
@@ -173,7 +172,7 @@ def export(model: Model, path: Annotated[Path, tyro.conf.Positional, tyro.conf.a
     """
     target(path, ".npz", ".json", option="model file")
     save_model(open_model(model), path)
-    out.print(f"wrote {path}", markup=False)
+    out.print(f"wrote {path}")
     return 0
 
 

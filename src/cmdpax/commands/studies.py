@@ -27,8 +27,8 @@ def demo(out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> 
     for name in ("cliff-world", "deep-sea"):
         problem = finite[name]()
         result = run(problem, "pqa-alm")
-        out.print(f"\n[bold]{name}[/bold], {problem}")
-        out.print(str(result), markup=False)
+        out.print(f"\n{name}, {problem}", style="bold")
+        out.print(str(result))
         out.print(str(checker.check(problem, result)))
         title = f"{name}: optimal policy, reward {result.reward:.4f}, gap <= {max(result.certificate.gap, 0):.1e}"
         out.print(f"wrote {save(policy_picture(problem, result.policy, title), out_dir / f'{name}.png')}")
@@ -72,7 +72,7 @@ def reproduce(
         made = None if store is None or fraction is not None else Store(store)
         written = reproduce.deep(folder, figure, fraction, seeds, lambda name, runs: carry(name, runs, store), tasks, made)
         for path in written:
-            out.print(f"wrote {path}", markup=False)
+            out.print(f"wrote {path}")
         missing = sorted(set(reproduce.DEEP_FIGURES) - {path.stem for path in written}) if figure is None else []
         if missing:
             out.print(f"no records yet: {', '.join(missing)}; --fraction runs them")
@@ -104,5 +104,5 @@ def report(
 
     with Progress() as progress:
         written = write_report(folder, out_file, progress.say)
-    out.print(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB)", markup=False)
+    out.print(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB)")
     return 0

@@ -62,7 +62,7 @@ def sweep(
     execute(runs, folder, carry_out, workers)
     found = rows(runs, folder)
     table = select(runs, found, chosen.eps)
-    write_selection(folder, table)
+    written = [] if only else [write_selection(folder, table)]  # that of a part would take the whole's place
     shown = Table(title=f"selected: best score with excess <= {chosen.eps:g}, and what the search cost")
     for heading in ("problem", "method", "eligible", "selected", "score", "excess", "CPU hours"):
         shown.add_column(heading)
@@ -73,8 +73,9 @@ def sweep(
     out.print(shown)
     if export is not None:
         write_export(found, export)
-    for path in [folder.folder / "selected.md", *([export] if export else [])]:
-        out.print(f"wrote {path}", markup=False)
+        written.append(export)
+    for path in written:
+        out.print(f"wrote {path}")
     return 1 if all(row["failed"] for row in found) else 0
 
 
@@ -94,7 +95,7 @@ def execute(runs: Sequence[Run], store: Store, carry_out: Execute, workers: int)
         store.tidy()
         changed = made_by_others(runs, store)
         if changed:
-            err.print(f"note: {changed}", markup=False)
+            err.print(f"note: {changed}")
         with Board(runs, store) as board:
             try:
                 carry_out(runs, store, workers or len(os.sched_getaffinity(0)), board.refresh)
@@ -109,8 +110,8 @@ def execute(runs: Sequence[Run], store: Store, carry_out: Execute, workers: int)
     reasons = {run.id: outcome["failed"] for run in runs if "failed" in (outcome := store.result(run)["outcome"])}  # type: ignore[index]
     if reasons:
         name, reason = next(iter(reasons.items()))
-        err.print(f"{len(reasons)} of {len(runs)} runs failed, the first of them with: {reason}", markup=False)
-        err.print(f"to try one again, remove its folder, as in {store.done / name}", markup=False)
+        err.print(f"{len(reasons)} of {len(runs)} runs failed, the first of them with: {reason}")
+        err.print(f"to try one again, remove its folder, as in {store.done / name}")
 
 
 def last_row(path: Path) -> dict[str, Any] | None:
@@ -157,7 +158,7 @@ class Board:
         if self.live:
             self.live.update(self.table(), refresh=True)
         elif time.perf_counter() - self.said > SAY_SECONDS:
-            err.print(self.summary(), markup=False)
+            err.print(self.summary())
             self.said = time.perf_counter()
 
     def training(self) -> list[str]:

@@ -14,7 +14,9 @@ from cmdpax.errors import InputError
 
 EXIT = {"certified": 0, "infeasible": 3, "limit": 4, "marginal": 5}
 QUIET_SECONDS = 2.0  # nothing is shown before a command has taken this long
-out, err = Console(soft_wrap=True, highlight=False), Console(stderr=True, soft_wrap=True, highlight=False)
+# names are other people's, and square brackets or colons in them mean nothing to us
+PLAIN: dict[str, Any] = {"soft_wrap": True, "highlight": False, "markup": False, "emoji": False}
+out, err = Console(**PLAIN), Console(stderr=True, **PLAIN)
 
 Json = Annotated[bool, tyro.conf.arg(name="json")]
 
@@ -54,13 +56,13 @@ class TrainingBar:
 
     def __init__(self, samples: int) -> None:
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
-            TextColumn("{task.fields[rate]:.0f} steps/s"),
+            TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(),
         )
         self.bar = Bar(*columns, console=err, disable=not err.is_terminal)
-        self.task = self.bar.add_task("training", total=samples, rate=0.0)
+        self.task = self.bar.add_task("training", total=samples, rate="")
         self.samples, self.first, self.started, self.said = samples, None, time.perf_counter(), 0.0
 
     def __enter__(self) -> "TrainingBar":
@@ -75,12 +77,13 @@ class TrainingBar:
         now = time.perf_counter()
         if self.first is None:  # compilation is not part of the rate
             self.first, self.started = row["samples"], now
-        rate = (row["samples"] - self.first) / max(now - self.started, 1e-9)
+        steps = row["samples"] - self.first
+        rate = f"{steps / (now - self.started):.0f} steps/s" if steps else "compiled"
         costs = " ".join(f"{name} {value:.3g} (x{row['multiplier'][name]:.3g})" for name, value in row["cost"].items())
         text = f"return {row['return']:.4g} {costs}"
         self.bar.update(self.task, completed=row["samples"], description=text, rate=rate)
         if not err.is_terminal and (now - self.said > 30 or row["samples"] >= self.samples):
-            err.print(f"{row['samples']} of {self.samples} steps: {text}, {rate:.0f} steps/s")
+            err.print(f"{row['samples']} of {self.samples} steps: {text}, {rate}")
             self.said = now
 
 

@@ -4,13 +4,16 @@ import json
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from cmdpax.commands.terminal import Json, TrainingBar, deep, out
+from cmdpax.deep import stored
 from cmdpax.deep.config import PAPER, TrainConfig, incumbents_batches
+from cmdpax.environments.limits import parse_limit
 
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
@@ -38,8 +41,10 @@ def train(
         try:
             training.train(config, folder, resume, bar.row)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt("interrupted; the same command with --resume goes on from the last checkpoint.") from None
-    out.print(f"trained; next: cmdpax evaluate {folder}", markup=False)
+            begun = (folder / "config.json").exists()
+            rest = f"{stored.kept(folder)}; the same command with --resume goes on." if begun else "the run had not begun."
+            raise KeyboardInterrupt(f"interrupted; {rest}") from None
+    out.print(f"trained; next: cmdpax evaluate {folder}")
     return 0
 
 
@@ -68,18 +73,23 @@ def evaluate(
     if as_json:
         print(evaluation.as_json(found))
         return 0
+    limits = {limit.name: limit for limit in map(parse_limit, stored.read_config(run_dir)["limit"])}
     for kind, seen in found.items():
-        table = Table(
-            title=f"{kind}: {seen.episodes} episodes of {seen.length:.0f} steps on average (no optimality gap is known)"
-        )
-        for heading in ("", "mean", "deviation", "P90", "P95", "worst", "95% bound on mean", "P(violation)"):
+        table = Table(title=f"{kind}: {seen.episodes} episodes of {seen.length:.0f} steps", box=SIMPLE_HEAD, pad_edge=False)
+        table.add_column("", overflow="fold")
+        for heading in ("mean", "std", "P90", "P95", "worst", "bound", "P(violation)"):
             table.add_column(heading, justify="right")
-        for name, part in {"return": seen.reward, **seen.costs}.items():
-            numbers = [f"{value:.4g}" for value in asdict(part).values()]
-            chance = f"{seen.violation_probability[name]:.2f} (<= {seen.violation_bound[name]:.2f})" if name in seen.costs else ""
-            table.add_row(name, *numbers, chance)
+        table.add_row("return", *_numbers(seen.reward), "")
+        for name, part in seen.costs.items():
+            chance = f"{seen.violation_probability[name]:.2f} (<= {seen.violation_bound[name]:.2f})" if name in limits else ""
+            table.add_row(str(limits.get(name, name)), *_numbers(part), chance)
         out.print(table)
+    out.print("bound: of the mean, 95% confidence; the chance of a violation with its own; no optimality gap is known")
     return 0
+
+
+def _numbers(part: Any) -> list[str]:
+    return [f"{value:.4g}" for value in asdict(part).values()]
 
 
 def film(
@@ -96,7 +106,7 @@ def film(
         steps: at most so many steps of one episode
         seed: of the environment
     """
-    out.print(f"wrote {deep('cmdpax.deep.film').film(run_dir, out_file, steps, seed)}", markup=False)
+    out.print(f"wrote {deep('cmdpax.deep.film').film(run_dir, out_file, steps, seed)}")
     return 0
 
 
@@ -122,9 +132,12 @@ def check_env(
     costs = ", ".join(f"{name} {mean:.4g}" for name, mean in zip(report.cost_names, report.mean_costs))
     out.print(f"{report.name}: {report.observation_size} observations, {report.actions} actions, {report.episodes} episodes")
     out.print(
-        f"in {report.steps} random steps (longest {report.longest}), mean return {report.mean_return:.4g}, mean costs: {costs}"
+        f"in {report.steps} random steps (at most {report.longest}), mean return {report.mean_return:.4g}, mean costs: {costs}"
     )
     for complaint in report.complaints:
-        out.print(f"warning: {complaint}.", markup=False)
-    out.print(f'ready: cmdpax train {report.name} --limit "{report.cost_names[0]}<=25"', markup=False)
+        out.print(f"warning: {complaint}.")
+    whole = f" --horizon {report.longest} --batch {2 * report.longest}" if report.longest > TrainConfig.horizon else ""
+    out.print(
+        f'{"next" if report.complaints else "ready"}: cmdpax train {report.name} --limit "{report.cost_names[0]}<=25"{whole}'
+    )
     return 0

@@ -9,6 +9,8 @@ import tyro
 
 from cmdpax.errors import InputError, did_you_mean
 
+MOST_SEEDS = 2**32  # of a JAX key
+
 
 @dataclass(frozen=True)
 class DeepMethod:
@@ -54,7 +56,7 @@ class TrainConfig:
     seed: int = 0
     """Fixes everything random."""
     samples: int = 2_000_000
-    """Environment steps in all."""
+    """Environment steps in all, of which whole batches are taken."""
     batch: int = 0
     """Environment steps between two policy updates; 0: 2,000, and 5,000 for cpo."""
     horizon: int = 1_000
@@ -112,8 +114,8 @@ class TrainConfig:
             self,
             batch=batch,
             minibatch=self.minibatch or min(256, batch),
-            gradient_clip=method.gradient_clip if self.gradient_clip < 0 else self.gradient_clip,
-            kl_stop=method.kl_stop if self.kl_stop < 0 else self.kl_stop,
+            gradient_clip=method.gradient_clip if self.gradient_clip == -1 else self.gradient_clip,
+            kl_stop=method.kl_stop if self.kl_stop == -1 else self.kl_stop,
             penalty=self.penalty or method.penalty,
             dual_step=self.dual_step or method.dual_step,
             trust_region=self.trust_region or method.trust_region,
@@ -138,9 +140,11 @@ class TrainConfig:
         for name in positive:
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be positive.")
-        for name in ("seed", "kl_stop"):
+        for name in ("kl_stop", "gradient_clip"):
             if not getattr(self, name) >= 0:
-                raise InputError(f"{name} is {getattr(self, name)}; it must not be negative.")
+                raise InputError(f"{name} is {getattr(self, name)}; it must not be negative, but for -1, the method's own.")
+        if not 0 <= self.seed < MOST_SEEDS:
+            raise InputError(f"seed is {self.seed}; it must lie between 0 and {MOST_SEEDS - 1}.")
         if min(self.hidden, default=1) < 1:
             raise InputError(f"hidden is {self.hidden}; every layer needs at least one unit.")
         for name in ("discount", "gae", "reserve", "critic_centre"):

@@ -4,16 +4,17 @@ Evidence from samples is not a certificate: it says how the policy did in so man
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.special import betaincinv, stdtrit
 
+from cmdpax.deep import stored
 from cmdpax.deep.policy import NetworkPolicy, load_policy
 from cmdpax.environments.gym_adapter import make_simulator
-from cmdpax.environments.limits import Constraints, match_limits
+from cmdpax.environments.limits import Limit, match_limits
 from cmdpax.environments.simulator import Simulator
 from cmdpax.errors import InputError
 from cmdpax.files import write_bytes
@@ -37,11 +38,12 @@ class Spread:
 class SampledEvidence:
     """What E episodes say about one policy. No optimality gap is known."""
 
+    updates: int  # that made the policy: a run that went on has another by now
     episodes: int
     deterministic: bool
     reward: Spread
-    costs: dict[str, Spread]
-    violation_probability: dict[str, float]  # share of episodes beyond the limit
+    costs: dict[str, Spread]  # all the environment has, also those without a limit
+    violation_probability: dict[str, float]  # share of episodes beyond the limit, of costs that have one
     violation_bound: dict[str, float]  # 95% upper confidence bound on that chance (Clopper-Pearson)
     length: float
     returns: tuple[float, ...]
@@ -71,7 +73,7 @@ def run_episodes(
     )
     for age in range(STEP_LIMIT):
         if deterministic:
-            action = policy(observation)
+            action = policy.best(observation)
         else:
             noise = policy.noise(random, (simulator.count,))
             action = simulator.action_space.to_environment(policy.sample(policy.normalise(observation), noise))
@@ -87,17 +89,26 @@ def run_episodes(
 
 
 def evidence(
-    returns: np.ndarray, costs: np.ndarray, lengths: np.ndarray, constraints: Constraints, deterministic: bool
+    returns: np.ndarray,
+    costs: Mapping[str, np.ndarray],
+    lengths: np.ndarray,
+    limits: Sequence[Limit],
+    updates: int,
+    deterministic: bool,
 ) -> SampledEvidence:
-    """Summary of episodes against limits; `costs [E, all costs]`."""
-    spreads, chance, bound, totals = {}, {}, {}, {}
-    for limit, column in zip(constraints.limits, constraints.columns):
-        values, bad = costs[:, column], -int(limit.sign)
-        beyond = int((bad * values > bad * limit.bound).sum())
-        spreads[limit.name], totals[limit.name] = spread(values, bad), tuple(values.tolist())
-        chance[limit.name] = beyond / len(values)
-        bound[limit.name] = float(betaincinv(beyond + 1, len(values) - beyond, 0.95)) if beyond < len(values) else 1.0
+    """Summary of E episodes against limits; every cost is `[E]`, in the environment's order."""
+    by_name = {limit.name: limit for limit in limits}
+    spreads, chance, bound = {}, {}, {}
+    for name, values in costs.items():
+        limit = by_name.get(name)
+        bad = -int(limit.sign) if limit else 1
+        spreads[name] = spread(values, bad)
+        if limit:
+            beyond = int((bad * values > bad * limit.bound).sum())
+            chance[name] = beyond / len(values)
+            bound[name] = float(betaincinv(beyond + 1, len(values) - beyond, 0.95)) if beyond < len(values) else 1.0
     return SampledEvidence(
+        updates,
         len(returns),
         deterministic,
         spread(returns, -1),
@@ -106,7 +117,7 @@ def evidence(
         bound,
         float(lengths.mean()),
         tuple(returns.tolist()),
-        totals,
+        {name: tuple(values.tolist()) for name, values in costs.items()},
     )
 
 
@@ -117,14 +128,15 @@ def evaluate(run: Path, episodes: int = 10, seed: int = 12345) -> dict[str, Samp
     """
     if episodes < 1 or seed < 0:
         raise InputError(f"episodes is {episodes} and seed is {seed}; there must be at least one, and a seed is not negative.")
-    config, policy = read_config(run), load_policy(run)
+    config, policy = stored.read_config(run), load_policy(run)
     simulator = make_simulator(config["environment"], episodes)
     constraints = match_limits(config["limit"], simulator.cost_names)
     cost_discount = config["discount"] if config["discounted"] else 1.0
     found = {}
     for kind, deterministic in (("stochastic", False), ("deterministic", True)):
         returns, costs, lengths = run_episodes(simulator, policy, seed, deterministic, cost_discount)
-        found[kind] = evidence(returns, costs, lengths, constraints, deterministic)
+        named = dict(zip(simulator.cost_names, costs.T))
+        found[kind] = evidence(returns, named, lengths, constraints.limits, policy.updates, deterministic)
     write_bytes(run / "evaluation.json", (as_json(found) + "\n").encode())
     return found
 
@@ -135,11 +147,3 @@ def as_json(found: dict[str, SampledEvidence]) -> str:
     for part in [one for seen in numbers.values() for one in (seen["reward"], *seen["costs"].values())]:
         part["bound"] = part["bound"] if np.isfinite(part["bound"]) else None
     return json.dumps(numbers, allow_nan=False)
-
-
-def read_config(run: Path) -> dict[str, Any]:
-    """The frozen config of a run folder."""
-    try:
-        return json.loads((run / "config.json").read_bytes())
-    except (OSError, ValueError):
-        raise InputError(f"{run} is not a run folder: it has no readable config.json.") from None

@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cmdpax.deep.evaluate import read_config
+import numpy as np
+
+from cmdpax.deep import stored
 from cmdpax.deep.policy import load_policy
 from cmdpax.environments.gym_adapter import GymBatch
 from cmdpax.environments.named import factory
@@ -19,7 +21,7 @@ def film(run: Path, path: Path, steps: int = 500, seed: int = 12345) -> Path:
     target(path, ".mp4", ".gif")
     if steps < 1 or seed < 0:
         raise InputError(f"steps is {steps} and seed is {seed}; there must be at least one step, and a seed is not negative.")
-    name, policy = read_config(run)["environment"], load_policy(run)
+    name, policy = stored.read_config(run)["environment"], load_policy(run)
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
         os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported: it chooses then
     import imageio
@@ -36,8 +38,8 @@ def film(run: Path, path: Path, steps: int = 500, seed: int = 12345) -> Path:
     frames: list[Any] = []
     try:
         for _ in range(steps):
-            frames.append(environment.render())
-            step = simulator.step(policy(observation))
+            frames.append(_even(environment.render(), name))
+            step = simulator.step(policy.best(observation))
             if step.terminated[0] or step.truncated[0]:
                 break
             observation = step.observation
@@ -55,3 +57,11 @@ def film(run: Path, path: Path, steps: int = 500, seed: int = 12345) -> Path:
     else:
         imageio.mimsave(path, frames, fps=rate, macro_block_size=1)
     return path
+
+
+def _even(frame: Any, name: str) -> np.ndarray:
+    """A picture `[height, width, 3]` with a last row or column repeated where their number is odd, which .mp4 cannot have."""
+    picture = np.asarray(frame)
+    if picture.ndim != 3 or picture.shape[2] != 3:
+        raise InputError(f"environment '{name}': render returned no picture of [height, width, 3].")
+    return np.pad(picture, ((0, picture.shape[0] % 2), (0, picture.shape[1] % 2), (0, 0)), mode="edge")

@@ -30,11 +30,36 @@ class NetworkPolicy:
     mean: np.ndarray  # [d] of observations
     scale: np.ndarray  # [d], one over the standard deviation
     action_space: ActionSpace
+    observation_shape: tuple[int, ...]  # of the environment's observations
+    updates: int  # how many made this policy
 
     def __call__(self, observation: np.ndarray) -> np.ndarray:
-        """The deterministic action in the environment's own units, `[..., d] -> [..., a]` or `[...]` choices."""
-        output = self.outputs(self.normalise(observation))
+        """The deterministic action, as the environment takes it: `[..., *observation_shape]` to `[..., *shape]`, or choices."""
+        return self.best(self._flat(observation))
+
+    def best(self, flat: np.ndarray) -> np.ndarray:
+        """The same for observations that are flat already, `[..., d]`."""
+        output = self.outputs(self.normalise(flat))
         return self.action_space.to_environment(output if self.log_std is not None else output.argmax(-1))
+
+    def _flat(self, observation: Any) -> np.ndarray:
+        wanted = self.observation_shape
+        try:
+            values = np.asarray(observation, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(f"the observation is no array of numbers; {self._hint()}") from None
+        ahead = values.ndim - len(wanted)
+        if ahead < 0 or values.shape[ahead:] != wanted:
+            raise InputError(f"the observation has shape {list(values.shape)}; {self._hint()}")
+        if not np.isfinite(values).all():
+            raise InputError("the observation is not finite; there is no action for it.")
+        return values.reshape(*values.shape[:ahead], len(self.mean))
+
+    def _hint(self) -> str:
+        shape = ", ".join(map(str, self.observation_shape))
+        return (
+            f"this policy takes [..., {shape}], of other spaces what gymnasium.spaces.flatten(space, observation) makes of them."
+        )
 
     def normalise(self, observation: np.ndarray) -> np.ndarray:
         """What the network sees, `[..., d]` float32."""
@@ -69,8 +94,6 @@ def load_policy(path: str | Path) -> NetworkPolicy:
         arrays, notes = read_newest(folder)
     else:
         arrays, notes = stored.read(path)
-    space = notes["action_space"]
-    low, high = (None if space[side] is None else np.array(space[side]) for side in ("low", "high"))
     depth = sum(name.startswith("policy/layers/") and name.endswith("/weight") for name in arrays)
     seen = Statistics(*(arrays[f"seen/{part}"] for part in Statistics._fields))
     return NetworkPolicy(
@@ -79,7 +102,9 @@ def load_policy(path: str | Path) -> NetworkPolicy:
         arrays.get("policy/log_std"),
         seen.mean,
         seen.scale,
-        ActionSpace(low, high, choices=space["choices"], clip=space["clip"]),
+        ActionSpace.from_json(notes["action_space"]),
+        tuple(notes.get("observation_shape", seen.mean.shape)),
+        notes["checkpoint"],
     )
 
 

@@ -1,6 +1,6 @@
-"""Checkpoints on disk: arrays in a safetensors file, counters and a checksum in a JSON file beside it.
+"""A run on disk: its config, and checkpoints, arrays in a safetensors file with counters and a checksum in a JSON file beside it.
 
-Both are written to a temporary name, flushed to the disk and renamed, arrays first: a checkpoint exists once its JSON does,
+Both files are written to a temporary name, flushed to the disk and renamed, arrays first: a checkpoint exists once its JSON does,
 whatever is killed when. Reading never executes code, and a damaged file is noticed by its checksum.
 """
 
@@ -52,6 +52,25 @@ def newest(folder: Path) -> Iterator[Path]:
     """Checkpoints of a folder, newest first."""
     for number in reversed(_numbers(folder)):
         yield folder / f"{number:08d}.safetensors"
+
+
+def kept(run: Path) -> str:
+    """What a run folder has to go on from, for whoever reads why the run stopped."""
+    last = next(newest(run / "checkpoints"), None)
+    return f"the checkpoint of update {int(last.stem)} is kept in {run}" if last else "there was no checkpoint yet"
+
+
+def read_config(run: Path) -> dict[str, Any]:
+    """The frozen config of a run folder."""
+    path = run / "config.json"
+    try:
+        config = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        config = None
+    if not isinstance(config, dict) or not {"environment", "limit", "discount", "discounted"} <= config.keys():
+        what = "its config.json is damaged" if path.exists() else "it has no config.json"
+        raise InputError(f"{run} is not a run folder: {what}.")
+    return config
 
 
 def _numbers(folder: Path) -> list[int]:

@@ -24,7 +24,7 @@ from cmdpax.deep.policy import NetworkPolicy, read_newest
 from cmdpax.deep.rollout import collect, episodes
 from cmdpax.environments.gym_adapter import make_simulator
 from cmdpax.environments.limits import match_limits
-from cmdpax.environments.simulator import ActionSpace
+from cmdpax.environments.simulator import Simulator
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.files import write_bytes
 
@@ -45,10 +45,11 @@ def train(config: TrainConfig, folder: Path, resume: bool = False, report: Repor
         learner = restore(learner, folder)
     else:
         _begin(config, folder)
+    warned = False
     metrics_file, board = _metrics(folder, int(learner.update)), _tensorboard(folder)
     with metrics_file, board:
         for update in range(int(learner.update), config.updates):
-            acting = network_policy(learner, simulator.action_space)
+            acting = network_policy(learner, simulator)
             batch, raw = collect(simulator, acting, constraints, config.horizon, (config.seed, update))
             finished = episodes(batch.rewards, batch.ended)
             valued = episodes(batch.rewards, batch.ended, config.discount) if config.discounted else finished
@@ -59,6 +60,8 @@ def train(config: TrainConfig, folder: Path, resume: bool = False, report: Repor
             learner, metrics = learn(learner, batch, worth, margin, episode_units(length, config))
             learner = learner._replace(seen=normaliser.absorb(learner.seen, raw), update=np.asarray(update + 1))
             _refuse_nan(learner, update, folder)
+            if not finished.completed and not warned:
+                warned = _warn_of_cut_episodes(update, config)
             sign = [limit.sign for limit in constraints.limits]
             names = [limit.name for limit in constraints.limits]
             row = {
@@ -78,7 +81,7 @@ def train(config: TrainConfig, folder: Path, resume: bool = False, report: Repor
                 board.add_scalar(name, value, row["samples"])
             if (update + 1) % config.checkpoint_every == 0 or update + 1 == config.updates:
                 os.fsync(metrics_file.fileno())  # no checkpoint without the rows before it, even if the power fails
-                save(learner, simulator.action_space, folder)
+                save(learner, simulator, folder)
             report(row)
     return learner
 
@@ -125,7 +128,7 @@ def episode_units(length: float, config: TrainConfig) -> float:
     return (1 - config.discount**length) / (1 - config.discount)
 
 
-def network_policy(learner: Learner, space: ActionSpace) -> NetworkPolicy:
+def network_policy(learner: Learner, simulator: Simulator) -> NetworkPolicy:
     """The current policy for NumPy."""
     layers = jax.tree.map(np.asarray, learner.policy["layers"])
     log_std = learner.policy.get("log_std")
@@ -135,14 +138,15 @@ def network_policy(learner: Learner, space: ActionSpace) -> NetworkPolicy:
         None if log_std is None else np.asarray(log_std),
         learner.seen.mean,
         learner.seen.scale,
-        space,
+        simulator.action_space,
+        simulator.observation_shape,
+        int(learner.update),
     )
 
 
-def save(learner: Learner, space: ActionSpace, folder: Path) -> Path:
-    """Write a checkpoint of the whole state."""
-    box = {"low": None, "high": None} if space.low is None else {"low": space.low.tolist(), "high": space.high.tolist()}  # type: ignore[union-attr]
-    notes = {"action_space": {**box, "choices": space.choices, "clip": space.clip}}
+def save(learner: Learner, simulator: Simulator, folder: Path) -> Path:
+    """Write a checkpoint of the whole state, with what its policy needs to know of the environment."""
+    notes = {"action_space": simulator.action_space.as_json(), "observation_shape": list(simulator.observation_shape)}
     return stored.write(folder / "checkpoints", int(learner.update), named(learner), notes)
 
 
@@ -165,21 +169,22 @@ def named(tree: Any) -> dict[str, np.ndarray]:
 
 
 def _begin(config: TrainConfig, folder: Path) -> None:
-    if (folder / "config.json").exists():
+    if any((folder / part).exists() for part in ("config.json", "metrics.jsonl", "checkpoints")):
         raise InputError(f"{folder} already holds a run; give another folder, or --resume to continue it.")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InputError(f"{folder} is not a folder; give another name for the run.") from None
     write_bytes(folder / "config.json", json.dumps(asdict(config), indent=1).encode())
 
 
 def _refuse_changes(config: TrainConfig, folder: Path) -> None:
-    try:
-        before = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError):
-        raise InputError(f"{folder} holds no run to resume; start one without --resume.") from None
-    now = json.loads(json.dumps(asdict(config)))
+    if not folder.exists():
+        raise InputError(f"{folder} holds no run to resume; start one without --resume.")
+    before, now = stored.read_config(folder), json.loads(json.dumps(asdict(config)))
     changed = [f"{name} was {before.get(name)}, is {now.get(name)}" for name in now if before.get(name) != now.get(name)]
     if changed:
-        raise InputError(f"{folder} was started with another config: {'; '.join(changed)}.")
+        raise InputError(f"{folder} was started with another config ({'; '.join(changed)}); repeat it, or give another folder.")
 
 
 def _metrics(folder: Path, updates: int) -> Any:
@@ -213,4 +218,13 @@ def _refuse_nan(learner: Learner, update: int, folder: Path) -> None:
     for name, value in named((learner.policy, learner.critics, learner.multiplier)).items():
         if not np.isfinite(value).all():
             part = ("policy", "critics", "multiplier")[int(name[0])]
-            raise NumericalError(f"update {update + 1} made the {part} not finite; the last good checkpoint is kept in {folder}.")
+            raise NumericalError(f"update {update + 1} made the {part} not finite; {stored.kept(folder)}.")
+
+
+def _warn_of_cut_episodes(update: int, config: TrainConfig) -> bool:
+    warnings.warn(
+        f"update {update + 1}: no episode ended within the {config.horizon} steps of --horizon, so the limits are held to the "
+        "beginnings of episodes; give a longer --horizon (and --batch), or the environment a time limit.",
+        stacklevel=3,
+    )
+    return True

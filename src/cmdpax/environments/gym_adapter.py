@@ -35,8 +35,11 @@ class GymBatch:
         if not hasattr(self.environments[0], "observation_space"):
             raise InputError(f"environment '{name}': {self.environments[0]!r} was made, which is no environment.")
         self.space = self.environments[0].observation_space
-        self.observation_size = int(gymnasium.spaces.flatdim(self.space))
+        self.observation_size = self._size()
+        is_array = isinstance(self.space, gymnasium.spaces.Box)
+        self.observation_shape: tuple[int, ...] = self.space.shape if is_array else (self.observation_size,)
         self.action_space = self._actions(self.environments[0].action_space)
+        self.episode_limit: int | None = getattr(getattr(self.environments[0], "spec", None), "max_episode_steps", None)
         self.cost_names = self._probe()
 
     def reset(self, seed: int) -> np.ndarray:
@@ -45,7 +48,7 @@ class GymBatch:
         return np.stack([self._reset(env, int(own)) for env, own in zip(self.environments, seeds)])
 
     def step(self, action: np.ndarray) -> Transition:
-        """Advance all copies by `action [N, a]` or `[N]`; finished ones start anew."""
+        """Advance all copies by `action [N, *shape]` or choices `[N]`; finished ones start anew."""
         rows = [self._step(env, chosen) for env, chosen in zip(self.environments, action)]
         successor, reward, cost, terminated, truncated = (np.array(column) for column in zip(*rows))
         observation = successor
@@ -63,30 +66,33 @@ class GymBatch:
             raise blame(self.name, "its reset", error) from error
 
     def _step(self, env: Any, action: np.ndarray) -> tuple[np.ndarray, float, np.ndarray, bool, bool]:
-        space = env.action_space
-        if isinstance(space, gymnasium.spaces.Discrete):
-            chosen: Any = int(action) + int(space.start)
-        else:
-            chosen = np.asarray(action, dtype=space.dtype).reshape(space.shape)
         try:
-            outcome = env.step(chosen)
+            outcome = env.step(int(action) if self.action_space.low is None else action)
         except Exception as error:
             raise blame(self.name, "its step", error) from error
         observation, reward, cost, terminated, truncated = self._five(outcome)
-        return self._observation(observation), float(reward), self._cost(cost), bool(terminated), bool(truncated)
+        return self._observation(observation), self._reward(reward), self._cost(cost), bool(terminated), bool(truncated)
 
-    def _five(self, outcome: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _five(self, outcome: Any) -> tuple[Any, ...]:
         """Observation, reward, cost, terminated, truncated out of either form of a step."""
-        if len(outcome) == 6:  # Safety-Gymnasium
+        values = len(outcome) if isinstance(outcome, tuple) else 1
+        if values == 6:  # Safety-Gymnasium
             return outcome[:5]
-        if len(outcome) != 5:
-            raise InputError(
-                f"environment '{self.name}': step returned {len(outcome)} values; 5 (Gymnasium) or 6 are understood."
-            )
+        if values != 5:
+            raise self._wrong(f"step returned {values} value{'s' * (values > 1)}; 5 (Gymnasium) or 6 are understood")
         observation, reward, terminated, truncated, info = outcome
-        if "cost" not in info:
+        if not isinstance(info, Mapping) or "cost" not in info:
             raise InputError(f"environment '{self.name}' reports no cost; its step must put one into info['cost'].")
         return observation, reward, info["cost"], terminated, truncated
+
+    def _reward(self, reward: Any) -> float:
+        try:
+            return float(np.asarray(reward).item())  # NumPy itself would make a NaN of None
+        except (TypeError, ValueError):
+            raise self._wrong(f"reward {reward!r} is not a number") from None
+
+    def _wrong(self, what: str) -> InputError:
+        return InputError(f"environment '{self.name}': {what}.")
 
     def _cost(self, cost: Any) -> np.ndarray:
         names = self._names(cost)
@@ -95,12 +101,12 @@ class GymBatch:
                 f"environment '{self.name}' changed its costs from {list(self.cost_names)} to {list(names)}; keep them the same."
             )
         try:
-            values = np.array(list(cost.values()) if isinstance(cost, Mapping) else cost, dtype=np.float64).reshape(-1)
+            values = np.array(list(cost.values()) if isinstance(cost, Mapping) else cost, dtype=np.float64).reshape(len(names))
         except (TypeError, ValueError):
-            raise InputError(f"environment '{self.name}': cost {cost!r} is not a number, a vector or a mapping.") from None
+            raise self._wrong(f"cost {cost!r} is not a number, a vector or a mapping to numbers") from None
         for name, value in zip(names, values):
             if not np.isfinite(value):
-                raise InputError(f"environment '{self.name}': cost '{name}' is {value}; costs must be finite.")
+                raise self._wrong(f"cost '{name}' is {value}; costs must be finite")
         return values
 
     def _names(self, cost: Any) -> tuple[str, ...]:
@@ -114,19 +120,33 @@ class GymBatch:
             raise InputError(f"environment '{self.name}' names {len(names)} costs but reports {np.size(cost)}.")
         return names
 
+    def _size(self) -> int:
+        try:
+            size = int(gymnasium.spaces.flatdim(self.space))
+        except (NotImplementedError, ValueError):
+            raise self._wrong(f"observations are {self.space}, which cannot be flattened to a vector") from None
+        if size < 1:
+            raise self._wrong(f"observations are {self.space}, which holds nothing; a policy must see something")
+        return size
+
     def _observation(self, observation: Any) -> np.ndarray:
-        return np.asarray(gymnasium.spaces.flatten(self.space, observation), dtype=np.float64)
+        try:
+            flat = np.asarray(gymnasium.spaces.flatten(self.space, observation), dtype=np.float64)
+        except Exception as error:  # whatever flattening something else raises
+            raise self._wrong(f"an observation is not of {self.space} ({type(error).__name__}: {error})") from None
+        if flat.shape != (self.observation_size,):
+            raise self._wrong(f"an observation has {flat.size} numbers where {self.space} has {self.observation_size}")
+        return flat
 
     def _actions(self, space: Any) -> ActionSpace:
         if isinstance(space, gymnasium.spaces.Discrete):
-            return ActionSpace(choices=int(space.n))
+            return ActionSpace(choices=int(space.n), start=int(space.start))
         if not isinstance(space, gymnasium.spaces.Box):
-            raise InputError(f"environment '{self.name}': actions are {space}; Box and Discrete are understood.")
+            raise self._wrong(f"actions are {space}; Box and Discrete are understood")
         low, high = space.low.reshape(-1).astype(np.float64), space.high.reshape(-1).astype(np.float64)
-        bounded = np.isfinite(low) & np.isfinite(high)
-        if bounded.all():
-            return ActionSpace(low, high)
-        return ActionSpace(-np.ones(len(low)), np.ones(len(low)), clip=False)  # no box to rescale to
+        if not len(low):
+            raise self._wrong(f"actions are {space}, which holds nothing; a policy must do something")
+        return ActionSpace(low, high, shape=space.shape, dtype=space.dtype.name)
 
     def _probe(self) -> tuple[str, ...]:
         """One random step, to learn the names of the costs before anything is built on them."""
@@ -137,7 +157,10 @@ class GymBatch:
             outcome = env.step(env.action_space.sample())
         except Exception as error:
             raise blame(self.name, "its step", error) from error
-        return self._names(self._five(outcome)[2])
+        names = self._names(self._five(outcome)[2])
+        if not names:
+            raise self._wrong("its cost is empty; put at least one number into info['cost']")
+        return names
 
 
 @dataclass(frozen=True)
@@ -150,7 +173,7 @@ class EnvironmentReport:
     cost_names: tuple[str, ...]
     steps: int
     episodes: int
-    longest: int
+    longest: int  # steps of an episode, seen or allowed
     mean_return: float
     mean_costs: tuple[float, ...]
     complaints: tuple[str, ...]
@@ -190,7 +213,7 @@ def check_environment(name: str, steps: int = 2000, seed: int = 0) -> Environmen
         simulator.cost_names,
         steps,
         len(finished),
-        max(length for length, _ in finished),
+        max(simulator.episode_limit or 0, *(length for length, _ in finished)),
         float(means[0]),
         tuple(float(mean) for mean in means[1:]),
         tuple(complaints),

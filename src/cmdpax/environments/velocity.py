@@ -85,6 +85,7 @@ class VelocityBatch:
     """`count` persistent simulations of one task; a `Simulator`."""
 
     cost_names: tuple[str, ...] = ("cost",)
+    episode_limit: int | None = EPISODE_STEPS
 
     def __init__(self, name: str, count: int = 1) -> None:
         if name not in TASKS:
@@ -97,6 +98,7 @@ class VelocityBatch:
         self.model = load_model(self.task)
         self.data = [mujoco.MjData(self.model) for _ in range(count)]
         self.observation_size = self.model.nq + self.model.nv - self.task.hidden_positions
+        self.observation_shape: tuple[int, ...] = (self.observation_size,)
         low, high = self.model.actuator_ctrlrange.T
         self.action_space = ActionSpace(low.copy(), high.copy(), clip=False)  # MuJoCo clamps; the control cost must see them
         self.seconds = self.model.opt.timestep * self.task.frame_skip

@@ -21,10 +21,10 @@ def part(runs: Sequence[Run], conditions: Sequence[str]) -> list[Run]:
         if name not in fields:
             raise InputError(f"--only {condition}: the runs of this sweep have no field '{name}'; {did_you_mean(name, fields)}")
         there = {_text(_fields(run).get(name)): None for run in runs}
-        for value in values.split(","):
-            if _text(_value(value)) not in there:
+        wanted = [_text(value) for value in _values(values)]
+        for value in wanted:
+            if value not in there:
                 raise InputError(f"--only {condition}: no run has {name} {value}; there are {', '.join(list(there)[:20])}.")
-        wanted = {_text(_value(value)) for value in values.split(",")}
         runs = [run for run in runs if _text(_fields(run).get(name)) in wanted]
     return list(runs)
 
@@ -34,12 +34,19 @@ def _fields(run: Run) -> dict[str, Any]:
     return {"seed": run.seed, **run.config, **run.config.get("settings", {})}
 
 
-def _value(text: str) -> Any:
-    """A number for what looks like one."""
+def _values(text: str) -> list[Any]:
+    """What stands between commas: numbers and lists, as in `[8, 8],[16]`, for what looks like them, else words."""
     try:
-        return json.loads(text)
+        return json.loads(f"[{text}]")
     except ValueError:
-        return text
+        return [_value(word) for word in text.split(",")]
+
+
+def _value(word: str) -> Any:
+    try:
+        return json.loads(word)
+    except ValueError:
+        return word
 
 
 def _text(value: Any) -> str:

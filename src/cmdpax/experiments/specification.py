@@ -12,6 +12,7 @@
     [methods.spma-alm]             # the same for one method only; the methods named here are the ones that are run
     spma_step = [0.1, 0.3]
 
+`limit` and `hidden` hold several values: a list of them is one setting, and a list of lists every combination.
 A draw depends on the method, the field and its number alone: with more draws, the earlier ones stay.
 """
 
@@ -155,8 +156,11 @@ class Spec:
         if isinstance(value, float) and not math.isfinite(value):
             raise InputError(f"sweep {self.name}: {name} is {value}; it must be finite.")
         default = known[name]
-        if isinstance(default, tuple) and isinstance(value, list | tuple):
-            return tuple(value)
+        if isinstance(default, tuple):  # several values of one type, or one of them by itself
+            several = tuple(value) if isinstance(value, list | tuple) else (value,)
+            if any(type(one) is not type(default[0]) for one in several):
+                raise InputError(f"sweep {self.name}: {name} is {json.dumps(value)}; write {json.dumps(default)}, for example.")
+            return several
         if isinstance(default, bool) or isinstance(value, bool):
             fits = isinstance(default, bool) and isinstance(value, bool)
         elif isinstance(default, int | float):
@@ -195,6 +199,8 @@ def read_spec(path: Path) -> Spec:
     for name, own in given.get("methods", {}).items():
         if not isinstance(own, Mapping):
             raise InputError(f"sweep {path}: methods.{name} must be a table, [methods.{name}].")
+        if "method" in own:
+            raise InputError(f"sweep {path}: methods.{name} is of the method '{name}'; it cannot name another.")
     spec = Spec(path.stem, **{name: value for name, value in given.items() if name != "seeds"})
     return spec if "seeds" not in given else _seeded(spec, given["seeds"])
 

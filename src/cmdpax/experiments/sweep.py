@@ -8,6 +8,7 @@ missing, is not eligible. Ties go to the first of the sweep.
 import json
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -119,10 +120,11 @@ def select(runs: Sequence[Run], found: Sequence[Row], eps: float) -> list[Row]:
     return table
 
 
-def write_selection(store: Store, table: Sequence[Row]) -> None:
-    """The selection with the tuning budgets beside the runs, as `selected.csv` and `selected.md`."""
+def write_selection(store: Store, table: Sequence[Row]) -> Path:
+    """The selection with the tuning budgets beside the runs, as `selected.csv` and `selected.md`; returns the latter."""
     with store.writing():
         write_table(store.folder / "selected", SUMMARY, [[row[name] for name in SUMMARY] for row in table])
+    return store.folder / "selected.md"
 
 
 def made_by_others(runs: Sequence[Run], store: Store) -> str:

@@ -23,4 +23,7 @@ def executor(name: str, address: str | None = None) -> Execute:
         raise InputError(f"executor '{name}' is not known; {did_you_mean(name, EXECUTORS)}")
     if address is not None and name != "ray":
         raise InputError(f"--address is for --executor ray, not for {name}.")
-    return partial(ray_tasks.execute, address=address) if address is not None else EXECUTORS[name]
+    if address is None:
+        return EXECUTORS[name]
+    ray_tasks.knock(address)
+    return partial(ray_tasks.execute, address=address)

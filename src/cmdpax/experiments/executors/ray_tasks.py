@@ -30,7 +30,6 @@ def execute(runs: Sequence[Run], store: Store, workers: int, report: Callable[[]
             # "local": not a cluster that happens to run here
             ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
     else:
-        _knock(address)
         ray.init(address=address, **quiet)
     try:
         task = ray.remote(num_cpus=1, max_retries=DEATHS)(_carry_out_alone)
@@ -66,7 +65,7 @@ def _one_thread() -> Iterator[None]:
                 del os.environ[name]
 
 
-def _knock(address: str) -> None:
+def knock(address: str) -> None:
     """Refuse an address where nobody listens: Ray itself would try for minutes."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
