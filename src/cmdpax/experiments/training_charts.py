@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from cmdpax.experiments.charts import style
 from cmdpax.experiments.statistics import mean_interval
@@ -21,7 +23,7 @@ def learning_curves(
     limit: float,
     title: str,
 ) -> Figure:
-    """`panels[quantity][task][label]`: a row per quantity, a column per task, mean and 95% interval over seeds.
+    """`panels[quantity][task][label]`: a row per quantity, a column per task, mean and 95% interval over seeds (of two, both).
 
     `marks[quantity][task][label]` are values to compare with, drawn at the right edge. The row named `cost` gets the limit.
     """
@@ -45,7 +47,9 @@ def learning_curves(
         row[0].set_ylabel({"return": "episode return", "cost": f"episode cost (dashed: limit {limit:g})"}[quantity])
     for axes in grid[-1]:
         axes.set_xlabel("samples")
-    _legend(figure, labels, [Line2D([], [], color="0.4", linewidth=2.2, label="paper's final value (right edge)")])
+    paper = Line2D([], [], color="0.4", linewidth=2.2, label="paper's final value (right edge)")
+    seeds = [len(values) for curves in panels["return"].values() for _, values in curves.values()]
+    _legend(figure, labels, [paper, *_shade(seeds)])
     figure.suptitle(title, fontsize=11)
     figure.tight_layout(rect=(0, 0.05, 1, 1))
     return figure
@@ -56,7 +60,10 @@ def box_plot(panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]], labels: S
 
     Triangles are means and orange lines medians, as in the paper; grey dots are the seeds' means.
     """
-    figure = Figure(figsize=(1.2 + 3.7 * len(panels), 4.2))
+    median = {"color": "#e69f00", "linewidth": 1.8}
+    mean = {"marker": "^", "markerfacecolor": "#009e73", "markeredgecolor": "#009e73", "markersize": 7}
+    dots: dict[str, Any] = {"marker": ".", "linestyle": "none", "color": "0.45", "markersize": 5}
+    figure = Figure(figsize=(1.2 + 3.7 * len(panels), 4.5))
     for axes, (task, methods) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items()):
         for place, label in enumerate(labels, 1):
             if label not in methods:
@@ -69,11 +76,11 @@ def box_plot(panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]], labels: S
                 positions=[place],
                 widths=0.55,
                 showmeans=True,
-                medianprops={"color": "#e69f00", "linewidth": 1.8},
-                meanprops={"marker": "^", "markerfacecolor": "#009e73", "markeredgecolor": "#009e73", "markersize": 7},
+                medianprops=median,
+                meanprops=mean,
                 flierprops={"marker": ".", "markersize": 3, "markeredgecolor": "0.5"},
             )
-            axes.plot([place + 0.38] * len(seeds), [one.mean() for one in seeds], ".", color="0.45", markersize=5)
+            axes.plot([place + 0.38] * len(seeds), [one.mean() for one in seeds], **dots)
         axes.axhline(0, color="0.25", linewidth=1.0, linestyle="--")
         if not methods:
             axes.set_yticks([])
@@ -82,8 +89,10 @@ def box_plot(panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]], labels: S
         axes.set_title(task, fontsize=10)
         axes.grid(alpha=0.3, axis="y")
     figure.axes[0].set_ylabel("cost - limit of the final policy\n(above 0: violated)")
+    looks: dict[str, dict[str, Any]] = {"median": median, "mean": {**mean, "linestyle": "none"}, "mean of a seed": dots}
+    _legend(figure, [], [Line2D([], [], label=name, **look) for name, look in looks.items()])
     figure.suptitle(title, fontsize=11)
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0.05, 1, 1))
     return figure
 
 
@@ -117,21 +126,28 @@ def ablation(
         grid[2 * i + 1, 0].set_ylabel("final cost - limit\n(above 0: violated)")
     for axes in grid[-1]:
         axes.set_xlabel("batches between dual updates, K")
-    _legend(figure, labels, [])
+    _legend(figure, labels, _shade([len(points) for panel in panels.values() for _, points in panel["return"].values()]))
     figure.suptitle(title, fontsize=11)
     figure.tight_layout(rect=(0, 0.04, 1, 1))
     return figure
 
 
 def _band(axes: Axes, x: np.ndarray, values: np.ndarray, index: int, every: int = 12) -> None:
-    """Mean of `values [seeds, n]` with its 95% interval, where there are two seeds or more."""
+    """Mean of `values [seeds, n]` with its 95% interval; of two seeds, whose interval would be nine times as wide, both ends."""
     seen = ~np.isnan(values).all(0)
-    intervals = [mean_interval(column[~np.isnan(column)]) for column in values.T[seen]]
+    columns = [column[~np.isnan(column)] for column in values.T[seen]]
     look: dict[str, Any] = {**style(index), "markevery": every}
-    axes.plot(x[seen], [one.value for one in intervals], **look)
+    axes.plot(x[seen], [column.mean() for column in columns], **look)
     if len(values) > 1:
-        low, high = [one.low for one in intervals], [one.high for one in intervals]
-        axes.fill_between(x[seen], low, high, color=look["color"], alpha=0.18, linewidth=0)
+        intervals = [mean_interval(column) for column in columns]
+        ends = [(one.low, one.high) for one in intervals] if len(values) > 2 else [(min(one), max(one)) for one in columns]
+        axes.fill_between(x[seen], *np.transpose(ends), color=look["color"], alpha=0.18, linewidth=0)
+
+
+def _shade(seeds: Sequence[int]) -> list[Patch]:
+    """What the bands of curves with so many seeds are."""
+    words = [*(["95% interval"] if max(seeds, default=0) > 2 else []), *(["both seeds"] if 2 in seeds else [])]
+    return [Patch(color="0.4", alpha=0.25, label=" or ".join(words))] if words else []
 
 
 def _missing(axes: Axes, labels: Sequence[str], empty: bool) -> None:
@@ -144,6 +160,6 @@ def _missing(axes: Axes, labels: Sequence[str], empty: bool) -> None:
         axes.text(0.03, 0.97, f"no records: {', '.join(labels)}", transform=axes.transAxes, va="top", fontsize=8, color="0.4")
 
 
-def _legend(figure: Figure, labels: Sequence[str], more: Sequence[Line2D]) -> None:
+def _legend(figure: Figure, labels: Sequence[str], more: Sequence[Artist]) -> None:
     handles = [Line2D([], [], label=label, **style(index)) for index, label in enumerate(labels)]
     figure.legend(handles=[*handles, *more], loc="lower center", ncols=len(handles) + len(more), frameon=False, fontsize=9)
