@@ -88,7 +88,7 @@ def test_resume_shows_the_difference_and_falls_back_from_a_corrupt_checkpoint(tm
     newest, before, *_ = stored.newest(folder / "checkpoints")
     newest.write_bytes(newest.read_bytes()[:-7])
     answer = subprocess.run(command(folder, "--resume"), capture_output=True, text=True, check=True)
-    assert f"cmdpax: checkpoint {newest} is damaged" in answer.stderr and "Falling back to the one before" in answer.stderr
+    assert f"cmdpax: checkpoint {newest} is damaged" in answer.stderr and "The one before is taken" in answer.stderr
     assert (folder / "metrics.jsonl").read_bytes() == whole
     for path in (newest, before):
         path.write_bytes(b"")

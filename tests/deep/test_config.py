@@ -28,6 +28,9 @@ from short_run import SMALL
         ({"gradient_clip": -5.0}, "gradient_clip is -5.0; it must not be negative, but for -1"),
         ({"seed": 99_999_999_999_999_999_999}, "seed is 99999999999999999999; it must lie between 0 and 4294967295"),
         ({"seed": -1}, "seed is -1"),
+        ({"hidden": (64, 1_000_000_000)}, "every layer has between one unit and 10000"),
+        ({"batch": 10**9, "samples": 10**10, "horizon": 100}, "batch is 1000000000; it must be at most 10000000"),
+        ({"samples": 10**24}, "samples is 1000000000000000000000000; it must be at most"),
     ],
 )
 def test_bad_settings(settings, sentence, tmp_path):

@@ -1,7 +1,7 @@
 """Statistics of episodes against SciPy and closed forms; the command."""
 
 import json
-import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +11,9 @@ from scipy import stats
 
 from cmdpax.cli import main
 from cmdpax.deep.evaluate import evaluate, evidence, spread
+from cmdpax.deep.train import train
 from cmdpax.environments.limits import parse_limit
+from short_run import SMALL
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=40), st.sampled_from([-1, 1]))
@@ -54,24 +56,21 @@ def test_the_command_keeps_what_it_prints(finished, tmp_path, capsys):
     assert stop.value.code == 2 and "not a run folder" in capsys.readouterr().err
 
 
+def metered(folder, limit, discounted):
+    """Evidence of ten steps that cost one each."""
+    settings = {"environment": "probes:Meter", "samples": 100, "limit": (limit,), "discounted": discounted, "discount": 0.9}
+    train(replace(SMALL, **settings), folder)
+    return evaluate(folder, 2)["stochastic"]
+
+
 @pytest.mark.parametrize("discounted", [False, True])
-def test_costs_are_what_the_limit_is_on(finished, tmp_path, discounted):
+def test_costs_are_what_the_limit_is_on(tmp_path, discounted):
     """With a cost of one a step, `n` steps cost `n`, or `(1 - discount^n) / (1 - discount)`."""
-    folder = tmp_path / "run"
-    shutil.copytree(finished, folder)
-    config = json.loads((folder / "config.json").read_text())
-    changed = {"environment": "probes:Meter", "discounted": discounted, "limit": ["cost<=6"], "discount": 0.9}
-    (folder / "config.json").write_text(json.dumps({**config, **changed}))
-    seen = evaluate(folder, 2)["stochastic"]
+    seen = metered(tmp_path / "run", "cost<=6", discounted)
     expected = (1 - 0.9**10) / 0.1 if discounted else 10.0
     assert seen.totals["cost"] == pytest.approx((expected, expected)) and seen.returns == (10.0, 10.0)
     assert seen.violation_probability["cost"] == 1.0
 
 
-def test_a_limit_between_the_two_totals_tells_them_apart(finished, tmp_path):
-    folder = tmp_path / "run"
-    shutil.copytree(finished, folder)
-    config = json.loads((folder / "config.json").read_text())
-    changed = {"environment": "probes:Meter", "discounted": True, "limit": ["cost<=8"], "discount": 0.9}
-    (folder / "config.json").write_text(json.dumps({**config, **changed}))
-    assert evaluate(folder, 2)["stochastic"].violation_probability["cost"] == 0.0
+def test_a_limit_between_the_two_totals_tells_them_apart(tmp_path):
+    assert metered(tmp_path / "run", "cost<=8", discounted=True).violation_probability["cost"] == 0.0

@@ -7,6 +7,7 @@ import pytest
 import cmdpax
 from cmdpax import InputError
 from cmdpax.deep import networks, stored
+from cmdpax.deep.evaluate import evaluate
 from cmdpax.deep.learner import init
 from cmdpax.deep.train import restore, train
 from cmdpax.environments.gym_adapter import make_simulator
@@ -16,7 +17,7 @@ from short_run import SMALL
 def test_deployed_policy_equals_jax(finished):
     policy = cmdpax.load_policy(finished)
     simulator = make_simulator(SMALL.environment, 1)
-    learner = restore(init(SMALL.resolved(), simulator), finished)
+    learner = restore(init(SMALL.resolved(), simulator), finished, simulator)
     observation = np.random.default_rng(0).normal(size=(50, simulator.observation_size))
     seen = np.clip((observation - learner.seen.mean) * learner.seen.scale, -10, 10).astype(np.float32)
     np.testing.assert_allclose(policy(observation), networks.apply(learner.policy["layers"], seen), atol=1e-5)
@@ -58,7 +59,8 @@ class Counted(Odd):
 
 
 def trained(environment, folder):
-    gymnasium.register(f"{environment.__name__}-policy-v0", environment)
+    if f"{environment.__name__}-policy-v0" not in gymnasium.registry:
+        gymnasium.register(f"{environment.__name__}-policy-v0", environment)
     train(replace(SMALL, environment=f"{environment.__name__}-policy-v0", samples=200), folder)
     return cmdpax.load_policy(folder)
 
@@ -80,6 +82,20 @@ def test_other_spaces_are_flattened_first(tmp_path):
         observation, *_ = environment.step(policy(gymnasium.spaces.flatten(environment.observation_space, observation)))
     with pytest.raises(InputError, match=r"has shape \[\]; this policy takes \[..., 3\].*spaces.flatten"):
         policy(1)
+
+
+def test_a_changed_environment_is_refused(tmp_path, monkeypatch):
+    """Otherwise its actions would mean something else, without a word."""
+    trained(Counted, tmp_path / "run")
+    config = replace(SMALL, environment="Counted-policy-v0", samples=200)
+    monkeypatch.setattr(Counted, "action_space", gymnasium.spaces.Discrete(2, start=0))
+    for act in (lambda: evaluate(tmp_path / "run", 2), lambda: train(config, tmp_path / "run", resume=True)):
+        with pytest.raises(InputError, match=r"not what the policy was trained in \(start -1, now 0\); train anew"):
+            act()
+    monkeypatch.undo()
+    monkeypatch.setattr(Counted, "observation_space", gymnasium.spaces.Discrete(4))
+    with pytest.raises(InputError, match=r"observations \[3\], now \[4\]"):
+        evaluate(tmp_path / "run", 2)
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -58,10 +60,24 @@ def test_what_a_stopped_run_has_kept(tmp_path):
     assert stored.kept(tmp_path) == f"the checkpoint of update 30 is kept in {tmp_path}"
 
 
-@pytest.mark.parametrize("text", ["[]", "{", "{}", "3"])
+WHOLE = {"environment": "x", "limit": ["cost<=1"], "discount": 1, "discounted": False}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{",
+        "{}",
+        "3",
+        *(json.dumps({**WHOLE, **wrong}) for wrong in ({"environment": None}, {"limit": 25}, {"limit": [25]})),
+    ],
+)
 def test_a_config_that_is_none(tmp_path, text):
     with pytest.raises(InputError, match=r"it has no config\.json"):
         stored.read_config(tmp_path)
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(InputError, match=r"its config\.json is damaged"):
         stored.read_config(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(WHOLE))
+    assert stored.read_config(tmp_path) == WHOLE

@@ -140,6 +140,19 @@ def test_a_run_whose_config_is_damaged_is_neither_mixed_with_another_nor_resumed
         train(SMALL, folder, resume=True)
 
 
+def test_rows_of_metrics_are_kept_by_their_update(finished, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    path, lines = folder / "metrics.jsonl", (finished / "metrics.jsonl").read_text().splitlines(keepends=True)
+    path.write_text("garbage\n" + "".join(lines[:5]) + "\n" + "".join(lines[5:]))
+    train(SMALL, folder, resume=True)
+    assert path.read_text() == "".join(lines)
+    path.write_text("".join(lines[:3] + lines[4:]))
+    with pytest.warns(UserWarning, match="lacks 1 of the 12 rows before the checkpoint"):
+        train(SMALL, folder, resume=True)
+    assert path.read_text() == "".join(lines[:3] + lines[4:])
+
+
 class Endless(probes.Bandit):
     """Nothing ends."""
 

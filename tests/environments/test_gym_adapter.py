@@ -151,6 +151,10 @@ def outcome(**changes):
         (outcome(info={"cost": []}), "its cost is empty"),
         (outcome(info={"cost": {"heat": np.ones(2)}}), "is not a number, a vector or a mapping to numbers"),
         (outcome(info={"cost": "much"}), "cost 'much' is not a number"),
+        (outcome(info={"cost": None}), "cost None is not a number"),
+        (outcome(info={"cost": {"a": 1.0, "b": None}}), "is not a number, a vector or a mapping to numbers"),
+        (outcome(info={"cost": {"a<=b": 1.0}}), "no limit can name its cost 'a<=b'"),
+        (outcome(info={"cost": {"": 1.0}}), "no limit can name its cost ''"),
         (outcome(reward=np.ones(2)), r"reward array\(\[1., 1.\]\) is not a number"),
         (outcome(reward=None), "reward None is not a number"),
         (outcome(observation=np.ones(3)), "an observation has 3 numbers where Box.* has 1"),
@@ -167,6 +171,11 @@ def test_what_a_step_must_not_return(result, sentence):
 
     with pytest.raises(InputError, match=sentence):
         run()
+
+
+def test_a_reset_of_the_old_form_is_said_to_be():
+    with pytest.raises(InputError, match="reset must return two values"):
+        GymBatch(type("Old", (probes.Bandit,), {"reset": lambda self, **_: np.ones(1)}))
 
 
 def test_a_reward_of_one_number_in_an_array_is_that_number():

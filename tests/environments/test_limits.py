@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cmdpax import InputError
-from cmdpax.environments.limits import Limit, match_limits, parse_limit
+from cmdpax.environments.limits import Limit, can_be_limited, match_limits, parse_limit
 
 
 def test_limits():
@@ -24,3 +26,10 @@ def test_limits_must_fit_the_environment():
         match_limits(["heet<=1"], ("heat", "noise"))
     with pytest.raises(InputError, match="twice"):
         match_limits(["heat<=1", "heat>=0.5"], ("heat",))
+
+
+@given(st.text(st.sampled_from("ab9 _.-[]/:<>=\n"), max_size=6))
+def test_names_that_limits_can_have(name):
+    assert can_be_limited(name) == (name != "" and name == name.strip() and not set("<>=") & set(name))
+    if can_be_limited(name):
+        assert parse_limit(f"{name}<=3") == Limit(name, "<=", 3.0)

@@ -20,6 +20,10 @@ THEIRS = """
         def reset(self, *, seed=None, options=None):
             return {}["key"]
 
+    class Leave(probes.Bandit):
+        def step(self, action):
+            raise SystemExit("two\\nlines")
+
     def boom():
         raise RuntimeError("the server is away")
 
@@ -48,7 +52,8 @@ def theirs(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("theirs:boom", r"making it raised RuntimeError: the server is away \(theirs.py, line 13\)"),
+        ("theirs:boom", r"making it raised RuntimeError: the server is away \(theirs.py, line 17\)"),
+        ("theirs:Leave", r"its step raised SystemExit: two lines \(theirs.py, line 14\)"),
         ("theirs:nothing", "None was made, which is no environment"),
         ("theirs:Crash", r"its step raised ZeroDivisionError: no heat \(theirs.py, line 6\)"),
         ("theirs:Stuck", r"its reset raised KeyError: 'key' \(theirs.py, line 10\)"),

@@ -236,6 +236,10 @@ def test_what_cannot_be_drawn(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["reproduce", "tabular", "--seeds", "3"])
     assert ended.value.code == 2
+    run_folder(tmp_path / "other", "Hopper", "cpo", 0)
+    (tmp_path / "other" / "evaluation.json").write_text("[]")
+    with pytest.raises(InputError, match="other cannot be read: an evaluation is not what cmdpax evaluate writes"):
+        deep.study(tmp_path)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text("{")
     with pytest.raises(InputError, match="cannot be read"):

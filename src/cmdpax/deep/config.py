@@ -10,6 +10,9 @@ import tyro
 from cmdpax.errors import InputError, did_you_mean
 
 MOST_SEEDS = 2**32  # of a JAX key
+# beyond these a machine's memory or a lifetime ends; better refused than found out
+MOST = {"samples": 10**12, "batch": 10**7, "passes": 10**4, "inner": 10**6, "checkpoint_every": 10**9}
+WIDEST = 10_000
 
 
 @dataclass(frozen=True)
@@ -140,13 +143,16 @@ class TrainConfig:
         for name in positive:
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be positive.")
+        for name, most in MOST.items():
+            if getattr(self, name) > most:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be at most {most}.")
         for name in ("kl_stop", "gradient_clip"):
             if not getattr(self, name) >= 0:
                 raise InputError(f"{name} is {getattr(self, name)}; it must not be negative, but for -1, the method's own.")
         if not 0 <= self.seed < MOST_SEEDS:
             raise InputError(f"seed is {self.seed}; it must lie between 0 and {MOST_SEEDS - 1}.")
-        if min(self.hidden, default=1) < 1:
-            raise InputError(f"hidden is {self.hidden}; every layer needs at least one unit.")
+        if not all(1 <= width <= WIDEST for width in self.hidden):
+            raise InputError(f"hidden is {self.hidden}; every layer has between one unit and {WIDEST}.")
         for name in ("discount", "gae", "reserve", "critic_centre"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} is {getattr(self, name)}; it must lie in [0, 1].")

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import betaincinv, stdtrit
 
 from cmdpax.deep import stored
-from cmdpax.deep.policy import NetworkPolicy, load_policy
+from cmdpax.deep.policy import NetworkPolicy, load_policy, refuse_other_spaces
 from cmdpax.environments.gym_adapter import make_simulator
 from cmdpax.environments.limits import Limit, match_limits
 from cmdpax.environments.simulator import Simulator
@@ -127,9 +127,10 @@ def evaluate(run: Path, episodes: int = 10, seed: int = 12345) -> dict[str, Samp
     Where limits are on discounted totals, so are the costs that are reported.
     """
     if episodes < 1 or seed < 0:
-        raise InputError(f"episodes is {episodes} and seed is {seed}; there must be at least one, and a seed is not negative.")
+        raise InputError(f"episodes is {episodes} and seed is {seed}; it takes one episode or more, and a seed of 0 or more.")
     config, policy = stored.read_config(run), load_policy(run)
     simulator = make_simulator(config["environment"], episodes)
+    refuse_other_spaces(policy.action_space, policy.observation_shape, simulator)
     constraints = match_limits(config["limit"], simulator.cost_names)
     cost_discount = config["discount"] if config["discounted"] else 1.0
     found = {}

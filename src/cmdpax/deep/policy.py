@@ -14,7 +14,7 @@ import numpy as np
 
 from cmdpax.deep import stored
 from cmdpax.deep.normaliser import Statistics
-from cmdpax.environments.simulator import ActionSpace
+from cmdpax.environments.simulator import ActionSpace, Simulator
 from cmdpax.errors import InputError
 
 OBSERVATION_CLIP = 10.0
@@ -108,11 +108,20 @@ def load_policy(path: str | Path) -> NetworkPolicy:
     )
 
 
+def refuse_other_spaces(space: ActionSpace, observation_shape: Sequence[int], simulator: Simulator) -> None:
+    """Refuse a simulator in which a policy with such actions and observations cannot act, or would do something else."""
+    was = {"observations": list(observation_shape), **space.as_json()}
+    now = {"observations": list(simulator.observation_shape), **simulator.action_space.as_json()}
+    changed = [f"{name} {was[name]}, now {now[name]}" for name in was if was[name] != now[name]]
+    if changed:
+        raise InputError(f"the environment is not what the policy was trained in ({'; '.join(changed)}); train anew.")
+
+
 def read_newest(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The newest intact checkpoint of a folder; damaged ones are skipped with a warning."""
     for path in stored.newest(folder):
         try:
             return stored.read(path)
         except InputError as error:
-            warnings.warn(f"{error} Falling back to the one before.", stacklevel=2)
-    raise InputError(f"{folder} holds no intact checkpoint; is it a run folder of cmdpax train?")
+            warnings.warn(f"{error} The one before is taken, if there is one.", stacklevel=2)
+    raise InputError(f"{folder} holds no intact checkpoint; give a run folder of cmdpax train, or train anew.")

@@ -16,6 +16,7 @@ from cmdpax.errors import InputError
 from cmdpax.files import write_bytes
 
 KEPT = 3  # older checkpoints are removed
+NEEDED = {"environment": str, "limit": list, "discount": int | float, "discounted": bool}  # of a config, by what reads it
 
 
 def write(folder: Path, number: int, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> Path:
@@ -67,7 +68,8 @@ def read_config(run: Path) -> dict[str, Any]:
         config = json.loads(path.read_bytes())
     except (OSError, ValueError):
         config = None
-    if not isinstance(config, dict) or not {"environment", "limit", "discount", "discounted"} <= config.keys():
+    whole = isinstance(config, dict) and all(isinstance(config.get(name), kind) for name, kind in NEEDED.items())
+    if not whole or not all(isinstance(limit, str) for limit in config["limit"]):
         what = "its config.json is damaged" if path.exists() else "it has no config.json"
         raise InputError(f"{run} is not a run folder: {what}.")
     return config

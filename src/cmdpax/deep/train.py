@@ -20,11 +20,11 @@ from cmdpax import lagrangian
 from cmdpax.deep import normaliser, stored
 from cmdpax.deep.config import METHODS, TrainConfig
 from cmdpax.deep.learner import Learner, adam, init, make_learn
-from cmdpax.deep.policy import NetworkPolicy, read_newest
+from cmdpax.deep.policy import NetworkPolicy, read_newest, refuse_other_spaces
 from cmdpax.deep.rollout import collect, episodes
 from cmdpax.environments.gym_adapter import make_simulator
 from cmdpax.environments.limits import match_limits
-from cmdpax.environments.simulator import Simulator
+from cmdpax.environments.simulator import ActionSpace, Simulator
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.files import write_bytes
 
@@ -42,7 +42,7 @@ def train(config: TrainConfig, folder: Path, resume: bool = False, report: Repor
     learner = init(config, simulator)
     if resume:
         _refuse_changes(config, folder)
-        learner = restore(learner, folder)
+        learner = restore(learner, folder, simulator)
     else:
         _begin(config, folder)
     warned = False
@@ -150,11 +150,13 @@ def save(learner: Learner, simulator: Simulator, folder: Path) -> Path:
     return stored.write(folder / "checkpoints", int(learner.update), named(learner), notes)
 
 
-def restore(template: Learner, folder: Path) -> Learner:
+def restore(template: Learner, folder: Path, simulator: Simulator) -> Learner:
     """The state of the newest intact checkpoint, in the shape of `template`; the template itself if there is none yet."""
     if not any(stored.newest(folder / "checkpoints")):
         return template
-    arrays, _ = read_newest(folder / "checkpoints")
+    arrays, notes = read_newest(folder / "checkpoints")
+    seen = notes.get("observation_shape", simulator.observation_shape)
+    refuse_other_spaces(ActionSpace.from_json(notes["action_space"]), seen, simulator)
     wanted = named(template)
     if {name: value.shape for name, value in arrays.items()} != {name: value.shape for name, value in wanted.items()}:
         raise InputError(f"the checkpoint in {folder} has other arrays than this config needs.")
@@ -182,17 +184,28 @@ def _refuse_changes(config: TrainConfig, folder: Path) -> None:
     if not folder.exists():
         raise InputError(f"{folder} holds no run to resume; start one without --resume.")
     before, now = stored.read_config(folder), json.loads(json.dumps(asdict(config)))
-    changed = [f"{name} was {before.get(name)}, is {now.get(name)}" for name in now if before.get(name) != now.get(name)]
+    changed = [f"{name} was {before.get(name)!r}, is {now.get(name)!r}" for name in now if before.get(name) != now.get(name)]
     if changed:
         raise InputError(f"{folder} was started with another config ({'; '.join(changed)}); repeat it, or give another folder.")
 
 
 def _metrics(folder: Path, updates: int) -> Any:
-    """The metrics file, cut back to the rows that the restored state has made."""
+    """The metrics file, cut back to the rows of the updates that the restored state has made."""
     path = folder / "metrics.jsonl"
-    rows = path.read_bytes().split(b"\n")[:updates] if path.exists() else []
-    write_bytes(path, b"".join(row + b"\n" for row in rows))
+    lines = path.read_bytes().split(b"\n") if path.exists() else []
+    rows = {number: line for line in lines if 0 < (number := _update_of(line)) <= updates}
+    if len(rows) < updates:
+        warnings.warn(f"{path} lacks {updates - len(rows)} of the {updates} rows before the checkpoint.", stacklevel=3)
+    write_bytes(path, b"".join(rows[number] + b"\n" for number in sorted(rows)))
     return open(path, "a", encoding="utf-8")
+
+
+def _update_of(line: bytes) -> int:
+    """The update of a row of metrics; 0 if the line is none."""
+    try:
+        return int(json.loads(line)["update"])
+    except (ValueError, TypeError, KeyError):
+        return 0
 
 
 def _tensorboard(folder: Path) -> Any:

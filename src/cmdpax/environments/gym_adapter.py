@@ -12,7 +12,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from cmdpax.environments.named import blame, factory
+from cmdpax.environments.limits import can_be_limited
+from cmdpax.environments.named import FAULTS, blame, factory
 from cmdpax.environments.simulator import ActionSpace, Simulator, Transition
 from cmdpax.environments.velocity import TASKS, VelocityBatch
 from cmdpax.errors import InputError
@@ -30,7 +31,7 @@ class GymBatch:
         self.name, self.count = name, count
         try:
             self.environments = [make() for _ in range(count)]
-        except Exception as error:
+        except FAULTS as error:
             raise blame(name, "making it", error) from error
         if not hasattr(self.environments[0], "observation_space"):
             raise InputError(f"environment '{name}': {self.environments[0]!r} was made, which is no environment.")
@@ -61,14 +62,17 @@ class GymBatch:
 
     def _reset(self, env: Any, seed: int | None = None) -> np.ndarray:
         try:
-            return self._observation(env.reset(seed=seed)[0])
-        except Exception as error:
+            outcome = env.reset(seed=seed)
+        except FAULTS as error:
             raise blame(self.name, "its reset", error) from error
+        if not (isinstance(outcome, tuple) and len(outcome) == 2):
+            raise self._wrong("reset must return two values, an observation and a dict of further information")
+        return self._observation(outcome[0])
 
     def _step(self, env: Any, action: np.ndarray) -> tuple[np.ndarray, float, np.ndarray, bool, bool]:
         try:
             outcome = env.step(int(action) if self.action_space.low is None else action)
-        except Exception as error:
+        except FAULTS as error:
             raise blame(self.name, "its step", error) from error
         observation, reward, cost, terminated, truncated = self._five(outcome)
         return self._observation(observation), self._reward(reward), self._cost(cost), bool(terminated), bool(truncated)
@@ -101,7 +105,8 @@ class GymBatch:
                 f"environment '{self.name}' changed its costs from {list(self.cost_names)} to {list(names)}; keep them the same."
             )
         try:
-            values = np.array(list(cost.values()) if isinstance(cost, Mapping) else cost, dtype=np.float64).reshape(len(names))
+            given = np.array(list(cost.values()) if isinstance(cost, Mapping) else cost).reshape(len(names))
+            values = np.array([float(one) for one in given])  # NumPy itself would make a NaN of None
         except (TypeError, ValueError):
             raise self._wrong(f"cost {cost!r} is not a number, a vector or a mapping to numbers") from None
         for name, value in zip(names, values):
@@ -155,11 +160,14 @@ class GymBatch:
         env.action_space.seed(0)
         try:
             outcome = env.step(env.action_space.sample())
-        except Exception as error:
+        except FAULTS as error:
             raise blame(self.name, "its step", error) from error
         names = self._names(self._five(outcome)[2])
         if not names:
             raise self._wrong("its cost is empty; put at least one number into info['cost']")
+        for name in names:
+            if not can_be_limited(name):
+                raise self._wrong(f"no limit can name its cost '{name}'; a name holds no <, > or =, nor spaces at its ends")
         return names
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
 
-_FORM = re.compile(r"^\s*(?P<name>[\w.\-\[\] ]*?[\w\]])\s*(?P<sense><=|>=)\s*(?P<bound>[-+.\w]+)\s*$")
+_FORM = re.compile(r"^\s*(?P<name>[^<>=\s](?:[^<>=]*[^<>=\s])?)\s*(?P<sense><=|>=)\s*(?P<bound>[-+.\w]+)\s*$")
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,12 @@ def parse_limit(text: str) -> Limit:
     if match is None or not math.isfinite(bound):
         raise InputError(f"limit '{text}' is not understood; write a cost's name, <= or >=, and a number, as in 'cost<=25'.")
     return Limit(match["name"], match["sense"], bound)
+
+
+def can_be_limited(name: str) -> bool:
+    """Whether a limit can name such a cost."""
+    match = _FORM.match(f"{name}<=0")
+    return match is not None and match["name"] == name
 
 
 @dataclass(frozen=True)

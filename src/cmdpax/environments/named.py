@@ -17,6 +17,7 @@ import gymnasium
 from cmdpax.environments.velocity import TASKS
 from cmdpax.errors import InputError, did_you_mean
 
+FAULTS = (Exception, SystemExit)  # what somebody's code may raise
 PICTURES: dict[str, Any] = {"render_mode": "rgb_array"}
 
 
@@ -32,7 +33,7 @@ def factory(name: str, pictures: bool = False) -> Callable[[], Any]:
         found = importlib.import_module(module)
     except ImportError as error:
         raise InputError(f"environment '{name}': module '{module}' cannot be imported ({error}).") from None
-    except Exception as error:
+    except FAULTS as error:
         raise blame(name, f"importing '{module}'", error) from error
     made = getattr(found, own, None)
     if callable(made):
@@ -43,7 +44,7 @@ def factory(name: str, pictures: bool = False) -> Callable[[], Any]:
     raise InputError(f"environment '{name}': module '{module}' has no function '{own}'; {did_you_mean(own, callables)}")
 
 
-def blame(name: str, doing: str, error: Exception) -> InputError:
+def blame(name: str, doing: str, error: BaseException) -> InputError:
     """What an environment raised, as a sentence; an `InputError` of ours stays as it is."""
     if isinstance(error, InputError):
         return error
@@ -51,7 +52,7 @@ def blame(name: str, doing: str, error: Exception) -> InputError:
         what, file, line = error.msg, error.filename, error.lineno
     else:
         place = traceback.extract_tb(error.__traceback__)[-1]
-        what, file, line = str(error), place.filename, place.lineno
+        what, file, line = " ".join(str(error).split()), place.filename, place.lineno
     where = f"{Path(file or '').name}, line {line}"
     return InputError(f"environment '{name}': {doing} raised {type(error).__name__}: {what} ({where}).")
 

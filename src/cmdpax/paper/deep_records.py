@@ -119,11 +119,20 @@ def read_records(folder: Path) -> list[Record]:
             summary = json.loads(summary_file.read_text()) if summary_file.exists() else {}
             longer_file = path.parent / "evaluation-100.json"
             longer = json.loads(longer_file.read_text()) if longer_file.exists() else None
+            _refuse_others(config, evaluation, longer)
         except (OSError, ValueError) as error:
             raise InputError(f"record {path.parent} cannot be read: {error}.") from None
         task = task_name(config["environment"])
         found.append(Record(task, config["method"], config["seed"], config, rows, evaluation, summary, longer))
     return found
+
+
+def _refuse_others(config: Any, *evaluations: Any) -> None:
+    if not isinstance(config, dict) or not {"environment", "method", "seed", "limit", "samples"} <= config.keys():
+        raise ValueError("config.json is not that of a run")
+    for one in evaluations:
+        if one is not None and not (isinstance(one, dict) and {"stochastic", "deterministic"} <= one.keys()):
+            raise ValueError("an evaluation is not what cmdpax evaluate writes")
 
 
 def collect(run: Path, target: Path, cpu_seconds: float | None = None, versions: Mapping[str, str] | None = None) -> None:
