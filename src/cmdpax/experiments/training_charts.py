@@ -133,7 +133,7 @@ def ablation(
 
 
 def _band(axes: Axes, x: np.ndarray, values: np.ndarray, index: int, every: int = 12) -> None:
-    """Mean of `values [seeds, n]` with its 95% interval; of two seeds, whose interval would be thirteen times as wide, both ends."""
+    """Mean of `values [seeds, n]` with its 95% interval; of two seeds, whose interval is thirteen times as wide, the two."""
     seen = ~np.isnan(values).all(0)
     columns = [column[~np.isnan(column)] for column in values.T[seen]]
     look: dict[str, Any] = {**style(index), "markevery": every}
