@@ -1,13 +1,11 @@
 """Sweeps as files: every combination, draws that stay, and mistakes that are named before work begins."""
 
-import json
 import re
 
 import numpy as np
 import pytest
 
 from cmdpax import InputError
-from cmdpax.experiments.presets import PRESETS, find_spec
 from cmdpax.experiments.runs import train_config
 from cmdpax.experiments.specification import Spec, read_spec
 
@@ -75,19 +73,6 @@ def test_points_that_make_no_sense_are_left_out():
     assert [run.config["settings"]["dual_step"] for run in runs.runs()] == [1.0]
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_is_a_sweep(name):
-    runs = find_spec(name).runs()
-    assert len({run.id for run in runs}) == len(runs) >= 40
-    assert all(json.loads(run.text)["kind"] == run.kind for run in runs)
-
-
-def test_the_papers_grid_has_its_size():
-    assert len(find_spec("paper-grids").runs()) == 3 * (504 + 216 + 72 + 1)
-    assert len(find_spec("penalties").runs()) == 3 * 2 * 4 * 4 * 10
-    assert {run.config["samples"] for run in find_spec("deep").with_fraction(0.01).runs()} == {100_000}
-
-
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -137,15 +122,6 @@ def test_a_fraction_of_nothing(tmp_path, samples):
     spec = read_spec(write(tmp_path, f"[settings]\nenvironment = 'X'\nsamples = {samples}"))
     with pytest.raises(InputError, match="empty list" if samples == "[]" else "makes no sense"):
         spec.with_fraction(0.1).runs()
-
-
-def test_what_is_no_sweep(tmp_path):
-    with pytest.raises(InputError, match="did you mean 'tiny'"):
-        find_spec("tini")
-    with pytest.raises(InputError, match="cannot be read"):
-        find_spec(str(tmp_path / "none.toml"))
-    with pytest.raises(InputError, match=r"must lie in \(0, 1\]"):
-        find_spec("deep").with_fraction(2)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from cmdpax.experiments import store as store_module
 from cmdpax.experiments.runs import Run, exact_run, perform, train_run
 from cmdpax.experiments.store import Store
 from cmdpax.experiments.sweep import made_by_others
-from cmdpax.experiments.versions import difference, versions
+from cmdpax.experiments.versions import versions
 from experiments.sweeps import contents, tiny_runs
 
 
@@ -135,7 +135,6 @@ def test_other_versions_are_shown_and_nothing_is_redone(store):
     begun = store.work / f"{RUN.id}.a" / "run.json"
     begun.write_text(begun.read_text().replace(versions()["numpy"], "1.0.0"))
     assert made_by_others([RUN], store).startswith("1 runs were begun by other versions; they start anew")
-    assert difference({"a": "1"}, {"b": "2"}) == "a 1 -> none, b none -> 2"
 
 
 def test_the_dead_leave_attempts_that_are_tidied_up(store):

@@ -1,15 +1,8 @@
-"""Rows, selection and export of a sweep."""
+"""Rows of a sweep, and selection among them."""
 
-import csv
-import json
-import sys
-
-import pyarrow.parquet
 import pytest
 
-from cmdpax import InputError
 from cmdpax.deep.config import TrainConfig
-from cmdpax.experiments.export import check_export, export
 from cmdpax.experiments.runs import train_run
 from cmdpax.experiments.sweep import select, varied_fields
 
@@ -46,24 +39,3 @@ def test_a_configuration_with_a_failed_or_missing_run_is_not_eligible():
 def test_what_a_method_sets_by_itself_is_not_varied():
     assert varied_fields(RUNS) == ["penalty"]
     assert varied_fields([train_run(TrainConfig(TASK, method=method)) for method in ("spma-alm", "cpo")]) == []
-
-
-def test_export(tmp_path):
-    rows = [{"id": "a", "score": 0.1, "failed": None}, {"id": "b", "score": 1 / 3, "failed": None}]
-    for name in ("x.jsonl", "x.csv", "x.parquet"):
-        export(rows, check_export(tmp_path / name))
-    assert [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()] == rows
-    with open(tmp_path / "x.csv", newline="") as file:
-        assert [float(row["score"]) for row in csv.DictReader(file)] == [0.1, 1 / 3]
-    assert pyarrow.parquet.read_table(tmp_path / "x.parquet").to_pylist() == rows
-    assert len(list(tmp_path.iterdir())) == 3
-
-
-def test_exports_that_cannot_be(tmp_path, monkeypatch):
-    with pytest.raises(InputError, match=r"ends in \.jsonl, \.csv or \.parquet"):
-        check_export(tmp_path / "x.txt")
-    with pytest.raises(InputError, match="no folder"):
-        check_export(tmp_path / "no" / "x.csv")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(InputError, match=r"install cmdpax\[parquet\]"):
-        check_export(tmp_path / "x.parquet")

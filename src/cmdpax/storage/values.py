@@ -48,7 +48,6 @@ def _refuse_constant(word: str) -> float:
 
 
 def identified(data: Any, kind: str) -> dict[str, Any]:
-    """The object of a file of this kind and version."""
     """A JSON object that says it is of this kind and version."""
     found = data.get("format") if isinstance(data, dict) else None
     if found != kind:
@@ -90,7 +89,6 @@ def number(where: str, value: Any) -> float:
 
 
 def counted(where: str, value: Any) -> tuple[int, list[str] | None]:
-    """A number of things, or the list of their names."""
     """A count, or a list of different names, as (count, names or None)."""
     if type(value) is int and value > 0:
         return value, None
@@ -103,7 +101,6 @@ def counted(where: str, value: Any) -> tuple[int, list[str] | None]:
 
 
 def index_of(names: Iterable[str] | None, count: int) -> dict[str, int]:
-    """Labels to indices; counted ones are their own labels."""
     """Index of each label; what has no name goes by its number."""
     return {label: i for i, label in enumerate(map(str, range(count)) if names is None else names)}
 
@@ -118,6 +115,5 @@ def find(where: str, label: Any, index: Mapping[str, int]) -> int:
 
 
 def by_index(where: str, value: Any, index: Mapping[str, int]) -> dict[int, float]:
-    """An object of labels and numbers, by index."""
     """`{label: number}` as `{index: number}`."""
     return {find(where, label, index): number(f"{where}.{label[:40]}", x) for label, x in typed(where, value, dict).items()}
