@@ -52,6 +52,16 @@ def test_the_policies_asked_for_are_kept(name):
     assert trajectory(model, name, **budget).policies is None
 
 
+def test_one_configuration_of_a_batch_is_its_own_run():
+    model, steps = cliff_world(), np.array([0.1, 1.0])
+    batch = trajectory(model, "npg-pd", keep=(2,), step=steps, steps=5)
+    for i, step in enumerate(steps):
+        one, alone = batch.one(i), trajectory(model, "npg-pd", keep=(2,), step=step, steps=5)
+        for name in ("rewards", "margins", "weights", "multipliers", "policy", "policies", "diverged"):
+            np.testing.assert_allclose(getattr(one, name), getattr(alone, name), atol=1e-12, err_msg=name)
+            assert getattr(one, name).shape == getattr(alone, name).shape
+
+
 def test_augmented_lagrangian_runs_have_no_mixture():
     model = cliff_world()
     assert trajectory(model, "pqa-alm", outer=1, inner=2).mixture is None

@@ -41,6 +41,12 @@ class Trajectory:
         lost = np.isnan(self.rewards)
         return np.where(lost.any(0), lost.argmax(0), 0)
 
+    def one(self, index: int) -> "Trajectory":
+        """Configuration `index` of a batch `[B]`, as an unbatched trajectory."""
+        rewards, margins, weights = (history[:, index] for history in (self.rewards, self.margins, self.weights))
+        kept = None if self.policies is None else self.policies[:, index]
+        return Trajectory(rewards, margins, weights, self.multipliers[index], self.policy[index], policies=kept)
+
 
 class Recorder:
     """Collects a trajectory while a method runs, with the policies of the iterates in `keep` (0 is the initial one)."""

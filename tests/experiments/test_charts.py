@@ -24,9 +24,9 @@ def test_errors_below_rounding_are_drawn_at_the_floor():
 
 
 def test_sensitivity_counts_steady_good_all_and_diverged():
-    points = np.array([[1e-3, 0, 0], [1e-3, 0, 0.5], [-0.5, 0, 0], [np.nan, np.nan, np.nan]])
+    points = np.array([[1e-3, 0, 0, 0], [1e-3, 0, 0, 0.5], [1e-3, 0, -0.5, 0], [-0.5, 0, 0, 0], [np.nan] * 4])
     figure = charts.sensitivity({"P": {"A": points}}, 0.01, "title")
-    assert "1/2/4, 1 diverged" in [text.get_text() for text in figure.axes[1].texts]
+    assert "1/3/5, 1 diverged" in [text.get_text() for text in figure.axes[1].texts]
 
 
 def test_rates_draw_measured_and_bound():

@@ -105,6 +105,10 @@ def _check_honest(study, problem):
     # what a final-iterate rule does not see: NPG-PD oscillates
     pd = next(row for row in study.of("NPG-PD") if row["settings"] == winners["NPG-PD"]["settings"])
     assert pd["worst_violation"] > 5e-3
+    # a curve ends where its configuration was found to end
+    for curve in study.curves:
+        row = next(row for row in study.of(curve["label"]) if row["settings"] == curve["settings"])
+        assert (curve["gap"][-1], max(curve["violation"][-1], 0)) == pytest.approx((row["gap"], row["violation"]), abs=1e-12)
     # every certified gap holds for the optimum that is known here
     for curve in study.curves:
         assert all(proven >= true - 1e-6 for proven, true in zip(curve["certified"], curve["gap"], strict=True))

@@ -76,8 +76,8 @@ def curves(
 def sensitivity(panels: Mapping[str, Mapping[str, np.ndarray]], tolerance: float, title: str) -> Figure:
     """Final |gap| and violation of every configuration, one line per method; two panels per problem, side by side.
 
-    `panels[problem][method]` is an array `[n, 3]` of gap, violation and worst violation of the last iterates, NaN where it
-    diverged. Filled marks meet the tolerance in both and keep to it; hollow ones do by the final iterate only; crosses do not.
+    `panels[problem][method]` is an array `[n, 4]` of gap, violation, and the worst of either among the last iterates, NaN where
+    it diverged. Filled marks meet the tolerance in both and keep to it; hollow ones do by the final iterate only; crosses do not.
     """
     labels = list(next(iter(panels.values())))
     figure = Figure(figsize=(13, 1.6 + 0.36 * len(labels) * len(panels)))
@@ -89,7 +89,7 @@ def sensitivity(panels: Mapping[str, Mapping[str, np.ndarray]], tolerance: float
             errors = np.abs(points[~lost])
             heights = y + jitter.uniform(-0.25, 0.25, len(errors))
             good = errors[:, :2].max(1) <= tolerance
-            steady = good & (errors[:, 2] <= tolerance)
+            steady = good & (errors[:, 2:].max(1) <= tolerance)
             for axes, column in zip(row, (0, 1), strict=True):
                 shown = np.clip(errors[:, column], FLOOR, None)
                 _strip(axes, shown, heights, steady, good)

@@ -1,9 +1,9 @@
 """Grid search as one batched run, with the paper's selection rule.
 
 The rule: among configurations whose final iterate violates no constraint by more than `limit`, the smallest |gap|. It judges
-one iterate, so that an oscillator caught at a lucky moment may win: the worst violation of the last 200 iterates is reported
-beside it. Gaps that differ by rounding only are ties; of them the smallest worst violation wins, then the first of the grid. A
-configuration that diverged is never selected, and is reported with the step at which it did.
+one iterate, so that an oscillator caught at a lucky moment may win: the worst |gap| and the worst violation of the last 200
+iterates are reported beside it. Gaps that differ by rounding only are ties; of them the smallest worst violation wins, then the
+first of the grid. A configuration that diverged is never selected, and is reported with the step at which it did.
 """
 
 import itertools
@@ -21,7 +21,7 @@ from cmdpax.model import CMDP
 from cmdpax.policies.log_linear import Features
 from cmdpax.trajectory import Trajectory
 
-TAIL = 200  # iterates over which the worst violation is taken
+TAIL = 200  # iterates over which the worst gap and the worst violation are taken
 TIE = 1e-12  # gaps closer than this are equal up to rounding
 
 
@@ -64,6 +64,11 @@ class Search:
     def worst_violations(self) -> np.ndarray:
         """Largest violation of the last iterates, `[B]`."""
         return violation(self.run.margins[-TAIL:]).max(0)
+
+    @property
+    def worst_gaps(self) -> np.ndarray:
+        """Largest |gap| of the last iterates, `[B]`."""
+        return np.abs(self.optimum - self.run.rewards[-TAIL:]).max(0)
 
     def winner(self, limit: float) -> int | None:
         """Index of the selected configuration; None if no configuration is within the limit."""

@@ -188,12 +188,13 @@ def linear_tables(studies: Sequence[LinearStudy], folder: Path) -> None:
             chosen = one.selected(limit)
             for entry in ENTRIES:
                 if entry.label not in chosen:
-                    selected.append([problem, slots, limit, entry.label, "none within the limit", *[None] * 4])
+                    selected.append([problem, slots, limit, entry.label, "none within the limit", *[None] * 6])
                     continue
                 row = one.row(chosen[entry.label])
                 shown = ", ".join(f"{key} {value:g}" for key, value in row["settings"].items())
                 numbers = (row["gap"], row["gap"] - best["gap"], row["violation"], row["worst_violation"])
-                selected.append([problem, slots, limit, entry.label, shown, *numbers])
+                mixture = (row.get("mixture_gap"), row.get("mixture_violation"))
+                selected.append([problem, slots, limit, entry.label, shown, *numbers, *mixture])
     write_table(
         folder / "selected",
         [
@@ -206,6 +207,8 @@ def linear_tables(studies: Sequence[LinearStudy], folder: Path) -> None:
             "gap to the class optimum",
             "violation",
             "worst violation of the last 200",
+            "gap of the mixture",
+            "violation of the mixture",
         ],
         selected,
     )

@@ -6,9 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from cmdpax.experiments import charts
-from cmdpax.paper.tabular import LIMITS, Study
-
-COLUMNS = ("gap", "violation", "worst_violation")
+from cmdpax.paper.tabular import JUDGED, LIMITS, Study
 
 
 def sensitivity(studies: Sequence[Study]) -> Figure:
@@ -16,7 +14,7 @@ def sensitivity(studies: Sequence[Study]) -> Figure:
     panels = {
         study.title: {
             label: np.array(
-                [[row[column] for column in COLUMNS] for row in study.of(label) if not row["skipped"]],
+                [[row[column] for column in JUDGED] for row in study.of(label) if not row["skipped"]],
                 dtype=np.float64,  # turns null, which is what a diverged run has, into NaN
             )
             for label in study.labels
