@@ -10,6 +10,7 @@ import tyro
 
 import cmdpax
 from cmdpax.commands import exact, studies, sweeping, training
+from cmdpax.deep.config import TrainConfig
 from cmdpax.errors import CertificateError, InputError, NumericalError
 
 COMMANDS: dict[str, Callable[..., int]] = {
@@ -64,8 +65,15 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _commands(words: Sequence[str]) -> dict[str, Callable[..., int]]:
-    is_paper = "--preset=paper" in words or ("--preset", "paper") in pairwise(words)
-    return {**COMMANDS, "train": training.train_as_the_paper} if is_paper else COMMANDS
+    if _given(words, "--preset") != "paper":
+        return COMMANDS
+    return {**COMMANDS, "train": training.train_as_the_paper(_given(words, "--method") or TrainConfig.method)}
+
+
+def _given(words: Sequence[str], option: str) -> str | None:
+    """The value of an option, before parsing."""
+    joined = (word.partition("=")[::2] for word in words if "=" in word)
+    return dict([*pairwise(words), *joined]).get(option)
 
 
 def _refuse_repeated(words: Sequence[str]) -> None:

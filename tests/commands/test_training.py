@@ -67,6 +67,9 @@ def test_what_is_given_beside_a_preset_stays(tmp_path, capsys, monkeypatch, form
     (config,) = given
     assert (config.discount, config.samples, config.method) == (0.995, 2_000_000, "cpo")
     assert (config.batch, config.trust_region, config.critic_centre, config.margin) == (20_000, 0.01, 0.0, "latest")
+    assert (config.minibatch, config.learning_rate) == (128, 1e-3)  # the paper's for CPO alone
+    assert call(capsys, "train", "x", "--method=ppo-lag", *form, "--minibatch=256", "--out", str(tmp_path / "other"))[0] == 0
+    assert (given[1].batch, given[1].minibatch, given[1].learning_rate) == (20_000, 256, 3e-3)
 
 
 def test_check_env_describes_what_is_right(capsys):

@@ -40,12 +40,12 @@ def test_bad_settings(settings, sentence, tmp_path):
 
 
 def test_the_papers_settings_are_a_preset():
-    config = paper_settings("SafetyAntVelocity-v1", dual_step=0.1)
-    assert (config.samples, config.standardise, config.dual_optimiser) == (10_000_000, "separate", "adam")
-    assert config.dual_step == 0.1  # what the user set stays
-    assert (config.resolved().discount, config.kl_stop) == (0.99, 0.0)
-    batches = [paper_settings("x", method=name).resolved().batch for name in ("cpo", "ppo-lag", "ppo-alm")]
-    assert batches == [20_000, 20_000, 2_000]
+    found = {name: TrainConfig("x", **paper_settings(name)).resolved() for name in METHODS}
+    assert all(config.method == name for name, config in found.items())
+    common = {(c.samples, c.standardise, c.dual_optimiser, c.discount, c.kl_stop) for c in found.values()}
+    assert common == {(10_000_000, "separate", "adam", 0.99, 0.0)}
+    own = [(found[name].batch, found[name].minibatch, found[name].learning_rate) for name in ("ppo-alm", "ppo-lag", "cpo")]
+    assert own == [(2_000, 64, 3e-3), (20_000, 64, 3e-3), (20_000, 128, 1e-3)] and found["cpo"].trust_region == 0.01
     names = set(vars(SMALL))
     assert all(set(grid) <= names for grid in PAPER_GRIDS.values()) and set(PAPER_GRIDS) <= set(METHODS)
 

@@ -71,3 +71,10 @@ def test_beyond_the_kl_stop_only_the_critics_go_on(method, monkeypatch):
 def test_below_the_kl_stop_nothing_changes():
     first, second = update(kl_stop=1e9)[1], update(kl_stop=0.0)[1]
     jax.tree.map(np.testing.assert_array_equal, first.policy, second.policy)
+
+
+def test_a_clipped_gradient_moves_the_policy_less_and_the_critics_as_before():
+    """Adam divides lengths out again, but for its epsilon: a gradient far below it hardly moves anything."""
+    free, clipped = (update(method="ppo-lag", kl_stop=0.0, gradient_clip=clip)[1:] for clip in (0.0, 1e-12))
+    assert clipped[1]["kl"] < 1e-3 * free[1]["kl"]
+    jax.tree.map(np.testing.assert_array_equal, clipped[0].critics, free[0].critics)

@@ -1,6 +1,7 @@
 """Commands on simulators: train, evaluate, film, check-env."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from rich.table import Table
 
 from cmdpax.commands.terminal import Json, TrainingBar, deep, out
 from cmdpax.deep import stored
-from cmdpax.deep.config import PAPER, TrainConfig, incumbents_batches
+from cmdpax.deep.config import TrainConfig, paper_settings
 from cmdpax.environments.limits import parse_limit
 
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -33,8 +34,6 @@ def train(
         preset: paper: the paper's settings for whatever is not given (`--preset paper --help` shows them)
     """
     training = deep("cmdpax.deep.train")
-    if preset == "paper":
-        config = incumbents_batches(config)
     plain = config.environment.replace(":", "-").replace("/", "-")
     folder = out_dir or Path("runs") / f"{plain}-{config.method}-{config.seed}"
     with TrainingBar(config.resolved().samples) as bar:
@@ -48,8 +47,9 @@ def train(
     return 0
 
 
-# tyro must know the defaults before it parses, or what is given could not be told from what is not
-train_as_the_paper = partial(train, config=TrainConfig(tyro.MISSING, **PAPER))
+def train_as_the_paper(method: str) -> Callable[..., int]:
+    """`train` with the paper's settings as defaults: before parsing, as what is given could not be told from what is not later."""
+    return partial(train, config=TrainConfig(tyro.MISSING, **paper_settings(method)))
 
 
 def evaluate(

@@ -81,7 +81,8 @@ class TrainConfig:
     kl_stop: float = -1.0
     """KL of a minibatch beyond which the policy is left alone, 0: none; -1: 0.02 for SPMA, 0.03 for PPO."""
     gradient_clip: float = -1.0
-    """Largest gradient norm of the policy, 0 for none; -1: 40 for ppo-lag and cpo, else none."""
+    """Largest gradient norm of the policy in Adam's steps (a trust region has its own bound), 0 for none; -1: 40 for ppo-lag and
+    cpo, else none."""
     penalty: float = 0.0
     """Penalty beta of the augmented Lagrangian; 0: 0.02, and 0.05 for ppo-alm."""
     inner: int = 10
@@ -204,13 +205,7 @@ PAPER_GRIDS: Mapping[str, Mapping[str, tuple[float, ...]]] = MappingProxyType(
 )
 
 
-def paper_settings(environment: str, **given: Any) -> TrainConfig:
-    """The paper's settings for an environment, but for those that are given."""
-    return incumbents_batches(TrainConfig(environment, **{**PAPER, **given}))
-
-
-def incumbents_batches(config: TrainConfig) -> TrainConfig:
-    """What the paper sets for PPO-Lag and CPO alone, where it is left to the method (0)."""
-    if config.method not in ("ppo-lag", "cpo"):
-        return config
-    return replace(config, batch=config.batch or 20_000, trust_region=config.trust_region or 0.01)
+def paper_settings(method: str) -> dict[str, Any]:
+    """The paper's settings for a method, with those that it fixes for this one alone: fields of one value in its grid."""
+    fixed = {name: values[0] for name, values in PAPER_GRIDS.get(method, {}).items() if len(values) == 1}
+    return {**PAPER, "method": method, **fixed}
