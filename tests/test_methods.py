@@ -177,3 +177,24 @@ def test_features_choose_the_log_linear_form():
         cmdpax.run(model, "ppqa-alm", features=one_hot(3, 3))
     with pytest.raises(InputError, match="surrogate is"):
         trajectory(model, "ppqa-alm", table, surrogate=-1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "sentence"),
+    [
+        ("convex-al", {"penalty": 0}, "penalty is 0; it must be a number, more than 0"),
+        ("convex-al", {"penalty": -1.0}, "penalty is -1.0"),
+        ("convex-al", {"outer": 2.5}, "outer is 2.5; it must be a whole number"),
+        ("convex-al", {"outer": 0}, "outer is 0; it must be a whole number of at least 1"),
+        ("convex-al", {"dual_step": -1}, "dual_step is -1"),
+        ("cutting-plane", {"cuts": 2.5}, "cuts is 2.5"),
+        ("cutting-plane", {"entropy": float("nan")}, "entropy is nan"),
+        ("pqa-alm", {"inner": 2.5}, "inner is 2.5"),
+        ("lp", {"time_limit": -1}, "time_limit is -1; it must be a number, at least 0"),
+        ("lp", {"eps": 0}, "eps is 0"),
+        ("npg-pd", {"eps": 2}, "eps is 2"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(name, setting, sentence):
+    with pytest.raises(InputError, match=sentence):
+        cmdpax.run(cliff_world(), name, **setting)

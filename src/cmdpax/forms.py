@@ -20,7 +20,7 @@ from cmdpax.oracles.first_order import FirstOrder, StepFunction
 from cmdpax.oracles.projected import Projected
 from cmdpax.policies.log_linear import Features
 from cmdpax.result import Result
-from cmdpax.solve import solve
+from cmdpax.solve import solve, whole
 from cmdpax.trajectory import Recorder, Trajectory
 
 LINEAR_STEPS = (1e-4, 1e-3, 0.1, 1.0, 10.0)
@@ -78,7 +78,7 @@ def projected(step: StepFunction) -> dict[str, Any]:
     ) -> Trajectory:
         size: Any = step if isinstance(step, str) else _positive("step", step)
         slope: Any = surrogate if isinstance(surrogate, str) else _positive("surrogate", surrogate)
-        oracle = Projected(function, features, size, slope, _count("passes", passes))
+        oracle = Projected(function, features, size, slope, whole("passes", passes))
         return _fixed_budget(model, oracle, penalty, outer, inner, dual_step, keep)
 
     budget = {name: default for name, default in parameters(fixed).items() if name != "features"}
@@ -115,8 +115,8 @@ def _fixed_budget(
         state,
         multipliers=multipliers,
         penalty=penalty,
-        outer=_count("outer", outer),
-        inner=_count("inner", inner),
+        outer=whole("outer", outer),
+        inner=whole("inner", inner),
         dual_step=dual_step,
         observe=observe,
     )
@@ -156,7 +156,7 @@ def baseline(module: Any) -> dict[str, Any]:
 
     def fixed(model: CMDP, keep: Collection[int] = (), features: Features | None = None, **given: Any) -> Trajectory:
         checked = {
-            name: (_count if isinstance(default, int) else _positive)(name, given.get(name, default))
+            name: (whole if isinstance(default, int) else _positive)(name, given.get(name, default))
             for name, default in budget.items()
         }
         steps = checked.pop("steps")
@@ -179,9 +179,3 @@ def _positive(field: str, value: Any) -> Any:
     if not (np.isfinite(array).all() and (array > 0).all()):
         raise InputError(f"{field} is {value}; it must be positive and finite.")
     return array if array.ndim else float(array)
-
-
-def _count(field: str, value: Any) -> int:
-    if not np.isfinite(value) or int(value) != value or value < 1:
-        raise InputError(f"{field} is {value}; it must be a whole number of at least 1.")
-    return int(value)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from cmdpax.baselines import (
     lin_npg_pd,
     lin_ppo_lag,
@@ -36,7 +38,7 @@ from cmdpax.model import CMDP
 from cmdpax.oracles import npg, ppg, pqa, spma
 from cmdpax.policies.log_linear import Features
 from cmdpax.result import Result
-from cmdpax.solve import normalise, phase_one_result
+from cmdpax.solve import normalise, phase_one_result, within
 from cmdpax.trajectory import Trajectory, to_result
 
 
@@ -236,6 +238,9 @@ def run(model: CMDP, name: str, eps: float = 1e-6, features: Any = None, **setti
     """
     if not isinstance(model, CMDP):
         raise InputError(f"model: a CMDP is needed, not {type(model).__name__}.")
+    within("eps", eps, 1.0)
+    if settings.get("time_limit") is not None:
+        within("time_limit", settings["time_limit"], np.inf, zero=True)
     started = time.perf_counter()
     method, given = form(model, name, features)
     _refuse_unknown(method, settings, method.settings())

@@ -79,8 +79,7 @@ def solve(
     for name, limit in (("time_limit", time_limit), ("memory_limit", memory_limit)):
         if limit is not None:
             within(name, limit, np.inf, zero=True)
-    if outer < 1 or inner < 1:
-        raise InputError(f"outer is {outer}, inner is {inner}; both must be at least 1.")
+    outer, inner = whole("outer", outer), whole("inner", inner)
     warm = Warm() if warm is None else warm
     most = COLUMNS if memory_limit is None else columns_within(model, memory_limit)
     started, accuracy = time.perf_counter(), ACCURACY * eps
@@ -154,6 +153,13 @@ def within(name: str, value: Any, bound: float, zero: bool = False) -> None:
     if not isinstance(value, (int, float, np.number)) or not (0 <= value < bound and (zero or value > 0)):
         span = f"{'at least' if zero else 'more than'} 0" + (f" and below {bound:g}" if np.isfinite(bound) else "")
         raise InputError(f"{name} is {value!r}; it must be a number, {span}.")
+
+
+def whole(name: str, value: Any) -> int:
+    """A whole number of at least 1."""
+    if not isinstance(value, (int, float, np.number)) or not np.isfinite(value) or int(value) != value or value < 1:
+        raise InputError(f"{name} is {value!r}; it must be a whole number of at least 1.")
+    return int(value)
 
 
 def columns_within(model: CMDP, memory_limit: float) -> int:

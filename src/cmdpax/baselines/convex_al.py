@@ -15,11 +15,12 @@ import scipy.sparse as sp
 from cmdpax import lagrangian
 from cmdpax.baselines.linear_program import occupancy_program, policy_of
 from cmdpax.certificate import certify
+from cmdpax.errors import NumericalError
 from cmdpax.evaluation import evaluate, pseudo_reward
 from cmdpax.model import CMDP
 from cmdpax.planning import plan
 from cmdpax.result import Result, assemble
-from cmdpax.solve import normalise
+from cmdpax.solve import normalise, whole, within
 
 
 def convex_al(
@@ -32,6 +33,9 @@ def convex_al(
     time_limit: float | None = None,
 ) -> Result:
     """Outer augmented-Lagrangian loop with exact subproblems; `penalty` is on the normalised scale."""
+    within("penalty", penalty, np.inf)
+    within("dual_step", dual_step, 2.0)
+    outer = whole("outer", outer)
     started = time.perf_counter()
     scaled = normalise(model)
     multipliers = np.zeros(model.constraint_count)
@@ -77,4 +81,8 @@ def subproblem(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarr
     solver.setOptionValue("threads", 1)
     solver.passModel(whole)
     solver.run()
-    return policy_of(model, np.array(solver.getSolution().col_value)[: S * A].reshape(S, A))
+    solution = solver.getSolution()
+    if not solution.value_valid:
+        status = solver.modelStatusToString(solver.getModelStatus())
+        raise NumericalError(f"quadratic program: HiGHS ended with '{status}' and no solution; another penalty may help.")
+    return policy_of(model, np.array(solution.col_value)[: S * A].reshape(S, A))

@@ -18,7 +18,7 @@ from cmdpax.model import CMDP
 from cmdpax.planning import plan
 from cmdpax.policies.tabular import softmax
 from cmdpax.result import Result, assemble
-from cmdpax.solve import normalise, within
+from cmdpax.solve import normalise, whole, within
 
 SOFT_ITERATIONS = 200
 SOFT_TOLERANCE = 1e-12
@@ -29,7 +29,7 @@ def cutting_plane(
 ) -> Result:
     """Solve with at most `cuts` dual evaluations; `entropy` is tau on the normalised scale."""
     within("entropy", entropy, np.inf)
-    within("cuts", cuts, np.inf)
+    cuts = whole("cuts", cuts)
     started = time.perf_counter()
     scaled = normalise(model)
     m = scaled.constraint_count

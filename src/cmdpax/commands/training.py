@@ -48,7 +48,7 @@ def train(
 
 
 def train_as_the_paper(method: str) -> Callable[..., int]:
-    """`train` with the paper's settings as defaults: before parsing, as what is given could not be told from what is not later."""
+    """`train` with the paper's settings as defaults: before parsing, since later nobody knows what was given."""
     return partial(train, config=TrainConfig(tyro.MISSING, **paper_settings(method)))
 
 
