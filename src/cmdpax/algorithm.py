@@ -30,15 +30,15 @@ class Oracle(Protocol):
         ...
 
     def start(self, model: CMDP, policy: np.ndarray | None = None) -> Any:
-        """First state."""
+        """First state, of a policy `[..., S, A]` or the oracle's own."""
         ...
 
     def advance(self, model: CMDP, state: Any, multipliers: np.ndarray, penalty: float) -> Any:
-        """One policy-gradient evaluation."""
+        """One policy-gradient evaluation with multipliers `[..., m]`."""
         ...
 
     def subproblem(self, model: CMDP, state: Any, multipliers: np.ndarray, penalty: float) -> Subproblem:
-        """Certified gap of the state for these multipliers."""
+        """Certified gap of the state for multipliers `[m]`."""
         ...
 
     def policy(self, model: CMDP, state: Any) -> np.ndarray:

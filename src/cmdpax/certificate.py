@@ -121,7 +121,7 @@ def optimum_bound(model: CMDP, reward: np.ndarray, potential: np.ndarray) -> flo
 
 
 def rounding(model: CMDP, reward: np.ndarray, potential: np.ndarray) -> float:
-    """What floating-point rounding in one Bellman backup (sums of B + 2 terms) can amount to in a bound."""
+    """What rounding in one Bellman backup (sums of B + 2 terms) of reward `[S, A]` and potential `[S]` can do to a bound."""
     terms = model.successors.shape[2] + model.actions + 4
     sizes = np.abs(reward[model.reachable]).max() + 2 * np.abs(potential[model.reachable]).max()
     return float(2 * terms * np.finfo(float).eps * sizes / (1 - model.discount)) + float(

@@ -124,6 +124,6 @@ def checked_grid(grid: Grid | None, S: int, A: int) -> Grid | None:
 
 
 def span(values: np.ndarray) -> float:
-    """Largest minus smallest value, 1 if they are equal."""
+    """Largest minus smallest of values of any shape `[...]`, 1 if they are equal."""
     width = np.ptp(values) if values.size else 0.0
     return float(width) if width > 0 else 1.0

@@ -161,7 +161,7 @@ def _relax_once(
 
 
 def incomplete_factors(system: Rows) -> np.ndarray:
-    """Entries of L (unit diagonal, not stored) and U on the pattern of `system` (sorted, with its diagonal). Needs numba."""
+    """Entries `[nnz]` of L (unit diagonal, not stored) and U on the pattern of `system` (sorted, with diagonal). Needs numba."""
     entries = system.entries.copy()
     _needed().factor(system.pointers, system.columns, entries, np.full(len(system.pointers) - 1, -1, dtype=np.int64))
     return entries

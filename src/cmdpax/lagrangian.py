@@ -60,19 +60,19 @@ def dual_update(multiplier: Array, penalty: Array, margin: Array, dual_step: flo
 def step_update(multiplier: Array, penalty: Array, margin: Array, step: Array) -> Array:
     """The same update with a step size of its own (deep methods): `max(lambda - step u, (1 - step/beta) lambda)`.
 
-    Projected onto >= 0, because the slack form turns negative when step > beta.
+    Projected onto >= 0, because the slack form turns negative when step > beta. Shapes as in `weights`.
     """
     moved = multiplier - step * (margin - slack(multiplier, penalty, margin))
     return moved.clip(0)
 
 
 def slack(multiplier: Array, penalty: Array, margin: Array) -> Array:
-    """The optimal slack `max(margin - multiplier / penalty, 0)`: how far a constraint is satisfied beyond need."""
+    """The optimal slack `max(margin - multiplier / penalty, 0)`: how far a constraint is satisfied beyond need, `[..., m]`."""
     return (margin - multiplier / penalty).clip(0)
 
 
 def gradient_update(multiplier: Array, margin: Array, step: Array, largest: Array = np.inf) -> Array:
-    """Projected dual gradient step of primal-dual methods: `clip(multiplier - step * margin, 0, largest)`."""
+    """Projected dual gradient step of primal-dual methods: `clip(multiplier - step * margin, 0, largest)`, `[..., m]`."""
     return (multiplier - step * margin).clip(0, largest)
 
 

@@ -50,11 +50,11 @@ class System:
 
     @cached_property
     def factors(self) -> np.ndarray:
-        """LU without fill-in."""
+        """LU without fill-in, entries `[nnz]` on the pattern of `full`."""
         return kernels.incomplete_factors(self.full)
 
     def size(self, vector: np.ndarray) -> float:
-        """What bounds the error of V(rho): the largest residual of V, the sum of those of an occupancy. Infinite for NaN."""
+        """What a residual `[S]` says of V(rho)'s error: the largest entry for V, their sum for an occupancy. Infinite for NaN."""
         sizes = np.abs(vector)
         size = float(sizes.sum() if self.transpose else sizes.max())
         return size if np.isfinite(size) else np.inf
@@ -128,7 +128,7 @@ class System:
         return best[place]
 
     def is_solved(self, solution: np.ndarray, right: np.ndarray, tolerance: float) -> bool:
-        """Whether the true residual is at most `tolerance`, or rounding."""
+        """Whether the true residual of a solution `[S]` for `right [S]` is at most `tolerance`, or rounding."""
         size = self.size(self.residual(solution, right))
         return np.isfinite(size) and size <= max(tolerance, ROUNDING * self.size(solution))
 

@@ -67,7 +67,7 @@ class Recorder:
         self.weights.append(np.asarray(weights))
 
     def finish(self, multipliers: np.ndarray, policy: np.ndarray, mixture: np.ndarray | None = None) -> Trajectory:
-        """The trajectory, with the final multipliers and policy."""
+        """The trajectory, with the final multipliers `[..., m]`, policy `[..., S, A]` and mixture `[S, A]`."""
         rewards, margins, weights = (np.stack(rows) for rows in (self.rewards, self.margins, self.weights))
         policies = np.stack(self.policies) if self.policies else None
         return Trajectory(rewards, margins, weights, multipliers, policy, mixture, policies)

@@ -27,7 +27,7 @@ def padded_rows(
     A: int,
     name: Callable[[int, int], str] = lambda s, a: f"transitions[{s}, {a}]",
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Padded successors and probabilities from `{(s, a): {next: probability}}`; missing pairs stay empty."""
+    """Padded successors and probabilities `[S, A, B]` from `{(s, a): {next: probability}}`; missing pairs stay empty."""
     B = max((len(row) for row in rows.values()), default=1) or 1
     refuse_huge((S, A, B))
     successors, probabilities = np.zeros((S, A, B), dtype=np.int32), np.zeros((S, A, B))
@@ -113,7 +113,7 @@ def _padded_from_matrix(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def canonical(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Checked rows in their one form: see above; no more places than needed. Writeable arrays are changed in place."""
+    """Checked rows `[S, A, B]` in their one form: see above; no more places than needed. Writeable ones are changed in place."""
     if is_canonical(successors, probabilities):
         return successors, probabilities
     successors, probabilities = writeable(successors.astype(np.int32, copy=False)), writeable(probabilities)
@@ -122,7 +122,7 @@ def canonical(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.nda
 
 
 def is_canonical(successors: np.ndarray, probabilities: np.ndarray) -> bool:
-    """Whether checked rows are in their one form already, as in every file that cmdpax has written."""
+    """Whether checked rows `[S, A, B]` are in their one form already, as in every file that cmdpax has written."""
     if successors.dtype != np.int32 or not (successors.flags.c_contiguous and probabilities.flags.c_contiguous):
         return False
     used = probabilities > 0
@@ -143,7 +143,7 @@ def _rounding(probabilities: np.ndarray) -> float:
 
 
 def normalised(probabilities: np.ndarray) -> np.ndarray:
-    """Distributions along the last axis that sum to 1, in place; those that already do, up to rounding, keep their bits.
+    """Distributions `[..., n]` that sum to 1, in place; those that already do, up to rounding, keep their bits.
 
     Division is not idempotent: without the exception a model would change a little every time it is saved and loaded.
     """
@@ -172,7 +172,7 @@ def refuse_huge(shape: tuple[int, ...]) -> None:
 
 
 def check_rows(successors: np.ndarray, probabilities: np.ndarray, available: np.ndarray | None) -> None:
-    """Successors are states; probabilities are finite, >= 0 and sum to 1; unavailable pairs are not looked at."""
+    """Rows `[S, A, B]`: successors are states; probabilities are finite, >= 0 and sum to 1; unavailable pairs do not matter."""
     S = len(successors)
     with np.errstate(over="ignore", invalid="ignore"):  # a sum that overflows is wrong all the same
         total = probabilities.sum(-1)

@@ -140,7 +140,9 @@ def test_across_tasks_every_method_is_compared(tmp_path):
     for task in TASKS:
         for method in TITLES:
             for seed in (0, 1, 2):
-                best = 2.0 if method == "spma-alm" else 1.0
+                best = 2.0 if method == "spma-alm" else 9.0 if method == "ppo-lag" and seed == 0 else 1.0
+                if (task, method, seed) == ("Ant", "cpo", 0):
+                    continue  # so that seed 0 is compared nowhere
                 run = run_folder(tmp_path / "runs" / f"{task}{method}{seed}", task, method, seed, returns=(best,), costs=(1.0,))
                 collect(run, tmp_path / "out" / f"{task}-{method}-{seed}")
     reproduce.deep(tmp_path / "out", "violations", None, None, lambda name, runs: pytest.fail("nothing is run"))

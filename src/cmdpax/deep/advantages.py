@@ -38,7 +38,7 @@ def generalised_advantage(
 
 
 def standardise(advantage: jax.Array) -> jax.Array:
-    """Mean zero, deviation one, over the last axis."""
+    """Mean zero, deviation one, over the last axis, `[..., K]`."""
     centred = advantage - advantage.mean(-1, keepdims=True)
     return centred / (centred.std(-1, keepdims=True) + 1e-8)
 

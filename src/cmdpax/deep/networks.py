@@ -18,7 +18,7 @@ Policy = dict[str, Any]
 
 
 def init_network(key: jax.Array, sizes: Sequence[int], last_gain: float) -> Network:
-    """Orthogonal weights, gain sqrt 2 for hidden layers and `last_gain` for the last, zero biases."""
+    """Orthogonal weights `[in, out]`, gain sqrt 2 for hidden layers and `last_gain` for the last, zero biases `[out]`."""
     layers = []
     for index, (width, following) in enumerate(pairwise(sizes)):
         gain = last_gain if index == len(sizes) - 2 else 2**0.5
@@ -28,7 +28,7 @@ def init_network(key: jax.Array, sizes: Sequence[int], last_gain: float) -> Netw
 
 
 def init_policy(key: jax.Array, sizes: Sequence[int], gaussian: bool, initial_std: float) -> Policy:
-    """A policy whose first actions hardly depend on the state: small last layer."""
+    """A policy whose first actions hardly depend on the state: small last layer. A Gaussian one has a `log_std [actions]`."""
     policy: Policy = {"layers": init_network(key, sizes, 0.01)}
     if gaussian:
         policy["log_std"] = jnp.full(sizes[-1], np.log(initial_std), jnp.float32)

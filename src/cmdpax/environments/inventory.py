@@ -67,7 +67,7 @@ def inventory(
 
 
 def poisson(mean: float) -> np.ndarray:
-    """Poisson probabilities of 0, 1, ..., n, with n four deviations above the mean and everything beyond it in the last."""
+    """Poisson probabilities `[n + 1]` of 0, 1, ..., n, n four deviations above the mean, all beyond it in the last."""
     last = int(np.ceil(mean + 4 * np.sqrt(mean)))
     counts = np.arange(1, last + 1)
     logarithms = np.append(0.0, np.cumsum(np.log(mean / counts))) - mean

@@ -137,7 +137,7 @@ class VelocityBatch:
             self.set_state(index, positions, velocities)
 
     def set_state(self, index: int, positions: np.ndarray, velocities: np.ndarray) -> None:
-        """Put one simulation into a state at the beginning of an episode.
+        """Put one simulation into a state, `positions [nq]` and `velocities [nv]`, at the beginning of an episode.
 
         What follows depends on the state alone: memory is wiped, and the second `mj_forward` warm-starts the contact solver
         from the state's own acceleration. Contacts are chaotic: another warm start differs by 1e-5 within 50 steps.

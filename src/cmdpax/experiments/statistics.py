@@ -53,7 +53,7 @@ def mean_interval(values: Sequence[float] | np.ndarray, level: float = LEVEL) ->
 
 
 def interquartile_mean(scores: Sequence[float] | np.ndarray) -> float:
-    """Mean of all scores (of every seed and task together) without the lowest and the highest quarter, each rounded down."""
+    """Mean of all scores `[seeds, tasks]` together without the lowest and the highest quarter, each rounded down."""
     ordered = np.sort(_scores(scores), axis=None)
     cut = len(ordered) // 4
     return float(ordered[cut : len(ordered) - cut].mean())
@@ -87,7 +87,7 @@ def probability_of_improvement(ours: np.ndarray, theirs: np.ndarray) -> float:
 def improvement_interval(
     ours: np.ndarray, theirs: np.ndarray, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
-    """The probability of improvement with its stratified bootstrap interval; both sides are resampled."""
+    """The probability of improvement, `[seeds, tasks]` each, with its stratified bootstrap interval; both are resampled."""
     ours, theirs = _table(ours), _table(theirs)
     random = np.random.default_rng(seed)
     drawn = [probability_of_improvement(_resample(ours, random), _resample(theirs, random)) for _ in range(resamples)]

@@ -83,7 +83,7 @@ class Corrective:
         return first_column(model, plan(model, model.reward, tolerance=self.accuracy), self.accuracy)
 
     def advance(self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float) -> Columns:
-        """Mix the columns for these multipliers, plan against the mixture, and add what planning found."""
+        """Mix the columns for multipliers `[m]`, plan against the mixture, and add what planning found."""
         if columns.last is None:
             columns = _meet(model, columns, multipliers)
         mixture = master(columns.rewards, columns.margin_rows, multipliers, penalty, columns.mixture, not model.is_small)
@@ -108,7 +108,7 @@ class Corrective:
         return replace(_meet(model, richer, worth), last=Subproblem(gap, worth, best), secant=secant)
 
     def subproblem(self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float) -> Subproblem:
-        """The certified gap of the mixture, known from the last `advance`."""
+        """The certified gap of the mixture for multipliers `[m]`, known from the last `advance`."""
         if columns.last is None:
             raise NumericalError("corrective: no gap is known before the first step.")
         return columns.last

@@ -72,7 +72,7 @@ class FirstOrder:
             raise InputError(f"step is {self.size}; step sizes must be positive and finite.")
 
     def start(self, model: CMDP, policy: np.ndarray | None = None) -> Iterate:
-        """The uniform policy (or the given one), in the batch shape of the step sizes."""
+        """The uniform policy, or the given one `[S, A]`, in the batch shape of the step sizes."""
         size = np.ones(()) if isinstance(self.size, str) else np.asarray(self.size, dtype=np.float64)
         policy = model.uniform_policy() if policy is None else policy
         policy = np.broadcast_to(policy, (*size.shape, model.states, model.actions))
@@ -97,7 +97,7 @@ class FirstOrder:
         return self.size if isinstance(self.size, str) else "fixed"
 
     def subproblem(self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float) -> Subproblem:
-        """The certified gap of the current policy (no batch)."""
+        """The certified gap of the current policy for multipliers `[m]` (no batch)."""
         return certified_gap(model, iterate, multipliers, penalty)
 
     def policy(self, model: CMDP, iterate: Iterate) -> np.ndarray:
@@ -112,7 +112,7 @@ def pseudo_quality(model: CMDP, iterate: Iterate, multipliers: np.ndarray, penal
 
 
 def backtrack(iterate: Iterate, trial: Iterate, multipliers: np.ndarray, penalty: float) -> Iterate:
-    """The trial with a longer step, or, if it lowers the AL, the iterate it came from with a shorter one (no batch)."""
+    """The trial with a longer step, or, if it lowers the AL, the iterate it came from with a shorter one; multipliers `[m]`."""
     before, after = (lagrangian.value(one.reward, one.margins, multipliers, penalty) for one in (iterate, trial))
     if after >= before - ROUNDING * (1 + abs(before)):
         return replace(trial, size=np.minimum(iterate.size * GROW, LARGEST))
@@ -120,7 +120,7 @@ def backtrack(iterate: Iterate, trial: Iterate, multipliers: np.ndarray, penalty
 
 
 def certified_gap(model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float) -> Subproblem:
-    """`max_pi' V_Gamma(pi') - V_Gamma(pi)`, with Gamma frozen at the current policy: at least `max AL - AL(pi)` (no batch)."""
+    """`max_pi' V_Gamma(pi') - V_Gamma(pi)`, Gamma of multipliers `[m]` and the current policy: at least `max AL - AL(pi)`."""
     worth = lagrangian.weights(multipliers, penalty, iterate.margins)
     best = plan(model, pseudo_reward(model, worth))
     current = float(iterate.reward + worth @ (iterate.margins + model.thresholds))

@@ -103,7 +103,7 @@ class Projected:
         return max(bias, 0.0), max(float(divergence(self.features, after.coordinates, visits, target)) - bias, 0.0)
 
     def subproblem(self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float) -> Subproblem:
-        """The certified gap to the best of ALL policies, the class's or not (no batch)."""
+        """The certified gap for multipliers `[m]` to the best of ALL policies, the class's or not (no batch)."""
         return certified_gap(model, iterate, multipliers, penalty)
 
     def policy(self, model: CMDP, iterate: Iterate) -> np.ndarray:

@@ -81,13 +81,13 @@ class Record:
         return self.config["samples"]
 
     def episodes(self, deterministic: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """Returns and excess costs (cost minus limit) of the evaluation, one of each per episode."""
+        """Returns and excess costs (cost minus limit) of the evaluation, `[episodes]` each."""
         seen = self.evaluation["deterministic" if deterministic else "stochastic"]
         limit = parse_limit(self.config["limit"][0])
         return np.array(seen["returns"]), np.array(seen["totals"][limit.name]) - limit.bound
 
     def curve(self, column: str, edges: np.ndarray) -> np.ndarray:
-        """Mean of `return` or `cost` between successive `edges` of samples; NaN where there is no row."""
+        """Mean of `return` or `cost` between successive `edges [n + 1]` of samples -> `[n]`; NaN where there is no row."""
         limit = parse_limit(self.config["limit"][0])
         values = np.array([row["return"] if column == "return" else row["cost"][limit.name] for row in self.rows])
         place = np.searchsorted(edges, [row["samples"] for row in self.rows], side="left") - 1

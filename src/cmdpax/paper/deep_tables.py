@@ -156,20 +156,21 @@ def _differences(record: Record) -> str:
 
 
 def _comparison(found: Study) -> list[list[Any]]:
-    """Across the tasks in which every method has the same seeds; unnormalised returns cannot be averaged, hence the ratio."""
+    """Across the tasks in which every method has records, with the seeds that all of these cells have.
+
+    Unnormalised returns cannot be averaged, hence the ratio.
+    """
     tasks = [task for task in TASKS if all(found.of(task, method) for method in TITLES)]
+    cells = {m: [{one.seed: one.episodes()[0].mean() for one in found.of(task, m)} for task in tasks] for m in TITLES}
+    seeds = sorted(set.intersection(*(set(cell) for row in cells.values() for cell in row))) if tasks else []
+    if not seeds:
+        return [[title, "none complete", "-", "-", "-", "-"] for title in TITLES.values()]
+    scores = {m: np.array([[cell[seed] for cell in row] for seed in seeds]) for m, row in cells.items()}  # [seeds, tasks]
+    best = np.array([max(PAPER[m][task][0] for m in TITLES) for task in tasks])
     rows = []
     for method, title in TITLES.items():
-        if not tasks:
-            rows.append([title, "none complete", "-", "-", "-", "-"])
-            continue
-        seeds = min(len(found.of(task, m)) for task in tasks for m in TITLES)
-        scores = {
-            m: np.array([[one.episodes()[0].mean() for one in found.of(task, m)[:seeds]] for task in tasks]).T for m in TITLES
-        }
-        best = np.array([max(PAPER[m][task][0] for m in TITLES) for task in tasks])
         ratio = bootstrap_interval(scores[method] / best)
         beats = improvement_interval(scores[method], scores["ppo-lag"])
-        shown = [f"[{one.low:.3f}, {one.high:.3f}]" if seeds > 1 else "one seed" for one in (ratio, beats)]
+        shown = [f"[{one.low:.3f}, {one.high:.3f}]" if len(seeds) > 1 else "one seed" for one in (ratio, beats)]
         rows.append([title, ", ".join(tasks), f"{ratio.value:.3f}", shown[0], f"{beats.value:.2f}", shown[1]])
     return rows
