@@ -1,11 +1,13 @@
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmdpax import CMDP, check, solve
+from cmdpax import CMDP, check, checker, solve
 from cmdpax.baselines.linear_program import linear_program
-from cmdpax.certificate import certify, optimum_bound, value_bounds
+from cmdpax.certificate import certify, lagrangian_bound, optimum_bound, value_bounds
 from cmdpax.environments import cliff_world, deep_sea
 from cmdpax.evaluation import evaluate, pseudo_reward, stacked_rewards
 from cmdpax.planning import plan
@@ -82,3 +84,26 @@ def test_one_state_and_one_action_are_certified_whatever_they_pay():
         result = solve(model)
         assert result.status == "certified" and result.reward == pytest.approx(100 * reward)
         check(model, result)
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0, 9))
+def test_what_cancels_leaves_its_rounding(seed, digits):
+    """Constraints that are large and opposite, thresholds just met: in exact arithmetic the bounds hold, the checker's too."""
+    rng, discount, size = np.random.default_rng(seed), 0.99, 10.0**digits
+    constraints = rng.random((2, 1, 2)) + np.array([size, -size])[:, None, None]
+    horizon = 1 / (1 - Fraction(discount))
+    met = [Fraction(float(c[0, 0])) * horizon for c in constraints]
+    thresholds = [float(one) if Fraction(float(one)) <= one else float(np.nextafter(float(one), -np.inf)) for one in met]
+    model = CMDP(np.ones((1, 2, 1)), [[1.0, 0.0]], constraints, thresholds, [1.0], discount)
+    for ray in (np.full(2, rng.random()), rng.random(2)):
+        exact = max(
+            sum(
+                Fraction(float(y)) * (Fraction(float(c[0, a])) * horizon - Fraction(b))
+                for y, c, b in zip(ray, constraints, thresholds)
+            )
+            for a in range(2)
+        )
+        nothing, potential = np.zeros((1, 2)), np.zeros(1)
+        ours = lagrangian_bound(model, nothing, ray, potential)
+        theirs = checker._lagrangian_bound(model, nothing, ray, potential, np.array([True]))
+        assert exact <= theirs <= ours

@@ -67,17 +67,17 @@ def certify(
     Large models: a `potential [S]` that is known saves evaluating the actions, and `accuracy` is how wide the bounds may
     be, as a fraction of the range of possible values. The bounds hold in any case.
     """
-    pseudo = pseudo_reward(model, weights)
     potentials = centred_values(model, policy, (model.reward, *model.constraints), accuracy)
     bounds = value_bounds(model, policy, potentials)
-    dual_potential = centred_values(model, actions, (pseudo,))[0] if potential is None else potential
+    if potential is None:
+        potential = centred_values(model, actions, (pseudo_reward(model, weights),))[0]
     return Certificate(
         reward_bounds=(float(bounds[0, 0]), float(bounds[0, 1])),
         margin_bounds=bounds[1:] - model.thresholds[:, None],
-        dual_bound=optimum_bound(model, pseudo, dual_potential) - float(weights @ model.thresholds),
+        dual_bound=lagrangian_bound(model, model.reward, weights, potential),
         weights=weights,
         value_potentials=potentials,
-        dual_potential=dual_potential,
+        dual_potential=potential,
     )
 
 
@@ -118,6 +118,19 @@ def optimum_bound(model: CMDP, reward: np.ndarray, potential: np.ndarray) -> flo
     excess = float((backed_up - potential)[model.reachable].max())
     discount = model.discount
     return float(model.initial @ backed_up) + discount / (1 - discount) * excess + rounding(model, reward, potential)
+
+
+def lagrangian_bound(model: CMDP, reward: np.ndarray, weights: np.ndarray, potential: np.ndarray) -> float:
+    """Upper bound on `max_pi V + w.(V_c - b)`, V the value of `reward [S, A]`, for weights `[m]`, from any potential `[S]`.
+
+    With the model's reward it bounds the optimum; with reward 0 and a ray for weights, a negative one rules out every policy.
+    Large terms of `r + w.c` may cancel, in the sum but not in its rounding, which counts by their sizes.
+    """
+    pseudo = reward + np.tensordot(weights, model.constraints, 1)
+    best, price = optimum_bound(model, pseudo, potential), float(weights @ model.thresholds)
+    largest = np.array([np.abs(one[model.reachable]).max() for one in (reward, *model.constraints)])
+    terms = (largest[0] + weights @ largest[1:]) / (1 - model.discount) + weights @ np.abs(model.thresholds) + abs(best)
+    return best - price + float(2 * (len(weights) + 2) * np.finfo(float).eps * terms)
 
 
 def rounding(model: CMDP, reward: np.ndarray, potential: np.ndarray) -> float:

@@ -94,8 +94,7 @@ def _verify(model: Any, result: Any) -> Verified:
         violation = max(violation, -least)
         scaled_violation = max(scaled_violation, -least / size)
 
-    pseudo = model.reward + np.tensordot(weights, model.constraints, 1)
-    bound = _optimum_bound(model, pseudo, proof.dual_potential, seen) - float(weights @ model.thresholds)
+    bound = _lagrangian_bound(model, model.reward, weights, proof.dual_potential, seen)
     _demand(bound <= proof.dual_bound, f"the dual bound is claimed as {proof.dual_bound}, provable is {bound}")
     gap = proof.dual_bound - claimed_low
     scaled_gap = gap / _scale(model.reward[seen], model.discount)
@@ -122,8 +121,7 @@ def _check_status(model: Any, result: Any, gap: float, violation: float, seen: n
         ray = np.asarray(proof.ray, dtype=np.float64)
         usable = ray.shape == model.thresholds.shape and (ray >= 0).all() and ray.sum() > 0 and np.isfinite(ray).all()
         _demand(bool(usable), "the ray must be m numbers >= 0, not all zero")
-        combined = np.tensordot(ray, model.constraints, 1)
-        bound = _optimum_bound(model, combined, proof.ray_potential, seen) - float(ray @ model.thresholds)
+        bound = _lagrangian_bound(model, np.zeros_like(model.reward), ray, proof.ray_potential, seen)
         _demand(bound <= proof.ray_bound, f"the ray's bound is claimed as {proof.ray_bound}, provable is {bound}")
         size = sum(y * _scale(c[seen], model.discount) for y, c in zip(ray, model.constraints, strict=True))
         if result.status == "infeasible":
@@ -151,6 +149,17 @@ def _optimum_bound(model: Any, reward: np.ndarray, potential: Any, seen: np.ndar
         np.maximum(best, _backup(model, reward, v, a), out=best)
     rise = float((best - v)[seen].max())
     return float(model.initial @ best) + model.discount / (1 - model.discount) * rise + _allowance(model, reward, v, seen)
+
+
+def _lagrangian_bound(model: Any, reward: np.ndarray, weights: np.ndarray, potential: Any, seen: np.ndarray) -> float:
+    """Upper bound on any policy's `V + w.(V_c - b)`, V that of `reward`; rounding in `r + w.c` counts by its terms."""
+    combined, size = reward.copy(), float(np.abs(reward[seen]).max())
+    for w, c in zip(weights, model.constraints, strict=True):
+        combined += w * c
+        size += w * float(np.abs(c[seen]).max())
+    best, price = _optimum_bound(model, combined, potential, seen), float(weights @ model.thresholds)
+    size = size / (1 - model.discount) + float(weights @ np.abs(model.thresholds)) + abs(best)
+    return best - price + UNIT * (len(weights) + 2) * size
 
 
 def _backup(model: Any, reward: np.ndarray, v: np.ndarray, a: int) -> np.ndarray:

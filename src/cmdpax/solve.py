@@ -14,7 +14,7 @@ import numpy as np
 
 from cmdpax import lagrangian
 from cmdpax.algorithm import Oracle, Progress, augmented_lagrangian
-from cmdpax.certificate import Certificate, centred_values, certify, optimum_bound
+from cmdpax.certificate import Certificate, centred_values, certify, lagrangian_bound
 from cmdpax.errors import InputError
 from cmdpax.feasibility import BAND, Feasibility, decide
 from cmdpax.model import CMDP
@@ -296,5 +296,5 @@ def _with_ray(model: CMDP, certificate: Certificate, verdict: Feasibility) -> Ce
     ray = verdict.ray / model.constraint_scales
     reward = np.tensordot(ray, model.constraints, 1)
     potential = centred_values(model, verdict.plan.actions, (reward,))[0]
-    bound = optimum_bound(model, reward, potential) - float(ray @ model.thresholds)
+    bound = lagrangian_bound(model, np.zeros_like(reward), ray, potential)
     return replace(certificate, ray=ray, ray_bound=bound, ray_potential=potential) if bound <= 1.5 * BAND else certificate

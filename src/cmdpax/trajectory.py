@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.certificate import certify, optimum_bound
+from cmdpax.certificate import certify, lagrangian_bound
 from cmdpax.errors import NumericalError
 from cmdpax.evaluation import evaluate, pseudo_reward
 from cmdpax.model import CMDP
@@ -81,10 +81,9 @@ def certified_gaps(model: CMDP, run: Trajectory, every: int = 1) -> np.ndarray:
     """
     bound, actions, gaps = np.inf, None, []
     for reward, weights in zip(run.rewards[::every], run.weights[::every], strict=True):
-        worth = pseudo_reward(model, weights)
-        best = plan(model, worth, actions)
+        best = plan(model, pseudo_reward(model, weights), actions)
         actions = best.actions
-        bound = min(bound, optimum_bound(model, worth, best.values) - float(weights @ model.thresholds))
+        bound = min(bound, lagrangian_bound(model, model.reward, weights, best.values))
         gaps.append(bound - float(reward))
     return np.array(gaps)
 
