@@ -3,8 +3,9 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
-from cmdpax import CertificateError, check, solve
+from cmdpax import CMDP, CertificateError, check, solve
 from cmdpax.environments import cliff_world, deep_sea, garnet
 from random_models import cmdps
 
@@ -149,3 +150,11 @@ def test_wrong_types_are_input_errors():
     for model, result in ((None, RESULT), (MODEL, None), (RESULT, MODEL), (MODEL, replace(RESULT, certificate=None))):
         with pytest.raises(InputError, match="a CMDP and a Result"):
             check(model, result)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_accepts_constant_constraints_under_loose_budgets(seed):
+    rng = np.random.default_rng(seed)
+    rows, budget = np.full((1, 2, 2), 0.01 * rng.random()), 10.0 ** rng.uniform(0, 6)
+    model = CMDP(rng.dirichlet([1, 1], (2, 2)), rng.random((2, 2)), rows, [budget], [1.0, 0.0], 0.99, senses=["<="])
+    assert check(model, solve(model)).status == "certified"

@@ -58,3 +58,8 @@ def test_an_interrupt_ends_the_curve():
 
     with pytest.warns(UserWarning, match="stopping"):
         assert len(frontier(garnet(states=40, constraints=2), 0, points=6, report=interrupt)) == 2
+
+
+def test_a_coarse_curve_has_exact_ends():
+    model = cliff_world()
+    assert threshold_range(model, 0, 0.01) == pytest.approx(threshold_range(model, 0, 1e-6), abs=1e-4)

@@ -198,3 +198,17 @@ def test_features_choose_the_log_linear_form():
 def test_settings_that_make_no_sense_are_refused(name, setting, sentence):
     with pytest.raises(InputError, match=sentence):
         cmdpax.run(cliff_world(), name, **setting)
+
+
+@pytest.mark.parametrize("name", ["corrective-alm", "cutting-plane", "npg-pd", "dantzig-wolfe", "lp", "convex-al"])
+def test_a_marginal_model_is_marginal_for_every_method(name):
+    """Infeasible by 5e-8 of the scale: nobody may certify it, nobody may crash."""
+    model = cmdpax.CMDP([[[1.0], [1.0]]], [[1.0, 0.0]], [[[1.0, 0.0]]], [10 * (1 + 5e-8)], [1.0], 0.9)
+    result = cmdpax.run(model, name)
+    assert result.status == "marginal" and result.method == name
+    check(model, result)
+
+
+def test_deciding_about_feasibility_keeps_to_the_time_limit():
+    result = cmdpax.run(garnet(states=2000, constraints=5), "lp", time_limit=0)
+    assert result.status == "limit"

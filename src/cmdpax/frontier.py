@@ -17,6 +17,7 @@ from cmdpax.result import Result
 from cmdpax.solve import Warm, solve
 from cmdpax.stopping import Stopper
 
+RANGE = 1e-6  # accuracy of the ends of the range
 INSET = 1e-3  # how far inside the feasible end of the range the last point lies, as a share of the range
 
 
@@ -76,6 +77,7 @@ def frontier(
 
 def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[float, float]:
     """Smallest threshold that can bind and largest that is feasible, for constraint i given all the others."""
+    eps = min(eps, RANGE)  # a curve may be coarse, its ends may not
     others = [i for i in range(model.constraint_count) if i != constraint]
     relaxed = model.replace(constraints=model.constraints[others], thresholds=model.thresholds[others], constraint_names=None)
     without = _feasible(solve(relaxed, eps))

@@ -31,7 +31,7 @@ from cmdpax.baselines.convex_al import convex_al
 from cmdpax.baselines.cutting_plane import cutting_plane
 from cmdpax.baselines.dantzig_wolfe import dantzig_wolfe
 from cmdpax.baselines.linear_program import linear_program
-from cmdpax.errors import InputError, did_you_mean
+from cmdpax.errors import InputError, NumericalError, did_you_mean
 from cmdpax.feasibility import decide
 from cmdpax.forms import LINEAR_STEPS, alm, baseline, corrective, parameters, projected
 from cmdpax.model import CMDP
@@ -39,6 +39,7 @@ from cmdpax.oracles import npg, ppg, pqa, spma
 from cmdpax.policies.log_linear import Features
 from cmdpax.result import Result
 from cmdpax.solve import normalise, phase_one_result, within
+from cmdpax.stopping import Stopper
 from cmdpax.trajectory import Trajectory, to_result
 
 
@@ -247,13 +248,23 @@ def run(model: CMDP, name: str, eps: float = 1e-6, features: Any = None, **setti
     certified = method.solve is not None and set(settings) <= set(parameters(method.solve))
     if certified and method.family == "augmented Lagrangian":  # decides about feasibility by itself
         return replace(method.solve(model, eps, **settings), method=name)  # type: ignore[misc]
-    verdict = decide(normalise(model))
-    if verdict.status == "infeasible":
+    with Stopper(settings.get("time_limit")) as stop:
+        verdict = decide(normalise(model), stop=stop)
+    if verdict.status in ("infeasible", "open"):
         return replace(phase_one_result(model, verdict, eps, started), method=method.name)
-    if certified:
-        return replace(method.solve(model, eps, **settings), method=method.name)  # type: ignore[misc]
-    done = trajectory(model, method.name, given.get("features"), **settings)
-    return to_result(model, done, method=method.name, eps=eps, started=started)
+    try:
+        if certified:
+            result = replace(method.solve(model, eps, **settings), method=method.name)  # type: ignore[misc]
+        else:
+            done = trajectory(model, method.name, given.get("features"), **settings)
+            result = to_result(model, done, method=method.name, eps=eps, started=started)
+    except NumericalError:
+        if verdict.status != "marginal":
+            raise
+        # too close for the method's own solver
+        return replace(phase_one_result(model, verdict, eps, started), method=method.name, status="marginal")
+    proven = result.scaled_violation == 0 and result.scaled_gap <= eps  # what is proven to be feasible is not undecided
+    return replace(result, status="marginal") if verdict.status == "marginal" and not proven else result
 
 
 def _refuse_unknown(method: Method, settings: Mapping[str, Any], known: Mapping[str, Any]) -> None:

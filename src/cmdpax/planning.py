@@ -32,7 +32,7 @@ STALL = 10  # iterations without halving d, after which what rounding in evaluat
 
 @dataclass(frozen=True)
 class Plan:
-    """A deterministic policy, optimal for one reward to the tolerance asked for; `values` and `value` err to the upper side."""
+    """A deterministic policy, optimal for one reward to the tolerance given; in large models `values` and `value` err upwards."""
 
     actions: np.ndarray  # [S] int
     values: np.ndarray  # [S]

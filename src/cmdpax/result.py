@@ -8,7 +8,7 @@ import numpy as np
 from cmdpax.certificate import Certificate, value_bounds
 from cmdpax.model import CMDP
 
-HUGE = 1e3  # a threshold this many times the range of possible values takes digits from a margin
+HUGE = 10  # a threshold this many times the largest possible value takes digits from a margin
 Status = Literal["certified", "infeasible", "marginal", "limit"]
 
 
@@ -116,7 +116,8 @@ def assemble(
         high = max(low, min(high, certificate.dual_bound))
     margins = certificate.margin_bounds.mean(1)
     values = margins + model.thresholds
-    if (abs(model.thresholds) > HUGE * model.constraint_scales).any():
+    largest = np.abs(model.constraints).max((1, 2), initial=0.0) / (1 - model.discount)
+    if (abs(model.thresholds) > HUGE * largest).any():
         values = value_bounds(model, policy, certificate.value_potentials)[1:].mean(1)
     return Result(
         status=status or reached,

@@ -65,7 +65,7 @@ def open_features(source: str, model: CMDP) -> Features:
         raise InputError(f"--features {source}: the file cannot be read ({error.strerror or error}).") from None
     except KeyError:
         raise InputError(f"--features {source}: there is no array 'features' in it; save it under that name.") from None
-    except (ValueError, BadZipFile):
+    except (ValueError, EOFError, BadZipFile):
         raise InputError(f"--features {source}: this is not an array of numbers; write it with numpy.save.") from None
     features = Features(table)
     features.check(model.states, model.actions)

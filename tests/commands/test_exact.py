@@ -144,3 +144,30 @@ def test_a_curve_that_was_interrupted_says_so(capsys, monkeypatch):
     monkeypatch.setattr(exact, "trace_frontier", lambda *arguments: whole(*arguments)[:2])
     code, out, _ = call(capsys, "frontier", "queue:capacity=10", "--points", "4", "--json")
     assert code == 4 and len(json.loads(out)["points"]) == 2
+
+
+def refusal(capsys, *arguments):
+    code, _, said = call(capsys, *arguments)
+    assert code == 2 and said.count("\n") == 1
+    return said
+
+
+def test_the_features_are_not_overwritten(tmp_path, capsys):
+    path = tmp_path / "f.npz"
+    np.savez(path, features=np.ones((21, 4, 1)))
+    before = path.read_bytes()
+    said = refusal(capsys, "solve", "cliff-world", "--method", "ppqa-alm", "--features", str(path), "--out", str(path))
+    assert "that is the file of features itself" in said and path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["eps", "features", "model", "name"])
+def test_set_takes_only_settings_of_the_method(capsys, name):
+    assert f"--set {name}: it is no setting of a method" in refusal(capsys, "solve", "cliff-world", "--set", f"{name}=1")
+
+
+def test_small_odd_input(tmp_path, capsys):
+    (tmp_path / "empty.npy").touch()
+    empty = ["--method", "ppqa-alm", "--features", str(tmp_path / "empty.npy")]
+    assert "not an array of numbers" in refusal(capsys, "solve", "cliff-world", *empty)
+    assert "neither an index nor a name" in refusal(capsys, "frontier", "cliff-world", "--constraint", "²")
+    assert "would need more than" in refusal(capsys, "solve", "inventory:capacity=1e19")

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from cmdpax import InputError, check, solve
 from cmdpax.environments import garnet
+from cmdpax.feasibility import slater_slack
 
 
 @settings(max_examples=20)
@@ -33,3 +34,10 @@ def test_shapes():
 def test_bad_settings(wrong):
     with pytest.raises(InputError):
         garnet(**wrong)
+
+
+@pytest.mark.parametrize("sizes", [(5, 1, 1), (20, 1, 1), (4, 2, 6), (10, 2, 8), (3, 2, 2)])
+def test_few_actions_and_many_constraints_are_feasible_too(sizes):
+    states, actions, constraints = sizes
+    for seed in range(10):
+        assert slater_slack(garnet(states=states, actions=actions, constraints=constraints, seed=seed)) > 0

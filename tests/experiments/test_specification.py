@@ -146,3 +146,45 @@ def test_what_is_wrong_is_said_before_any_work(tmp_path, text, sentence):
     (tmp_path / "sweep.toml").write_text(text)
     with pytest.raises(InputError, match=re.escape(sentence)):
         read_spec(tmp_path / "sweep.toml").runs()
+
+
+def test_the_excess_that_is_allowed_suits_the_kind():
+    assert (Spec("x").excess, Spec("x", "exact").excess, Spec("x", "exact", eps=0.0).excess) == (5.0, 0.01, 0.0)
+
+
+def test_whole_ranges_are_drawn_whole_also_in_the_logarithm():
+    settings = {"model": "cliff-world", "method": "npg-pd", "steps": {"low": 10, "high": 1000, "log": True}}
+    steps = [run.config["settings"]["steps"] for run in Spec("x", "exact", draws=50, settings=settings).runs()]
+    assert all(type(one) is int and 10 <= one <= 1000 for one in steps) and np.median(steps) == pytest.approx(100, rel=0.6)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[methods.rpg-pd]\ndual_step = 'a'", 'dual_step is "a"; write'),
+        ("[methods.rpg-pd]\ndual_step = 2020-01-01", 'dual_step is "2020-01-01"; write'),
+        ("[settings]\nmodel = 2020-01-01", 'model is "2020-01-01"; write'),
+        ("[settings]\nmodel = 'cliff-world'\nmethod = [['npg-pd']]", 'method is ["npg-pd"]; write'),
+        ("[settings]\nmodel = 'cliff-world'\nmethod = 'npg-pd'\nstep = 1" + 400 * "0", "it must be finite"),
+        ("[settings]\nmodel = 'cliff-world'\nfeatures = 3", "features is 3; write a name in quotes"),
+        ("[settings]\nmodel = 'cliff-world'\nmethod = 'ppqa-alm'\nfeatures = 'tiles:bad'", "--features tiles:bad"),
+        ("[settings]\nmodel = 'cliff-world'\neps = 5.0", "eps is 5.0"),
+        ("[settings]\nmodel = 'cliff-world'\ntime_limit = 'x'", 'time_limit is "x"; write'),
+        ("[settings]\nmodel = 'cliff-world'\ntime_limit = -1", "time_limit is -1"),
+        ("[settings]\nmodel = 'cliff-world'\nreport = 3", "has no field 'report'"),
+        ("seeds = [true, 0]\n[settings]\nmodel = 'garnet'", "a list of whole numbers"),
+        (
+            "draws = 1\n[settings]\nmodel = 'cliff-world'\nmethod = 'npg-pd'\nsteps = { low = 1, high = 1" + 30 * "0" + " }",
+            "low below",
+        ),
+    ],
+)
+def test_odd_values_of_exact_sweeps_are_named(tmp_path, text, sentence):
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        read_spec(write(tmp_path, 'kind = "exact"\n' + text)).runs()
+
+
+@pytest.mark.parametrize("samples", ["inf", "nan", "2020-01-01", "1" + 400 * "0"])
+def test_a_fraction_of_odd_samples(tmp_path, samples):
+    with pytest.raises(InputError, match="makes no sense"):
+        read_spec(write(tmp_path, f"[settings]\nenvironment = 'X'\nsamples = {samples}")).with_fraction(0.1)

@@ -71,3 +71,9 @@ def test_a_folder_that_cannot_be_written_only_costs_time(tmp_path, monkeypatch):
     monkeypatch.setattr(films, "PATIENCE", -1.0)
     (tmp_path / films.CACHE).write_text("in the way")
     assert scenes([SHOT], tmp_path)[0]["films"]
+
+
+def test_a_model_without_constraints_has_a_film():
+    model = cliff_world()
+    free = model.replace(constraints=[], thresholds=[], constraint_names=None)
+    assert films._run(free, Shot("x", "x", "x", "npg-pd", {"steps": 5}), 1)["rewards"]

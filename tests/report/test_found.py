@@ -5,6 +5,7 @@ import pytest
 
 from cmdpax import InputError, environments, save_model, save_result, solve
 from cmdpax.report.found import gather
+from cmdpax.report.page import compose
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -81,3 +82,40 @@ def test_a_folder_without_results_is_one_sentence(tmp_path):
         gather(tmp_path / "file")
     with pytest.raises(InputError, match="holds no results"):
         gather(tmp_path)
+
+
+def test_parts_that_are_not_what_they_should_be_are_passed_over(tmp_path):
+    """Beside a good table: nothing of this may keep the page from being made."""
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    good = {"kind": "exact", "config": {"model": "cliff-world", "method": "npg-pd", "settings": {}}, "seed": 0}
+    outcome = {"reward": 1.0}
+    results = [
+        {"run": {**good, "config": []}, "outcome": outcome},
+        {"run": good, "outcome": None},
+        {"run": {**good, "config": {**good["config"], "method": ["npg-pd"]}}, "outcome": outcome},
+    ]
+    texts = [*map(json.dumps, results), "[" * 100_000]
+    for number, text in enumerate(texts):
+        (tmp_path / f"r{number}").mkdir()
+        (tmp_path / f"r{number}" / "result.json").write_text(text)
+    header, curve = {"kind": "header", "problem": "cliff-world"}, {"kind": "curve", "label": "NPG-PD", "limits": [0.001]}
+    headers = [{**header, "tiles": 3}, {**header, "problem": ["cliff-world"]}, {**header, "entries": [1]}, header]
+    for number, one in enumerate(headers):
+        (tmp_path / f"s{number}.jsonl").write_text(json.dumps(one) + "\n" + json.dumps(curve) + "\n")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text('{"environment": "x"}')
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"samples": 1, "return": 1.0, "cost": {"cost": 1.0}}\n')
+    (tmp_path / "run" / "evaluation.json").write_text('{"stochastic": 3, "deterministic": {"costs": {"cost": 4}}}')
+    found = gather(tmp_path)
+    assert found.tables[0].title == "t" and not found.shots and len(found.runs) == 1 and not found.runs[0].evaluation
+    assert "<table" in compose(found, [])
+
+
+def test_every_seed_of_a_sweep_has_its_own_model(tmp_path):
+    for seed in (0, 1):
+        config = {"model": "grid-world:width=4,height=4", "method": "npg-pd", "settings": {"steps": 5}, "features": None}
+        (tmp_path / str(seed)).mkdir()
+        content = {"run": {"kind": "exact", "config": config, "seed": seed}, "outcome": {"reward": 1.0}}
+        (tmp_path / str(seed) / "result.json").write_text(json.dumps(content))
+    shots = gather(tmp_path).shots
+    assert [shot.model.rpartition(",")[2] for shot in shots] == ["seed=0", "seed=1"] and shots[0].scene != shots[1].scene

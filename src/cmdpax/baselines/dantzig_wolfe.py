@@ -16,6 +16,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from cmdpax.certificate import certify
+from cmdpax.errors import NumericalError
 from cmdpax.evaluation import pseudo_reward
 from cmdpax.feasibility import decide
 from cmdpax.model import CMDP
@@ -80,6 +81,8 @@ def _master(rewards: np.ndarray, margins: np.ndarray) -> tuple[np.ndarray, np.nd
         b_eq=[1.0],
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
     )
+    if answer.x is None:
+        raise NumericalError(f"dantzig-wolfe: HiGHS found no mixture of the columns ({answer.message.split('.')[0]}).")
     mixture = np.maximum(answer.x, 0)
     prices = np.maximum(-answer.ineqlin.marginals, 0) if m else np.zeros(0)
     return mixture / mixture.sum(), prices

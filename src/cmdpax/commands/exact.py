@@ -50,12 +50,16 @@ def solve(
     """
     if out_file is not None:
         target(out_file, ".npz")
-        if out_file.exists() and Path(model).exists() and out_file.samefile(model):
-            raise InputError(f"--out {out_file}: that is the model itself; give the result another name.")
+        for name, source in (("model", model), ("file of features", features)):
+            if source is not None and out_file.exists() and Path(source).exists() and out_file.samefile(source):
+                raise InputError(f"--out {out_file}: that is the {name} itself; give the result another name.")
     problem = open_model(model)
     table = None if features is None else open_features(features, problem)
     settings: dict[str, Any] = dict(_setting(text) for text in set)
     known = methods[method].settings() if method in methods else {}
+    for name in ("model", "name", "eps", "features"):
+        if name in settings:
+            raise InputError(f"--set {name}: it is no setting of a method; {did_you_mean(name, known)}")
     if time_limit is not None:
         settings["time_limit"] = time_limit
     if memory_limit is not None:
@@ -230,7 +234,7 @@ def _constraint(model: CMDP, text: str) -> int:
     names = list(model.constraint_names or ())
     if text in names:
         return names.index(text)
-    if text.removeprefix("-").isdigit():
+    if text.removeprefix("-").isdecimal():
         return int(text)
     hint = did_you_mean(text, names) if names else "give an index."
     raise InputError(f"constraint '{text}' is neither an index nor a name; {hint}")

@@ -61,9 +61,9 @@ def sweep(
     folder = Store(store or Path("runs") / chosen.name, create=True)
     execute(runs, folder, carry_out, workers)
     found = rows(runs, folder)
-    table = select(runs, found, chosen.eps)
+    table = select(runs, found, chosen.excess)
     written = [] if only else [write_selection(folder, table)]  # that of a part would take the whole's place
-    shown = Table(title=f"selected: best score with excess <= {chosen.eps:g}, and what the search cost")
+    shown = Table(title=f"selected: best score with excess <= {chosen.excess:g}, and what the search cost")
     for heading in ("problem", "method", "eligible", "selected", "score", "excess", "CPU hours"):
         shown.add_column(heading)
     for row in table:

@@ -20,8 +20,9 @@ def garnet(
 ) -> CMDP:
     """A random model that is feasible by construction (or infeasible by construction).
 
-    Thresholds lie between what the uniform policy and a reference policy achieve: the reference, greedy for the mean of
-    all constraint rewards in every state, meets them with room, and `tightness` in [0, 1) says how close they come to it. With
+    Thresholds lie between a mean reward's value and what a reference policy achieves: the reference, greedy for the mean of
+    all constraint rewards in every state, meets them with room, and `tightness` in [0, 1) says how close they come to it (where
+    it achieves less than the mean, they lie below it by a hundredth of the range). With
     `feasible=False` the first threshold lies above the largest conceivable value.
     """
     if min(states, actions, branching) < 1 or min(constraints, seed) < 0:
@@ -49,7 +50,7 @@ def garnet(
     reference = np.argmax(rows.mean(0), axis=1)
     best = under_policy(rows, reference) @ occupancy(model, reference)
     typical = np.full(constraints, 0.5 / (1 - discount))  # the mean of a uniform reward
-    thresholds = typical + tightness * (best - typical)
+    thresholds = np.where(best > typical, typical + tightness * (best - typical), best - 0.01 / (1 - discount))
     if not feasible:
         thresholds[0] = rows[0].max() / (1 - discount) + 0.01 / (1 - discount)
     return model.replace(thresholds=thresholds)

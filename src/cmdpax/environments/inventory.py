@@ -13,6 +13,7 @@ import numpy as np
 from cmdpax.environments.thresholds import with_threshold
 from cmdpax.errors import InputError
 from cmdpax.model import CMDP
+from cmdpax.transitions import refuse_huge
 
 
 def inventory(
@@ -39,7 +40,10 @@ def inventory(
         raise InputError(f"demand is {demand:g}; its mean must be positive and at most 1000.")
     if not 0 <= tightness < 1:
         raise InputError(f"tightness is {tightness:g}; it must be at least 0 and below 1.")
+    if any(quantity > capacity for quantity in orders):
+        orders = [min(quantity, capacity) for quantity in orders]  # what does not fit is not delivered
     chances = poisson(demand)
+    refuse_huge((capacity + 1, len(orders), len(chances)))
     wanted = np.arange(len(chances))
     stock = np.arange(capacity + 1)
     filled = np.minimum(stock[:, None] + np.asarray(orders)[None, :], capacity)  # [S, A], after delivery

@@ -26,7 +26,7 @@ def queue(
     """`capacity + 1` states, one action per service rate, one constraint `energy <= budget`.
 
     The budget lies between the energy of the cheapest and that of the unconstrained optimal policy (`tightness` 1 and 0);
-    with `feasible=False` it is negative.
+    with `feasible=False` it is below what any policy needs.
     """
     if capacity < 1:
         raise InputError(f"capacity is {capacity}; the queue needs room for at least one customer.")

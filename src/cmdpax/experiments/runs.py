@@ -14,10 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from cmdpax.deep.config import TrainConfig
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.methods import find
 from cmdpax.methods import run as run_method
+from cmdpax.solve import within
 from cmdpax.sources import open_features, open_model, seeded
 from cmdpax.stopping import Stopper
 
@@ -65,15 +68,21 @@ def exact_run(config: Mapping[str, Any], seed: int = 0) -> Run:
     for name in filled["settings"]:
         if name not in known:
             raise InputError(f"setting '{name}' is not one of {filled['method']}'s; {did_you_mean(name, known)}")
+    within("eps", filled["eps"], 1.0)
+    if filled["settings"].get("time_limit") is not None:
+        within("time_limit", filled["settings"]["time_limit"], np.inf, zero=True)
     seeded(filled["model"], seed)  # refuses a seed where there is nothing to seed
     return Run("exact", json.loads(json.dumps(filled)), seed)
 
 
 def check_problems(runs: Sequence[Run]) -> None:
     """Open each simulator and each model once, and match the limits: what is misspelt is said before any work is done."""
-    for run in {json.dumps([run.config.get(name) for name in ("environment", "limit", "model")]): run for run in runs}.values():
+    telling = ("environment", "limit", "model", "features")
+    for run in {json.dumps([run.config.get(name) for name in telling]): run for run in runs}.values():
         if run.kind == "exact":
-            open_model(seeded(run.config["model"], run.seed))
+            model = open_model(seeded(run.config["model"], run.seed))
+            if run.config["features"] is not None:
+                open_features(run.config["features"], model)
         else:
             from cmdpax.environments.gym_adapter import make_simulator
             from cmdpax.environments.limits import match_limits

@@ -3,7 +3,7 @@
     kind = "train"                 # or "exact"
     seeds = 5                      # so many, or a list of them
     draws = 20                     # random points, if any field is a range
-    eps = 5.0                      # selection: best return with cost <= limit + eps (exact: best reward with violation <= eps)
+    eps = 5.0                      # selection: best return with cost <= limit + eps (exact: violation <= eps, by default 0.01)
 
     [settings]                     # any field; for exact runs: model, method, eps, features, and the method's own settings
     environment = ["SafetyAntVelocity-v1", "SafetyHopperVelocity-v1"]
@@ -31,9 +31,11 @@ import numpy as np
 from cmdpax.deep.config import TrainConfig
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.experiments.runs import EXACT, Run, check_problems, exact_run, train_run
-from cmdpax.methods import find
+from cmdpax.methods import Method, find
 
 Kind = Literal["train", "exact"]
+EXCESS: Mapping[Kind, float] = {"train": 5.0, "exact": 0.01}
+LARGEST = 1e300  # larger integers are no floats
 MOST_RUNS = 100_000  # more would take longer to list than anybody waits; split the sweep
 TRAIN = {one.name: "" if one.default is MISSING else one.default for one in fields(TrainConfig) if one.name != "seed"}
 
@@ -46,9 +48,14 @@ class Spec:
     kind: Kind = "train"
     seeds: tuple[int, ...] = (0,)
     draws: int = 0
-    eps: float = 5.0
+    eps: float = -1.0  # the kind's own
     settings: Mapping[str, Any] = field(default_factory=dict)
     methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def excess(self) -> float:
+        """By how much a selected run may exceed its limits: `eps`, or what suits the kind."""
+        return EXCESS[self.kind] if self.eps < 0 else self.eps
 
     def with_seeds(self, count: int) -> "Spec":
         """The same with the seeds 0, 1, ..., count - 1."""
@@ -69,10 +76,8 @@ class Spec:
             return table
         given = table["samples"]
         every = given if isinstance(given, list) else [given]
-        if not all(isinstance(one, int | float) and round(fraction * one) >= 1 for one in every):
-            raise InputError(
-                f"sweep {self.name}: samples is {json.dumps(given)}, of which a fraction of {fraction:g} makes no sense."
-            )
+        if not all(_is_number(one) and round(fraction * one) >= 1 for one in every):
+            raise InputError(f"sweep {self.name}: samples is {_text(given)}, of which a fraction of {fraction:g} makes no sense.")
         scaled = [round(fraction * one) for one in every]
         return {**table, "samples": scaled if isinstance(given, list) else scaled[0]}
 
@@ -126,8 +131,8 @@ class Spec:
         """Whether the methods table says that the update makes no sense there."""
         if self.kind == "train":
             return False
-        method = find(point.get("method", EXACT["method"]))
-        return method.skip({**method.settings(), **point})
+        method, settings = self._exact(point)
+        return method.skip({**method.settings(), **settings})
 
     def _is_one(self, name: str, value: Sequence[Any]) -> bool:
         """Whether a list is one value: fields that hold several take a list of lists."""
@@ -140,11 +145,16 @@ class Spec:
                 raise InputError(f"sweep {self.name}: settings.environment is missing; name a simulator.")
             return train_run(TrainConfig(**{**settings, "seed": seed}))
         config = {name: self._checked(name, value, EXACT) for name, value in point.items() if name in EXACT}
-        known = find(config.get("method", EXACT["method"])).settings()
-        config["settings"] = {name: self._checked(name, value, known) for name, value in point.items() if name not in EXACT}
+        config["settings"] = self._exact(point)[1]
         if not config.get("model"):
             raise InputError(f"sweep {self.name}: settings.model is missing; name a model file or an environment.")
         return exact_run(config, seed)
+
+    def _exact(self, point: Mapping[str, Any]) -> tuple[Method, dict[str, Any]]:
+        """The method of an exact run, and those of its own settings that are given."""
+        method = find(self._checked("method", point.get("method", EXACT["method"]), EXACT))
+        known = {name: value for name, value in method.settings().items() if name != "report"}
+        return method, {name: self._checked(name, value, known) for name, value in point.items() if name not in EXACT}
 
     def _checked(self, name: str, value: Any, known: Mapping[str, Any]) -> Any:
         """A value in the type of its field, so that 1 and 1.0 are the same run."""
@@ -153,13 +163,13 @@ class Spec:
             raise InputError(
                 f"sweep {self.name}: a run of kind '{self.kind}' has no field '{name}'{kind}; {did_you_mean(name, known)}"
             )
-        if isinstance(value, float) and not math.isfinite(value):
+        if isinstance(value, int | float) and not _is_number(value) and not isinstance(value, bool):
             raise InputError(f"sweep {self.name}: {name} is {value}; it must be finite.")
         default = known[name]
         if isinstance(default, tuple):  # several values of one type, or one of them by itself
             several = tuple(value) if isinstance(value, list | tuple) else (value,)
             if any(type(one) is not type(default[0]) for one in several):
-                raise InputError(f"sweep {self.name}: {name} is {json.dumps(value)}; write {json.dumps(default)}, for example.")
+                raise InputError(f"sweep {self.name}: {name} is {_text(value)}; write {_text(default)}, for example.")
             return several
         if isinstance(default, bool) or isinstance(value, bool):
             fits = isinstance(default, bool) and isinstance(value, bool)
@@ -167,11 +177,15 @@ class Spec:
             fits = isinstance(value, int | float) and (isinstance(default, float) or value == int(value))
             value = type(default)(value) if fits else value
             fits = fits or (name == "step" and isinstance(value, str))  # a step may be a rule
-        else:
-            fits = default is None or isinstance(value, str)
+        else:  # features, or a limit, which are not set by default
+            fits = _is_number(value) if default is None and name != "features" else isinstance(value, str)
         if not fits:
-            example = f"{json.dumps(default)}, for example" if default != "" else "a name in quotes"
-            raise InputError(f"sweep {self.name}: {name} is {json.dumps(value)}; write {example}.")
+            example = (
+                "a name in quotes"
+                if default == "" or name == "features"
+                else f"{_text(10 if default is None else default)}, for example"
+            )
+            raise InputError(f"sweep {self.name}: {name} is {_text(value)}; write {example}.")
         return value
 
 
@@ -208,7 +222,7 @@ def read_spec(path: Path) -> Spec:
 def _seeded(spec: Spec, seeds: Any) -> Spec:
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         return spec.with_seeds(seeds)
-    if not isinstance(seeds, list) or not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
+    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
         raise InputError(f"sweep {spec.name}: seeds is {seeds}; give a number of them, or a list of whole numbers >= 0.")
     return replace(spec, seeds=tuple(seeds))
 
@@ -216,14 +230,23 @@ def _seeded(spec: Spec, seeds: Any) -> Spec:
 def _draw(name: str, limits: Mapping[str, Any], place: str) -> Any:
     """A number between `low` and `high`, evenly, or evenly in its logarithm; whole if both limits are."""
     low, high, log = limits.get("low", np.nan), limits.get("high", np.nan), limits.get("log", False)
-    numbers = all(isinstance(limit, int | float) for limit in (low, high))
-    if set(limits) - {"low", "high", "log"} or not numbers or not (0 if log else -np.inf) < low < high < np.inf:
+    numbers, whole = (all(isinstance(limit, kind) for limit in (low, high)) for kind in (int | float, int))
+    least, most = 0 if log else -np.inf, 2**62 if whole else np.inf
+    if set(limits) - {"low", "high", "log"} or not numbers or not least < low < high < most:
         raise InputError(
             f"{name} = {dict(limits)}: write a range as {{ low = 1e-4, high = 1e-2, log = true }}, "
             "low below high, and above 0 with log."
         )
     random = np.random.default_rng(zlib.crc32(place.encode()))
-    if isinstance(low, int) and isinstance(high, int) and not log:
+    if whole and not log:
         return int(random.integers(low, high + 1))
     value = float(np.exp(random.uniform(np.log(low), np.log(high))) if log else random.uniform(low, high))
-    return float(f"{value:.4g}")
+    return round(value) if whole else float(f"{value:.4g}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, default=str)  # TOML has dates

@@ -120,6 +120,7 @@ def _run(model: CMDP, shot: Shot, pace: int) -> dict[str, Any]:
     if kept[-1] < last:
         kept, policies = [*kept, last], np.concatenate([policies, done.policy[None]])
     visits = (1 - model.discount) * np.stack([occupancy(model, policy) for policy in policies])
+    short = -done.margins.min(-1) if model.constraint_count else np.zeros_like(done.rewards)
     return {
         "label": shot.label,
         "method": shot.method,
@@ -130,7 +131,7 @@ def _run(model: CMDP, shot: Shot, pace: int) -> dict[str, Any]:
         "visits": _bytes(visits / visits.max()),  # [frames, S]
         "most": float(visits.max()),
         "rewards": _floats(done.rewards),  # [N + 1]
-        "violations": _floats(-done.margins.min(-1)),  # [N + 1], signed: negative means slack
+        "violations": _floats(short),  # [N + 1], signed: negative means slack
         "prices": _floats(done.weights[kept]),  # [frames, m]
     }
 

@@ -16,6 +16,7 @@ from cmdpax.methods import methods
 from cmdpax.paper import linear, tabular
 from cmdpax.report.films import Shot
 from cmdpax.report.learning import Row, TrainingRun, read_json, read_rows, read_run
+from cmdpax.sources import seeded
 from cmdpax.storage import load_result
 
 PICTURES = (".png", ".svg", ".jpg", ".jpeg", ".gif")
@@ -78,8 +79,8 @@ def gather(folder: Path) -> Found:
             run = read_run(path.parent, found.name(path.parent))
             found.runs += [run] if run else []
         elif path.name == "result.json":
-            sweep += [content] if isinstance((content := read_json(path)).get("run"), dict) else []
-        elif rows and rows[0].get("kind") == "header" and "problem" in rows[0]:
+            sweep += [content] if _is_result(content := read_json(path)) else []
+        elif rows and rows[0].get("kind") == "header" and _is_header(rows[0]):
             found.studies.append((found.name(path), rows[0]))
             found.shots += _study(rows)
         elif rows and "kind" not in rows[0]:
@@ -108,6 +109,28 @@ def _files(folder: Path) -> Iterator[Path]:
             yield from _files(path)
 
 
+def _is_header(header: Row) -> bool:
+    """Whether the parts of a study's header that are shown are what they should be."""
+    entries, tiles = header.get("entries", []), header.get("tiles")
+    return (
+        isinstance(header.get("problem"), str)
+        and isinstance(entries, list)
+        and all(isinstance(entry, dict) for entry in entries)
+        and all(isinstance(entry.get(part, {}), dict) for entry in entries for part in ("grid", "fixed"))
+        and (tiles is None or (isinstance(tiles, list) and len(tiles) == 3))
+    )
+
+
+def _is_result(content: Row) -> bool:
+    """Whether a `result.json` is that of a run."""
+    run = content.get("run")
+    if not isinstance(run, dict) or not isinstance(run.get("config"), dict) or not isinstance(content.get("outcome"), dict):
+        return False
+    config = run["config"]
+    texts = (config.get("method", ""), config.get("model", ""))
+    return all(isinstance(one, str) for one in texts) and isinstance(config.get("settings", {}), dict)
+
+
 def _study(rows: Sequence[Row]) -> list[Shot]:
     """The selected configurations of a record of exact runs."""
     header = rows[0]
@@ -119,7 +142,8 @@ def _study(rows: Sequence[Row]) -> list[Shot]:
     return [
         Shot(title, problem, row["label"], METHODS[row["label"]], row["settings"], features)
         for row in rows
-        if row.get("kind") == "curve" and LIMIT in row.get("limits", ()) and row.get("label") in METHODS
+        if row.get("kind") == "curve" and isinstance(row.get("limits"), list) and LIMIT in row["limits"]
+        if str(row.get("label")) in METHODS and isinstance(row.get("settings"), dict)
     ]
 
 
@@ -128,7 +152,7 @@ def _swept(sweep: Sequence[Row]) -> list[Shot]:
     shots: dict[str, list[Shot]] = {}
     for row in sweep:
         run = row["run"]
-        config = run.get("config", {})
+        config = run["config"]
         method = methods.get(config.get("method", ""))
         if run.get("kind") != "exact" or method is None or method.trajectory is None or "reward" not in row.get("outcome", {}):
             continue
@@ -136,7 +160,11 @@ def _swept(sweep: Sequence[Row]) -> list[Shot]:
         numbers = {key.replace("_", " "): value for key, value in settings.items() if isinstance(value, int | float)}
         if not set(settings) <= set(method.budget):
             continue
-        model, features = config.get("model", ""), config.get("features")
+        features = config.get("features")
+        try:
+            model = seeded(config.get("model", ""), run.get("seed", 0))
+        except InputError:
+            continue
         scene = model + (f", {features}" if features else "")
         label = ", ".join([method.title, *(f"{key} {value:g}" for key, value in numbers.items())])
         own = shots.setdefault(scene, [])

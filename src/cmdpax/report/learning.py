@@ -70,7 +70,7 @@ class TrainingRun:
 
 def read_run(folder: Path, name: str) -> TrainingRun | None:
     """The run in a folder; None if there is none, or nothing of it that can be read."""
-    config, evaluation = read_json(folder / "config.json"), read_json(folder / "evaluation.json")
+    config, evaluation = read_json(folder / "config.json"), _measured(read_json(folder / "evaluation.json"))
     rows = [row for row in read_rows(folder / "metrics.jsonl") if _whole(row)]
     if not config or not rows:
         return None
@@ -98,7 +98,7 @@ def read_json(path: Path) -> Row:
     """An object in a JSON file; empty if there is none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
@@ -113,11 +113,23 @@ def read_rows(path: Path) -> list[Row]:
     for line in lines:
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(row, dict):
             rows.append(row)
     return rows
+
+
+def _measured(evaluation: Row) -> Row:
+    """The parts of an evaluation that are objects as they should be."""
+
+    def is_sound(seen: Any) -> bool:
+        if not isinstance(seen, dict):
+            return False
+        parts = [seen.get(name, {}) for name in ("reward", "costs", "violation_probability")]
+        return all(isinstance(part, dict) for part in parts) and all(isinstance(cost, dict) for cost in parts[1].values())
+
+    return {kind: seen for kind, seen in evaluation.items() if is_sound(seen)}
 
 
 def _whole(row: Row) -> bool:
