@@ -171,3 +171,9 @@ def test_small_odd_input(tmp_path, capsys):
     assert "not an array of numbers" in refusal(capsys, "solve", "cliff-world", *empty)
     assert "neither an index nor a name" in refusal(capsys, "frontier", "cliff-world", "--constraint", "²")
     assert "would need more than" in refusal(capsys, "solve", "inventory:capacity=1e19")
+
+
+@pytest.mark.parametrize(("what", "names"), [("methods", ["methods"]), ("environments", ["environments"]), ("all", None)])
+def test_the_list_in_json_is_of_what_was_asked_for(capsys, what, names):
+    code, said, _ = call(capsys, "list", what, "--json")
+    assert code == 0 and list(json.loads(said)) == (names or ["methods", "environments"])

@@ -194,7 +194,8 @@ def list_(what: Annotated[Literal["methods", "environments", "all"], tyro.conf.P
     if as_json:
         columns = ("title", "family", "citation", "rate", "grid")
         rows = {name: {column: getattr(row, column) for column in columns} for name, row in methods.items()}
-        print(json.dumps({"methods": rows, "environments": environments}))
+        both = {"methods": rows, "environments": environments}
+        print(json.dumps({name: part for name, part in both.items() if what in (name, "all")}))
         return 0
     if what != "environments":
         table = Table(title="methods")
