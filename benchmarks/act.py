@@ -14,7 +14,11 @@ import numpy as np
 from cmdpax.deep.policy import NetworkPolicy
 from cmdpax.environments.simulator import ActionSpace
 
-SIZES = {"SafetyAntVelocity-v1": (27, 8), "SafetyHalfCheetahVelocity-v1": (17, 6), "SafetyHopperVelocity-v1": (11, 3)}
+SIZES = {
+    "SafetyAntVelocity-v1": (27, 8),
+    "SafetyHalfCheetahVelocity-v1": (17, 6),
+    "SafetyHopperVelocity-v1": (11, 3),
+}
 
 
 def microseconds(call: Callable[[], object], times: int = 5000) -> float:
@@ -34,13 +38,28 @@ def random_policy(inputs: int, outputs: int) -> NetworkPolicy:
     weights = [random.normal(0, 0.2, shape).astype(np.float32) for shape in shapes]
     biases = [np.zeros(shape[1], np.float32) for shape in shapes]
     space = ActionSpace(-np.ones(outputs), np.ones(outputs), clip=False)
-    return NetworkPolicy(weights, biases, np.zeros(outputs, np.float32), np.zeros(inputs), np.ones(inputs), space, (inputs,), 0)
+    return NetworkPolicy(
+        weights,
+        biases,
+        np.zeros(outputs, np.float32),
+        np.zeros(inputs),
+        np.ones(inputs),
+        space,
+        (inputs,),
+        0,
+    )
 
 
 if __name__ == "__main__":
     print(f"{'task':30} {'policy(observation)':>20} {'layers':>8} {'ours':>8}   (microseconds)")
     for task, (inputs, outputs) in SIZES.items():
-        policy, observation = random_policy(inputs, outputs), np.random.default_rng(1).normal(size=inputs)
+        policy, observation = (
+            random_policy(inputs, outputs),
+            np.random.default_rng(1).normal(size=inputs),
+        )
         seen = policy.normalise(observation)
-        whole, layers = microseconds(lambda: policy(observation)), microseconds(lambda: policy.outputs(seen))  # noqa: B023
+        whole, layers = (
+            microseconds(lambda: policy(observation)),
+            microseconds(lambda: policy.outputs(seen)),
+        )  # noqa: B023
         print(f"{task:30} {whole:20.1f} {layers:8.1f} {whole - layers:8.1f}")

@@ -23,10 +23,16 @@ def main():
             counts = []
             for penalty in PENALTIES:
                 run = trajectory(model, method, step=np.array(FIVE), penalty=penalty)
-                errors = np.maximum(np.abs(optimum - run.rewards[-TAIL:]), violation(run.margins[-TAIL:]))
+                errors = np.maximum(
+                    np.abs(optimum - run.rewards[-TAIL:]), violation(run.margins[-TAIL:])
+                )
                 counts.append(int((errors.max(0) <= 0.01).sum()))
-            each = ", ".join(f"{count} at {penalty:g}" for count, penalty in zip(counts, PENALTIES, strict=True))
-            print(f"{problem:12} {method:9} {sum(counts)} of {5 * len(PENALTIES)} (by penalty: {each})")
+            each = ", ".join(
+                f"{count} at {penalty:g}" for count, penalty in zip(counts, PENALTIES, strict=True)
+            )
+            print(
+                f"{problem:12} {method:9} {sum(counts)} of {5 * len(PENALTIES)} (by penalty: {each})"
+            )
 
 
 if __name__ == "__main__":

@@ -22,8 +22,12 @@ from cmdpax.experiments.store import Store
 
 
 def runs(count: int, steps: int) -> list[Run]:
-    settings = [{"step": 0.1 + 0.001 * number, "dual_step": 1.0, "steps": steps} for number in range(count)]
-    return [exact_run({"model": "cliff-world", "method": "npg-pd", "settings": one}) for one in settings]
+    settings = [
+        {"step": 0.1 + 0.001 * number, "dual_step": 1.0, "steps": steps} for number in range(count)
+    ]
+    return [
+        exact_run({"model": "cliff-world", "method": "npg-pd", "settings": one}) for one in settings
+    ]
 
 
 def measure(name: str, jobs: Sequence[Run], workers: int) -> tuple[np.ndarray, np.ndarray]:
@@ -39,11 +43,18 @@ def measure(name: str, jobs: Sequence[Run], workers: int) -> tuple[np.ndarray, n
 def clock() -> np.ndarray:
     """Wall seconds, and CPU seconds of this process and of its ended children."""
     times = os.times()
-    return np.array([time.perf_counter(), times.user + times.system + times.children_user + times.children_system])
+    return np.array(
+        [
+            time.perf_counter(),
+            times.user + times.system + times.children_user + times.children_system,
+        ]
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--executors", nargs="+", default=["serial", "local", "ray"])
     parser.add_argument("--overhead-runs", type=int, default=100)
     parser.add_argument("--bound-runs", type=int, default=40)
@@ -55,12 +66,16 @@ def main() -> None:
         start = np.subtract(*measure(name, few, 1))
         overhead = (np.subtract(*measure(name, many, 1)) - start) / (len(many) - 1)
         print(f"{name}: start {start[0]:.2f} s ({start[1]:.2f} s CPU), ", end="")
-        print(f"overhead {overhead[0]:.3f} s a run ({overhead[1]:.3f} s CPU), {len(many)} runs", flush=True)
+        print(
+            f"overhead {overhead[0]:.3f} s a run ({overhead[1]:.3f} s CPU), {len(many)} runs",
+            flush=True,
+        )
         if name != "serial" and chosen.bound_runs:
             bound = runs(chosen.bound_runs, chosen.bound_steps)
             one, two = (measure(name, bound, workers)[0][0] for workers in (1, 2))
             print(
-                f"{name}: {len(bound)} CPU-bound runs, 1 worker {one:.1f} s, 2 workers {two:.1f} s, {one / two:.2f}x", flush=True
+                f"{name}: {len(bound)} CPU-bound runs, 1 worker {one:.1f} s, 2 workers {two:.1f} s, {one / two:.2f}x",
+                flush=True,
             )
 
 

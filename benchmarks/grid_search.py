@@ -35,7 +35,10 @@ def plain_npg_pd(model, step, dual_step, steps, optimistic):
         values = plain_values(P, r, c, gamma, policy)
         rewards.append(rho @ values[:, 0])
         margins.append(rho @ values[:, 1] - b)
-        quality, margin = r + multiplier * c + gamma * P @ (values[:, 0] + multiplier * values[:, 1]), margins[-1]
+        quality, margin = (
+            r + multiplier * c + gamma * P @ (values[:, 0] + multiplier * values[:, 1]),
+            margins[-1],
+        )
         before = past if past is not None and optimistic else (quality, margin)
         past = quality, margin
         logits = logits + step * (2 * quality - before[0])
@@ -60,7 +63,12 @@ def main():
                 run = trajectory(model, method, steps=arguments.steps, **batch)
                 batched.append(time.process_time() - started)
                 started = time.process_time()
-                ends = [plain_npg_pd(model, **point, steps=arguments.steps, optimistic=method == "reload") for point in points]
+                ends = [
+                    plain_npg_pd(
+                        model, **point, steps=arguments.steps, optimistic=method == "reload"
+                    )
+                    for point in points
+                ]
                 plain.append(time.process_time() - started)
             slow, fast = min(plain), min(batched)
             # iterates of a chaotic oscillation part from rounding on; early ones must agree

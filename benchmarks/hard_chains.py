@@ -31,7 +31,9 @@ def as_numbered(system, right, tolerance):
 
 def in_flow_order(system, right, tolerance):
     start, _ = fixed_point(system, right, tolerance, None)
-    return system._in_flow_order(right, tolerance, start, lambda: True)  # one round, and no sweep can help it
+    return system._in_flow_order(
+        right, tolerance, start, lambda: True
+    )  # one round, and no sweep can help it
 
 
 def whole(system, right, tolerance):
@@ -40,7 +42,10 @@ def whole(system, right, tolerance):
 
 WAYS = {
     "as numbered, 500 steps": (as_numbered, {"KRYLOV_STEPS": KRYLOV_STEPS}),
-    "in the order of the flow, 500 steps": (in_flow_order, {"KRYLOV_STEPS": KRYLOV_STEPS, "SWEEPS": 0}),
+    "in the order of the flow, 500 steps": (
+        in_flow_order,
+        {"KRYLOV_STEPS": KRYLOV_STEPS, "SWEEPS": 0},
+    ),
     "the whole": (whole, {}),
 }
 
@@ -68,13 +73,21 @@ def main():
         for chain in HARD:
             rows = Rows.of(hard_chain(chain, chosen.states))
             for kind, transpose in kinds.items():
-                right = np.full(chosen.states, 1 / chosen.states) if transpose else np.random.default_rng(1).random(chosen.states)
-                solved, spent = attempt(way, settings, System(rows, chosen.discount, transpose), right)
+                right = (
+                    np.full(chosen.states, 1 / chosen.states)
+                    if transpose
+                    else np.random.default_rng(1).random(chosen.states)
+                )
+                solved, spent = attempt(
+                    way, settings, System(rows, chosen.discount, transpose), right
+                )
                 seconds += [spent] if solved else []
                 failed += [] if solved else [f"{chain} ({kind})"]
         total = len(HARD) * len(kinds)
         times = f"{min(seconds):.2g} to {max(seconds):.2g} s" if seconds else "-"
-        print(f"{name:38} solves {total - len(failed)} of {total} systems in {times}; not: {', '.join(failed) or 'none'}")
+        print(
+            f"{name:38} solves {total - len(failed)} of {total} systems in {times}; not: {', '.join(failed) or 'none'}"
+        )
 
 
 if __name__ == "__main__":

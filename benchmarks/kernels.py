@@ -46,7 +46,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     bandwidth = triad(options.repeats)
-    print(f"streaming bandwidth {bandwidth / 1e9:.1f} GB/s; numba: {'yes' if kernels.loops() else 'no, NumPy instead'}")
+    print(
+        f"streaming bandwidth {bandwidth / 1e9:.1f} GB/s; numba: {'yes' if kernels.loops() else 'no, NumPy instead'}"
+    )
     model = garnet(states=options.states, actions=4, branching=5)
     arrays, discount = (model.successors, model.probabilities), model.discount
     values = np.random.default_rng(0).random(model.states)
@@ -58,21 +60,42 @@ def main() -> None:
     mixed = 0.5 * from_actions(actions, 4) + 0.5 * from_actions((actions + 1) % 4, 4)
     right = np.ones(model.states)
     rows: list[tuple[str, int, Callable[[], object]]] = [
-        ("backup and greedy action", every, lambda: kernels.backup(*arrays, model.reward, values, discount)),
+        (
+            "backup and greedy action",
+            every,
+            lambda: kernels.backup(*arrays, model.reward, values, discount),
+        ),
         ("expected next values", every, lambda: kernels.expected(*arrays, values)),
         ("policy rows, deterministic", chosen, lambda: kernels.policy_rows(*arrays, actions)),
         ("policy rows, two actions mixed", 2 * chosen, lambda: kernels.policy_rows(*arrays, mixed)),
-        ("fixed-point step with residual", chosen, lambda: kernels.relax(chosen_rows, right, discount, values, 1, 0.0, False)),
-        ("the same, transposed", chosen, lambda: kernels.relax(chosen_rows, right, discount, values, 1, 0.0, True)),
+        (
+            "fixed-point step with residual",
+            chosen,
+            lambda: kernels.relax(chosen_rows, right, discount, values, 1, 0.0, False),
+        ),
+        (
+            "the same, transposed",
+            chosen,
+            lambda: kernels.relax(chosen_rows, right, discount, values, 1, 0.0, True),
+        ),
         ("SciPy product alone", chosen, lambda: matrix @ values),
         ("SciPy transposed product alone", chosen, lambda: transposed @ values),
     ]
     if kernels.loops():
-        rows.insert(1, ("Gauss-Seidel sweep", every, lambda: kernels.sweep(*arrays, model.reward, values, discount, True)))
+        rows.insert(
+            1,
+            (
+                "Gauss-Seidel sweep",
+                every,
+                lambda: kernels.sweep(*arrays, model.reward, values, discount, True),
+            ),
+        )
     print(f"{'kernel':<32}{'ms':>9}{'M transitions/s':>18}{'of bandwidth':>14}")
     for name, transitions, function in rows:
         taken = seconds(function, options.repeats)
-        print(f"{name:<32}{taken * 1e3:>9.1f}{transitions / taken / 1e6:>18.0f}{BYTES * transitions / taken / bandwidth:>14.0%}")
+        print(
+            f"{name:<32}{taken * 1e3:>9.1f}{transitions / taken / 1e6:>18.0f}{BYTES * transitions / taken / bandwidth:>14.0%}"
+        )
 
 
 if __name__ == "__main__":

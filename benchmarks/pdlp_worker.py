@@ -15,9 +15,13 @@ def main() -> None:
     given = np.load(sys.argv[1])
     problem = pdlp.QuadraticProgram()
     problem.objective_vector = -given["objective"]
-    problem.constraint_matrix = sp.csc_matrix((given["data"], given["indices"], given["indptr"]), shape=given["shape"])
+    problem.constraint_matrix = sp.csc_matrix(
+        (given["data"], given["indices"], given["indptr"]), shape=given["shape"]
+    )
     problem.constraint_lower_bounds = np.append(given["inflow"], given["lower"])
-    problem.constraint_upper_bounds = np.append(given["inflow"], np.full(len(given["lower"]), np.inf))
+    problem.constraint_upper_bounds = np.append(
+        given["inflow"], np.full(len(given["lower"]), np.inf)
+    )
     problem.variable_lower_bounds = np.zeros(len(given["objective"]))
     problem.variable_upper_bounds = np.full(len(given["objective"]), np.inf)
     parameters = solvers_pb2.PrimalDualHybridGradientParams()

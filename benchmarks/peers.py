@@ -50,7 +50,11 @@ def pdlp(model: CMDP, limit: float) -> np.ndarray:
             shape=matrix.shape,
         )
         worker = Path(__file__).with_name("pdlp_worker.py")
-        subprocess.run([sys.executable, str(worker), str(given), str(answer), str(limit)], check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, str(worker), str(given), str(answer), str(limit)],
+            check=True,
+            capture_output=True,
+        )
         return policy_of(model, np.load(answer).reshape(model.states, model.actions))
 
 
@@ -66,7 +70,9 @@ def clarabel(model: CMDP, limit: float) -> np.ndarray:
     settings = engine.DefaultSettings()
     settings.verbose, settings.max_threads, settings.time_limit = False, 1, limit
     cones = [engine.ZeroConeT(S), engine.NonnegativeConeT(m + n)]
-    solver = engine.DefaultSolver(sp.csc_matrix((n, n)), -program.objective, matrix, right, cones, settings)
+    solver = engine.DefaultSolver(
+        sp.csc_matrix((n, n)), -program.objective, matrix, right, cones, settings
+    )
     return policy_of(model, np.array(solver.solve().x).reshape(model.states, model.actions))
 
 
@@ -96,18 +102,25 @@ def _write_drn(model: CMDP, path: Path) -> None:
     names, zeros = ["r", *(f"c{i}" for i in range(m))], ", ".join("0" * (m + 1))
     with path.open("w") as out:
         out.write(f"@type: MDP\n@parameters\n\n@reward_models\n{' '.join(names)}\n")
-        out.write(f"@nr_states\n{S + 2}\n@nr_choices\n{S * A + 2}\n@model\nstate 0 [{zeros}] init\n\taction 0 [{zeros}]\n")
+        out.write(
+            f"@nr_states\n{S + 2}\n@nr_choices\n{S * A + 2}\n@model\nstate 0 [{zeros}] init\n\taction 0 [{zeros}]\n"
+        )
         for s in np.nonzero(model.initial)[0]:
             out.write(f"\t\t{s + 1} : {float(model.initial[s])!r}\n")
         for s in range(S):
             out.write(f"state {s + 1} [{zeros}]\n")
             for a in range(A):
-                gains = [float(model.reward[s, a]), *(float(row[s, a]) for row in model.constraints)]
+                gains = [
+                    float(model.reward[s, a]),
+                    *(float(row[s, a]) for row in model.constraints),
+                ]
                 out.write(f"\taction {a} [{', '.join(map(repr, gains))}]\n")
                 targets: dict[int, float] = {}
                 for t, p in zip(model.successors[s, a], model.probabilities[s, a], strict=True):
                     if p > 0:
-                        targets[int(t) + 1] = targets.get(int(t) + 1, 0.0) + model.discount * float(p)
+                        targets[int(t) + 1] = targets.get(int(t) + 1, 0.0) + model.discount * float(
+                            p
+                        )
                 targets[S + 1] = 1 - sum(targets.values())
                 out.writelines(f"\t\t{t} : {targets[t]!r}\n" for t in sorted(targets))
         out.write(f"state {S + 1} [{zeros}] sink\n\taction 0 [{zeros}]\n\t\t{S + 1} : 1\n")

@@ -20,13 +20,18 @@ def compare(name: str, count: int, seconds: float) -> tuple[float, float]:
     """Steps per CPU-second on one thread: (bare loop, ours)."""
     ours, bare = VelocityBatch(name, count), VelocityBatch(name, count)
     ours.shared = None
-    ours.reset(0), ours.step(np.zeros((count, ours.model.nu)))  # loads the compiled part, once a process
+    (
+        ours.reset(0),
+        ours.step(np.zeros((count, ours.model.nu))),
+    )  # loads the compiled part, once a process
     ours.reset(0), bare.reset(0)
     random, spent, steps = np.random.default_rng(0), np.zeros(2), 0
     frames = ours.task.frame_skip
     while spent.sum() < seconds:
         actions = random.uniform(-1, 1, (25, count, ours.model.nu))
-        for ours_data, bare_data in zip(ours.data, bare.data):  # the same states, whatever ended on our side
+        for ours_data, bare_data in zip(
+            ours.data, bare.data
+        ):  # the same states, whatever ended on our side
             bare_data.qpos[:], bare_data.qvel[:] = ours_data.qpos, ours_data.qvel
         started = time.process_time()
         for action in actions:
@@ -64,9 +69,15 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--count", type=int, default=20)
     options = parser.parse_args()
-    print(f"{options.count} simulations; steps per CPU-second on one thread, steps per second of the clock on {threads.count()}")
-    print(f"{'task':30} {'bare mj_step':>14} {'ours':>10}   overhead   {'one thread':>10} {'all':>10}")
+    print(
+        f"{options.count} simulations; steps per CPU-second on one thread, steps per second of the clock on {threads.count()}"
+    )
+    print(
+        f"{'task':30} {'bare mj_step':>14} {'ours':>10}   overhead   {'one thread':>10} {'all':>10}"
+    )
     for task in TASKS:
         bare_rate, our_rate = compare(task, options.count, options.seconds)
         alone, together = clocked(task, options.count, options.seconds)
-        print(f"{task:30} {bare_rate:14.0f} {our_rate:10.0f}   {bare_rate / our_rate - 1:7.1%}   {alone:10.0f} {together:10.0f}")
+        print(
+            f"{task:30} {bare_rate:14.0f} {our_rate:10.0f}   {bare_rate / our_rate - 1:7.1%}   {alone:10.0f} {together:10.0f}"
+        )

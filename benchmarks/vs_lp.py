@@ -22,7 +22,12 @@ import time
 from itertools import product
 from pathlib import Path
 
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"):
+for variable in (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+):
     os.environ.setdefault(variable, "1")
 
 import numpy as np  # noqa: E402  (threads are set first)
@@ -39,8 +44,21 @@ from cmdpax.solve import normalise  # noqa: E402
 
 HERE = Path(__file__).parent
 MEMORY = 10 * 2**30  # bytes that a run may allocate; a peer that needs more does not finish
-SHORT, REPEATS = 1.0, 5  # what takes less than this many CPU seconds is timed this often, and the median counts
-PACKAGES = ("cmdpax", "numpy", "scipy", "numba", "highspy", "highspy-extras", "ortools", "clarabel", "stormpy")
+SHORT, REPEATS = (
+    1.0,
+    5,
+)  # what takes less than this many CPU seconds is timed this often, and the median counts
+PACKAGES = (
+    "cmdpax",
+    "numpy",
+    "scipy",
+    "numba",
+    "highspy",
+    "highspy-extras",
+    "ortools",
+    "clarabel",
+    "stormpy",
+)
 
 
 # ---- instances ------------------------------------------------------------------------------------------------------
@@ -48,13 +66,19 @@ def instances(name: str) -> list[dict]:
     """The instances of a set: those of the table first, then the spread, then what is too large for most peers."""
     if name == "quick":
         rows = [("garnet", S, 0.99, 1, 0, EPS) for S in (100, 1000)]
-        rows += [("queue", 1000, 0.99, 1, 0, EPS), ("queue", 10_000, 0.99, 1, 0, EPS), ("grid", 1000, 0.99, 1, 0, EPS)]
+        rows += [
+            ("queue", 1000, 0.99, 1, 0, EPS),
+            ("queue", 10_000, 0.99, 1, 0, EPS),
+            ("grid", 1000, 0.99, 1, 0, EPS),
+        ]
         rows += [("inventory", 1000, 0.99, 1, 0, EPS)]
     elif name == "targets":
         families = ("garnet", "queue", "grid", "inventory")
         rows = [("garnet", S, 0.99, 1, seed, EPS) for S in (100, 1000, 3000) for seed in range(3)]
         rows += [(family, S, 0.99, 1, 0, EPS) for family in families for S in (100, 1000, 10_000)]
-        rows += list(product(("garnet",), (1000,), (0.9, 0.99, 0.999), (1, 3, 10), range(3), (EPS,)))
+        rows += list(
+            product(("garnet",), (1000,), (0.9, 0.99, 0.999), (1, 3, 10), range(3), (EPS,))
+        )
         rows += list(product(families[1:], (1000,), (0.9, 0.99, 0.999), (1, 3, 10), (0,), (EPS,)))
         rows += [(family, S, 0.99, 1, 0, EPS) for S in (100_000, 1_000_000) for family in families]
         rows += [("garnet", 1_000_000, 0.99, 1, 0, 1e-3)]
@@ -83,18 +107,35 @@ def run_one(task: dict) -> dict:
         taken = answer.seconds if isinstance(answer, Value) else _cpu_seconds() - used
         times.append((time.perf_counter() - started, taken))
     wall, seconds = np.median(times, axis=0).tolist()
-    after = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    outcome = {"seconds": seconds, "wall": wall, "peak_mb": after / 1024, "extra_mb": (after - before) / 1024}
+    after = max(
+        resource.getrusage(who).ru_maxrss
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    outcome = {
+        "seconds": seconds,
+        "wall": wall,
+        "peak_mb": after / 1024,
+        "extra_mb": (after - before) / 1024,
+    }
     if isinstance(answer, Value):
         certificate = cmdpax.solve(normalise(model), EPS).certificate
-        error = max(certificate.reward_bounds[0] - answer.value, answer.value - certificate.dual_bound, 0.0)
+        error = max(
+            certificate.reward_bounds[0] - answer.value, answer.value - certificate.dual_bound, 0.0
+        )
         return {**outcome, "error": error, "solved": error <= 10 * EPS}
     policy, weights = answer
     if weights is None:
         return {**outcome, **_quality(model, policy)}
-    certificate = certify(model, policy, weights, plan(model, pseudo_reward(model, weights)).actions)
+    certificate = certify(
+        model, policy, weights, plan(model, pseudo_reward(model, weights)).actions
+    )
     gap, violation = certificate.scaled(model)
-    return {**outcome, "gap": gap, "violation": violation, "solved": max(gap, violation) <= task["eps"]}
+    return {
+        **outcome,
+        "gap": gap,
+        "violation": violation,
+        "solved": max(gap, violation) <= task["eps"],
+    }
 
 
 def _cpu_seconds() -> float:
@@ -122,15 +163,21 @@ def _quality(model: cmdpax.CMDP, policy: np.ndarray) -> dict:
 
 # ---- the driver -----------------------------------------------------------------------------------------------------
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="the same as --set quick --limit 10")
     parser.add_argument("--set", default="targets", choices=("quick", "targets", "full"))
     parser.add_argument("--limit", type=float, default=600.0, help="seconds a solver gets")
     parser.add_argument("--solvers", nargs="*", default=None, help=f"of {[US, *PEERS]}")
     parser.add_argument("--families", nargs="*", default=("garnet", "queue", "grid", "inventory"))
     parser.add_argument("--records", type=Path, default=None, help="JSONL file with finished runs")
-    parser.add_argument("--figure", type=Path, default=None, help="write the time-against-states picture here")
-    parser.add_argument("--report-only", action="store_true", help="no runs: table and figure from the records")
+    parser.add_argument(
+        "--figure", type=Path, default=None, help="write the time-against-states picture here"
+    )
+    parser.add_argument(
+        "--report-only", action="store_true", help="no runs: table and figure from the records"
+    )
     parser.add_argument("--one", default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -149,7 +196,9 @@ def main() -> None:
         print(f"wrote {draw(rows, [US, *PEERS], options.figure)}")
 
 
-def sweep(cases: list[dict], solvers: list[str], options: argparse.Namespace, records: Path) -> None:
+def sweep(
+    cases: list[dict], solvers: list[str], options: argparse.Namespace, records: Path
+) -> None:
     records.parent.mkdir(parents=True, exist_ok=True)
     for case in cases:
         for solver in solvers:
@@ -163,23 +212,42 @@ def sweep(cases: list[dict], solvers: list[str], options: argparse.Namespace, re
             row = {**task, **launch(task), "versions": installed(PACKAGES), "machine": machine()}
             with records.open("a") as out:
                 out.write(json.dumps(row) + "\n")
-            print(f"{'done ' if row['finished'] else 'FAIL '} {solver:14} {_title(case)}: {_outcome(row)}", flush=True)
+            print(
+                f"{'done ' if row['finished'] else 'FAIL '} {solver:14} {_title(case)}: {_outcome(row)}",
+                flush=True,
+            )
 
 
 def launch(task: dict) -> dict:
     """Run a task in its own process; one that overstays its time by two minutes (building, checking) is killed."""
     command = [sys.executable, __file__, "--one", json.dumps(task)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=task["limit"] + 120, preexec_fn=_restrict)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=task["limit"] + 120,
+            preexec_fn=_restrict,
+        )
     except subprocess.TimeoutExpired:
-        return {"finished": False, "solved": False, "note": f"no answer within {task['limit']:.0f} s"}
+        return {
+            "finished": False,
+            "solved": False,
+            "note": f"no answer within {task['limit']:.0f} s",
+        }
     if done.returncode:
-        reason = (done.stderr.strip().splitlines() or [f"ended by signal {-done.returncode}"])[-1][:200]
+        reason = (done.stderr.strip().splitlines() or [f"ended by signal {-done.returncode}"])[-1][
+            :200
+        ]
         return {"finished": False, "solved": False, "note": reason}
     answer = json.loads(done.stdout.strip().splitlines()[-1])
     late = answer["wall"] > task["limit"]
     note = {"note": f"over {task['limit']:.0f} s"} if late else {}
-    return {**answer, "finished": answer["solved"] or not late, **note}  # what a limit stopped may be good enough
+    return {
+        **answer,
+        "finished": answer["solved"] or not late,
+        **note,
+    }  # what a limit stopped may be good enough
 
 
 def _restrict() -> None:
@@ -187,7 +255,9 @@ def _restrict() -> None:
 
 
 def read(records: Path) -> list[dict]:
-    return [json.loads(line) for line in records.read_text().splitlines()] if records.exists() else []
+    return (
+        [json.loads(line) for line in records.read_text().splitlines()] if records.exists() else []
+    )
 
 
 def _title(case: dict) -> str:
@@ -197,7 +267,11 @@ def _title(case: dict) -> str:
 def _outcome(row: dict) -> str:
     if "seconds" not in row:
         return row.get("note", "failed")
-    quality = f"gap {row['gap']:.1e}, violation {row['violation']:.1e}" if "gap" in row else f"value off by {row['error']:.1e}"
+    quality = (
+        f"gap {row['gap']:.1e}, violation {row['violation']:.1e}"
+        if "gap" in row
+        else f"value off by {row['error']:.1e}"
+    )
     return f"{row['seconds']:.3g} s, {row['peak_mb']:.0f} MB, {quality}{'' if row['solved'] else '  NOT within eps'}"
 
 

@@ -47,7 +47,14 @@ def omnisafe(python: str, name: str, task: str, epochs: int) -> float:
     """CPU-seconds of OmniSafe's learning."""
     with tempfile.TemporaryDirectory() as folder:
         command = [python, "-c", OMNISAFE, name, task, str(epochs * EPOCH)]
-        answer = subprocess.run(command, capture_output=True, text=True, cwd=folder, env={**os.environ, **ONE_CORE}, check=False)
+        answer = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env={**os.environ, **ONE_CORE},
+            check=False,
+        )
     lines = [line for line in answer.stdout.splitlines() if line.startswith("SECONDS")]
     if not lines:
         sys.exit(f"OmniSafe failed:\n{answer.stderr[-2000:]}")
@@ -56,8 +63,19 @@ def omnisafe(python: str, name: str, task: str, epochs: int) -> float:
 
 def ours(name: str, task: str, epochs: int) -> tuple[float, float]:
     """CPU-seconds of our training: everything, and without the first epoch (which compiles), scaled to all epochs."""
-    command = [sys.executable, __file__, "--ours", METHODS[name], "--task", task, "--epochs", str(epochs)]
-    answer = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **ONE_CORE}, check=True)
+    command = [
+        sys.executable,
+        __file__,
+        "--ours",
+        METHODS[name],
+        "--task",
+        task,
+        "--epochs",
+        str(epochs),
+    ]
+    answer = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **ONE_CORE}, check=True
+    )
     seconds = json.loads(answer.stdout.splitlines()[-1])
     return seconds[-1], (seconds[-1] - seconds[0]) * epochs / (epochs - 1)
 
@@ -68,13 +86,21 @@ def run_ours(method: str, task: str, epochs: int) -> None:
 
     started, seconds = time.process_time(), []
     with tempfile.TemporaryDirectory() as folder:
-        config = TrainConfig(task, method, samples=epochs * EPOCH, batch=EPOCH, minibatch=MINIBATCH, kl_stop=0.0)
-        train(config, Path(folder) / "run", report=lambda row: seconds.append(time.process_time() - started))
+        config = TrainConfig(
+            task, method, samples=epochs * EPOCH, batch=EPOCH, minibatch=MINIBATCH, kl_stop=0.0
+        )
+        train(
+            config,
+            Path(folder) / "run",
+            report=lambda row: seconds.append(time.process_time() - started),
+        )
     print(json.dumps(seconds))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--omnisafe-python")
     parser.add_argument("--task", default="SafetyHalfCheetahVelocity-v1")
     parser.add_argument("--epochs", type=int, default=5)
@@ -98,5 +124,13 @@ if __name__ == "__main__":
         rows.append(row)
         print(line, flush=True)
     if options.record:
-        settings = {"task": options.task, "epochs": options.epochs, "epoch": EPOCH, "passes": 10, "minibatch": MINIBATCH}
-        options.record.write_text(json.dumps({**settings, "unit": "steps per CPU-second", "rows": rows}, indent=1) + "\n")
+        settings = {
+            "task": options.task,
+            "epochs": options.epochs,
+            "epoch": EPOCH,
+            "passes": 10,
+            "minibatch": MINIBATCH,
+        }
+        options.record.write_text(
+            json.dumps({**settings, "unit": "steps per CPU-second", "rows": rows}, indent=1) + "\n"
+        )

@@ -46,7 +46,12 @@ def plain_docstring(app, what, name, obj, options, lines: list[str]) -> None:
         if rows[1:2] == ["----------"]:  # a list of parameters
             shown += [f"- {escaped(row)}" for row in rows[2:]] + [""]
         elif indented or ruled or (len(rows) > 1 and "   " in rows[0].strip()):
-            shown += ["::", "", *("    " + row for row in inspect.cleandoc("\n" + paragraph).split("\n")), ""]
+            shown += [
+                "::",
+                "",
+                *("    " + row for row in inspect.cleandoc("\n" + paragraph).split("\n")),
+                "",
+            ]
         elif rows[0].startswith(("- ", ">>>")):
             shown += [*rows, ""]
         else:
@@ -57,7 +62,9 @@ def plain_docstring(app, what, name, obj, options, lines: list[str]) -> None:
 def escaped(row: str) -> str:
     """A row of text whose stars, bars and underscores mean themselves, outside backticks."""
     parts = re.split(r"(`[^`]*`)", row)
-    return "".join(part if part.startswith("`") else re.sub(r"([*|_])", r"\\\1", part) for part in parts)
+    return "".join(
+        part if part.startswith("`") else re.sub(r"([*|_])", r"\\\1", part) for part in parts
+    )
 
 
 def setup(app) -> None:

@@ -2,5 +2,7 @@
 
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("cmdpax", deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+settings.register_profile(
+    "cmdpax", deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 settings.load_profile("cmdpax")

@@ -14,7 +14,9 @@ def flow(model, policy):
     matrix = np.zeros((model.states, model.states))
     for s in range(model.states):
         for a in range(model.actions):
-            for following, chance in zip(model.successors[s, a], model.probabilities[s, a], strict=True):
+            for following, chance in zip(
+                model.successors[s, a], model.probabilities[s, a], strict=True
+            ):
                 matrix[s, following] += policy[s, a] * chance
     return np.eye(model.states) - model.discount * matrix
 
@@ -27,13 +29,17 @@ def quality(model, values, reward):
     table = np.array(reward, dtype=float)
     for s in range(model.states):
         for a in range(model.actions):
-            for following, chance in zip(model.successors[s, a], model.probabilities[s, a], strict=True):
+            for following, chance in zip(
+                model.successors[s, a], model.probabilities[s, a], strict=True
+            ):
                 table[s, a] += model.discount * chance * values[following]
     return table
 
 
 def weighted(model, multipliers):
-    return model.reward + sum(price * row for price, row in zip(multipliers, model.constraints, strict=True))
+    return model.reward + sum(
+        price * row for price, row in zip(multipliers, model.constraints, strict=True)
+    )
 
 
 def lagrangian_quality(model, policy, multipliers):
@@ -69,7 +75,9 @@ def project(row):
 
 
 def uniform(model):
-    return np.full((model.states, model.actions), 1 / model.actions), np.zeros(model.constraint_count)
+    return np.full((model.states, model.actions), 1 / model.actions), np.zeros(
+        model.constraint_count
+    )
 
 
 def log_linear(table, theta):

@@ -71,7 +71,13 @@ class TwoSteps(gymnasium.Env):
     def step(self, action: int) -> tuple:
         if self.choice is None:
             self.choice = int(action)
-            return np.array([0, self.choice], dtype=np.float32), 0.0, False, False, {"cost": float(action)}
+            return (
+                np.array([0, self.choice], dtype=np.float32),
+                0.0,
+                False,
+                False,
+                {"cost": float(action)},
+            )
         return np.zeros(2, dtype=np.float32), float(self.choice), True, False, {"cost": 0.0}
 
 
@@ -92,7 +98,13 @@ class Corridor(gymnasium.Env):
 
     def step(self, action: int) -> tuple:
         self.cell += 1
-        return self._observe(), -0.25 if action else -0.5, self.cell == 4, False, {"cost": float(action)}
+        return (
+            self._observe(),
+            -0.25 if action else -0.5,
+            self.cell == 4,
+            False,
+            {"cost": float(action)},
+        )
 
     def _observe(self) -> np.ndarray:
         return np.eye(5, dtype=np.float32)[self.cell]
@@ -113,7 +125,13 @@ class TwoLimits(gymnasium.Env):
         return np.ones(1, dtype=np.float32), {}
 
     def step(self, action: int) -> tuple:
-        return np.ones(1, dtype=np.float32), float(action), True, False, {"cost": np.eye(3)[action][1:]}
+        return (
+            np.ones(1, dtype=np.float32),
+            float(action),
+            True,
+            False,
+            {"cost": np.eye(3)[action][1:]},
+        )
 
 
 class SixTuple(Bandit):
@@ -148,6 +166,8 @@ class Broken(gymnasium.Env):
             info = {"cost": float("nan")}
         elif self.wrong == "length":
             info = {"cost": np.ones(3 if late else 2)}
-        observation = np.full(1, np.nan if late and self.wrong == "observation" else 1.0, dtype=np.float32)
+        observation = np.full(
+            1, np.nan if late and self.wrong == "observation" else 1.0, dtype=np.float32
+        )
         reward = float("nan") if late and self.wrong == "reward" else 1.0
         return observation, reward, False, self.time == 10, info

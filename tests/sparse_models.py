@@ -13,7 +13,15 @@ from cmdpax.model import CMDP
 STRUCTURES = ("random", "cycle", "absorbing", "identity", "reset", "unreachable", "chain")
 
 
-def build(structure: str, states: int, actions: int, branching: int, discount: float, seed: int, constraints: int = 1) -> CMDP:
+def build(
+    structure: str,
+    states: int,
+    actions: int,
+    branching: int,
+    discount: float,
+    seed: int,
+    constraints: int = 1,
+) -> CMDP:
     """A model whose thresholds are 0; `unreachable` starts in state 0 and only ever moves down."""
     rng = np.random.default_rng(seed)
     own = np.arange(states)[:, None, None]
@@ -31,7 +39,9 @@ def build(structure: str, states: int, actions: int, branching: int, discount: f
     elif structure == "chain":
         successors = np.clip(own + rng.integers(-1, 2, successors.shape), 0, states - 1)
     probabilities = rng.dirichlet(np.ones(branching), (states, actions))
-    initial = np.eye(states)[0] if structure in ("unreachable", "chain") else np.full(states, 1 / states)
+    initial = (
+        np.eye(states)[0] if structure in ("unreachable", "chain") else np.full(states, 1 / states)
+    )
     reward = rng.normal(size=(states, actions))
     rows = rng.normal(size=(constraints, states, actions))
     return CMDP((successors, probabilities), reward, rows, np.zeros(constraints), initial, discount)

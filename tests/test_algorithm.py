@@ -30,7 +30,15 @@ def test_paper_mode_lands_on_the_recorded_numbers(environment, step, expected):
     model = environment()
     optimum = solve(model).reward
     oracle = FirstOrder(pqa.step, step)
-    final = augmented_lagrangian(model, oracle, oracle.start(model), multipliers=np.zeros(1), penalty=10.0, outer=10, inner=100)
+    final = augmented_lagrangian(
+        model,
+        oracle,
+        oracle.start(model),
+        multipliers=np.zeros(1),
+        penalty=10.0,
+        outer=10,
+        inner=100,
+    )
     assert final.evaluations == 1000
     assert expected / 3 <= abs(float(final.state.reward) - optimum) <= expected * 3
 
@@ -46,7 +54,9 @@ def dual_function(model, multipliers, penalty):
 
 
 @settings(max_examples=25)
-@given(cmdps(constraints=(1, 3), states=10), st.sampled_from([0.5, 5.0]), st.sampled_from([1e-2, 1e-4]))
+@given(
+    cmdps(constraints=(1, 3), states=10), st.sampled_from([0.5, 5.0]), st.sampled_from([1e-2, 1e-4])
+)
 def test_the_theory_of_the_outer_loop(model, penalty, sigma):
     """Multipliers stay within the lemma's distance of the optimal ones, and every dual step ascends as the lemma says."""
     scaled = normalise(model)
@@ -76,9 +86,14 @@ def test_the_theory_of_the_outer_loop(model, penalty, sigma):
         assert gap <= tolerance
         spent += 2 * penalty * tolerance
         # lemma (bounded dual iterates): |lambda_t - lambda*|^2 <= |lambda_1 - lambda*|^2 + 2 beta sum eps
-        assert ((after - optimal) ** 2).sum() <= (optimal**2).sum() + spent + 1e-6 * (1 + (optimal**2).sum())
+        assert ((after - optimal) ** 2).sum() <= (optimal**2).sum() + spent + 1e-6 * (
+            1 + (optimal**2).sum()
+        )
         # lemma (dual ascent, for a maximisation problem): d(lambda_{t+1}) <= AL(pi_{t+1}, lambda_t) - beta/4 |Ax - b|^2 + 2 eps
         residual = state.margins - lagrangian.slack(before, penalty, state.margins)
         reached = float(lagrangian.value(state.reward, state.margins, before, penalty))
-        assert dual_function(scaled, after, penalty) <= reached - penalty / 4 * (residual**2).sum() + 2 * tolerance + 1e-9
+        assert (
+            dual_function(scaled, after, penalty)
+            <= reached - penalty / 4 * (residual**2).sum() + 2 * tolerance + 1e-9
+        )
         before = after

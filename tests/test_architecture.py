@@ -9,7 +9,18 @@ ROOT = Path(cmdpax.__file__).parent
 # from the ground floor up; a module may import what stands in an earlier place
 FLOORS = (
     ("errors", "files", "stopping"),
-    ("lagrangian", "transitions", "threads", "rows", "kernels", "loops", "small", "linear", "fields", "tabulate"),
+    (
+        "lagrangian",
+        "transitions",
+        "threads",
+        "rows",
+        "kernels",
+        "loops",
+        "small",
+        "linear",
+        "fields",
+        "tabulate",
+    ),
     ("model",),
     ("evaluation",),
     ("planning",),
@@ -57,7 +68,9 @@ def test_no_room_imports_a_higher_one():
     for path in files:
         module = "cmdpax." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for imported in imports(path):
-            assert floor(imported) <= floor(module), f"{module} imports {imported}, which stands above it"
+            assert floor(imported) <= floor(module), (
+                f"{module} imports {imported}, which stands above it"
+            )
 
 
 def test_the_checker_shares_no_code_with_the_solvers():

@@ -24,7 +24,9 @@ def test_value_bounds_hold_for_any_potential(model, seed, noise):
     bounds = value_bounds(model, policy, potentials)
     values = truth.values @ model.initial
     size = np.abs(stacked_rewards(model)).max((1, 2)) / (1 - model.discount)
-    assert (bounds[:, 0] <= values + 1e-13 * size).all() and (values - 1e-13 * size <= bounds[:, 1]).all()
+    assert (bounds[:, 0] <= values + 1e-13 * size).all() and (
+        values - 1e-13 * size <= bounds[:, 1]
+    ).all()
     if noise == 0:
         assert (bounds[:, 1] - bounds[:, 0] <= 1e-9 * size + 1e-12).all()
 
@@ -44,9 +46,16 @@ def test_optimum_bound_holds_for_any_potential(model, seed, noise):
 def test_weak_duality_for_any_weights(model, seed):
     """No feasible policy beats D(w), whatever w >= 0 and whatever policy stands in for the optimum."""
     rng = np.random.default_rng(seed)
-    weights = rng.random(model.constraint_count) * model.reward_scale / model.constraint_scales * rng.choice([0.0, 1.0, 10.0])
+    weights = (
+        rng.random(model.constraint_count)
+        * model.reward_scale
+        / model.constraint_scales
+        * rng.choice([0.0, 1.0, 10.0])
+    )
     actions = plan(model, pseudo_reward(model, weights)).actions
-    certificate = certify(model, rng.dirichlet(np.ones(model.actions), model.states), weights, actions)
+    certificate = certify(
+        model, rng.dirichlet(np.ones(model.actions), model.states), weights, actions
+    )
     for _ in range(5):
         policy = rng.dirichlet(np.ones(model.actions), model.states)
         found = evaluate(model, policy)
@@ -61,7 +70,9 @@ def test_gap_and_violation_of_the_uniform_policy():
     certificate = certify(model, model.uniform_policy(), best.multipliers, actions)
     assert certificate.gap == pytest.approx(0.655402 - 0.171924, abs=1e-6)
     assert certificate.violation == pytest.approx(1.094389 - 0.17, abs=1e-6)
-    assert certificate.scaled(model) == pytest.approx((certificate.gap / 10, certificate.violation / 10))
+    assert certificate.scaled(model) == pytest.approx(
+        (certificate.gap / 10, certificate.violation / 10)
+    )
 
 
 @pytest.mark.parametrize(("offset", "discount"), [(1e6, 0.99), (-1e6, 0.999), (1e3, 0.9999)])
@@ -75,7 +86,9 @@ def test_a_constant_in_the_rewards_costs_few_digits(offset, discount):
     plain, shifted = solve(model), solve(moved)
     check(moved, shifted)
     assert shifted.status == plain.status == "certified"
-    assert shifted.reward - offset / (1 - discount) == pytest.approx(plain.reward, abs=2e-6 * model.reward_scale)
+    assert shifted.reward - offset / (1 - discount) == pytest.approx(
+        plain.reward, abs=2e-6 * model.reward_scale
+    )
 
 
 def test_one_state_and_one_action_are_certified_whatever_they_pay():
@@ -93,7 +106,10 @@ def test_what_cancels_leaves_its_rounding(seed, digits):
     constraints = rng.random((2, 1, 2)) + np.array([size, -size])[:, None, None]
     horizon = 1 / (1 - Fraction(discount))
     met = [Fraction(float(c[0, 0])) * horizon for c in constraints]
-    thresholds = [float(one) if Fraction(float(one)) <= one else float(np.nextafter(float(one), -np.inf)) for one in met]
+    thresholds = [
+        float(one) if Fraction(float(one)) <= one else float(np.nextafter(float(one), -np.inf))
+        for one in met
+    ]
     model = CMDP(np.ones((1, 2, 1)), [[1.0, 0.0]], constraints, thresholds, [1.0], discount)
     for ray in (np.full(2, rng.random()), rng.random(2)):
         exact = max(

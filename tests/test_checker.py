@@ -35,7 +35,9 @@ proof = RESULT.certificate
 MUTATIONS = {
     "policy": replace(RESULT, policy=other_policy(RESULT)),
     "policy not a distribution": replace(RESULT, policy=RESULT.policy * 1.001),
-    "policy negative": replace(RESULT, policy=RESULT.policy - np.eye(4)[0] * 0.1 + np.eye(4)[1] * 0.1),
+    "policy negative": replace(
+        RESULT, policy=RESULT.policy - np.eye(4)[0] * 0.1 + np.eye(4)[1] * 0.1
+    ),
     "policy shape": replace(RESULT, policy=RESULT.policy[:-1]),
     "reward": replace(RESULT, reward=RESULT.reward + 1e-6),
     "margins": replace(RESULT, margins=RESULT.margins + 1e-6),
@@ -50,13 +52,19 @@ MUTATIONS = {
     "status": replace(RESULT, status="infeasible"),
     "status unknown": replace(RESULT, status="perfect"),
     "eps": replace(RESULT, eps=1e-16),
-    "reward bounds": with_proof(RESULT, reward_bounds=(proof.reward_bounds[0] + 1e-9, proof.reward_bounds[1] + 1e-9)),
+    "reward bounds": with_proof(
+        RESULT, reward_bounds=(proof.reward_bounds[0] + 1e-9, proof.reward_bounds[1] + 1e-9)
+    ),
     "margin bounds": with_proof(RESULT, margin_bounds=proof.margin_bounds + 1e-9),
     "dual bound": with_proof(RESULT, dual_bound=proof.dual_bound - 1e-9),
     "weights": with_proof(RESULT, weights=proof.weights * 1.01),
     "weights negative": with_proof(RESULT, weights=-proof.weights),
-    "value potentials": with_proof(RESULT, value_potentials=proof.value_potentials + 1e-9 * np.arange(30)),
-    "dual potential": with_proof(RESULT, dual_potential=proof.dual_potential + 1e-9 * np.arange(30)),
+    "value potentials": with_proof(
+        RESULT, value_potentials=proof.value_potentials + 1e-9 * np.arange(30)
+    ),
+    "dual potential": with_proof(
+        RESULT, dual_potential=proof.dual_potential + 1e-9 * np.arange(30)
+    ),
     "dual potential not finite": with_proof(RESULT, dual_potential=proof.dual_potential * np.nan),
     "potential shape": with_proof(RESULT, dual_potential=proof.dual_potential[:-1]),
 }
@@ -68,9 +76,14 @@ def test_rejects_a_mutated_result(name):
         check(MODEL, MUTATIONS[name])
 
 
-@pytest.mark.parametrize("name", ["policy", "reward", "values", "margins", "senses", "constraint_names", "eps", "scaled_gap"])
 @pytest.mark.parametrize(
-    "value", [None, "x", np.zeros(0), np.full(30, np.nan), np.inf], ids=["None", "text", "empty", "nan", "inf"]
+    "name",
+    ["policy", "reward", "values", "margins", "senses", "constraint_names", "eps", "scaled_gap"],
+)
+@pytest.mark.parametrize(
+    "value",
+    [None, "x", np.zeros(0), np.full(30, np.nan), np.inf],
+    ids=["None", "text", "empty", "nan", "inf"],
 )
 def test_what_cannot_be_read_is_not_proven(name, value):
     with pytest.raises(CertificateError, match="check failed"):
@@ -121,13 +134,20 @@ def test_says_what_it_proved():
 def test_rejects_other_names_and_actions_that_do_not_exist():
     available = np.ones((30, 4), dtype=bool)
     available[4, 1:] = False
-    named = MODEL.replace(constraint_names=["a", "b"], available=available, thresholds=MODEL.thresholds * 0.9)
+    named = MODEL.replace(
+        constraint_names=["a", "b"], available=available, thresholds=MODEL.thresholds * 0.9
+    )
     result = solve(named)
     check(named, result)
     with pytest.raises(CertificateError, match="names"):
         check(named, replace(result, constraint_names=("a", "c")))
     policy = result.policy.copy()
-    policy[4] = [0, 1, 0, 0]  # the copy of the only action: same values, but there is no such action
+    policy[4] = [
+        0,
+        1,
+        0,
+        0,
+    ]  # the copy of the only action: same values, but there is no such action
     with pytest.raises(CertificateError, match="not available"):
         check(named, replace(result, policy=policy))
     assert named.digest != named.replace(available=None).digest
@@ -137,7 +157,9 @@ def test_probabilities_that_leak_do_not_hide_a_violation():
     """Rows that sum to 1 - 1e-9 lose 1e-9 / (1 - gamma) of every value: they are judged as the distributions they stand for."""
     from cmdpax import CMDP
 
-    model = CMDP(np.ones((1, 2, 1)), [[1.0, 0.0]], [[[1.0, 0.0]]], [5000.0], [1.0], 0.9999, senses="<=")
+    model = CMDP(
+        np.ones((1, 2, 1)), [[1.0, 0.0]], [[[1.0, 0.0]]], [5000.0], [1.0], 0.9999, senses="<="
+    )
     result = solve(model)
     leaking = replace(result, policy=np.array([[0.5 + 4e-6, 0.5 - 4e-6 - 9e-10]]))
     with pytest.raises(CertificateError):
@@ -147,7 +169,12 @@ def test_probabilities_that_leak_do_not_hide_a_violation():
 def test_wrong_types_are_input_errors():
     from cmdpax import InputError
 
-    for model, result in ((None, RESULT), (MODEL, None), (RESULT, MODEL), (MODEL, replace(RESULT, certificate=None))):
+    for model, result in (
+        (None, RESULT),
+        (MODEL, None),
+        (RESULT, MODEL),
+        (MODEL, replace(RESULT, certificate=None)),
+    ):
         with pytest.raises(InputError, match="a CMDP and a Result"):
             check(model, result)
 
@@ -156,5 +183,13 @@ def test_wrong_types_are_input_errors():
 def test_accepts_constant_constraints_under_loose_budgets(seed):
     rng = np.random.default_rng(seed)
     rows, budget = np.full((1, 2, 2), 0.01 * rng.random()), 10.0 ** rng.uniform(0, 6)
-    model = CMDP(rng.dirichlet([1, 1], (2, 2)), rng.random((2, 2)), rows, [budget], [1.0, 0.0], 0.99, senses=["<="])
+    model = CMDP(
+        rng.dirichlet([1, 1], (2, 2)),
+        rng.random((2, 2)),
+        rows,
+        [budget],
+        [1.0, 0.0],
+        0.99,
+        senses=["<="],
+    )
     assert check(model, solve(model)).status == "certified"

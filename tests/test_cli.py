@@ -19,19 +19,43 @@ from cmdpax.storage import save_model
         (["solve", "missing.json"], "missing.json"),
         (["solve", "cliff-world", "--eps", "-1"], "eps is -1.0"),
         (["solve", "cliff-world", "--method", "pqa-aml"], "did you mean 'pqa-alm'?"),
-        (["solve", "cliff-world", "--method", "pqa-alm", "--set", "step=-1"], "step is -1; it must be positive"),
-        (["solve", "cliff-world", "--method", "pqa-alm", "--set", "stpe=1"], "did you mean 'step'?"),
+        (
+            ["solve", "cliff-world", "--method", "pqa-alm", "--set", "step=-1"],
+            "step is -1; it must be positive",
+        ),
+        (
+            ["solve", "cliff-world", "--method", "pqa-alm", "--set", "stpe=1"],
+            "did you mean 'step'?",
+        ),
         (["solve", "cliff-world", "--method", "pqa-alm", "--set", "step"], "write name=value"),
-        (["solve", "cliff-world", "--method", "pqa-alm", "--set", "step=fast"], "'fast' is neither a number"),
+        (
+            ["solve", "cliff-world", "--method", "pqa-alm", "--set", "step=fast"],
+            "'fast' is neither a number",
+        ),
         (["solve", "cliff-world", "--method", "pqa-alm", "--set", "inner=0"], "inner is 0"),
-        (["solve", "cliff-world", "--method", "pqa-alm", "--set", "step=nan"], "give a finite number"),
-        (["solve", "cliff-world", "--method", "pqa-alm", "--set", "outer=abc"], "outer is 'abc'; it must be a number"),
+        (
+            ["solve", "cliff-world", "--method", "pqa-alm", "--set", "step=nan"],
+            "give a finite number",
+        ),
+        (
+            ["solve", "cliff-world", "--method", "pqa-alm", "--set", "outer=abc"],
+            "outer is 'abc'; it must be a number",
+        ),
         (["solve", "cliff-world", "--set", "report=1"], "report"),
-        (["solve", "cliff-world", "--set", "time_limit=soon"], "time_limit is 'soon'; it must be a number"),
-        (["solve", "cliff-world", "--method", "cutting-plane", "--set", "entropy=-1"], "entropy is -1"),
+        (
+            ["solve", "cliff-world", "--set", "time_limit=soon"],
+            "time_limit is 'soon'; it must be a number",
+        ),
+        (
+            ["solve", "cliff-world", "--method", "cutting-plane", "--set", "entropy=-1"],
+            "entropy is -1",
+        ),
         (["solve", "cliff-world", "--time-limit", "-5"], "time_limit is -5.0"),
         (["solve", "cliff-world", "--memory-limit", "0.001"], "memory limit"),
-        (["solve", "cliff-world", "--memory-limit", "-5"], "--memory-limit is -5.0; it must be a number, at least 0"),
+        (
+            ["solve", "cliff-world", "--memory-limit", "-5"],
+            "--memory-limit is -5.0; it must be a number, at least 0",
+        ),
         (["solve", "cliff-world", "--eps", "1e300"], "below 1"),
         (["solve", "cliff-world", "--out", "no/such/folder.npz"], "there is no folder no/such"),
         (["solve", "garnet:states=inf"], "states=inf is not understood"),
@@ -57,8 +81,14 @@ from cmdpax.storage import save_model
             "--limit is given 2 times; give it once, with all",
         ),
         (["sweep", "tiny", "--only=seed=0", "--only", "seed=1"], "--only is given 2 times"),
-        (["solve", "cliff-world", "--time-limit", "1", "--time_limit", "2"], "--time-limit is given 2 times"),
-        (["sweep", "tiny", "--executor", "ray", "--address", "nonsense", "--store", "s"], "write HOST:PORT"),
+        (
+            ["solve", "cliff-world", "--time-limit", "1", "--time_limit", "2"],
+            "--time-limit is given 2 times",
+        ),
+        (
+            ["sweep", "tiny", "--executor", "ray", "--address", "nonsense", "--store", "s"],
+            "write HOST:PORT",
+        ),
     ],
 )
 def test_bad_input_gets_one_sentence_and_code_2(capsys, tmp_path, monkeypatch, arguments, sentence):
@@ -69,7 +99,9 @@ def test_bad_input_gets_one_sentence_and_code_2(capsys, tmp_path, monkeypatch, a
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
 
 
-@pytest.mark.parametrize("arguments", [[], ["slove"], ["solve"], ["solve", "cliff-world", "--epps", "1"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["slove"], ["solve"], ["solve", "cliff-world", "--epps", "1"]]
+)
 def test_bad_usage_exits_with_2(capsys, arguments):
     assert call(capsys, *arguments)[0] == 2
 
@@ -96,7 +128,10 @@ def test_25_fuzzed_files_through_the_command_line(tmp_path, seed):
         path = tmp_path / f"fuzzed{case}{source.suffix}"
         path.write_bytes(bytes(data))
         done = subprocess.run(
-            [sys.executable, "-m", "cmdpax", "solve", str(path), "--json"], capture_output=True, text=True, timeout=60
+            [sys.executable, "-m", "cmdpax", "solve", str(path), "--json"],
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         assert "Traceback" not in done.stderr
         if done.returncode == 2:
@@ -108,7 +143,11 @@ def test_25_fuzzed_files_through_the_command_line(tmp_path, seed):
 def test_a_fault_of_ours_is_still_one_sentence(capsys, monkeypatch):
     monkeypatch.setattr("cmdpax.commands.exact.open_model", lambda source: 1 / 0)
     code, _, err = call(capsys, "solve", "cliff-world")
-    assert code == 1 and err.startswith("cmdpax: internal error, please report it: ZeroDivisionError") and err.count("\n") == 1
+    assert (
+        code == 1
+        and err.startswith("cmdpax: internal error, please report it: ZeroDivisionError")
+        and err.count("\n") == 1
+    )
 
 
 def test_version(capsys):

@@ -22,7 +22,8 @@ import pytest
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 BLOCK = re.compile(
-    r"(?:<!-- (?P<note>[^>]*) -->\n)?```(?P<language>\w+)\n(?P<code>.*?)```(?:\n```text\n(?P<printed>.*?)```)?", flags=re.S
+    r"(?:<!-- (?P<note>[^>]*) -->\n)?```(?P<language>\w+)\n(?P<code>.*?)```(?:\n```text\n(?P<printed>.*?)```)?",
+    flags=re.S,
 )
 SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -42,7 +43,9 @@ def blocks(page: str) -> list[Block]:
 
 def runnable(page: str, slow: bool) -> Iterator[Block]:
     for block in blocks(page):
-        shown_only = block.note.startswith(("not run", "file")) or (block.note == "slow" and not slow)
+        shown_only = block.note.startswith(("not run", "file")) or (
+            block.note == "slow" and not slow
+        )
         if block.language in ("python", "sh") and not shown_only:
             yield block
 
@@ -50,7 +53,10 @@ def runnable(page: str, slow: bool) -> Iterator[Block]:
 def shell(code: str) -> str:
     here = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", code], env={**os.environ, "PATH": here}, capture_output=True, text=True
+        ["bash", "-euo", "pipefail", "-c", code],
+        env={**os.environ, "PATH": here},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, f"{code}\n{done.stderr}"
     return done.stdout
@@ -83,7 +89,9 @@ def test_the_examples_run(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if any(block.note == "slow" for block in blocks(page))])
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(block.note == "slow" for block in blocks(page))]
+)
 def test_the_long_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     follow(page, slow=True)
@@ -91,9 +99,15 @@ def test_the_long_examples_run(page, tmp_path, monkeypatch):
 
 def test_every_page_is_in_the_contents():
     index = (DOCS / "index.md").read_text()
-    listed = [line for contents in re.findall(r"```\{toctree\}\n(.*?)```", index, flags=re.S) for line in contents.splitlines()]
+    listed = [
+        line
+        for contents in re.findall(r"```\{toctree\}\n(.*?)```", index, flags=re.S)
+        for line in contents.splitlines()
+    ]
     for page in PAGES:
-        assert page == "index.md" or any(Path(page).with_suffix("").match(entry) for entry in listed if entry), page
+        assert page == "index.md" or any(
+            Path(page).with_suffix("").match(entry) for entry in listed if entry
+        ), page
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -105,20 +119,33 @@ def test_links_lead_somewhere(page):
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     pytest.importorskip("sphinx", reason="Sphinx is not installed (it is in the extra 'docs')")
-    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--quiet", str(DOCS), str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "--fail-on-warning",
+        "--quiet",
+        str(DOCS),
+        str(tmp_path),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "<math" in (tmp_path / "mathematics.html").read_text()
 
 
 def test_the_deep_table_is_the_one_that_the_records_make():
-    assert (DOCS.parent / "results" / "deep" / "cells.md").read_text() in (DOCS / "reproduction-deep.md").read_text()
+    assert (DOCS.parent / "results" / "deep" / "cells.md").read_text() in (
+        DOCS / "reproduction-deep.md"
+    ).read_text()
 
 
 def test_the_tuning_budget_is_that_of_the_trials():
     with open(DOCS.parent / "results" / "deep-short" / "trials.csv", newline="") as file:
         trials = list(csv.DictReader(file))
-    said = re.findall(r"(SPMA-ALM|PPO-ALM|PPO-Lag|CPO)\s+([\d.]+)e6\s+in\s+(\d+)", (DOCS / "reproduction-deep.md").read_text())
+    said = re.findall(
+        r"(SPMA-ALM|PPO-ALM|PPO-Lag|CPO)\s+([\d.]+)e6\s+in\s+(\d+)",
+        (DOCS / "reproduction-deep.md").read_text(),
+    )
     assert len(said) == 4
     for method, samples, count in said:
         own = [int(trial["samples"]) for trial in trials if trial["method"] == method.lower()]

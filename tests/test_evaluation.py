@@ -5,7 +5,15 @@ from hypothesis import given, settings
 
 from cmdpax import kernels, linear
 from cmdpax.errors import InputError, NumericalError
-from cmdpax.evaluation import action_values, evaluate, expected_next, occupancy, stacked_rewards, state_values, transition_matrix
+from cmdpax.evaluation import (
+    action_values,
+    evaluate,
+    expected_next,
+    occupancy,
+    stacked_rewards,
+    state_values,
+    transition_matrix,
+)
 from cmdpax.model import CMDP
 from sparse_models import STRUCTURES, build, dense_transitions, large_path, models
 
@@ -29,7 +37,9 @@ def check(model: CMDP, policy: np.ndarray) -> None:
     values, visits = truth(model, policy)
     horizon = 1 / (1 - model.discount)
     scale = horizon * max(np.abs(model.reward).max(), np.abs(model.constraints).max())
-    np.testing.assert_allclose(state_values(model, policy, stacked_rewards(model)), values, atol=1e-12 * horizon * scale)
+    np.testing.assert_allclose(
+        state_values(model, policy, stacked_rewards(model)), values, atol=1e-12 * horizon * scale
+    )
     found = occupancy(model, policy)
     assert (found >= 0).all()
     assert np.abs(found - visits).sum() <= 1e-12 * horizon**2
@@ -48,7 +58,10 @@ def test_values_and_occupancies_against_dense_algebra(model):
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("discount", [0.9, 0.999])
 def test_larger_structures(structure, discount):
-    check(build(structure, 400, 3, 3, discount, 5), np.random.default_rng(0).dirichlet(np.ones(3), 400))
+    check(
+        build(structure, 400, 3, 3, discount, 5),
+        np.random.default_rng(0).dirichlet(np.ones(3), 400),
+    )
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
@@ -60,9 +73,15 @@ def test_without_numba(structure):
 def test_expected_next_takes_any_leading_shape():
     model = build("random", 30, 2, 3, 0.9, 0)
     values = np.random.default_rng(0).normal(size=(2, 3, 30))
-    expected = np.stack([values @ dense_transitions(model, np.full(30, a)).T for a in range(2)], axis=-1)
+    expected = np.stack(
+        [values @ dense_transitions(model, np.full(30, a)).T for a in range(2)], axis=-1
+    )
     np.testing.assert_allclose(expected_next(model, values), expected, atol=1e-14)
-    np.testing.assert_allclose(action_values(model, model.reward, values[0, 0]), model.reward + 0.9 * expected[0, 0], atol=1e-14)
+    np.testing.assert_allclose(
+        action_values(model, model.reward, values[0, 0]),
+        model.reward + 0.9 * expected[0, 0],
+        atol=1e-14,
+    )
 
 
 def test_guess_and_tolerance_change_the_work_not_the_answer():
@@ -115,7 +134,9 @@ def test_failing_everything_raises(monkeypatch):
         def solve(self, right):
             return np.full_like(right, 7.0)
 
-    monkeypatch.setattr(kernels, "bicgstab", lambda system, factors, right, *_: np.zeros_like(right))
+    monkeypatch.setattr(
+        kernels, "bicgstab", lambda system, factors, right, *_: np.zeros_like(right)
+    )
     monkeypatch.setattr(spla, "splu", lambda matrix: Broken())
     for attempt in (lambda m, a: occupancy(m, a), lambda m, a: state_values(m, a, m.reward)):
         with pytest.raises(NumericalError, match="could not be solved"):
@@ -124,14 +145,18 @@ def test_failing_everything_raises(monkeypatch):
 
 def test_lu_is_not_tried_on_models_it_could_choke_on(monkeypatch):
     monkeypatch.setattr(linear, "LARGEST_LU", 10)
-    monkeypatch.setattr(kernels, "bicgstab", lambda system, factors, right, *_: np.zeros_like(right))
+    monkeypatch.setattr(
+        kernels, "bicgstab", lambda system, factors, right, *_: np.zeros_like(right)
+    )
     with pytest.raises(NumericalError):
         occupancy(slow_chain(), np.zeros(300, dtype=int))
 
 
 def test_fixed_point_that_overflows_is_caught(monkeypatch):
     original = kernels.relax
-    monkeypatch.setattr(kernels, "relax", lambda *arguments: (original(*arguments)[0], [np.nan], np.nan))
+    monkeypatch.setattr(
+        kernels, "relax", lambda *arguments: (original(*arguments)[0], [np.nan], np.nan)
+    )
     check(build("random", 50, 2, 3, 0.9, 0), np.zeros(50, dtype=int))
 
 

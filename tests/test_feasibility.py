@@ -39,17 +39,26 @@ def test_verdict_agrees_with_the_linear_program(model):
         assert (verdict.columns.margins >= 1e-7 - 1e-10).all()
     elif truth < -1.1e-7:
         assert verdict.status == "infeasible"
-        assert verdict.ray is not None and verdict.ray.sum() == pytest.approx(1) and (verdict.ray >= 0).all()
+        assert (
+            verdict.ray is not None
+            and verdict.ray.sum() == pytest.approx(1)
+            and (verdict.ray >= 0).all()
+        )
     elif abs(truth) < 0.9e-7:
         assert verdict.status == "marginal"
 
 
 @pytest.mark.parametrize("accuracy", [1e-9, 1e-6, 1e-3])
-@pytest.mark.parametrize(("slack", "status"), [(0.1, "feasible"), (1e-4, "feasible"), (0.0, "marginal"), (-1e-4, "infeasible")])
+@pytest.mark.parametrize(
+    ("slack", "status"),
+    [(0.1, "feasible"), (1e-4, "feasible"), (0.0, "marginal"), (-1e-4, "infeasible")],
+)
 def test_rough_columns_do_not_blur_the_verdict(slack, status, accuracy):
     """Thresholds at a known distance from the best that can be reached; columns that are off by more than that."""
     model = garnet(states=400, constraints=2, discount=0.95, seed=4)
-    model = model.replace(thresholds=model.thresholds + slater_slack(model) - slack * model.constraint_scales.min())
+    model = model.replace(
+        thresholds=model.thresholds + slater_slack(model) - slack * model.constraint_scales.min()
+    )
     with large_path():
         assert decide(normalise(model), accuracy=accuracy).status == status
 
@@ -77,7 +86,9 @@ def test_an_infeasible_model_gets_its_least_violating_mixture():
 def test_few_columns_reach_the_same_verdict(slack):
     """With room for hardly more columns than a mixture needs, old ones leave; that is not planning which repeats itself."""
     model = garnet(states=30, constraints=8, seed=3)
-    model = model.replace(thresholds=model.thresholds + slater_slack(model) - slack * model.constraint_scales.min())
+    model = model.replace(
+        thresholds=model.thresholds + slater_slack(model) - slack * model.constraint_scales.min()
+    )
     scaled = normalise(model)
     every, few = decide(scaled), decide(scaled, most=10)
     assert few.status == every.status == ("feasible" if slack > 0 else "infeasible")

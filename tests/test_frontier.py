@@ -62,4 +62,6 @@ def test_an_interrupt_ends_the_curve():
 
 def test_a_coarse_curve_has_exact_ends():
     model = cliff_world()
-    assert threshold_range(model, 0, 0.01) == pytest.approx(threshold_range(model, 0, 1e-6), abs=1e-4)
+    assert threshold_range(model, 0, 0.01) == pytest.approx(
+        threshold_range(model, 0, 1e-6), abs=1e-4
+    )

@@ -21,8 +21,14 @@ def policies(model: CMDP) -> tuple[np.ndarray, np.ndarray]:
 
 def everything(model: CMDP) -> list[np.ndarray]:
     """The results of all kernels that have a NumPy twin."""
-    arrays, values = (model.successors, model.probabilities), np.random.default_rng(0).normal(size=model.states)
-    results = [*kernels.backup(*arrays, model.reward, values, model.discount), kernels.expected(*arrays, values)]
+    arrays, values = (
+        (model.successors, model.probabilities),
+        np.random.default_rng(0).normal(size=model.states),
+    )
+    results = [
+        *kernels.backup(*arrays, model.reward, values, model.discount),
+        kernels.expected(*arrays, values),
+    ]
     for policy in policies(model):
         rows = kernels.policy_rows(*arrays, policy)
         results.append(rows.matrix.toarray())
@@ -60,25 +66,34 @@ def test_policy_rows_and_backup_against_brute_force(model):
     values = np.random.default_rng(2).normal(size=model.states)
     for policy in policies(model):
         rows = kernels.policy_rows(model.successors, model.probabilities, policy)
-        np.testing.assert_allclose(rows.matrix.toarray(), dense_transitions(model, policy), atol=1e-15)
+        np.testing.assert_allclose(
+            rows.matrix.toarray(), dense_transitions(model, policy), atol=1e-15
+        )
         assert (rows.entries > 0).all()
     quality = np.stack(
         [
-            model.reward[:, a] + model.discount * dense_transitions(model, np.full(model.states, a)) @ values
+            model.reward[:, a]
+            + model.discount * dense_transitions(model, np.full(model.states, a)) @ values
             for a in range(model.actions)
         ],
         axis=1,
     )
-    actions, backed_up = kernels.backup(model.successors, model.probabilities, model.reward, values, model.discount)
+    actions, backed_up = kernels.backup(
+        model.successors, model.probabilities, model.reward, values, model.discount
+    )
     assert actions.dtype == np.int32
     np.testing.assert_allclose(backed_up, quality.max(1), atol=1e-13)
-    np.testing.assert_allclose(quality[np.arange(model.states), actions], quality.max(1), atol=1e-13)
+    np.testing.assert_allclose(
+        quality[np.arange(model.states), actions], quality.max(1), atol=1e-13
+    )
 
 
 def test_backup_takes_the_first_of_equal_actions():
     model = build("random", 20, 3, 2, 0.9, 0)
     model = model.replace(reward=np.zeros((20, 3)))
-    actions, _ = kernels.backup(model.successors, model.probabilities, model.reward, np.zeros(20), 0.9)
+    actions, _ = kernels.backup(
+        model.successors, model.probabilities, model.reward, np.zeros(20), 0.9
+    )
     assert (actions == 0).all()
 
 
@@ -114,13 +129,21 @@ def test_fixed_point_steps_by_hand(model):
     """Every step, its size and the last middle against dense products; steps end at the target."""
     start = np.random.default_rng(3).normal(size=model.states)
     for policy in policies(model):
-        rows, dense = kernels.policy_rows(model.successors, model.probabilities, policy), dense_transitions(model, policy)
-        for right, operator, transpose in ((model.reward[:, 0], dense, False), (model.initial, dense.T, True)):
+        rows, dense = (
+            kernels.policy_rows(model.successors, model.probabilities, policy),
+            dense_transitions(model, policy),
+        )
+        for right, operator, transpose in (
+            (model.reward[:, 0], dense, False),
+            (model.initial, dense.T, True),
+        ):
             vector, sizes, middle = start, [], 0.0
             for _ in range(4):
                 change = right + model.discount * operator @ vector - vector
                 vector = vector + change
-                sizes.append(np.abs(change).sum() if transpose else (change.max() - change.min()) / 2)
+                sizes.append(
+                    np.abs(change).sum() if transpose else (change.max() - change.min()) / 2
+                )
                 middle = 0.0 if transpose else (change.max() + change.min()) / 2
             found = kernels.relax(rows, right, model.discount, start, 4, 0.0, transpose)
             done = len(found[1])
@@ -130,7 +153,9 @@ def test_fixed_point_steps_by_hand(model):
                 np.testing.assert_allclose(found[0], vector, atol=1e-12)
                 assert found[2] == pytest.approx(middle, abs=1e-12)
             target = sizes[1] * 1.0001  # the second change is below it, if not the first
-            ended = len(kernels.relax(rows, right, model.discount, start, 4, target + 1e-12, transpose)[1])
+            ended = len(
+                kernels.relax(rows, right, model.discount, start, 4, target + 1e-12, transpose)[1]
+            )
             assert ended == (1 if sizes[0] <= target + 1e-12 else 2)
 
 
@@ -155,7 +180,9 @@ def test_incomplete_factors_are_exact_for_a_chain():
     system = kernels.system_rows(rows, 0.99, False)
     factors = kernels.incomplete_factors(system)
     solution = kernels.bicgstab(system, factors, right, np.zeros(200), 1e-10, 1, False)
-    np.testing.assert_allclose(solution, np.linalg.solve(system.matrix.toarray(), right), rtol=1e-10)
+    np.testing.assert_allclose(
+        solution, np.linalg.solve(system.matrix.toarray(), right), rtol=1e-10
+    )
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
@@ -166,7 +193,9 @@ def test_incomplete_factors_keep_the_pattern_and_positive_pivots(structure):
     factors = kernels.incomplete_factors(system)
     assert np.isfinite(factors).all()
     matrix = system.matrix
-    assert (sp.csr_array((factors, matrix.indices, matrix.indptr), shape=matrix.shape).diagonal() > 0).all()
+    assert (
+        sp.csr_array((factors, matrix.indices, matrix.indptr), shape=matrix.shape).diagonal() > 0
+    ).all()
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
@@ -197,7 +226,9 @@ def test_rows_are_ordered_alike_without_numba(model):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("policy", [np.array([0, 2]), np.array([-1, 0]), np.array([0]), np.ones((2, 3)) / 3])
+@pytest.mark.parametrize(
+    "policy", [np.array([0, 2]), np.array([-1, 0]), np.array([0]), np.ones((2, 3)) / 3]
+)
 def test_policies_that_do_not_fit_are_refused(policy):
     model = build("random", 2, 2, 2, 0.9, 0)
     with pytest.raises(InputError, match="policy"):

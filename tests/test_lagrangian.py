@@ -15,9 +15,15 @@ triples = st.lists(st.tuples(st.floats(0, 50), numbers), min_size=1, max_size=5)
 @given(triples, positive)
 def test_value_equals_the_papers_min_form(pairs, penalty):
     multiplier, margin = np.array(pairs).T
-    printed = penalty / 2 * (-(np.minimum(margin - multiplier / penalty, 0) ** 2) + multiplier**2 / penalty**2)
+    printed = (
+        penalty
+        / 2
+        * (-(np.minimum(margin - multiplier / penalty, 0) ** 2) + multiplier**2 / penalty**2)
+    )
     ours = lagrangian.value(np.float64(1.5), margin, multiplier, penalty)
-    assert ours == pytest.approx(1.5 + printed.sum(), rel=1e-9, abs=1e-9 * (1 + penalty * np.abs(margin).max() ** 2))
+    assert ours == pytest.approx(
+        1.5 + printed.sum(), rel=1e-9, abs=1e-9 * (1 + penalty * np.abs(margin).max() ** 2)
+    )
 
 
 @given(triples, positive, st.sampled_from([0.1, 0.5, 1.0]))
@@ -25,7 +31,9 @@ def test_dual_update_equals_max_form_and_stays_non_negative(pairs, penalty, dual
     multiplier, margin = np.array(pairs).T
     updated = lagrangian.dual_update(multiplier, penalty, margin, dual_step)
     closed = np.maximum(multiplier - dual_step * penalty * margin, (1 - dual_step) * multiplier)
-    np.testing.assert_allclose(updated, closed, rtol=1e-9, atol=1e-9 * (1 + penalty * np.abs(margin).max()))
+    np.testing.assert_allclose(
+        updated, closed, rtol=1e-9, atol=1e-9 * (1 + penalty * np.abs(margin).max())
+    )
     assert (updated >= 0).all()
 
 
@@ -60,7 +68,9 @@ def test_own_dual_step_larger_than_the_penalty_is_projected():
 def test_hand_computed_weights_value_and_violation():
     multiplier, margin = np.array([1.0, 0.0, 2.0]), np.array([-0.5, 1.0, 0.5])
     np.testing.assert_allclose(lagrangian.weights(multiplier, 2.0, margin), [2.0, 0.0, 1.0])
-    assert lagrangian.value(np.float64(3.0), margin, multiplier, 2.0) == pytest.approx(3 + (1 - 4 + 0 + 4 - 1) / 4)
+    assert lagrangian.value(np.float64(3.0), margin, multiplier, 2.0) == pytest.approx(
+        3 + (1 - 4 + 0 + 4 - 1) / 4
+    )
     assert lagrangian.violation(margin) == 0.5
     assert lagrangian.violation(np.array([0.1])) == 0
     assert lagrangian.violation(np.zeros(0)) == 0
@@ -72,15 +82,23 @@ def test_scalarise_broadcasts_over_batches():
     expected = reward + sum(worth[:, [i]] * constraints[i] for i in range(3))
     np.testing.assert_allclose(lagrangian.scalarise(reward, constraints, worth), expected)
     own = rng.random((5, 3, 7))
-    np.testing.assert_allclose(lagrangian.scalarise(reward, own, worth), reward + np.einsum("bm,bmk->bk", worth, own), rtol=1e-13)
-    np.testing.assert_array_equal(lagrangian.scalarise(reward, np.zeros((0, 7)), np.zeros(0)), reward)
+    np.testing.assert_allclose(
+        lagrangian.scalarise(reward, own, worth),
+        reward + np.einsum("bm,bmk->bk", worth, own),
+        rtol=1e-13,
+    )
+    np.testing.assert_array_equal(
+        lagrangian.scalarise(reward, np.zeros((0, 7)), np.zeros(0)), reward
+    )
 
 
 @given(triples, positive)
 def test_defect_vanishes_only_at_complementarity(pairs, penalty):
     multiplier, margin = np.array(pairs).T
     smallest = np.abs(np.minimum(margin, multiplier / penalty)).max()
-    assert lagrangian.defect(multiplier, penalty, margin) == pytest.approx(smallest, rel=1e-9, abs=1e-9)
+    assert lagrangian.defect(multiplier, penalty, margin) == pytest.approx(
+        smallest, rel=1e-9, abs=1e-9
+    )
 
 
 @given(cmdps(constraints=(1, 3), states=6, actions=3), st.integers(0, 10**6))
@@ -98,11 +116,15 @@ def test_al_gradient_matches_finite_differences(model, seed):
 
     worth = lagrangian.weights(multipliers, penalty, evaluate(model, policy).margins)
     pseudo = pseudo_reward(model, worth)
-    gradient = occupancy(model, policy)[:, None] * action_values(model, pseudo, state_values(model, policy, pseudo))
+    gradient = occupancy(model, policy)[:, None] * action_values(
+        model, pseudo, state_values(model, policy, pseudo)
+    )
     direction = policy * rng.uniform(-1, 1, policy.shape)
     direction -= policy * direction.sum(1, keepdims=True)
     h = 1e-6
     slope = (value(policy + h * direction) - value(policy - h * direction)) / (2 * h)
     size = np.abs(gradient * direction).sum() + np.abs(pseudo).max() / (1 - model.discount)
-    rounding = 1e-15 * (multipliers**2 + worth**2).sum() / (penalty * h)  # of the large terms that cancel in the AL
+    rounding = (
+        1e-15 * (multipliers**2 + worth**2).sum() / (penalty * h)
+    )  # of the large terms that cancel in the AL
     assert abs(slope - (gradient * direction).sum()) <= 2e-6 * size + rounding

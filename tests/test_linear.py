@@ -9,7 +9,17 @@ from cmdpax.errors import NumericalError
 from cmdpax.linear import System
 from cmdpax.rows import Rows
 
-HARD = ("cycle", "corridor", "reset", "walk", "ring", "function", "permutation", "directed grid", "jumps")
+HARD = (
+    "cycle",
+    "corridor",
+    "reset",
+    "walk",
+    "ring",
+    "function",
+    "permutation",
+    "directed grid",
+    "jumps",
+)
 
 
 def hard_chain(name: str, states: int, seed: int = 0) -> sp.csr_array:
@@ -32,9 +42,14 @@ def hard_chain(name: str, states: int, seed: int = 0) -> sp.csr_array:
     }[name]
     rows, columns = np.tile(own, len(targets)), np.concatenate(targets)
     names = rng.permutation(states)
-    chain = sp.csr_array((np.repeat(chances, states), (names[rows], names[columns])), shape=(states, states))
+    chain = sp.csr_array(
+        (np.repeat(chances, states), (names[rows], names[columns])), shape=(states, states)
+    )
     chain.sum_duplicates()
-    return sp.csr_array((chain.data, chain.indices.astype(np.int32), chain.indptr.astype(np.int32)), shape=chain.shape)
+    return sp.csr_array(
+        (chain.data, chain.indices.astype(np.int32), chain.indptr.astype(np.int32)),
+        shape=chain.shape,
+    )
 
 
 @pytest.mark.parametrize("transpose", [False, True])
@@ -46,13 +61,17 @@ def test_hard_chains_need_no_lu(name, discount, transpose, monkeypatch):
     right = np.full(2000, 1 / 2000) if transpose else np.random.default_rng(1).random(2000)
     for tolerance in (1e-9 * system.size(right), 0.0):
         solution = system.solve(right, tolerance)
-        assert system.size(system.residual(solution, right)) <= max(tolerance, 1e-14 * system.size(solution))
+        assert system.size(system.residual(solution, right)) <= max(
+            tolerance, 1e-14 * system.size(solution)
+        )
 
 
 def test_sweeps_rescue_krylov(monkeypatch):
     """A Krylov method that finds nothing leaves the work to Gauss-Seidel, which converges by itself."""
     monkeypatch.setattr(linear, "LARGEST_LU", 0)
-    monkeypatch.setattr(kernels, "bicgstab", lambda system, factors, right, guess, *_: np.full_like(guess, np.nan))
+    monkeypatch.setattr(
+        kernels, "bicgstab", lambda system, factors, right, guess, *_: np.full_like(guess, np.nan)
+    )
     system = System(Rows.of(hard_chain("walk", 500)), 0.99)
     right = np.random.default_rng(1).random(500)
     solution = system.solve(right, 1e-9)
@@ -70,8 +89,15 @@ def test_gives_up_with_an_error_and_no_vector(monkeypatch):
 @pytest.mark.parametrize("breaks_down", [False, True])
 def test_a_stopped_solve_gives_a_finite_vector(breaks_down, monkeypatch):
     if breaks_down:
-        monkeypatch.setattr(kernels, "bicgstab", lambda system, factors, right, guess, *_: np.full_like(guess, np.nan))
-    system, right = System(Rows.of(hard_chain("walk", 2000)), 0.99999), np.random.default_rng(1).random(2000)
+        monkeypatch.setattr(
+            kernels,
+            "bicgstab",
+            lambda system, factors, right, guess, *_: np.full_like(guess, np.nan),
+        )
+    system, right = (
+        System(Rows.of(hard_chain("walk", 2000)), 0.99999),
+        np.random.default_rng(1).random(2000),
+    )
     asked = []
 
     def stop():

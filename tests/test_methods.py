@@ -33,8 +33,18 @@ ACCURACY = {
     ("npg-pd", "cliff-world"): ({"step": 1.0, "dual_step": 1.0}, 2e-4, 0, 1.25e-2),
     ("npg-pd", "deep-sea"): ({"step": 0.1, "dual_step": 10.0}, 3.3e-3, 0, 7.2e-3),
     # too little regularisation oscillates, more of it is biased
-    ("rpg-pd", "cliff-world"): ({"step": 10.0, "dual_step": 1.0, "temperature": 1e-4}, 4.6e-3, 0, 1.6e-2),
-    ("rpg-pd", "deep-sea"): ({"step": 1.0, "dual_step": 0.1, "temperature": 0.01}, 1.4e-3, 8e-4, 2.6e-2),
+    ("rpg-pd", "cliff-world"): (
+        {"step": 10.0, "dual_step": 1.0, "temperature": 1e-4},
+        4.6e-3,
+        0,
+        1.6e-2,
+    ),
+    ("rpg-pd", "deep-sea"): (
+        {"step": 1.0, "dual_step": 0.1, "temperature": 0.01},
+        1.4e-3,
+        8e-4,
+        2.6e-2,
+    ),
     ("opg-pd", "cliff-world"): ({"step": 100.0, "dual_step": 0.1}, 0, 0, 0),
     ("opg-pd", "deep-sea"): ({"step": 1.0, "dual_step": 1.0}, 0, 0, 0),
     ("npg-dd", "cliff-world"): ({"temperature": 0.001, "dual_step": 0.1}, 0, 0, 0),
@@ -48,7 +58,9 @@ ACCURACY = {
     ("ppo-lag", "cliff-world"): ({"step": 100.0, "dual_step": 1.0, "clip": 0.3}, 4.6e-3, 0, 1.6e-2),
     ("ppo-lag", "deep-sea"): ({"step": 100.0, "dual_step": 1.0, "clip": 0.1}, 4.3e-3, 0, 0),
 }
-SOLVED = {"cutting-plane": 1e-4}  # scaled gap and violation of the certified form where it is not 1e-6
+SOLVED = {
+    "cutting-plane": 1e-4
+}  # scaled gap and violation of the certified form where it is not 1e-6
 
 
 def features_for(name, model):
@@ -64,7 +76,11 @@ def test_the_last_iterate_is_as_good_as_expected(name, problem):
     run = trajectory(build(), name, **settings)
     assert len(run.rewards) == 1001  # the paper's budget is every default
     violation = np.maximum(-run.margins.min(-1), 0)
-    for measured, figure in zip((abs(optimum - run.rewards[-1]), violation[-1], violation[-200:].max()), expected, strict=True):
+    for measured, figure in zip(
+        (abs(optimum - run.rewards[-1]), violation[-1], violation[-200:].max()),
+        expected,
+        strict=True,
+    ):
         assert measured < 1e-9 if figure == 0 else figure / 3 <= measured <= 3 * figure
 
 
@@ -97,7 +113,9 @@ def test_an_infeasible_model_is_refused_with_its_proof(name):
     model = garnet(states=6, actions=3, branching=2, constraints=2, discount=0.7, feasible=False)
     settings = {"step": 0.1} if "outer" in find(name).budget else {}
     result = cmdpax.run(model, name, features=features_for(name, model), **settings)
-    assert result.status == "infeasible" and result.method == name and result.certificate.ray_bound < 0
+    assert (
+        result.status == "infeasible" and result.method == name and result.certificate.ray_bound < 0
+    )
     check(model, result)
 
 
@@ -135,8 +153,13 @@ def test_rows_are_complete(name):
 
 def test_a_fixed_budget_is_run_when_one_of_its_settings_is_given():
     model = plain.tiny()
-    certified, fixed = cmdpax.run(model, "pqa-alm"), cmdpax.run(model, "pqa-alm", step=0.1, outer=2, inner=3)
-    assert certified.status == "certified" and [row["evaluations"] for row in fixed.trace] == list(range(7))
+    certified, fixed = (
+        cmdpax.run(model, "pqa-alm"),
+        cmdpax.run(model, "pqa-alm", step=0.1, outer=2, inner=3),
+    )
+    assert certified.status == "certified" and [row["evaluations"] for row in fixed.trace] == list(
+        range(7)
+    )
 
 
 # the configuration that the paper's rule selects at violation <= 1e-3 (results/linear/selected.md): |gap| to the optimum over all
@@ -200,10 +223,14 @@ def test_settings_that_make_no_sense_are_refused(name, setting, sentence):
         cmdpax.run(cliff_world(), name, **setting)
 
 
-@pytest.mark.parametrize("name", ["corrective-alm", "cutting-plane", "npg-pd", "dantzig-wolfe", "lp", "convex-al"])
+@pytest.mark.parametrize(
+    "name", ["corrective-alm", "cutting-plane", "npg-pd", "dantzig-wolfe", "lp", "convex-al"]
+)
 def test_a_marginal_model_is_marginal_for_every_method(name):
     """Infeasible by 5e-8 of the scale: nobody may certify it, nobody may crash."""
-    model = cmdpax.CMDP([[[1.0], [1.0]]], [[1.0, 0.0]], [[[1.0, 0.0]]], [10 * (1 + 5e-8)], [1.0], 0.9)
+    model = cmdpax.CMDP(
+        [[[1.0], [1.0]]], [[1.0, 0.0]], [[[1.0, 0.0]]], [10 * (1 + 5e-8)], [1.0], 0.9
+    )
     result = cmdpax.run(model, name)
     assert result.status == "marginal" and result.method == name
     check(model, result)

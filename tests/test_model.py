@@ -59,8 +59,14 @@ def test_every_form_of_transitions_gives_the_same_model(seed: int) -> None:
         "sparse, one below another": sp.coo_array(dense.reshape(S * A, S)),
         "sparse of another kind": tuple(sp.coo_matrix(dense[:, a]) for a in range(A)),
         "padded": (model.successors, model.probabilities),
-        "padded, in any order and with unused places": (shuffled, np.take_along_axis(dense, shuffled, -1)),
-        "padded, Fortran order": (np.asfortranarray(model.successors.astype(np.int64)), np.asfortranarray(model.probabilities)),
+        "padded, in any order and with unused places": (
+            shuffled,
+            np.take_along_axis(dense, shuffled, -1),
+        ),
+        "padded, Fortran order": (
+            np.asfortranarray(model.successors.astype(np.int64)),
+            np.asfortranarray(model.probabilities),
+        ),
     }
     for form, transitions in others.items():
         assert CMDP(transitions, **parts).digest == model.digest, form
@@ -76,7 +82,10 @@ def test_normalising_is_idempotent(seed: int) -> None:
 
 
 def test_successors_that_occur_twice_are_merged() -> None:
-    twice = (np.array([[[1, 0, 1]], [[0, 0, 0]]]), np.array([[[0.25, 0.5, 0.25]], [[0.5, 0.0, 0.5]]]))
+    twice = (
+        np.array([[[1, 0, 1]], [[0, 0, 0]]]),
+        np.array([[[0.25, 0.5, 0.25]], [[0.5, 0.0, 0.5]]]),
+    )
     model = CMDP(twice, np.zeros((2, 1)), np.zeros((0, 2, 1)), [], [1.0, 0.0], 0.5)
     np.testing.assert_array_equal(model.successors, [[[0, 1]], [[0, 0]]])
     np.testing.assert_array_equal(model.probabilities, [[[0.5, 0.5]], [[1.0, 0.0]]])
@@ -100,7 +109,12 @@ def test_rows_within_the_tolerance_are_normalised() -> None:
 def test_digest_is_of_the_mathematics_not_of_the_labels() -> None:
     named = build(state_names=["a", "b"], action_names=["x", "y"], constraint_names=["c"])
     assert named.digest == build().digest
-    for change in ({"discount": 0.8}, {"thresholds": [2.5]}, {"initial": [0.5, 0.5]}, {"reward": np.zeros((2, 2))}):
+    for change in (
+        {"discount": 0.8},
+        {"thresholds": [2.5]},
+        {"initial": [0.5, 0.5]},
+        {"reward": np.zeros((2, 2))},
+    ):
         assert build(**change).digest != build().digest
     assert build(reward=np.full((2, 2), -0.0)).digest == build(reward=np.zeros((2, 2))).digest
 
@@ -118,7 +132,10 @@ def test_at_most_is_normalised_to_at_least() -> None:
     assert build(senses="<=").senses == ("<=",)
 
 
-@pytest.mark.parametrize("field", ["successors", "probabilities", "reward", "constraints", "thresholds", "initial", "reachable"])
+@pytest.mark.parametrize(
+    "field",
+    ["successors", "probabilities", "reward", "constraints", "thresholds", "initial", "reachable"],
+)
 def test_arrays_are_read_only(field: str) -> None:
     with pytest.raises(ValueError, match="read-only"):
         getattr(build(), field)[0] = 0
@@ -139,22 +156,39 @@ def test_the_caller_s_arrays_are_copied() -> None:
 def test_replace_keeps_the_rest() -> None:
     grid = Grid(((0.0, 0.0), (1.0, 0.0)), ((0.0, 1.0), (1.0, 0.0)), goals=(1,))
     model = build(
-        senses="<=", state_names=["a", "b"], constraint_names=["energy"], available=[[True, False], [True, True]], grid=grid
+        senses="<=",
+        state_names=["a", "b"],
+        constraint_names=["energy"],
+        available=[[True, False], [True, True]],
+        grid=grid,
     )
     copy = model.replace(discount=0.5)
     assert copy.discount == 0.5
-    assert (copy.senses, copy.state_names, copy.constraint_names, copy.grid) == (("<=",), ("a", "b"), ("energy",), grid)
+    assert (copy.senses, copy.state_names, copy.constraint_names, copy.grid) == (
+        ("<=",),
+        ("a", "b"),
+        ("energy",),
+        grid,
+    )
     np.testing.assert_array_equal(copy.available, model.available)
     assert copy.replace(discount=0.9).digest == model.digest
-    assert model.replace(senses=["<="]).digest == model.digest  # what is not changed stays what it is
-    larger = model.replace(thresholds=[7.0], senses=["<="])  # with senses, what is changed is in the caller's orientation
+    assert (
+        model.replace(senses=["<="]).digest == model.digest
+    )  # what is not changed stays what it is
+    larger = model.replace(
+        thresholds=[7.0], senses=["<="]
+    )  # with senses, what is changed is in the caller's orientation
     np.testing.assert_array_equal(larger.thresholds, [-7.0])
     np.testing.assert_array_equal(larger.constraints, model.constraints)
 
 
 # ---- available actions ------------------------------------------------------------------------------------------------
 def masked() -> CMDP:
-    return build(available=[[False, True], [True, True]], transitions=DENSE, reward=[[np.nan, 2.0], [0.0, 3.0]])
+    return build(
+        available=[[False, True], [True, True]],
+        transitions=DENSE,
+        reward=[[np.nan, 2.0], [0.0, 3.0]],
+    )
 
 
 def test_unavailable_actions_copy_the_first_available_one() -> None:
@@ -173,7 +207,9 @@ def test_what_stands_in_unavailable_pairs_does_not_matter() -> None:
     mask = [[False, True], [True, True]]
     garbage = build(transitions=dense, available=mask, constraints=constraints)
     assert garbage.digest == build(available=mask).digest == masked().digest
-    successors, probabilities = (np.array(part) for part in (masked().successors, masked().probabilities))
+    successors, probabilities = (
+        np.array(part) for part in (masked().successors, masked().probabilities)
+    )
     successors[0, 0] = 99
     assert build(transitions=(successors, probabilities), available=mask).digest == masked().digest
 
@@ -189,7 +225,9 @@ def test_folding_keeps_every_value(seed: int) -> None:
     folded = model.fold_unavailable(policy)
     assert (folded[~mask] == 0).all()
     np.testing.assert_allclose(folded.sum(1), 1.0)
-    np.testing.assert_allclose(evaluate(model, folded).values, evaluate(model, policy).values, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        evaluate(model, folded).values, evaluate(model, policy).values, rtol=1e-12, atol=1e-12
+    )
 
 
 def test_a_mask_of_all_is_no_mask() -> None:
@@ -204,10 +242,19 @@ def test_reachable_and_scales() -> None:
     # 0 -> 1 -> 1; state 2 is never seen, and its rewards do not count
     dense = np.zeros((3, 1, 3))
     dense[0, 0, 1] = dense[1, 0, 1] = dense[2, 0, 0] = 1.0
-    model = CMDP(dense, [[1.0], [3.0], [100.0]], [[[0.0], [-4.0], [9.0]], [[5.0], [5.0], [0.0]]], [0.0, 0.0], [1, 0, 0], 0.5)
+    model = CMDP(
+        dense,
+        [[1.0], [3.0], [100.0]],
+        [[[0.0], [-4.0], [9.0]], [[5.0], [5.0], [0.0]]],
+        [0.0, 0.0],
+        [1, 0, 0],
+        0.5,
+    )
     np.testing.assert_array_equal(model.reachable, [True, True, False])
     assert model.reward_scale == pytest.approx(2.0 / 0.5)
-    np.testing.assert_allclose(model.constraint_scales, [4.0 / 0.5, 1.0 / 0.5])  # a span of zero counts as 1
+    np.testing.assert_allclose(
+        model.constraint_scales, [4.0 / 0.5, 1.0 / 0.5]
+    )  # a span of zero counts as 1
 
 
 def test_matrix_tensor_and_shapes_agree() -> None:
@@ -228,9 +275,21 @@ def changed(array: Any, where: tuple[int, ...], value: float) -> np.ndarray:
 ONES = np.ones((2, 2, 1))
 NOT_NUMBERS = "it must be an array of real numbers with rows of equal length"
 BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("row sum", {"transitions": changed(DENSE, (1, 0, 0), 0.9)}, r"of state 1, action 0 sum to 0\.9, not 1; normalise them\."),
-    ("row sums", {"transitions": DENSE * 2}, r"of state 0, action 0 sum to 2, not 1 \(3 more pairs too\); normalise them\."),
-    ("row sum overflows", {"transitions": DENSE * 1.7e308 * 1.05}, r"of state 0, action 0 sum to 1\.\d+e\+308, not 1"),
+    (
+        "row sum",
+        {"transitions": changed(DENSE, (1, 0, 0), 0.9)},
+        r"of state 1, action 0 sum to 0\.9, not 1; normalise them\.",
+    ),
+    (
+        "row sums",
+        {"transitions": DENSE * 2},
+        r"of state 0, action 0 sum to 2, not 1 \(3 more pairs too\); normalise them\.",
+    ),
+    (
+        "row sum overflows",
+        {"transitions": DENSE * 1.7e308 * 1.05},
+        r"of state 0, action 0 sum to 1\.\d+e\+308, not 1",
+    ),
     (
         "NaN probability",
         {"transitions": changed(DENSE, (0, 1, 1), np.nan)},
@@ -241,24 +300,48 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         {"transitions": changed(changed(DENSE, (0, 0, 0), -0.5), (0, 0, 1), 1.5)},
         r"successor 0 is -0\.5; none may be negative",
     ),
-    ("not square", {"transitions": np.ones((2, 2, 3)) / 3}, r"transitions: shape \(2, 2, 3\), expected \[S, A, S\]"),
+    (
+        "not square",
+        {"transitions": np.ones((2, 2, 3)) / 3},
+        r"transitions: shape \(2, 2, 3\), expected \[S, A, S\]",
+    ),
     ("two axes", {"transitions": np.eye(2)}, r"transitions: shape \(2, 2\), expected \[S, A, S\]"),
-    ("no states", {"transitions": np.zeros((0, 2, 0))}, r"transitions: the model has no states; give at least one\."),
-    ("no actions", {"transitions": np.zeros((2, 0, 2))}, r"transitions: the action set is empty; every state needs at least one"),
+    (
+        "no states",
+        {"transitions": np.zeros((0, 2, 0))},
+        r"transitions: the model has no states; give at least one\.",
+    ),
+    (
+        "no actions",
+        {"transitions": np.zeros((2, 0, 2))},
+        r"transitions: the action set is empty; every state needs at least one",
+    ),
     ("empty list", {"transitions": []}, r"transitions: shape \(0,\), expected \[S, A, S\]"),
-    ("no sparse states", {"transitions": [sp.csr_array((0, 0))]}, r"transitions: the model has no states"),
+    (
+        "no sparse states",
+        {"transitions": [sp.csr_array((0, 0))]},
+        r"transitions: the model has no states",
+    ),
     (
         "sparse shapes",
         {"transitions": [sp.eye_array(2), sp.eye_array(3)]},
         r"transitions\[1\]: shape \(3, 3\), expected \(2, 2\) as in",
     ),
-    ("one sparse matrix", {"transitions": sp.csr_array((2, 3))}, r"shape \(2, 3\), expected \[S\*A, S\] of one sparse matrix"),
+    (
+        "one sparse matrix",
+        {"transitions": sp.csr_array((2, 3))},
+        r"shape \(2, 3\), expected \[S\*A, S\] of one sparse matrix",
+    ),
     (
         "one complex sparse matrix",
         {"transitions": sp.eye_array(2) * 1j},
         r"transitions: it must hold real numbers, not complex128",
     ),
-    ("sparse and dense", {"transitions": [sp.eye_array(2), np.eye(2)]}, r"some parts are sparse matrices and others are not"),
+    (
+        "sparse and dense",
+        {"transitions": [sp.eye_array(2), np.eye(2)]},
+        r"some parts are sparse matrices and others are not",
+    ),
     (
         "complex sparse",
         {"transitions": [sp.eye_array(2) * 1j] * 2},
@@ -269,7 +352,11 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         {"transitions": (np.zeros((2, 2, 1), int), np.ones((2, 2)))},
         r"successors \(2, 2, 1\) and probabilities \(2, 2\) must",
     ),
-    ("float successors", {"transitions": (ONES, ONES)}, r"transitions: successors must be integers, not float64"),
+    (
+        "float successors",
+        {"transitions": (ONES, ONES)},
+        r"transitions: successors must be integers, not float64",
+    ),
     (
         "out of range",
         {"transitions": (np.full((2, 2, 1), 2), ONES)},
@@ -280,26 +367,58 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         {"transitions": (np.full((2, 2, 1), 2**32), ONES)},
         r"successor 4294967296 at \[0, 0, 0\] is out of range",
     ),
-    ("below range", {"transitions": (np.full((2, 2, 1), -1), ONES)}, r"successor -1 at \[0, 0, 0\] is out of range"),
-    ("no places", {"transitions": (np.zeros((2, 2, 0), int), np.zeros((2, 2, 0)))}, r"of state 0, action 0 sum to 0, not 1"),
+    (
+        "below range",
+        {"transitions": (np.full((2, 2, 1), -1), ONES)},
+        r"successor -1 at \[0, 0, 0\] is out of range",
+    ),
+    (
+        "no places",
+        {"transitions": (np.zeros((2, 2, 0), int), np.zeros((2, 2, 0)))},
+        r"of state 0, action 0 sum to 0, not 1",
+    ),
     ("discount 1", {"discount": 1.0}, r"discount is 1; it must be at least 0 and below 1"),
     ("discount < 0", {"discount": -0.1}, r"discount is -0\.1; it must be at least 0 and below 1"),
     ("discount NaN", {"discount": np.nan}, r"discount is nan; it must be at least 0 and below 1"),
     ("discount array", {"discount": [0.9]}, r"discount: shape \(1,\), expected one number"),
     ("reward shape", {"reward": np.zeros((2, 3))}, r"reward: shape \(2, 3\), expected \(2, 2\)"),
-    ("reward NaN", {"reward": [[0.0, 0.0], [np.nan, 0.0]]}, r"reward\[1, 0\] is nan; every entry must be a finite number"),
-    ("constraint shape", {"constraints": np.zeros((1, 3, 2))}, r"constraints: shape \(1, 3, 2\), expected \(1, 2, 2\)"),
+    (
+        "reward NaN",
+        {"reward": [[0.0, 0.0], [np.nan, 0.0]]},
+        r"reward\[1, 0\] is nan; every entry must be a finite number",
+    ),
+    (
+        "constraint shape",
+        {"constraints": np.zeros((1, 3, 2))},
+        r"constraints: shape \(1, 3, 2\), expected \(1, 2, 2\)",
+    ),
     (
         "constraint inf",
         {"constraints": np.full((1, 2, 2), np.inf)},
         r"constraints\[0, 0, 0\] is inf; every entry must be a finite",
     ),
     ("constraint number", {"constraints": 1.0}, r"constraints: shape \(\), expected \(0, 2, 2\)"),
-    ("threshold inf", {"thresholds": [np.inf]}, r"thresholds\[0\] is inf; every entry must be a finite number"),
+    (
+        "threshold inf",
+        {"thresholds": [np.inf]},
+        r"thresholds\[0\] is inf; every entry must be a finite number",
+    ),
     ("thresholds", {"thresholds": [1.0, 2.0]}, r"thresholds: shape \(2,\), expected \(1,\)"),
-    ("initial sum", {"initial": [0.5, 0.4]}, r"initial: probabilities sum to 0\.9, not 1; normalise them"),
-    ("initial negative", {"initial": [1.5, -0.5]}, r"initial\[1\] is -0\.5; probabilities may not be negative"),
-    ("initial overflows", {"initial": [1.7e308, 1.7e308]}, r"initial: it has entries beyond 1e\+100; rescale it"),
+    (
+        "initial sum",
+        {"initial": [0.5, 0.4]},
+        r"initial: probabilities sum to 0\.9, not 1; normalise them",
+    ),
+    (
+        "initial negative",
+        {"initial": [1.5, -0.5]},
+        r"initial\[1\] is -0\.5; probabilities may not be negative",
+    ),
+    (
+        "initial overflows",
+        {"initial": [1.7e308, 1.7e308]},
+        r"initial: it has entries beyond 1e\+100; rescale it",
+    ),
     ("initial length", {"initial": [1.0]}, r"initial: shape \(1,\), expected \(2,\)"),
     ("sense", {"senses": ["<"]}, r"senses\[0\] is '<'; it must be '>=' or '<='"),
     ("senses", {"senses": ["<=", "<="]}, r"senses: 2 given for 1 constraints; give one for each"),
@@ -309,19 +428,45 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         {"available": [[True, True], [False, False]]},
         r"available\[1\]: the action set is empty; every state needs",
     ),
-    ("mask of numbers", {"available": [[1, 1], [1, 1]]}, r"available: shape \(2, 2\) of int64, expected \(2, 2\) of bool"),
-    ("mask shape", {"available": [True, True]}, r"available: shape \(2,\) of bool, expected \(2, 2\) of bool"),
+    (
+        "mask of numbers",
+        {"available": [[1, 1], [1, 1]]},
+        r"available: shape \(2, 2\) of int64, expected \(2, 2\) of bool",
+    ),
+    (
+        "mask shape",
+        {"available": [True, True]},
+        r"available: shape \(2,\) of bool, expected \(2, 2\) of bool",
+    ),
     ("state names", {"state_names": ["a"]}, r"state_names: 1 names for 2; give one for each"),
-    ("action names", {"action_names": ["a", "b", "c"]}, r"action_names: 3 names for 2; give one for each"),
-    ("constraint names", {"constraint_names": []}, r"constraint_names: 0 names for 1; give one for each"),
+    (
+        "action names",
+        {"action_names": ["a", "b", "c"]},
+        r"action_names: 3 names for 2; give one for each",
+    ),
+    (
+        "constraint names",
+        {"constraint_names": []},
+        r"constraint_names: 0 names for 1; give one for each",
+    ),
     ("names number", {"state_names": 2}, r"state_names: 2 is not a list"),
-    ("half a character", {"state_names": ["a", "\ud800"]}, r"state_names\[1\]: '\\ud800' is not valid text"),
-    ("grid size", {"grid": Grid(((0.0, 0.0),), ())}, r"grid: it describes 1 cells and 0 moves; the model has 2 and 2"),
+    (
+        "half a character",
+        {"state_names": ["a", "\ud800"]},
+        r"state_names\[1\]: '\\ud800' is not valid text",
+    ),
+    (
+        "grid size",
+        {"grid": Grid(((0.0, 0.0),), ())},
+        r"grid: it describes 1 cells and 0 moves; the model has 2 and 2",
+    ),
     ("grid type", {"grid": "square"}, r"grid: it must be a cmdpax\.Grid"),
 ]
 
 
-@pytest.mark.parametrize(("changes", "sentence"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+@pytest.mark.parametrize(
+    ("changes", "sentence"), [case[1:] for case in BAD], ids=[case[0] for case in BAD]
+)
 def test_bad_input_gets_one_clear_sentence(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence) as caught:
         build(**changes)
@@ -351,7 +496,12 @@ NUMERIC_FIELDS = ("transitions", "reward", "constraints", "thresholds", "initial
     ("field", "name"),
     [
         # one sparse matrix is a form of transitions
-        *((field, name) for field in NUMERIC_FIELDS for name in GARBAGE if (field, name) != ("transitions", "sparse")),
+        *(
+            (field, name)
+            for field in NUMERIC_FIELDS
+            for name in GARBAGE
+            if (field, name) != ("transitions", "sparse")
+        ),
         *(("available", name) for name in GARBAGE if name != "None"),
     ],
 )
@@ -375,5 +525,7 @@ def test_absurd_sizes_are_refused_before_allocating() -> None:
     wide = sp.lil_array((60_000, 60_000))
     wide[0] = 1 / 60_000
     wide[1:, 0] = np.ones((59_999, 1))
-    with pytest.raises(InputError, match=r"padded shape \(60000, 1, 60000\) would need more than 2e\+09 entries"):
+    with pytest.raises(
+        InputError, match=r"padded shape \(60000, 1, 60000\) would need more than 2e\+09 entries"
+    ):
         CMDP([wide], np.zeros((60_000, 1)), [], [], np.full(60_000, 1 / 60_000), 0.9)

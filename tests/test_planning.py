@@ -17,10 +17,13 @@ def best_values(model: CMDP) -> np.ndarray:
     states, actions = np.arange(model.states), np.zeros(model.states, dtype=int)
     for _ in range(1000):
         values = np.linalg.solve(
-            np.eye(model.states) - model.discount * model.tensor[states, actions], model.reward[states, actions]
+            np.eye(model.states) - model.discount * model.tensor[states, actions],
+            model.reward[states, actions],
         )
         quality = model.reward + model.discount * model.tensor @ values
-        better = np.where(quality.max(1) > quality[states, actions] + 1e-11, quality.argmax(1), actions)
+        better = np.where(
+            quality.max(1) > quality[states, actions] + 1e-11, quality.argmax(1), actions
+        )
         if (better == actions).all():
             return values
         actions = better
@@ -68,7 +71,13 @@ def test_without_numba(structure):
 
 @pytest.mark.parametrize(
     "model",
-    [garnet(400, discount=0.999), grid_world(20, 20), grid_world(18, 18, slip=0.0, discount=0.999), queue(400), inventory(300)],
+    [
+        garnet(400, discount=0.999),
+        grid_world(20, 20),
+        grid_world(18, 18, slip=0.0, discount=0.999),
+        queue(400),
+        inventory(300),
+    ],
     ids=["garnet", "grid", "deterministic grid", "queue", "inventory"],
 )
 def test_environments(model):
@@ -89,7 +98,9 @@ def test_a_good_guess_needs_one_backup(sparse, monkeypatch):
     known = plan(model, model.reward).values
     calls = []
     original = kernels.backup
-    monkeypatch.setattr(kernels, "backup", lambda *arguments: calls.append(1) or original(*arguments))
+    monkeypatch.setattr(
+        kernels, "backup", lambda *arguments: calls.append(1) or original(*arguments)
+    )
     plan(model, model.reward, values=known + 5.0, tolerance=1e-8)  # a constant does not matter
     assert len(calls) == 1
 
@@ -111,7 +122,10 @@ def test_planning_cut_short_is_a_bound_too(structure, after, sparse):
 
     short, whole = plan(model, model.reward, stop=stop), plan(model, model.reward)
     assert whole.value <= short.value + 1e-9 * model.reward_scale and len(asked) <= after + 2
-    assert float(model.initial @ state_values(model, short.actions, model.reward)) <= whole.value + 1e-9 * model.reward_scale
+    assert (
+        float(model.initial @ state_values(model, short.actions, model.reward))
+        <= whole.value + 1e-9 * model.reward_scale
+    )
 
 
 def test_wrong_shapes_are_refused(sparse):
@@ -124,6 +138,8 @@ def test_wrong_shapes_are_refused(sparse):
 
 def test_planning_that_does_not_settle_raises(sparse, monkeypatch):
     model = build("random", 30, 2, 2, 0.9, 0)
-    monkeypatch.setattr("cmdpax.planning.fixed_point", lambda system, right, tolerance, guess: (right * 0.0, True))
+    monkeypatch.setattr(
+        "cmdpax.planning.fixed_point", lambda system, right, tolerance, guess: (right * 0.0, True)
+    )
     with pytest.raises(NumericalError, match="settle"):
         plan(model, model.reward)

@@ -36,7 +36,12 @@ def test_every_figure_of_the_paper_has_its_command_and_its_picture():
     named = set(re.findall(r"`(\w+) --figure ([\w.-]+)`", README))
     ours = {"certified", "sensitivity", "rate", "features", "projection-errors"}  # beyond the paper
     known = {"tabular": FIGURES, "linear": LINEAR_FIGURES, "deep": DEEP_FIGURES}
-    assert named == {(what, figure) for what, figures in known.items() for figure in figures if figure not in ours}
+    assert named == {
+        (what, figure)
+        for what, figures in known.items()
+        for figure in figures
+        if figure not in ours
+    }
     for picture in re.findall(r'src="([^"]+)"', README):
         assert (Path(__file__).parents[1] / picture).exists(), picture
 

@@ -21,7 +21,10 @@ def test_every_status_explains_itself():
 def test_summary_is_plain_numbers():
     result = solve(garnet(states=20, constraints=2))
     summary = result.summary()
-    assert summary["margins"] == [float(u) for u in result.margins] and len(summary["multipliers"]) == 2
+    assert (
+        summary["margins"] == [float(u) for u in result.margins]
+        and len(summary["multipliers"]) == 2
+    )
     assert summary["gap"] == result.certificate.gap and summary["ray"] is None
 
 
@@ -43,7 +46,13 @@ def test_margins_agree_with_the_policy():
 def test_the_reward_of_a_feasible_policy_is_never_above_what_is_possible():
     """At discount 1 - 1e-9 the reward is known to eight digits only, and its bounds reach beyond the dual bound."""
     reward, moves = [[2.0, 1.0], [1.0, 0.0]], [[[0.9, 0.1], [0.4, 0.6]], [[0.7, 0.3], [0.1, 0.9]]]
-    parts = {"transitions": moves, "reward": reward, "constraints": [reward], "thresholds": [1.0], "initial": [1.0, 0.0]}
+    parts = {
+        "transitions": moves,
+        "reward": reward,
+        "constraints": [reward],
+        "thresholds": [1.0],
+        "initial": [1.0, 0.0],
+    }
     model = CMDP(**parts, discount=1 - 1e-9)
     result = solve(model)
     assert result.status == "certified" and result.certificate.violation == 0

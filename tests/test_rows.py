@@ -9,7 +9,9 @@ from cmdpax.rows import Rows, readable
 
 @given(st.integers(1, 12), st.floats(0, 1), st.integers(0, 2**32 - 1))
 def test_there_and_back(states, density, seed):
-    matrix = sp.csr_array(sp.random_array((states, states), density=density, rng=np.random.default_rng(seed)))
+    matrix = sp.csr_array(
+        sp.random_array((states, states), density=density, rng=np.random.default_rng(seed))
+    )
     rows = Rows.of(matrix)
     np.testing.assert_array_equal(rows.matrix.toarray(), matrix.toarray())
     pointers, columns, entries = rows.parts

@@ -18,7 +18,9 @@ from cmdpax.sampled import Batch, Settings, returns, sampled_alm, update
 
 
 def batch_of(model, policy, episodes, seed, table=None):
-    data = ModelSimulator(model).collect(lambda states: policy[states], episodes, np.random.default_rng(seed))
+    data = ModelSimulator(model).collect(
+        lambda states: policy[states], episodes, np.random.default_rng(seed)
+    )
     critic = one_hot(model.states, model.actions)
     table = critic if table is None else table
     return Batch(data, lambda states: table[states], lambda states: critic[states])
@@ -27,7 +29,9 @@ def batch_of(model, policy, episodes, seed, table=None):
 def exact_quality(model, policy):
     known = evaluate(model, policy)
     rewards = np.concatenate([model.reward[None], model.constraints])
-    return action_values(model, rewards, known.values), np.append(known.reward, known.margins + model.thresholds)
+    return action_values(model, rewards, known.values), np.append(
+        known.reward, known.margins + model.thresholds
+    )
 
 
 def test_returns_by_hand():
@@ -42,13 +46,19 @@ def test_action_values_and_values_at_the_start_are_estimated(estimator):
     model = plain.tiny()
     policy = np.random.default_rng(0).dirichlet(np.full(3, 3.0), 4)
     batch = batch_of(model, policy, 20_000, seed=1)
-    found = batch.temporal_differences(policy, model.discount) if estimator == "temporal_differences" else batch.monte_carlo()
+    found = (
+        batch.temporal_differences(policy, model.discount)
+        if estimator == "temporal_differences"
+        else batch.monte_carlo()
+    )
     quality, start = exact_quality(model, policy)
     spread, pairs = returns(batch.data), batch.data.observations * 3 + batch.data.actions
     for s in range(4):  # temporal differences are at least as exact as the mean of the returns
         for a in range(3):
             own = spread[pairs == 3 * s + a]
-            assert (np.abs(found[:, s, a] - quality[:, s, a]) < 5 * own.std(0) / np.sqrt(len(own))).all()
+            assert (
+                np.abs(found[:, s, a] - quality[:, s, a]) < 5 * own.std(0) / np.sqrt(len(own))
+            ).all()
     np.testing.assert_allclose(batch.at_start(policy, found), start, atol=0.05)
 
 
@@ -67,8 +77,13 @@ def test_an_update_converges_to_the_exact_one_at_the_rate_of_monte_carlo():
     model, table, multipliers, penalty = deep_sea(), tiles(25, 2, 60, 4, 3), np.array([0.2]), 10.0
     features = Features(table)
     oracle = Projected(pqa.step, features, 1.0)
-    before = oracle.at(model, 0.5 * np.random.default_rng(3).standard_normal(features.rank), np.ones(()))
-    exact, theta = oracle.advance(model, before, multipliers, penalty).policy, features.parameters(before.coordinates)
+    before = oracle.at(
+        model, 0.5 * np.random.default_rng(3).standard_normal(features.rank), np.ones(())
+    )
+    exact, theta = (
+        oracle.advance(model, before, multipliers, penalty).policy,
+        features.parameters(before.coordinates),
+    )
     sizes, errors = np.array([100, 400, 1600]), []
     for episodes in sizes:
         squares = []
@@ -93,7 +108,11 @@ def test_a_short_run_is_deterministic_and_reuses_its_batches():
     np.testing.assert_array_equal(one.theta, two.theta)
     assert len(one.history) == 8 and one.margins.shape == (1,) and (one.multipliers >= 0).all()
     np.testing.assert_allclose(one(np.arange(25)).sum(1), 1)
-    frozen = sampled_alm(ModelSimulator(model), table, Settings(outer=1, inner=4, episodes=50, reuse=2, estimator="monte-carlo"))
+    frozen = sampled_alm(
+        ModelSimulator(model),
+        table,
+        Settings(outer=1, inner=4, episodes=50, reuse=2, estimator="monte-carlo"),
+    )
     assert np.isfinite(frozen.theta).all()
 
 
@@ -103,9 +122,19 @@ def test_a_run_converges_to_the_exact_methods_answer():
     exact = trajectory(model, "ppqa-alm", table, step=1.0, outer=5, inner=20)
     errors = []
     for episodes in (50, 800):
-        runs = [sampled_alm(ModelSimulator(model), table, Settings(outer=5, episodes=episodes, seed=s)) for s in range(4)]
+        runs = [
+            sampled_alm(ModelSimulator(model), table, Settings(outer=5, episodes=episodes, seed=s))
+            for s in range(4)
+        ]
         true = [evaluate(model, run(np.arange(25))) for run in runs]
-        errors.append(np.mean([abs(e.reward - exact.rewards[-1]) + abs(e.margins - exact.margins[-1]).max() for e in true]))
+        errors.append(
+            np.mean(
+                [
+                    abs(e.reward - exact.rewards[-1]) + abs(e.margins - exact.margins[-1]).max()
+                    for e in true
+                ]
+            )
+        )
     assert errors[1] < errors[0] / 2 and errors[1] < 0.06
 
 

@@ -37,7 +37,9 @@ def test_matches_the_linear_program_and_brackets_its_optimum(model):
 @given(cmdps(constraints=(1, 4)), st.integers(0, 10**6))
 def test_verdicts_around_a_known_policy(model, seed):
     """Thresholds met with room by a known policy are never called infeasible; unreachable ones never feasible."""
-    found = evaluate(model, np.random.default_rng(seed).dirichlet(np.ones(model.actions), model.states))
+    found = evaluate(
+        model, np.random.default_rng(seed).dirichlet(np.ones(model.actions), model.states)
+    )
     achieved = found.margins + model.thresholds
     easy = solve(model.replace(thresholds=achieved - 3e-7 * model.constraint_scales))
     assert easy.status == "certified"
@@ -68,7 +70,9 @@ def test_every_family_without_a_hyperparameter(family, discount):
     model = FAMILIES[family](discount)
     result = solve(model)
     assert result.status in ("certified", "infeasible")
-    assert result.status == "certified" or family == "cliff"  # with patience the chasm cells alone cost more than -0.17 allows
+    assert (
+        result.status == "certified" or family == "cliff"
+    )  # with patience the chasm cells alone cost more than -0.17 allows
     check(model, result)
 
 
@@ -77,7 +81,9 @@ def test_families_cover_every_environment():
 
 
 @pytest.mark.parametrize("name", ["pqa", "ppg", "npg", "spma"])
-@pytest.mark.parametrize(("environment", "optimum"), [(cliff_world, 0.6554023762), (deep_sea, 0.3926711579)])
+@pytest.mark.parametrize(
+    ("environment", "optimum"), [(cliff_world, 0.6554023762), (deep_sea, 0.3926711579)]
+)
 def test_first_order_oracles_certify_the_papers_problems(name, environment, optimum):
     step = {"pqa": pqa, "ppg": ppg, "npg": npg, "spma": spma}[name].step
     model = environment()
@@ -94,7 +100,9 @@ def test_normalise_maps_values_to_the_unit_interval_and_keeps_the_problem(model)
     ours, theirs = evaluate(scaled, policy), evaluate(model, policy)
     assert -1e-9 <= ours.reward <= 1 + 1e-9
     size = 1 + np.abs(model.thresholds / model.constraint_scales)
-    np.testing.assert_allclose(ours.margins / size, theirs.margins / model.constraint_scales / size, atol=1e-9)
+    np.testing.assert_allclose(
+        ours.margins / size, theirs.margins / model.constraint_scales / size, atol=1e-9
+    )
 
 
 def test_a_time_limit_returns_the_best_certified_policy_so_far():
@@ -108,7 +116,9 @@ def test_a_time_limit_returns_the_best_certified_policy_so_far():
 def test_a_time_limit_ends_phase_one_too():
     model = cliff_world(threshold=0.3)  # infeasible, which takes a few planning calls to prove
     result = solve(model, time_limit=0.0)
-    assert result.status == "limit" and result.certificate.ray is None and result.scaled_violation > 0
+    assert (
+        result.status == "limit" and result.certificate.ray is None and result.scaled_violation > 0
+    )
     check(model, result)
     assert solve(model, time_limit=60.0).status == "infeasible"
 
@@ -118,7 +128,9 @@ def test_a_time_limit_ends_phase_one_too():
 def test_states_that_are_never_reached_do_not_matter_however_large_their_numbers(states, huge):
     """State 0 leads to the others and nothing leads to it: what it pays must not decide what counts as rounding elsewhere."""
     model = garnet(states=states, constraints=2, seed=1)
-    successors = np.concatenate([np.ones((1, 4, model.successors.shape[2]), dtype=int), model.successors + 1])
+    successors = np.concatenate(
+        [np.ones((1, 4, model.successors.shape[2]), dtype=int), model.successors + 1]
+    )
     probabilities = np.concatenate([model.probabilities[:1], model.probabilities])
     lonely = CMDP(
         (successors, probabilities),
@@ -158,7 +170,14 @@ def test_warm_start_gives_the_same_answer_with_less_work():
 def test_the_trace_is_reported_as_it_comes():
     rows = []
     result = solve(cliff_world(), report=rows.append)
-    assert rows == result.trace and {"outer", "evaluations", "gap", "violation", "penalty", "seconds"} <= set(rows[0])
+    assert rows == result.trace and {
+        "outer",
+        "evaluations",
+        "gap",
+        "violation",
+        "penalty",
+        "seconds",
+    } <= set(rows[0])
 
 
 @pytest.mark.parametrize("eps", [0.0, -1.0, np.nan, np.inf])
@@ -220,7 +239,12 @@ def test_a_second_interrupt_goes_through():
 
 def test_a_limit_is_called_a_limit_also_where_feasibility_is_undecided():
     model = garnet(states=300, constraints=2)
-    best = solve(model.replace(reward=model.constraints[0], constraints=model.constraints[:0], thresholds=[]), 1e-9).reward
+    best = solve(
+        model.replace(
+            reward=model.constraints[0], constraints=model.constraints[:0], thresholds=[]
+        ),
+        1e-9,
+    ).reward
     edge = model.replace(constraints=model.constraints[:1], thresholds=[best])
 
     def interrupt(row):
@@ -228,7 +252,9 @@ def test_a_limit_is_called_a_limit_also_where_feasibility_is_undecided():
 
     with pytest.warns(UserWarning, match="stopping"):
         stopped = solve(edge, report=interrupt)
-    assert stopped.status == ("limit" if max(stopped.scaled_gap, stopped.scaled_violation) > stopped.eps else "marginal")
+    assert stopped.status == (
+        "limit" if max(stopped.scaled_gap, stopped.scaled_violation) > stopped.eps else "marginal"
+    )
     assert solve(edge).status == "marginal"
 
 
@@ -290,7 +316,13 @@ def test_bad_arguments(arguments, sentence):
 def test_a_discount_that_leaves_too_few_digits_ends_with_a_limit():
     """At 1 - 1e-12 values are known to four digits: no 1e-6, but an end, and an honest certificate."""
     reward, moves = [[2.0, 1.0], [1.0, 0.0]], [[[0.9, 0.1], [0.4, 0.6]], [[0.7, 0.3], [0.1, 0.9]]]
-    parts = {"transitions": moves, "reward": reward, "constraints": [reward], "thresholds": [1.0], "initial": [1.0, 0.0]}
+    parts = {
+        "transitions": moves,
+        "reward": reward,
+        "constraints": [reward],
+        "thresholds": [1.0],
+        "initial": [1.0, 0.0],
+    }
     model = CMDP(**parts, discount=1 - 1e-12)
     result = solve(model)
     assert result.status == "limit" and len(result.trace) <= 1000

@@ -29,7 +29,10 @@ def test_files(tmp_path, suffix):
     assert open_model(str(path)).digest == garnet(5).digest
 
 
-@pytest.mark.parametrize("source", ["nothing", "garnet:x=1", "garnet:states", "garnet:states=1.5", "garnet:feasible=maybe"])
+@pytest.mark.parametrize(
+    "source",
+    ["nothing", "garnet:x=1", "garnet:states", "garnet:states=1.5", "garnet:feasible=maybe"],
+)
 def test_bad_sources(source):
     with pytest.raises(InputError):
         open_model(source)

@@ -27,9 +27,16 @@ SUFFIXES = (".npz", ".json")
 def small(**changes: Any) -> CMDP:
     """Three states, two actions, one pair unavailable, both senses, every label."""
     arguments: dict[str, Any] = {
-        "transitions": [[[0.1, 0.2, 0.7], [0.0, 1.0, 0.0]], [[1 / 3, 1 / 3, 1 / 3], [1.0, 0.0, 0.0]], [[0, 0, 1], [0, 0, 1]]],
+        "transitions": [
+            [[0.1, 0.2, 0.7], [0.0, 1.0, 0.0]],
+            [[1 / 3, 1 / 3, 1 / 3], [1.0, 0.0, 0.0]],
+            [[0, 0, 1], [0, 0, 1]],
+        ],
         "reward": [[1.0, 0.1], [-2.0, 1e-300], [0.0, 0.3]],
-        "constraints": [[[1.0, 2.0], [0.0, 0.1], [0.0, 0.0]], [[0.0, -1.0], [1 / 7, 0.0], [2.0, 0.0]]],
+        "constraints": [
+            [[1.0, 2.0], [0.0, 0.1], [0.0, 0.0]],
+            [[0.0, -1.0], [1 / 7, 0.0], [2.0, 0.0]],
+        ],
         "thresholds": [4.0, -1.5],
         "initial": [0.3, 0.7, 0.0],
         "discount": 0.95,
@@ -38,7 +45,13 @@ def small(**changes: Any) -> CMDP:
         "state_names": ["a", "b", "päuse"],
         "action_names": ["go", "stay"],
         "constraint_names": ["energy", "output"],
-        "grid": Grid(((0.0, 0.0), (1.0, 0.5), (2.0, 0.0)), ((1.0, 0.0), (0.0, 0.0)), hazards=(1,), goals=(2,), absorbing=(2,)),
+        "grid": Grid(
+            ((0.0, 0.0), (1.0, 0.5), (2.0, 0.0)),
+            ((1.0, 0.0), (0.0, 0.0)),
+            hazards=(1,),
+            goals=(2,),
+            absorbing=(2,),
+        ),
     }
     return CMDP(**{**arguments, **changes})
 
@@ -61,7 +74,9 @@ def test_every_environment_survives(name: str, suffix: str, tmp_path: Path) -> N
     assert_same(load_model(tmp_path / f"model{suffix}"), model)
 
 
-BARE: dict[str, Any] = dict.fromkeys(("senses", "state_names", "action_names", "constraint_names", "grid", "available"))
+BARE: dict[str, Any] = dict.fromkeys(
+    ("senses", "state_names", "action_names", "constraint_names", "grid", "available")
+)
 
 
 @pytest.mark.parametrize("suffix", [*SUFFIXES, ".NPZ", ".Json"])
@@ -72,7 +87,9 @@ BARE: dict[str, Any] = dict.fromkeys(("senses", "state_names", "action_names", "
         BARE,
         {**BARE, "constraints": [], "thresholds": []},
         {"available": [[False, True], [True, False], [False, True]]},
-        {"available": [[True, False], [True, False], [True, False]]},  # an action that exists nowhere
+        {
+            "available": [[True, False], [True, False], [True, False]]
+        },  # an action that exists nowhere
     ],
     ids=["labelled", "bare", "no constraints", "scattered", "nowhere"],
 )
@@ -82,9 +99,22 @@ def test_labels_and_masks_survive(changes: dict[str, Any], suffix: str, tmp_path
     assert_same(load_model(str(tmp_path / f"model{suffix}")), model)
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 4), st.integers(1, 6), st.integers(0, 3), st.booleans())
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 5),
+    st.integers(1, 4),
+    st.integers(1, 6),
+    st.integers(0, 3),
+    st.booleans(),
+)
 def test_random_models_survive_both_forms(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, S: int, A: int, B: int, m: int, masked: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    S: int,
+    A: int,
+    B: int,
+    m: int,
+    masked: bool,
 ) -> None:
     rng = np.random.default_rng(seed)
     mask = rng.random((S, A)) < 0.5
@@ -109,24 +139,38 @@ def test_names_that_are_not_different_need_npz(tmp_path: Path) -> None:
     model = small(state_names=["a", "a", "b"])
     save_model(model, tmp_path / "model.npz")
     assert_same(load_model(tmp_path / "model.npz"), model)
-    with pytest.raises(InputError, match=r"state_names: a \.json file needs them all different; rename some, or save as \.npz"):
+    with pytest.raises(
+        InputError,
+        match=r"state_names: a \.json file needs them all different; rename some, or save as \.npz",
+    ):
         save_model(model, tmp_path / "model.json")
 
 
 @cache
 def results() -> dict[str, cmdpax.Result]:
-    cliff, infeasible = cmdpax.environments.cliff_world(), cmdpax.environments.cliff_world(threshold=0.1)
+    cliff, infeasible = (
+        cmdpax.environments.cliff_world(),
+        cmdpax.environments.cliff_world(threshold=0.1),
+    )
     certified = cmdpax.solve(cliff)
     return {
         "certified": certified,
         "infeasible": cmdpax.solve(infeasible),
-        "mixture": replace(certified, mixture={"reward": 0.1, "margins": [0.1 + 0.2], "policies": 7}),
-        "not finite": replace(certified, scaled_gap=np.inf, trace=[{"gap": np.inf, "reward": -np.inf, "steps": 3, "note": "é"}]),
+        "mixture": replace(
+            certified, mixture={"reward": 0.1, "margins": [0.1 + 0.2], "policies": 7}
+        ),
+        "not finite": replace(
+            certified,
+            scaled_gap=np.inf,
+            trace=[{"gap": np.inf, "reward": -np.inf, "steps": 3, "note": "é"}],
+        ),
         "no constraints": cmdpax.solve(cmdpax.environments.garnet(states=5, constraints=0)),
     }
 
 
-@pytest.mark.parametrize("name", ["certified", "infeasible", "mixture", "not finite", "no constraints"])
+@pytest.mark.parametrize(
+    "name", ["certified", "infeasible", "mixture", "not finite", "no constraints"]
+)
 def test_results_survive(name: str, tmp_path: Path) -> None:
     result = results()[name]
     save_result(result, tmp_path / "result.npz")
@@ -182,7 +226,10 @@ def test_files_are_read_by_standard_tools(suffix: str, tmp_path: Path) -> None:
     if suffix == ".json":
         data = json.loads((tmp_path / "model.json").read_text())
         assert data["constraints"][0] == {"name": "energy", "at_most": 4.0}
-        assert data["transitions"][1]["costs"] == {"energy": 2.0, "output": -1.0}  # the caller's own orientation
+        assert data["transitions"][1]["costs"] == {
+            "energy": 2.0,
+            "output": -1.0,
+        }  # the caller's own orientation
     else:
         with np.load(tmp_path / "model.npz", allow_pickle=False) as arrays:
             np.testing.assert_array_equal(arrays["constraints"], model.constraints)
@@ -191,7 +238,9 @@ def test_files_are_read_by_standard_tools(suffix: str, tmp_path: Path) -> None:
 
 # ---- writing ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_write_that_fails_leaves_the_old_file(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_leaves_the_old_file(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / f"model{suffix}"
     save_model(small(), path)
     before = path.read_bytes()
@@ -200,7 +249,9 @@ def test_a_write_that_fails_leaves_the_old_file(suffix: str, tmp_path: Path, mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(InputError, match=r"model\.\w+: it cannot be written \(.*No space left on device\)"):
+    with pytest.raises(
+        InputError, match=r"model\.\w+: it cannot be written \(.*No space left on device\)"
+    ):
         save_model(small(discount=0.5), path)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]  # and no temporary file
@@ -228,11 +279,19 @@ def test_bad_places_to_write_to(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(
-        InputError, match=r"1001 states x 4 actions x 126 entries are too many for \.json; save the model as \.npz"
+        InputError,
+        match=r"1001 states x 4 actions x 126 entries are too many for \.json; save the model as \.npz",
     ):
-        save_model(cmdpax.environments.garnet(states=1001, branching=2, constraints=125), tmp_path / "model.json")
-    with pytest.raises(InputError, match=r"only finite numbers, text, lists and dictionaries can be saved"):
-        save_result(replace(results()["certified"], trace=[{"model": object()}]), tmp_path / "result.npz")
+        save_model(
+            cmdpax.environments.garnet(states=1001, branching=2, constraints=125),
+            tmp_path / "model.json",
+        )
+    with pytest.raises(
+        InputError, match=r"only finite numbers, text, lists and dictionaries can be saved"
+    ):
+        save_result(
+            replace(results()["certified"], trace=[{"model": object()}]), tmp_path / "result.npz"
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -296,44 +355,112 @@ def zipped(path: Path, contents: dict[str, bytes], compression: int = zipfile.ZI
 
 
 META = {"format": "cmdpax-model", "version": 1}
-HUGE = npy(np.zeros((3, 2))).replace(b"(3, 2)", b"(300000000, 200000000)").replace(b" " * 16 + b"\n", b"\n")
+HUGE = (
+    npy(np.zeros((3, 2)))
+    .replace(b"(3, 2)", b"(300000000, 200000000)")
+    .replace(b" " * 16 + b"\n", b"\n")
+)
 OBJECTS = npy(np.zeros(2)).replace(b"<f8", b"|O8")
 BAD_ARRAYS: list[tuple[str, dict[str, bytes | None], str]] = [
     ("no meta", {"meta.npy": None}, r"it is not a cmdpax file; it has no array 'meta'\."),
-    ("meta of numbers", {"meta.npy": npy([1, 2])}, r"array 'meta' holds int64; it must hold text\."),
-    ("meta not text", {"meta.npy": npy("ab").replace(b"b\0\0\0", b"b\0\0\xff")}, r"it is not an \.npz archive, or a damaged one"),
-    ("meta not JSON", {"meta.npy": npy("{")}, r"it is not valid JSON: Expecting property name .* \(line 1, column 2\)\."),
-    ("meta NaN", {"meta.npy": npy('{"format": NaN}')}, r"it holds NaN; every number must be finite\."),
-    ("meta a list", {"meta.npy": npy("[1]")}, r"it is not a cmdpax-model file; its 'format' is None\."),
-    ("version", {"meta.npy": npy(json.dumps({**META, "version": 2}))}, r"its version is 2; this cmdpax reads version 1\."),
+    (
+        "meta of numbers",
+        {"meta.npy": npy([1, 2])},
+        r"array 'meta' holds int64; it must hold text\.",
+    ),
+    (
+        "meta not text",
+        {"meta.npy": npy("ab").replace(b"b\0\0\0", b"b\0\0\xff")},
+        r"it is not an \.npz archive, or a damaged one",
+    ),
+    (
+        "meta not JSON",
+        {"meta.npy": npy("{")},
+        r"it is not valid JSON: Expecting property name .* \(line 1, column 2\)\.",
+    ),
+    (
+        "meta NaN",
+        {"meta.npy": npy('{"format": NaN}')},
+        r"it holds NaN; every number must be finite\.",
+    ),
+    (
+        "meta a list",
+        {"meta.npy": npy("[1]")},
+        r"it is not a cmdpax-model file; its 'format' is None\.",
+    ),
+    (
+        "version",
+        {"meta.npy": npy(json.dumps({**META, "version": 2}))},
+        r"its version is 2; this cmdpax reads version 1\.",
+    ),
     (
         "true version",
         {"meta.npy": npy(json.dumps({**META, "version": True}))},
         r"its version is True; this cmdpax reads version 1\.",
     ),
-    ("meta key", {"meta.npy": npy(json.dumps({**META, "sense": []}))}, r"meta: unknown key 'sense'; did you mean 'senses'\?"),
-    ("senses", {"meta.npy": npy(json.dumps({**META, "senses": [">="]}))}, r"meta\.senses: 1 given for constraints \(2, 3, 2\)"),
-    ("sense", {"meta.npy": npy(json.dumps({**META, "senses": [">=", 3]}))}, r"meta\.senses\[1\]: 3 is not text\."),
+    (
+        "meta key",
+        {"meta.npy": npy(json.dumps({**META, "sense": []}))},
+        r"meta: unknown key 'sense'; did you mean 'senses'\?",
+    ),
+    (
+        "senses",
+        {"meta.npy": npy(json.dumps({**META, "senses": [">="]}))},
+        r"meta\.senses: 1 given for constraints \(2, 3, 2\)",
+    ),
+    (
+        "sense",
+        {"meta.npy": npy(json.dumps({**META, "senses": [">=", 3]}))},
+        r"meta\.senses\[1\]: 3 is not text\.",
+    ),
     (
         "wrong sense",
         {"meta.npy": npy(json.dumps({**META, "senses": [">=", "<"]}))},
         r"senses\[1\] is '<'; it must be '>=' or '<='",
     ),
-    ("names", {"meta.npy": npy(json.dumps({**META, "state_names": "abc"}))}, r"meta\.state_names: 'abc' is not a list\."),
+    (
+        "names",
+        {"meta.npy": npy(json.dumps({**META, "state_names": "abc"}))},
+        r"meta\.state_names: 'abc' is not a list\.",
+    ),
     (
         "name count",
         {"meta.npy": npy(json.dumps({**META, "state_names": ["a"]}))},
         r"state_names: 1 names for 3; give one for each",
     ),
-    ("grid", {"meta.npy": npy(json.dumps({**META, "grid": {"cells": []}}))}, r"grid: 'moves' is missing\."),
+    (
+        "grid",
+        {"meta.npy": npy(json.dumps({**META, "grid": {"cells": []}}))},
+        r"grid: 'moves' is missing\.",
+    ),
     ("missing array", {"reward.npy": None}, r"arrays: 'reward' is missing\."),
-    ("unknown array", {"rewards.npy": npy([1.0])}, r"arrays: unknown key 'rewards'; did you mean 'reward'\?"),
+    (
+        "unknown array",
+        {"rewards.npy": npy([1.0])},
+        r"arrays: unknown key 'rewards'; did you mean 'reward'\?",
+    ),
     ("text", {"reward.npy": npy(["a"])}, r"array 'reward' holds <U1; it must hold numbers\."),
     ("booleans", {"reward.npy": npy([True])}, r"array 'reward' holds bool; it must hold numbers\."),
-    ("mask of numbers", {"available.npy": npy(np.ones((3, 2)))}, r"array 'available' holds float64; it must hold booleans\."),
-    ("complex", {"reward.npy": npy(np.ones((3, 2)) * 1j)}, r"array 'reward' is not a plain array of numbers, booleans or text"),
-    ("objects", {"reward.npy": OBJECTS}, r"array 'reward' is not a plain array of numbers, booleans or text"),
-    ("records", {"reward.npy": npy(np.zeros(2, dtype="f8,i4"))}, r"array 'reward' is not a plain array"),
+    (
+        "mask of numbers",
+        {"available.npy": npy(np.ones((3, 2)))},
+        r"array 'available' holds float64; it must hold booleans\.",
+    ),
+    (
+        "complex",
+        {"reward.npy": npy(np.ones((3, 2)) * 1j)},
+        r"array 'reward' is not a plain array of numbers, booleans or text",
+    ),
+    (
+        "objects",
+        {"reward.npy": OBJECTS},
+        r"array 'reward' is not a plain array of numbers, booleans or text",
+    ),
+    (
+        "records",
+        {"reward.npy": npy(np.zeros(2, dtype="f8,i4"))},
+        r"array 'reward' is not a plain array",
+    ),
     ("no header", {"reward.npy": b"numbers"}, r"array 'reward' is not a plain array"),
     ("empty", {"reward.npy": b""}, r"array 'reward' is not a plain array"),
     (
@@ -341,9 +468,21 @@ BAD_ARRAYS: list[tuple[str, dict[str, bytes | None], str]] = [
         {"reward.npy": HUGE},
         r"'reward' declares 480000000000000000 bytes, shape \(300000000, 200000000\) of float64, but holds \d+",
     ),
-    ("too short", {"reward.npy": npy(np.zeros((3, 2)))[:-1]}, r"array 'reward' declares 48 bytes, .* but holds 47\."),
-    ("too long", {"reward.npy": npy(np.zeros((3, 2))) + b"0"}, r"array 'reward' declares 48 bytes, .* but holds 49\."),
-    ("shape", {"reward.npy": npy(np.zeros((2, 3)))}, r"reward: shape \(2, 3\), expected \(3, 2\)\."),
+    (
+        "too short",
+        {"reward.npy": npy(np.zeros((3, 2)))[:-1]},
+        r"array 'reward' declares 48 bytes, .* but holds 47\.",
+    ),
+    (
+        "too long",
+        {"reward.npy": npy(np.zeros((3, 2))) + b"0"},
+        r"array 'reward' declares 48 bytes, .* but holds 49\.",
+    ),
+    (
+        "shape",
+        {"reward.npy": npy(np.zeros((2, 3)))},
+        r"reward: shape \(2, 3\), expected \(3, 2\)\.",
+    ),
     (
         "thresholds",
         {"thresholds.npy": npy(1.0)},
@@ -355,19 +494,31 @@ BAD_ARRAYS: list[tuple[str, dict[str, bytes | None], str]] = [
         {"successors.npy": npy(np.zeros((3, 2, 3)))},
         r"transitions: successors must be integers, not float64\.",
     ),
-    ("NaN", {"reward.npy": npy(np.full((3, 2), np.nan))}, r"reward\[0, 0\] is nan; every entry must be a finite number\."),
+    (
+        "NaN",
+        {"reward.npy": npy(np.full((3, 2), np.nan))},
+        r"reward\[0, 0\] is nan; every entry must be a finite number\.",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("changes", "sentence"), [case[1:] for case in BAD_ARRAYS], ids=[case[0] for case in BAD_ARRAYS])
+@pytest.mark.parametrize(
+    ("changes", "sentence"), [case[1:] for case in BAD_ARRAYS], ids=[case[0] for case in BAD_ARRAYS]
+)
 def test_bad_arrays(changes: dict[str, bytes | None], sentence: str, tmp_path: Path) -> None:
-    contents = {name: data for name, data in {**members(small(), tmp_path), **changes}.items() if data is not None}
+    contents = {
+        name: data
+        for name, data in {**members(small(), tmp_path), **changes}.items()
+        if data is not None
+    }
     refused(zipped(tmp_path / "model.npz", contents), sentence)
 
 
 def test_bytes_of_booleans_are_true_unless_zero(tmp_path: Path) -> None:
     contents = members(small(), tmp_path)
-    contents["available.npy"] = contents["available.npy"].replace(b"\x01", b"\x07").replace(b"NUMPY\x07", b"NUMPY\x01")
+    contents["available.npy"] = (
+        contents["available.npy"].replace(b"\x01", b"\x07").replace(b"NUMPY\x07", b"NUMPY\x01")
+    )
     assert_same(load_model(zipped(tmp_path / "model.npz", contents)), small())
 
 
@@ -384,7 +535,14 @@ def test_damaged_archives(tmp_path: Path) -> None:
     save_model(small(), tmp_path / "good.npz")
     good, path = (tmp_path / "good.npz").read_bytes(), tmp_path / "bad.npz"
     damage = r"it is not an \.npz archive, or a damaged one \(.+\); write or copy it again\."
-    for data in (b"", b"PK", good[: len(good) // 2], good[:-1], b"{}", np.random.default_rng(0).bytes(300)):
+    for data in (
+        b"",
+        b"PK",
+        good[: len(good) // 2],
+        good[:-1],
+        b"{}",
+        np.random.default_rng(0).bytes(300),
+    ):
         path.write_bytes(data)
         refused(path, damage)
     body = good.index(np.float64(-1.5).tobytes())  # a threshold: the checksum must notice
@@ -405,9 +563,13 @@ def test_sizes_that_the_file_cannot_hold_are_refused(tmp_path: Path) -> None:
     path = zipped(tmp_path / "liar.npz", contents)
     data = bytearray(path.read_bytes())
     entry = data.index(b"reward.npy", data.index(b"PK\x01\x02")) - 46
-    data[entry + 20 : entry + 28] = (2**31).to_bytes(4, "little") * 2  # compressed and full size, in the directory
+    data[entry + 20 : entry + 28] = (2**31).to_bytes(
+        4, "little"
+    ) * 2  # compressed and full size, in the directory
     path.write_bytes(data)
-    refused(path, r"array 'reward' claims 2147483648 bytes, more than the file has or cmdpax reads\.")
+    refused(
+        path, r"array 'reward' claims 2147483648 bytes, more than the file has or cmdpax reads\."
+    )
 
 
 def test_encrypted_archives_are_refused(tmp_path: Path) -> None:
@@ -423,9 +585,15 @@ def test_encrypted_archives_are_refused(tmp_path: Path) -> None:
 
 def test_a_result_is_not_a_model(tmp_path: Path) -> None:
     save_result(results()["certified"], tmp_path / "result.npz")
-    refused(tmp_path / "result.npz", r"it is not a cmdpax-model file; its 'format' is 'cmdpax-result'\.")
+    refused(
+        tmp_path / "result.npz", r"it is not a cmdpax-model file; its 'format' is 'cmdpax-result'\."
+    )
     save_model(small(), tmp_path / "model.npz")
-    refused(tmp_path / "model.npz", r"it is not a cmdpax-result file; its 'format' is 'cmdpax-model'\.", load_result)
+    refused(
+        tmp_path / "model.npz",
+        r"it is not a cmdpax-result file; its 'format' is 'cmdpax-model'\.",
+        load_result,
+    )
 
 
 def result_members(name: str, folder: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -438,7 +606,10 @@ def result_members(name: str, folder: Path) -> tuple[dict[str, bytes], dict[str,
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"status": "solved"}, r"meta\.status: 'solved' is unknown; known: certified, infeasible, limit, marginal\."),
+        (
+            {"status": "solved"},
+            r"meta\.status: 'solved' is unknown; known: certified, infeasible, limit, marginal\.",
+        ),
         ({"status": 3}, r"meta\.status: 3 is not text\."),
         ({"trace": {}}, r"meta\.trace: \{\} is not a list\."),
         ({"trace": [1]}, r"meta\.trace\[0\]: 1 is not a JSON object\."),
@@ -458,15 +629,24 @@ def test_bad_meta_of_results(changes: dict[str, Any], sentence: str, tmp_path: P
     [
         ("policy.npy", npy(np.ones(21)), r"the policy must be \[S, A\]"),
         ("margins.npy", npy(np.ones(2)), r"array 'margins' has shape \(2,\), expected \(1,\)\."),
-        ("value_potentials.npy", npy(np.ones((1, 21))), r"array 'value_potentials' has shape \(1, 21\), expected \(2, 21\)\."),
+        (
+            "value_potentials.npy",
+            npy(np.ones((1, 21))),
+            r"array 'value_potentials' has shape \(1, 21\), expected \(2, 21\)\.",
+        ),
         ("reward.npy", npy([1.0]), r"array 'reward' has shape \(1,\), expected \(\)\."),
         ("ray.npy", npy([1.0]), r"the arrays of a ray come together\."),
         ("eps.npy", None, r"arrays: 'eps' is missing\."),
     ],
 )
-def test_bad_arrays_of_results(name: str, data: bytes | None, sentence: str, tmp_path: Path) -> None:
+def test_bad_arrays_of_results(
+    name: str, data: bytes | None, sentence: str, tmp_path: Path
+) -> None:
     contents = {**result_members("certified", tmp_path)[0], name: data}
-    path = zipped(tmp_path / "result.npz", {key: value for key, value in contents.items() if value is not None})
+    path = zipped(
+        tmp_path / "result.npz",
+        {key: value for key, value in contents.items() if value is not None},
+    )
     refused(path, sentence, load_result)
 
 
@@ -497,7 +677,11 @@ BAD_PLACES: list[tuple[tuple[Any, ...], Any, str]] = [
     (("states",), {}, r"states: \{\} is not a list\."),
     (("states",), 0, r"states: 0 is not a list\."),
     (("states",), True, r"states: True is not a list\."),
-    (("states",), 10**12, r"states: 1000000000000 of them but 5 transitions; some state's action set is empty\."),
+    (
+        ("states",),
+        10**12,
+        r"states: 1000000000000 of them but 5 transitions; some state's action set is empty\.",
+    ),
     (("states",), 10**4000, r"states: 1000.* of them but 5 transitions"),
     (("states",), ["a", "a", "b"], r"states: 'a' is listed twice; names must differ\."),
     (("states",), ["a", "b", 3], r"states\[2\]: 3 is not text\."),
@@ -508,7 +692,11 @@ BAD_PLACES: list[tuple[tuple[Any, ...], Any, str]] = [
         ["go", "stay", "\ud800"],
         r"action_names\[2\]: '\\ud800' is not valid text; it holds half of a surrogate pair\.",
     ),
-    (("actions",), 10**12, r"3 states x 1000000000000 actions x 3 entries are too many for \.json; save the model as \.npz\."),
+    (
+        ("actions",),
+        10**12,
+        r"3 states x 1000000000000 actions x 3 entries are too many for \.json; save the model as \.npz\.",
+    ),
     (("actions",), 3.0, r"actions: 3\.0 is not a list\."),
     (("initial",), "a", r"initial: 'a' is not a JSON object\."),
     (("initial",), [1.0], r"initial: shape \(1,\), expected \(3,\)\."),
@@ -517,33 +705,97 @@ BAD_PLACES: list[tuple[tuple[Any, ...], Any, str]] = [
     (("initial", "a"), 0.5, r"initial: probabilities sum to 1\.2, not 1; normalise them\."),
     (("constraints",), {}, r"constraints: \{\} is not a list\."),
     (("constraints", 0), 3, r"constraints\[0\]: 3 is not a JSON object\."),
-    (("constraints", 0), {"name": "energy"}, r"constraints\[0\]: give either 'at_most' or 'at_least'\."),
-    (("constraints", 0, "at_least"), 1.0, r"constraints\[0\]: give either 'at_most' or 'at_least'\."),
-    (("constraints", 0, "at_mots"), 1.0, r"constraints\[0\]: unknown key 'at_mots'; did you mean 'at_most'\?"),
-    (("constraints", 0, "at_most"), None, r"constraints\[0\]\.at_most: None is not a finite number\."),
-    (("constraints", 0, "name"), "output", r"constraints: 'output' is listed twice; names must differ\."),
+    (
+        ("constraints", 0),
+        {"name": "energy"},
+        r"constraints\[0\]: give either 'at_most' or 'at_least'\.",
+    ),
+    (
+        ("constraints", 0, "at_least"),
+        1.0,
+        r"constraints\[0\]: give either 'at_most' or 'at_least'\.",
+    ),
+    (
+        ("constraints", 0, "at_mots"),
+        1.0,
+        r"constraints\[0\]: unknown key 'at_mots'; did you mean 'at_most'\?",
+    ),
+    (
+        ("constraints", 0, "at_most"),
+        None,
+        r"constraints\[0\]\.at_most: None is not a finite number\.",
+    ),
+    (
+        ("constraints", 0, "name"),
+        "output",
+        r"constraints: 'output' is listed twice; names must differ\.",
+    ),
     (("constraints", 0, "name"), 1, r"constraints\[0\]: 1 is not text\."),
-    (("constraints", 0), {"at_most": 1.0}, r"some have a name and some have none; name all of them, or none\."),
+    (
+        ("constraints", 0),
+        {"at_most": 1.0},
+        r"some have a name and some have none; name all of them, or none\.",
+    ),
     (("transitions",), 3, r"transitions: 3 is not a list\."),
-    (("transitions",), [], r"states: 3 of them but 0 transitions; some state's action set is empty\."),
+    (
+        ("transitions",),
+        [],
+        r"states: 3 of them but 0 transitions; some state's action set is empty\.",
+    ),
     (("transitions", 1), [], r"transitions\[1\]: \[\] is not a JSON object\."),
-    (("transitions", 1, "rewards"), 1, r"transitions\[1\]: unknown key 'rewards'; did you mean 'reward'\?"),
-    (("transitions", 1, "state"), "aa", r"transitions\[1\]\.state: 'aa' is not known; did you mean 'a'\?"),
+    (
+        ("transitions", 1, "rewards"),
+        1,
+        r"transitions\[1\]: unknown key 'rewards'; did you mean 'reward'\?",
+    ),
+    (
+        ("transitions", 1, "state"),
+        "aa",
+        r"transitions\[1\]\.state: 'aa' is not known; did you mean 'a'\?",
+    ),
     (("transitions", 1, "state"), [], r"transitions\[1\]\.state: \[\] is not known"),
-    (("transitions", 1, "action"), "go", r"transitions\[1\]: state 'a', action 'go' is listed twice; keep one\."),
+    (
+        ("transitions", 1, "action"),
+        "go",
+        r"transitions\[1\]: state 'a', action 'go' is listed twice; keep one\.",
+    ),
     (("transitions", 1, "to"), "b", r"transitions\[1\]\.to: 'b' is not a JSON object\."),
     (("transitions", 1, "to"), {"c": 1.0}, r"transitions\[1\]\.to: 'c' is not known"),
-    (("transitions", 1, "to"), {"b": "1"}, r"transitions\[1\]\.to\.b: '1' is not a finite number\."),
-    (("transitions", 1, "to"), {}, r"transitions: probabilities of state 0, action 1 sum to 0, not 1; normalise them\."),
+    (
+        ("transitions", 1, "to"),
+        {"b": "1"},
+        r"transitions\[1\]\.to\.b: '1' is not a finite number\.",
+    ),
+    (
+        ("transitions", 1, "to"),
+        {},
+        r"transitions: probabilities of state 0, action 1 sum to 0, not 1; normalise them\.",
+    ),
     (
         ("transitions", 1, "to"),
         {"b": -1.0, "a": 2.0},
         r"probability of state 0, action 1, successor 1 is -1\.0; none may be negative\.",
     ),
-    (("transitions", 1, "reward"), [1.0], r"transitions\[1\]\.reward: \[1\.0\] is not a finite number\."),
-    (("transitions", 1, "reward"), 10**400, r"transitions\[1\]\.reward: 1000.* is not a finite number\."),
-    (("transitions", 1, "costs"), {"enrgy": 1.0}, r"transitions\[1\]\.costs: 'enrgy' is not known; did you mean 'energy'\?"),
-    (("transitions", 1, "costs"), [1.0, 2.0], r"transitions\[1\]\.costs: \[1\.0, 2\.0\] is not a JSON object\."),
+    (
+        ("transitions", 1, "reward"),
+        [1.0],
+        r"transitions\[1\]\.reward: \[1\.0\] is not a finite number\.",
+    ),
+    (
+        ("transitions", 1, "reward"),
+        10**400,
+        r"transitions\[1\]\.reward: 1000.* is not a finite number\.",
+    ),
+    (
+        ("transitions", 1, "costs"),
+        {"enrgy": 1.0},
+        r"transitions\[1\]\.costs: 'enrgy' is not known; did you mean 'energy'\?",
+    ),
+    (
+        ("transitions", 1, "costs"),
+        [1.0, 2.0],
+        r"transitions\[1\]\.costs: \[1\.0, 2\.0\] is not a JSON object\.",
+    ),
     (("transitions", 4, "state"), "b", r"transitions\[4\]: state 'b', action 'go' is listed twice"),
     (("grid",), [], r"grid: \[\] is not a JSON object\."),
     (("grid", "cell"), [], r"grid: unknown key 'cell'; did you mean 'cells'\?"),
@@ -557,7 +809,9 @@ BAD_PLACES: list[tuple[tuple[Any, ...], Any, str]] = [
 
 
 @pytest.mark.parametrize(("place", "value", "sentence"), BAD_PLACES)
-def test_bad_places_in_json(place: tuple[Any, ...], value: Any, sentence: str, tmp_path: Path) -> None:
+def test_bad_places_in_json(
+    place: tuple[Any, ...], value: Any, sentence: str, tmp_path: Path
+) -> None:
     refused(written(tmp_path, *place, value=value), sentence)
 
 
@@ -565,25 +819,36 @@ def test_bad_places_in_json(place: tuple[Any, ...], value: Any, sentence: str, t
 def test_missing_keys_in_json(key: str, tmp_path: Path) -> None:
     path = written(tmp_path, key, remove=True)
     refused(
-        path, {"format": "its 'format' is None", "version": "its version is None"}.get(key, rf"the model: '{key}' is missing\.")
+        path,
+        {"format": "its 'format' is None", "version": "its version is None"}.get(
+            key, rf"the model: '{key}' is missing\."
+        ),
     )
 
 
 @pytest.mark.parametrize("key", ["state", "action", "to"])
 def test_missing_keys_of_transitions(key: str, tmp_path: Path) -> None:
-    refused(written(tmp_path, "transitions", 2, key, remove=True), rf"transitions\[2\]: '{key}' is missing\.")
+    refused(
+        written(tmp_path, "transitions", 2, key, remove=True),
+        rf"transitions\[2\]: '{key}' is missing\.",
+    )
 
 
 def test_a_state_without_actions(tmp_path: Path) -> None:
     path = written(tmp_path, "transitions", 4, remove=True)
-    refused(path, r"state 'päuse': the action set is empty; list a transition for each of its actions\.")
+    refused(
+        path, r"state 'päuse': the action set is empty; list a transition for each of its actions\."
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("", r"it is not valid JSON: Expecting value \(line 1, column 1\)\."),
-        ('{"format": "cmdpax-model",\n "version" 1}', r"it is not valid JSON: Expecting ':' delimiter \(line 2, column 12\)\."),
+        (
+            '{"format": "cmdpax-model",\n "version" 1}',
+            r"it is not valid JSON: Expecting ':' delimiter \(line 2, column 12\)\.",
+        ),
         ('{"discount": NaN}', r"it holds NaN; every number must be finite\."),
         ('{"discount": -Infinity}', r"it holds -Infinity; every number must be finite\."),
         ('{"format": 1, "format": 2}', r"key 'format' is given twice; keep one\."),
@@ -593,7 +858,18 @@ def test_a_state_without_actions(tmp_path: Path) -> None:
         (b"\xff\xfe\xfd\xfc\xfb", r"it is not valid JSON"),
         (b'{"format": "\xff"}', r"it is not valid JSON: it is not text in UTF-8\."),
     ],
-    ids=["empty", "typo", "NaN", "Infinity", "twice", "list", "deep", "digits", "bytes", "not UTF-8"],
+    ids=[
+        "empty",
+        "typo",
+        "NaN",
+        "Infinity",
+        "twice",
+        "list",
+        "deep",
+        "digits",
+        "bytes",
+        "not UTF-8",
+    ],
 )
 def test_text_that_is_not_json(text: str | bytes, sentence: str, tmp_path: Path) -> None:
     path = tmp_path / "model.json"
@@ -617,9 +893,19 @@ def test_one_wide_row_does_not_blow_up_the_rest(tmp_path: Path) -> None:
     """1,000 x 400 pairs fit, but not with the 1,000 successors of a single pair."""
     rows = [{"state": s, "action": 0, "to": {"0": 1.0}} for s in range(1000)]
     rows[0]["to"] = {str(s): 0.001 for s in range(1000)}
-    head = {"format": "cmdpax-model", "version": 1, "discount": 0.9, "initial": {"0": 1}, "constraints": []}
-    (tmp_path / "wide.json").write_text(json.dumps({**head, "states": 1000, "actions": 400, "transitions": rows}))
-    refused(tmp_path / "wide.json", r"1000 states x 400 actions x 1000 entries are too many for \.json")
+    head = {
+        "format": "cmdpax-model",
+        "version": 1,
+        "discount": 0.9,
+        "initial": {"0": 1},
+        "constraints": [],
+    }
+    (tmp_path / "wide.json").write_text(
+        json.dumps({**head, "states": 1000, "actions": 400, "transitions": rows})
+    )
+    refused(
+        tmp_path / "wide.json", r"1000 states x 400 actions x 1000 entries are too many for \.json"
+    )
 
 
 def test_byte_order_marks_are_no_problem(tmp_path: Path) -> None:
@@ -630,7 +916,9 @@ def test_byte_order_marks_are_no_problem(tmp_path: Path) -> None:
 
 def is_mapped(array: Any) -> bool:
     """Whether the array, or one of those it is a view of, is a memory map."""
-    return array is not None and (isinstance(array, np.memmap) or is_mapped(getattr(array, "base", None)))
+    return array is not None and (
+        isinstance(array, np.memmap) or is_mapped(getattr(array, "base", None))
+    )
 
 
 def test_large_arrays_stay_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -645,7 +933,9 @@ def test_large_arrays_stay_in_the_file(tmp_path: Path, monkeypatch: pytest.Monke
     assert solve(loaded).reward == pytest.approx(solve(model).reward, abs=1e-6)
 
 
-def test_a_mapped_array_is_checked_against_its_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mapped_array_is_checked_against_its_checksum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(storage, "MAPPED", 1000)
     path = tmp_path / "large.npz"
     save_model(garnet(states=50, branching=4), path)

@@ -51,7 +51,23 @@ VALUES: tuple[Any, ...] = (
         1e999,
         -1e999,
     ),
-    *("", "a", "b", "go", "energy", "0", "\ud800", "\x00", "x" * 1000, [], {}, [[]], [1, 2], [0.5, 0.5], ["a", "b", "c"]),
+    *(
+        "",
+        "a",
+        "b",
+        "go",
+        "energy",
+        "0",
+        "\ud800",
+        "\x00",
+        "x" * 1000,
+        [],
+        {},
+        [[]],
+        [1, 2],
+        [0.5, 0.5],
+        ["a", "b", "c"],
+    ),
     *(
         {"a": 1.0},
         {"a": 0.5, "b": 0.5},
@@ -90,7 +106,16 @@ DTYPES = (
     "<f16",
     "f8,i4",
 )
-MEMBERS = ("reward.npy", "available.npy", "meta.npy", "rewards.npy", "reward", "../reward.npy", "/", "discount.npy")
+MEMBERS = (
+    "reward.npy",
+    "available.npy",
+    "meta.npy",
+    "rewards.npy",
+    "reward",
+    "../reward.npy",
+    "/",
+    "discount.npy",
+)
 
 
 def tiny() -> CMDP:
@@ -116,7 +141,9 @@ def mutate_bytes(data: bytes, random: Random) -> bytes:
     for _ in range(random.choice((1, 1, 1, 2, 5))):
         place = random.randrange(len(data) + 1)
         length = random.choice((1, 1, 2, 4, 8, 40))
-        noise = random.choice((random.randbytes(length), b"\xff" * length, b"\0" * length, b"9" * length))
+        noise = random.choice(
+            (random.randbytes(length), b"\xff" * length, b"\0" * length, b"9" * length)
+        )
         data = random.choice(
             (
                 data[:place],
@@ -124,7 +151,9 @@ def mutate_bytes(data: bytes, random: Random) -> bytes:
                 data[:place] + noise + data[place + length :],
                 data[:place] + data[place + length :],
                 data[:place] + data[place : place + length] * 3 + data[place + length :],
-                data[:place] + bytes(byte ^ (1 << random.randrange(8)) for byte in data[place : place + 1]) + data[place + 1 :],
+                data[:place]
+                + bytes(byte ^ (1 << random.randrange(8)) for byte in data[place : place + 1])
+                + data[place + 1 :],
             )
         )
     return data
@@ -137,7 +166,11 @@ def mutate_json(data: Any, random: Random) -> Any:
             return deepcopy(random.choice(VALUES))
         place, depth = data, random.randrange(5)
         while True:
-            key = random.choice(list(place)) if isinstance(place, dict) else random.randrange(len(place))
+            key = (
+                random.choice(list(place))
+                if isinstance(place, dict)
+                else random.randrange(len(place))
+            )
             child = place[key]
             if depth == 0 or not isinstance(child, dict | list) or not child:
                 break
@@ -165,11 +198,18 @@ def mutate_npy(data: bytes, random: Random) -> bytes:
     if change < 0.7:
         header = header[: header.index("'shape': ")] + f"'shape': {random.choice(SHAPES)}, }}"
     elif change < 0.9:
-        header = f"{{'descr': '{random.choice(DTYPES)}'" + header[header.index(", 'fortran") :].rstrip()
+        header = (
+            f"{{'descr': '{random.choice(DTYPES)}'" + header[header.index(", 'fortran") :].rstrip()
+        )
         body = random.choice((body, random.randbytes(random.choice((0, 4, 32, 64)))))
     else:
         header = random.choice(
-            ("[" * 300, "{}", "__import__('os').abort()", mutate_bytes(header.encode("latin-1"), random).decode("latin-1"))
+            (
+                "[" * 300,
+                "{}",
+                "__import__('os').abort()",
+                mutate_bytes(header.encode("latin-1"), random).decode("latin-1"),
+            )
         )
     text = header.encode("latin-1") + b" " * random.choice((0, 0, 7)) + b"\n"
     return data[:8] + len(text).to_bytes(2, "little") + text + body
@@ -198,7 +238,9 @@ def mutate_archive(data: bytes, random: Random) -> bytes:
     else:
         contents[random.choice(MEMBERS)] = contents[name]
     buffer = BytesIO()
-    with zipfile.ZipFile(buffer, "w", random.choice((zipfile.ZIP_STORED,) * 9 + (zipfile.ZIP_DEFLATED,))) as archive:
+    with zipfile.ZipFile(
+        buffer, "w", random.choice((zipfile.ZIP_STORED,) * 9 + (zipfile.ZIP_DEFLATED,))
+    ) as archive:
         for key, content in contents.items():
             archive.writestr(key, content)
     return buffer.getvalue()
@@ -220,11 +262,21 @@ def assert_valid(model: CMDP) -> None:
     S, A, B = model.successors.shape
     m = model.constraint_count
     assert min(S, A, B) >= 1
-    assert (model.reward.shape, model.constraints.shape, model.initial.shape) == ((S, A), (m, S, A), (S,))
+    assert (model.reward.shape, model.constraints.shape, model.initial.shape) == (
+        (S, A),
+        (m, S, A),
+        (S,),
+    )
     assert model.successors.min() >= 0
     assert model.successors.max() < S
     assert 0 <= model.discount < 1
-    for array in (model.probabilities, model.initial, model.reward, model.constraints, model.thresholds):
+    for array in (
+        model.probabilities,
+        model.initial,
+        model.reward,
+        model.constraints,
+        model.thresholds,
+    ):
         assert np.isfinite(array).all()
     for distribution in (model.probabilities, model.initial):
         assert distribution.min() >= 0
@@ -233,7 +285,13 @@ def assert_valid(model: CMDP) -> None:
     assert model.available is None or model.available.any(1).all()
 
 
-def fuzz(base: bytes, path: Path, mutate: Callable[[bytes, Random], bytes], load: Callable[[Path], Any], count: int) -> int:
+def fuzz(
+    base: bytes,
+    path: Path,
+    mutate: Callable[[bytes, Random], bytes],
+    load: Callable[[Path], Any],
+    count: int,
+) -> int:
     """Load `count` mutations of a file; how many were valid."""
     valid, messages, random = 0, set(), Random(20240607)
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -274,22 +332,47 @@ def measured(number: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("suffix", "mutate"), [(".npz", npz_files), (".json", json_files)])
-def test_broken_models_are_refused_or_valid(suffix: str, mutate: Callable[[bytes, Random], bytes], tmp_path: Path) -> None:
+def test_broken_models_are_refused_or_valid(
+    suffix: str, mutate: Callable[[bytes, Random], bytes], tmp_path: Path
+) -> None:
     save_model(tiny(), tmp_path / f"good{suffix}")
-    valid = fuzz((tmp_path / f"good{suffix}").read_bytes(), tmp_path / f"bad{suffix}", mutate, load_model, FILES)
+    valid = fuzz(
+        (tmp_path / f"good{suffix}").read_bytes(),
+        tmp_path / f"bad{suffix}",
+        mutate,
+        load_model,
+        FILES,
+    )
     assert 0.005 * FILES < valid < 0.5 * FILES  # most are broken, some only look so
 
 
 def test_broken_results_are_refused_or_valid(tmp_path: Path) -> None:
     save_result(cmdpax.solve(tiny()), tmp_path / "good.npz")
-    valid = fuzz((tmp_path / "good.npz").read_bytes(), tmp_path / "bad.npz", npz_files, load_result, FILES // 5)
+    valid = fuzz(
+        (tmp_path / "good.npz").read_bytes(),
+        tmp_path / "bad.npz",
+        npz_files,
+        load_result,
+        FILES // 5,
+    )
     assert 0 < valid < FILES // 10
 
 
 def test_the_largest_counts_that_json_accepts_stay_small(tmp_path: Path) -> None:
     """A count is a few bytes in the file; what it makes us allocate is bounded."""
-    head = {"format": "cmdpax-model", "version": 1, "discount": 0.9, "initial": {"0": 1}, "constraints": []}
-    data = {**head, "states": 1, "actions": 500_000, "transitions": [{"state": 0, "action": 0, "to": {"0": 1}}]}
+    head = {
+        "format": "cmdpax-model",
+        "version": 1,
+        "discount": 0.9,
+        "initial": {"0": 1},
+        "constraints": [],
+    }
+    data = {
+        **head,
+        "states": 1,
+        "actions": 500_000,
+        "transitions": [{"state": 0, "action": 0, "to": {"0": 1}}],
+    }
     (tmp_path / "model.json").write_text(json.dumps(data))
     with measured(0):
         assert load_model(tmp_path / "model.json").actions == 500_000

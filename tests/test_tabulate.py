@@ -13,7 +13,11 @@ from cmdpax.evaluation import evaluate
 def repair_step(state: str, action: str) -> tuple[dict[str, float], float, list[float]]:
     if state == "broken":
         return {"works": 1.0}, -5.0, [1.0]
-    return {"works": 0.9, "broken": 0.1} if action == "run" else {"works": 1.0}, 1.0 if action == "run" else 0.0, [0.0]
+    return (
+        {"works": 0.9, "broken": 0.1} if action == "run" else {"works": 1.0},
+        1.0 if action == "run" else 0.0,
+        [0.0],
+    )
 
 
 def repair(**changes: Any) -> CMDP:
@@ -32,10 +36,15 @@ def repair(**changes: Any) -> CMDP:
 
 def test_from_step_with_actions_that_depend_on_the_state() -> None:
     model = repair()
-    assert (model.state_names, model.action_names) == (("works", "broken"), ("run", "rest", "repair"))
+    assert (model.state_names, model.action_names) == (
+        ("works", "broken"),
+        ("run", "rest", "repair"),
+    )
     np.testing.assert_array_equal(model.available, [[True, True, False], [False, False, True]])
     np.testing.assert_allclose(model.tensor[0, :2], [[0.9, 0.1], [1.0, 0.0]])
-    np.testing.assert_array_equal(model.tensor[1], [[1.0, 0.0]] * 3)  # all three are copies of "repair"
+    np.testing.assert_array_equal(
+        model.tensor[1], [[1.0, 0.0]] * 3
+    )  # all three are copies of "repair"
     np.testing.assert_array_equal(model.constraints[0, 1], [-1.0] * 3)
     np.testing.assert_array_equal(model.thresholds, [-1.0])
 
@@ -43,17 +52,35 @@ def test_from_step_with_actions_that_depend_on_the_state() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"actions": lambda state: []}, r"state 'works': the action set is empty; every state needs at least one action\."),
-        ({"states": ["works", "broken", "works"]}, r"states: 3 given, but only 2 differ; list each once\."),
+        (
+            {"actions": lambda state: []},
+            r"state 'works': the action set is empty; every state needs at least one action\.",
+        ),
+        (
+            {"states": ["works", "broken", "works"]},
+            r"states: 3 given, but only 2 differ; list each once\.",
+        ),
         (
             {"step": lambda s, a: ({"gone": 1.0}, 0.0, [0.0])},
             r"step\('works', \.\.\.\): successor 'gone' is not one of the 2 states\.",
         ),
-        ({"step": lambda s, a: ({"works": 1.0}, 0.0, [])}, r"step\('works', 'run'\): 0 constraint rewards for 1 thresholds"),
-        ({"step": lambda s, a: ({"works": 1.0}, 0.0)}, r"step\('works', 'run'\): return \(\{next_state: probability\}, reward"),
-        ({"step": lambda s, a: (None, 0.0, [0.0])}, r"step\('works', 'run'\): return \(\{next_state: probability\}, reward"),
+        (
+            {"step": lambda s, a: ({"works": 1.0}, 0.0, [])},
+            r"step\('works', 'run'\): 0 constraint rewards for 1 thresholds",
+        ),
+        (
+            {"step": lambda s, a: ({"works": 1.0}, 0.0)},
+            r"step\('works', 'run'\): return \(\{next_state: probability\}, reward",
+        ),
+        (
+            {"step": lambda s, a: (None, 0.0, [0.0])},
+            r"step\('works', 'run'\): return \(\{next_state: probability\}, reward",
+        ),
         ({"step": lambda s, a: ({"works": 1.0}, "much", [0.0])}, r"step\('works', 'run'\): return"),
-        ({"step": lambda s, a: ({"works": "likely"}, 0.0, [0.0])}, r"probability of 'works': 'likely' is not a finite number"),
+        (
+            {"step": lambda s, a: ({"works": "likely"}, 0.0, [0.0])},
+            r"probability of 'works': 'likely' is not a finite number",
+        ),
         ({"initial": {"gone": 1.0}}, r"initial: 'gone' is not one of the states\."),
         ({"initial": {"works": "yes"}}, r"initial, state 'works': 'yes' is not a finite number\."),
     ],
@@ -75,7 +102,12 @@ def test_from_toy_text_has_the_values_of_the_table() -> None:
     """Values of a random policy, against plain iteration on the environment's own table."""
     env, discount = frozen_lake(), 0.95
     model = CMDP.from_toy_text(env, hole, limit=0.1, discount=discount, cost_name="holes")
-    assert (model.states, model.senses, model.constraint_names, model.state_names[-1]) == (17, ("<=",), ("holes",), "end")  # type: ignore[index]
+    assert (model.states, model.senses, model.constraint_names, model.state_names[-1]) == (
+        17,
+        ("<=",),
+        ("holes",),
+        "end",
+    )  # type: ignore[index]
     policy = np.random.default_rng(0).dirichlet(np.ones(4), size=17)
     V, C = np.zeros(16), np.zeros(16)
     for _ in range(800):
@@ -108,7 +140,19 @@ def test_from_toy_text_explains_what_is_wrong() -> None:
 def test_from_step_says_what_it_wants() -> None:
     arguments: dict[str, Any] = {"thresholds": [], "initial": {"a": 1.0}, "discount": 0.5}
     with pytest.raises(InputError, match="they are the text 'go'; give a list"):
-        CMDP.from_step(["a"], lambda state: "go", lambda state, action: ({"a": 1.0}, 0.0, []), **arguments)
+        CMDP.from_step(
+            ["a"], lambda state: "go", lambda state, action: ({"a": 1.0}, 0.0, []), **arguments
+        )
     with pytest.raises(InputError, match="give a mapping of states to probabilities"):
-        CMDP.from_step(["a"], ["go"], lambda state, action: ({"a": 1.0}, 0.0, []), **{**arguments, "initial": [1.0]})
-    assert CMDP.from_step(iter(["a"]), ["go"], lambda state, action: ({"a": 1.0}, 0.0, []), **arguments).states == 1
+        CMDP.from_step(
+            ["a"],
+            ["go"],
+            lambda state, action: ({"a": 1.0}, 0.0, []),
+            **{**arguments, "initial": [1.0]},
+        )
+    assert (
+        CMDP.from_step(
+            iter(["a"]), ["go"], lambda state, action: ({"a": 1.0}, 0.0, []), **arguments
+        ).states
+        == 1
+    )

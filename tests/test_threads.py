@@ -23,7 +23,9 @@ assert threads.shared() is not None
 
 def run(code: str, count: int) -> int:
     environment = {**os.environ, "NUMBA_NUM_THREADS": str(count)}
-    return subprocess.run([sys.executable, "-W", "ignore", "-c", code], env=environment, check=False).returncode
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], env=environment, check=False
+    ).returncode
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -32,7 +32,13 @@ def test_the_mixture_is_one_stationary_policy_with_the_averaged_values():
     run = trajectory(model, "npg-pd", steps=3)
     result = to_result(model, run, method="npg-pd", eps=1e-6, started=time.perf_counter())
     policies = [trajectory(model, "npg-pd", steps=k).policy for k in (1, 2)]
-    mass = sum(occupancy(model, policy)[:, None] * policy for policy in [model.uniform_policy(), *policies]) / 3
+    mass = (
+        sum(
+            occupancy(model, policy)[:, None] * policy
+            for policy in [model.uniform_policy(), *policies]
+        )
+        / 3
+    )
     np.testing.assert_allclose(run.mixture, mass / mass.sum(1, keepdims=True), atol=1e-14)
     assert result.mixture["reward"] == pytest.approx(float(run.rewards[:3].mean()), abs=1e-13)
     assert result.mixture["margins"][0] == pytest.approx(float(run.margins[:3].mean()), abs=1e-13)
@@ -57,8 +63,18 @@ def test_one_configuration_of_a_batch_is_its_own_run():
     batch = trajectory(model, "npg-pd", keep=(2,), step=steps, steps=5)
     for i, step in enumerate(steps):
         one, alone = batch.one(i), trajectory(model, "npg-pd", keep=(2,), step=step, steps=5)
-        for name in ("rewards", "margins", "weights", "multipliers", "policy", "policies", "diverged"):
-            np.testing.assert_allclose(getattr(one, name), getattr(alone, name), atol=1e-12, err_msg=name)
+        for name in (
+            "rewards",
+            "margins",
+            "weights",
+            "multipliers",
+            "policy",
+            "policies",
+            "diverged",
+        ):
+            np.testing.assert_allclose(
+                getattr(one, name), getattr(alone, name), atol=1e-12, err_msg=name
+            )
             assert getattr(one, name).shape == getattr(alone, name).shape
 
 
@@ -82,7 +98,9 @@ def test_certified_gaps_hold_without_knowing_the_optimum():
 
 def test_divergence_is_marked_from_the_step_on():
     rewards = np.array([[1.0, 1.0], [1.0, np.nan], [1.0, np.nan]])
-    run = Trajectory(rewards, rewards[..., None], rewards[..., None], np.zeros((2, 1)), np.zeros((2, 1, 1)))
+    run = Trajectory(
+        rewards, rewards[..., None], rewards[..., None], np.zeros((2, 1)), np.zeros((2, 1, 1))
+    )
     assert run.diverged.tolist() == [0, 1]
 
 

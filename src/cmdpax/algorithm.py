@@ -37,7 +37,9 @@ class Oracle(Protocol):
         """One policy-gradient evaluation with multipliers `[..., m]`."""
         ...
 
-    def subproblem(self, model: CMDP, state: Any, multipliers: np.ndarray, penalty: float) -> Subproblem:
+    def subproblem(
+        self, model: CMDP, state: Any, multipliers: np.ndarray, penalty: float
+    ) -> Subproblem:
         """Certified gap of the state for multipliers `[m]`."""
         ...
 

@@ -16,7 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cmdpax.evaluation import action_values, pseudo_reward, solve_linear, transition_matrix, under_policy
+from cmdpax.evaluation import (
+    action_values,
+    pseudo_reward,
+    solve_linear,
+    transition_matrix,
+    under_policy,
+)
 from cmdpax.model import CMDP
 
 
@@ -81,7 +87,9 @@ def certify(
     )
 
 
-def centred_values(model: CMDP, policy: np.ndarray, rewards: Sequence[np.ndarray], accuracy: float = 0.0) -> np.ndarray:
+def centred_values(
+    model: CMDP, policy: np.ndarray, rewards: Sequence[np.ndarray], accuracy: float = 0.0
+) -> np.ndarray:
     """Good potentials: values of k rewards `[S, A]` under a policy, each less the middle of its range -> `[k, S]`.
 
     A constant proves nothing and costs digits: where all rewards are near 1e6, values are near 1e6 / (1 - gamma), and so is the
@@ -91,7 +99,9 @@ def centred_values(model: CMDP, policy: np.ndarray, rewards: Sequence[np.ndarray
     right = np.stack([under_policy(reward, policy) for reward in rewards])
     low, high = _range(model, right)
     right = right.clip(low, high) - (low / 2 + high / 2)
-    values = solve_linear(transition_matrix(model, policy), model.discount, right, tolerance=accuracy)
+    values = solve_linear(
+        transition_matrix(model, policy), model.discount, right, tolerance=accuracy
+    )
     low, high = _range(model, values)
     return values - (low / 2 + high / 2)
 
@@ -105,10 +115,17 @@ def _range(model: CMDP, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def value_bounds(model: CMDP, policy: np.ndarray, potentials: np.ndarray) -> np.ndarray:
     """Bounds on V_r(pi) and every V_c(pi) from any potentials `[1 + m, S]` -> `[1 + m, 2]`."""
     horizon, bounds = 1 / (1 - model.discount), np.empty((len(potentials), 2))
-    for i, (reward, potential) in enumerate(zip((model.reward, *model.constraints), potentials, strict=True)):
-        residual = (under_policy(action_values(model, reward, potential), policy) - potential)[model.reachable]
+    for i, (reward, potential) in enumerate(
+        zip((model.reward, *model.constraints), potentials, strict=True)
+    ):
+        residual = (under_policy(action_values(model, reward, potential), policy) - potential)[
+            model.reachable
+        ]
         centre, slack = float(potential @ model.initial), rounding(model, reward, potential)
-        bounds[i] = centre + residual.min() * horizon - slack, centre + residual.max() * horizon + slack
+        bounds[i] = (
+            centre + residual.min() * horizon - slack,
+            centre + residual.max() * horizon + slack,
+        )
     return bounds
 
 
@@ -117,10 +134,16 @@ def optimum_bound(model: CMDP, reward: np.ndarray, potential: np.ndarray) -> flo
     backed_up = action_values(model, reward, potential).max(1)
     excess = float((backed_up - potential)[model.reachable].max())
     discount = model.discount
-    return float(model.initial @ backed_up) + discount / (1 - discount) * excess + rounding(model, reward, potential)
+    return (
+        float(model.initial @ backed_up)
+        + discount / (1 - discount) * excess
+        + rounding(model, reward, potential)
+    )
 
 
-def lagrangian_bound(model: CMDP, reward: np.ndarray, weights: np.ndarray, potential: np.ndarray) -> float:
+def lagrangian_bound(
+    model: CMDP, reward: np.ndarray, weights: np.ndarray, potential: np.ndarray
+) -> float:
     """Upper bound on `max_pi V + w.(V_c - b)`, V the value of `reward [S, A]`, for weights `[m]`, from any potential `[S]`.
 
     With the model's reward it bounds the optimum; with reward 0 and a ray for weights, a negative one rules out every policy.
@@ -129,7 +152,11 @@ def lagrangian_bound(model: CMDP, reward: np.ndarray, weights: np.ndarray, poten
     pseudo = reward + np.tensordot(weights, model.constraints, 1)
     best, price = optimum_bound(model, pseudo, potential), float(weights @ model.thresholds)
     largest = np.array([np.abs(one[model.reachable]).max() for one in (reward, *model.constraints)])
-    terms = (largest[0] + weights @ largest[1:]) / (1 - model.discount) + weights @ np.abs(model.thresholds) + abs(best)
+    terms = (
+        (largest[0] + weights @ largest[1:]) / (1 - model.discount)
+        + weights @ np.abs(model.thresholds)
+        + abs(best)
+    )
     return best - price + float(2 * (len(weights) + 2) * np.finfo(float).eps * terms)
 
 

@@ -34,7 +34,9 @@ COMMANDS: dict[str, Callable[..., int]] = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code; bad input gets one sentence and code 2, a warning one sentence."""
     if "" not in sys.path:
-        sys.path.append("")  # modules of the current folder, as in `train heater:make`; last, so as to take no library's place
+        sys.path.append(
+            ""
+        )  # modules of the current folder, as in `train heater:make`; last, so as to take no library's place
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_: print(f"cmdpax: {message}", file=sys.stderr)
         sys.exit(_run(arguments))
@@ -47,7 +49,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         return 0
     try:
         _refuse_repeated(words)
-        return tyro.extras.subcommand_cli_from_dict(_commands(words), prog="cmdpax", description=__doc__, args=words)
+        return tyro.extras.subcommand_cli_from_dict(
+            _commands(words), prog="cmdpax", description=__doc__, args=words
+        )
     except InputError as error:
         return _complain(error, 2)
     except (CertificateError, NumericalError) as error:
@@ -57,7 +61,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     except OSError as error:
         return _complain(f"{error.filename}: {error.strerror}." if error.filename else error, 2)
     except MemoryError:
-        return _complain("there is not enough memory for this model; use fewer states, actions or successors.", 2)
+        return _complain(
+            "there is not enough memory for this model; use fewer states, actions or successors.", 2
+        )
     except KeyboardInterrupt as error:
         return _complain(str(error) or "interrupted.", 130)
     except Exception as error:  # a fault of ours: still one sentence, and it says so
@@ -67,7 +73,10 @@ def _run(arguments: Sequence[str] | None) -> int:
 def _commands(words: Sequence[str]) -> dict[str, Callable[..., int]]:
     if _given(words, "--preset") != "paper":
         return COMMANDS
-    return {**COMMANDS, "train": training.train_as_the_paper(_given(words, "--method") or TrainConfig.method)}
+    return {
+        **COMMANDS,
+        "train": training.train_as_the_paper(_given(words, "--method") or TrainConfig.method),
+    }
 
 
 def _given(words: Sequence[str], option: str) -> str | None:
@@ -78,10 +87,16 @@ def _given(words: Sequence[str], option: str) -> str | None:
 
 def _refuse_repeated(words: Sequence[str]) -> None:
     """An option given twice would count once, and a limit that nobody sees dropped protects nobody."""
-    given = Counter(word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--") and word != "--")
+    given = Counter(
+        word.partition("=")[0].replace("_", "-")
+        for word in words
+        if word.startswith("--") and word != "--"
+    )
     for option, times in given.items():
         if times > 1:
-            raise InputError(f"{option} is given {times} times; give it once, with all of its values after it.")
+            raise InputError(
+                f"{option} is given {times} times; give it once, with all of its values after it."
+            )
 
 
 def _complain(sentence: object, code: int) -> int:

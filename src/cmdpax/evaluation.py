@@ -49,7 +49,11 @@ def stacked_rewards(model: CMDP) -> np.ndarray:
 
 def pseudo_reward(model: CMDP, worth: np.ndarray) -> np.ndarray:
     """`r + sum_i w_i c_i`, for weights `[..., m]` -> `[..., S, A]`."""
-    flat = scalarise(model.reward.ravel(), model.constraints.reshape(model.constraint_count, model.reward.size), worth)
+    flat = scalarise(
+        model.reward.ravel(),
+        model.constraints.reshape(model.constraint_count, model.reward.size),
+        worth,
+    )
     return flat.reshape(*worth.shape[:-1], model.states, model.actions)
 
 
@@ -57,11 +61,15 @@ def transition_matrix(model: CMDP, policy: np.ndarray) -> np.ndarray | Rows:
     """`P_pi`: dense `[..., S, S]` for small models, sparse `[S, S]` for large ones."""
     if not model.is_small:
         if policy.ndim > 2:
-            raise InputError(f"policy: batches need a small model; this one has {model.states} states.")
+            raise InputError(
+                f"policy: batches need a small model; this one has {model.states} states."
+            )
         return policy_rows(model.successors, model.probabilities, policy)
     if policy.ndim == 1:
         return model.tensor[np.arange(model.states), policy]
-    by_state = np.moveaxis(policy.reshape(-1, model.states, model.actions), 1, 0)  # [S, batch, A]: one product per state
+    by_state = np.moveaxis(
+        policy.reshape(-1, model.states, model.actions), 1, 0
+    )  # [S, batch, A]: one product per state
     return np.moveaxis(by_state @ model.tensor, 0, 1).reshape(*policy.shape[:-1], model.states)
 
 
@@ -92,7 +100,11 @@ def under_policy(rewards: np.ndarray, policy: np.ndarray) -> np.ndarray:
 
 
 def state_values(
-    model: CMDP, policy: np.ndarray, rewards: np.ndarray, tolerance: float = 0.0, guess: np.ndarray | None = None
+    model: CMDP,
+    policy: np.ndarray,
+    rewards: np.ndarray,
+    tolerance: float = 0.0,
+    guess: np.ndarray | None = None,
 ) -> np.ndarray:
     """Values of k rewards `[k, S, A]` (or one, `[S, A]`) under a policy -> `[..., k, S]` (or `[..., S]`).
 
@@ -102,13 +114,17 @@ def state_values(
     stacked = rewards[None] if single else rewards
     if (loops := _loops(model, policy)) is not None:
         own = stacked.reshape(-1, *stacked.shape[-3:])
-        found = loops.values(model.successors, model.probabilities, model.discount, _flat(policy), own)
+        found = loops.values(
+            model.successors, model.probabilities, model.discount, _flat(policy), own
+        )
         values = found.reshape(*policy.shape[:-2], *found.shape[1:])
         return values[..., 0, :] if single else values
     guess = guess[None] if single and guess is not None else guess
     spread = policy if policy.ndim == 1 else policy[..., None, :, :]
     right = under_policy(stacked, spread)
-    values = solve_linear(transition_matrix(model, policy), model.discount, right, tolerance=tolerance, guess=guess)
+    values = solve_linear(
+        transition_matrix(model, policy), model.discount, right, tolerance=tolerance, guess=guess
+    )
     return values[..., 0, :] if single else values
 
 
@@ -121,18 +137,24 @@ def all_values(model: CMDP, policy: np.ndarray) -> np.ndarray:
     return solve_linear(transition_matrix(model, policy), model.discount, right)
 
 
-def occupancy(model: CMDP, policy: np.ndarray, tolerance: float = 0.0, guess: np.ndarray | None = None) -> np.ndarray:
+def occupancy(
+    model: CMDP, policy: np.ndarray, tolerance: float = 0.0, guess: np.ndarray | None = None
+) -> np.ndarray:
     """Unnormalised discounted state occupancy `nu` of a policy -> `[..., S]`, summing to 1/(1-gamma).
 
     Large models: accurate to `tolerance / (1 - gamma)` in the 1-norm, from a `guess [S]`.
     """
     if (loops := _loops(model, policy)) is not None:
-        found = loops.occupancies(model.successors, model.probabilities, model.discount, _flat(policy), model.initial)
+        found = loops.occupancies(
+            model.successors, model.probabilities, model.discount, _flat(policy), model.initial
+        )
         return np.maximum(found, 0.0).reshape(policy.shape[:-1])
     matrix = transition_matrix(model, policy)
     right = np.broadcast_to(model.initial, (*policy.shape[:-2], 1, model.states))
     start = None if guess is None else guess[None]
-    return np.maximum(solve_linear(matrix, model.discount, right, True, tolerance, start)[..., 0, :], 0.0)
+    return np.maximum(
+        solve_linear(matrix, model.discount, right, True, tolerance, start)[..., 0, :], 0.0
+    )
 
 
 def action_values(model: CMDP, reward: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -170,5 +192,8 @@ def solve_linear(
     sparse = System(matrix, discount, transpose)
     guesses = [None] * len(right) if guess is None else guess
     return np.stack(
-        [sparse.solve(side, tolerance * sparse.size(side), start) for side, start in zip(right, guesses, strict=True)]
+        [
+            sparse.solve(side, tolerance * sparse.size(side), start)
+            for side, start in zip(right, guesses, strict=True)
+        ]
     )

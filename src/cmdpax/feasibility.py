@@ -22,10 +22,14 @@ from cmdpax.stopping import Stop, never
 BAND = 1e-7  # feasibility closer than this to the boundary, on the normalised scale, is not decided
 ROUNDING = 1e-14  # a margin that misses its target by less has met it
 RESOLUTION = 1e-10  # the same, where rounding in the columns themselves stops further progress
-CLOSEST = 1e-9  # an infeasible model is pursued until its least violating mixture is known this well
+CLOSEST = (
+    1e-9  # an infeasible model is pursued until its least violating mixture is known this well
+)
 ACCURACY = CLOSEST / 10  # what values of columns may be off at the most, not to blur any of these
 LOOSENESS = 0.01  # planning may err by this fraction of what is lacking, or of the range of values
-ROOM = 10.0  # by how many times the error of a column's values a margin must exceed it to be believed
+ROOM = (
+    10.0  # by how many times the error of a column's values a margin must exceed it to be believed
+)
 STEPS = 2000
 
 
@@ -58,7 +62,11 @@ def decide(
     if model.is_small:
         accuracy = min(accuracy, ACCURACY)
     if columns is None:
-        columns = first_column(model, plan(model, model.reward, tolerance=max(accuracy, LOOSENESS), stop=stop), accuracy)
+        columns = first_column(
+            model,
+            plan(model, model.reward, tolerance=max(accuracy, LOOSENESS), stop=stop),
+            accuracy,
+        )
     strict = _reach(model, columns, max(BAND, ROOM * accuracy), accuracy, most, stop)
     if strict.status in ("feasible", "open"):
         return strict
@@ -98,13 +106,17 @@ def slater_slack(model: CMDP) -> float:
         prices = prices / prices.sum()
         best = plan(model, np.tensordot(prices, model.constraints, 1))
         upper = best.value - float(prices @ model.thresholds)
-        mixed = replace(columns, mixture=np.maximum(game.x[:-1], 0))  # a column in use must not be given up for a new one
+        mixed = replace(
+            columns, mixture=np.maximum(game.x[:-1], 0)
+        )  # a column in use must not be given up for a new one
         columns = add_column(model, mixed, best)
         if upper - game.x[-1] <= 1e-9 * model.constraint_scales.max() or columns is mixed:
             return float(game.x[-1])
 
 
-def _reach(model: CMDP, columns: Columns, target: float, accuracy: float, most: int, stop: Stop) -> Feasibility:
+def _reach(
+    model: CMDP, columns: Columns, target: float, accuracy: float, most: int, stop: Stop
+) -> Feasibility:
     """Whether every margin can be at least `target`; "infeasible" comes with the ray that shows it cannot.
 
     "marginal" means that rounding in the columns left the question open.
@@ -115,7 +127,9 @@ def _reach(model: CMDP, columns: Columns, target: float, accuracy: float, most: 
     for _ in range(STEPS):
         no_reward = np.zeros(len(columns.rewards))
         lacking = columns.margin_rows - target
-        mixture = master(no_reward, lacking, no_multipliers, 1.0, columns.mixture, not model.is_small)
+        mixture = master(
+            no_reward, lacking, no_multipliers, 1.0, columns.mixture, not model.is_small
+        )
         columns = replace(columns, mixture=mixture)
         lack = np.maximum(target - columns.margins, 0)
         if lack.max(initial=0.0) <= ROUNDING:
@@ -125,7 +139,14 @@ def _reach(model: CMDP, columns: Columns, target: float, accuracy: float, most: 
         ray = lack / lack.sum()
         start, values = (best.actions, best.values) if best else (None, None)
         tolerance = max(accuracy, loosest * float(lack.max()))
-        best = plan(model, np.tensordot(ray, model.constraints, 1), start, values=values, tolerance=tolerance, stop=stop)
+        best = plan(
+            model,
+            np.tensordot(ray, model.constraints, 1),
+            start,
+            values=values,
+            tolerance=tolerance,
+            stop=stop,
+        )
         bound = best.value - float(ray @ model.thresholds)
         if bound < target and bound - ray @ columns.margins <= CLOSEST:
             return Feasibility("infeasible", columns, ray, best)

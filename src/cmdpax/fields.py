@@ -20,10 +20,14 @@ class Grid:
     moves: tuple[tuple[float, float], ...]  # (dx, dy) of each action
     hazards: tuple[int, ...] = ()
     goals: tuple[int, ...] = ()
-    absorbing: tuple[int, ...] = ()  # states in which nothing is left to choose; no arrow is drawn there
+    absorbing: tuple[
+        int, ...
+    ] = ()  # states in which nothing is left to choose; no arrow is drawn there
 
 
-def numbers(field: str, data: Any, shape: tuple[int, ...], available: np.ndarray | None = None) -> np.ndarray:
+def numbers(
+    field: str, data: Any, shape: tuple[int, ...], available: np.ndarray | None = None
+) -> np.ndarray:
     """A fresh finite float64 array of the given shape; unavailable pairs are not looked at."""
     array = float_array(field, data)
     if array.size == 0 and 0 in shape:
@@ -35,7 +39,9 @@ def numbers(field: str, data: Any, shape: tuple[int, ...], available: np.ndarray
         wrong &= available
     if wrong.any():
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
-        raise InputError(f"{field}{list(where)} is {array[where]}; every entry must be a finite number.")
+        raise InputError(
+            f"{field}{list(where)} is {array[where]}; every entry must be a finite number."
+        )
     beyond = np.abs(array) > LARGEST_NUMBER
     if (beyond if available is None else beyond & available).any():
         raise InputError(f"{field}: it has entries beyond {LARGEST_NUMBER:g}; rescale it.")
@@ -48,10 +54,14 @@ def availability(available: Any, S: int, A: int) -> np.ndarray | None:
         return None
     mask = np.array(real_array("available", available))
     if mask.shape != (S, A) or mask.dtype != bool:
-        raise InputError(f"available: shape {mask.shape} of {mask.dtype}, expected {(S, A)} of bool.")
+        raise InputError(
+            f"available: shape {mask.shape} of {mask.dtype}, expected {(S, A)} of bool."
+        )
     empty = ~mask.any(1)
     if empty.any():
-        raise InputError(f"available[{int(np.argmax(empty))}]: the action set is empty; every state needs at least one action.")
+        raise InputError(
+            f"available[{int(np.argmax(empty))}]: the action set is empty; every state needs at least one action."
+        )
     mask.setflags(write=False)
     return None if mask.all() else mask
 
@@ -75,7 +85,9 @@ def discount_factor(discount: Any) -> float:
     if number.ndim:
         raise InputError(f"discount: shape {number.shape}, expected one number.")
     if not 0 <= number < 1:
-        raise InputError(f"discount is {float(number):g}; it must be at least 0 and below 1 (values are discounted sums).")
+        raise InputError(
+            f"discount is {float(number):g}; it must be at least 0 and below 1 (values are discounted sums)."
+        )
     return float(number) + 0.0
 
 
@@ -101,7 +113,9 @@ def labels(field: str, names: Sequence[str] | None, count: int) -> tuple[str, ..
         raise InputError(f"{field}: {len(texts)} names for {count}; give one for each.")
     for i, label in enumerate(texts):
         if not label.isascii() and any("\ud800" <= character <= "\udfff" for character in label):
-            raise InputError(f"{field}[{i}]: {label!r} is not valid text; it holds half of a surrogate pair.")
+            raise InputError(
+                f"{field}[{i}]: {label!r} is not valid text; it holds half of a surrogate pair."
+            )
     return texts
 
 
@@ -117,9 +131,13 @@ def checked_grid(grid: Grid | None, S: int, A: int) -> Grid | None:
     if grid is not None and not isinstance(grid, Grid):
         raise InputError("grid: it must be a cmdpax.Grid.")
     if grid is not None and (
-        len(grid.cells) != S or len(grid.moves) != A or any(not 0 <= s < S for s in grid.hazards + grid.goals + grid.absorbing)
+        len(grid.cells) != S
+        or len(grid.moves) != A
+        or any(not 0 <= s < S for s in grid.hazards + grid.goals + grid.absorbing)
     ):
-        raise InputError(f"grid: it describes {len(grid.cells)} cells and {len(grid.moves)} moves; the model has {S} and {A}.")
+        raise InputError(
+            f"grid: it describes {len(grid.cells)} cells and {len(grid.moves)} moves; the model has {S} and {A}."
+        )
     return grid
 
 

@@ -60,7 +60,9 @@ def target(path: Path, *suffixes: str, option: str = "--out") -> Path:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         open(temporary, "xb").close()
     except OSError as error:
-        raise InputError(f"{option} {path}: it cannot be written there ({error.strerror}).") from None
+        raise InputError(
+            f"{option} {path}: it cannot be written there ({error.strerror})."
+        ) from None
     temporary.unlink()
     return path
 

@@ -31,7 +31,11 @@ def parameters(function: Callable[..., Any] | None) -> dict[str, Any]:
     if function is None:
         return {}
     given = inspect.signature(function).parameters.values()
-    return {parameter.name: parameter.default for parameter in given if parameter.kind is parameter.KEYWORD_ONLY}
+    return {
+        parameter.name: parameter.default
+        for parameter in given
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
 
 
 def alm(step: StepFunction, gradient: bool = False) -> dict[str, Any]:
@@ -48,8 +52,12 @@ def alm(step: StepFunction, gradient: bool = False) -> dict[str, Any]:
         inner: int = 100,
         dual_step: float = 0.5,
     ) -> Trajectory:
-        size: Any = step if isinstance(step, str) else _positive("step", step)  # "theory" and "backtracking" are rules
-        return _fixed_budget(model, FirstOrder(function, size, gradient), penalty, outer, inner, dual_step, keep)
+        size: Any = (
+            step if isinstance(step, str) else _positive("step", step)
+        )  # "theory" and "backtracking" are rules
+        return _fixed_budget(
+            model, FirstOrder(function, size, gradient), penalty, outer, inner, dual_step, keep
+        )
 
     return {
         "trajectory": fixed,
@@ -82,7 +90,12 @@ def projected(step: StepFunction) -> dict[str, Any]:
         return _fixed_budget(model, oracle, penalty, outer, inner, dual_step, keep)
 
     budget = {name: default for name, default in parameters(fixed).items() if name != "features"}
-    return {"trajectory": fixed, "budget": budget, "features": True, "grid": {"step": LINEAR_STEPS, "surrogate": LINEAR_STEPS}}
+    return {
+        "trajectory": fixed,
+        "budget": budget,
+        "features": True,
+        "grid": {"step": LINEAR_STEPS, "surrogate": LINEAR_STEPS},
+    }
 
 
 def _fixed_budget(
@@ -154,7 +167,9 @@ def baseline(module: Any) -> dict[str, Any]:
     """A baseline from its module: `init`, `step`, and `SETTINGS` with defaults (whole numbers are counts)."""
     budget = {**module.SETTINGS, "steps": 1000}
 
-    def fixed(model: CMDP, keep: Collection[int] = (), features: Features | None = None, **given: Any) -> Trajectory:
+    def fixed(
+        model: CMDP, keep: Collection[int] = (), features: Features | None = None, **given: Any
+    ) -> Trajectory:
         checked = {
             name: (whole if isinstance(default, int) else _positive)(name, given.get(name, default))
             for name, default in budget.items()

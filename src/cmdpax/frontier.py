@@ -54,7 +54,9 @@ def frontier(
             raise KeyboardInterrupt
         sign = 1.0 if model.senses[constraint] == ">=" else -1.0
         curve, warm = [], Warm()
-        for done, threshold in enumerate(np.linspace(loose, tight - INSET * (tight - loose), points), start=1):
+        for done, threshold in enumerate(
+            np.linspace(loose, tight - INSET * (tight - loose), points), start=1
+        ):
             thresholds = model.thresholds.copy()
             thresholds[constraint] = threshold
             result = solve(model.replace(thresholds=thresholds), eps, warm=warm)
@@ -79,9 +81,15 @@ def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[fl
     """Smallest threshold that can bind and largest that is feasible, for constraint i given all the others."""
     eps = min(eps, RANGE)  # a curve may be coarse, its ends may not
     others = [i for i in range(model.constraint_count) if i != constraint]
-    relaxed = model.replace(constraints=model.constraints[others], thresholds=model.thresholds[others], constraint_names=None)
+    relaxed = model.replace(
+        constraints=model.constraints[others],
+        thresholds=model.thresholds[others],
+        constraint_names=None,
+    )
     without = _feasible(solve(relaxed, eps))
-    loose = float(evaluate(model, without.policy).margins[constraint] + model.thresholds[constraint])
+    loose = float(
+        evaluate(model, without.policy).margins[constraint] + model.thresholds[constraint]
+    )
     most = _feasible(solve(relaxed.replace(reward=model.constraints[constraint]), eps))
     if most.reward - loose <= 10 * eps * model.constraint_scales[constraint]:
         raise InputError(
@@ -92,5 +100,7 @@ def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[fl
 
 def _feasible(result: Result) -> Result:
     if result.status == "infeasible":
-        raise InputError("frontier: the other constraints are infeasible by themselves; relax them first.")
+        raise InputError(
+            "frontier: the other constraints are infeasible by themselves; relax them first."
+        )
     return result

@@ -54,7 +54,11 @@ def _over_blocks(loop: Callable[..., Any], states: int, *arguments: object) -> l
 
 
 def backup(
-    successors: np.ndarray, probabilities: np.ndarray, reward: np.ndarray, values: np.ndarray, discount: float
+    successors: np.ndarray,
+    probabilities: np.ndarray,
+    reward: np.ndarray,
+    values: np.ndarray,
+    discount: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Greedy actions `[S]` (int32; the first of equals) and backed-up values `[S]` of `reward [S, A]` at `values [S]`."""
     if (compiled := loops()) is None:
@@ -62,16 +66,34 @@ def backup(
         actions = np.argmax(quality, axis=1)
         return actions.astype(np.int32), np.take_along_axis(quality, actions[:, None], axis=1)[:, 0]
     actions, backed_up = np.empty(len(values), dtype=np.int32), np.empty(len(values))
-    given = _unsigned(successors), readable(probabilities), readable(reward), readable(values), discount
+    given = (
+        _unsigned(successors),
+        readable(probabilities),
+        readable(reward),
+        readable(values),
+        discount,
+    )
     _over_blocks(compiled.backup, len(values), *given, actions, backed_up)
     return actions, backed_up
 
 
 def sweep(
-    successors: np.ndarray, probabilities: np.ndarray, reward: np.ndarray, values: np.ndarray, discount: float, backwards: bool
+    successors: np.ndarray,
+    probabilities: np.ndarray,
+    reward: np.ndarray,
+    values: np.ndarray,
+    discount: float,
+    backwards: bool,
 ) -> None:
     """One Gauss-Seidel sweep of the optimality operator through all states, in place on `values [S]`. Needs numba."""
-    _needed().sweep(_unsigned(successors), readable(probabilities), readable(reward), values, discount, backwards)
+    _needed().sweep(
+        _unsigned(successors),
+        readable(probabilities),
+        readable(reward),
+        values,
+        discount,
+        backwards,
+    )
 
 
 def expected(successors: np.ndarray, probabilities: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -79,7 +101,14 @@ def expected(successors: np.ndarray, probabilities: np.ndarray, values: np.ndarr
     if (compiled := loops()) is None:
         return np.einsum("sab,sab->sa", probabilities, values[successors])
     following = np.empty(successors.shape[:2])
-    _over_blocks(compiled.expected, len(following), _unsigned(successors), readable(probabilities), readable(values), following)
+    _over_blocks(
+        compiled.expected,
+        len(following),
+        _unsigned(successors),
+        readable(probabilities),
+        readable(values),
+        following,
+    )
     return following
 
 
@@ -88,7 +117,9 @@ def policy_rows(successors: np.ndarray, probabilities: np.ndarray, policy: np.nd
     S, A, B = successors.shape
     if policy.ndim == 1:
         policy = policy.astype(np.int32, copy=False)
-        if policy.shape != (S,) or policy.min() < 0 or policy.max() >= A:  # compiled loops do not look
+        if (
+            policy.shape != (S,) or policy.min() < 0 or policy.max() >= A
+        ):  # compiled loops do not look
             raise InputError(f"policy: actions must be {S} integers in 0..{A - 1}.")
     elif policy.shape != (S, A):
         raise InputError(f"policy: shape {policy.shape}, expected {(S, A)}.")
@@ -97,9 +128,16 @@ def policy_rows(successors: np.ndarray, probabilities: np.ndarray, policy: np.nd
             states = np.arange(S)
             columns, entries = successors[states, policy], probabilities[states, policy]
         else:
-            columns, entries = successors.reshape(S, A * B), (probabilities * policy[:, :, None]).reshape(S, A * B)
+            columns, entries = (
+                successors.reshape(S, A * B),
+                (probabilities * policy[:, :, None]).reshape(S, A * B),
+            )
         used = entries > 0
-        return Rows(np.append(0, np.cumsum(used.sum(1))).astype(np.uint32), columns[used].astype(np.uint32), entries[used])
+        return Rows(
+            np.append(0, np.cumsum(used.sum(1))).astype(np.uint32),
+            columns[used].astype(np.uint32),
+            entries[used],
+        )
     count = compiled.count_chosen if policy.ndim == 1 else compiled.count_mixed
     fill = compiled.fill_chosen if policy.ndim == 1 else compiled.fill_mixed
     pointers = np.zeros(S + 1, dtype=np.uint32)
@@ -107,7 +145,16 @@ def policy_rows(successors: np.ndarray, probabilities: np.ndarray, policy: np.nd
     np.cumsum(pointers, out=pointers)
     pointers = readable(pointers)
     columns, entries = np.empty(pointers[-1], dtype=np.uint32), np.empty(pointers[-1])
-    _over_blocks(fill, S, _unsigned(successors), readable(probabilities), readable(policy), pointers, columns, entries)
+    _over_blocks(
+        fill,
+        S,
+        _unsigned(successors),
+        readable(probabilities),
+        readable(policy),
+        pointers,
+        columns,
+        entries,
+    )
     return Rows(pointers, readable(columns), readable(entries))
 
 
@@ -115,17 +162,33 @@ def system_rows(rows: Rows, discount: float, transpose: bool) -> Rows:
     """`I - discount P` (with P transposed, or not): columns of every row increasing and once, with its diagonal. Needs numba."""
     compiled, S = _needed(), len(rows.pointers) - 1
     if transpose:
-        pointers, columns, entries = np.zeros_like(rows.pointers), np.empty_like(rows.columns), np.empty_like(rows.entries)
+        pointers, columns, entries = (
+            np.zeros_like(rows.pointers),
+            np.empty_like(rows.columns),
+            np.empty_like(rows.entries),
+        )
         compiled.transpose(*rows.parts, pointers, columns, entries)
         rows = Rows(readable(pointers), readable(columns), readable(entries))
     most = len(rows.columns) + S
-    pointers, columns, entries = np.zeros_like(rows.pointers), np.empty(most, dtype=np.uint32), np.empty(most)
-    used = compiled.subtract(*rows.parts, discount, pointers, columns, entries, np.full(S, -1, dtype=np.int64))
+    pointers, columns, entries = (
+        np.zeros_like(rows.pointers),
+        np.empty(most, dtype=np.uint32),
+        np.empty(most),
+    )
+    used = compiled.subtract(
+        *rows.parts, discount, pointers, columns, entries, np.full(S, -1, dtype=np.int64)
+    )
     return Rows(readable(pointers), readable(columns[:used]), readable(entries[:used]))
 
 
 def relax(
-    rows: Rows, right: np.ndarray, discount: float, start: np.ndarray, steps: int, target: float, transpose: bool
+    rows: Rows,
+    right: np.ndarray,
+    discount: float,
+    start: np.ndarray,
+    steps: int,
+    target: float,
+    transpose: bool,
 ) -> tuple[np.ndarray, list[float], float]:
     """At most `steps` steps `x <- right + discount P x` from `start [S]` (with P transposed, or not).
 
@@ -141,7 +204,9 @@ def relax(
             sizes.append(size)
         return start, sizes, middle
     vectors, found = (start.copy(), np.empty_like(right)), np.empty(steps)
-    done, middle = compiled.relax_often(*rows.parts, readable(right), discount, *vectors, found, target, transpose)
+    done, middle = compiled.relax_often(
+        *rows.parts, readable(right), discount, *vectors, found, target, transpose
+    )
     return vectors[done % 2], found[:done].tolist(), middle
 
 
@@ -153,9 +218,15 @@ def _relax_once(
         following = right + discount * ((rows.matrix.T if transpose else rows.matrix) @ now)
         change = following - now
         low, high = float(change.min()), float(change.max())
-        return following, float(np.abs(change).sum()) if transpose else (high - low) / 2, 0.0 if transpose else (high + low) / 2
+        return (
+            following,
+            float(np.abs(change).sum()) if transpose else (high - low) / 2,
+            0.0 if transpose else (high + low) / 2,
+        )
     following = np.empty_like(right)
-    changes = _over_blocks(compiled.relax, len(right), *rows.parts, readable(right), discount, readable(now), following)
+    changes = _over_blocks(
+        compiled.relax, len(right), *rows.parts, readable(right), discount, readable(now), following
+    )
     lowest, highest = zip(*changes, strict=True)
     return following, (max(highest) - min(lowest)) / 2, (max(highest) + min(lowest)) / 2
 
@@ -163,12 +234,23 @@ def _relax_once(
 def incomplete_factors(system: Rows) -> np.ndarray:
     """Entries `[nnz]` of L (unit diagonal, not stored) and U on the pattern of `system` (sorted, with diagonal). Needs numba."""
     entries = system.entries.copy()
-    _needed().factor(system.pointers, system.columns, entries, np.full(len(system.pointers) - 1, -1, dtype=np.int64))
+    _needed().factor(
+        system.pointers,
+        system.columns,
+        entries,
+        np.full(len(system.pointers) - 1, -1, dtype=np.int64),
+    )
     return entries
 
 
 def bicgstab(
-    system: Rows, factors: np.ndarray, right: np.ndarray, guess: np.ndarray, target: float, steps: int, total: bool
+    system: Rows,
+    factors: np.ndarray,
+    right: np.ndarray,
+    guess: np.ndarray,
+    target: float,
+    steps: int,
+    total: bool,
 ) -> np.ndarray:
     """BiCGStab (van der Vorst 1992), preconditioned from the right by `incomplete_factors`. Needs numba.
 
@@ -176,7 +258,9 @@ def bicgstab(
     times, or until it breaks down. Nothing it returns is to be believed before the true residual is computed.
     """
     solution = guess.copy()
-    _needed().bicgstab(*system.parts, readable(factors), readable(right), solution, target, steps, total)
+    _needed().bicgstab(
+        *system.parts, readable(factors), readable(right), solution, target, steps, total
+    )
     return solution
 
 
@@ -198,7 +282,12 @@ def reachable(successors: np.ndarray, probabilities: np.ndarray, initial: np.nda
     """`[S]` booleans: states that some policy visits from the initial distribution."""
     seen = initial > 0
     if len(seen) > SMALL and (compiled := loops()) is not None:
-        compiled.search(_unsigned(successors), readable(probabilities), seen, np.empty(len(seen), dtype=np.uint32))
+        compiled.search(
+            _unsigned(successors),
+            readable(probabilities),
+            seen,
+            np.empty(len(seen), dtype=np.uint32),
+        )
         return seen
     frontier = np.nonzero(seen)[0]
     while frontier.size:

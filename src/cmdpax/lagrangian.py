@@ -71,7 +71,9 @@ def slack(multiplier: Array, penalty: Array, margin: Array) -> Array:
     return (margin - multiplier / penalty).clip(0)
 
 
-def gradient_update(multiplier: Array, margin: Array, step: Array, largest: Array = np.inf) -> Array:
+def gradient_update(
+    multiplier: Array, margin: Array, step: Array, largest: Array = np.inf
+) -> Array:
     """Projected dual gradient step of primal-dual methods: `clip(multiplier - step * margin, 0, largest)`, `[..., m]`."""
     return (multiplier - step * margin).clip(0, largest)
 

@@ -26,12 +26,17 @@ from cmdpax.errors import NumericalError
 from cmdpax.rows import Rows
 from cmdpax.stopping import Stop, never
 
-ROUNDING = 1e-14  # a residual of this size relative to the solution, whose terms cancel in it, is believed
+ROUNDING = (
+    1e-14  # a residual of this size relative to the solution, whose terms cancel in it, is believed
+)
 FINEST = 1e-15  # and one of this size cannot be improved
 PATIENCE = 100  # fixed-point steps that cost about as much as a preconditioned Krylov solve
 WINDOW = 5  # steps between two looks at their rate
 RESTARTS, KRYLOV_STEPS = 2, 100
-ROUNDS, SWEEPS = 100, 50  # restarts in the order of the flow at the most; Gauss-Seidel sweeps after one that did not help
+ROUNDS, SWEEPS = (
+    100,
+    50,
+)  # restarts in the order of the flow at the most; Gauss-Seidel sweeps after one that did not help
 LARGEST_LU = 300_000  # states; above, fill-in could take all memory
 
 
@@ -61,7 +66,10 @@ class System:
 
     def residual(self, solution: np.ndarray, right: np.ndarray) -> np.ndarray:
         """`b - (I - gamma P) x`, `[S]`."""
-        return kernels.relax(self.rows, right, self.discount, solution, 1, 0.0, self.transpose)[0] - solution
+        return (
+            kernels.relax(self.rows, right, self.discount, solution, 1, 0.0, self.transpose)[0]
+            - solution
+        )
 
     def solve(
         self,
@@ -96,11 +104,22 @@ class System:
                 return solution
         return self._direct(right, tolerance)
 
-    def _krylov(self, system: Rows, factors: np.ndarray, right: np.ndarray, tolerance: float, solution: np.ndarray) -> np.ndarray:
+    def _krylov(
+        self,
+        system: Rows,
+        factors: np.ndarray,
+        right: np.ndarray,
+        tolerance: float,
+        solution: np.ndarray,
+    ) -> np.ndarray:
         target = max(tolerance / 2, FINEST * self.size(solution))
-        return kernels.bicgstab(system, factors, right, solution, target, KRYLOV_STEPS, self.transpose)
+        return kernels.bicgstab(
+            system, factors, right, solution, target, KRYLOV_STEPS, self.transpose
+        )
 
-    def _in_flow_order(self, right: np.ndarray, tolerance: float, solution: np.ndarray, stop: Stop) -> np.ndarray:
+    def _in_flow_order(
+        self, right: np.ndarray, tolerance: float, solution: np.ndarray, stop: Stop
+    ) -> np.ndarray:
         """Stage 3: the best vector found, in the states' own order."""
         order = kernels.flow_order(self.rows)
         if self.transpose:
@@ -108,16 +127,23 @@ class System:
         place = np.empty_like(order)
         place[order] = np.arange(len(order), dtype=order.dtype)
         matrix = self.full.matrix[order]
-        matrix = sp.csr_array((matrix.data, place[matrix.indices], matrix.indptr), shape=matrix.shape)
+        matrix = sp.csr_array(
+            (matrix.data, place[matrix.indices], matrix.indptr), shape=matrix.shape
+        )
         matrix.sort_indices()
         system = Rows.of(matrix)
         factors = kernels.incomplete_factors(system)
-        right, best = right[order], solution[order] if np.isfinite(solution).all() else np.zeros_like(right)
+        right, best = (
+            right[order],
+            solution[order] if np.isfinite(solution).all() else np.zeros_like(right),
+        )
         smallest, found = self.size(right - matrix @ best), best
         for _ in range(ROUNDS):
             previous, found = found, self._krylov(system, factors, right, tolerance, found)
             size = self.size(right - matrix @ found)
-            if size > smallest / 2:  # sweeps bring the solution nearer even where the residual grows at first: go on from them
+            if (
+                size > smallest / 2
+            ):  # sweeps bring the solution nearer even where the residual grows at first: go on from them
                 found = found if size < smallest else previous.copy()
                 kernels.gauss_seidel(system, right, found, SWEEPS)
                 size = self.size(right - matrix @ found)
@@ -140,16 +166,22 @@ class System:
             solution = solution + factors.solve(self.residual(solution, right))
             if self.is_solved(solution, right, tolerance):
                 return solution
-        raise NumericalError("evaluation: the linear system could not be solved to rounding; the model is too ill-conditioned.")
+        raise NumericalError(
+            "evaluation: the linear system could not be solved to rounding; the model is too ill-conditioned."
+        )
 
 
-def fixed_point(system: System, right: np.ndarray, tolerance: float, guess: np.ndarray | None) -> tuple[np.ndarray, bool]:
+def fixed_point(
+    system: System, right: np.ndarray, tolerance: float, guess: np.ndarray | None
+) -> tuple[np.ndarray, bool]:
     """Fixed-point steps with the constant mode removed -> `[S]`, and whether its residual is `tolerance` (or rounding)."""
     solution, size, middle = _start(system, right, guess), np.inf, 0.0
     for done in range(WINDOW, PATIENCE + 1, WINDOW):
         before, target = size, max(tolerance, FINEST * system.size(solution))
         # the change is the residual of the old vector; that of the new one is no larger
-        solution, sizes, middle = kernels.relax(system.rows, right, system.discount, solution, WINDOW, target, system.transpose)
+        solution, sizes, middle = kernels.relax(
+            system.rows, right, system.discount, solution, WINDOW, target, system.transpose
+        )
         size = sizes[-1]
         if size <= target or not np.isfinite(size):
             break
@@ -168,4 +200,8 @@ def _start(system: System, right: np.ndarray, guess: np.ndarray | None) -> np.nd
     if not system.transpose:
         return guess
     total = float(guess.sum())
-    return guess * (float(right.sum()) * system.horizon / total) if total > 0 else right * system.horizon
+    return (
+        guess * (float(right.sum()) * system.horizon / total)
+        if total > 0
+        else right * system.horizon
+    )

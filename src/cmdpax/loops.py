@@ -143,7 +143,9 @@ def relax_transposed(pointers, columns, entries, right, discount, visits, follow
 
 
 @compiled
-def relax_often(pointers, columns, entries, right, discount, now, following, sizes, target, transpose):
+def relax_often(
+    pointers, columns, entries, right, discount, now, following, sizes, target, transpose
+):
     """Fixed-point steps from `now` to `following` and back, one for each place in `sizes` or until one is at most `target`.
 
     How many there were, and the middle of the last change.
@@ -151,9 +153,13 @@ def relax_often(pointers, columns, entries, right, discount, now, following, siz
     middle = 0.0
     for step in range(len(sizes)):
         if transpose:
-            sizes[step] = relax_transposed(pointers, columns, entries, right, discount, now, following)
+            sizes[step] = relax_transposed(
+                pointers, columns, entries, right, discount, now, following
+            )
         else:
-            low, high = relax(0, len(right), pointers, columns, entries, right, discount, now, following)
+            low, high = relax(
+                0, len(right), pointers, columns, entries, right, discount, now, following
+            )
             sizes[step], middle = (high - low) / 2, (high + low) / 2
         now, following = following, now
         if not sizes[step] > target:

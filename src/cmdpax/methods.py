@@ -52,13 +52,19 @@ class Method:
     family: str  # "augmented Lagrangian", "primal-dual", "exact"
     citation: str
     rate: str  # what is proven about the last iterate
-    trajectory: Callable[..., Trajectory] | None = None  # fixed budget, batched; takes `budget` as keyword arguments
-    budget: Mapping[str, Any] = field(default_factory=dict)  # settings of the fixed-budget form with their defaults
+    trajectory: Callable[..., Trajectory] | None = (
+        None  # fixed budget, batched; takes `budget` as keyword arguments
+    )
+    budget: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # settings of the fixed-budget form with their defaults
     solve: Callable[..., Result] | None = None  # certified; settings are its keyword arguments
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # the paper's search space
     features: bool = False  # whether policies are log-linear: features are needed
     linear: str = ""  # the name of the method's log-linear form
-    skip: Callable[[Mapping[str, float]], bool] = lambda settings: False  # points of the grid where the update makes no sense
+    skip: Callable[[Mapping[str, float]], bool] = lambda settings: (
+        False
+    )  # points of the grid where the update makes no sense
 
     def settings(self) -> dict[str, Any]:
         """What can be set, with its default."""
@@ -78,10 +84,36 @@ _rows = (
         "O(1/sqrt T) outer; finite",
         solve=corrective,
     ),
-    Method("pqa-alm", "PQA-ALM", "augmented Lagrangian", LU, "O(eps^-6) evaluations", linear="ppqa-alm", **alm(pqa.step)),
-    Method("ppg-alm", "PPG-ALM", "augmented Lagrangian", LU, "as PQA", **alm(ppg.step, gradient=True)),
-    Method("npg-alm", "NPG-ALM", "augmented Lagrangian", LU, "outer O(1/sqrt T)", linear="pnpg-alm", **alm(npg.step)),
-    Method("spma-alm", "SPMA-ALM", "augmented Lagrangian", LU, "outer O(1/sqrt T)", linear="pspma-alm", **alm(spma.step)),
+    Method(
+        "pqa-alm",
+        "PQA-ALM",
+        "augmented Lagrangian",
+        LU,
+        "O(eps^-6) evaluations",
+        linear="ppqa-alm",
+        **alm(pqa.step),
+    ),
+    Method(
+        "ppg-alm", "PPG-ALM", "augmented Lagrangian", LU, "as PQA", **alm(ppg.step, gradient=True)
+    ),
+    Method(
+        "npg-alm",
+        "NPG-ALM",
+        "augmented Lagrangian",
+        LU,
+        "outer O(1/sqrt T)",
+        linear="pnpg-alm",
+        **alm(npg.step),
+    ),
+    Method(
+        "spma-alm",
+        "SPMA-ALM",
+        "augmented Lagrangian",
+        LU,
+        "outer O(1/sqrt T)",
+        linear="pspma-alm",
+        **alm(spma.step),
+    ),
     Method(
         "npg-pd",
         "NPG-PD",
@@ -103,7 +135,15 @@ _rows = (
         linear="lin-rpg-pd",
         **baseline(rpg_pd),
     ),
-    Method("opg-pd", "OPG-PD", "primal-dual", DING, "linear, problem-dependent, m = 1", grid=STEPS, **baseline(opg_pd)),
+    Method(
+        "opg-pd",
+        "OPG-PD",
+        "primal-dual",
+        DING,
+        "linear, problem-dependent, m = 1",
+        grid=STEPS,
+        **baseline(opg_pd),
+    ),
     Method(
         "npg-dd",
         "NPG-DD",
@@ -142,9 +182,25 @@ _rows = (
         linear="lin-ppo-lag",
         **baseline(ppo_lag),
     ),
-    Method("ppqa-alm", "PPQA-ALM", "augmented Lagrangian", LU, "O(eps^-6), small bias", **projected(pqa.step)),
-    Method("pnpg-alm", "Projected NPG-ALM", "augmented Lagrangian", LU, "none", **projected(npg.step)),
-    Method("pspma-alm", "Projected SPMA-ALM", "augmented Lagrangian", LU, "none", **projected(spma.step)),
+    Method(
+        "ppqa-alm",
+        "PPQA-ALM",
+        "augmented Lagrangian",
+        LU,
+        "O(eps^-6), small bias",
+        **projected(pqa.step),
+    ),
+    Method(
+        "pnpg-alm", "Projected NPG-ALM", "augmented Lagrangian", LU, "none", **projected(npg.step)
+    ),
+    Method(
+        "pspma-alm",
+        "Projected SPMA-ALM",
+        "augmented Lagrangian",
+        LU,
+        "none",
+        **projected(spma.step),
+    ),
     Method(
         "lin-npg-pd",
         "Lin-NPG-PD",
@@ -161,7 +217,11 @@ _rows = (
         "primal-dual",
         DING,
         "O(eps^-6) plus bias, m = 1",
-        grid={"step": LINEAR_STEPS, "dual_step": LINEAR_STEPS, "temperature": (0.001, 0.01, 0.1, 1.0)},
+        grid={
+            "step": LINEAR_STEPS,
+            "dual_step": LINEAR_STEPS,
+            "temperature": (0.001, 0.01, 0.1, 1.0),
+        },
         skip=lambda settings: settings["dual_step"] * settings["temperature"] > 1,
         features=True,
         **baseline(lin_rpg_pd),
@@ -187,11 +247,30 @@ _rows = (
         **baseline(lin_ppo_lag),
     ),
     Method("lp", "Linear program (HiGHS)", "exact", "Altman 1999", "exact", solve=linear_program),
-    Method("dantzig-wolfe", "Dantzig-Wolfe", "exact", "Dantzig, Wolfe 1960", "finite", solve=dantzig_wolfe),
     Method(
-        "cutting-plane", "Cutting plane", "exact", "Gladin et al. 2023", "O(log 1/eps) cuts, regularised", solve=cutting_plane
+        "dantzig-wolfe",
+        "Dantzig-Wolfe",
+        "exact",
+        "Dantzig, Wolfe 1960",
+        "finite",
+        solve=dantzig_wolfe,
     ),
-    Method("convex-al", "AL by convex program", "exact", "Mueller et al. 2023", "finite", solve=convex_al),
+    Method(
+        "cutting-plane",
+        "Cutting plane",
+        "exact",
+        "Gladin et al. 2023",
+        "O(log 1/eps) cuts, regularised",
+        solve=cutting_plane,
+    ),
+    Method(
+        "convex-al",
+        "AL by convex program",
+        "exact",
+        "Mueller et al. 2023",
+        "finite",
+        solve=convex_al,
+    ),
 )
 methods: Mapping[str, Method] = MappingProxyType({row.name: row for row in _rows})
 
@@ -208,7 +287,9 @@ def form(model: CMDP, name: str, features: Any) -> tuple[Method, dict[str, Featu
     method = find(name)
     if features is None:
         if method.features:
-            raise InputError(f"method '{name}' has log-linear policies; give it features, for example --features tiles:60,4,3.")
+            raise InputError(
+                f"method '{name}' has log-linear policies; give it features, for example --features tiles:60,4,3."
+            )
         return method, {}
     if not (method.features or method.linear):
         known = ", ".join(row.name for row in methods.values() if row.features or row.linear)
@@ -218,7 +299,9 @@ def form(model: CMDP, name: str, features: Any) -> tuple[Method, dict[str, Featu
     return method if method.features else methods[method.linear], {"features": features}
 
 
-def trajectory(model: CMDP, name: str, features: Any = None, keep: Collection[int] = (), **settings: Any) -> Trajectory:
+def trajectory(
+    model: CMDP, name: str, features: Any = None, keep: Collection[int] = (), **settings: Any
+) -> Trajectory:
     """Fixed-budget run; settings may be arrays of one batch shape. `features [S, A, d]` make the policies log-linear.
 
     The policies of the iterates in `keep` come back with the histories; 0 is the initial one.
@@ -262,9 +345,17 @@ def run(model: CMDP, name: str, eps: float = 1e-6, features: Any = None, **setti
         if verdict.status != "marginal":
             raise
         # too close for the method's own solver
-        return replace(phase_one_result(model, verdict, eps, started), method=method.name, status="marginal")
-    proven = result.scaled_violation == 0 and result.scaled_gap <= eps  # what is proven to be feasible is not undecided
-    return replace(result, status="marginal") if verdict.status == "marginal" and not proven else result
+        return replace(
+            phase_one_result(model, verdict, eps, started), method=method.name, status="marginal"
+        )
+    proven = (
+        result.scaled_violation == 0 and result.scaled_gap <= eps
+    )  # what is proven to be feasible is not undecided
+    return (
+        replace(result, status="marginal")
+        if verdict.status == "marginal" and not proven
+        else result
+    )
 
 
 def _refuse_unknown(method: Method, settings: Mapping[str, Any], known: Mapping[str, Any]) -> None:
@@ -274,5 +365,7 @@ def _refuse_unknown(method: Method, settings: Mapping[str, Any], known: Mapping[
             raise InputError(f"setting '{name}' is not one of {method.name}'s; {hint}")
         if name == "report" and not callable(value):
             raise InputError("report: it must be a function that takes a row of the trace.")
-        if isinstance(value, str) and not isinstance(known[name], str) and name != "step":  # a step may be a rule
+        if (
+            isinstance(value, str) and not isinstance(known[name], str) and name != "step"
+        ):  # a step may be a rule
             raise InputError(f"{name} is '{value}'; it must be a number.")

@@ -21,7 +21,17 @@ import scipy.sparse as sp
 
 from cmdpax import kernels
 from cmdpax.errors import InputError
-from cmdpax.fields import Grid, availability, checked_grid, discount_factor, distribution, labels, numbers, sense_of_each, span
+from cmdpax.fields import (
+    Grid,
+    availability,
+    checked_grid,
+    discount_factor,
+    distribution,
+    labels,
+    numbers,
+    sense_of_each,
+    span,
+)
 from cmdpax.tabulate import step_fields, toy_text_fields
 from cmdpax.transitions import (
     canonical,
@@ -90,7 +100,9 @@ class CMDP:
         if S == 0:
             raise InputError("transitions: the model has no states; give at least one.")
         if A == 0:
-            raise InputError("transitions: the action set is empty; every state needs at least one action.")
+            raise InputError(
+                "transitions: the action set is empty; every state needs at least one action."
+            )
         self.available = availability(available, S, A)
         self.reward = numbers("reward", reward, (S, A), self.available)
         constraints = float_array("constraints", constraints)
@@ -101,7 +113,9 @@ class CMDP:
         limits = numbers("thresholds", np.atleast_1d(float_array("thresholds", thresholds)), (m,))
         self.senses = sense_of_each(senses, m)
         sign = np.array([1.0 if sense == ">=" else -1.0 for sense in self.senses])
-        if (sign < 0).any():  # adding 0.0 turns the -0.0 of a negated zero into 0.0: one form for one number
+        if (
+            sign < 0
+        ).any():  # adding 0.0 turns the -0.0 of a negated zero into 0.0: one form for one number
             rows, limits = rows * sign[:, None, None] + 0.0, limits * sign + 0.0
         self.constraints, self.thresholds = rows, limits
         self.initial = distribution(initial, S)
@@ -113,18 +127,29 @@ class CMDP:
             if not shared:
                 successors, probabilities = writeable(successors), writeable(probabilities)
                 copy_first(self.available, (successors, probabilities))
-        self.successors, self.probabilities = (successors, probabilities) if shared else canonical(successors, probabilities)
+        self.successors, self.probabilities = (
+            (successors, probabilities) if shared else canonical(successors, probabilities)
+        )
         self.state_names = labels("state_names", state_names, S)
         self.action_names = labels("action_names", action_names, A)
         self.constraint_names = labels("constraint_names", constraint_names, m)
         self.grid = checked_grid(grid, S, A)
-        for array in (self.successors, self.probabilities, self.reward, self.constraints, self.thresholds, self.initial):
+        for array in (
+            self.successors,
+            self.probabilities,
+            self.reward,
+            self.constraints,
+            self.thresholds,
+            self.initial,
+        ):
             array.setflags(write=False)
         self._frozen = True
 
     def __setattr__(self, name: str, value: Any) -> None:
         if getattr(self, "_frozen", False):
-            raise AttributeError(f"a CMDP is immutable; use model.replace({name}=...) to get a changed copy.")
+            raise AttributeError(
+                f"a CMDP is immutable; use model.replace({name}=...) to get a changed copy."
+            )
         object.__setattr__(self, name, value)
 
     # ---- shapes ---------------------------------------------------------------------------------------------------
@@ -168,15 +193,31 @@ class CMDP:
         }
         if "available" in changes:  # other pairs may be copies then
             fields["transitions"] = (self.successors, self.probabilities)
-        if "senses" in changes:  # what is kept is normalised; write it as the new senses will read it
-            sign = np.array([1.0 if sense == ">=" else -1.0 for sense in sense_of_each(changes["senses"], self.constraint_count)])
-            fields["constraints"], fields["thresholds"] = self.constraints * sign[:, None, None], self.thresholds * sign
+        if (
+            "senses" in changes
+        ):  # what is kept is normalised; write it as the new senses will read it
+            sign = np.array(
+                [
+                    1.0 if sense == ">=" else -1.0
+                    for sense in sense_of_each(changes["senses"], self.constraint_count)
+                ]
+            )
+            fields["constraints"], fields["thresholds"] = (
+                self.constraints * sign[:, None, None],
+                self.thresholds * sign,
+            )
         copy = CMDP(**{**fields, **changes})
         if "senses" not in changes and copy.constraint_count == self.constraint_count:
             object.__setattr__(copy, "senses", self.senses)
         if copy.probabilities is self.probabilities:
-            shared = ("matrix", "tensor", "reachable") if "initial" not in changes else ("matrix", "tensor")
-            copy.__dict__.update({name: self.__dict__[name] for name in shared if name in self.__dict__})
+            shared = (
+                ("matrix", "tensor", "reachable")
+                if "initial" not in changes
+                else ("matrix", "tensor")
+            )
+            copy.__dict__.update(
+                {name: self.__dict__[name] for name in shared if name in self.__dict__}
+            )
         return copy
 
     # ---- derived, cached ------------------------------------------------------------------------------------------
@@ -186,7 +227,11 @@ class CMDP:
         S, A, _ = self.successors.shape
         used = self.probabilities > 0
         pointers = np.append(0, np.cumsum(used.sum(-1)))
-        return sp.csr_array((self.probabilities[used], self.successors[used], pointers), shape=(S * A, S), copy=False)
+        return sp.csr_array(
+            (self.probabilities[used], self.successors[used], pointers),
+            shape=(S * A, S),
+            copy=False,
+        )
 
     @cached_property
     def tensor(self) -> np.ndarray:
@@ -222,7 +267,14 @@ class CMDP:
     def digest(self) -> str:
         """Fingerprint of the mathematics (not of the labels)."""
         hasher = sha256()
-        for array in (self.successors, self.probabilities, self.reward, self.constraints, self.thresholds, self.initial):
+        for array in (
+            self.successors,
+            self.probabilities,
+            self.reward,
+            self.constraints,
+            self.thresholds,
+            self.initial,
+        ):
             hasher.update(str(array.shape).encode())
             hasher.update(np.ascontiguousarray(array).data)
         if self.available is not None:
@@ -241,7 +293,9 @@ class CMDP:
         if self.available is None:
             return policy
         folded = np.where(self.available, policy, 0.0)
-        folded[np.arange(self.states), np.argmax(self.available, axis=1)] += np.where(self.available, 0.0, policy).sum(1)
+        folded[np.arange(self.states), np.argmax(self.available, axis=1)] += np.where(
+            self.available, 0.0, policy
+        ).sum(1)
         return folded
 
     # ---- builders -------------------------------------------------------------------------------------------------
@@ -265,7 +319,9 @@ class CMDP:
         its own threshold: with `senses=["<="]` it is the cost itself. `initial` maps states to probabilities.
         """
         fields = step_fields(states, actions, step, thresholds, initial)
-        return cls(**fields, discount=discount, senses=senses, constraint_names=constraint_names, grid=grid)
+        return cls(
+            **fields, discount=discount, senses=senses, constraint_names=constraint_names, grid=grid
+        )
 
     @classmethod
     def from_toy_text(
@@ -283,4 +339,10 @@ class CMDP:
         the environment's own `initial_state_distrib`.
         """
         fields = toy_text_fields(env, cost, initial)
-        return cls(**fields, thresholds=[limit], discount=discount, senses=["<="], constraint_names=[cost_name])
+        return cls(
+            **fields,
+            thresholds=[limit],
+            discount=discount,
+            senses=["<="],
+            constraint_names=[cost_name],
+        )

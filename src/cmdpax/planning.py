@@ -56,8 +56,16 @@ def plan(
     if model.is_small:
         return _exact(model, reward, start)
     if values is None:
-        values = np.zeros(model.states) if start is None else state_values(model, start, reward, FORCING)
-    return _inexact(model, np.broadcast_to(reward, model.reward.shape), np.broadcast_to(values, model.states), tolerance, stop)
+        values = (
+            np.zeros(model.states) if start is None else state_values(model, start, reward, FORCING)
+        )
+    return _inexact(
+        model,
+        np.broadcast_to(reward, model.reward.shape),
+        np.broadcast_to(values, model.states),
+        tolerance,
+        stop,
+    )
 
 
 def _exact(model: CMDP, reward: np.ndarray, start: np.ndarray | None) -> Plan:
@@ -73,10 +81,14 @@ def _exact(model: CMDP, reward: np.ndarray, start: np.ndarray | None) -> Plan:
         if not (switch := gain > threshold).any():
             return Plan(actions, values, float(model.initial @ values))
         actions = np.where(switch, best, actions)
-    raise NumericalError(f"planning: policy iteration did not settle in {ITERATIONS} sweeps; the model is too ill-conditioned.")
+    raise NumericalError(
+        f"planning: policy iteration did not settle in {ITERATIONS} sweeps; the model is too ill-conditioned."
+    )
 
 
-def _inexact(model: CMDP, reward: np.ndarray, values: np.ndarray, tolerance: float, stop: Stop) -> Plan:
+def _inexact(
+    model: CMDP, reward: np.ndarray, values: np.ndarray, tolerance: float, stop: Stop
+) -> Plan:
     """Policy iteration with inexact evaluation, which tightens whenever d has not fallen."""
     arrays, discount = (model.successors, model.probabilities, reward), model.discount
     reach = discount / (1 - discount)  # what d at one step amounts to in a value
@@ -85,7 +97,11 @@ def _inexact(model: CMDP, reward: np.ndarray, values: np.ndarray, tolerance: flo
         actions, backed_up = kernels.backup(*arrays, values, discount)
         change = backed_up - values
         low, high = float(change.min()), float(change.max())
-        rounding = ROUNDING * max(-float(backed_up.min()), float(backed_up.max())) * (1 + reach if stalled >= STALL else 1.0)
+        rounding = (
+            ROUNDING
+            * max(-float(backed_up.min()), float(backed_up.max()))
+            * (1 + reach if stalled >= STALL else 1.0)
+        )
         if reach * (high - low) <= max(tolerance, reach * rounding) or stop():
             upper = backed_up + reach * high
             return Plan(actions, upper, float((model.initial * upper).sum()))
@@ -94,7 +110,9 @@ def _inexact(model: CMDP, reward: np.ndarray, values: np.ndarray, tolerance: flo
         else:
             smallest, stalled = high - low, 0
         right = under_policy(reward, actions)
-        system = System(kernels.policy_rows(model.successors, model.probabilities, actions), discount)
+        system = System(
+            kernels.policy_rows(model.successors, model.probabilities, actions), discount
+        )
         allowed = forcing * (high - low)
         if structured:
             values = system.solve(right, allowed, backed_up, mixes_slowly=True, stop=stop)
@@ -104,4 +122,6 @@ def _inexact(model: CMDP, reward: np.ndarray, values: np.ndarray, tolerance: flo
         if structured and kernels.loops() is not None:
             kernels.sweep(*arrays, values, discount, True)
             kernels.sweep(*arrays, values, discount, False)
-    raise NumericalError(f"planning: policy iteration did not settle in {ITERATIONS} sweeps; the model is too ill-conditioned.")
+    raise NumericalError(
+        f"planning: policy iteration did not settle in {ITERATIONS} sweeps; the model is too ill-conditioned."
+    )

@@ -36,7 +36,9 @@ class Material:
     """What figures are drawn from; every record is run or read when it is first asked for."""
 
     def __init__(self, folder: Path, rerun: bool, say: Say) -> None:
-        self.study: Callable[[str], Study] = cache(lambda problem: study(problem, folder, rerun, say))
+        self.study: Callable[[str], Study] = cache(
+            lambda problem: study(problem, folder, rerun, say)
+        )
         self.rates: Callable[[], Sequence[Row]] = cache(lambda: _rates(folder, rerun, say))
 
     @property
@@ -56,7 +58,11 @@ def _policy(problem: str) -> Callable[[Material], Figure]:
 FIGURES: dict[str, Callable[[Material], Figure]] = {
     "first": lambda material: first_figure(),
     "all-methods": lambda material: all_methods(material.study("cliff-world")),
-    **{f"{problem}-{limit:g}": _selected(problem, limit) for problem in PROBLEMS for limit in LIMITS},
+    **{
+        f"{problem}-{limit:g}": _selected(problem, limit)
+        for problem in PROBLEMS
+        for limit in LIMITS
+    },
     **{f"{problem}-policy": _policy(problem) for problem in PROBLEMS},
     "certified": lambda material: certified(material.studies),
     "sensitivity": lambda material: sensitivity(material.studies),
@@ -64,7 +70,9 @@ FIGURES: dict[str, Callable[[Material], Figure]] = {
 }
 
 
-def tabular(folder: Path, figure: str | None = None, rerun: bool = False, say: Say = lambda text: None) -> list[Path]:
+def tabular(
+    folder: Path, figure: str | None = None, rerun: bool = False, say: Say = lambda text: None
+) -> list[Path]:
     """Reproduce everything, or one figure, in `folder`; returns the figures written."""
     if figure is not None and figure not in FIGURES:
         raise InputError(f"figure '{figure}' is not known; {did_you_mean(figure, FIGURES)}")
@@ -85,25 +93,35 @@ def _in_class(index: int) -> Callable[[Sequence[LinearStudy]], Figure]:
 
 LINEAR = [(problem, dimension) for problem in PROBLEMS for dimension in SETS]
 LINEAR_FIGURES: dict[str, Callable[[Sequence[LinearStudy]], Figure]] = {
-    **{f"{problem}-{dimension}": _in_class(index) for index, (problem, dimension) in enumerate(LINEAR)},
+    **{
+        f"{problem}-{dimension}": _in_class(index)
+        for index, (problem, dimension) in enumerate(LINEAR)
+    },
     "features": log_linear.features,
     "projection-errors": log_linear.projection_errors,
 }
 
 
-def linear(folder: Path, figure: str | None = None, rerun: bool = False, say: Say = lambda text: None) -> list[Path]:
+def linear(
+    folder: Path, figure: str | None = None, rerun: bool = False, say: Say = lambda text: None
+) -> list[Path]:
     """Reproduce the log-linear experiments in `folder`, two records at a time; returns the figures written."""
     if figure is not None and figure not in LINEAR_FIGURES:
         raise InputError(f"figure '{figure}' is not known; {did_you_mean(figure, LINEAR_FIGURES)}")
     say("log-linear studies: two problems, three sets of features")
     with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(linear_study, problem, dimension, folder, rerun) for problem, dimension in LINEAR]
+        waiting = [
+            pool.submit(linear_study, problem, dimension, folder, rerun)
+            for problem, dimension in LINEAR
+        ]
         for done, _ in enumerate(as_completed(waiting), 1):
             say(f"{done} of {len(LINEAR)} records complete")
     studies = [job.result() for job in waiting]
     linear_tables(studies, folder)
     return [
-        save(draw(studies), folder / f"{name}.png") for name, draw in LINEAR_FIGURES.items() if figure is None or name == figure
+        save(draw(studies), folder / f"{name}.png")
+        for name, draw in LINEAR_FIGURES.items()
+        if figure is None or name == figure
     ]
 
 
@@ -135,14 +153,20 @@ def deep(
     if fraction is not None:
         deep_study.run_missing(folder, parts, fraction, seeds, tasks, carry)
     # a store holds one sweep: the main comparison, unless the figure of an ablation is asked for
-    elif store is not None and not deep_study.record_finished(folder, parts[0], seeds, tasks, store):
-        raise InputError(f"{store.folder} has no finished run of this study; give the store of `cmdpax sweep deep`.")
+    elif store is not None and not deep_study.record_finished(
+        folder, parts[0], seeds, tasks, store
+    ):
+        raise InputError(
+            f"{store.folder} has no finished run of this study; give the store of `cmdpax sweep deep`."
+        )
     found = deep_study.study(folder)
     every: dict[str, Sequence[object]] = {**found.ablations}
     drawable = [name for name in wanted if every.get(name, found.records)]
     if not drawable:
         what = "no records" if figure is None else f"no records for '{figure}'"
-        raise InputError(f"{folder} holds {what}; give --fraction to run that part of the paper's budget, as in 0.01.")
+        raise InputError(
+            f"{folder} holds {what}; give --fraction to run that part of the paper's budget, as in 0.01."
+        )
     if found.records:
         deep_tables(found, folder)
     return [save(DEEP_FIGURES[name](found), folder / f"{name}.png") for name in drawable]
@@ -150,7 +174,12 @@ def deep(
 
 def _rates(folder: Path, rerun: bool, say: Say) -> Sequence[Row]:
     path = folder / "records" / "rate.jsonl"
-    made_with = {"sigma": rate.SIGMA, "penalties": list(rate.PENALTIES), "outer": rate.OUTER, "problems": list(PROBLEMS)}
+    made_with = {
+        "sigma": rate.SIGMA,
+        "penalties": list(rate.PENALTIES),
+        "outer": rate.OUTER,
+        "problems": list(PROBLEMS),
+    }
     known, rows = read_lines(path)
     if rerun or any(known.get(key) != entry for key, entry in made_with.items()):
         say("rate of the outer loop")

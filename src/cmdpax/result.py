@@ -31,9 +31,13 @@ class Result:
     constraint_names: tuple[str, ...]
     senses: tuple[str, ...]
     thresholds: np.ndarray  # [m], normalised
-    trace: list[dict[str, Any]] = field(default_factory=list)  # one row per outer iteration or recorded step
+    trace: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # one row per outer iteration or recorded step
     seconds: float = 0.0
-    mixture: dict[str, Any] | None = None  # primal-dual methods: values of the averaged occupancy, and its memory
+    mixture: dict[str, Any] | None = (
+        None  # primal-dual methods: values of the averaged occupancy, and its memory
+    )
 
     def summary(self) -> dict[str, Any]:
         """The headline as plain numbers, for machines."""
@@ -53,14 +57,18 @@ class Result:
             "scaled_gap": self.scaled_gap,
             "scaled_violation": self.scaled_violation,
             "dual_bound": self.certificate.dual_bound,
-            "ray": None if self.certificate.ray is None else [float(y) for y in self.certificate.ray],
+            "ray": None
+            if self.certificate.ray is None
+            else [float(y) for y in self.certificate.ray],
             "ray_bound": self.certificate.ray_bound,
             "seconds": self.seconds,
         }
 
     def _turned(self, numbers: np.ndarray) -> np.ndarray:
         """Values or thresholds `[m]` in the caller's orientation."""
-        return np.where(np.array(self.senses) == "<=", -numbers, numbers) + 0.0  # adding 0.0: no "-0"
+        return (
+            np.where(np.array(self.senses) == "<=", -numbers, numbers) + 0.0
+        )  # adding 0.0: no "-0"
 
     def __repr__(self) -> str:
         return f"Result({self.status}, method={self.method!r}, reward={self.reward:.9g}, gap<={self.certificate.gap:.3g})"
@@ -70,7 +78,11 @@ class Result:
             "certified": f"certified: within {self.eps:g} of optimal and feasible, on the scale of possible values",
             "infeasible": "infeasible: no policy meets all constraints",
             "marginal": "marginal: whether any policy meets all constraints is undecided within 1e-7 of the scale"
-            + ("; this one does, and is optimal, within eps" if max(self.scaled_gap, self.scaled_violation) <= self.eps else ""),
+            + (
+                "; this one does, and is optimal, within eps"
+                if max(self.scaled_gap, self.scaled_violation) <= self.eps
+                else ""
+            ),
             "limit": f"limit: stopped before eps = {self.eps:g} was certified",
         }
         c = self.certificate
@@ -88,10 +100,21 @@ class Result:
             )
         if len(self.margins):
             width = max(10, *(len(name) for name in self.constraint_names))
-            lines.append(f"{'constraint':<{width}}  {'value':>14}     {'threshold':>12} {'margin':>12} {'price':>12}")
-            columns = (self._turned(self.values), self._turned(self.thresholds), self.margins, self.multipliers)
-            for name, sense, value, limit, margin, price in zip(self.constraint_names, self.senses, *columns, strict=True):
-                lines.append(f"{name:<{width}}  {value:>14.8g}  {sense} {limit:>12.8g} {margin:>12.3g} {price:>12.6g}")
+            lines.append(
+                f"{'constraint':<{width}}  {'value':>14}     {'threshold':>12} {'margin':>12} {'price':>12}"
+            )
+            columns = (
+                self._turned(self.values),
+                self._turned(self.thresholds),
+                self.margins,
+                self.multipliers,
+            )
+            for name, sense, value, limit, margin, price in zip(
+                self.constraint_names, self.senses, *columns, strict=True
+            ):
+                lines.append(
+                    f"{name:<{width}}  {value:>14.8g}  {sense} {limit:>12.8g} {margin:>12.3g} {price:>12.6g}"
+                )
         return "\n".join(lines)
 
 
@@ -132,7 +155,8 @@ def assemble(
         scaled_gap=gap,
         scaled_violation=violation,
         digest=model.digest,
-        constraint_names=model.constraint_names or tuple(f"c{i}" for i in range(model.constraint_count)),
+        constraint_names=model.constraint_names
+        or tuple(f"c{i}" for i in range(model.constraint_count)),
         senses=model.senses,
         thresholds=model.thresholds,
         trace=trace or [],

@@ -29,7 +29,11 @@ class Rows:
     @staticmethod
     def of(matrix: sp.csr_array) -> "Rows":
         """From SciPy's form."""
-        return Rows(readable(matrix.indptr.astype(np.uint32)), readable(matrix.indices.astype(np.uint32)), readable(matrix.data))
+        return Rows(
+            readable(matrix.indptr.astype(np.uint32)),
+            readable(matrix.indices.astype(np.uint32)),
+            readable(matrix.data),
+        )
 
     @cached_property
     def matrix(self) -> sp.csr_array:

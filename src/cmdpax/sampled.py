@@ -53,7 +53,9 @@ class Settings:
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be positive.")
         if self.estimator not in ("temporal-differences", "monte-carlo"):
-            raise InputError(f"estimator: '{self.estimator}' is neither 'temporal-differences' nor 'monte-carlo'.")
+            raise InputError(
+                f"estimator: '{self.estimator}' is neither 'temporal-differences' nor 'monte-carlo'."
+            )
 
 
 class Batch:
@@ -65,7 +67,10 @@ class Batch:
         self.observations, index = np.unique(both, axis=0, return_inverse=True)
         index = index.ravel()
         self.data, self.here, self.following = data, index[:count], index[count:]
-        self.table, self.critic = features(self.observations), critic(self.observations)  # [U, A, d], [U, A, p]
+        self.table, self.critic = (
+            features(self.observations),
+            critic(self.observations),
+        )  # [U, A, d], [U, A, p]
         self.features = Features(self.table)
         self.visits = np.bincount(self.here, minlength=len(self.observations)) / count  # [U]
 
@@ -78,7 +83,9 @@ class Batch:
         features = self.critic[self.here, self.data.actions]  # [N, p]
         expected = np.einsum("ua,uap->up", policy, self.critic)
         return self._fit(
-            features, features - discount * expected[self.following] * self.data.continues[:, None], self.data.rewards
+            features,
+            features - discount * expected[self.following] * self.data.continues[:, None],
+            self.data.rewards,
         )
 
     def monte_carlo(self) -> np.ndarray:
@@ -89,7 +96,9 @@ class Batch:
     def _fit(self, features: np.ndarray, differences: np.ndarray, right: np.ndarray) -> np.ndarray:
         system = features.T @ differences
         ridge = RIDGE * np.trace(features.T @ features) / len(system)
-        weights = np.linalg.solve(system + ridge * np.eye(len(system)), features.T @ right)  # [p, 1 + m]
+        weights = np.linalg.solve(
+            system + ridge * np.eye(len(system)), features.T @ right
+        )  # [p, 1 + m]
         return np.moveaxis(self.critic @ weights, -1, 0)
 
     def at_start(self, policy: np.ndarray, quality: np.ndarray) -> np.ndarray:
@@ -102,7 +111,9 @@ def returns(data: Transitions) -> np.ndarray:
     backwards = np.cumsum(data.rewards[::-1], axis=0)[::-1]
     last = np.append(data.first[1:], True)
     ends = np.nonzero(last)[0]
-    beyond = np.vstack([backwards[1:], np.zeros_like(backwards[:1])])[ends]  # what belongs to later episodes
+    beyond = np.vstack([backwards[1:], np.zeros_like(backwards[:1])])[
+        ends
+    ]  # what belongs to later episodes
     return backwards - beyond[np.searchsorted(ends, np.arange(len(last)))]
 
 
@@ -115,7 +126,9 @@ class SampledResult:
     reward: float
     margins: np.ndarray  # [m]
     features: FeatureMap
-    history: list[dict[str, Any]]  # one row per update: evaluations, episodes so far, reward, margins
+    history: list[
+        dict[str, Any]
+    ]  # one row per update: evaluations, episodes so far, reward, margins
 
     def __call__(self, observations: np.ndarray) -> np.ndarray:
         """Probabilities `[n, A]` at observations `[n, ...]`."""
@@ -143,14 +156,21 @@ def sampled_alm(
         psi = _map(one_hot(simulator.states, simulator.actions), simulator)
     rng = np.random.default_rng(settings.seed)
     batch = _collect(simulator, None, settings, phi, psi, rng)
-    theta, multipliers, history, done = np.zeros(batch.table.shape[-1]), np.zeros(len(simulator.thresholds)), [], 0
+    theta, multipliers, history, done = (
+        np.zeros(batch.table.shape[-1]),
+        np.zeros(len(simulator.thresholds)),
+        [],
+        0,
+    )
     for _ in range(settings.outer):
         for k in range(settings.inner):
             if done and k % settings.reuse == 0:
                 batch = _collect(simulator, theta, settings, phi, psi, rng)
             policy, quality, reward, margins = _estimates(simulator, batch, theta, settings)
             if done and k == 0:
-                multipliers = lagrangian.dual_update(multipliers, settings.penalty, margins, settings.dual_step)
+                multipliers = lagrangian.dual_update(
+                    multipliers, settings.penalty, margins, settings.dual_step
+                )
             worth = lagrangian.weights(multipliers, settings.penalty, margins)
             theta = update(batch, theta, policy, quality, worth, settings.step, step)
             done += 1
@@ -175,11 +195,18 @@ def update(
     pseudo = scalarise(flat[0], flat[1:], worth).reshape(policy.shape)
     target = step(policy, pseudo, np.full((1, 1), size))
     before = batch.features.coordinates(theta)
-    return theta + batch.features.parameters(newton(batch.features, before, batch.visits, target) - before)
+    return theta + batch.features.parameters(
+        newton(batch.features, before, batch.visits, target) - before
+    )
 
 
 def _collect(
-    simulator: Simulator, theta: np.ndarray | None, settings: Settings, phi: FeatureMap, psi: FeatureMap, rng: np.random.Generator
+    simulator: Simulator,
+    theta: np.ndarray | None,
+    settings: Settings,
+    phi: FeatureMap,
+    psi: FeatureMap,
+    rng: np.random.Generator,
 ) -> Batch:
     def policy(observations: np.ndarray) -> np.ndarray:
         table = phi(observations)
@@ -194,7 +221,11 @@ def _estimates(
     """Policy `[U, A]`, Q `[1 + m, U, A]`, reward and margins `[m]` at the current parameters."""
     policy = batch.policy(theta)
     by_difference = settings.estimator == "temporal-differences"
-    quality = batch.temporal_differences(policy, simulator.discount) if by_difference else batch.monte_carlo()
+    quality = (
+        batch.temporal_differences(policy, simulator.discount)
+        if by_difference
+        else batch.monte_carlo()
+    )
     start = batch.at_start(policy, quality)
     return policy, quality, float(start[0]), start[1:] - simulator.thresholds
 
@@ -204,7 +235,9 @@ def _map(features: np.ndarray | FeatureMap, simulator: Simulator) -> FeatureMap:
     if callable(features):
         return features
     if simulator.states is None:
-        raise InputError("features: observations are not state indices; give a function of observations [n, ...] -> [n, A, d].")
+        raise InputError(
+            "features: observations are not state indices; give a function of observations [n, ...] -> [n, A, d]."
+        )
     table = Features(features)
     table.check(simulator.states, simulator.actions)
     return lambda states: table.table[states]

@@ -15,7 +15,11 @@ compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 
 def values(
-    successors: np.ndarray, probabilities: np.ndarray, discount: float, policies: np.ndarray, rewards: np.ndarray
+    successors: np.ndarray,
+    probabilities: np.ndarray,
+    discount: float,
+    policies: np.ndarray,
+    rewards: np.ndarray,
 ) -> np.ndarray:
     """Values of k rewards, `[1, k, S, A]` or `[n, k, S, A]` for each policy, under n policies `[n, S, A]` -> `[n, k, S]`."""
     found = np.empty((len(policies), rewards.shape[1], len(successors)))
@@ -24,7 +28,11 @@ def values(
 
 
 def occupancies(
-    successors: np.ndarray, probabilities: np.ndarray, discount: float, policies: np.ndarray, initial: np.ndarray
+    successors: np.ndarray,
+    probabilities: np.ndarray,
+    discount: float,
+    policies: np.ndarray,
+    initial: np.ndarray,
 ) -> np.ndarray:
     """Unnormalised occupancies of n policies `[n, S, A]` from `initial [S]` -> `[n, S]`."""
     found = np.empty((len(policies), 1, len(successors)))
@@ -66,7 +74,9 @@ def _occupancies(successors, probabilities, discount, policies, found):
         for s in range(S):
             for a in range(A):
                 for j in range(successors.shape[2]):
-                    system[successors[s, a, j], s] -= discount * policies[n, s, a] * probabilities[s, a, j]
+                    system[successors[s, a, j], s] -= (
+                        discount * policies[n, s, a] * probabilities[s, a, j]
+                    )
         _solve(system, found[n])
 
 

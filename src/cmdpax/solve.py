@@ -39,14 +39,20 @@ def normalise(model: CMDP) -> CMDP:
     """
     horizon = 1 / (1 - model.discount)
     lowest = model.reward[model.reachable].min()
-    floor = model.constraints[:, model.reachable].min((1, 2)) if model.constraint_count else np.zeros(0)
+    floor = (
+        model.constraints[:, model.reachable].min((1, 2)) if model.constraint_count else np.zeros(0)
+    )
     scales = model.constraint_scales
     reward, constraints = model.reward - lowest, model.constraints - floor[:, None, None]
     reward /= model.reward_scale
     constraints /= scales[:, None, None]
     for array in (reward, constraints):
         np.clip(array, 0, 1 - model.discount, out=array)
-    return model.replace(reward=reward, constraints=constraints, thresholds=(model.thresholds - floor * horizon) / scales)
+    return model.replace(
+        reward=reward,
+        constraints=constraints,
+        thresholds=(model.thresholds - floor * horizon) / scales,
+    )
 
 
 def solve(
@@ -96,7 +102,9 @@ def solve(
             scaled,
             oracle,
             state,
-            multipliers=np.zeros(model.constraint_count) if warm.multipliers is None else warm.multipliers,
+            multipliers=np.zeros(model.constraint_count)
+            if warm.multipliers is None
+            else warm.multipliers,
             penalty=first_penalty(verdict.columns),
             outer=outer,
             inner=inner,
@@ -145,19 +153,32 @@ class Warm:
     def remember(self, scaled: CMDP, search: "_Search") -> None:
         """Keep the best state and its dual weights."""
         if isinstance(search.best, Columns) and search.dual is not None:
-            self.columns, self.thresholds, self.multipliers = search.best, scaled.thresholds, search.dual.weights
+            self.columns, self.thresholds, self.multipliers = (
+                search.best,
+                scaled.thresholds,
+                search.dual.weights,
+            )
 
 
 def within(name: str, value: Any, bound: float, zero: bool = False) -> None:
     """Demand a number between 0 and `bound` (0 itself only if `zero`)."""
-    if not isinstance(value, (int, float, np.number)) or not (0 <= value < bound and (zero or value > 0)):
-        span = f"{'at least' if zero else 'more than'} 0" + (f" and below {bound:g}" if np.isfinite(bound) else "")
+    if not isinstance(value, (int, float, np.number)) or not (
+        0 <= value < bound and (zero or value > 0)
+    ):
+        span = f"{'at least' if zero else 'more than'} 0" + (
+            f" and below {bound:g}" if np.isfinite(bound) else ""
+        )
         raise InputError(f"{name} is {value!r}; it must be a number, {span}.")
 
 
 def whole(name: str, value: Any) -> int:
     """A whole number of at least 1."""
-    if not isinstance(value, (int, float, np.number)) or not np.isfinite(value) or int(value) != value or value < 1:
+    if (
+        not isinstance(value, (int, float, np.number))
+        or not np.isfinite(value)
+        or int(value) != value
+        or value < 1
+    ):
         raise InputError(f"{name} is {value!r}; it must be a whole number of at least 1.")
     return int(value)
 
@@ -167,9 +188,13 @@ def columns_within(model: CMDP, memory_limit: float) -> int:
     try:
         from resource import RUSAGE_SELF, getrusage
     except ImportError:
-        raise InputError("memory limit: Windows does not tell how much memory is in use; leave the limit out.") from None
+        raise InputError(
+            "memory limit: Windows does not tell how much memory is in use; leave the limit out."
+        ) from None
     column = 20.0 * model.states  # actions, occupancy and potential
-    working = 80.0 * model.states + 24.0 * model.successors.shape[2] * model.states  # vectors and one policy's transitions
+    working = (
+        80.0 * model.states + 24.0 * model.successors.shape[2] * model.states
+    )  # vectors and one policy's transitions
     held = getrusage(RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)
     room = int((memory_limit - held - working) / column)
     least = 2 * model.constraint_count + 4  # those in use by two mixtures, and a few to choose from
@@ -229,8 +254,13 @@ class _Search:
         candidates = [state]
         if isinstance(self.oracle, Corrective):
             candidates.append(replace(state, mixture=state.meeting))
-        scores = [(self.bound - float(one.reward), float(lagrangian.violation(one.margins))) for one in candidates]
-        (gap, violation), state = min(zip(scores, candidates, strict=True), key=lambda pair: max(pair[0]))
+        scores = [
+            (self.bound - float(one.reward), float(lagrangian.violation(one.margins)))
+            for one in candidates
+        ]
+        (gap, violation), state = min(
+            zip(scores, candidates, strict=True), key=lambda pair: max(pair[0])
+        )
         if max(gap, violation) < self.score:
             self.best, self.score, self.improved = state, max(gap, violation), progress.evaluations
         row = {
@@ -249,7 +279,9 @@ class _Search:
             if max(certificate.scaled(self.model)) <= self.eps:
                 self.certified = policy, certificate
                 return True
-        stalled = isinstance(self.oracle, Corrective) and progress.evaluations - self.improved >= STALL
+        stalled = (
+            isinstance(self.oracle, Corrective) and progress.evaluations - self.improved >= STALL
+        )
         return stalled or self.stop()
 
     def certify_best(self) -> tuple[np.ndarray, Certificate]:
@@ -264,8 +296,12 @@ class _Search:
         weights = self.dual.weights * model.reward_scale / model.constraint_scales
         # values of the normalised model are those of the model up to scale and a constant, which no bound depends on
         potential = None if model.is_small else best.values * model.reward_scale
-        accuracy = self.eps if self.stop() else ACCURACY * self.eps  # whoever wants it now gets it now
-        return policy, certify(model, policy, weights, best.actions, potential=potential, accuracy=accuracy)
+        accuracy = (
+            self.eps if self.stop() else ACCURACY * self.eps
+        )  # whoever wants it now gets it now
+        return policy, certify(
+            model, policy, weights, best.actions, potential=potential, accuracy=accuracy
+        )
 
 
 def phase_one_result(model: CMDP, verdict: Feasibility, eps: float, started: float) -> Result:
@@ -275,18 +311,38 @@ def phase_one_result(model: CMDP, verdict: Feasibility, eps: float, started: flo
     time ran out there is no verdict, and nothing but the policy's own certificate.
     """
     columns, zeros = verdict.columns, np.zeros(model.constraint_count)
-    policy, unconstrained, potential, accuracy = Corrective().policy(model, columns), columns.actions[0], None, 0.0
+    policy, unconstrained, potential, accuracy = (
+        Corrective().policy(model, columns),
+        columns.actions[0],
+        None,
+        0.0,
+    )
     if verdict.status != "open":  # there is time: the first plan was a loose one
-        unconstrained = plan(model, model.reward, unconstrained, tolerance=ACCURACY * eps * model.reward_scale).actions
+        unconstrained = plan(
+            model, model.reward, unconstrained, tolerance=ACCURACY * eps * model.reward_scale
+        ).actions
     elif not model.is_small:  # there is none for more than what is known
         accuracy, known = eps, columns.potentials[0]
         potential = None if known is None else known * model.reward_scale
-    certificate = certify(model, policy, zeros, unconstrained, potential=potential, accuracy=accuracy)
+    certificate = certify(
+        model, policy, zeros, unconstrained, potential=potential, accuracy=accuracy
+    )
     certificate = _with_ray(model, certificate, verdict)
     proven = certificate.ray_bound is not None and certificate.ray_bound < 0
-    status: Status | None = None if verdict.status == "open" else "infeasible" if proven else "marginal"
+    status: Status | None = (
+        None if verdict.status == "open" else "infeasible" if proven else "marginal"
+    )
     seconds = time.perf_counter() - started
-    return assemble(model, policy, zeros, certificate, status=status, method="corrective-alm", eps=eps, seconds=seconds)
+    return assemble(
+        model,
+        policy,
+        zeros,
+        certificate,
+        status=status,
+        method="corrective-alm",
+        eps=eps,
+        seconds=seconds,
+    )
 
 
 def _with_ray(model: CMDP, certificate: Certificate, verdict: Feasibility) -> Certificate:
@@ -297,4 +353,8 @@ def _with_ray(model: CMDP, certificate: Certificate, verdict: Feasibility) -> Ce
     reward = np.tensordot(ray, model.constraints, 1)
     potential = centred_values(model, verdict.plan.actions, (reward,))[0]
     bound = lagrangian_bound(model, np.zeros_like(reward), ray, potential)
-    return replace(certificate, ray=ray, ray_bound=bound, ray_potential=potential) if bound <= 1.5 * BAND else certificate
+    return (
+        replace(certificate, ray=ray, ray_bound=bound, ray_potential=potential)
+        if bound <= 1.5 * BAND
+        else certificate
+    )

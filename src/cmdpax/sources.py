@@ -42,7 +42,9 @@ def seeded(source: str, seed: int) -> str:
     if random and not given:
         return f"{name}:{text + ',' if text else ''}seed={seed}"
     if seed != 0:
-        raise InputError(f"model '{source}' takes no seed of its own; sweep it with one seed, or leave its seed out.")
+        raise InputError(
+            f"model '{source}' takes no seed of its own; sweep it with one seed, or leave its seed out."
+        )
     return source
 
 
@@ -53,20 +55,30 @@ def open_features(source: str, model: CMDP) -> Features:
         try:
             dimension, tilings, size = (int(part) for part in text.split(","))
         except ValueError:
-            raise InputError(f"--features {source}: write tiles:dimension,tilings,size, for example tiles:60,4,3.") from None
+            raise InputError(
+                f"--features {source}: write tiles:dimension,tilings,size, for example tiles:60,4,3."
+            ) from None
         return Features(tiles(model.states, model.actions, dimension, tilings, size))
     path = Path(source)
     if path.suffix.lower() not in (".npy", ".npz"):
-        raise InputError(f"--features {source}: give tiles:60,4,3, or a .npy or .npz file with numbers [states, actions, d].")
+        raise InputError(
+            f"--features {source}: give tiles:60,4,3, or a .npy or .npz file with numbers [states, actions, d]."
+        )
     try:
         stored = np.load(path, allow_pickle=False)
         table = stored if isinstance(stored, np.ndarray) else stored["features"]
     except OSError as error:
-        raise InputError(f"--features {source}: the file cannot be read ({error.strerror or error}).") from None
+        raise InputError(
+            f"--features {source}: the file cannot be read ({error.strerror or error})."
+        ) from None
     except KeyError:
-        raise InputError(f"--features {source}: there is no array 'features' in it; save it under that name.") from None
+        raise InputError(
+            f"--features {source}: there is no array 'features' in it; save it under that name."
+        ) from None
     except (ValueError, EOFError, BadZipFile):
-        raise InputError(f"--features {source}: this is not an array of numbers; write it with numpy.save.") from None
+        raise InputError(
+            f"--features {source}: this is not an array of numbers; write it with numpy.save."
+        ) from None
     features = Features(table)
     features.check(model.states, model.actions)
     return features
@@ -74,14 +86,18 @@ def open_features(source: str, model: CMDP) -> Features:
 
 def _settings(name: str, builder: Callable[..., CMDP], text: str) -> dict[str, Any]:
     """`states=200,seed=3` as keyword arguments, converted to the type of each default; lists are written `12+16`."""
-    defaults = {key: parameter.default for key, parameter in inspect.signature(builder).parameters.items()}
+    defaults = {
+        key: parameter.default for key, parameter in inspect.signature(builder).parameters.items()
+    }
     settings: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
         if key not in defaults:
             raise InputError(f"{name}: setting '{key}' is not known; {did_you_mean(key, defaults)}")
         if not equals:
-            raise InputError(f"{name}: setting '{key}' has no value; write {key}={_text(defaults[key])}, for example.")
+            raise InputError(
+                f"{name}: setting '{key}' has no value; write {key}={_text(defaults[key])}, for example."
+            )
         if key in settings:
             raise InputError(f"{name}: setting '{key}' is given twice.")
         try:
@@ -94,7 +110,11 @@ def _settings(name: str, builder: Callable[..., CMDP], text: str) -> dict[str, A
 
 
 def _text(default: Any) -> str:
-    return "+".join(str(part) for part in default) if isinstance(default, tuple) else str(default).lower()
+    return (
+        "+".join(str(part) for part in default)
+        if isinstance(default, tuple)
+        else str(default).lower()
+    )
 
 
 def _convert(text: str, default: Any) -> Any:

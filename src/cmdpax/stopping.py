@@ -54,4 +54,7 @@ class Stopper:
         if self.interrupted:
             raise KeyboardInterrupt
         self.interrupted = True
-        warnings.warn("stopping with the best policy so far; Ctrl-C again stops at once, without it.", stacklevel=2)
+        warnings.warn(
+            "stopping with the best policy so far; Ctrl-C again stops at once, without it.",
+            stacklevel=2,
+        )

@@ -26,5 +26,7 @@ def count() -> int:
     return 1 if threads is None else threads._max_workers
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows; a forked process has none of its parent's threads
+if hasattr(
+    os, "register_at_fork"
+):  # not on Windows; a forked process has none of its parent's threads
     os.register_at_fork(after_in_child=shared.cache_clear)

@@ -32,8 +32,12 @@ class Trajectory:
     weights: np.ndarray  # [N + 1, ..., m]: what the method holds each constraint to be worth; any of them gives a dual bound
     multipliers: np.ndarray  # [..., m], final
     policy: np.ndarray  # [..., S, A], the last iterate
-    mixture: np.ndarray | None = None  # [S, A], the stationary policy of the average occupancy (primal-dual methods, no batch)
-    policies: np.ndarray | None = None  # [len(keep), ..., S, A], the iterates that the caller asked to keep
+    mixture: np.ndarray | None = (
+        None  # [S, A], the stationary policy of the average occupancy (primal-dual methods, no batch)
+    )
+    policies: np.ndarray | None = (
+        None  # [len(keep), ..., S, A], the iterates that the caller asked to keep
+    )
 
     @property
     def diverged(self) -> np.ndarray:
@@ -43,9 +47,13 @@ class Trajectory:
 
     def one(self, index: int) -> "Trajectory":
         """Configuration `index` of a batch `[B]`, as an unbatched trajectory."""
-        rewards, margins, weights = (history[:, index] for history in (self.rewards, self.margins, self.weights))
+        rewards, margins, weights = (
+            history[:, index] for history in (self.rewards, self.margins, self.weights)
+        )
         kept = None if self.policies is None else self.policies[:, index]
-        return Trajectory(rewards, margins, weights, self.multipliers[index], self.policy[index], policies=kept)
+        return Trajectory(
+            rewards, margins, weights, self.multipliers[index], self.policy[index], policies=kept
+        )
 
 
 class Recorder:
@@ -58,7 +66,9 @@ class Recorder:
         self.weights: list[np.ndarray] = []
         self.policies: list[np.ndarray] = []
 
-    def add(self, reward: np.ndarray, margins: np.ndarray, weights: np.ndarray, policy: np.ndarray) -> None:
+    def add(
+        self, reward: np.ndarray, margins: np.ndarray, weights: np.ndarray, policy: np.ndarray
+    ) -> None:
         """Append one iterate: reward `[...]`, margins and weights `[..., m]`, policy `[..., S, A]`."""
         if len(self.rewards) in self.keep:
             self.policies.append(np.asarray(policy))
@@ -66,9 +76,13 @@ class Recorder:
         self.margins.append(np.asarray(margins))
         self.weights.append(np.asarray(weights))
 
-    def finish(self, multipliers: np.ndarray, policy: np.ndarray, mixture: np.ndarray | None = None) -> Trajectory:
+    def finish(
+        self, multipliers: np.ndarray, policy: np.ndarray, mixture: np.ndarray | None = None
+    ) -> Trajectory:
         """The trajectory, with the final multipliers `[..., m]`, policy `[..., S, A]` and mixture `[S, A]`."""
-        rewards, margins, weights = (np.stack(rows) for rows in (self.rewards, self.margins, self.weights))
+        rewards, margins, weights = (
+            np.stack(rows) for rows in (self.rewards, self.margins, self.weights)
+        )
         policies = np.stack(self.policies) if self.policies else None
         return Trajectory(rewards, margins, weights, multipliers, policy, mixture, policies)
 
@@ -91,7 +105,9 @@ def certified_gaps(model: CMDP, run: Trajectory, every: int = 1) -> np.ndarray:
 def to_result(model: CMDP, run: Trajectory, *, method: str, eps: float, started: float) -> Result:
     """Certify the last iterate of an unbatched trajectory, with its final multipliers as dual weights."""
     if run.diverged:
-        raise NumericalError(f"{method}: step {run.diverged} produced numbers that are not finite; use smaller step sizes.")
+        raise NumericalError(
+            f"{method}: step {run.diverged} produced numbers that are not finite; use smaller step sizes."
+        )
     best = plan(model, pseudo_reward(model, run.multipliers))
     certificate = certify(model, run.policy, run.multipliers, best.actions)
     rows: list[dict[str, Any]] = [

@@ -34,9 +34,13 @@ def padded_rows(
     for (s, a), row in rows.items():
         for place, (following, probability) in enumerate(row.items()):
             if following not in index:
-                raise InputError(f"{name(s, a)}: successor {following!r} is not one of the {S} states.")
+                raise InputError(
+                    f"{name(s, a)}: successor {following!r} is not one of the {S} states."
+                )
             successors[s, a, place] = index[following]
-            probabilities[s, a, place] = real_number(f"{name(s, a)}, probability of {following!r}", probability)
+            probabilities[s, a, place] = real_number(
+                f"{name(s, a)}, probability of {following!r}", probability
+            )
     return successors, probabilities
 
 
@@ -53,7 +57,10 @@ def padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
             )
         if not np.issubdtype(successors.dtype, np.integer):
             raise InputError(f"transitions: successors must be integers, not {successors.dtype}.")
-        if not (successors.flags.writeable or probabilities.flags.writeable) and probabilities.dtype == np.float64:
+        if (
+            not (successors.flags.writeable or probabilities.flags.writeable)
+            and probabilities.dtype == np.float64
+        ):
             return successors, probabilities
         return successors.copy(), probabilities.astype(np.float64, order="C")
     if sp.issparse(transitions):
@@ -62,7 +69,9 @@ def padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
         return _padded_from_sparse(transitions)
     dense = float_array("transitions", transitions)
     if dense.ndim != 3 or dense.shape[0] != dense.shape[2]:
-        raise InputError(f"transitions: shape {dense.shape}, expected [S, A, S] (or sparse matrices, or padded successors).")
+        raise InputError(
+            f"transitions: shape {dense.shape}, expected [S, A, S] (or sparse matrices, or padded successors)."
+        )
     S, A, _ = dense.shape
     if S == 0 or A == 0:
         return np.zeros((S, A, 1), dtype=np.int32), np.zeros((S, A, 1))
@@ -72,11 +81,15 @@ def padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
 def _padded_from_sparse(matrices: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
     """From A sparse matrices `[S, S]`, one per action."""
     if not all(sp.issparse(part) for part in matrices):
-        raise InputError("transitions: some parts are sparse matrices and others are not; give A sparse matrices [S, S].")
+        raise InputError(
+            "transitions: some parts are sparse matrices and others are not; give A sparse matrices [S, S]."
+        )
     S, A = matrices[0].shape[0], len(matrices)
     for a, matrix in enumerate(matrices):
         if matrix.shape != (S, S):
-            raise InputError(f"transitions[{a}]: shape {matrix.shape}, expected {(S, S)} as in transitions[0].")
+            raise InputError(
+                f"transitions[{a}]: shape {matrix.shape}, expected {(S, S)} as in transitions[0]."
+            )
         if matrix.dtype.kind not in NUMERIC:
             raise InputError(f"transitions[{a}]: it must hold real numbers, not {matrix.dtype}.")
     by_action = sp.csr_array(sp.vstack(matrices, format="csr"))
@@ -87,7 +100,9 @@ def _padded_from_sparse(matrices: Sequence[Any]) -> tuple[np.ndarray, np.ndarray
 def _padded_from_stack(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
     """From one sparse matrix `[S*A, S]`, row `s*A + a`, as a user gives it."""
     if len(matrix.shape) != 2 or matrix.shape[1] == 0 or matrix.shape[0] % matrix.shape[1]:
-        raise InputError(f"transitions: shape {matrix.shape}, expected [S*A, S] of one sparse matrix (row s*A + a).")
+        raise InputError(
+            f"transitions: shape {matrix.shape}, expected [S*A, S] of one sparse matrix (row s*A + a)."
+        )
     if matrix.dtype.kind not in NUMERIC:
         raise InputError(f"transitions: it must hold real numbers, not {matrix.dtype}.")
     rows = sp.csr_array(matrix, copy=True)
@@ -116,14 +131,21 @@ def canonical(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.nda
     """Checked rows `[S, A, B]` in their one form: see above; no more places than needed. Writeable ones are changed in place."""
     if is_canonical(successors, probabilities):
         return successors, probabilities
-    successors, probabilities = writeable(successors.astype(np.int32, copy=False)), writeable(probabilities)
+    successors, probabilities = (
+        writeable(successors.astype(np.int32, copy=False)),
+        writeable(probabilities),
+    )
     needed = kernels.order_rows(successors, probabilities)
-    return np.ascontiguousarray(successors[:, :, :needed]), normalised(np.ascontiguousarray(probabilities[:, :, :needed]))
+    return np.ascontiguousarray(successors[:, :, :needed]), normalised(
+        np.ascontiguousarray(probabilities[:, :, :needed])
+    )
 
 
 def is_canonical(successors: np.ndarray, probabilities: np.ndarray) -> bool:
     """Whether checked rows `[S, A, B]` are in their one form already, as in every file that cmdpax has written."""
-    if successors.dtype != np.int32 or not (successors.flags.c_contiguous and probabilities.flags.c_contiguous):
+    if successors.dtype != np.int32 or not (
+        successors.flags.c_contiguous and probabilities.flags.c_contiguous
+    ):
         return False
     used = probabilities > 0
     rising = (successors[:, :, 1:] > successors[:, :, :-1]) | ~used[:, :, 1:]
@@ -171,13 +193,20 @@ def refuse_huge(shape: tuple[int, ...]) -> None:
         )
 
 
-def check_rows(successors: np.ndarray, probabilities: np.ndarray, available: np.ndarray | None) -> None:
+def check_rows(
+    successors: np.ndarray, probabilities: np.ndarray, available: np.ndarray | None
+) -> None:
     """Rows `[S, A, B]`: successors are states; probabilities are finite, >= 0 and sum to 1; unavailable pairs do not matter."""
     S = len(successors)
     with np.errstate(over="ignore", invalid="ignore"):  # a sum that overflows is wrong all the same
         total = probabilities.sum(-1)
     off = ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE)
-    if not off.any() and successors.min() >= 0 and successors.max() < S and probabilities.min() >= 0:
+    if (
+        not off.any()
+        and successors.min() >= 0
+        and successors.max() < S
+        and probabilities.min() >= 0
+    ):
         return  # as nearly always; what follows finds out what is wrong, and needs arrays as large as the model
     every = np.True_ if available is None else available[:, :, None]
     wrong = ((successors < 0) | (successors >= S)) & every
@@ -186,7 +215,10 @@ def check_rows(successors: np.ndarray, probabilities: np.ndarray, available: np.
         raise InputError(
             f"transitions: successor {successors[s, a, b]} at [{s}, {a}, {b}] is out of range; states are 0..{S - 1}."
         )
-    for bad, what in ((~np.isfinite(probabilities), "every entry must be finite"), (probabilities < 0, "none may be negative")):
+    for bad, what in (
+        (~np.isfinite(probabilities), "every entry must be finite"),
+        (probabilities < 0, "none may be negative"),
+    ):
         wrong = bad & every
         if wrong.any():
             s, a, b = (int(i) for i in np.argwhere(wrong)[0])

@@ -15,7 +15,10 @@ def test_the_gradient_agrees_with_finite_differences():
     x, multipliers, h = rng.standard_normal(features.rank), np.array([0.4, 0.0]), 1e-6
     for i, slope in enumerate(value_and_gradient(model, features, x, multipliers, 3.0)[1]):
         e = h * np.eye(features.rank)[i]
-        above, below = (value_and_gradient(model, features, x + sign * e, multipliers, 3.0)[0] for sign in (1, -1))
+        above, below = (
+            value_and_gradient(model, features, x + sign * e, multipliers, 3.0)[0]
+            for sign in (1, -1)
+        )
         assert slope == pytest.approx((above - below) / (2 * h), abs=1e-6)
 
 

@@ -10,7 +10,8 @@ from cmdpax.solve import normalise
 
 
 @pytest.mark.parametrize(
-    ("model", "optimum"), [(cliff_world(), 0.655402), (deep_sea(), 0.392671), (garnet(states=40, constraints=3), None)]
+    ("model", "optimum"),
+    [(cliff_world(), 0.655402), (deep_sea(), 0.392671), (garnet(states=40, constraints=3), None)],
 )
 def test_certifies_the_known_optima(model, optimum):
     result = convex_al(model)

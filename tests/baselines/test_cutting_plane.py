@@ -7,7 +7,10 @@ from cmdpax.environments import cliff_world, deep_sea, garnet
 from cmdpax.solve import normalise
 
 
-@pytest.mark.parametrize(("environment", "optimum", "price"), [(cliff_world, 0.655402, 0.171), (deep_sea, 0.392671, 0.203158)])
+@pytest.mark.parametrize(
+    ("environment", "optimum", "price"),
+    [(cliff_world, 0.655402, 0.171), (deep_sea, 0.392671, 0.203158)],
+)
 def test_bisection_finds_the_known_optima(environment, optimum, price):
     model = environment()
     result = cutting_plane(model)
@@ -29,7 +32,10 @@ def test_the_regularised_dual_has_the_margins_as_gradient():
     margins = soft_optimum(model, w, 0.01, start)[2]
     for i in range(2):
         step = h * np.eye(2)[i]
-        slope = (soft_optimum(model, w + step, 0.01, start)[1] - soft_optimum(model, w - step, 0.01, start)[1]) / (2 * h)
+        slope = (
+            soft_optimum(model, w + step, 0.01, start)[1]
+            - soft_optimum(model, w - step, 0.01, start)[1]
+        ) / (2 * h)
         assert slope == pytest.approx(margins[i], abs=1e-6)
 
 

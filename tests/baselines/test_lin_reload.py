@@ -11,7 +11,10 @@ def lin_reload(steps, step, dual_step):
         now = plain.compatible(MODEL, policy, FEATURES, quality), plain.margins(MODEL, policy)
         past = past or now
         theta = theta + step * (2 * now[0] - past[0])
-        policy, prices = plain.log_linear(FEATURES, theta), clip(prices - dual_step * (2 * now[1] - past[1]))
+        policy, prices = (
+            plain.log_linear(FEATURES, theta),
+            clip(prices - dual_step * (2 * now[1] - past[1])),
+        )
         past = now
     return policy, prices
 

@@ -22,11 +22,15 @@ def iterate_at(model, features, x):
 def test_the_natural_gradient_is_the_shortest_least_squares_fit():
     model, rng = plain.tiny(), np.random.default_rng(0)
     table = rng.standard_normal((4, 3, 3))
-    table = np.concatenate([table, table[..., :1] + table[..., 1:2]], -1)  # a redundant feature: many minimisers
+    table = np.concatenate(
+        [table, table[..., :1] + table[..., 1:2]], -1
+    )  # a redundant feature: many minimisers
     features, quality = Features(table), rng.standard_normal((4, 3))
     iterate = iterate_at(model, features, rng.standard_normal(features.rank))
     found = features.parameters(natural_gradient(model, iterate, features, quality))
-    np.testing.assert_allclose(found, plain.compatible(model, iterate.policy, table, quality), atol=1e-6)
+    np.testing.assert_allclose(
+        found, plain.compatible(model, iterate.policy, table, quality), atol=1e-6
+    )
 
 
 def test_an_action_that_was_nearly_given_up_can_come_back():
@@ -36,7 +40,9 @@ def test_an_action_that_was_nearly_given_up_can_come_back():
     x = features.coordinates(-92 * np.eye(84)[5])  # state 1, action 1
     quality = np.zeros((21, 4))
     quality[1, 1] = 1.0
-    direction = features.parameters(natural_gradient(model, iterate_at(model, features, x), features, quality)).reshape(21, 4)
+    direction = features.parameters(
+        natural_gradient(model, iterate_at(model, features, x), features, quality)
+    ).reshape(21, 4)
     assert direction[1, 1] - direction[1, 0] == pytest.approx(1.0, abs=1e-2)
 
 

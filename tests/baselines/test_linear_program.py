@@ -10,7 +10,10 @@ from random_models import cmdps
 
 
 @pytest.mark.parametrize("algorithm", ["simplex", "ipm"])
-@pytest.mark.parametrize(("environment", "optimum", "price"), [(cliff_world, 0.655402, 0.171), (deep_sea, 0.392671, 0.203158)])
+@pytest.mark.parametrize(
+    ("environment", "optimum", "price"),
+    [(cliff_world, 0.655402, 0.171), (deep_sea, 0.392671, 0.203158)],
+)
 def test_reference_optima(algorithm, environment, optimum, price):
     model = environment()
     result = linear_program(model, algorithm=algorithm)
@@ -25,7 +28,9 @@ def test_reference_optima(algorithm, environment, optimum, price):
 def test_without_constraints_it_is_planning(model):
     from cmdpax.planning import plan
 
-    assert linear_program(model).reward == pytest.approx(plan(model, model.reward).value, abs=1e-6 * model.reward_scale)
+    assert linear_program(model).reward == pytest.approx(
+        plan(model, model.reward).value, abs=1e-6 * model.reward_scale
+    )
 
 
 def test_an_infeasible_program_is_not_called_optimal():

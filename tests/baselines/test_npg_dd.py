@@ -10,7 +10,9 @@ def npg_dd(steps, dual_step, temperature, inner):
     policy, ahead = plain.uniform(MODEL)
     prices = ahead
     for k in range(1, steps + 1):
-        policy = plain.normalise(np.exp(plain.soft_quality(MODEL, policy, ahead, temperature) / temperature))
+        policy = plain.normalise(
+            np.exp(plain.soft_quality(MODEL, policy, ahead, temperature) / temperature)
+        )
         if k % inner == 0:
             t, before = k // inner, prices
             prices = clip(ahead - dual_step * plain.margins(MODEL, policy))

@@ -8,9 +8,14 @@ from baselines.updates import LARGEST, MODEL, assert_follows, clip
 def npg_nrl(steps, step, temperature):
     policy, prices = plain.uniform(MODEL)
     for _ in range(steps):
-        u, soft = plain.margins(MODEL, policy), plain.soft_quality(MODEL, policy, prices, temperature)
+        u, soft = (
+            plain.margins(MODEL, policy),
+            plain.soft_quality(MODEL, policy, prices, temperature),
+        )
         policy = plain.normalise(policy ** (1 - step * temperature) * np.exp(step * soft))
-        prices = clip((1 - step * temperature) * prices - step * u, LARGEST)  # one step size for both players
+        prices = clip(
+            (1 - step * temperature) * prices - step * u, LARGEST
+        )  # one step size for both players
     return policy, prices
 
 

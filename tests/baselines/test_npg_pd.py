@@ -9,7 +9,9 @@ def npg_pd(steps, step, dual_step):
     policy, prices = plain.uniform(MODEL)
     for _ in range(steps):
         u = plain.margins(MODEL, policy)
-        policy = plain.normalise(policy * np.exp(step * plain.lagrangian_quality(MODEL, policy, prices)))
+        policy = plain.normalise(
+            policy * np.exp(step * plain.lagrangian_quality(MODEL, policy, prices))
+        )
         prices = clip(prices - dual_step * u, LARGEST)
     return policy, prices
 

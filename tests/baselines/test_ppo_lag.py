@@ -18,7 +18,12 @@ def ppo_lag(steps, step, dual_step, clip_range, passes, inner):
 
         def surrogate(theta, old=old, advantage=advantage, d=d):
             ratio = plain.normalise(np.exp(theta)) / old
-            return d @ (old * np.minimum(ratio * advantage, np.clip(ratio, 1 - clip_range, 1 + clip_range) * advantage)).sum(1)
+            return d @ (
+                old
+                * np.minimum(
+                    ratio * advantage, np.clip(ratio, 1 - clip_range, 1 + clip_range) * advantage
+                )
+            ).sum(1)
 
         for _ in range(passes):
             theta = theta + step * plain.slope(surrogate, theta)
@@ -41,6 +46,8 @@ def test_it_climbs_the_clipped_surrogate(inner):
 
 def test_what_is_clipped_has_no_slope():
     old = np.full((1, 2), 0.5)
-    beyond = np.array([[0.7, 0.3]])  # more than 1.2 times the old probability of what is good, less than 0.8 of what is bad
+    beyond = np.array(
+        [[0.7, 0.3]]
+    )  # more than 1.2 times the old probability of what is good, less than 0.8 of what is bad
     assert not surrogate_gradient(beyond, old, np.array([[1.0, -1.0]]), np.array([[0.2]])).any()
     assert surrogate_gradient(beyond, old, np.array([[-1.0, 1.0]]), np.array([[0.2]])).all()

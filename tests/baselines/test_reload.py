@@ -24,6 +24,8 @@ def test_the_update_is_its_formula(steps):
 
 
 def test_the_first_step_has_no_past_and_is_that_of_npg_pd():
-    first, plain_step = (trajectory(MODEL, name, step=0.7, dual_step=0.4, steps=1) for name in ("reload", "npg-pd"))
+    first, plain_step = (
+        trajectory(MODEL, name, step=0.7, dual_step=0.4, steps=1) for name in ("reload", "npg-pd")
+    )
     np.testing.assert_array_equal(first.policy, plain_step.policy)
     np.testing.assert_array_equal(first.multipliers, plain_step.multipliers)

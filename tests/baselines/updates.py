@@ -8,7 +8,9 @@ from cmdpax.methods import trajectory
 
 MODEL = plain.tiny()
 LARGEST = largest_multiplier(MODEL)
-FEATURES = np.random.default_rng(7).standard_normal((MODEL.states, MODEL.actions, 5))  # cannot express every policy
+FEATURES = np.random.default_rng(7).standard_normal(
+    (MODEL.states, MODEL.actions, 5)
+)  # cannot express every policy
 
 
 def clip(multipliers, largest=np.inf):

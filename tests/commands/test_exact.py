@@ -23,7 +23,11 @@ def test_solve_prints_one_json_object(capsys):
 
 @pytest.mark.parametrize("method", ["corrective-alm", "pqa-alm", "lp"])
 def test_solve_check_show_with_files(capsys, tmp_path, method):
-    model, result, picture = tmp_path / "model.npz", tmp_path / "result.npz", tmp_path / "policy.png"
+    model, result, picture = (
+        tmp_path / "model.npz",
+        tmp_path / "result.npz",
+        tmp_path / "policy.png",
+    )
     assert call(capsys, "export", "deep-sea", str(model))[0] == 0
     code, out, _ = call(capsys, "solve", str(model), "--method", method, "--out", str(result))
     assert code == 0 and "certified" in out and "mines" in out
@@ -66,9 +70,13 @@ def test_infeasible_shows_its_proof(capsys):
 
 def test_frontier(capsys, tmp_path):
     picture = tmp_path / "frontier.png"
-    code, out, _ = call(capsys, "frontier", "queue:capacity=10", "--points", "4", "--json", "--out", str(picture))
+    code, out, _ = call(
+        capsys, "frontier", "queue:capacity=10", "--points", "4", "--json", "--out", str(picture)
+    )
     points = json.loads(out)["points"]
-    assert code == 0 and len(points) == 4 and all(point["status"] == "certified" for point in points)
+    assert (
+        code == 0 and len(points) == 4 and all(point["status"] == "certified" for point in points)
+    )
     assert picture.stat().st_size > 10_000
     assert "shadow price" in call(capsys, "frontier", "queue:capacity=10", "--points", "3")[1]
 
@@ -81,7 +89,9 @@ def test_list(capsys):
 
 
 def test_an_unwritable_target_is_one_sentence(capsys, tmp_path):
-    code, _, err = call(capsys, "solve", "cliff-world", "--out", str(tmp_path / "no" / "such" / "folder.npz"))
+    code, _, err = call(
+        capsys, "solve", "cliff-world", "--out", str(tmp_path / "no" / "such" / "folder.npz")
+    )
     assert code == 2 and err.count("\n") == 1
 
 
@@ -95,10 +105,22 @@ def test_numbers_survive_the_round_trip(capsys, tmp_path):
 
 def test_solve_with_features(capsys):
     code, out, _ = call(
-        capsys, "solve", "deep-sea", "--method", "ppqa-alm", "--features", "tiles:40,4,1", "--set", "outer=2", "inner=5", "--json"
+        capsys,
+        "solve",
+        "deep-sea",
+        "--method",
+        "ppqa-alm",
+        "--features",
+        "tiles:40,4,1",
+        "--set",
+        "outer=2",
+        "inner=5",
+        "--json",
     )
     answer = json.loads(out)
-    assert code == 4 and answer["method"] == "ppqa-alm" and answer["gap"] > 0.02  # the features cannot express the optimum
+    assert (
+        code == 4 and answer["method"] == "ppqa-alm" and answer["gap"] > 0.02
+    )  # the features cannot express the optimum
     code, out, err = call(capsys, "solve", "deep-sea", "--method", "ppqa-alm")
     assert code == 2 and out == "" and "give it features" in err
 
@@ -108,14 +130,21 @@ def test_names_are_text_to_every_printer(capsys, tmp_path):
     model = cliff_world().replace(constraint_names=["[/b]$\\frac$"])
     source, picture = tmp_path / "m$x$.npz", tmp_path / "p[b].png"
     save_model(model, source)
-    for arguments in (["solve", str(source)], ["frontier", str(source), "--points", "3", "--out", str(picture)]):
+    for arguments in (
+        ["solve", str(source)],
+        ["frontier", str(source), "--points", "3", "--out", str(picture)],
+    ):
         assert call(capsys, *arguments)[0] == 0
     assert call(capsys, "show", str(source), "--out", str(picture))[0] == 0
 
 
 def test_a_constraint_is_found_by_name(capsys):
-    by_name = call(capsys, "frontier", "queue:capacity=8", "--points", "3", "--constraint", "energy", "--json")
-    assert by_name == call(capsys, "frontier", "queue:capacity=8", "--points", "3", "--constraint", "0", "--json")
+    by_name = call(
+        capsys, "frontier", "queue:capacity=8", "--points", "3", "--constraint", "energy", "--json"
+    )
+    assert by_name == call(
+        capsys, "frontier", "queue:capacity=8", "--points", "3", "--constraint", "0", "--json"
+    )
 
 
 def test_a_result_does_not_take_the_place_of_its_model(capsys, tmp_path):
@@ -123,11 +152,18 @@ def test_a_result_does_not_take_the_place_of_its_model(capsys, tmp_path):
     call(capsys, "export", "cliff-world", str(path))
     before = path.read_bytes()
     code, out, err = call(capsys, "solve", str(path), "--out", str(path))
-    assert code == 2 and out == "" and "that is the model itself" in err and path.read_bytes() == before
+    assert (
+        code == 2
+        and out == ""
+        and "that is the model itself" in err
+        and path.read_bytes() == before
+    )
 
 
 def test_an_unwritable_place_is_refused_before_the_work(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(exact, "run", lambda *arguments, **settings: pytest.fail("nothing is solved"))
+    monkeypatch.setattr(
+        exact, "run", lambda *arguments, **settings: pytest.fail("nothing is solved")
+    )
     (tmp_path / "folder.npz").mkdir()
     code, _, err = call(capsys, "solve", "cliff-world", "--out", str(tmp_path / "folder.npz"))
     assert code == 2 and "Is a directory" in err
@@ -156,24 +192,40 @@ def test_the_features_are_not_overwritten(tmp_path, capsys):
     path = tmp_path / "f.npz"
     np.savez(path, features=np.ones((21, 4, 1)))
     before = path.read_bytes()
-    said = refusal(capsys, "solve", "cliff-world", "--method", "ppqa-alm", "--features", str(path), "--out", str(path))
+    said = refusal(
+        capsys,
+        "solve",
+        "cliff-world",
+        "--method",
+        "ppqa-alm",
+        "--features",
+        str(path),
+        "--out",
+        str(path),
+    )
     assert "that is the file of features itself" in said and path.read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["eps", "features", "model", "name"])
 def test_set_takes_only_settings_of_the_method(capsys, name):
-    assert f"--set {name}: it is no setting of a method" in refusal(capsys, "solve", "cliff-world", "--set", f"{name}=1")
+    assert f"--set {name}: it is no setting of a method" in refusal(
+        capsys, "solve", "cliff-world", "--set", f"{name}=1"
+    )
 
 
 def test_small_odd_input(tmp_path, capsys):
     (tmp_path / "empty.npy").touch()
     empty = ["--method", "ppqa-alm", "--features", str(tmp_path / "empty.npy")]
     assert "not an array of numbers" in refusal(capsys, "solve", "cliff-world", *empty)
-    assert "neither an index nor a name" in refusal(capsys, "frontier", "cliff-world", "--constraint", "²")
+    assert "neither an index nor a name" in refusal(
+        capsys, "frontier", "cliff-world", "--constraint", "²"
+    )
     assert "would need more than" in refusal(capsys, "solve", "inventory:capacity=1e19")
 
 
-@pytest.mark.parametrize(("what", "names"), [("methods", ["methods"]), ("environments", ["environments"]), ("all", None)])
+@pytest.mark.parametrize(
+    ("what", "names"), [("methods", ["methods"]), ("environments", ["environments"]), ("all", None)]
+)
 def test_the_list_in_json_is_of_what_was_asked_for(capsys, what, names):
     code, said, _ = call(capsys, "list", what, "--json")
     assert code == 0 and list(json.loads(said)) == (names or ["methods", "environments"])

@@ -4,11 +4,17 @@ from calls import call
 def test_demo(capsys, tmp_path):
     code, out, _ = call(capsys, "demo", "--out", str(tmp_path))
     assert code == 0 and out.count("verified: certified") == 2
-    assert {path.name for path in tmp_path.iterdir()} == {"cliff-world.png", "deep-sea.png", "alm-against-primal-dual.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "cliff-world.png",
+        "deep-sea.png",
+        "alm-against-primal-dual.png",
+    }
 
 
 def test_reproduce_draws_one_figure(capsys, tmp_path):
-    code, out, _ = call(capsys, "reproduce", "tabular", "--figure", "deep-sea-policy", "--out", str(tmp_path))
+    code, out, _ = call(
+        capsys, "reproduce", "tabular", "--figure", "deep-sea-policy", "--out", str(tmp_path)
+    )
     assert code == 0 and "deep-sea-policy.png" in out
     assert (tmp_path / "deep-sea-policy.png").stat().st_size > 5000
 

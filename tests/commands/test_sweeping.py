@@ -24,7 +24,17 @@ def spec(tmp_path):
 def test_the_command(spec, tmp_path, capsys):
     store, table = tmp_path / "s", tmp_path / "x.csv"
     for _ in range(2):  # the second time there is nothing to do
-        code, out, _ = call(capsys, "sweep", str(spec), "--store", str(store), "--executor", "serial", "--export", str(table))
+        code, out, _ = call(
+            capsys,
+            "sweep",
+            str(spec),
+            "--store",
+            str(store),
+            "--executor",
+            "serial",
+            "--export",
+            str(table),
+        )
         assert code == 0 and "selected" in out
     assert len(Store(store).finished()) == 2 and (store / "selected.md").exists()
     assert len(table.read_text().splitlines()) == 3
@@ -32,9 +42,20 @@ def test_the_command(spec, tmp_path, capsys):
 
 def test_a_part_of_a_sweep_shares_its_store(spec, tmp_path, capsys):
     for part, done in ((["--only", "step=1"], 1), ([], 2)):
-        code, _, _ = call(capsys, "sweep", str(spec), "--store", str(tmp_path / "s"), "--executor", "serial", *part)
+        code, _, _ = call(
+            capsys,
+            "sweep",
+            str(spec),
+            "--store",
+            str(tmp_path / "s"),
+            "--executor",
+            "serial",
+            *part,
+        )
         assert code == 0 and len(Store(tmp_path / "s").finished()) == done
-        assert (tmp_path / "s" / "selected.md").exists() == (not part)  # a part's would pass for the whole's
+        assert (tmp_path / "s" / "selected.md").exists() == (
+            not part
+        )  # a part's would pass for the whole's
 
 
 def test_the_board_reads_everything_in_the_store(tmp_path):
@@ -52,7 +73,13 @@ def test_the_board_reads_everything_in_the_store(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "row"),
-    [('{"a": 1}\n{"a": 2}\n{"a":', {"a": 2}), ('{"a": 1}\n', {"a": 1}), ('{"a": 1}', None), ("", None), ("nonsense\n", None)],
+    [
+        ('{"a": 1}\n{"a": 2}\n{"a":', {"a": 2}),
+        ('{"a": 1}\n', {"a": 1}),
+        ('{"a": 1}', None),
+        ("", None),
+        ("nonsense\n", None),
+    ],
 )
 def test_only_whole_rows_are_read(tmp_path, text, row):
     path = tmp_path / "metrics.jsonl"

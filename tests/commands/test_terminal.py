@@ -7,16 +7,25 @@ from cmdpax.commands.terminal import Progress, TrainingBar, deep
 
 
 def console(terminal_or_not):
-    return Console(force_terminal=terminal_or_not, width=120, record=True, file=open("/dev/null", "w"))
+    return Console(
+        force_terminal=terminal_or_not, width=120, record=True, file=open("/dev/null", "w")
+    )
 
 
 def metrics(samples):
-    return {"samples": samples, "return": 12.345, "cost": {"heat": 3.0}, "multiplier": {"heat": 0.5}}
+    return {
+        "samples": samples,
+        "return": 12.345,
+        "cost": {"heat": 3.0},
+        "multiplier": {"heat": 0.5},
+    }
 
 
 def test_a_missing_package_is_named_with_the_extra_that_has_it():
     assert deep("math").pi > 3
-    with pytest.raises(InputError, match=r"needs the package 'no_such_package'; install cmdpax\[deep\]"):
+    with pytest.raises(
+        InputError, match=r"needs the package 'no_such_package'; install cmdpax\[deep\]"
+    ):
         deep("no_such_package")
 
 
@@ -40,5 +49,8 @@ def test_nothing_moves_where_there_is_no_terminal(monkeypatch):
         for samples in (10, 50, 100):
             bar.row(metrics(samples))
     lines = screen.export_text().splitlines()
-    assert [line.split(":")[0] for line in lines] == ["10 of 100 steps", "100 of 100 steps"]  # a line now and then, and the last
+    assert [line.split(":")[0] for line in lines] == [
+        "10 of 100 steps",
+        "100 of 100 steps",
+    ]  # a line now and then, and the last
     assert "return 12.35 heat 3 (x0.5)" in lines[-1]

@@ -29,8 +29,16 @@ def test_closed_form_with_truncation_and_termination():
     got = generalised_advantage(reward, value, following, terminated, ended, 0.9, 0.8)
     for kind in range(2):
         for n in range(3):
-            column = (reward[kind, :, n], value[kind, :, n], following[kind, :, n], terminated[:, n], ended[:, n])
-            np.testing.assert_allclose(got[kind, :, n], by_hand(*column, 0.9, 0.8), rtol=1e-5, atol=1e-6)
+            column = (
+                reward[kind, :, n],
+                value[kind, :, n],
+                following[kind, :, n],
+                terminated[:, n],
+                ended[:, n],
+            )
+            np.testing.assert_allclose(
+                got[kind, :, n], by_hand(*column, 0.9, 0.8), rtol=1e-5, atol=1e-6
+            )
 
 
 def test_truncation_bootstraps_and_termination_does_not():
@@ -56,16 +64,24 @@ def test_trace_one_is_monte_carlo_and_zero_is_one_step():
 def test_combined_keeps_true_units_and_separate_does_not():
     """The ratio of constraint to reward in the result is the weight; `separate` multiplies it by the reward's deviation."""
     random = np.random.default_rng(2)
-    advantages = np.stack([5 * random.normal(size=1000), random.normal(size=1000)]).astype(np.float32)
+    advantages = np.stack([5 * random.normal(size=1000), random.normal(size=1000)]).astype(
+        np.float32
+    )
     worth = np.array([0.7], np.float32)
     total = combine(advantages, worth, "combined")
-    np.testing.assert_allclose(total, standardise(advantages[0] + 0.7 * advantages[1]), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        total, standardise(advantages[0] + 0.7 * advantages[1]), rtol=1e-4, atol=1e-5
+    )
     separate = combine(advantages, worth, "separate")
     centred = advantages - advantages.mean(1, keepdims=True)
-    np.testing.assert_allclose(separate, centred[0] / centred[0].std() + 0.7 * centred[1], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        separate, centred[0] / centred[0].std() + 0.7 * centred[1], rtol=1e-4, atol=1e-5
+    )
     rescaled = combine(advantages, worth, "separate", rescale=True)
     np.testing.assert_allclose(rescaled, separate / 1.7, rtol=1e-5)
-    np.testing.assert_allclose(combine(advantages[:1], worth[:0], "combined"), standardise(advantages[0]), rtol=1e-5)
+    np.testing.assert_allclose(
+        combine(advantages[:1], worth[:0], "combined"), standardise(advantages[0]), rtol=1e-5
+    )
 
 
 def test_weights_are_those_of_the_exact_part():
@@ -78,4 +94,6 @@ def test_weights_are_those_of_the_exact_part():
     worth = constraint_weights(multiplier, margin, config)
     np.testing.assert_array_equal(worth, lagrangian.weights(multiplier, 0.02, margin))
     np.testing.assert_allclose(worth, [0.7, 0.0, 0.0])
-    np.testing.assert_array_equal(constraint_weights(multiplier, margin, TrainConfig("x", "ppo-lag")), multiplier)
+    np.testing.assert_array_equal(
+        constraint_weights(multiplier, margin, TrainConfig("x", "ppo-lag")), multiplier
+    )

@@ -26,10 +26,16 @@ from short_run import SMALL
         ({"rescale": True}, "add --standardise separate"),
         ({"kl_stop": -3.0}, "kl_stop is -3.0; it must not be negative, but for -1"),
         ({"gradient_clip": -5.0}, "gradient_clip is -5.0; it must not be negative, but for -1"),
-        ({"seed": 99_999_999_999_999_999_999}, "seed is 99999999999999999999; it must lie between 0 and 4294967295"),
+        (
+            {"seed": 99_999_999_999_999_999_999},
+            "seed is 99999999999999999999; it must lie between 0 and 4294967295",
+        ),
         ({"seed": -1}, "seed is -1"),
         ({"hidden": (64, 1_000_000_000)}, "every layer has between one unit and 10000"),
-        ({"batch": 10**9, "samples": 10**10, "horizon": 100}, "batch is 1000000000; it must be at most 10000000"),
+        (
+            {"batch": 10**9, "samples": 10**10, "horizon": 100},
+            "batch is 1000000000; it must be at most 10000000",
+        ),
         ({"samples": 10**24}, "samples is 1000000000000000000000000; it must be at most"),
     ],
 )
@@ -42,18 +48,35 @@ def test_bad_settings(settings, sentence, tmp_path):
 def test_the_papers_settings_are_a_preset():
     found = {name: TrainConfig("x", **paper_settings(name)).resolved() for name in METHODS}
     assert all(config.method == name for name, config in found.items())
-    common = {(c.samples, c.standardise, c.dual_optimiser, c.discount, c.kl_stop) for c in found.values()}
+    common = {
+        (c.samples, c.standardise, c.dual_optimiser, c.discount, c.kl_stop) for c in found.values()
+    }
     assert common == {(10_000_000, "separate", "adam", 0.99, 0.0)}
-    own = [(found[name].batch, found[name].minibatch, found[name].learning_rate) for name in ("ppo-alm", "ppo-lag", "cpo")]
-    assert own == [(2_000, 64, 3e-3), (20_000, 64, 3e-3), (20_000, 128, 1e-3)] and found["cpo"].trust_region == 0.01
+    own = [
+        (found[name].batch, found[name].minibatch, found[name].learning_rate)
+        for name in ("ppo-alm", "ppo-lag", "cpo")
+    ]
+    assert (
+        own == [(2_000, 64, 3e-3), (20_000, 64, 3e-3), (20_000, 128, 1e-3)]
+        and found["cpo"].trust_region == 0.01
+    )
     names = set(vars(SMALL))
-    assert all(set(grid) <= names for grid in PAPER_GRIDS.values()) and set(PAPER_GRIDS) <= set(METHODS)
+    assert all(set(grid) <= names for grid in PAPER_GRIDS.values()) and set(PAPER_GRIDS) <= set(
+        METHODS
+    )
 
 
 def test_a_method_fills_in_its_own_settings():
     found = {name: TrainConfig("x", name).resolved() for name in ("spma-alm", "cpo", "ppo-alm")}
-    assert [(config.batch, config.kl_stop) for config in found.values()] == [(2_000, 0.02), (5_000, 0.0), (2_000, 0.03)]
+    assert [(config.batch, config.kl_stop) for config in found.values()] == [
+        (2_000, 0.02),
+        (5_000, 0.0),
+        (2_000, 0.03),
+    ]
     assert [config.penalty for config in found.values()] == [0.02, 0.02, 0.05]
     chosen = TrainConfig("x", "ppo-alm", kl_stop=0.3, penalty=0.7, minibatch=64).resolved()
     assert (chosen.kl_stop, chosen.penalty, chosen.minibatch) == (0.3, 0.7, 64)
-    assert [replace(SMALL, batch=batch).resolved().minibatch for batch in (100, 1_000)] == [100, 256]
+    assert [replace(SMALL, batch=batch).resolved().minibatch for batch in (100, 1_000)] == [
+        100,
+        256,
+    ]

@@ -27,7 +27,17 @@ def test_an_unknown_format_is_refused(finished, tmp_path):
 def test_film_is_a_film(finished, tmp_path):
     """In a process of its own: MuJoCo chooses its GL when it is imported."""
     for name in ("policy.gif", "policy.mp4"):
-        command = [sys.executable, "-m", "cmdpax", "film", str(finished), "--out", str(tmp_path / name), "--steps", "10"]
+        command = [
+            sys.executable,
+            "-m",
+            "cmdpax",
+            "film",
+            str(finished),
+            "--out",
+            str(tmp_path / name),
+            "--steps",
+            "10",
+        ]
         subprocess.run(command, check=True, env={**os.environ, "MUJOCO_GL": "egl"})
         assert (tmp_path / name).stat().st_size > 1000
 

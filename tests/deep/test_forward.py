@@ -15,7 +15,14 @@ def test_compiled_forward_pass_equals_numpys(sizes):
     biases = [random.normal(size=size).astype(np.float32) for size in sizes[1:]]
     space = ActionSpace(-np.ones(3), np.ones(3))
     policy = NetworkPolicy(
-        weights, biases, np.zeros(3, np.float32), random.normal(size=5), random.uniform(0.1, 5, 5), space, (5,), 0
+        weights,
+        biases,
+        np.zeros(3, np.float32),
+        random.normal(size=5),
+        random.uniform(0.1, 5, 5),
+        space,
+        (5,),
+        0,
     )
     observation, noise = random.normal(0, 4, (7, 5)), random.normal(size=(7, 3)).astype(np.float32)
     normalised, output = np.empty((7, 5), np.float32), np.empty((7, 3), np.float32)

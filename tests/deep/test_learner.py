@@ -12,7 +12,9 @@ from cmdpax.deep.learner import init, make_learn, minibatches, prepare
 from cmdpax.deep.rollout import Batch
 from cmdpax.environments.gym_adapter import make_simulator
 
-CONFIG = TrainConfig("SafetyHopperVelocity-v1", "ppo-alm", batch=200, horizon=100, samples=2_000, hidden=(8,)).resolved()
+CONFIG = TrainConfig(
+    "SafetyHopperVelocity-v1", "ppo-alm", batch=200, horizon=100, samples=2_000, hidden=(8,)
+).resolved()
 
 
 def update(**settings):
@@ -37,19 +39,28 @@ def test_a_centre_is_what_a_last_bias_would_be():
     state, batch = init(CONFIG, make_simulator(CONFIG.environment, 1)), random_batch()
     centre = np.array([30.0, -4.0])
     raised = [
-        [*critic[:-1], {**critic[-1], "bias": critic[-1]["bias"] + float(level)}] for critic, level in zip(state.critics, centre)
+        [*critic[:-1], {**critic[-1], "bias": critic[-1]["bias"] + float(level)}]
+        for critic, level in zip(state.critics, centre)
     ]
     ours = prepare(state.policy, state.critics, centre, batch, 0.99, 0.9)
     same = prepare(state.policy, raised, np.zeros(2), batch, 0.99, 0.9)
-    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-4), ours, same)
+    jax.tree.map(
+        lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-4), ours, same
+    )
 
 
 def test_the_centre_is_a_running_mean_of_the_targets():
     before, after, _ = update(critic_centre=0.25)
-    first = prepare(before.policy, before.critics, np.zeros(2), random_batch(), CONFIG.discount, CONFIG.gae).targets.mean(0)
+    first = prepare(
+        before.policy, before.critics, np.zeros(2), random_batch(), CONFIG.discount, CONFIG.gae
+    ).targets.mean(0)
     np.testing.assert_allclose(after.centre, 0.25 * first, rtol=1e-5)
-    again = make_learn(replace(CONFIG, critic_centre=0.25))(after, random_batch(), np.zeros(1), np.zeros(1), 100.0)[0]
-    second = prepare(after.policy, after.critics, after.centre, random_batch(), CONFIG.discount, CONFIG.gae).targets.mean(0)
+    again = make_learn(replace(CONFIG, critic_centre=0.25))(
+        after, random_batch(), np.zeros(1), np.zeros(1), 100.0
+    )[0]
+    second = prepare(
+        after.policy, after.critics, after.centre, random_batch(), CONFIG.discount, CONFIG.gae
+    ).targets.mean(0)
     np.testing.assert_allclose(again.centre, 0.75 * after.centre + 0.25 * second, rtol=1e-4)
     assert not update(critic_centre=0.0)[1].centre.any()
 
@@ -75,6 +86,8 @@ def test_below_the_kl_stop_nothing_changes():
 
 def test_a_clipped_gradient_moves_the_policy_less_and_the_critics_as_before():
     """Adam divides lengths out again, but for its epsilon: a gradient far below it hardly moves anything."""
-    free, clipped = (update(method="ppo-lag", kl_stop=0.0, gradient_clip=clip)[1:] for clip in (0.0, 1e-12))
+    free, clipped = (
+        update(method="ppo-lag", kl_stop=0.0, gradient_clip=clip)[1:] for clip in (0.0, 1e-12)
+    )
     assert clipped[1]["kl"] < 1e-3 * free[1]["kl"]
     jax.tree.map(np.testing.assert_array_equal, clipped[0].critics, free[0].critics)

@@ -19,8 +19,12 @@ def test_deployed_policy_equals_jax(finished):
     simulator = make_simulator(SMALL.environment, 1)
     learner = restore(init(SMALL.resolved(), simulator), finished, simulator)
     observation = np.random.default_rng(0).normal(size=(50, simulator.observation_size))
-    seen = np.clip((observation - learner.seen.mean) * learner.seen.scale, -10, 10).astype(np.float32)
-    np.testing.assert_allclose(policy(observation), networks.apply(learner.policy["layers"], seen), atol=1e-5)
+    seen = np.clip((observation - learner.seen.mean) * learner.seen.scale, -10, 10).astype(
+        np.float32
+    )
+    np.testing.assert_allclose(
+        policy(observation), networks.apply(learner.policy["layers"], seen), atol=1e-5
+    )
     np.testing.assert_allclose(policy(observation[0]), policy(observation)[0], atol=1e-6)
     checkpoint = next(stored.newest(finished / "checkpoints"))
     np.testing.assert_array_equal(cmdpax.load_policy(checkpoint)(observation), policy(observation))
@@ -40,7 +44,13 @@ class Odd(gymnasium.Env):
     def step(self, action):
         assert self.action_space.contains(action)
         self.age += 1
-        return self.np_random.random((2, 3), dtype=np.float32), float(-action.sum()), self.age == 2, False, {"cost": 0.0}
+        return (
+            self.np_random.random((2, 3), dtype=np.float32),
+            float(-action.sum()),
+            self.age == 2,
+            False,
+            {"cost": 0.0},
+        )
 
 
 class Counted(Odd):
@@ -79,8 +89,12 @@ def test_other_spaces_are_flattened_first(tmp_path):
     policy, environment = trained(Counted, tmp_path / "counted"), Counted()
     observation, _ = environment.reset(seed=0)
     for _ in range(2):
-        observation, *_ = environment.step(policy(gymnasium.spaces.flatten(environment.observation_space, observation)))
-    with pytest.raises(InputError, match=r"has shape \[\]; this policy takes \[..., 3\].*spaces.flatten"):
+        observation, *_ = environment.step(
+            policy(gymnasium.spaces.flatten(environment.observation_space, observation))
+        )
+    with pytest.raises(
+        InputError, match=r"has shape \[\]; this policy takes \[..., 3\].*spaces.flatten"
+    ):
         policy(1)
 
 
@@ -89,8 +103,13 @@ def test_a_changed_environment_is_refused(tmp_path, monkeypatch):
     trained(Counted, tmp_path / "run")
     config = replace(SMALL, environment="Counted-policy-v0", samples=200)
     monkeypatch.setattr(Counted, "action_space", gymnasium.spaces.Discrete(2, start=0))
-    for act in (lambda: evaluate(tmp_path / "run", 2), lambda: train(config, tmp_path / "run", resume=True)):
-        with pytest.raises(InputError, match=r"not what the policy was trained in \(start -1, now 0\); train anew"):
+    for act in (
+        lambda: evaluate(tmp_path / "run", 2),
+        lambda: train(config, tmp_path / "run", resume=True),
+    ):
+        with pytest.raises(
+            InputError, match=r"not what the policy was trained in \(start -1, now 0\); train anew"
+        ):
             act()
     monkeypatch.undo()
     monkeypatch.setattr(Counted, "observation_space", gymnasium.spaces.Discrete(4))

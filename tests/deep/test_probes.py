@@ -47,7 +47,10 @@ def last_rows(folder, probe, method, part=0.05):
     train(config, folder)
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     rows = rows[-int(part * len(rows)) :]
-    columns = [[row["return"] for row in rows], *([list(row[kind].values()) for row in rows] for kind in ("cost", "multiplier"))]
+    columns = [
+        [row["return"] for row in rows],
+        *([list(row[kind].values()) for row in rows] for kind in ("cost", "multiplier")),
+    ]
     return tuple(np.mean(column, axis=0) for column in columns)
 
 
@@ -75,7 +78,9 @@ def test_every_method_finds_the_optimum(probe, method, tmp_path):
 @pytest.mark.parametrize("probe", ["Bandit", "Corridor"])
 def test_ppo_lag_circles_around_the_optimum(probe, tmp_path):
     _, cost, _ = last_rows(tmp_path / "run", probe, "ppo-lag", part=0.7)
-    np.testing.assert_allclose(cost, ANSWERS[probe][2], atol=0.25 * (4 if probe == "Corridor" else 1))
+    np.testing.assert_allclose(
+        cost, ANSWERS[probe][2], atol=0.25 * (4 if probe == "Corridor" else 1)
+    )
 
 
 @pytest.mark.slow
@@ -89,4 +94,6 @@ def test_ppo_lag_finds_the_optimum_of_a_strictly_concave_problem(tmp_path):
 @pytest.mark.parametrize("probe", UNLIMITED)
 @pytest.mark.parametrize("method", ["ppo", "spma"])
 def test_without_limits_the_reward_alone_counts(probe, method, tmp_path):
-    assert last_rows(tmp_path / "run", probe, method)[0] == pytest.approx(UNLIMITED[probe], abs=0.05)
+    assert last_rows(tmp_path / "run", probe, method)[0] == pytest.approx(
+        UNLIMITED[probe], abs=0.05
+    )

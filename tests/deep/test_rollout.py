@@ -46,18 +46,27 @@ def test_cut_episodes_count_only_if_none_was_completed():
 def test_a_batch_follows_from_its_seed():
     simulator = GymBatch(probes.Corridor, 3)
     constraints = match_limits(["cost<=1"], simulator.cost_names)
-    batches = [collect(simulator, uniform_policy(simulator), constraints, 10, (1, update))[0] for update in (0, 1, 0)]
+    batches = [
+        collect(simulator, uniform_policy(simulator), constraints, 10, (1, update))[0]
+        for update in (0, 1, 0)
+    ]
     for first, again in zip(batches[0], batches[2]):
         np.testing.assert_array_equal(first, again)
     assert (batches[0].action != batches[1].action).any()
-    np.testing.assert_array_equal(batches[0].rewards[1], -batches[0].action)  # constraint reward is minus the cost
+    np.testing.assert_array_equal(
+        batches[0].rewards[1], -batches[0].action
+    )  # constraint reward is minus the cost
     np.testing.assert_array_equal(np.flatnonzero(batches[0].ended[:, 0]), [3, 7])
 
 
 def test_gaussian_actions_are_kept_in_the_policys_own_units():
     simulator = GymBatch(probes.Throttle, 2)
-    batch, _ = collect(simulator, uniform_policy(simulator), match_limits(["cost<=1"], ("cost",)), 200, (0,))
-    np.testing.assert_allclose(batch.rewards[1], -2 * batch.action[..., 0].clip(-1, 1), rtol=1e-4, atol=1e-6)
+    batch, _ = collect(
+        simulator, uniform_policy(simulator), match_limits(["cost<=1"], ("cost",)), 200, (0,)
+    )
+    np.testing.assert_allclose(
+        batch.rewards[1], -2 * batch.action[..., 0].clip(-1, 1), rtol=1e-4, atol=1e-6
+    )
     assert batch.action.std() == pytest.approx(np.exp(-1), rel=0.15)
 
 

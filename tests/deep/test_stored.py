@@ -32,7 +32,9 @@ def test_the_last_few_are_kept_newest_first(tmp_path):
 
 def test_a_checkpoint_exists_once_its_notes_do(tmp_path):
     stored.write(tmp_path, 1, ARRAYS, {})
-    stored.write(tmp_path, 2, ARRAYS, {}).with_suffix(".json").unlink()  # killed between the two files
+    stored.write(tmp_path, 2, ARRAYS, {}).with_suffix(
+        ".json"
+    ).unlink()  # killed between the two files
     assert [int(path.stem) for path in stored.newest(tmp_path)] == [1]
 
 
@@ -50,7 +52,9 @@ def test_damage_is_noticed(tmp_path, part, damage):
         file.write_bytes(data)
     else:
         file.write_bytes(data[:middle] if damage == "cut" else b"")
-    with pytest.raises(InputError, match="cannot be read" if damage == "remove" else "cannot be read|is damaged"):
+    with pytest.raises(
+        InputError, match="cannot be read" if damage == "remove" else "cannot be read|is damaged"
+    ):
         stored.read(path)
 
 
@@ -70,7 +74,10 @@ WHOLE = {"environment": "x", "limit": ["cost<=1"], "discount": 1, "discounted": 
         "{",
         "{}",
         "3",
-        *(json.dumps({**WHOLE, **wrong}) for wrong in ({"environment": None}, {"limit": 25}, {"limit": [25]})),
+        *(
+            json.dumps({**WHOLE, **wrong})
+            for wrong in ({"environment": None}, {"limit": 25}, {"limit": [25]})
+        ),
     ],
 )
 def test_a_config_that_is_none(tmp_path, text):

@@ -10,14 +10,23 @@ from cmdpax.deep.surrogates import linear, ppo, spma
 RANDOM = np.random.default_rng(0)
 
 
-@pytest.mark.parametrize("surrogate", [partial(ppo, clip=0.2), partial(spma, step=0.3), linear], ids=["ppo", "spma", "linear"])
+@pytest.mark.parametrize(
+    "surrogate",
+    [partial(ppo, clip=0.2), partial(spma, step=0.3), linear],
+    ids=["ppo", "spma", "linear"],
+)
 def test_gradients_against_finite_differences(surrogate):
     with jax.enable_x64(True):
-        log_ratio, advantage = jnp.array(RANDOM.normal(0, 0.3, 20)), jnp.array(RANDOM.normal(0, 4, 20))
+        log_ratio, advantage = (
+            jnp.array(RANDOM.normal(0, 0.3, 20)),
+            jnp.array(RANDOM.normal(0, 4, 20)),
+        )
         gradient = np.asarray(jax.grad(surrogate)(log_ratio, advantage))
         for i in range(20):
             h = 1e-6
-            difference = surrogate(log_ratio.at[i].add(h), advantage) - surrogate(log_ratio.at[i].add(-h), advantage)
+            difference = surrogate(log_ratio.at[i].add(h), advantage) - surrogate(
+                log_ratio.at[i].add(-h), advantage
+            )
             assert gradient[i] == pytest.approx(float(difference) / (2 * h), abs=1e-7)
 
 
@@ -30,7 +39,12 @@ def test_spma_has_two_forms_that_agree_in_expectation():
         advantage = np.maximum(advantage, -1 / step)
         log_ratio = np.log(new / old)
         printed = old @ ((advantage + 1 / step) * log_ratio)
-        ours = old @ np.array([float(spma(jnp.array([x]), jnp.array([a]), step)) for x, a in zip(log_ratio, advantage)])
+        ours = old @ np.array(
+            [
+                float(spma(jnp.array([x]), jnp.array([a]), step))
+                for x, a in zip(log_ratio, advantage)
+            ]
+        )
         assert ours == pytest.approx(printed, abs=1e-12)
 
 
@@ -55,9 +69,14 @@ def test_spma_is_maximal_at_its_idealised_policy():
 def test_spma_aims_at_most_at_twice_as_often(advantage):
     """By brute force over ratios: the best is `1 + eta A`, kept between 0 and 2; and the slope at no change is A throughout."""
     ratio = np.linspace(1e-4, 3, 30_000)
-    values = [float(v) for v in jax.vmap(lambda x: spma(x[None], jnp.array([advantage]), 0.3))(jnp.log(ratio))]
+    values = [
+        float(v)
+        for v in jax.vmap(lambda x: spma(x[None], jnp.array([advantage]), 0.3))(jnp.log(ratio))
+    ]
     assert ratio[np.argmax(values)] == pytest.approx(np.clip(1 + 0.3 * advantage, 0, 2), abs=1e-2)
-    assert float(jax.grad(lambda x: spma(x[None], jnp.array([advantage]), 0.3))(0.0)) == pytest.approx(advantage)
+    assert float(
+        jax.grad(lambda x: spma(x[None], jnp.array([advantage]), 0.3))(0.0)
+    ) == pytest.approx(advantage)
 
 
 def test_spma_is_bounded_where_the_advantage_is_very_bad():

@@ -88,14 +88,33 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(finished, tmp_path):
 def kill_and_resume(folder, config, kills, random, finished):
     """`kill -9` the training command at random moments of its work; then let it finish, and compare."""
     fields = ("samples", "batch", "horizon", "passes", "inner", "checkpoint_every")
-    settings = [part for name in fields for part in (f"--{name.replace('_', '-')}", str(getattr(config, name)))]
-    command = [sys.executable, "-m", "cmdpax", "train", config.environment, "--out", str(folder), "--hidden", "8", *settings]
+    settings = [
+        part
+        for name in fields
+        for part in (f"--{name.replace('_', '-')}", str(getattr(config, name)))
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "cmdpax",
+        "train",
+        config.environment,
+        "--out",
+        str(folder),
+        "--hidden",
+        "8",
+        *settings,
+    ]
     metrics = folder / "metrics.jsonl"
     for _ in range(kills):
         resume = ["--resume"] if (folder / "config.json").exists() else []
         wanted = random.integers(1, config.updates)
-        process = subprocess.Popen([*command, *resume], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        while process.poll() is None and (not metrics.exists() or metrics.read_bytes().count(b"\n") < wanted):
+        process = subprocess.Popen(
+            [*command, *resume], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+        while process.poll() is None and (
+            not metrics.exists() or metrics.read_bytes().count(b"\n") < wanted
+        ):
             time.sleep(0.001)
         time.sleep(random.uniform(0, 0.05))
         process.send_signal(signal.SIGKILL)
@@ -130,10 +149,14 @@ def test_folders_that_do_not_fit(finished, tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["missing", "{", "[]"])
-def test_a_run_whose_config_is_damaged_is_neither_mixed_with_another_nor_resumed(finished, tmp_path, damage):
+def test_a_run_whose_config_is_damaged_is_neither_mixed_with_another_nor_resumed(
+    finished, tmp_path, damage
+):
     folder = tmp_path / "run"
     shutil.copytree(finished, folder)
-    (folder / "config.json").unlink() if damage == "missing" else (folder / "config.json").write_text(damage)
+    (folder / "config.json").unlink() if damage == "missing" else (
+        folder / "config.json"
+    ).write_text(damage)
     with pytest.raises(InputError, match="already holds a run"):
         train(SMALL, folder)
     with pytest.raises(InputError, match=r"not a run folder: it.* config\.json"):
@@ -143,7 +166,10 @@ def test_a_run_whose_config_is_damaged_is_neither_mixed_with_another_nor_resumed
 def test_rows_of_metrics_are_kept_by_their_update(finished, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(finished, folder)
-    path, lines = folder / "metrics.jsonl", (finished / "metrics.jsonl").read_text().splitlines(keepends=True)
+    path, lines = (
+        folder / "metrics.jsonl",
+        (finished / "metrics.jsonl").read_text().splitlines(keepends=True),
+    )
     path.write_text("garbage\n" + "".join(lines[:5]) + "\n" + "".join(lines[5:]))
     train(SMALL, folder, resume=True)
     assert path.read_text() == "".join(lines)
@@ -162,14 +188,18 @@ class Endless(probes.Bandit):
 
 def test_limits_on_cut_episodes_are_warned_of_once(tmp_path):
     gymnasium.register("Endless-train-v0", Endless)
-    with pytest.warns(UserWarning, match="update 1: no episode ended within the 50 steps of --horizon") as seen:
+    with pytest.warns(
+        UserWarning, match="update 1: no episode ended within the 50 steps of --horizon"
+    ) as seen:
         train(replace(SMALL, environment="Endless-train-v0", samples=300), tmp_path / "run")
     assert len([one for one in seen if "horizon" in str(one.message)]) == 1
 
 
 @pytest.mark.parametrize("wrong", ["reward", "cost", "observation"])
 def test_nan_from_an_environment_stops_and_names_the_field(wrong, tmp_path):
-    gymnasium.register(f"Broken-{wrong}-v0", functools.partial(probes.Broken, wrong), disable_env_checker=True)
+    gymnasium.register(
+        f"Broken-{wrong}-v0", functools.partial(probes.Broken, wrong), disable_env_checker=True
+    )
     with pytest.raises(InputError, match=f"{wrong}.* (nan|not finite)"):
         train(replace(SMALL, environment=f"Broken-{wrong}-v0"), tmp_path / "run")
 
@@ -184,13 +214,18 @@ def test_a_diverged_learner_stops_and_keeps_the_last_good_checkpoint(tmp_path, m
         def wrapped(learner, *rest):
             learner, metrics = learn(learner, *rest)
             if learner.update == 5:
-                learner = learner._replace(policy=jax.tree.map(lambda x: x * np.nan, learner.policy))
+                learner = learner._replace(
+                    policy=jax.tree.map(lambda x: x * np.nan, learner.policy)
+                )
             return learner, metrics
 
         return wrapped
 
     monkeypatch.setattr(training, "make_learn", poisoned)
-    with pytest.raises(NumericalError, match="update 6 made the policy not finite; the checkpoint of update 4 is kept"):
+    with pytest.raises(
+        NumericalError,
+        match="update 6 made the policy not finite; the checkpoint of update 4 is kept",
+    ):
         train(SMALL, folder)
     assert all(np.isfinite(value).all() for value in last_arrays(folder).values())
 
@@ -204,17 +239,21 @@ def test_multipliers_move_as_in_the_exact_part():
     due, early = learner._replace(update=np.asarray(10)), learner._replace(update=np.asarray(7))
     assert move_multipliers(early, config) is early
     np.testing.assert_array_equal(
-        move_multipliers(due, config).multiplier, lagrangian.step_update(np.array([2.0]), 0.1, margin, 0.3)
+        move_multipliers(due, config).multiplier,
+        lagrangian.step_update(np.array([2.0]), 0.1, margin, 0.3),
     )
     plain = replace(config, method="ppo-lag")
     np.testing.assert_allclose(move_multipliers(early, plain).multiplier, [2.0 + 0.3 * 2])
     adam = replace(config, dual_optimiser="adam")
-    assert move_multipliers(due, adam).multiplier[0] == pytest.approx(2.3)  # Adam's first step has the length of its rate
+    assert move_multipliers(due, adam).multiplier[0] == pytest.approx(
+        2.3
+    )  # Adam's first step has the length of its rate
     assert move_multipliers(due, replace(config, method="cpo")) is due
 
 
 @pytest.mark.parametrize(
-    ("kind", "episodes", "share"), [("smooth", 2, 0.1), ("smooth", 20, 1), ("smooth", 90, 1), ("latest", 2, 1)]
+    ("kind", "episodes", "share"),
+    [("smooth", 2, 0.1), ("smooth", 20, 1), ("smooth", 90, 1), ("latest", 2, 1)],
 )
 def test_a_margin_counts_for_as_many_episodes_as_it_has(kind, episodes, share):
     config = TrainConfig("x", margin=kind)
@@ -230,7 +269,14 @@ def test_a_reserve_tightens_what_training_aims_at(tmp_path):
     """PPO-Lag's first step of the multiplier, before which nothing differs, is longer by the step times the reserve."""
     multipliers = []
     for reserve in (0.0, 0.25):
-        config = replace(SMALL, method="ppo-lag", samples=200, limit=("cost<=-8",), dual_step=0.5, reserve=reserve)
+        config = replace(
+            SMALL,
+            method="ppo-lag",
+            samples=200,
+            limit=("cost<=-8",),
+            dual_step=0.5,
+            reserve=reserve,
+        )
         train(config, tmp_path / str(reserve))
         multipliers.append(rows(tmp_path / str(reserve))[1]["multiplier"]["cost"])
     assert multipliers[1] - multipliers[0] == pytest.approx(0.5 * 0.25 * 8)
@@ -238,10 +284,18 @@ def test_a_reserve_tightens_what_training_aims_at(tmp_path):
 
 def test_names_of_arrays_are_paths():
     learner = init(SMALL, make_simulator(SMALL.environment, 1))
-    assert {"policy/layers/0/weight", "policy/log_std", "multiplier", "seen/mean", "update"} <= named(learner).keys()
+    assert {
+        "policy/layers/0/weight",
+        "policy/log_std",
+        "multiplier",
+        "seen/mean",
+        "update",
+    } <= named(learner).keys()
 
 
 def test_importing_cmdpax_loads_none_of_the_deep_packages():
     code = "import cmdpax, cmdpax.cli, sys; print([m for m in ('jax', 'mujoco', 'gymnasium', 'safetensors') if m in sys.modules])"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd()
+    )
     assert answer.stdout.strip() == "[]"

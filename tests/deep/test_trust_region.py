@@ -40,11 +40,17 @@ def test_quadratic_subproblem_against_brute_force(count):
                 {"type": "ineq", "fun": lambda z, h=hessian, r=radius: 2 * r - z[:-1] @ h @ z[:-1]},
                 {"type": "ineq", "fun": lambda z, m=margin, a=rows: m + a @ z[:-1] - z[-1]},
             ]
-            assert minimize(lambda z: -z[-1], start, constraints=bounds, method="SLSQP").x[-1] < 1e-6
+            assert (
+                minimize(lambda z: -z[-1], start, constraints=bounds, method="SLSQP").x[-1] < 1e-6
+            )
         else:
             assert (margin + rows @ x >= -1e-6).all()
-            found = minimize(lambda y, g=g: -g @ y, x * 0.9, constraints=[ball, planes], method="SLSQP")
-            feasible = (margin + rows @ found.x >= -1e-7).all() and found.x @ hessian @ found.x <= 2 * radius + 1e-7
+            found = minimize(
+                lambda y, g=g: -g @ y, x * 0.9, constraints=[ball, planes], method="SLSQP"
+            )
+            feasible = (
+                margin + rows @ found.x >= -1e-7
+            ).all() and found.x @ hessian @ found.x <= 2 * radius + 1e-7
             assert not feasible or -found.fun <= g @ x + 1e-5
     assert cases == ({"free"} if count == 0 else {"free", "bounded", "recover"})
 
@@ -58,7 +64,9 @@ def test_recovery_climbs_straight_back():
 
 def test_conjugate_gradient():
     hessian, g, *_ = problem(3, 0, size=6)
-    x = conjugate_gradient(lambda v: jnp.array(hessian, jnp.float32) @ v, jnp.array(g, jnp.float32), 30)
+    x = conjugate_gradient(
+        lambda v: jnp.array(hessian, jnp.float32) @ v, jnp.array(g, jnp.float32), 30
+    )
     np.testing.assert_allclose(hessian @ np.asarray(x), g, atol=1e-2)
 
 
@@ -72,9 +80,14 @@ def test_a_step_keeps_its_promises(margin):
     price = -np.asarray(action)[:, 0] - np.asarray(action)[:, 1]
     advantages = np.stack([wish, price])[: 1 + len(margin)]
     advantages = jnp.array(advantages - advantages.mean(1, keepdims=True), jnp.float32)
-    moved, happened = improve(policy, observation, action, advantages, np.array(margin), 100.0, 0.01)
+    moved, happened = improve(
+        policy, observation, action, advantages, np.array(margin), 100.0, 0.01
+    )
     ratio = np.exp(
-        np.asarray(networks.log_probability(moved, observation, action) - networks.log_probability(policy, observation, action))
+        np.asarray(
+            networks.log_probability(moved, observation, action)
+            - networks.log_probability(policy, observation, action)
+        )
     )
     change = (ratio * np.asarray(advantages)).mean(1)
     assert 0 < float(networks.divergence(policy, moved, observation).mean()) <= 0.01
@@ -95,7 +108,9 @@ def test_coming_back_to_a_limit_may_cost_reward():
     action = networks.apply(policy["layers"], observation) + 0.6 * random.normal(size=(500, 1))
     wish = np.asarray(action)[:, 0] - np.asarray(action)[:, 0].mean()
     advantages = jnp.array(np.stack([wish, -wish]), jnp.float32)
-    moved, happened = improve(policy, observation, action, advantages, np.array([-0.5]), 100.0, 0.01)
+    moved, happened = improve(
+        policy, observation, action, advantages, np.array([-0.5]), 100.0, 0.01
+    )
     assert happened["case"] == "recover" and happened["kl"] > 0.005
     assert float(networks.apply(moved["layers"], observation).mean()) < float(
         networks.apply(policy["layers"], observation).mean()

@@ -34,7 +34,12 @@ def test_layout():
     assert list(to[8]) == [2, 12] and list(to[3]) == [2, 7] and list(to[24]) == [18, 23]
     assert all((to[s] == s).all() for s in (0, 5, 10, 15, 20))
     assert model.reward[16, 1] == 1 and model.reward[21, 1] == 1 and model.reward[8, 1] == -0.02
-    assert {tuple(pair) for pair in np.argwhere(model.constraints[0] == -2)} == {(8, 1), (18, 0), (12, 1), (22, 0)}
+    assert {tuple(pair) for pair in np.argwhere(model.constraints[0] == -2)} == {
+        (8, 1),
+        (18, 0),
+        (12, 1),
+        (22, 0),
+    }
 
 
 def test_size_and_mines_are_parameters():

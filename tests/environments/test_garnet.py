@@ -9,9 +9,21 @@ from cmdpax.feasibility import slater_slack
 
 
 @settings(max_examples=20)
-@given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 5), st.integers(1, 4), st.sampled_from([0.9, 0.99]))
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 40),
+    st.integers(1, 5),
+    st.integers(1, 4),
+    st.sampled_from([0.9, 0.99]),
+)
 def test_feasible_and_infeasible_by_construction(seed, states, actions, constraints, discount):
-    wanted = {"states": states, "actions": actions, "constraints": constraints, "discount": discount, "seed": seed}
+    wanted = {
+        "states": states,
+        "actions": actions,
+        "constraints": constraints,
+        "discount": discount,
+        "seed": seed,
+    }
     impossible = garnet(**wanted, feasible=False)
     result = solve(impossible)
     assert result.status == "infeasible"
@@ -30,7 +42,10 @@ def test_shapes():
     np.testing.assert_allclose(model.probabilities.sum(-1), 1)
 
 
-@pytest.mark.parametrize("wrong", [{"states": 0}, {"branching": 0}, {"constraints": 0, "feasible": False}, {"tightness": 1.0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"states": 0}, {"branching": 0}, {"constraints": 0, "feasible": False}, {"tightness": 1.0}],
+)
 def test_bad_settings(wrong):
     with pytest.raises(InputError):
         garnet(**wrong)
@@ -40,4 +55,7 @@ def test_bad_settings(wrong):
 def test_few_actions_and_many_constraints_are_feasible_too(sizes):
     states, actions, constraints = sizes
     for seed in range(10):
-        assert slater_slack(garnet(states=states, actions=actions, constraints=constraints, seed=seed)) > 0
+        assert (
+            slater_slack(garnet(states=states, actions=actions, constraints=constraints, seed=seed))
+            > 0
+        )

@@ -21,7 +21,9 @@ def test_moves_and_slips():
     np.testing.assert_allclose(model.tensor[8:, :, 9], 1)  # goal and end lead to the end
 
 
-@pytest.mark.parametrize("wrong", [{"width": 1}, {"slip": 1.0}, {"hazards": -0.1}, {"tightness": 1.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"width": 1}, {"slip": 1.0}, {"hazards": -0.1}, {"tightness": 1.0}]
+)
 def test_bad_settings(wrong):
     with pytest.raises(InputError):
         grid_world(**wrong)

@@ -41,13 +41,18 @@ def test_box_actions_are_rescaled_and_clipped():
     np.testing.assert_array_equal(batch.action_space.to_environment(np.array([0.5])), [1.0])
     np.testing.assert_array_equal(batch.action_space.to_environment(np.array([3.0])), [2.0])
     np.testing.assert_array_equal(
-        make_simulator("SafetyHopperVelocity-v1", 1).action_space.to_environment(np.array(3.0)), [3.0] * 3
+        make_simulator("SafetyHopperVelocity-v1", 1).action_space.to_environment(np.array(3.0)),
+        [3.0] * 3,
     )
 
 
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
-    [("missing", "reports no cost"), ("cost", "cost 'cost' is nan"), ("length", "changed its costs")],
+    [
+        ("missing", "reports no cost"),
+        ("cost", "cost 'cost' is nan"),
+        ("length", "changed its costs"),
+    ],
 )
 def test_a_bad_cost_is_an_error_never_zero(wrong, sentence):
     def run():
@@ -82,7 +87,11 @@ def test_check_env():
 
     gymnasium.register("Endless-v0", Endless)
     complaints = " ".join(check_environment("Endless-v0", steps=50).complaints)
-    assert "no episode ended" in complaints and "zero on every step" in complaints and "same seed" in complaints
+    assert (
+        "no episode ended" in complaints
+        and "zero on every step" in complaints
+        and "same seed" in complaints
+    )
 
 
 def _first(batch, action):
@@ -130,7 +139,11 @@ def test_shapes_of_observations():
 
     def made(space):
         return GymBatch(
-            type("Own", (probes.Bandit,), {"observation_space": space, "reset": lambda self, **_: (space.sample(), {})})
+            type(
+                "Own",
+                (probes.Bandit,),
+                {"observation_space": space, "reset": lambda self, **_: (space.sample(), {})},
+            )
         )
 
     assert (made(box).observation_size, made(box).observation_shape) == (6, (2, 3))
@@ -139,7 +152,14 @@ def test_shapes_of_observations():
 
 def outcome(**changes):
     """A step of `Bandit` with something else in it."""
-    parts = {"observation": np.ones(1), "reward": 0.0, "terminated": True, "truncated": False, "info": {"cost": 0.0}, **changes}
+    parts = {
+        "observation": np.ones(1),
+        "reward": 0.0,
+        "terminated": True,
+        "truncated": False,
+        "info": {"cost": 0.0},
+        **changes,
+    }
     return tuple(parts.values())
 
 
@@ -149,10 +169,16 @@ def outcome(**changes):
         (outcome(info=None), "reports no cost"),
         (outcome(info={"cost": {}}), "its cost is empty"),
         (outcome(info={"cost": []}), "its cost is empty"),
-        (outcome(info={"cost": {"heat": np.ones(2)}}), "is not a number, a vector or a mapping to numbers"),
+        (
+            outcome(info={"cost": {"heat": np.ones(2)}}),
+            "is not a number, a vector or a mapping to numbers",
+        ),
         (outcome(info={"cost": "much"}), "cost 'much' is not a number"),
         (outcome(info={"cost": None}), "cost None is not a number"),
-        (outcome(info={"cost": {"a": 1.0, "b": None}}), "is not a number, a vector or a mapping to numbers"),
+        (
+            outcome(info={"cost": {"a": 1.0, "b": None}}),
+            "is not a number, a vector or a mapping to numbers",
+        ),
         (outcome(info={"cost": {"a<=b": 1.0}}), "no limit can name its cost 'a<=b'"),
         (outcome(info={"cost": {"": 1.0}}), "no limit can name its cost ''"),
         (outcome(reward=np.ones(2)), r"reward array\(\[1., 1.\]\) is not a number"),
@@ -179,7 +205,11 @@ def test_a_reset_of_the_old_form_is_said_to_be():
 
 
 def test_a_reward_of_one_number_in_an_array_is_that_number():
-    batch = GymBatch(type("Odd", (probes.Bandit,), {"step": lambda self, action: outcome(reward=np.full(1, 3.0))}))
+    batch = GymBatch(
+        type(
+            "Odd", (probes.Bandit,), {"step": lambda self, action: outcome(reward=np.full(1, 3.0))}
+        )
+    )
     assert _first(batch, 0).reward == [3.0]
 
 
@@ -188,7 +218,10 @@ def test_a_reward_of_one_number_in_an_array_is_that_number():
     [
         ({"observation_space": gymnasium.spaces.Box(0, 1, (0,))}, "a policy must see something"),
         ({"action_space": gymnasium.spaces.Box(0, 1, (0,))}, "a policy must do something"),
-        ({"observation_space": gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(2))}, "cannot be flattened"),
+        (
+            {"observation_space": gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(2))},
+            "cannot be flattened",
+        ),
     ],
 )
 def test_spaces_that_cannot_be_learned_on(changes, sentence):

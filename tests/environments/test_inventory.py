@@ -16,14 +16,18 @@ def test_poisson_sums_to_one_and_has_its_mean():
 
 
 def test_one_pair_by_hand():
-    model = inventory(capacity=3, orders=(0, 2), demand=1.0, margin=2.0, holding=0.5, order_cost=0.25)
+    model = inventory(
+        capacity=3, orders=(0, 2), demand=1.0, margin=2.0, holding=0.5, order_cost=0.25
+    )
     chances = poisson(1.0)
     after = 3  # two in stock, two ordered, one of them does not fit
     sales = sum(p * min(d, after) for d, p in enumerate(chances))
     assert model.reward[2, 1] == pytest.approx(2.0 * sales - 0.5 * (after - sales) - 0.25)
     lost = sum(p * max(d - after, 0) for d, p in enumerate(chances))
     assert model.constraints[0, 2, 1] == pytest.approx(-lost)
-    assert model.tensor[2, 1] == pytest.approx([1 - chances[:3].sum(), chances[2], chances[1], chances[0]])
+    assert model.tensor[2, 1] == pytest.approx(
+        [1 - chances[:3].sum(), chances[2], chances[1], chances[0]]
+    )
     assert model.reward[3, 1] == model.reward[3, 0]  # nothing fits: no order, no charge
 
 
@@ -36,7 +40,10 @@ def test_solved_like_the_linear_program(tightness):
 
 
 def test_the_constraint_costs_profit():
-    loose, tight = solve(inventory(capacity=60, tightness=0.1)), solve(inventory(capacity=60, tightness=0.9))
+    loose, tight = (
+        solve(inventory(capacity=60, tightness=0.1)),
+        solve(inventory(capacity=60, tightness=0.9)),
+    )
     assert tight.reward < loose.reward
     assert tight.multipliers[0] > loose.multipliers[0] > 0
 
@@ -46,7 +53,15 @@ def test_infeasible_variant():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"capacity": 0}, {"orders": ()}, {"orders": (-1, 2)}, {"demand": 0.0}, {"demand": np.nan}, {"tightness": 1.0}]
+    "wrong",
+    [
+        {"capacity": 0},
+        {"orders": ()},
+        {"orders": (-1, 2)},
+        {"demand": 0.0},
+        {"demand": np.nan},
+        {"tightness": 1.0},
+    ],
 )
 def test_wrong_input(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):

@@ -15,7 +15,9 @@ def test_limits():
     np.testing.assert_array_equal(constraints.thresholds, [-2, 1])
 
 
-@pytest.mark.parametrize("text", ["cost", "cost<25", "<=25", "cost<=", "cost<=nan", "cost<=many", "cost<=25 or so"])
+@pytest.mark.parametrize(
+    "text", ["cost", "cost<25", "<=25", "cost<=", "cost<=nan", "cost<=many", "cost<=25 or so"]
+)
 def test_bad_limits(text):
     with pytest.raises(InputError, match="not understood"):
         parse_limit(text)
@@ -30,6 +32,8 @@ def test_limits_must_fit_the_environment():
 
 @given(st.text(st.sampled_from("ab9 _.-[]/:<>=\n"), max_size=6))
 def test_names_that_limits_can_have(name):
-    assert can_be_limited(name) == (name != "" and name == name.strip() and not set("<>=") & set(name))
+    assert can_be_limited(name) == (
+        name != "" and name == name.strip() and not set("<>=") & set(name)
+    )
     if can_be_limited(name):
         assert parse_limit(f"{name}<=3") == Limit(name, "<=", 3.0)

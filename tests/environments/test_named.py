@@ -42,7 +42,11 @@ THEIRS = """
 @pytest.fixture
 def theirs(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
-    for name, text in (("theirs", THEIRS), ("unreadable", "def make(:"), ("raising", "raise ValueError('not today')")):
+    for name, text in (
+        ("theirs", THEIRS),
+        ("unreadable", "def make(:"),
+        ("raising", "raise ValueError('not today')"),
+    ):
         (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
     yield
     for name in ("theirs", "unreadable", "raising"):
@@ -52,18 +56,30 @@ def theirs(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("theirs:boom", r"making it raised RuntimeError: the server is away \(theirs.py, line 17\)"),
+        (
+            "theirs:boom",
+            r"making it raised RuntimeError: the server is away \(theirs.py, line 17\)",
+        ),
         ("theirs:Leave", r"its step raised SystemExit: two lines \(theirs.py, line 14\)"),
         ("theirs:nothing", "None was made, which is no environment"),
         ("theirs:Crash", r"its step raised ZeroDivisionError: no heat \(theirs.py, line 6\)"),
         ("theirs:Stuck", r"its reset raised KeyError: 'key' \(theirs.py, line 10\)"),
         ("theirs:drawin", "module 'theirs' has no function 'drawin'; did you mean 'drawing'"),
         ("theirs:number", "module 'theirs' has no function 'number'"),
-        ("unreadable:make", r"importing 'unreadable' raised SyntaxError: .* \(unreadable.py, line 1\)"),
-        ("raising:make", r"importing 'raising' raised ValueError: not today \(raising.py, line 1\)"),
+        (
+            "unreadable:make",
+            r"importing 'unreadable' raised SyntaxError: .* \(unreadable.py, line 1\)",
+        ),
+        (
+            "raising:make",
+            r"importing 'raising' raised ValueError: not today \(raising.py, line 1\)",
+        ),
         ("theirs:", "write module:function"),
         (":make", "write module:function"),
-        ("nothing-like-it", "is not known; give SafetyAntVelocity-v1, .* a Gymnasium id, or module:function"),
+        (
+            "nothing-like-it",
+            "is not known; give SafetyAntVelocity-v1, .* a Gymnasium id, or module:function",
+        ),
     ],
 )
 def test_one_sentence_says_where(theirs, name, sentence):

@@ -30,7 +30,10 @@ def test_birth_and_death_probabilities():
     np.testing.assert_allclose(model.constraints[0, :, 1], -0.25)
 
 
-@pytest.mark.parametrize("wrong", [{"capacity": 0}, {"arrival": 1.0}, {"rates": ()}, {"rates": (2.0,)}, {"tightness": 1.0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"capacity": 0}, {"arrival": 1.0}, {"rates": ()}, {"rates": (2.0,)}, {"tightness": 1.0}],
+)
 def test_bad_settings(wrong):
     with pytest.raises(InputError):
         queue(**wrong)

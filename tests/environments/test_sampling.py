@@ -25,7 +25,13 @@ class Line(gym.Env):
     def step(self, action):
         self.place += action
         cost = 2.0 * action if self.cost is None else self.cost
-        return self.place, float(action), self.place == 3, False, {} if cost == "missing" else {"cost": cost}
+        return (
+            self.place,
+            float(action),
+            self.place == 3,
+            False,
+            {} if cost == "missing" else {"cost": cost},
+        )
 
 
 def uniform(observations):
@@ -35,24 +41,34 @@ def uniform(observations):
 def test_visits_are_distributed_like_the_occupancy_and_transitions_like_the_model():
     model = plain.tiny()
     policy = np.random.default_rng(0).dirichlet(np.ones(3), 4)
-    data = ModelSimulator(model).collect(lambda states: policy[states], 20_000, np.random.default_rng(1))
+    data = ModelSimulator(model).collect(
+        lambda states: policy[states], 20_000, np.random.default_rng(1)
+    )
     count = len(data.actions)
-    assert data.first.sum() == 20_000 and count == pytest.approx(20_000 / (1 - model.discount), rel=0.03)
+    assert data.first.sum() == 20_000 and count == pytest.approx(
+        20_000 / (1 - model.discount), rel=0.03
+    )
     expected = (1 - model.discount) * occupancy(model, policy)[:, None] * policy
     found = np.zeros((4, 3))
     np.add.at(found, (data.observations, data.actions), 1 / count)
     np.testing.assert_allclose(found, expected, atol=0.01)
     np.testing.assert_array_equal(data.rewards[:, 0], model.reward[data.observations, data.actions])
-    np.testing.assert_array_equal(data.rewards[:, 2], model.constraints[1, data.observations, data.actions])
+    np.testing.assert_array_equal(
+        data.rewards[:, 2], model.constraints[1, data.observations, data.actions]
+    )
     chances = model.tensor[data.observations, data.actions, data.following]
     assert (chances > 0).all()
     inside = ~data.first[1:]
-    np.testing.assert_array_equal(data.observations[1:][inside], data.following[:-1][inside])  # an episode is one walk
+    np.testing.assert_array_equal(
+        data.observations[1:][inside], data.following[:-1][inside]
+    )  # an episode is one walk
 
 
 def test_a_gymnasium_environment_with_costs():
     simulator = GymSimulator(Line(), limits=3.0, discount=0.9)
-    assert simulator.states == 4 and simulator.actions == 2 and simulator.thresholds.tolist() == [-3.0]
+    assert (
+        simulator.states == 4 and simulator.actions == 2 and simulator.thresholds.tolist() == [-3.0]
+    )
     data = simulator.collect(uniform, 300, np.random.default_rng(0))
     np.testing.assert_array_equal(data.rewards[:, 1], -2.0 * data.actions)
     np.testing.assert_array_equal(data.continues, data.following != 3)

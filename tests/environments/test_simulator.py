@@ -25,7 +25,9 @@ def test_what_lies_beyond_the_box_is_clipped_only_if_asked(clip):
 def test_actions_of_the_unit_box_itself_are_not_copied():
     action = np.array([0.3, -7.0])
     assert ActionSpace(-np.ones(2), np.ones(2), clip=False).to_environment(action) is action
-    np.testing.assert_array_equal(ActionSpace(-np.ones(2), np.ones(2)).to_environment(action), [0.3, -1.0])
+    np.testing.assert_array_equal(
+        ActionSpace(-np.ones(2), np.ones(2)).to_environment(action), [0.3, -1.0]
+    )
 
 
 def test_choices_stay_as_they_are():
@@ -56,7 +58,9 @@ def test_actions_have_the_environments_shape_and_type():
     [
         ActionSpace(choices=3, start=2),
         ActionSpace(LOW, HIGH, clip=False),
-        ActionSpace(np.array([0.0, -np.inf]), np.array([np.inf, 1.5]), shape=(2, 1), dtype="float32"),
+        ActionSpace(
+            np.array([0.0, -np.inf]), np.array([np.inf, 1.5]), shape=(2, 1), dtype="float32"
+        ),
     ],
 )
 def test_a_space_survives_json(space):

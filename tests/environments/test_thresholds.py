@@ -14,13 +14,22 @@ def test_every_threshold_between_the_ends_can_be_met(model, tightness):
     ends = [with_threshold(model, end, feasible=True).thresholds[0] for end in (0.0, 1.0)]
     assert ends[0] <= ends[1] + 1e-9
     assert threshold[0] == pytest.approx(ends[0] + tightness * (ends[1] - ends[0]))
-    highest = linear_program(model.replace(reward=model.constraints[0], thresholds=[-1e6 * model.constraint_scales[0]])).reward
-    assert ends[1] == pytest.approx(highest, abs=1e-7 * model.constraint_scales[0])  # the constraint's own optimum
+    highest = linear_program(
+        model.replace(reward=model.constraints[0], thresholds=[-1e6 * model.constraint_scales[0]])
+    ).reward
+    assert ends[1] == pytest.approx(
+        highest, abs=1e-7 * model.constraint_scales[0]
+    )  # the constraint's own optimum
     beyond = with_threshold(model, tightness, feasible=False).thresholds[0]
-    assert beyond == pytest.approx(highest + 0.01 * model.constraint_scales[0], abs=1e-7 * model.constraint_scales[0])
+    assert beyond == pytest.approx(
+        highest + 0.01 * model.constraint_scales[0], abs=1e-7 * model.constraint_scales[0]
+    )
 
 
 @given(cmdps(constraints=(1, 1)))
 def test_a_tighter_threshold_costs_reward(model):
-    rewards = [linear_program(with_threshold(model, tightness, feasible=True)).reward for tightness in (0.0, 0.5, 0.9)]
+    rewards = [
+        linear_program(with_threshold(model, tightness, feasible=True)).reward
+        for tightness in (0.0, 0.5, 0.9)
+    ]
     assert (np.diff(rewards) <= 1e-7 * model.reward_scale).all()

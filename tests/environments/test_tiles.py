@@ -15,7 +15,10 @@ COUNTS = {(21, 4): ((28, 12), (60, 36), (80, 63)), (25, 2): ((14, 4), (30, 12), 
 def test_slots_and_dimensions_of_the_papers_sets(states, actions):
     for parameters, (slots, dimension) in zip(PAPER_SETS, COUNTS[states, actions], strict=True):
         features = tiles(states, actions, *parameters)
-        assert features.shape == (states, actions, parameters[0]) and set(np.unique(features)) == {0, 1}
+        assert features.shape == (states, actions, parameters[0]) and set(np.unique(features)) == {
+            0,
+            1,
+        }
         assert features.any((0, 1)).sum() == slots
         assert Features(features).rank == dimension
 
@@ -23,7 +26,9 @@ def test_slots_and_dimensions_of_the_papers_sets(states, actions):
 def test_keys_by_hand():
     features = tiles(4, 1, dimension=4, tilings=2, size=1)  # q = floor(2 s / 4) = 0, 0, 1, 1
     # tiling 0: tile q // 2 = 0 always; tiling 1: tile (q + 1) // 2 = 0, 0, 1, 1
-    np.testing.assert_array_equal(features[:, 0], [[1, 1, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 1, 0]])
+    np.testing.assert_array_equal(
+        features[:, 0], [[1, 1, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 1, 0]]
+    )
 
 
 def test_a_full_table_is_shared_by_hash():

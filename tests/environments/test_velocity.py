@@ -19,7 +19,10 @@ BODIES = ("Ant", "HalfCheetah", "Hopper")
 def test_replay_of_the_incumbents_trajectories(body):
     env = gymnasium.make(f"Safety{body}Velocity-v1")
     env.reset(seed=0)
-    rows = {key: RECORDED[f"{body}_{key}"] for key in ("start", "qpos", "qvel", "action", "obs", "reward", "cost", "terminated")}
+    rows = {
+        key: RECORDED[f"{body}_{key}"]
+        for key in ("start", "qpos", "qvel", "action", "obs", "reward", "cost", "terminated")
+    }
     assert rows["start"][0] and 0 < rows["cost"].sum() < len(rows["cost"])
     for t in range(len(rows["start"])):
         if rows["start"][t]:
@@ -28,7 +31,11 @@ def test_replay_of_the_incumbents_trajectories(body):
         observation, reward, terminated, truncated, info = env.step(rows["action"][t])
         np.testing.assert_allclose(observation, rows["obs"][t], atol=1e-6, rtol=0)
         assert reward == pytest.approx(rows["reward"][t], abs=1e-6)
-        assert (info["cost"], terminated, truncated) == (rows["cost"][t], rows["terminated"][t], False)
+        assert (info["cost"], terminated, truncated) == (
+            rows["cost"][t],
+            rows["terminated"][t],
+            False,
+        )
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -47,8 +54,12 @@ def test_batch_equals_single_environments(name):
         for index, single in enumerate(singles):
             alone = single.advance(action[index : index + 1])
             if alive[index]:
-                np.testing.assert_array_equal(alone.next_observation[0], together.next_observation[index])
-                assert alone.reward[0] == pytest.approx(together.reward[index])  # the sum of squares may associate otherwise
+                np.testing.assert_array_equal(
+                    alone.next_observation[0], together.next_observation[index]
+                )
+                assert alone.reward[0] == pytest.approx(
+                    together.reward[index]
+                )  # the sum of squares may associate otherwise
                 assert alone.cost[0] == together.cost[index]
         alive &= ~together.terminated
     assert name != "SafetyHalfCheetahVelocity-v1" or alive.all()

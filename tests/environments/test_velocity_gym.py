@@ -19,7 +19,9 @@ def test_is_a_proper_gymnasium_environment(name):
 def test_gymnasium_finds_the_names_by_itself():
     name = "cmdpax.environments.velocity_gym:SafetyAntVelocity-v1"
     code = f"import gymnasium; e = gymnasium.make('{name}'); print(e.spec.max_episode_steps, e.reset()[0].shape)"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert answer.stdout.strip() == "1000 (27,)"
 
 
@@ -40,5 +42,9 @@ def test_from_a_given_state_both_faces_of_a_task_agree(name):
         expected = batch.advance(action[None])
         observation, reward, terminated, truncated, info = single.step(action)
         np.testing.assert_array_equal(observation, expected.next_observation[0])
-        assert (reward, terminated, info["cost"]) == (expected.reward[0], expected.terminated[0], expected.cost[0, 0])
+        assert (reward, terminated, info["cost"]) == (
+            expected.reward[0],
+            expected.terminated[0],
+            expected.cost[0, 0],
+        )
         assert truncated is False  # the time limit is a wrapper's

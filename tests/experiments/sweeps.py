@@ -8,8 +8,12 @@ from cmdpax.experiments.runs import Run, exact_run
 
 def tiny_runs(count: int, steps: int = 50) -> list[Run]:
     """Exact runs of a few hundredths of a second."""
-    settings = [{"step": 0.1 * (1 + number), "dual_step": 1.0, "steps": steps} for number in range(count)]
-    return [exact_run({"model": "cliff-world", "method": "npg-pd", "settings": one}) for one in settings]
+    settings = [
+        {"step": 0.1 * (1 + number), "dual_step": 1.0, "steps": steps} for number in range(count)
+    ]
+    return [
+        exact_run({"model": "cliff-world", "method": "npg-pd", "settings": one}) for one in settings
+    ]
 
 
 def contents(done: Path) -> dict[str, bytes]:
@@ -22,6 +26,10 @@ def children(process: int) -> list[int]:
     """Ids of a process's direct children."""
     try:
         tasks = list(os.scandir(f"/proc/{process}/task"))
-        return [int(child) for task in tasks for child in Path(task.path, "children").read_text().split()]
+        return [
+            int(child)
+            for task in tasks
+            for child in Path(task.path, "children").read_text().split()
+        ]
     except (FileNotFoundError, ProcessLookupError):
         return []

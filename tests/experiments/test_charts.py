@@ -24,7 +24,9 @@ def test_errors_below_rounding_are_drawn_at_the_floor():
 
 
 def test_sensitivity_counts_steady_good_all_and_diverged():
-    points = np.array([[1e-3, 0, 0, 0], [1e-3, 0, 0, 0.5], [1e-3, 0, -0.5, 0], [-0.5, 0, 0, 0], [np.nan] * 4])
+    points = np.array(
+        [[1e-3, 0, 0, 0], [1e-3, 0, 0, 0.5], [1e-3, 0, -0.5, 0], [-0.5, 0, 0, 0], [np.nan] * 4]
+    )
     figure = charts.sensitivity({"P": {"A": points}}, 0.01, "title")
     assert "1/3/5, 1 diverged" in [text.get_text() for text in figure.axes[1].texts]
 
@@ -33,4 +35,8 @@ def test_rates_draw_measured_and_bound():
     line = (WORK + 1, np.full(5, 0.1), np.full(5, 2.0))
     figure = charts.rates({"P": {"gap": {"A": line}, "violation": {"A": line}}}, "title")
     measured, bound = figure.axes[0].get_lines()
-    assert measured.get_linestyle() == "-" and bound.get_linestyle() == "--" and (bound.get_ydata() == 2.0).all()
+    assert (
+        measured.get_linestyle() == "-"
+        and bound.get_linestyle() == "--"
+        and (bound.get_ydata() == 2.0).all()
+    )

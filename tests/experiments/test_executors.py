@@ -26,7 +26,9 @@ def serial(tmp_path_factory):
 
 
 def test_in_this_process_numba_keeps_its_threads(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "environ", {name: value for name, value in os.environ.items() if name not in ONE_THREAD})
+    monkeypatch.setattr(
+        os, "environ", {name: value for name, value in os.environ.items() if name not in ONE_THREAD}
+    )
     executor("serial")([], Store(tmp_path / "store", create=True), 1, lambda: None)
     assert {name for name in ONE_THREAD if name not in os.environ} == {"NUMBA_NUM_THREADS"}
 
@@ -57,21 +59,30 @@ def test_ray(serial, tmp_path):
 
 def test_a_paused_worker_that_wakes_late_does_no_harm(serial, tmp_path):
     """A worker stands still in the middle of a run; another finishes it; the first wakes and is told that it is late."""
-    store, run = Store(tmp_path / "store", create=True), exact_run(tiny_runs(1, steps=3000)[0].config)
+    store, run = (
+        Store(tmp_path / "store", create=True),
+        exact_run(tiny_runs(1, steps=3000)[0].config),
+    )
     command = [sys.executable, "-m", "cmdpax.experiments.worker", str(store.folder)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as worker:
         print(run.text, file=worker.stdin, flush=True)
         while not any(store.work.iterdir()):
             time.sleep(0.001)
         worker.send_signal(signal.SIGSTOP)
         assert not store.finished()
         assert store.carry_out(run)
-        seen = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in store.done.rglob("*")}
+        seen = {
+            path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in store.done.rglob("*")
+        }
         worker.send_signal(signal.SIGCONT)
         assert worker.stdout.readline() == '{"won": false}\n'
         worker.stdin.close()
         assert worker.wait() == 0
-    assert {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in store.done.rglob("*")} == seen
+    assert {
+        path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in store.done.rglob("*")
+    } == seen
     assert not list(store.work.iterdir())
 
 
@@ -99,7 +110,10 @@ def test_what_stops_a_sweep_is_said(tmp_path):
     assert "no run store" in carry_out(str(tmp_path), RUNS[0].text)
     with pytest.raises(InputError, match="did you mean 'ray'"):
         executor("rai")
-    for address, sentence in (("127.0.0.1:1", "no Ray cluster answers"), ("here", "write HOST:PORT")):
+    for address, sentence in (
+        ("127.0.0.1:1", "no Ray cluster answers"),
+        ("here", "write HOST:PORT"),
+    ):
         with pytest.raises(InputError, match=sentence):
             executor("ray", address)
     with pytest.raises(InputError, match="--address is for --executor ray"):

@@ -9,7 +9,9 @@ from cmdpax.methods import trajectory
 
 
 @pytest.mark.parametrize(
-    "model", [cliff_world(), deep_sea(), queue(capacity=12), garnet(states=80)], ids=["cliff", "sea", "queue", "garnet"]
+    "model",
+    [cliff_world(), deep_sea(), queue(capacity=12), garnet(states=80)],
+    ids=["cliff", "sea", "queue", "garnet"],
 )
 def test_policy_pictures_are_drawn(model, tmp_path):
     figure = policy_picture(model, solve(model).policy, "a title")
@@ -23,7 +25,9 @@ def test_policy_pictures_are_drawn(model, tmp_path):
 def test_an_arrow_is_as_long_as_its_probability():
     model = cliff_world()
     figure = policy_picture(model, model.uniform_policy())
-    arrows = [text for text in figure.axes[0].texts if getattr(text, "arrow_patch", None) is not None]
+    arrows = [
+        text for text in figure.axes[0].texts if getattr(text, "arrow_patch", None) is not None
+    ]
     assert len(arrows) == 19 * 4  # no arrow in the goal and in the end
     lengths = {round(max(abs(t.xy[0] - t.xyann[0]), abs(t.xy[1] - t.xyann[1])), 6) for t in arrows}
     assert lengths == {0.11}
@@ -31,7 +35,10 @@ def test_an_arrow_is_as_long_as_its_probability():
 
 def test_comparison_draws_gap_and_violation_of_every_run():
     model = cliff_world()
-    runs = {"PQA-ALM": trajectory(model, "pqa-alm", outer=2, inner=5), "NPG-PD": trajectory(model, "npg-pd", steps=10)}
+    runs = {
+        "PQA-ALM": trajectory(model, "pqa-alm", outer=2, inner=5),
+        "NPG-PD": trajectory(model, "npg-pd", steps=10),
+    }
     figure = comparison(runs, 0.655402, "title", violation_limit=1e-3)
     left, right = figure.axes
     assert [line.get_label() for line in left.get_lines()[:2]] == ["PQA-ALM", "NPG-PD"]

@@ -47,8 +47,12 @@ def test_a_search_is_the_same_as_its_single_runs():
         run = trajectory(model, "npg-dd", steps=30, **found.points[i])
         assert found.gaps[i] == pytest.approx(2.0 - run.rewards[-1], abs=1e-11)
         assert found.violations[i] == pytest.approx(max(0.0, -run.margins[-1].min()), abs=1e-11)
-        assert found.worst_violations[i] == pytest.approx(max(0.0, -run.margins[-200:].min()), abs=1e-11)
-        assert found.worst_gaps[i] == pytest.approx(max(abs(2.0 - reward) for reward in run.rewards[-200:]), abs=1e-11)
+        assert found.worst_violations[i] == pytest.approx(
+            max(0.0, -run.margins[-200:].min()), abs=1e-11
+        )
+        assert found.worst_gaps[i] == pytest.approx(
+            max(abs(2.0 - reward) for reward in run.rewards[-200:]), abs=1e-11
+        )
 
 
 def test_diverged_configurations_are_reported_and_the_rest_is_judged():

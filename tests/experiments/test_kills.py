@@ -45,7 +45,18 @@ def serial(spec):
 
 
 def command(spec, folder, executor, *more):
-    return [sys.executable, "-m", "cmdpax", "sweep", str(spec), "--store", str(folder), "--executor", executor, *more]
+    return [
+        sys.executable,
+        "-m",
+        "cmdpax",
+        "sweep",
+        str(spec),
+        "--store",
+        str(folder),
+        "--executor",
+        executor,
+        *more,
+    ]
 
 
 def check(folder, serial, spec):
@@ -65,7 +76,9 @@ class Driver:
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen(self.line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            self.line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
 
     def kill(self):
         self.process.kill()
@@ -80,7 +93,9 @@ class Driver:
 
 def stamps(folder):
     """What would change if anybody touched a finished run."""
-    return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in (folder / "done").rglob("*")}
+    return {
+        path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in (folder / "done").rglob("*")
+    }
 
 
 def wait(driver, folder, before):
@@ -99,7 +114,13 @@ def send(process, what):
 
 def test_local_workers_and_drivers_are_killed(spec, serial):
     """Workers and drivers in turn; now and then a worker is paused, its driver killed, and the sleeper woken when all is done."""
-    folder, random, tally, sleepers, done = spec.parent / "local", np.random.default_rng(0), [], [], 0
+    folder, random, tally, sleepers, done = (
+        spec.parent / "local",
+        np.random.default_rng(0),
+        [],
+        [],
+        0,
+    )
     Store(folder, create=True)
     driver = Driver(command(spec, folder, "local", "--workers", "2"))
     while not driver.finished():
@@ -107,7 +128,10 @@ def test_local_workers_and_drivers_are_killed(spec, serial):
         workers = children(driver.process.pid)
         if not workers or driver.finished():
             continue
-        victim, what = int(random.choice(workers)), ("worker", "driver", "worker", "sleeper")[len(tally) % 4]
+        victim, what = (
+            int(random.choice(workers)),
+            ("worker", "driver", "worker", "sleeper")[len(tally) % 4],
+        )
         if what == "worker":
             send(victim, signal.SIGKILL)
         elif what == "driver":
@@ -134,9 +158,19 @@ def test_ray_workers_drivers_and_nodes_are_killed(spec, serial):
     folder, random, tally, sleepers, done = spec.parent / "ray", np.random.default_rng(1), [], [], 0
     Store(folder, create=True)
     # Ray takes minutes to notice a frozen machine whose connections stay open, and makes its workers nice: not here
-    noticed = {"health_check_period_ms": 1000, "health_check_timeout_ms": 2000, "health_check_failure_threshold": 3}
-    noticed |= {"grpc_client_keepalive_time_ms": 5000, "grpc_client_keepalive_timeout_ms": 5000, "worker_niceness": 0}
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "_system_config": noticed})
+    noticed = {
+        "health_check_period_ms": 1000,
+        "health_check_timeout_ms": 2000,
+        "health_check_failure_threshold": 3,
+    }
+    noticed |= {
+        "grpc_client_keepalive_time_ms": 5000,
+        "grpc_client_keepalive_timeout_ms": 5000,
+        "worker_niceness": 0,
+    }
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "_system_config": noticed}
+    )
     try:
         node = cluster.add_node(num_cpus=1)
         driver = Driver(command(spec, folder, "ray", "--address", cluster.address))
@@ -177,4 +211,8 @@ def raylet(node):
 
 def at_work(node):
     """Workers of a node that carry out a run."""
-    return [one for one in children(raylet(node)) if b"carry_out" in Path(f"/proc/{one}/cmdline").read_bytes()]
+    return [
+        one
+        for one in children(raylet(node))
+        if b"carry_out" in Path(f"/proc/{one}/cmdline").read_bytes()
+    ]

@@ -15,8 +15,12 @@ def test_without_conditions_it_is_the_whole():
 
 
 def test_every_condition_holds_and_the_order_stays():
-    found = part(RUNS, ["method=ppo-alm", "seed=1", "penalty=0.1,1", "environment=SafetyHopperVelocity-v1"])
-    assert [(run.config["penalty"], run.config["inner"]) for run in found] == [(p, k) for k in (1, 5, 10, 20) for p in (0.1, 1.0)]
+    found = part(
+        RUNS, ["method=ppo-alm", "seed=1", "penalty=0.1,1", "environment=SafetyHopperVelocity-v1"]
+    )
+    assert [(run.config["penalty"], run.config["inner"]) for run in found] == [
+        (p, k) for k in (1, 5, 10, 20) for p in (0.1, 1.0)
+    ]
     assert {(run.config["method"], run.seed) for run in found} == {("ppo-alm", 1)}
     assert found == [run for run in RUNS if run in found]
 
@@ -50,9 +54,13 @@ def test_conditions_that_exclude_each_other():
 
 def test_values_that_are_lists(tmp_path):
     path = tmp_path / "lists.toml"
-    path.write_text('[settings]\nenvironment = "SafetyHopperVelocity-v1"\nhidden = [[8, 8], [16], [4]]\n')
+    path.write_text(
+        '[settings]\nenvironment = "SafetyHopperVelocity-v1"\nhidden = [[8, 8], [16], [4]]\n'
+    )
     runs = read_spec(path).runs()
     assert [run.config["hidden"] for run in part(runs, ["hidden=[8, 8]"])] == [[8, 8]]
     assert [run.config["hidden"] for run in part(runs, ["hidden=[16],[4]"])] == [[16], [4]]
-    with pytest.raises(InputError, match=r"no run has hidden \[8\]; there are \[8, 8\], \[16\], \[4\]"):
+    with pytest.raises(
+        InputError, match=r"no run has hidden \[8\]; there are \[8, 8\], \[16\], \[4\]"
+    ):
         part(runs, ["hidden=[8]"])

@@ -18,7 +18,9 @@ def test_every_preset_is_a_sweep(name):
 def test_the_papers_grid_has_its_size():
     assert len(find_spec("paper-grids").runs()) == 3 * (504 + 216 + 72 + 1)
     assert len(find_spec("penalties").runs()) == 3 * 2 * 4 * 4 * 10
-    assert {run.config["samples"] for run in find_spec("deep").with_fraction(0.01).runs()} == {100_000}
+    assert {run.config["samples"] for run in find_spec("deep").with_fraction(0.01).runs()} == {
+        100_000
+    }
 
 
 def test_what_is_no_sweep(tmp_path):

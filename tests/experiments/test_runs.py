@@ -18,7 +18,11 @@ def test_an_interrupted_solve_is_not_the_outcome_of_its_run(tmp_path, monkeypatc
         signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patched:
-        patched.setattr(runs, "run_method", lambda *arguments, **settings: run_method(*arguments, report=interrupt, **settings))
+        patched.setattr(
+            runs,
+            "run_method",
+            lambda *arguments, **settings: run_method(*arguments, report=interrupt, **settings),
+        )
         with pytest.warns(UserWarning, match="stopping"), pytest.raises(KeyboardInterrupt):
             store.carry_out(run)
     assert store.pending([run]) == [run]

@@ -33,10 +33,16 @@ def test_a_grid_with_fields_of_each_method(tmp_path):
     runs = read_spec(write(tmp_path, text)).runs()
     assert len(runs) == 2 * (2 * 2 + 2)
     configs = [train_config(run) for run in runs]
-    assert {config.seed for config in configs} == {3, 5} and all(config.limit == ("cost<=10",) for config in configs)
+    assert {config.seed for config in configs} == {3, 5} and all(
+        config.limit == ("cost<=10",) for config in configs
+    )
     assert {config.hidden for config in configs} == {(8,), (8, 8)}
     assert {config.spma_step for config in configs if config.method == "spma-alm"} == {0.1, 0.3}
-    assert all(config.clip == 0.1 and config.dual_step == 0.003 for config in configs if config.method == "ppo-lag")
+    assert all(
+        config.clip == 0.1 and config.dual_step == 0.003
+        for config in configs
+        if config.method == "ppo-lag"
+    )
 
 
 def test_one_and_one_point_zero_are_one_run():
@@ -46,13 +52,21 @@ def test_one_and_one_point_zero_are_one_run():
 
 
 def test_one_limit_or_layer_needs_no_list():
-    (run,) = Spec("x", settings={"environment": "SafetyHopperVelocity-v1", "limit": "cost<=40", "hidden": 16}).runs()
+    (run,) = Spec(
+        "x", settings={"environment": "SafetyHopperVelocity-v1", "limit": "cost<=40", "hidden": 16}
+    ).runs()
     assert (run.config["limit"], run.config["hidden"]) == (["cost<=40"], [16])
 
 
 def test_draws_lie_in_their_range_and_stay_when_there_are_more():
-    ranges = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "inner": {"low": 1, "high": 20}}
-    few, many = (Spec("x", draws=count, settings={"environment": TASK, **ranges}).runs() for count in (5, 200))
+    ranges = {
+        "learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
+        "inner": {"low": 1, "high": 20},
+    }
+    few, many = (
+        Spec("x", draws=count, settings={"environment": TASK, **ranges}).runs()
+        for count in (5, 200)
+    )
     assert [run.id for run in few] == [run.id for run in many[:5]] and len(many) == 200
     rates = np.array([run.config["learning_rate"] for run in many])
     assert rates.min() >= 1e-4 and rates.max() <= 1e-2
@@ -61,7 +75,11 @@ def test_draws_lie_in_their_range_and_stay_when_there_are_more():
 
 
 def test_exact_runs_take_settings_of_the_method_and_seeds_of_the_model():
-    spec = Spec("x", "exact", settings={"model": "garnet:states=20", "method": "npg-pd", "step": [1, 2], "steps": 10})
+    spec = Spec(
+        "x",
+        "exact",
+        settings={"model": "garnet:states=20", "method": "npg-pd", "step": [1, 2], "steps": 10},
+    )
     runs = spec.with_seeds(2).runs()
     assert len(runs) == 4 and runs[0].config["settings"] == {"step": 1.0, "steps": 10}
     with pytest.raises(InputError, match="takes no seed"):
@@ -69,7 +87,12 @@ def test_exact_runs_take_settings_of_the_method_and_seeds_of_the_model():
 
 
 def test_points_that_make_no_sense_are_left_out():
-    runs = Spec("x", "exact", settings={"model": "cliff-world"}, methods={"rpg-pd": {"temperature": 0.1, "dual_step": [1, 100]}})
+    runs = Spec(
+        "x",
+        "exact",
+        settings={"model": "cliff-world"},
+        methods={"rpg-pd": {"temperature": 0.1, "dual_step": [1, 100]}},
+    )
     assert [run.config["settings"]["dual_step"] for run in runs.runs()] == [1.0]
 
 
@@ -85,19 +108,34 @@ def test_points_that_make_no_sense_are_left_out():
         ("seeds = 0", "between 1 and"),
         ("seeds = 'two'", "a number of them, or a list"),
         ("", "environment is missing"),
-        ("[settings]\nenvironment = 'X'\npenalti = 1", "no field 'penalti'; did you mean 'penalty'"),
-        ("[settings]\nenvironment = 'X'\nlearning_rate = 'much'", 'learning_rate is "much"; write 0.001'),
+        (
+            "[settings]\nenvironment = 'X'\npenalti = 1",
+            "no field 'penalti'; did you mean 'penalty'",
+        ),
+        (
+            "[settings]\nenvironment = 'X'\nlearning_rate = 'much'",
+            'learning_rate is "much"; write 0.001',
+        ),
         ("[settings]\nenvironment = 'X'\ninner = 1.5", "inner is 1.5; write 10"),
         ("[settings]\nenvironment = 'X'\nrescale = 1", "rescale is 1; write false"),
         ("[settings]\nenvironment = 'X'\npenalty = -1", "it must be positive"),
         ("[settings]\nenvironment = 'X'\nmethod = 'ppo-llag'", "did you mean 'ppo-lag'"),
         ("[settings]\nenvironment = 'X'\npenalty = { low = 1, high = 2 }", "how many draws"),
-        ("draws = 2\n[settings]\nenvironment = 'X'\npenalty = { low = 3, high = 2 }", "low below high"),
-        ("draws = 2\n[settings]\nenvironment = 'X'\npenalty = { low = 0, high = 2, log = true }", "low below high"),
+        (
+            "draws = 2\n[settings]\nenvironment = 'X'\npenalty = { low = 3, high = 2 }",
+            "low below high",
+        ),
+        (
+            "draws = 2\n[settings]\nenvironment = 'X'\npenalty = { low = 0, high = 2, log = true }",
+            "low below high",
+        ),
         ("[settings]\nenvironment = 'X'\npenalty = []", "is an empty list"),
         ("[settings]\nenvironment = 'X'\nhidden = 'wide'", 'hidden is "wide"; write [64, 64]'),
         ("[settings]\nenvironment = 'X'\nlimit = [3]", "limit is [3]; write"),
-        ("[settings]\nenvironment = 'X'\n[methods.cpo]\nmethod = 'ppo'", "methods.cpo is of the method 'cpo'"),
+        (
+            "[settings]\nenvironment = 'X'\n[methods.cpo]\nmethod = 'ppo'",
+            "methods.cpo is of the method 'cpo'",
+        ),
         ("kind = 'exact'", "model is missing"),
         ("kind = 'exact'\n[settings]\nmodel = 'cliff-world'\nstep = 1", "has no field 'step'"),
     ],
@@ -134,12 +172,24 @@ def test_a_fraction_of_nothing(tmp_path, samples):
             'kind = "exact"\ndraws = 1000000000\n[settings]\nmodel = "cliff-world"\npenalty = { low = 0.1, high = 1.0 }',
             "runs, more than",
         ),
-        ('kind = "exact"\n[settings]\nmodel = "cliff-world"\n[methods.pqa-alm]\nstep = [nan]', "it must be finite"),
-        ('kind = "exact"\n[settings]\nmodel = "cliff-world"\n[methods.pqa-alm]\nstep = []', "'step' is an empty list"),
+        (
+            'kind = "exact"\n[settings]\nmodel = "cliff-world"\n[methods.pqa-alm]\nstep = [nan]',
+            "it must be finite",
+        ),
+        (
+            'kind = "exact"\n[settings]\nmodel = "cliff-world"\n[methods.pqa-alm]\nstep = []',
+            "'step' is an empty list",
+        ),
         ('kind = "exact"\n[settings]\nmodel = "clif-world"', "did you mean 'cliff-world'"),
         ('[settings]\nmodel = "cliff-world"', 'need kind = "exact"'),
-        ('[settings]\nenvironment = "SafetyHoperVelocity-v1"', "did you mean 'SafetyHopperVelocity-v1'"),
-        ('[settings]\nenvironment = "SafetyHopperVelocity-v1"\nlimit = ["heat<=3"]', "does not have"),
+        (
+            '[settings]\nenvironment = "SafetyHoperVelocity-v1"',
+            "did you mean 'SafetyHopperVelocity-v1'",
+        ),
+        (
+            '[settings]\nenvironment = "SafetyHopperVelocity-v1"\nlimit = ["heat<=3"]',
+            "does not have",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_before_any_work(tmp_path, text, sentence):
@@ -149,13 +199,26 @@ def test_what_is_wrong_is_said_before_any_work(tmp_path, text, sentence):
 
 
 def test_the_excess_that_is_allowed_suits_the_kind():
-    assert (Spec("x").excess, Spec("x", "exact").excess, Spec("x", "exact", eps=0.0).excess) == (5.0, 0.01, 0.0)
+    assert (Spec("x").excess, Spec("x", "exact").excess, Spec("x", "exact", eps=0.0).excess) == (
+        5.0,
+        0.01,
+        0.0,
+    )
 
 
 def test_whole_ranges_are_drawn_whole_also_in_the_logarithm():
-    settings = {"model": "cliff-world", "method": "npg-pd", "steps": {"low": 10, "high": 1000, "log": True}}
-    steps = [run.config["settings"]["steps"] for run in Spec("x", "exact", draws=50, settings=settings).runs()]
-    assert all(type(one) is int and 10 <= one <= 1000 for one in steps) and np.median(steps) == pytest.approx(100, rel=0.6)
+    settings = {
+        "model": "cliff-world",
+        "method": "npg-pd",
+        "steps": {"low": 10, "high": 1000, "log": True},
+    }
+    steps = [
+        run.config["settings"]["steps"]
+        for run in Spec("x", "exact", draws=50, settings=settings).runs()
+    ]
+    assert all(type(one) is int and 10 <= one <= 1000 for one in steps) and np.median(
+        steps
+    ) == pytest.approx(100, rel=0.6)
 
 
 @pytest.mark.parametrize(
@@ -165,16 +228,27 @@ def test_whole_ranges_are_drawn_whole_also_in_the_logarithm():
         ("[methods.rpg-pd]\ndual_step = 2020-01-01", 'dual_step is "2020-01-01"; write'),
         ("[settings]\nmodel = 2020-01-01", 'model is "2020-01-01"; write'),
         ("[settings]\nmodel = 'cliff-world'\nmethod = [['npg-pd']]", 'method is ["npg-pd"]; write'),
-        ("[settings]\nmodel = 'cliff-world'\nmethod = 'npg-pd'\nstep = 1" + 400 * "0", "it must be finite"),
-        ("[settings]\nmodel = 'cliff-world'\nfeatures = 3", "features is 3; write a name in quotes"),
-        ("[settings]\nmodel = 'cliff-world'\nmethod = 'ppqa-alm'\nfeatures = 'tiles:bad'", "--features tiles:bad"),
+        (
+            "[settings]\nmodel = 'cliff-world'\nmethod = 'npg-pd'\nstep = 1" + 400 * "0",
+            "it must be finite",
+        ),
+        (
+            "[settings]\nmodel = 'cliff-world'\nfeatures = 3",
+            "features is 3; write a name in quotes",
+        ),
+        (
+            "[settings]\nmodel = 'cliff-world'\nmethod = 'ppqa-alm'\nfeatures = 'tiles:bad'",
+            "--features tiles:bad",
+        ),
         ("[settings]\nmodel = 'cliff-world'\neps = 5.0", "eps is 5.0"),
         ("[settings]\nmodel = 'cliff-world'\ntime_limit = 'x'", 'time_limit is "x"; write'),
         ("[settings]\nmodel = 'cliff-world'\ntime_limit = -1", "time_limit is -1"),
         ("[settings]\nmodel = 'cliff-world'\nreport = 3", "has no field 'report'"),
         ("seeds = [true, 0]\n[settings]\nmodel = 'garnet'", "a list of whole numbers"),
         (
-            "draws = 1\n[settings]\nmodel = 'cliff-world'\nmethod = 'npg-pd'\nsteps = { low = 1, high = 1" + 30 * "0" + " }",
+            "draws = 1\n[settings]\nmodel = 'cliff-world'\nmethod = 'npg-pd'\nsteps = { low = 1, high = 1"
+            + 30 * "0"
+            + " }",
             "low below",
         ),
     ],
@@ -187,4 +261,6 @@ def test_odd_values_of_exact_sweeps_are_named(tmp_path, text, sentence):
 @pytest.mark.parametrize("samples", ["inf", "nan", "2020-01-01", "1" + 400 * "0"])
 def test_a_fraction_of_odd_samples(tmp_path, samples):
     with pytest.raises(InputError, match="makes no sense"):
-        read_spec(write(tmp_path, f"[settings]\nenvironment = 'X'\nsamples = {samples}")).with_fraction(0.1)
+        read_spec(
+            write(tmp_path, f"[settings]\nenvironment = 'X'\nsamples = {samples}")
+        ).with_fraction(0.1)

@@ -33,7 +33,10 @@ def test_one_seed_has_no_interval():
 
 def test_the_mean_interval_covers_as_promised():
     random = np.random.default_rng(0)
-    covered = [low <= 2 <= high for _, low, high in (mean_interval(random.normal(2, 3, 5)) for _ in range(4000))]
+    covered = [
+        low <= 2 <= high
+        for _, low, high in (mean_interval(random.normal(2, 3, 5)) for _ in range(4000))
+    ]
     assert np.mean(covered) == pytest.approx(0.95, abs=0.012)
 
 
@@ -51,9 +54,13 @@ def test_the_interquartile_mean_ignores_the_outer_quarters():
 def test_probability_of_improvement_is_mann_whitney_over_pairs():
     random = np.random.default_rng(2)
     ours, theirs = random.integers(0, 5, (6, 3)), random.integers(0, 5, (4, 3))  # with ties
-    expected = np.mean([stats.mannwhitneyu(ours[:, k], theirs[:, k]).statistic / 24 for k in range(3)])
+    expected = np.mean(
+        [stats.mannwhitneyu(ours[:, k], theirs[:, k]).statistic / 24 for k in range(3)]
+    )
     assert probability_of_improvement(ours, theirs) == pytest.approx(expected)
-    assert probability_of_improvement(ours, theirs) + probability_of_improvement(theirs, ours) == pytest.approx(1)
+    assert probability_of_improvement(ours, theirs) + probability_of_improvement(
+        theirs, ours
+    ) == pytest.approx(1)
     assert probability_of_improvement(ours, ours) == pytest.approx(0.5)
 
 
@@ -61,7 +68,9 @@ def test_probability_of_improvement_of_normals():
     """Closed form: P(X > Y) = Phi((a - b) / sqrt(2)) for unit normals."""
     random = np.random.default_rng(3)
     ours, theirs = random.normal(1, 1, (2000, 1)), random.normal(0, 1, (2000, 1))
-    assert probability_of_improvement(ours, theirs) == pytest.approx(stats.norm.cdf(1 / np.sqrt(2)), abs=0.02)
+    assert probability_of_improvement(ours, theirs) == pytest.approx(
+        stats.norm.cdf(1 / np.sqrt(2)), abs=0.02
+    )
     value, low, high = improvement_interval(ours[:50], theirs[:40], resamples=500)
     assert low <= value <= high and low >= 0 and high <= 1
 
@@ -91,9 +100,15 @@ def test_the_papers_table_is_over_seed_means():
     """Five seed means whose worst two are 68.6 and 1.2: P90 and P95 lie 60% and 80% of the way between them."""
     means = [-15.0, -12.0, -9.0, 1.2, 68.6]
     seen = tails_over_seeds([[mean - 1, mean + 1] for mean in means])
-    assert (seen.worst, seen.p90, seen.p95) == pytest.approx((68.6, 1.2 + 0.6 * 67.4, 1.2 + 0.8 * 67.4))
-    assert (seen.p90, seen.p95) == pytest.approx((41.64, 55.12))  # printed in the paper for CPO on HalfCheetah
-    assert tails_over_episodes([[mean - 1, mean + 1] for mean in means]).worst == pytest.approx(69.6)
+    assert (seen.worst, seen.p90, seen.p95) == pytest.approx(
+        (68.6, 1.2 + 0.6 * 67.4, 1.2 + 0.8 * 67.4)
+    )
+    assert (seen.p90, seen.p95) == pytest.approx(
+        (41.64, 55.12)
+    )  # printed in the paper for CPO on HalfCheetah
+    assert tails_over_episodes([[mean - 1, mean + 1] for mean in means]).worst == pytest.approx(
+        69.6
+    )
 
 
 def test_what_cannot_be_summarised():

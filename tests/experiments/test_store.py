@@ -35,7 +35,9 @@ def test_an_id_is_a_hash_of_config_and_seed():
     shuffled = Run(RUN.kind, dict(reversed(RUN.config.items())), RUN.seed)
     assert shuffled.id == RUN.id
     assert Run(RUN.kind, RUN.config, 1).id != RUN.id
-    one, two = (train_run(TrainConfig("SafetyHopperVelocity-v1", penalty=penalty)) for penalty in (0.1, 0.2))
+    one, two = (
+        train_run(TrainConfig("SafetyHopperVelocity-v1", penalty=penalty)) for penalty in (0.1, 0.2)
+    )
     assert one.id != two.id and "seed" not in one.config
 
 
@@ -128,13 +130,18 @@ def test_other_versions_are_shown_and_nothing_is_redone(store):
     path = store.done / RUN.id / "result.json"
     path.write_text(path.read_text().replace(versions()["numpy"], "1.0.0"))
     said = made_by_others([RUN], store)
-    assert f"1 finished runs were made by other versions (numpy 1.0.0 -> {versions()['numpy']})" in said
+    assert (
+        f"1 finished runs were made by other versions (numpy 1.0.0 -> {versions()['numpy']})"
+        in said
+    )
     assert store.pending([RUN]) == []
     (store.done / RUN.id).rename(store.work / f"{RUN.id}.a")  # as if it had only been begun
     assert made_by_others([RUN], store) == ""
     begun = store.work / f"{RUN.id}.a" / "run.json"
     begun.write_text(begun.read_text().replace(versions()["numpy"], "1.0.0"))
-    assert made_by_others([RUN], store).startswith("1 runs were begun by other versions; they start anew")
+    assert made_by_others([RUN], store).startswith(
+        "1 runs were begun by other versions; they start anew"
+    )
 
 
 def test_the_dead_leave_attempts_that_are_tidied_up(store):
@@ -206,7 +213,9 @@ FILL = """
 @pytest.mark.parametrize("executor", ["serial", "local"])
 def test_a_full_disk_gives_one_sentence(executor):
     done = in_small_room("200k", FILL % (120_000, executor))
-    assert complaint(done).startswith("cmdpax: the store /mnt/store cannot be written (No space left on device); mend that")
+    assert complaint(done).startswith(
+        "cmdpax: the store /mnt/store cannot be written (No space left on device); mend that"
+    )
 
 
 def test_a_read_only_store_gives_one_sentence():
@@ -219,13 +228,23 @@ def test_a_read_only_store_gives_one_sentence():
         main(["sweep", "tiny", "--store", "/mnt/store"])
     """
     done = in_small_room("1m", body)
-    assert complaint(done).startswith("cmdpax: the store /mnt/store cannot be written (Read-only file system); mend that")
+    assert complaint(done).startswith(
+        "cmdpax: the store /mnt/store cannot be written (Read-only file system); mend that"
+    )
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A short training, undisturbed."""
-    config = TrainConfig("SafetyHopperVelocity-v1", samples=600, batch=100, horizon=50, passes=1, hidden=(8,), checkpoint_every=2)
+    config = TrainConfig(
+        "SafetyHopperVelocity-v1",
+        samples=600,
+        batch=100,
+        horizon=50,
+        passes=1,
+        hidden=(8,),
+        checkpoint_every=2,
+    )
     store = Store(tmp_path_factory.mktemp("trained") / "store", create=True)
     run = train_run(config)
     assert store.carry_out(run)
@@ -236,14 +255,27 @@ def test_a_finished_training_is_a_run_folder_without_clocks(trained):
     store, run = trained
     folder = store.done / run.id
     names = {path.name for path in folder.iterdir()}
-    assert names == {"run.json", "result.json", "spent.json", "config.json", "metrics.jsonl", "evaluation.json", "checkpoints"}
+    assert names == {
+        "run.json",
+        "result.json",
+        "spent.json",
+        "config.json",
+        "metrics.jsonl",
+        "evaluation.json",
+        "checkpoints",
+    }
     assert len(list((folder / "checkpoints").iterdir())) == 2
-    outcome, seen = store.result(run)["outcome"], json.loads((folder / "evaluation.json").read_text())
+    outcome, seen = (
+        store.result(run)["outcome"],
+        json.loads((folder / "evaluation.json").read_text()),
+    )
     assert outcome["return"] == seen["stochastic"]["reward"]["mean"] and outcome["samples"] == 600
     assert outcome["excess"] == seen["stochastic"]["costs"]["cost"]["mean"] - 25
 
 
-def test_a_retry_goes_on_from_the_checkpoint_and_ends_in_the_same_bytes(trained, tmp_path, monkeypatch):
+def test_a_retry_goes_on_from_the_checkpoint_and_ends_in_the_same_bytes(
+    trained, tmp_path, monkeypatch
+):
     """The first attempt dies after its second checkpoint; the next one makes the remaining updates only."""
     from cmdpax.deep import train as training
 
@@ -268,7 +300,9 @@ def test_a_retry_goes_on_from_the_checkpoint_and_ends_in_the_same_bytes(trained,
     assert len(list(store.work.iterdir())) == 1 and not store.finished()
     (attempt,) = store.attempts(run)
     noted = json.loads((attempt / "spent.json").read_text())
-    (attempt / "spent.json").write_text(json.dumps({name: seconds + 1000 for name, seconds in noted.items()}))
+    (attempt / "spent.json").write_text(
+        json.dumps({name: seconds + 1000 for name, seconds in noted.items()})
+    )
     damaged = sorted(store.work.rglob("*.safetensors"))[-1]
     assert damaged.stem == "00000004"
     assert store.carry_out(run)
@@ -276,10 +310,15 @@ def test_a_retry_goes_on_from_the_checkpoint_and_ends_in_the_same_bytes(trained,
     assert contents(store.done) == contents(whole.done)
     spent = store.spent(run)
     assert spent["attempt"] == 2 and not list(store.work.iterdir())
-    assert spent["cpu_seconds"] > 1000 + noted["cpu_seconds"] and spent["seconds"] > 1000 + noted["seconds"]  # of both attempts
+    assert (
+        spent["cpu_seconds"] > 1000 + noted["cpu_seconds"]
+        and spent["seconds"] > 1000 + noted["seconds"]
+    )  # of both attempts
 
 
-def test_a_retry_takes_the_checkpoint_before_a_damaged_one_and_none_of_other_versions(trained, tmp_path):
+def test_a_retry_takes_the_checkpoint_before_a_damaged_one_and_none_of_other_versions(
+    trained, tmp_path
+):
     whole, run = trained
     attempt, folder = tmp_path / "attempt", tmp_path / "next"
     shutil.copytree(whole.done / run.id, attempt)

@@ -7,19 +7,45 @@ from cmdpax.experiments.runs import train_run
 from cmdpax.experiments.sweep import select, varied_fields
 
 TASK = "SafetyHopperVelocity-v1"
-RUNS = [train_run(TrainConfig(TASK, penalty=penalty, seed=seed)) for penalty in (0.1, 0.2, 0.3) for seed in (0, 1)]
+RUNS = [
+    train_run(TrainConfig(TASK, penalty=penalty, seed=seed))
+    for penalty in (0.1, 0.2, 0.3)
+    for seed in (0, 1)
+]
 
 
 def row(run, score, excess, failed=None):
-    base = {"id": run.id, "method": "spma-alm", "penalty": run.config["penalty"], "samples": 10, "cpu_seconds": 36.0}
+    base = {
+        "id": run.id,
+        "method": "spma-alm",
+        "penalty": run.config["penalty"],
+        "samples": 10,
+        "cpu_seconds": 36.0,
+    }
     return {**base, "score": score, "excess": excess, "failed": failed}
 
 
 def test_the_best_return_within_the_limit_is_selected():
-    scores = [(1, 0), (3, 0), (9, 0), (9, 11), (5, 4), (5, 5)]  # the second is best, but its mean cost is too high
+    scores = [
+        (1, 0),
+        (3, 0),
+        (9, 0),
+        (9, 11),
+        (5, 4),
+        (5, 5),
+    ]  # the second is best, but its mean cost is too high
     (chosen,) = select(RUNS, [row(run, *pair) for run, pair in zip(RUNS, scores)], eps=5.0)
-    assert chosen["selected"] == "penalty 0.3" and chosen["score"] == "5 +- 0" and chosen["excess"] == 4.5
-    assert (chosen["configurations"], chosen["eligible"], chosen["runs"], chosen["samples"]) == (3, 2, 6, 60)
+    assert (
+        chosen["selected"] == "penalty 0.3"
+        and chosen["score"] == "5 +- 0"
+        and chosen["excess"] == 4.5
+    )
+    assert (chosen["configurations"], chosen["eligible"], chosen["runs"], chosen["samples"]) == (
+        3,
+        2,
+        6,
+        60,
+    )
     assert chosen["CPU hours"] == pytest.approx(0.06)
 
 
@@ -38,4 +64,9 @@ def test_a_configuration_with_a_failed_or_missing_run_is_not_eligible():
 
 def test_what_a_method_sets_by_itself_is_not_varied():
     assert varied_fields(RUNS) == ["penalty"]
-    assert varied_fields([train_run(TrainConfig(TASK, method=method)) for method in ("spma-alm", "cpo")]) == []
+    assert (
+        varied_fields(
+            [train_run(TrainConfig(TASK, method=method)) for method in ("spma-alm", "cpo")]
+        )
+        == []
+    )

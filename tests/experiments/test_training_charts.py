@@ -22,12 +22,19 @@ def words(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-@pytest.mark.parametrize(("seeds", "legend"), [(1, None), (2, "both seeds"), (3, "95% interval"), (5, "95% interval")])
+@pytest.mark.parametrize(
+    ("seeds", "legend"), [(1, None), (2, "both seeds"), (3, "95% interval"), (5, "95% interval")]
+)
 def test_bands_are_intervals_but_of_two_seeds_the_seeds(seeds, legend):
     figure = drawn(seeds)
     axes = figure.axes[0]
     assert axes.get_lines()[0].get_ydata().tolist() == [5.0 * (seeds - 1)] * 4
-    assert words(figure) == ["A", "B", "paper's final value (right edge)", *([legend] if legend else [])]
+    assert words(figure) == [
+        "A",
+        "B",
+        "paper's final value (right edge)",
+        *([legend] if legend else []),
+    ]
     if seeds == 1:
         assert not axes.collections
         return
@@ -40,7 +47,9 @@ def test_bands_are_intervals_but_of_two_seeds_the_seeds(seeds, legend):
 def test_the_limit_is_drawn_and_the_missing_is_said():
     figure = drawn(2)
     returns, costs = figure.axes
-    assert [line.get_ydata()[0] for line in costs.get_lines() if line.get_linestyle() == "--"][-1] == 25.0
+    assert [line.get_ydata()[0] for line in costs.get_lines() if line.get_linestyle() == "--"][
+        -1
+    ] == 25.0
     assert "no records: B" in [text.get_text() for text in returns.texts]
 
 
@@ -48,14 +57,28 @@ def test_boxes_are_over_all_episodes_and_dots_over_seeds():
     seeds = [np.array([-10.0, -8.0]), np.array([2.0, 4.0])]
     figure = training_charts.box_plot({"Hopper": {"A": seeds}}, ["A", "B"], "title")
     lines = figure.axes[0].get_lines()
-    by_marker = {line.get_marker(): np.asarray(line.get_ydata()).tolist() for line in lines if line.get_marker() in "^."}
+    by_marker = {
+        line.get_marker(): np.asarray(line.get_ydata()).tolist()
+        for line in lines
+        if line.get_marker() in "^."
+    }
     assert by_marker["^"] == [-3.0] and by_marker["."] == [-9.0, 3.0]
     assert words(figure) == ["median", "mean", "mean of a seed"]
     assert "no records" in [text.get_text() for text in figure.axes[0].texts]
 
 
 def test_an_ablation_has_a_line_for_each_value():
-    panels = {("Ant", "A"): {quantity: {0.1: (np.array([1, 10]), np.ones((3, 2)))} for quantity in ("return", "excess")}}
-    figure = training_charts.ablation(panels, ["Ant"], ["A"], "penalty", [0.1, 1.0], [1, 5, 10], "title")
+    panels = {
+        ("Ant", "A"): {
+            quantity: {0.1: (np.array([1, 10]), np.ones((3, 2)))}
+            for quantity in ("return", "excess")
+        }
+    }
+    figure = training_charts.ablation(
+        panels, ["Ant"], ["A"], "penalty", [0.1, 1.0], [1, 5, 10], "title"
+    )
     assert words(figure) == ["penalty 0.1", "penalty 1", "95% interval"]
-    assert figure.axes[0].get_lines()[0].get_xdata().tolist() == [0, 2]  # evenly spaced: 1 is the first, 10 the third
+    assert figure.axes[0].get_lines()[0].get_xdata().tolist() == [
+        0,
+        2,
+    ]  # evenly spaced: 1 is the first, 10 the third

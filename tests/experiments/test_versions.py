@@ -15,7 +15,13 @@ def test_only_packages_that_are_there_have_versions():
 def test_the_code_is_known_by_its_source(tmp_path, monkeypatch):
     """A digest that sees every file, its name and its content, and nothing else."""
     seen = []
-    for name, text in (("a.py", "1"), ("a.py", "2"), ("b.py", "2"), ("c/d.py", "2"), ("note.txt", "3")):
+    for name, text in (
+        ("a.py", "1"),
+        ("a.py", "2"),
+        ("b.py", "2"),
+        ("c/d.py", "2"),
+        ("note.txt", "3"),
+    ):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)

@@ -38,7 +38,9 @@ def test_backtracking_closes_the_certified_gap_monotonically(name, environment):
 @given(cmdps(constraints=(1, 3), states=5, actions=3), st.integers(0, 10**6))
 def test_pqa_is_monotone_at_the_theory_step(model, seed):
     rng = np.random.default_rng(seed)
-    model = model.replace(initial=rng.dirichlet(np.full(model.states, 3.0)) * 0.5 + 0.5 / model.states)
+    model = model.replace(
+        initial=rng.dirichlet(np.full(model.states, 3.0)) * 0.5 + 0.5 / model.states
+    )
     multipliers = rng.random(model.constraint_count)
     oracle = FirstOrder(pqa.step, "theory")
     state = oracle.start(model, rng.dirichlet(np.ones(model.actions), model.states))
@@ -47,7 +49,9 @@ def test_pqa_is_monotone_at_the_theory_step(model, seed):
         # rounding: margins are differences of values of the size of the horizon, and the AL weighs them by w
         worth = lagrangian.weights(multipliers, 2.0, state.margins)
         values = np.abs(model.constraints).max((1, 2)) / (1 - model.discount)
-        size = np.abs(model.reward).max() / (1 - model.discount) + float(worth @ (values + np.abs(model.thresholds)))
+        size = np.abs(model.reward).max() / (1 - model.discount) + float(
+            worth @ (values + np.abs(model.thresholds))
+        )
         assert al(after, multipliers, 2.0) >= al(state, multipliers, 2.0) - 1e-13 * size
         state = after
 
@@ -63,9 +67,14 @@ def test_smoothness_bounds_the_second_difference(model, seed):
     direction = policy * rng.uniform(-1, 1, policy.shape)
     direction = 0.3 * (direction - policy * direction.sum(1, keepdims=True))
     oracle = FirstOrder(pqa.step, 0.1)
-    values = [al(oracle.start(model, policy + sign * direction), multipliers, penalty) for sign in (-1, 0, 1)]
+    values = [
+        al(oracle.start(model, policy + sign * direction), multipliers, penalty)
+        for sign in (-1, 0, 1)
+    ]
     constant = smoothness(model, multipliers, penalty)
-    assert abs(values[0] - 2 * values[1] + values[2]) <= constant * (direction**2).sum() + 1e-9 * (1 + np.abs(values).max())
+    assert abs(values[0] - 2 * values[1] + values[2]) <= constant * (direction**2).sum() + 1e-9 * (
+        1 + np.abs(values).max()
+    )
 
 
 def test_theory_step_of_cliff_world():
@@ -99,7 +108,10 @@ def test_batched_and_single_runs_agree():
     multipliers = np.array([[0.1], [0.2], [0.3]])
     for _ in range(20):
         batch = together.advance(model, batch, multipliers, 10.0)
-        states = [one.advance(model, state, row, 10.0) for one, state, row in zip(singles, states, multipliers, strict=True)]
+        states = [
+            one.advance(model, state, row, 10.0)
+            for one, state, row in zip(singles, states, multipliers, strict=True)
+        ]
     for i, state in enumerate(states):
         np.testing.assert_allclose(batch.policy[i], state.policy, atol=1e-12)
 
@@ -114,7 +126,9 @@ def test_theory_step_needs_every_state_in_the_start():
     model = garnet(states=5)
     model = model.replace(initial=np.eye(5)[0])
     with pytest.raises(InputError, match=r"initial\[1\] is 0"):
-        FirstOrder(pqa.step, "theory").advance(model, FirstOrder(pqa.step, "theory").start(model), np.zeros(1), 1.0)
+        FirstOrder(pqa.step, "theory").advance(
+            model, FirstOrder(pqa.step, "theory").start(model), np.zeros(1), 1.0
+        )
 
 
 def test_non_finite_steps_stop_loudly():

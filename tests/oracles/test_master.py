@@ -18,7 +18,10 @@ def mixed_value(alpha, rewards, margins, multipliers, penalty):
 def masters(draw):
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     k, m = draw(st.integers(1, 7)), draw(st.integers(0, 3))
-    rewards, margins = rng.normal(size=k), rng.normal(size=(k, m)) + draw(st.sampled_from([-1.0, 0.0, 1.0]))
+    rewards, margins = (
+        rng.normal(size=k),
+        rng.normal(size=(k, m)) + draw(st.sampled_from([-1.0, 0.0, 1.0])),
+    )
     if draw(st.booleans()) and k > 1:  # a duplicate column: degenerate
         rewards[-1], margins[-1] = rewards[0], margins[0]
     if draw(st.booleans()):  # rewards play no part: phase 1
@@ -38,7 +41,9 @@ def test_it_satisfies_the_optimality_conditions(compiled, problem):
     worth = lagrangian.weights(multipliers, penalty, alpha @ margins)
     price = rewards + margins @ worth
     size = np.abs(rewards).max() + np.abs(margins).max(initial=0) * worth.sum()
-    rounding = 1e-15 * penalty * np.abs(margins).max(initial=0) ** 2  # of the margins, as the penalty magnifies it
+    rounding = (
+        1e-15 * penalty * np.abs(margins).max(initial=0) ** 2
+    )  # of the margins, as the penalty magnifies it
     assert price.max() - alpha @ price <= 1e-9 * (size + 1e-3) + rounding
     assert (alpha > 0).sum() <= margins.shape[1] + 1
     assert mixed_value(alpha, rewards, margins, multipliers, penalty) >= mixed_value(
@@ -55,14 +60,24 @@ def test_it_against_brute_force():
         for support in combinations(range(5), 3):
             chosen = list(support)
 
-            def loss(logits, chosen=chosen, rewards=rewards, margins=margins, multipliers=multipliers):
+            def loss(
+                logits, chosen=chosen, rewards=rewards, margins=margins, multipliers=multipliers
+            ):
                 weights = np.exp(logits - logits.max())
                 alpha = np.zeros(5)
                 alpha[chosen] = weights / weights.sum()
                 return -mixed_value(alpha, rewards, margins, multipliers, 2.0)
 
-            best = max(best, *(-minimize(loss, rng.normal(size=3), tol=1e-12).fun for _ in range(3)))
-        ours = mixed_value(master(rewards, margins, multipliers, 2.0, np.eye(5)[0]), rewards, margins, multipliers, 2.0)
+            best = max(
+                best, *(-minimize(loss, rng.normal(size=3), tol=1e-12).fun for _ in range(3))
+            )
+        ours = mixed_value(
+            master(rewards, margins, multipliers, 2.0, np.eye(5)[0]),
+            rewards,
+            margins,
+            multipliers,
+            2.0,
+        )
         assert ours == pytest.approx(best, abs=1e-6)
         assert ours >= best - 1e-9
 
@@ -71,6 +86,7 @@ def test_it_against_brute_force():
 def test_compiled_or_not_it_finds_the_same_value(problem):
     rewards, margins, multipliers, penalty, _ = problem
     plain, compiled = (
-        mixed_value(master(*problem, compiled), rewards, margins, multipliers, penalty) for compiled in (False, True)
+        mixed_value(master(*problem, compiled), rewards, margins, multipliers, penalty)
+        for compiled in (False, True)
     )
     assert plain == pytest.approx(compiled, rel=1e-9, abs=1e-9)

@@ -11,4 +11,6 @@ def test_hand_computed_step():
 
 def test_constant_q_changes_nothing():
     policy = np.array([[0.2, 0.3, 0.5]])
-    np.testing.assert_allclose(pqa.step(policy, np.full((1, 3), 7.0), np.array(2.0)), policy, atol=1e-15)
+    np.testing.assert_allclose(
+        pqa.step(policy, np.full((1, 3), 7.0), np.array(2.0)), policy, atol=1e-15
+    )

@@ -23,17 +23,32 @@ def test_one_hot_features_give_back_the_tabular_step(step):
     for _ in range(5):
         one = tabular.advance(model, one, MULTIPLIERS, PENALTY)
         other = linear.advance(model, other, MULTIPLIERS, PENALTY)
-        np.testing.assert_allclose(other.policy, one.policy, atol=3e-5)  # Newton's tolerance, in a probability
-    bias, optimiser = linear.errors(model, other, linear.advance(model, other, MULTIPLIERS, PENALTY), MULTIPLIERS, PENALTY)
+        np.testing.assert_allclose(
+            other.policy, one.policy, atol=3e-5
+        )  # Newton's tolerance, in a probability
+    bias, optimiser = linear.errors(
+        model, other, linear.advance(model, other, MULTIPLIERS, PENALTY), MULTIPLIERS, PENALTY
+    )
     assert 0 <= bias < 1e-7 and 0 <= optimiser < 1e-7
 
 
 def test_a_batch_is_its_members():
     model, sizes, slopes = deep_sea(), np.array([0.1, 1.0]), np.array([1.0, 0.1])
     features = Features(tiles(25, 2, 40, 4, 1))
-    together = trajectory(model, "ppqa-alm", features, step=sizes, surrogate=slopes, outer=2, inner=10, passes=20)
+    together = trajectory(
+        model, "ppqa-alm", features, step=sizes, surrogate=slopes, outer=2, inner=10, passes=20
+    )
     for i in range(2):
-        alone = trajectory(model, "ppqa-alm", features, step=sizes[i], surrogate=slopes[i], outer=2, inner=10, passes=20)
+        alone = trajectory(
+            model,
+            "ppqa-alm",
+            features,
+            step=sizes[i],
+            surrogate=slopes[i],
+            outer=2,
+            inner=10,
+            passes=20,
+        )
         np.testing.assert_allclose(together.rewards[:, i], alone.rewards, atol=1e-12)
         np.testing.assert_allclose(together.policy[i], alone.policy, atol=1e-12)
 
@@ -45,8 +60,12 @@ def test_bias_and_optimisers_error_add_up_to_the_divergence_of_what_was_done():
     after = oracle.advance(model, before, MULTIPLIERS, PENALTY)
     bias, optimiser = oracle.errors(model, before, after, MULTIPLIERS, PENALTY)
     exact = Projected(pqa.step, features, 1.0)
-    assert bias > 1e-3 and optimiser > 1e-6  # four groups cannot express the target, five steps do not find the best of them
-    again = exact.errors(model, before, exact.advance(model, before, MULTIPLIERS, PENALTY), MULTIPLIERS, PENALTY)
+    assert (
+        bias > 1e-3 and optimiser > 1e-6
+    )  # four groups cannot express the target, five steps do not find the best of them
+    again = exact.errors(
+        model, before, exact.advance(model, before, MULTIPLIERS, PENALTY), MULTIPLIERS, PENALTY
+    )
     assert again[0] == pytest.approx(bias, abs=1e-9) and again[1] < 1e-9
 
 
@@ -68,7 +87,9 @@ def test_backtracking_never_lowers_the_augmented_lagrangian():
 def test_a_given_policy_is_projected():
     model, features = cliff_world(), Features(one_hot(21, 4))
     policy = np.random.default_rng(0).dirichlet(np.ones(4), 21)
-    np.testing.assert_allclose(Projected(pqa.step, features).start(model, policy).policy, policy, atol=1e-4)
+    np.testing.assert_allclose(
+        Projected(pqa.step, features).start(model, policy).policy, policy, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize(

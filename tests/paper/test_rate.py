@@ -18,10 +18,16 @@ def test_the_constants_by_hand():
     constant = 4 / kappa * (1 + np.sqrt(2 * noise * (noise + 1))) + 16 / kappa
     bound = 2 / np.sqrt(8) * (np.sqrt(constant) + np.sqrt(2 * sigma))
     np.testing.assert_allclose(theorem(1.0, 0.0, 8.0, sigma, 1)[1], bound)
-    np.testing.assert_allclose(theorem(1.0, 0.0, 8.0, sigma, 1)[0], (2 + np.sqrt(8)) * bound + sigma)
+    np.testing.assert_allclose(
+        theorem(1.0, 0.0, 8.0, sigma, 1)[0], (2 + np.sqrt(8)) * bound + sigma
+    )
 
 
-@pytest.mark.parametrize("model", [cliff_world(), deep_sea(), garnet(states=15, constraints=2)], ids=["cliff", "sea", "garnet"])
+@pytest.mark.parametrize(
+    "model",
+    [cliff_world(), deep_sea(), garnet(states=15, constraints=2)],
+    ids=["cliff", "sea", "garnet"],
+)
 @pytest.mark.parametrize("penalty", [0.1, 3.0])
 def test_the_last_iterate_keeps_within_the_bound(model, penalty):
     rate = measure(model, penalty, sigma=0.01, outer=60)

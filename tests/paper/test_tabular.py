@@ -65,7 +65,12 @@ def test_a_study_is_recorded_once_and_read_again(tmp_path):
 @pytest.mark.usefixtures("small")
 def test_figures_and_tables_come_from_the_record(tmp_path):
     study = tabular.study("cliff-world", tmp_path)
-    for figure in (all_methods(study), selected(study, 0.01), certified([study]), sensitivity([study])):
+    for figure in (
+        all_methods(study),
+        selected(study, 0.01),
+        certified([study]),
+        sensitivity([study]),
+    ):
         assert figure.axes and figure.get_suptitle()
     tabular.tables([study], tmp_path)
     lines = (tmp_path / "selected.md").read_text().splitlines()
@@ -77,7 +82,9 @@ def test_figures_and_tables_come_from_the_record(tmp_path):
 def test_committed_records_belong_to_this_code(problem):
     known, rows = read_lines(RESULTS / "records" / f"{problem}.jsonl")
     fresh = tabular._header(problem, finite[problem]())
-    assert {key: known.get(key) for key in tabular.MADE_BY} == {key: fresh[key] for key in tabular.MADE_BY}
+    assert {key: known.get(key) for key in tabular.MADE_BY} == {
+        key: fresh[key] for key in tabular.MADE_BY
+    }
     assert len(tabular.Study(known, rows).configurations) == tabular.expected_configurations()
 
 
@@ -108,12 +115,20 @@ def _check_honest(study, problem):
     # a curve ends where its configuration was found to end
     for curve in study.curves:
         row = next(row for row in study.of(curve["label"]) if row["settings"] == curve["settings"])
-        assert (curve["gap"][-1], max(curve["violation"][-1], 0)) == pytest.approx((row["gap"], row["violation"]), abs=1e-12)
+        assert (curve["gap"][-1], max(curve["violation"][-1], 0)) == pytest.approx(
+            (row["gap"], row["violation"]), abs=1e-12
+        )
     # every certified gap holds for the optimum that is known here
     for curve in study.curves:
-        assert all(proven >= true - 1e-6 for proven, true in zip(curve["certified"], curve["gap"], strict=True))
+        assert all(
+            proven >= true - 1e-6
+            for proven, true in zip(curve["certified"], curve["gap"], strict=True)
+        )
     # PQA-ALM over its whole grid
     gaps = {row["settings"]["step"]: abs(row["gap"]) for row in study.of("PQA-ALM")}
-    honest = {"cliff-world": {0.1: 6e-7, 1.0: 6e-6, 10.0: 2e-5}, "deep-sea": {0.1: 6e-5, 1.0: 4e-3, 10.0: 4e-3}}[problem]
+    honest = {
+        "cliff-world": {0.1: 6e-7, 1.0: 6e-6, 10.0: 2e-5},
+        "deep-sea": {0.1: 6e-5, 1.0: 4e-3, 10.0: 4e-3},
+    }[problem]
     for step, expected in honest.items():
         assert expected / 3 <= gaps[step] <= 3 * expected

@@ -26,12 +26,18 @@ def test_coordinates_and_parameters_give_the_same_policy(seed, binary):
     features, rng = Features(array), np.random.default_rng(seed + 1)
     theta = rng.standard_normal(features.dimension)
     direct = softmax(array @ theta)
-    np.testing.assert_allclose(features.probabilities(features.coordinates(theta)), direct, atol=1e-12)
+    np.testing.assert_allclose(
+        features.probabilities(features.coordinates(theta)), direct, atol=1e-12
+    )
     x = rng.standard_normal((2, features.rank))
     np.testing.assert_allclose(
-        features.probabilities(x), softmax(np.einsum("sad,bd->bsa", array, features.parameters(x))), atol=1e-12
+        features.probabilities(x),
+        softmax(np.einsum("sad,bd->bsa", array, features.parameters(x))),
+        atol=1e-12,
     )
-    np.testing.assert_allclose(np.exp(features.log_probabilities(x)), features.probabilities(x), atol=1e-15)
+    np.testing.assert_allclose(
+        np.exp(features.log_probabilities(x)), features.probabilities(x), atol=1e-15
+    )
 
 
 def test_pull_is_the_transpose_of_logits_and_stays_in_the_class():
@@ -40,7 +46,9 @@ def test_pull_is_the_transpose_of_logits_and_stays_in_the_class():
     mass = rng.standard_normal((5, 3))
     mass -= mass.mean(1, keepdims=True)  # rows sum to 0, like every gradient's
     full = np.einsum("sa,sad->d", mass, array)
-    np.testing.assert_allclose(features.parameters(features.pull(features.gather(mass))), full, atol=1e-12)
+    np.testing.assert_allclose(
+        features.parameters(features.pull(features.gather(mass))), full, atol=1e-12
+    )
 
 
 def test_states_with_equal_features_are_one_group_and_sums_are_exact():

@@ -28,10 +28,16 @@ def summed(features, visits, target):
 @given(st.integers(0, 10_000))
 def test_the_gradient_agrees_with_finite_differences(seed):
     features, visits, target, rng = problem(seed)
-    x, (weight, mass), h = rng.standard_normal(features.rank), summed(features, visits, target), 1e-6
+    x, (weight, mass), h = (
+        rng.standard_normal(features.rank),
+        summed(features, visits, target),
+        1e-6,
+    )
     for i, slope in enumerate(gradient(features, x, weight, mass)):
         e = h * np.eye(features.rank)[i]
-        difference = surrogate(features, x + e, weight, mass) - surrogate(features, x - e, weight, mass)
+        difference = surrogate(features, x + e, weight, mass) - surrogate(
+            features, x - e, weight, mass
+        )
         assert slope == pytest.approx(difference / (2 * h), abs=1e-8)
 
 
@@ -70,7 +76,10 @@ def test_newton_finds_the_minimum(seed, zeros):
     found = newton(features, start, visits, target)
     weight, mass = summed(features, visits, (1 - FLOOR) * target + FLOOR / 3)
     other = minimize(
-        lambda x: surrogate(features, x, weight, mass), np.zeros(features.rank), method="BFGS", options={"gtol": 1e-9}
+        lambda x: surrogate(features, x, weight, mass),
+        np.zeros(features.rank),
+        method="BFGS",
+        options={"gtol": 1e-9},
     )
     assert surrogate(features, found, weight, mass) <= other.fun + 1e-10
 
@@ -87,16 +96,26 @@ def test_zeros_in_the_target_leave_parameters_bounded():
     features = Features(one_hot(4, 3))
     target = np.eye(3)[[0, 1, 2, 0]]
     visits = np.array([0.5, 0.3, 0.2, 0.0])  # and a state that nobody visits
-    for start in (np.zeros(features.rank), 30 * np.random.default_rng(0).standard_normal(features.rank)):
+    for start in (
+        np.zeros(features.rank),
+        30 * np.random.default_rng(0).standard_normal(features.rank),
+    ):
         x = newton(features, start, visits, target)
         assert np.isfinite(x).all() and np.abs(features.logits(x)).max() < 200
         np.testing.assert_allclose(features.probabilities(x)[:3], target[:3], atol=1e-5)
-        np.testing.assert_allclose(features.probabilities(x)[3], features.probabilities(start)[3], atol=1e-4)
+        np.testing.assert_allclose(
+            features.probabilities(x)[3], features.probabilities(start)[3], atol=1e-4
+        )
         huge = descend(features, start[None], visits[None], target[None], np.array([1e3]), 250)
-        assert np.isfinite(huge).all() and np.isfinite(divergence(features, huge, visits, target)).all()
+        assert (
+            np.isfinite(huge).all()
+            and np.isfinite(divergence(features, huge, visits, target)).all()
+        )
 
 
 def test_divergence_by_hand():
     features = Features(one_hot(2, 2))
     target = np.array([[1.0, 0.0], [0.5, 0.5]])
-    assert divergence(features, np.zeros(features.rank), np.array([0.25, 0.75]), target) == pytest.approx(0.25 * np.log(2))
+    assert divergence(
+        features, np.zeros(features.rank), np.array([0.25, 0.75]), target
+    ) == pytest.approx(0.25 * np.log(2))

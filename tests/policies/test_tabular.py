@@ -5,7 +5,9 @@ from hypothesis.extra.numpy import arrays
 
 from cmdpax.policies.tabular import from_actions, project_simplex, softmax
 
-points = arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 6)), elements=st.floats(-1e3, 1e3))
+points = arrays(
+    np.float64, st.tuples(st.integers(1, 4), st.integers(1, 6)), elements=st.floats(-1e3, 1e3)
+)
 
 
 @given(points)

@@ -8,13 +8,17 @@ import pytest
 
 from cmdpax.report import write_report
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (it is in the extra 'dev')")
+webdriver = pytest.importorskip(
+    "selenium.webdriver", reason="selenium is not installed (it is in the extra 'dev')"
+)
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import Select, WebDriverWait  # noqa: E402
 
 RESULTS = Path(__file__).parents[2] / "results"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 DRIVER = shutil.which("chromedriver")
 FLAGS = (
     "headless",
@@ -29,7 +33,9 @@ FLAGS = (
     "force-prefers-reduced-motion",  # scrolls at once, so that a click finds what it aims at
     "window-size=1280,1000",
 )
-pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="Chromium and its driver are not installed (make browser)")
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="Chromium and its driver are not installed (make browser)"
+)
 SHOWN = ("PQA-ALM", "NPG-PD", "OPG-PD")
 
 
@@ -38,8 +44,17 @@ def page(tmp_path_factory):
     """A report on a mixture: some of the recorded exact runs, two training runs, a table, a figure."""
     folder = tmp_path_factory.mktemp("browser") / "results"
     for problem in ("cliff-world", "deep-sea"):
-        rows = [json.loads(line) for line in (RESULTS / "tabular" / "records" / f"{problem}.jsonl").read_text().splitlines()]
-        kept = [row for row in rows if row["kind"] == "header" or (row["kind"] == "curve" and row["label"] in SHOWN)]
+        rows = [
+            json.loads(line)
+            for line in (RESULTS / "tabular" / "records" / f"{problem}.jsonl")
+            .read_text()
+            .splitlines()
+        ]
+        kept = [
+            row
+            for row in rows
+            if row["kind"] == "header" or (row["kind"] == "curve" and row["label"] in SHOWN)
+        ]
         path = folder / "records" / f"{problem}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(map(json.dumps, kept)))
@@ -48,7 +63,11 @@ def page(tmp_path_factory):
     for name in ("selected.csv", "first.png"):
         shutil.copy(RESULTS / "tabular" / name, folder)
     config = json.loads((folder / "Hopper-cpo" / "config.json").read_text())
-    evil = {**config, "method": "<img src=x onerror=window.hacked=1>", "</script><script>window.hacked=1</script>": 1}
+    evil = {
+        **config,
+        "method": "<img src=x onerror=window.hacked=1>",
+        "</script><script>window.hacked=1</script>": 1,
+    }
     (folder / "Hopper-cpo" / "config.json").write_text(json.dumps(evil))
     return write_report(folder)
 
@@ -103,7 +122,9 @@ def drag(browser, share):
 
     slider = find(browser, ".transport input")
     width = slider.size["width"]
-    ActionChains(browser).move_to_element_with_offset(slider, int((share - 0.5) * (width - 18)), 0).click().perform()
+    ActionChains(browser).move_to_element_with_offset(
+        slider, int((share - 0.5) * (width - 18)), 0
+    ).click().perform()
 
 
 def test_the_slider_moves_and_everything_follows(browser):
@@ -122,10 +143,21 @@ def test_the_slider_moves_and_everything_follows(browser):
 
 def test_the_curves_are_the_recorded_ones(browser):
     find(browser, ".transport input").send_keys(Keys.END)
-    rows = [json.loads(line) for line in (RESULTS / "tabular" / "records" / "cliff-world.jsonl").read_text().splitlines()]
-    record = next(row for row in rows if row["kind"] == "curve" and row["label"] == "NPG-PD" and 0.001 in row["limits"])
-    shown = browser.execute_script("return document.querySelectorAll('.panel.b .readout dd')[2].firstChild.textContent")
-    assert float(shown.replace("−", "-")) == pytest.approx(record["gap"][-1], rel=0.06)  # two digits are shown
+    rows = [
+        json.loads(line)
+        for line in (RESULTS / "tabular" / "records" / "cliff-world.jsonl").read_text().splitlines()
+    ]
+    record = next(
+        row
+        for row in rows
+        if row["kind"] == "curve" and row["label"] == "NPG-PD" and 0.001 in row["limits"]
+    )
+    shown = browser.execute_script(
+        "return document.querySelectorAll('.panel.b .readout dd')[2].firstChild.textContent"
+    )
+    assert float(shown.replace("−", "-")) == pytest.approx(
+        record["gap"][-1], rel=0.06
+    )  # two digits are shown
 
 
 def test_the_keyboard_is_enough(browser):
@@ -155,8 +187,12 @@ def test_a_curve_can_be_dragged(browser):
     from selenium.webdriver.common.action_chains import ActionChains
 
     chart = find(browser, "#viewer .chart")
-    browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", chart)
-    ActionChains(browser).move_to_element(chart).click_and_hold().move_by_offset(80, 0).release().perform()
+    browser.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", chart
+    )
+    ActionChains(browser).move_to_element(chart).click_and_hold().move_by_offset(
+        80, 0
+    ).release().perform()
     assert 500 < seen(browser)["evaluation"] < 900
 
 
@@ -178,18 +214,30 @@ def test_learning_curves_show_the_limit_and_answer_the_pointer(browser):
 
     charts = browser.find_elements("css selector", ".world .chart")
     assert len(charts) == 2 and len(charts[0].find_elements("css selector", ".line")) == 2
-    assert charts[1].find_elements("css selector", ".limit") and not charts[0].find_elements("css selector", ".limit")
-    browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", charts[0])
+    assert charts[1].find_elements("css selector", ".limit") and not charts[0].find_elements(
+        "css selector", ".limit"
+    )
+    browser.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", charts[0]
+    )
     ActionChains(browser).move_to_element(charts[0]).perform()
-    assert "steps" in find(browser, ".readings").text and "spma-alm: return" in find(browser, ".readings").text
+    assert (
+        "steps" in find(browser, ".readings").text
+        and "spma-alm: return" in find(browser, ".readings").text
+    )
 
 
 def test_tables_can_be_sorted(browser):
     button = find(browser, "#tables th:nth-child(5) button")
-    browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", button)
+    browser.execute_script(
+        "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", button
+    )
     for order in ("ascending", "descending"):
         button.click()
-        cells = [cell.get_attribute("textContent") for cell in browser.find_elements("css selector", "#tables td:nth-child(5)")]
+        cells = [
+            cell.get_attribute("textContent")
+            for cell in browser.find_elements("css selector", "#tables td:nth-child(5)")
+        ]
         numbers = [float(cell) for cell in cells if cell not in ("-", "–")]
         assert find(browser, "#tables th:nth-child(5)").get_attribute("aria-sort") == order
         assert numbers == sorted(numbers, reverse=order == "descending")
@@ -197,7 +245,10 @@ def test_tables_can_be_sorted(browser):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark(browser, scheme):
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia",
+        {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+    )
     colours = browser.execute_script("""
         const colour = (selector, name) => getComputedStyle(document.querySelector(selector))[name].match(/[\\d.]+/g).map(Number);
         return [colour('body', 'color'), colour('body', 'backgroundColor'), colour('.lead', 'color'),
@@ -221,7 +272,8 @@ def test_everything_has_a_name(browser):
 
 def test_a_narrow_screen_needs_no_sideways_scrolling(browser):
     browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride", {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True},
     )
     try:
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 390

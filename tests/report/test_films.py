@@ -8,7 +8,9 @@ from cmdpax.methods import trajectory
 from cmdpax.report import films
 from cmdpax.report.films import Shot, frames, scenes
 
-SHOT = Shot("Cliff World", "cliff-world", "PQA-ALM", "pqa-alm", {"step": 1.0, "outer": 2, "inner": 60})
+SHOT = Shot(
+    "Cliff World", "cliff-world", "PQA-ALM", "pqa-alm", {"step": 1.0, "outer": 2, "inner": 60}
+)
 
 
 @pytest.mark.parametrize("last", [0, 1, 39, 40, 41, 1000, 5000])
@@ -45,12 +47,16 @@ def test_a_film_is_the_run_itself(tmp_path):
     rewards = np.frombuffer(base64.b64decode(film["rewards"]), "<f4")
     np.testing.assert_allclose(rewards, run.rewards, rtol=1e-6)
     visits = np.frombuffer(base64.b64decode(film["visits"]), np.uint8).reshape(shape[:2])
-    assert visits.max() == 255 and (film["most"] * visits[-1] / 255).sum() == pytest.approx(1, abs=0.05)
+    assert visits.max() == 255 and (film["most"] * visits[-1] / 255).sum() == pytest.approx(
+        1, abs=0.05
+    )
     assert film["frames"][-1] == 120 and scene["optimum"] == pytest.approx(0.655402, abs=1e-6)
 
 
 def test_problems_that_cannot_be_drawn_and_runs_that_fail_are_left_out(tmp_path):
-    without_grid = Shot("Garnet", "garnet:states=20", "PQA-ALM", "pqa-alm", {"outer": 1, "inner": 2})
+    without_grid = Shot(
+        "Garnet", "garnet:states=20", "PQA-ALM", "pqa-alm", {"outer": 1, "inner": 2}
+    )
     gone = Shot("lost", "lost.json", "PQA-ALM", "pqa-alm")
     renamed = Shot("Cliff World", "cliff-world", "PQA-ALM", "pqa-alm", {"no_such_setting": 1.0})
     assert scenes([without_grid, gone, renamed], tmp_path) == []

@@ -12,7 +12,9 @@ def write(folder, rows, **config):
     folder.mkdir(parents=True)
     lines = [json.dumps(row) if isinstance(row, dict) else row for row in rows]
     (folder / "metrics.jsonl").write_text("\n".join(lines))
-    (folder / "config.json").write_text(json.dumps({"environment": "e", "method": "ppo-lag", "limit": ["cost<=25"], **config}))
+    (folder / "config.json").write_text(
+        json.dumps({"environment": "e", "method": "ppo-lag", "limit": ["cost<=25"], **config})
+    )
 
 
 def row(k, value=1.0):
@@ -34,12 +36,16 @@ def test_many_rows_are_averaged_and_their_range_kept(tmp_path):
     line = curves["series"]["return"]
     assert len(curves["samples"]) == len(line["mean"]) == POINTS
     np.testing.assert_allclose(line["mean"][0], values[:5].mean(), rtol=1e-4)
-    np.testing.assert_allclose([line["low"][0], line["high"][0]], [values[:5].min(), values[:5].max()], rtol=1e-4)
+    np.testing.assert_allclose(
+        [line["low"][0], line["high"][0]], [values[:5].min(), values[:5].max()], rtol=1e-4
+    )
 
 
 def test_what_a_kill_left_behind_is_passed_over(tmp_path):
     write(
-        tmp_path / "run", [row(1), '{"samples": 20, "ret', {"samples": 30}, {**row(4), "return": None}, row(5)], limit=["what?"]
+        tmp_path / "run",
+        [row(1), '{"samples": 20, "ret', {"samples": 30}, {**row(4), "return": None}, row(5)],
+        limit=["what?"],
     )
     run = read_run(tmp_path / "run", "run")
     assert run.samples.tolist() == [10, 50] and run.limits == {}
@@ -49,7 +55,11 @@ def test_what_a_kill_left_behind_is_passed_over(tmp_path):
 
 
 def test_runs_stand_together_by_environment_in_the_order_of_the_methods(tmp_path):
-    for name, settings in {"a": {"method": "cpo"}, "b": {"method": "spma-alm"}, "c": {"environment": "d"}}.items():
+    for name, settings in {
+        "a": {"method": "cpo"},
+        "b": {"method": "spma-alm"},
+        "c": {"environment": "d"},
+    }.items():
         write(tmp_path / name, [row(1), row(2)], **settings)
     runs = [read_run(tmp_path / name, name) for name in "abc"]
     first, second = environments(runs)

@@ -34,8 +34,12 @@ def evil_folder(tmp_path):
     run = folder / "<i>run<i>"
     shutil.copytree(RESULTS / "deep-short" / "Hopper-cpo", run)
     config = json.loads((run / "config.json").read_text())
-    (run / "config.json").write_text(json.dumps({**config, "method": EVIL, "environment": EVIL, EVIL: EVIL, "limit": [EVIL]}))
-    (folder / "table.csv").write_text('method,"' + EVIL.replace('"', '""') + '"\n"' + EVIL.replace('"', '""') + '",1\n')
+    (run / "config.json").write_text(
+        json.dumps({**config, "method": EVIL, "environment": EVIL, EVIL: EVIL, "limit": [EVIL]})
+    )
+    (folder / "table.csv").write_text(
+        'method,"' + EVIL.replace('"', '""') + '"\n"' + EVIL.replace('"', '""') + '",1\n'
+    )
     (folder / "notes.md").write_text(
         f"# {EVIL}\n\n[a](javascript:alert(1)) [b](../there.md) [c](https://example.org) ![d](http://e.org/x.png)\n"
     )
@@ -48,7 +52,9 @@ def test_what_files_say_stays_text(tmp_path):
     page = write_report(evil_folder(tmp_path)).read_text()
     reader = Reader(page)
     names = [tag for tag, _ in reader.tags]
-    assert names.count("script") == 2 and names.count("img") == 1  # the data, our script; the figure
+    assert (
+        names.count("script") == 2 and names.count("img") == 1
+    )  # the data, our script; the figure
     assert not {"i", "iframe", "object", "link", "base", "form"} & set(names)
     for tag, attributes in reader.tags:
         assert not [name for name in attributes if name.startswith("on")], (tag, attributes)
@@ -57,14 +63,20 @@ def test_what_files_say_stays_text(tmp_path):
             source
         )  # nothing that loads by itself
     assert "window.hacked=1" in reader.shown
-    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.S)[1]
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.S)[
+        1
+    ]
     assert "<" not in data and json.loads(data)["environments"][0]["title"] == EVIL
 
 
 def test_nothing_may_run_or_load_but_what_is_inside(tmp_path):
     page = write_report(RESULTS / "deep-short", tmp_path / "page.html").read_text()
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
-    assert "default-src &#x27;none&#x27;" in policy and "sha256-" in policy and "unsafe-eval" not in policy
+    assert (
+        "default-src &#x27;none&#x27;" in policy
+        and "sha256-" in policy
+        and "unsafe-eval" not in policy
+    )
     assert not re.findall(r"""(?:src|href)=["']?(?!#|data:)[a-z./]""", page)
 
 
@@ -93,7 +105,9 @@ def test_figures_that_do_not_fit_are_named(tmp_path, monkeypatch):
     for name in ("first.png", "sensitivity.png"):
         shutil.copy(RESULTS / "tabular" / name, tmp_path)
     reader = Reader(write_report(tmp_path).read_text())
-    assert [tag for tag, _ in reader.tags].count("img") == 1 and "Too large for this page: sensitivity.png" in reader.shown
+    assert [tag for tag, _ in reader.tags].count(
+        "img"
+    ) == 1 and "Too large for this page: sensitivity.png" in reader.shown
 
 
 def test_long_tables_are_cut_and_counted(tmp_path):

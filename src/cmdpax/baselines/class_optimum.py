@@ -46,14 +46,20 @@ class ClassOptimum:
     hits: int  # starts that ended feasible and within 1e-6 of the best
 
 
-def class_optimum(model: CMDP, features: Features, starts: int = 100, seed: int = 0) -> ClassOptimum:
+def class_optimum(
+    model: CMDP, features: Features, starts: int = 100, seed: int = 0
+) -> ClassOptimum:
     """Search from `theta = 0` and `starts - 1` random parameters; one seed gives the same answer."""
     if starts < 1:
         raise InputError(f"starts is {starts}; it must be a whole number of at least 1.")
     features.check(model.states, model.actions)
     rng = np.random.default_rng(seed)
-    first = np.vstack([np.zeros(features.rank), SPREAD * rng.standard_normal((starts - 1, features.rank))])
-    ends = np.stack([_local(model, features, x, *turn) for x, turn in zip(first, cycle(TURNS), strict=False)])
+    first = np.vstack(
+        [np.zeros(features.rank), SPREAD * rng.standard_normal((starts - 1, features.rank))]
+    )
+    ends = np.stack(
+        [_local(model, features, x, *turn) for x, turn in zip(first, cycle(TURNS), strict=False)]
+    )
     found = evaluate(model, features.probabilities(ends))
     rewards = np.where(lagrangian.violation(found.margins) <= FEASIBLE, found.reward, -np.inf)
     best = int(np.argmax(rewards))
@@ -66,7 +72,9 @@ def class_optimum(model: CMDP, features: Features, starts: int = 100, seed: int 
     return ClassOptimum(ends[best], policy, float(rewards[best]), found.margins[best], starts, hits)
 
 
-def _local(model: CMDP, features: Features, x: np.ndarray, reaches: Sequence[float], penalty: float) -> np.ndarray:
+def _local(
+    model: CMDP, features: Features, x: np.ndarray, reaches: Sequence[float], penalty: float
+) -> np.ndarray:
     """The end point `[r]` of the augmented-Lagrangian method from coordinates `x [r]`."""
     multipliers, previous = np.zeros(model.constraint_count), np.inf
     for reach in (*reaches, *[reaches[-1]] * OUTER):

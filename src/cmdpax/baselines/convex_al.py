@@ -50,7 +50,15 @@ def convex_al(
             break
     prices = multipliers * model.reward_scale / model.constraint_scales
     certificate = certify(model, policy, prices, plan(model, pseudo_reward(model, prices)).actions)
-    return assemble(model, policy, prices, certificate, method="convex-al", eps=eps, seconds=time.perf_counter() - started)
+    return assemble(
+        model,
+        policy,
+        prices,
+        certificate,
+        method="convex-al",
+        eps=eps,
+        seconds=time.perf_counter() - started,
+    )
 
 
 def subproblem(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarray:
@@ -58,7 +66,9 @@ def subproblem(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarr
     S, A, m = model.states, model.actions, model.constraint_count
     program = occupancy_program(model)
     # variables d = (1 - gamma) mu and v; the constraint rows become v_i / beta + V_c[i] >= lambda_i / beta + b_i
-    slack = sp.vstack([sp.csc_array((S, m)), sp.eye_array(m) / penalty]) if m else sp.csc_array((S, 0))
+    slack = (
+        sp.vstack([sp.csc_array((S, m)), sp.eye_array(m) / penalty]) if m else sp.csc_array((S, 0))
+    )
     matrix = sp.csc_array(sp.hstack([program.matrix, slack]))
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = S * A + m, S + m
@@ -67,7 +77,11 @@ def subproblem(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarr
     lp.row_lower_ = np.append(program.inflow, multipliers / penalty + program.lower)
     lp.row_upper_ = np.append(program.inflow, np.full(m, highspy.kHighsInf))
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = (
+        matrix.indptr,
+        matrix.indices,
+        matrix.data,
+    )
     hessian = highspy.HighsHessian()
     hessian.dim_ = S * A + m
     hessian.format_ = highspy.HessianFormat.kTriangular
@@ -84,5 +98,7 @@ def subproblem(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarr
     solution = solver.getSolution()
     if not solution.value_valid:
         status = solver.modelStatusToString(solver.getModelStatus())
-        raise NumericalError(f"quadratic program: HiGHS ended with '{status}' and no solution; another penalty may help.")
+        raise NumericalError(
+            f"quadratic program: HiGHS ended with '{status}' and no solution; another penalty may help."
+        )
     return policy_of(model, np.array(solution.col_value)[: S * A].reshape(S, A))

@@ -25,7 +25,12 @@ SOFT_TOLERANCE = 1e-12
 
 
 def cutting_plane(
-    model: CMDP, eps: float = 1e-6, *, entropy: float = 1e-5, cuts: int = 100, time_limit: float | None = None
+    model: CMDP,
+    eps: float = 1e-6,
+    *,
+    entropy: float = 1e-5,
+    cuts: int = 100,
+    time_limit: float | None = None,
 ) -> Result:
     """Solve with at most `cuts` dual evaluations; `entropy` is tau on the normalised scale."""
     within("entropy", entropy, np.inf)
@@ -42,7 +47,9 @@ def cutting_plane(
         policy, value, margins = soft_optimum(scaled, weights, entropy, policy)
         if m == 0 or (time_limit is not None and time.perf_counter() - started > time_limit):
             break
-        if m == 1:  # the dual's slope is the margin: a violated constraint wants a larger multiplier
+        if (
+            m == 1
+        ):  # the dual's slope is the margin: a violated constraint wants a larger multiplier
             low, high = (weights, high) if margins[0] < 0 else (low, weights)
             if weights[0] == 0 and margins[0] >= 0:
                 break
@@ -57,10 +64,14 @@ def cutting_plane(
     best = plan(model, pseudo_reward(model, prices))
     certificate = certify(model, policy, prices, best.actions)
     seconds = time.perf_counter() - started
-    return assemble(model, policy, prices, certificate, method="cutting-plane", eps=eps, seconds=seconds)
+    return assemble(
+        model, policy, prices, certificate, method="cutting-plane", eps=eps, seconds=seconds
+    )
 
 
-def soft_optimum(model: CMDP, weights: np.ndarray, entropy: float, start: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
+def soft_optimum(
+    model: CMDP, weights: np.ndarray, entropy: float, start: np.ndarray
+) -> tuple[np.ndarray, float, np.ndarray]:
     """The entropy-regularised optimum of `r + w.c`: policy `[S, A]`, dual value D_tau(w), margins `[m]`.
 
     Soft policy iteration `pi = softmax(Q_tau / tau)`, which converges like Newton's method once it is near.

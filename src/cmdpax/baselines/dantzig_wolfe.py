@@ -39,7 +39,12 @@ def dantzig_wolfe(
     started = time.perf_counter()
     scaled = normalise(model)
     columns = decide(scaled).columns
-    bound, weights, actions, trace = np.inf, np.zeros(model.constraint_count), columns.actions[0], []
+    bound, weights, actions, trace = (
+        np.inf,
+        np.zeros(model.constraint_count),
+        columns.actions[0],
+        [],
+    )
     for iteration in range(1, COLUMNS + 1):
         mixture, prices = _master(columns.rewards, columns.margin_rows)
         columns = replace(columns, mixture=mixture)
@@ -61,13 +66,24 @@ def dantzig_wolfe(
         if row["gap"] <= eps / 2 or (time_limit is not None and row["seconds"] > time_limit):
             break
         columns = add_column(scaled, columns, best, prices)
-        if len(columns.rewards) == count:  # planning repeats a known column: the master is optimal to its own tolerance
+        if (
+            len(columns.rewards) == count
+        ):  # planning repeats a known column: the master is optimal to its own tolerance
             break
     policy = Corrective().policy(scaled, columns)
     prices = weights * model.reward_scale / model.constraint_scales
     certificate = certify(model, policy, prices, actions)
     seconds = time.perf_counter() - started
-    return assemble(model, policy, prices, certificate, method="dantzig-wolfe", eps=eps, trace=trace, seconds=seconds)
+    return assemble(
+        model,
+        policy,
+        prices,
+        certificate,
+        method="dantzig-wolfe",
+        eps=eps,
+        trace=trace,
+        seconds=seconds,
+    )
 
 
 def _master(rewards: np.ndarray, margins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -82,7 +98,9 @@ def _master(rewards: np.ndarray, margins: np.ndarray) -> tuple[np.ndarray, np.nd
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
     )
     if answer.x is None:
-        raise NumericalError(f"dantzig-wolfe: HiGHS found no mixture of the columns ({answer.message.split('.')[0]}).")
+        raise NumericalError(
+            f"dantzig-wolfe: HiGHS found no mixture of the columns ({answer.message.split('.')[0]})."
+        )
     mixture = np.maximum(answer.x, 0)
     prices = np.maximum(-answer.ineqlin.marginals, 0) if m else np.zeros(0)
     return mixture / mixture.sum(), prices

@@ -16,9 +16,14 @@ init = linear_start
 
 def step(model: CMDP, iterate: Iterate, settings: Settings) -> Iterate:
     """One update, simultaneous in both players."""
-    direction = natural_gradient(model, iterate, settings["features"], lagrangian_quality(model, iterate))
+    direction = natural_gradient(
+        model, iterate, settings["features"], lagrangian_quality(model, iterate)
+    )
     x = iterate.memory["x"] + column(settings["step"]) * direction
     multipliers = gradient_update(
-        iterate.multipliers, iterate.margins, column(settings["dual_step"]), column(settings["largest"])
+        iterate.multipliers,
+        iterate.margins,
+        column(settings["dual_step"]),
+        column(settings["largest"]),
     )
     return move_parameters(model, iterate, settings["features"], x, multipliers)

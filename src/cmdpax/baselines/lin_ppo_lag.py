@@ -39,10 +39,14 @@ def step(model: CMDP, iterate: Iterate, settings: Settings) -> Iterate:
         clip,
         settings["passes"],
     ).reshape(start.shape)
-    return update_prices(move_parameters(model, iterate, features, x, iterate.multipliers), settings)
+    return update_prices(
+        move_parameters(model, iterate, features, x, iterate.multipliers), settings
+    )
 
 
-def ascend(features: Features, x: np.ndarray, worth: np.ndarray, size: Any, clip: Any, steps: int) -> np.ndarray:
+def ascend(
+    features: Features, x: np.ndarray, worth: np.ndarray, size: Any, clip: Any, steps: int
+) -> np.ndarray:
     """`steps` gradient steps on the clipped surrogate from coordinates `[B, r]`, for `worth = d A` `[B, S, A]` -> `[B, r]`.
 
     Arrays are laid out as in `projection.descend`; the run ends early when everything is clipped, for nothing would move any
@@ -52,7 +56,8 @@ def ascend(features: Features, x: np.ndarray, worth: np.ndarray, size: Any, clip
     design = np.ascontiguousarray(features.design.transpose(1, 0, 2).reshape(A * n, r))
     transpose = np.ascontiguousarray(design.T)
     gains, losses = (
-        np.ascontiguousarray(features.gather(part).transpose(2, 1, 0)) for part in (np.maximum(worth, 0), np.minimum(worth, 0))
+        np.ascontiguousarray(features.gather(part).transpose(2, 1, 0))
+        for part in (np.maximum(worth, 0), np.minimum(worth, 0))
     )
     point, old = np.array(x.T, order="C"), None
     for _ in range(steps):

@@ -19,7 +19,9 @@ SETTINGS = {"step": 1.0, "dual_step": 1.0}
 def init(model: CMDP, settings: Settings) -> Iterate:
     """`theta_1 = 0`, multipliers 0, and the gradients of that start as the past."""
     start = linear_start(model, settings)
-    direction = natural_gradient(model, start, settings["features"], lagrangian_quality(model, start))
+    direction = natural_gradient(
+        model, start, settings["features"], lagrangian_quality(model, start)
+    )
     start.memory.update(direction=direction, margins=start.margins)
     return start
 
@@ -27,7 +29,13 @@ def init(model: CMDP, settings: Settings) -> Iterate:
 def step(model: CMDP, iterate: Iterate, settings: Settings) -> Iterate:
     """One update."""
     past, margins = iterate.memory, iterate.margins
-    direction = natural_gradient(model, iterate, settings["features"], lagrangian_quality(model, iterate))
+    direction = natural_gradient(
+        model, iterate, settings["features"], lagrangian_quality(model, iterate)
+    )
     x = past["x"] + column(settings["step"]) * (2 * direction - past["direction"])
-    multipliers = gradient_update(iterate.multipliers, 2 * margins - past["margins"], column(settings["dual_step"]), np.inf)
-    return move_parameters(model, iterate, settings["features"], x, multipliers, direction=direction, margins=margins)
+    multipliers = gradient_update(
+        iterate.multipliers, 2 * margins - past["margins"], column(settings["dual_step"]), np.inf
+    )
+    return move_parameters(
+        model, iterate, settings["features"], x, multipliers, direction=direction, margins=margins
+    )

@@ -18,7 +18,9 @@ init = linear_start
 def step(model: CMDP, iterate: Iterate, settings: Settings) -> Iterate:
     """One update."""
     eta, eta_d, tau = (column(settings[name]) for name in ("step", "dual_step", "temperature"))
-    direction = natural_gradient(model, iterate, settings["features"], soft_quality(model, iterate, settings["temperature"]))
+    direction = natural_gradient(
+        model, iterate, settings["features"], soft_quality(model, iterate, settings["temperature"])
+    )
     x = (1 - eta * tau) * iterate.memory["x"] + eta * direction
     shrunk = (1 - eta_d * tau) * iterate.multipliers
     multipliers = gradient_update(shrunk, iterate.margins, eta_d, column(settings["largest"]))

@@ -26,23 +26,36 @@ RIDGE = 1e-14  # share of the Fisher information's trace
 def linear_start(model: CMDP, settings: Settings) -> Iterate:
     """`theta_1 = 0` and zero multipliers; the coordinates are remembered as `x [..., r]`."""
     features: Features = settings["features"]
-    batch = np.broadcast_shapes(*(np.shape(value) for name, value in settings.items() if name != "features"))
+    batch = np.broadcast_shapes(
+        *(np.shape(value) for name, value in settings.items() if name != "features")
+    )
     x = np.zeros((*batch, features.rank))
     log_policy = features.log_probabilities(x)
     policy, zeros = np.exp(log_policy), np.zeros((*batch, model.constraint_count))
     memory = {"x": x, "log_policy": log_policy}
-    return Iterate(policy, evaluate(model, policy), zeros, np.ones(batch, dtype=bool), memory=memory)
+    return Iterate(
+        policy, evaluate(model, policy), zeros, np.ones(batch, dtype=bool), memory=memory
+    )
 
 
 def move_parameters(
-    model: CMDP, iterate: Iterate, features: Features, x: np.ndarray, multipliers: np.ndarray, **memory: np.ndarray
+    model: CMDP,
+    iterate: Iterate,
+    features: Features,
+    x: np.ndarray,
+    multipliers: np.ndarray,
+    **memory: np.ndarray,
 ) -> Iterate:
     """The next iterate, at coordinates `x [..., r]`."""
     log_policy = features.log_probabilities(x)
-    return move(model, iterate, np.exp(log_policy), multipliers, x=x, log_policy=log_policy, **memory)
+    return move(
+        model, iterate, np.exp(log_policy), multipliers, x=x, log_policy=log_policy, **memory
+    )
 
 
-def natural_gradient(model: CMDP, iterate: Iterate, features: Features, quality: np.ndarray) -> np.ndarray:
+def natural_gradient(
+    model: CMDP, iterate: Iterate, features: Features, quality: np.ndarray
+) -> np.ndarray:
     """Coordinates `[..., r]` of the shortest w that fits `quality [..., S, A]`; see the module docstring."""
     visits = (1 - model.discount) * occupancy(model, iterate.policy)
     policy = (1 - FLOOR) * iterate.policy + FLOOR / model.actions
@@ -51,4 +64,6 @@ def natural_gradient(model: CMDP, iterate: Iterate, features: Features, quality:
     grouped = (1 - FLOOR) * softmax(features.logits(iterate.memory["x"])) + FLOOR / model.actions
     fisher = features.covariance(features.gather_states(visits), grouped)
     ridge = RIDGE * np.trace(fisher, axis1=-2, axis2=-1) + np.finfo(float).tiny
-    return np.linalg.solve(fisher + ridge[..., None, None] * np.eye(features.rank), slope[..., None])[..., 0]
+    return np.linalg.solve(
+        fisher + ridge[..., None, None] * np.eye(features.rank), slope[..., None]
+    )[..., 0]

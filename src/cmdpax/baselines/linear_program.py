@@ -25,7 +25,9 @@ from cmdpax.result import Result, assemble
 from cmdpax.solve import normalise
 
 Algorithm = Literal["simplex", "ipm", "hipo"]
-ENGINES: dict[str, str] = {"ipm": "ipx"}  # where highspy-extras is installed, what HiGHS calls ipm is HiPO
+ENGINES: dict[str, str] = {
+    "ipm": "ipx"
+}  # where highspy-extras is installed, what HiGHS calls ipm is HiPO
 
 
 @dataclass(frozen=True)
@@ -52,20 +54,33 @@ def occupancy_program(model: CMDP) -> OccupancyProgram:
     """The linear program of a model for `d = (1 - gamma) mu`; constraint rows are in the units of the thresholds."""
     S, A, m = model.states, model.actions, model.constraint_count
     horizon = 1 / (1 - model.discount)
-    outflow = sp.csr_array((np.ones(S * A), np.repeat(np.arange(S), A), np.arange(S * A + 1)), shape=(S * A, S))
+    outflow = sp.csr_array(
+        (np.ones(S * A), np.repeat(np.arange(S), A), np.arange(S * A + 1)), shape=(S * A, S)
+    )
     flow = (outflow - model.discount * model.matrix).T
     rows = sp.csr_array(horizon * model.constraints.reshape(m, S * A))
     matrix = sp.csc_array(sp.vstack([flow, rows]) if m else flow)
     matrix.eliminate_zeros()
-    return OccupancyProgram(horizon * model.reward.ravel(), matrix, (1 - model.discount) * model.initial, model.thresholds)
+    return OccupancyProgram(
+        horizon * model.reward.ravel(),
+        matrix,
+        (1 - model.discount) * model.initial,
+        model.thresholds,
+    )
 
 
-def solve_lp(model: CMDP, algorithm: Algorithm = "simplex", time_limit: float | None = None) -> LinearProgram:
+def solve_lp(
+    model: CMDP, algorithm: Algorithm = "simplex", time_limit: float | None = None
+) -> LinearProgram:
     """Solve the occupancy program of `model` as it stands."""
     if algorithm not in get_args(Algorithm):
         raise InputError(f"algorithm: '{algorithm}' is none of {', '.join(get_args(Algorithm))}.")
-    if algorithm == "hipo" and find_spec("highspy_extras") is None:  # HiGHS would log an error and run simplex instead
-        raise InputError("algorithm: 'hipo' needs the package highspy-extras; install it, or use 'ipm'.")
+    if (
+        algorithm == "hipo" and find_spec("highspy_extras") is None
+    ):  # HiGHS would log an error and run simplex instead
+        raise InputError(
+            "algorithm: 'hipo' needs the package highspy-extras; install it, or use 'ipm'."
+        )
     S, A, m = model.states, model.actions, model.constraint_count
     program = occupancy_program(model)
     lp = highspy.HighsLp()
@@ -77,7 +92,11 @@ def solve_lp(model: CMDP, algorithm: Algorithm = "simplex", time_limit: float | 
     lp.row_upper_ = np.concatenate([program.inflow, np.full(m, highspy.kHighsInf)])
     matrix = program.matrix
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = (
+        matrix.indptr,
+        matrix.indices,
+        matrix.data,
+    )
     solver = highspy.Highs()
     options: dict[str, bool | int | float | str] = {
         "output_flag": False,
@@ -94,7 +113,9 @@ def solve_lp(model: CMDP, algorithm: Algorithm = "simplex", time_limit: float | 
     solver.passModel(lp)
     solver.run()
     solution = solver.getSolution()
-    if not solution.value_valid and algorithm != "simplex":  # crossover fails on long queues, whose interior solution is good
+    if (
+        not solution.value_valid and algorithm != "simplex"
+    ):  # crossover fails on long queues, whose interior solution is good
         solver.setOptionValue("run_crossover", "off")
         solver.run()
         solution = solver.getSolution()
@@ -122,7 +143,11 @@ def policy_of(model: CMDP, mass: np.ndarray) -> np.ndarray:
 
 
 def linear_program(
-    model: CMDP, eps: float = 1e-6, *, algorithm: Algorithm = "simplex", time_limit: float | None = None
+    model: CMDP,
+    eps: float = 1e-6,
+    *,
+    algorithm: Algorithm = "simplex",
+    time_limit: float | None = None,
 ) -> Result:
     """Solve by linear programming; the policy is re-evaluated and certified by us. `limit` if that does not reach eps."""
     started = time.perf_counter()
@@ -131,4 +156,12 @@ def linear_program(
     multipliers = answer.multipliers * model.reward_scale / model.constraint_scales
     best = plan(model, pseudo_reward(model, multipliers))
     certificate = certify(model, answer.policy, multipliers, best.actions)
-    return assemble(model, answer.policy, multipliers, certificate, method=f"lp ({algorithm})", eps=eps, seconds=seconds)
+    return assemble(
+        model,
+        answer.policy,
+        multipliers,
+        certificate,
+        method=f"lp ({algorithm})",
+        eps=eps,
+        seconds=seconds,
+    )

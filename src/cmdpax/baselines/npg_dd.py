@@ -11,7 +11,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from cmdpax.baselines.primal_dual import Iterate, Settings, column, move_logits, plane, soft_quality, softmax_start
+from cmdpax.baselines.primal_dual import (
+    Iterate,
+    Settings,
+    column,
+    move_logits,
+    plane,
+    soft_quality,
+    softmax_start,
+)
 from cmdpax.lagrangian import gradient_update
 from cmdpax.model import CMDP
 
@@ -33,6 +41,12 @@ def step(model: CMDP, iterate: Iterate, settings: Settings) -> Iterate:
     t, inside = divmod(improved.count, settings["inner"])
     if inside:
         return improved
-    multipliers = gradient_update(improved.multipliers, improved.margins, column(settings["dual_step"]), np.inf)
+    multipliers = gradient_update(
+        improved.multipliers, improved.margins, column(settings["dual_step"]), np.inf
+    )
     extrapolated = multipliers + t / (t + 3) * (multipliers - improved.memory["multipliers"])
-    return replace(improved, multipliers=extrapolated.clip(0), memory={**improved.memory, "multipliers": multipliers})
+    return replace(
+        improved,
+        multipliers=extrapolated.clip(0),
+        memory={**improved.memory, "multipliers": multipliers},
+    )

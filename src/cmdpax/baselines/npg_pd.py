@@ -5,7 +5,15 @@
 Its guarantee is for the mixture of all iterates; the last iterate oscillates.
 """
 
-from cmdpax.baselines.primal_dual import Iterate, Settings, column, lagrangian_quality, move_logits, plane, softmax_start
+from cmdpax.baselines.primal_dual import (
+    Iterate,
+    Settings,
+    column,
+    lagrangian_quality,
+    move_logits,
+    plane,
+    softmax_start,
+)
 from cmdpax.lagrangian import gradient_update
 from cmdpax.model import CMDP
 
@@ -15,8 +23,13 @@ init = softmax_start
 
 def step(model: CMDP, iterate: Iterate, settings: Settings) -> Iterate:
     """One update."""
-    logits = iterate.memory["log_policy"] + plane(settings["step"]) * lagrangian_quality(model, iterate)
+    logits = iterate.memory["log_policy"] + plane(settings["step"]) * lagrangian_quality(
+        model, iterate
+    )
     multipliers = gradient_update(
-        iterate.multipliers, iterate.margins, column(settings["dual_step"]), column(settings["largest"])
+        iterate.multipliers,
+        iterate.margins,
+        column(settings["dual_step"]),
+        column(settings["largest"]),
     )
     return move_logits(model, iterate, logits, multipliers)

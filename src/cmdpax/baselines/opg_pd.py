@@ -7,7 +7,15 @@ The last iterate converges linearly, at a rate that depends on the problem. The 
 the update takes any number of constraints and two step sizes.
 """
 
-from cmdpax.baselines.primal_dual import Iterate, Settings, column, lagrangian_quality, move, plane, uniform_start
+from cmdpax.baselines.primal_dual import (
+    Iterate,
+    Settings,
+    column,
+    lagrangian_quality,
+    move,
+    plane,
+    uniform_start,
+)
 from cmdpax.lagrangian import gradient_update
 from cmdpax.model import CMDP
 from cmdpax.oracles import pqa

@@ -37,7 +37,9 @@ def step(model: CMDP, iterate: Iterate, settings: Settings) -> Iterate:
     visits = (1 - model.discount) * occupancy(model, iterate.policy)[..., None]
     logits = iterate.memory["log_policy"]
     for _ in range(settings["passes"]):
-        gradient = visits * surrogate_gradient(softmax(logits), iterate.policy, advantage, plane(settings["clip"]))
+        gradient = visits * surrogate_gradient(
+            softmax(logits), iterate.policy, advantage, plane(settings["clip"])
+        )
         logits = logits + plane(settings["step"]) * gradient
     return update_prices(move_logits(model, iterate, logits, iterate.multipliers), settings)
 
@@ -46,11 +48,15 @@ def update_prices(improved: Iterate, settings: Settings) -> Iterate:
     """The dual update, with the margins of the new policy, after every `inner`-th one."""
     if improved.count % settings["inner"]:
         return improved
-    multipliers = gradient_update(improved.multipliers, improved.margins, column(settings["dual_step"]), np.inf)
+    multipliers = gradient_update(
+        improved.multipliers, improved.margins, column(settings["dual_step"]), np.inf
+    )
     return replace(improved, multipliers=multipliers)
 
 
-def surrogate_gradient(policy: np.ndarray, old: np.ndarray, advantage: np.ndarray, clip: np.ndarray) -> np.ndarray:
+def surrogate_gradient(
+    policy: np.ndarray, old: np.ndarray, advantage: np.ndarray, clip: np.ndarray
+) -> np.ndarray:
     """Gradient of `sum_a old min(ratio A, clip(ratio) A)` with respect to the logits of `policy`, per state.
 
     All `[..., S, A]` but clip `[..., 1, 1]`.

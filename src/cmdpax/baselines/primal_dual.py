@@ -15,7 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.evaluation import Evaluation, action_values, evaluate, occupancy, pseudo_reward, state_values
+from cmdpax.evaluation import (
+    Evaluation,
+    action_values,
+    evaluate,
+    occupancy,
+    pseudo_reward,
+    state_values,
+)
 from cmdpax.lagrangian import scalarise
 from cmdpax.model import CMDP
 from cmdpax.policies.tabular import from_occupancy, log_softmax
@@ -35,7 +42,9 @@ class Iterate:
     multipliers: np.ndarray
     sound: np.ndarray  # [...] bool: False once a configuration has diverged
     count: int = 0  # steps done
-    memory: dict[str, np.ndarray] = field(default_factory=dict)  # arrays with the batch shape in front
+    memory: dict[str, np.ndarray] = field(
+        default_factory=dict
+    )  # arrays with the batch shape in front
 
     @property
     def margins(self) -> np.ndarray:
@@ -48,17 +57,23 @@ def uniform_start(model: CMDP, settings: Settings, **memory: np.ndarray) -> Iter
     batch = np.broadcast_shapes(*(np.shape(value) for value in settings.values()))
     policy = np.broadcast_to(model.uniform_policy(), (*batch, model.states, model.actions))
     zeros = np.zeros((*batch, model.constraint_count))
-    return Iterate(policy, evaluate(model, policy), zeros, np.ones(batch, dtype=bool), memory=memory)
+    return Iterate(
+        policy, evaluate(model, policy), zeros, np.ones(batch, dtype=bool), memory=memory
+    )
 
 
 def softmax_start(model: CMDP, settings: Settings) -> Iterate:
     """The same for methods that keep `log_policy`, so that a probability that underflows can come back."""
     start = uniform_start(model, settings)
-    log_policy = np.log(np.maximum(start.policy, np.finfo(float).tiny))  # unavailable actions have probability 0
+    log_policy = np.log(
+        np.maximum(start.policy, np.finfo(float).tiny)
+    )  # unavailable actions have probability 0
     return replace(start, memory={"log_policy": log_policy})
 
 
-def move(model: CMDP, iterate: Iterate, policy: np.ndarray, multipliers: np.ndarray, **memory: np.ndarray) -> Iterate:
+def move(
+    model: CMDP, iterate: Iterate, policy: np.ndarray, multipliers: np.ndarray, **memory: np.ndarray
+) -> Iterate:
     """The next iterate: new policy `[..., S, A]`, multipliers `[..., m]` and memory; what has diverged stays where it was."""
     sound = iterate.sound & np.isfinite(policy).all((-1, -2)) & np.isfinite(multipliers).all(-1)
     if not sound.all():
@@ -68,7 +83,9 @@ def move(model: CMDP, iterate: Iterate, policy: np.ndarray, multipliers: np.ndar
     return Iterate(policy, evaluate(model, policy), multipliers, sound, iterate.count + 1, memory)
 
 
-def move_logits(model: CMDP, iterate: Iterate, logits: np.ndarray, multipliers: np.ndarray, **memory: np.ndarray) -> Iterate:
+def move_logits(
+    model: CMDP, iterate: Iterate, logits: np.ndarray, multipliers: np.ndarray, **memory: np.ndarray
+) -> Iterate:
     """The next iterate of a method that keeps `log_policy`: its policy is the softmax of `logits [..., S, A]`."""
     log_policy = log_softmax(logits)
     return move(model, iterate, np.exp(log_policy), multipliers, log_policy=log_policy, **memory)
@@ -76,7 +93,9 @@ def move_logits(model: CMDP, iterate: Iterate, logits: np.ndarray, multipliers: 
 
 def lagrangian_quality(model: CMDP, iterate: Iterate) -> np.ndarray:
     """`Q_lambda = Q_r + lambda.Q_c` of the iterate, `[..., S, A]`."""
-    return action_values(model, pseudo_reward(model, iterate.multipliers), lagrangian_values(iterate))
+    return action_values(
+        model, pseudo_reward(model, iterate.multipliers), lagrangian_values(iterate)
+    )
 
 
 def lagrangian_values(iterate: Iterate) -> np.ndarray:
@@ -93,7 +112,9 @@ def soft_quality(model: CMDP, iterate: Iterate, temperature: Any) -> np.ndarray:
     return action_values(model, reward, values)
 
 
-def run(model: CMDP, init: Init, step: Step, settings: Settings, steps: int, keep: Collection[int] = ()) -> Trajectory:
+def run(
+    model: CMDP, init: Init, step: Step, settings: Settings, steps: int, keep: Collection[int] = ()
+) -> Trajectory:
     """Do `steps` steps and record every iterate; without a batch also the mixture of all iterates but the last.
 
     `keep` numbers the iterates whose policies are kept.
@@ -102,7 +123,9 @@ def run(model: CMDP, init: Init, step: Step, settings: Settings, steps: int, kee
     record = Recorder(keep)
     single = iterate.sound.ndim == 0
     mass = np.zeros((model.states, model.actions))
-    with np.errstate(over="ignore", invalid="ignore"):  # diverged configurations are masked, and reported by the trajectory
+    with np.errstate(
+        over="ignore", invalid="ignore"
+    ):  # diverged configurations are masked, and reported by the trajectory
         _add(record, iterate)
         for _ in range(steps):
             if single:
@@ -116,7 +139,9 @@ def run(model: CMDP, init: Init, step: Step, settings: Settings, steps: int, kee
 def _add(record: Recorder, iterate: Iterate) -> None:
     lost = np.where(iterate.sound, 0.0, np.nan)
     weights = iterate.multipliers + lost[..., None]
-    record.add(iterate.evaluation.reward + lost, iterate.margins + lost[..., None], weights, iterate.policy)
+    record.add(
+        iterate.evaluation.reward + lost, iterate.margins + lost[..., None], weights, iterate.policy
+    )
 
 
 def column(value: Any) -> np.ndarray:

@@ -8,7 +8,15 @@ rate. The theory is for occupancy measures; this is the update in policies, for 
 
 import numpy as np
 
-from cmdpax.baselines.primal_dual import Iterate, Settings, column, lagrangian_quality, move_logits, plane, softmax_start
+from cmdpax.baselines.primal_dual import (
+    Iterate,
+    Settings,
+    column,
+    lagrangian_quality,
+    move_logits,
+    plane,
+    softmax_start,
+)
 from cmdpax.lagrangian import gradient_update
 from cmdpax.model import CMDP
 
@@ -26,5 +34,7 @@ def step(model: CMDP, iterate: Iterate, settings: Settings) -> Iterate:
     """One update."""
     quality, margins, past = lagrangian_quality(model, iterate), iterate.margins, iterate.memory
     logits = past["log_policy"] + plane(settings["step"]) * (2 * quality - past["quality"])
-    multipliers = gradient_update(iterate.multipliers, 2 * margins - past["margins"], column(settings["dual_step"]), np.inf)
+    multipliers = gradient_update(
+        iterate.multipliers, 2 * margins - past["margins"], column(settings["dual_step"]), np.inf
+    )
     return move_logits(model, iterate, logits, multipliers, quality=quality, margins=margins)

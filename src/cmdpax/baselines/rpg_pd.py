@@ -8,7 +8,15 @@ The theory is for one constraint and a simplex cut off at its boundary; the upda
 needs `eta tau <= 1` and `eta_d tau <= 1`: beyond, the powers alternate and grow.
 """
 
-from cmdpax.baselines.primal_dual import Iterate, Settings, column, move_logits, plane, soft_quality, softmax_start
+from cmdpax.baselines.primal_dual import (
+    Iterate,
+    Settings,
+    column,
+    move_logits,
+    plane,
+    soft_quality,
+    softmax_start,
+)
 from cmdpax.lagrangian import gradient_update
 from cmdpax.model import CMDP
 
@@ -19,7 +27,11 @@ init = softmax_start
 def step(model: CMDP, iterate: Iterate, settings: Settings) -> Iterate:
     """One update."""
     eta, eta_d, tau = settings["step"], settings["dual_step"], settings["temperature"]
-    logits = (1 - plane(eta * tau)) * iterate.memory["log_policy"] + plane(eta) * soft_quality(model, iterate, tau)
+    logits = (1 - plane(eta * tau)) * iterate.memory["log_policy"] + plane(eta) * soft_quality(
+        model, iterate, tau
+    )
     shrunk = (1 - column(eta_d * tau)) * iterate.multipliers
-    multipliers = gradient_update(shrunk, iterate.margins, column(eta_d), column(settings["largest"]))
+    multipliers = gradient_update(
+        shrunk, iterate.margins, column(eta_d), column(settings["largest"])
+    )
     return move_logits(model, iterate, logits, multipliers)

@@ -51,15 +51,24 @@ def solve(
     if out_file is not None:
         target(out_file, ".npz")
         for name, source in (("model", model), ("file of features", features)):
-            if source is not None and out_file.exists() and Path(source).exists() and out_file.samefile(source):
-                raise InputError(f"--out {out_file}: that is the {name} itself; give the result another name.")
+            if (
+                source is not None
+                and out_file.exists()
+                and Path(source).exists()
+                and out_file.samefile(source)
+            ):
+                raise InputError(
+                    f"--out {out_file}: that is the {name} itself; give the result another name."
+                )
     problem = open_model(model)
     table = None if features is None else open_features(features, problem)
     settings: dict[str, Any] = dict(_setting(text) for text in set)
     known = methods[method].settings() if method in methods else {}
     for name in ("model", "name", "eps", "features"):
         if name in settings:
-            raise InputError(f"--set {name}: it is no setting of a method; {did_you_mean(name, known)}")
+            raise InputError(
+                f"--set {name}: it is no setting of a method; {did_you_mean(name, known)}"
+            )
     if time_limit is not None:
         settings["time_limit"] = time_limit
     if memory_limit is not None:
@@ -79,7 +88,9 @@ def solve(
 
 
 def check(
-    model: Model, result: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RESULT")], as_json: Json = False
+    model: Model,
+    result: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RESULT")],
+    as_json: Json = False,
 ) -> int:
     """Verify a saved result against a model, with code that the solvers do not share.
 
@@ -90,7 +101,16 @@ def check(
     """
     verified = checker.check(open_model(model), load_result(result))
     if as_json:
-        print(json.dumps({"verified": True, "status": verified.status, "gap": verified.gap, "violation": verified.violation}))
+        print(
+            json.dumps(
+                {
+                    "verified": True,
+                    "status": verified.status,
+                    "gap": verified.gap,
+                    "violation": verified.violation,
+                }
+            )
+        )
     else:
         out.print(str(verified))
     return 0
@@ -119,25 +139,46 @@ def frontier(
     problem = open_model(model)
     index = _constraint(problem, constraint)
     with Progress() as progress:
-        curve = trace_frontier(problem, index, points, eps, lambda done, total: progress.say(f"{done} of {total} points"))
-    name, sense = problem.constraint_names[index] if problem.constraint_names else f"c{index}", problem.senses[index]
+        curve = trace_frontier(
+            problem,
+            index,
+            points,
+            eps,
+            lambda done, total: progress.say(f"{done} of {total} points"),
+        )
+    name, sense = (
+        problem.constraint_names[index] if problem.constraint_names else f"c{index}",
+        problem.senses[index],
+    )
     if out_file is not None:
         from cmdpax.experiments.figures import frontier_picture, save
 
         current = (1.0 if sense == ">=" else -1.0) * float(problem.thresholds[index])
         save(frontier_picture(curve, name, sense, current), out_file)
     if as_json:
-        print(json.dumps({"constraint": name, "sense": sense, "points": [point.__dict__ for point in curve]}))
+        print(
+            json.dumps(
+                {"constraint": name, "sense": sense, "points": [point.__dict__ for point in curve]}
+            )
+        )
     else:
         table = Table(title=f"best reward against the threshold of '{name}' ({sense})")
         for heading in ("threshold", "reward", "shadow price", "certified gap", "status"):
             table.add_column(heading, justify="right")
         for p in curve:
-            table.add_row(f"{p.threshold:.6g}", f"{p.reward:.6g}", f"{p.multiplier:.4g}", f"{p.gap:.1e}", p.status)
+            table.add_row(
+                f"{p.threshold:.6g}",
+                f"{p.reward:.6g}",
+                f"{p.multiplier:.4g}",
+                f"{p.gap:.1e}",
+                p.status,
+            )
         out.print(table)
         if out_file is not None:
             out.print(f"wrote {out_file}")
-    return max(EXIT["limit"] if len(curve) < points else 0, *(EXIT[point.status] for point in curve))
+    return max(
+        EXIT["limit"] if len(curve) < points else 0, *(EXIT[point.status] for point in curve)
+    )
 
 
 def show(
@@ -167,7 +208,9 @@ def show(
     return EXIT[answer.status]
 
 
-def export(model: Model, path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]) -> int:
+def export(
+    model: Model, path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+) -> int:
     """Write a model to a file: .npz for any size, .json to read and edit by hand.
 
     Args:
@@ -180,7 +223,10 @@ def export(model: Model, path: Annotated[Path, tyro.conf.Positional, tyro.conf.a
     return 0
 
 
-def list_(what: Annotated[Literal["methods", "environments", "all"], tyro.conf.Positional] = "all", as_json: Json = False) -> int:
+def list_(
+    what: Annotated[Literal["methods", "environments", "all"], tyro.conf.Positional] = "all",
+    as_json: Json = False,
+) -> int:
     """What there is: methods and environments with their settings.
 
     Args:
@@ -188,12 +234,18 @@ def list_(what: Annotated[Literal["methods", "environments", "all"], tyro.conf.P
         as_json: print one JSON object
     """
     environments = {
-        name: {key: parameter.default for key, parameter in inspect.signature(builder).parameters.items()}
+        name: {
+            key: parameter.default
+            for key, parameter in inspect.signature(builder).parameters.items()
+        }
         for name, builder in finite.items()
     }
     if as_json:
         columns = ("title", "family", "citation", "rate", "grid")
-        rows = {name: {column: getattr(row, column) for column in columns} for name, row in methods.items()}
+        rows = {
+            name: {column: getattr(row, column) for column in columns}
+            for name, row in methods.items()
+        }
         both = {"methods": rows, "environments": environments}
         print(json.dumps({name: part for name, part in both.items() if what in (name, "all")}))
         return 0
@@ -203,7 +255,10 @@ def list_(what: Annotated[Literal["methods", "environments", "all"], tyro.conf.P
             table.add_column(heading, no_wrap=heading == "name", overflow="fold")
         for row in methods.values():
             shown = ", ".join(key for key in row.settings() if key != "report")
-            grid = "; ".join(f"{key} {', '.join(f'{value:g}' for value in values)}" for key, values in row.grid.items())
+            grid = "; ".join(
+                f"{key} {', '.join(f'{value:g}' for value in values)}"
+                for key, values in row.grid.items()
+            )
             table.add_row(row.name, row.family, row.rate, shown, grid, row.citation)
         out.print(table)
     if what != "methods":
@@ -227,7 +282,9 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value
     if not math.isfinite(number):
         raise InputError(f"--set {text}: give a finite number.")
-    return name, int(number) if number == int(number) and "." not in value and "e" not in value.lower() else number
+    return name, int(number) if number == int(
+        number
+    ) and "." not in value and "e" not in value.lower() else number
 
 
 def _constraint(model: CMDP, text: str) -> int:

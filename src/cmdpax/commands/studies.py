@@ -31,7 +31,9 @@ def demo(out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> 
         out.print(str(result))
         out.print(str(checker.check(problem, result)))
         title = f"{name}: optimal policy, reward {result.reward:.4f}, gap <= {max(result.certificate.gap, 0):.1e}"
-        out.print(f"wrote {save(policy_picture(problem, result.policy, title), out_dir / f'{name}.png')}")
+        out.print(
+            f"wrote {save(policy_picture(problem, result.policy, title), out_dir / f'{name}.png')}"
+        )
         codes.append(EXIT[result.status])
     out.print(f"\nwrote {save(first_figure(), out_dir / 'alm-against-primal-dual.png')}")
     return max(codes)
@@ -70,15 +72,29 @@ def reproduce(
         share = "" if fraction in (None, 1) else f"-{fraction:g}"
         folder = out_dir or Path("results") / f"deep{share}"
         made = None if store is None or fraction is not None else Store(store)
-        written = reproduce.deep(folder, figure, fraction, seeds, lambda name, runs: carry(name, runs, store), tasks, made)
+        written = reproduce.deep(
+            folder,
+            figure,
+            fraction,
+            seeds,
+            lambda name, runs: carry(name, runs, store),
+            tasks,
+            made,
+        )
         for path in written:
             out.print(f"wrote {path}")
-        missing = sorted(set(reproduce.DEEP_FIGURES) - {path.stem for path in written}) if figure is None else []
+        missing = (
+            sorted(set(reproduce.DEEP_FIGURES) - {path.stem for path in written})
+            if figure is None
+            else []
+        )
         if missing:
             out.print(f"no records yet: {', '.join(missing)}; --fraction runs them")
         return 0
     if fraction is not None or seeds is not None or store is not None:
-        raise InputError(f"--fraction, --seeds and --store are for deep; {what} has one budget, and nothing random in it.")
+        raise InputError(
+            f"--fraction, --seeds and --store are for deep; {what} has one budget, and nothing random in it."
+        )
     with Progress() as progress:
         make = reproduce.tabular if what == "tabular" else reproduce.linear
         written = make(out_dir or Path("results") / what, figure, rerun, progress.say)

@@ -62,14 +62,20 @@ def sweep(
     execute(runs, folder, carry_out, workers)
     found = rows(runs, folder)
     table = select(runs, found, chosen.excess)
-    written = [] if only else [write_selection(folder, table)]  # that of a part would take the whole's place
-    shown = Table(title=f"selected: best score with excess <= {chosen.excess:g}, and what the search cost")
+    written = (
+        [] if only else [write_selection(folder, table)]
+    )  # that of a part would take the whole's place
+    shown = Table(
+        title=f"selected: best score with excess <= {chosen.excess:g}, and what the search cost"
+    )
     for heading in ("problem", "method", "eligible", "selected", "score", "excess", "CPU hours"):
         shown.add_column(heading)
     for row in table:
         row = {**row, "eligible": f"{row['eligible']} of {row['configurations']}"}
         cells = (row[str(column.header)] for column in shown.columns)
-        shown.add_row(*(f"{entry:.3g}" if isinstance(entry, float) else str(entry) for entry in cells))
+        shown.add_row(
+            *(f"{entry:.3g}" if isinstance(entry, float) else str(entry) for entry in cells)
+        )
     out.print(shown)
     if export is not None:
         write_export(found, export)
@@ -100,14 +106,20 @@ def execute(runs: Sequence[Run], store: Store, carry_out: Execute, workers: int)
             try:
                 carry_out(runs, store, workers or len(os.sched_getaffinity(0)), board.refresh)
             except KeyboardInterrupt:
-                raise KeyboardInterrupt(f"interrupted; {board.summary()}; the same command continues.") from None
+                raise KeyboardInterrupt(
+                    f"interrupted; {board.summary()}; the same command continues."
+                ) from None
         store.tidy()
         missing = store.pending(runs)
     if missing:
         raise InputError(
             f"{len(missing)} runs were given up, because their workers died again and again (see {store.folder / 'workers.log'})."
         )
-    reasons = {run.id: outcome["failed"] for run in runs if "failed" in (outcome := store.result(run)["outcome"])}  # type: ignore[index]
+    reasons = {
+        run.id: outcome["failed"]
+        for run in runs
+        if "failed" in (outcome := store.result(run)["outcome"])
+    }  # type: ignore[index]
     if reasons:
         name, reason = next(iter(reasons.items()))
         err.print(f"{len(reasons)} of {len(runs)} runs failed, the first of them with: {reason}")
@@ -119,7 +131,9 @@ def last_row(path: Path) -> dict[str, Any] | None:
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 4096))
-            lines = file.read().split(b"\n")[:-1]  # what follows the last end of a line is not whole
+            lines = file.read().split(b"\n")[
+                :-1
+            ]  # what follows the last end of a line is not whole
         return json.loads(lines[-1])
     except (FileNotFoundError, IndexError, ValueError):
         return None
@@ -132,7 +146,9 @@ class Board:
         self.store, self.runs, self.said = store, {run.id: run for run in runs}, time.perf_counter()
         self.at_start = len(store.finished() & self.runs.keys())
         self.started = time.perf_counter()
-        self.live = Live(console=err, auto_refresh=False, transient=True) if err.is_terminal else None
+        self.live = (
+            Live(console=err, auto_refresh=False, transient=True) if err.is_terminal else None
+        )
 
     def __enter__(self) -> "Board":
         if self.live:
@@ -146,10 +162,16 @@ class Board:
     def summary(self) -> str:
         """One line."""
         done = len(self.store.finished() & self.runs.keys())
-        working = len({entry.name.split(".")[0] for entry in os.scandir(self.store.work)} & self.runs.keys())
+        working = len(
+            {entry.name.split(".")[0] for entry in os.scandir(self.store.work)} & self.runs.keys()
+        )
         text = f"{done} of {len(self.runs)} runs are done, {working} begun"
         if done > self.at_start and done < len(self.runs):
-            left = (time.perf_counter() - self.started) / (done - self.at_start) * (len(self.runs) - done)
+            left = (
+                (time.perf_counter() - self.started)
+                / (done - self.at_start)
+                * (len(self.runs) - done)
+            )
             text += f", about {left / 60:.0f} min left"
         return text
 
@@ -175,7 +197,10 @@ class Board:
 
     def table(self) -> Table:
         """Runs done and begun, by problem and method."""
-        done, begun = self.store.finished(), {entry.name.split(".")[0] for entry in os.scandir(self.store.work)}
+        done, begun = (
+            self.store.finished(),
+            {entry.name.split(".")[0] for entry in os.scandir(self.store.work)},
+        )
         counts: dict[tuple[str, str], list[int]] = {}
         for run in self.runs.values():
             count = counts.setdefault((problem(run), run.config["method"]), [0, 0, 0])
@@ -185,7 +210,9 @@ class Board:
         caption = "\n".join([*self.training(), "Ctrl-C is safe: the same command continues"])
         table = Table(title=self.summary(), caption=caption)
         for heading in ("problem", "method", "runs", "done", "begun", ""):
-            table.add_column(heading, justify="left" if heading in ("problem", "method", "") else "right")
+            table.add_column(
+                heading, justify="left" if heading in ("problem", "method", "") else "right"
+            )
         for (where, method), (of, finished, working) in counts.items():
             bar = "█" * (20 * finished // of)
             table.add_row(where, method, str(of), str(finished), str(working), f"{bar:<20}")

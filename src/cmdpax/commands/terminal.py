@@ -25,7 +25,10 @@ class Progress:
     """A line that appears on a terminal once something takes longer than two seconds."""
 
     def __init__(self) -> None:
-        self.started, self.spinner = time.perf_counter(), None if not err.is_terminal else Spinner("", console=err)
+        self.started, self.spinner = (
+            time.perf_counter(),
+            None if not err.is_terminal else Spinner("", console=err),
+        )
         self.visible = False
 
     def __enter__(self) -> "Progress":
@@ -79,7 +82,10 @@ class TrainingBar:
             self.first, self.started = row["samples"], now
         steps = row["samples"] - self.first
         rate = f"{steps / (now - self.started):.0f} steps/s" if steps else "compiled"
-        costs = " ".join(f"{name} {value:.3g} (x{row['multiplier'][name]:.3g})" for name, value in row["cost"].items())
+        costs = " ".join(
+            f"{name} {value:.3g} (x{row['multiplier'][name]:.3g})"
+            for name, value in row["cost"].items()
+        )
         text = f"return {row['return']:.4g} {costs}"
         self.bar.update(self.task, completed=row["samples"], description=text, rate=rate)
         if not err.is_terminal and (now - self.said > 30 or row["samples"] >= self.samples):
@@ -92,4 +98,6 @@ def deep(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise InputError(f"this command needs the package '{error.name}'; install cmdpax[deep].") from None
+        raise InputError(
+            f"this command needs the package '{error.name}'; install cmdpax[deep]."
+        ) from None

@@ -41,7 +41,11 @@ def train(
             training.train(config, folder, resume, bar.row)
         except KeyboardInterrupt:
             begun = (folder / "config.json").exists()
-            rest = f"{stored.kept(folder)}; the same command with --resume goes on." if begun else "the run had not begun."
+            rest = (
+                f"{stored.kept(folder)}; the same command with --resume goes on."
+                if begun
+                else "the run had not begun."
+            )
             raise KeyboardInterrupt(f"interrupted; {rest}") from None
     out.print(f"trained; next: cmdpax evaluate {folder}")
     return 0
@@ -75,16 +79,26 @@ def evaluate(
         return 0
     limits = {limit.name: limit for limit in map(parse_limit, stored.read_config(run_dir)["limit"])}
     for kind, seen in found.items():
-        table = Table(title=f"{kind}: {seen.episodes} episodes of {seen.length:.0f} steps", box=SIMPLE_HEAD, pad_edge=False)
+        table = Table(
+            title=f"{kind}: {seen.episodes} episodes of {seen.length:.0f} steps",
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+        )
         table.add_column("", overflow="fold")
         for heading in ("mean", "std", "P90", "P95", "worst", "bound", "P(violation)"):
             table.add_column(heading, justify="right")
         table.add_row("return", *_numbers(seen.reward), "")
         for name, part in seen.costs.items():
-            chance = f"{seen.violation_probability[name]:.2f} (<= {seen.violation_bound[name]:.2f})" if name in limits else ""
+            chance = (
+                f"{seen.violation_probability[name]:.2f} (<= {seen.violation_bound[name]:.2f})"
+                if name in limits
+                else ""
+            )
             table.add_row(str(limits.get(name, name)), *_numbers(part), chance)
         out.print(table)
-    out.print("bound: of the mean, 95% confidence; the chance of a violation with its own; no optimality gap is known")
+    out.print(
+        "bound: of the mean, 95% confidence; the chance of a violation with its own; no optimality gap is known"
+    )
     return 0
 
 
@@ -129,14 +143,22 @@ def check_env(
     if as_json:
         print(json.dumps(asdict(report)))
         return 0
-    costs = ", ".join(f"{name} {mean:.4g}" for name, mean in zip(report.cost_names, report.mean_costs))
-    out.print(f"{report.name}: {report.observation_size} observations, {report.actions} actions, {report.episodes} episodes")
+    costs = ", ".join(
+        f"{name} {mean:.4g}" for name, mean in zip(report.cost_names, report.mean_costs)
+    )
+    out.print(
+        f"{report.name}: {report.observation_size} observations, {report.actions} actions, {report.episodes} episodes"
+    )
     out.print(
         f"in {report.steps} random steps (at most {report.longest}), mean return {report.mean_return:.4g}, mean costs: {costs}"
     )
     for complaint in report.complaints:
         out.print(f"warning: {complaint}.")
-    whole = f" --horizon {report.longest} --batch {2 * report.longest}" if report.longest > TrainConfig.horizon else ""
+    whole = (
+        f" --horizon {report.longest} --batch {2 * report.longest}"
+        if report.longest > TrainConfig.horizon
+        else ""
+    )
     out.print(
         f'{"next" if report.complaints else "ready"}: cmdpax train {report.name} --limit "{report.cost_names[0]}<=25"{whole}'
     )

@@ -27,7 +27,9 @@ def generalised_advantage(
     delta = reward + discount * next_value * (1 - terminated) - value
     carry_on = discount * trace * (1 - ended)
 
-    def backwards(following: jax.Array, row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def backwards(
+        following: jax.Array, row: tuple[jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
         step_delta, step_carry = row
         advantage = step_delta + step_carry * following
         return advantage, advantage

@@ -11,7 +11,13 @@ from cmdpax.errors import InputError, did_you_mean
 
 MOST_SEEDS = 2**32  # of a JAX key
 # beyond these a machine's memory or a lifetime ends; better refused than found out
-MOST = {"samples": 10**12, "batch": 10**7, "passes": 10**4, "inner": 10**6, "checkpoint_every": 10**9}
+MOST = {
+    "samples": 10**12,
+    "batch": 10**7,
+    "passes": 10**4,
+    "inner": 10**6,
+    "checkpoint_every": 10**9,
+}
 WIDEST = 10_000
 
 
@@ -34,7 +40,9 @@ METHODS: Mapping[str, DeepMethod] = MappingProxyType(
         "spma-alm": DeepMethod("spma", "augmented", kl_stop=0.02),
         "ppo-alm": DeepMethod("ppo", "augmented", kl_stop=0.03, penalty=0.05),
         "trpo-alm": DeepMethod("trpo", "augmented"),
-        "ppo-lag": DeepMethod("ppo", "lagrangian", gradient_clip=40.0, kl_stop=0.03, dual_step=0.003),
+        "ppo-lag": DeepMethod(
+            "ppo", "lagrangian", gradient_clip=40.0, kl_stop=0.03, dual_step=0.003
+        ),
         "cpo": DeepMethod("cpo", "none", batch=5_000, gradient_clip=40.0, trust_region=0.02),
         "ppo": DeepMethod("ppo", "none", kl_stop=0.03),
         "spma": DeepMethod("spma", "none", kl_stop=0.02),
@@ -111,7 +119,9 @@ class TrainConfig:
     def resolved(self) -> "TrainConfig":
         """The same with the method's own settings filled in, and every setting checked."""
         if self.method not in METHODS:
-            raise InputError(f"method '{self.method}' is not known; {did_you_mean(self.method, METHODS)}")
+            raise InputError(
+                f"method '{self.method}' is not known; {did_you_mean(self.method, METHODS)}"
+            )
         method = METHODS[self.method]
         batch = self.batch or method.batch
         config = replace(
@@ -149,11 +159,15 @@ class TrainConfig:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be at most {most}.")
         for name in ("kl_stop", "gradient_clip"):
             if not getattr(self, name) >= 0:
-                raise InputError(f"{name} is {getattr(self, name)}; it must not be negative, but for -1, the method's own.")
+                raise InputError(
+                    f"{name} is {getattr(self, name)}; it must not be negative, but for -1, the method's own."
+                )
         if not 0 <= self.seed < MOST_SEEDS:
             raise InputError(f"seed is {self.seed}; it must lie between 0 and {MOST_SEEDS - 1}.")
         if not all(1 <= width <= WIDEST for width in self.hidden):
-            raise InputError(f"hidden is {self.hidden}; every layer has between one unit and {WIDEST}.")
+            raise InputError(
+                f"hidden is {self.hidden}; every layer has between one unit and {WIDEST}."
+            )
         for name in ("discount", "gae", "reserve", "critic_centre"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} is {getattr(self, name)}; it must lie in [0, 1].")
@@ -166,9 +180,13 @@ class TrainConfig:
         if self.samples < self.batch:
             raise InputError(f"samples {self.samples} are fewer than one batch of {self.batch}.")
         if self.rescale and self.standardise == "combined":
-            raise InputError("rescale changes nothing where combined advantages are standardised; add --standardise separate.")
+            raise InputError(
+                "rescale changes nothing where combined advantages are standardised; add --standardise separate."
+            )
         if not self.limit and (method.dual != "none" or method.surrogate == "cpo"):
-            raise InputError(f'{self.method} needs at least one limit, for example --limit "cost<=25".')
+            raise InputError(
+                f'{self.method} needs at least one limit, for example --limit "cost<=25".'
+            )
 
     @property
     def updates(self) -> int:
@@ -191,21 +209,36 @@ PAPER: Mapping[str, Any] = MappingProxyType(
         "margin": "latest",
     }
 )
-_STEPS: Mapping[str, tuple[float, ...]] = {"minibatch": (64, 256), "learning_rate": (3e-3, 3e-2, 3e-1)}
+_STEPS: Mapping[str, tuple[float, ...]] = {
+    "minibatch": (64, 256),
+    "learning_rate": (3e-3, 3e-2, 3e-1),
+}
 _DUAL: Mapping[str, tuple[float, ...]] = {"dual_step": (1e-4, 1e-3, 1e-2, 1e-1)}
 _PENALTY: Mapping[str, tuple[float, ...]] = {"penalty": (1e-3, 1e-2, 1e-1)}
 _CLIP: Mapping[str, tuple[float, ...]] = {"clip": (0.1, 0.2, 0.3)}
 PAPER_GRIDS: Mapping[str, Mapping[str, tuple[float, ...]]] = MappingProxyType(
     {
-        "spma-alm": {**_STEPS, **_DUAL, **_PENALTY, "spma_step": (0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9)},
+        "spma-alm": {
+            **_STEPS,
+            **_DUAL,
+            **_PENALTY,
+            "spma_step": (0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9),
+        },
         "ppo-alm": {**_STEPS, **_DUAL, **_PENALTY, **_CLIP},
         "ppo-lag": {"batch": (20_000,), **_STEPS, **_DUAL, **_CLIP},
-        "cpo": {"batch": (20_000,), "minibatch": (128,), "learning_rate": (1e-3,), "trust_region": (0.01,)},
+        "cpo": {
+            "batch": (20_000,),
+            "minibatch": (128,),
+            "learning_rate": (1e-3,),
+            "trust_region": (0.01,),
+        },
     }
 )
 
 
 def paper_settings(method: str) -> dict[str, Any]:
     """The paper's settings for a method, with those that it fixes for this one alone: fields of one value in its grid."""
-    fixed = {name: values[0] for name, values in PAPER_GRIDS.get(method, {}).items() if len(values) == 1}
+    fixed = {
+        name: values[0] for name, values in PAPER_GRIDS.get(method, {}).items() if len(values) == 1
+    }
     return {**PAPER, "method": method, **fixed}

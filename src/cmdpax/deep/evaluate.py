@@ -43,7 +43,9 @@ class SampledEvidence:
     deterministic: bool
     reward: Spread
     costs: dict[str, Spread]  # all the environment has, also those without a limit
-    violation_probability: dict[str, float]  # share of episodes beyond the limit, of costs that have one
+    violation_probability: dict[
+        str, float
+    ]  # share of episodes beyond the limit, of costs that have one
     violation_bound: dict[str, float]  # 95% upper confidence bound on that chance (Clopper-Pearson)
     length: float
     returns: tuple[float, ...]
@@ -53,14 +55,27 @@ class SampledEvidence:
 def spread(values: np.ndarray, bad: int) -> Spread:
     """Of `values [E]`; `bad` is +1 if large is bad, -1 if small is."""
     turned = bad * values
-    error = stdtrit(len(values) - 1, 0.95) * values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.inf
-    tails = (np.percentile(turned, 90), np.percentile(turned, 95), turned.max(), turned.mean() + error)
+    error = (
+        stdtrit(len(values) - 1, 0.95) * values.std(ddof=1) / np.sqrt(len(values))
+        if len(values) > 1
+        else np.inf
+    )
+    tails = (
+        np.percentile(turned, 90),
+        np.percentile(turned, 95),
+        turned.max(),
+        turned.mean() + error,
+    )
     deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     return Spread(float(values.mean()), deviation, *(float(bad * tail) for tail in tails))
 
 
 def run_episodes(
-    simulator: Simulator, policy: NetworkPolicy, seed: int, deterministic: bool, cost_discount: float = 1.0
+    simulator: Simulator,
+    policy: NetworkPolicy,
+    seed: int,
+    deterministic: bool,
+    cost_discount: float = 1.0,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The first episode of each simulator: returns `[N]`, costs `[N, costs]` (discounted if asked), lengths `[N]`."""
     random = np.random.default_rng(seed)
@@ -76,7 +91,9 @@ def run_episodes(
             action = policy.best(observation)
         else:
             noise = policy.noise(random, (simulator.count,))
-            action = simulator.action_space.to_environment(policy.sample(policy.normalise(observation), noise))
+            action = simulator.action_space.to_environment(
+                policy.sample(policy.normalise(observation), noise)
+            )
         step = simulator.step(action)
         returns += running * step.reward
         costs += cost_discount**age * running[:, None] * step.cost
@@ -85,7 +102,9 @@ def run_episodes(
         observation = step.observation
         if not running.any():
             return returns, costs, lengths
-    raise InputError(f"an episode did not end within {STEP_LIMIT} steps; give the environment a time limit.")
+    raise InputError(
+        f"an episode did not end within {STEP_LIMIT} steps; give the environment a time limit."
+    )
 
 
 def evidence(
@@ -106,7 +125,11 @@ def evidence(
         if limit:
             beyond = int((bad * values > bad * limit.bound).sum())
             chance[name] = beyond / len(values)
-            bound[name] = float(betaincinv(beyond + 1, len(values) - beyond, 0.95)) if beyond < len(values) else 1.0
+            bound[name] = (
+                float(betaincinv(beyond + 1, len(values) - beyond, 0.95))
+                if beyond < len(values)
+                else 1.0
+            )
     return SampledEvidence(
         updates,
         len(returns),
@@ -127,7 +150,9 @@ def evaluate(run: Path, episodes: int = 10, seed: int = 12345) -> dict[str, Samp
     Where limits are on discounted totals, so are the costs that are reported.
     """
     if episodes < 1 or seed < 0:
-        raise InputError(f"episodes is {episodes} and seed is {seed}; it takes one episode or more, and a seed of 0 or more.")
+        raise InputError(
+            f"episodes is {episodes} and seed is {seed}; it takes one episode or more, and a seed of 0 or more."
+        )
     config, policy = stored.read_config(run), load_policy(run)
     simulator = make_simulator(config["environment"], episodes)
     refuse_other_spaces(policy.action_space, policy.observation_shape, simulator)
@@ -135,9 +160,13 @@ def evaluate(run: Path, episodes: int = 10, seed: int = 12345) -> dict[str, Samp
     cost_discount = config["discount"] if config["discounted"] else 1.0
     found = {}
     for kind, deterministic in (("stochastic", False), ("deterministic", True)):
-        returns, costs, lengths = run_episodes(simulator, policy, seed, deterministic, cost_discount)
+        returns, costs, lengths = run_episodes(
+            simulator, policy, seed, deterministic, cost_discount
+        )
         named = dict(zip(simulator.cost_names, costs.T))
-        found[kind] = evidence(returns, named, lengths, constraints.limits, policy.updates, deterministic)
+        found[kind] = evidence(
+            returns, named, lengths, constraints.limits, policy.updates, deterministic
+        )
     write_bytes(run / "evaluation.json", (as_json(found) + "\n").encode())
     return found
 
@@ -145,6 +174,8 @@ def evaluate(run: Path, episodes: int = 10, seed: int = 12345) -> dict[str, Samp
 def as_json(found: dict[str, SampledEvidence]) -> str:
     """One JSON object: kind of evidence -> its numbers; null for the bound that one episode cannot give."""
     numbers = {kind: asdict(seen) for kind, seen in found.items()}
-    for part in [one for seen in numbers.values() for one in (seen["reward"], *seen["costs"].values())]:
+    for part in [
+        one for seen in numbers.values() for one in (seen["reward"], *seen["costs"].values())
+    ]:
         part["bound"] = part["bound"] if np.isfinite(part["bound"]) else None
     return json.dumps(numbers, allow_nan=False)

@@ -20,7 +20,9 @@ def film(run: Path, path: Path, steps: int = 500, seed: int = 12345) -> Path:
     """Record at most `steps` steps of the policy of a run folder."""
     target(path, ".mp4", ".gif")
     if steps < 1 or seed < 0:
-        raise InputError(f"steps is {steps} and seed is {seed}; there must be at least one step, and a seed is not negative.")
+        raise InputError(
+            f"steps is {steps} and seed is {seed}; there must be at least one step, and a seed is not negative."
+        )
     name, policy = stored.read_config(run)["environment"], load_policy(run)
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
         os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported: it chooses then
@@ -64,4 +66,6 @@ def _even(frame: Any, name: str) -> np.ndarray:
     picture = np.asarray(frame)
     if picture.ndim != 3 or picture.shape[2] != 3:
         raise InputError(f"environment '{name}': render returned no picture of [height, width, 3].")
-    return np.pad(picture, ((0, picture.shape[0] % 2), (0, picture.shape[1] % 2), (0, 0)), mode="edge")
+    return np.pad(
+        picture, ((0, picture.shape[0] % 2), (0, picture.shape[1] % 2), (0, 0)), mode="edge"
+    )

@@ -24,7 +24,9 @@ def actor(policy: NetworkPolicy) -> Callable[..., None]:
     layers = [part.reshape(-1) for pair in zip(policy.weights, policy.biases) for part in pair]
     parameters = np.concatenate(layers, dtype=np.float32)
     sizes = np.array([len(policy.weights[0]), *map(len, policy.biases)])
-    return partial(_act, parameters, sizes, np.array(policy.mean), np.array(policy.scale), OBSERVATION_CLIP)
+    return partial(
+        _act, parameters, sizes, np.array(policy.mean), np.array(policy.scale), OBSERVATION_CLIP
+    )
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
@@ -34,7 +36,9 @@ def tanh(x):
         value = min(max(x[k], -_TANH_RANGE), _TANH_RANGE)
         square = value * value
         above, below = np.float32(-2.76076847e-16), np.float32(1.19825839e-6)
-        above = above * square + np.float32(2.00018790e-13)  # written out: a loop over coefficients would not be vectorised
+        above = above * square + np.float32(
+            2.00018790e-13
+        )  # written out: a loop over coefficients would not be vectorised
         above = above * square - np.float32(8.60467152e-11)
         above = above * square + np.float32(5.12229709e-8)
         above = above * square + np.float32(1.48572236e-5)
@@ -63,7 +67,10 @@ def _act(parameters, sizes, mean, scale, clip, observation, noise, normalised, o
             target[:] = parameters[start : start + columns]
             start += columns
             for i in range(rows):
-                value, row = source[i], weight[i]  # read before the loop, which could otherwise not be vectorised
+                value, row = (
+                    source[i],
+                    weight[i],
+                )  # read before the loop, which could otherwise not be vectorised
                 for j in range(columns):
                     target[j] += value * row[j]
             if layer < last:

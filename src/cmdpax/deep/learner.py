@@ -52,9 +52,15 @@ def init(config: TrainConfig, simulator: Simulator) -> Learner:
     key, count = jax.random.key(config.seed), len(config.limit)
     space, size = simulator.action_space, simulator.observation_size
     policy = init_policy(
-        jax.random.fold_in(key, 0), (size, *config.hidden, space.size), space.low is not None, config.initial_std
+        jax.random.fold_in(key, 0),
+        (size, *config.hidden, space.size),
+        space.low is not None,
+        config.initial_std,
     )
-    critics = [init_network(jax.random.fold_in(key, 1 + i), (size, *config.hidden, 1), 1.0) for i in range(1 + count)]
+    critics = [
+        init_network(jax.random.fold_in(key, 1 + i), (size, *config.hidden, 1), 1.0)
+        for i in range(1 + count)
+    ]
     return Learner(
         policy,
         critics,
@@ -80,11 +86,23 @@ class Samples(NamedTuple):
 
 
 @partial(jax.jit, static_argnums=(4, 5))
-def prepare(policy: Policy, critics: Sequence[Network], centre: np.ndarray, batch: Batch, discount: float, gae: float) -> Samples:
+def prepare(
+    policy: Policy,
+    critics: Sequence[Network],
+    centre: np.ndarray,
+    batch: Batch,
+    discount: float,
+    gae: float,
+) -> Samples:
     """Advantages and critic targets of a batch; a critic's value is its network's plus its `centre`, `[1 + m]`."""
     level = jnp.asarray(centre, jnp.float32)[:, None, None]
-    value, following = values(critics, batch.observation) + level, values(critics, batch.next_observation) + level
-    advantages = generalised_advantage(batch.rewards, value, following, batch.terminated, batch.ended, discount, gae)
+    value, following = (
+        values(critics, batch.observation) + level,
+        values(critics, batch.next_observation) + level,
+    )
+    advantages = generalised_advantage(
+        batch.rewards, value, following, batch.terminated, batch.ended, discount, gae
+    )
     observation = batch.observation.reshape(-1, batch.observation.shape[-1])
     action = batch.action.reshape(len(observation), *batch.action.shape[2:])
     targets = (advantages + value).reshape(len(critics), -1).T
@@ -129,12 +147,16 @@ def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, An
                 policy, policy_adam, _ = state
                 gradient, log_ratio = jax.grad(policy_loss, has_aux=True)(policy)
                 if config.gradient_clip > 0:
-                    gradient = optax.clip_by_global_norm(config.gradient_clip).update(gradient, optax.EmptyState())[0]
+                    gradient = optax.clip_by_global_norm(config.gradient_clip).update(
+                        gradient, optax.EmptyState()
+                    )[0]
                 change, moved_adam = adam.update(gradient, policy_adam)
                 moved = jax.tree.map(lambda old, move: old - rate * move, policy, change)
                 enough = (config.kl_stop > 0) & (surrogates.divergence(log_ratio) > config.kl_stop)
                 before, after = (policy, policy_adam), (moved, moved_adam)
-                return *jax.tree.map(lambda old, new: jnp.where(enough, old, new), before, after), enough
+                return *jax.tree.map(
+                    lambda old, new: jnp.where(enough, old, new), before, after
+                ), enough
 
             # a frozen policy costs nothing more
             state = (policy, policy_adam, frozen)
@@ -142,11 +164,19 @@ def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, An
         return (policy, critics, policy_adam, critics_adam, rate, frozen), loss
 
     @jax.jit
-    def descend_passes(learner: Any, samples: Samples, advantage: jax.Array, rate: jax.Array, orders: jax.Array) -> Any:
+    def descend_passes(
+        learner: Any, samples: Samples, advantage: jax.Array, rate: jax.Array, orders: jax.Array
+    ) -> Any:
         old, critics, policy_adam, critics_adam = learner
 
         def one_pass(carry: Any, order: jax.Array) -> Any:
-            data = (samples.observation, samples.action, samples.log_old, advantage, samples.targets)
+            data = (
+                samples.observation,
+                samples.action,
+                samples.log_old,
+                advantage,
+                samples.targets,
+            )
             rows = jax.tree.map(lambda x: x[order], data)
             carry, losses = jax.lax.scan(minibatch_step, carry, rows)
             return carry, losses.mean()
@@ -162,20 +192,28 @@ def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, An
     def learn(
         learner: Learner, batch: Batch, worth: np.ndarray, margin: np.ndarray, units: float
     ) -> tuple[Learner, dict[str, Any]]:
-        samples = prepare(learner.policy, learner.critics, learner.centre, batch, config.discount, config.gae)
+        samples = prepare(
+            learner.policy, learner.critics, learner.centre, batch, config.discount, config.gae
+        )
         # Adam moves a critic by a few units an update, but returns rise by hundreds: with networks alone most seeds of Hopper
         # stand still for good
         moved = np.asarray(samples.targets, np.float64).mean(0) - learner.centre
         learner = learner._replace(centre=learner.centre + config.critic_centre * moved)
         samples = samples._replace(targets=samples.targets - learner.centre.astype(np.float32))
-        advantage = _combine(samples.advantages, worth.astype(np.float32), config.standardise, config.rescale)
-        remaining = 1 - int(learner.update) / config.updates  # every step size of the policy and critics decays linearly to 0
+        advantage = _combine(
+            samples.advantages, worth.astype(np.float32), config.standardise, config.rescale
+        )
+        remaining = (
+            1 - int(learner.update) / config.updates
+        )  # every step size of the policy and critics decays linearly to 0
         rate = np.float32(config.learning_rate * remaining)
         orders = minibatches(len(samples.observation), config, int(learner.update))
         policy = learner.policy
         step_metrics: dict[str, Any] = {}
         if not descend:
-            bounds = samples.advantages[1:] if method.surrogate == "cpo" else samples.advantages[1:1]
+            bounds = (
+                samples.advantages[1:] if method.surrogate == "cpo" else samples.advantages[1:1]
+            )
             centred = bounds - bounds.mean(-1, keepdims=True)
             policy, step_metrics = trust_region.improve(
                 policy,
@@ -187,8 +225,12 @@ def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, An
                 config.trust_region * remaining,
             )
         state = (policy, learner.critics, learner.policy_adam, learner.critics_adam)
-        (policy, critics, policy_adam, critics_adam), metrics = descend_passes(state, samples, advantage, rate, orders)
-        learner = learner._replace(policy=policy, critics=critics, policy_adam=policy_adam, critics_adam=critics_adam)
+        (policy, critics, policy_adam, critics_adam), metrics = descend_passes(
+            state, samples, advantage, rate, orders
+        )
+        learner = learner._replace(
+            policy=policy, critics=critics, policy_adam=policy_adam, critics_adam=critics_adam
+        )
         return learner, {**{name: float(value) for name, value in metrics.items()}, **step_metrics}
 
     return learn
@@ -200,7 +242,10 @@ def minibatches(samples: int, config: TrainConfig, update: int) -> np.ndarray:
     Samples that fill no minibatch are left out, others in every pass. Shuffled by NumPy: JAX sorts
     random keys, which took a seventh of the whole update.
     """
-    random, used = np.random.default_rng((config.seed, update, 1)), samples - samples % config.minibatch
+    random, used = (
+        np.random.default_rng((config.seed, update, 1)),
+        samples - samples % config.minibatch,
+    )
     orders = [random.permutation(samples)[:used] for _ in range(config.passes)]
     return np.array(orders, np.int32).reshape(config.passes, -1, config.minibatch)
 

@@ -22,7 +22,9 @@ def init_network(key: jax.Array, sizes: Sequence[int], last_gain: float) -> Netw
     layers = []
     for index, (width, following) in enumerate(pairwise(sizes)):
         gain = last_gain if index == len(sizes) - 2 else 2**0.5
-        weight = jax.nn.initializers.orthogonal(gain)(jax.random.fold_in(key, index), (width, following))
+        weight = jax.nn.initializers.orthogonal(gain)(
+            jax.random.fold_in(key, index), (width, following)
+        )
         layers.append({"weight": weight, "bias": jnp.zeros(following)})
     return layers
 

@@ -40,7 +40,9 @@ class NetworkPolicy:
     def best(self, flat: np.ndarray) -> np.ndarray:
         """The same for observations that are flat already, `[..., d]`."""
         output = self.outputs(self.normalise(flat))
-        return self.action_space.to_environment(output if self.log_std is not None else output.argmax(-1))
+        return self.action_space.to_environment(
+            output if self.log_std is not None else output.argmax(-1)
+        )
 
     def _flat(self, observation: Any) -> np.ndarray:
         wanted = self.observation_shape
@@ -57,9 +59,7 @@ class NetworkPolicy:
 
     def _hint(self) -> str:
         shape = ", ".join(map(str, self.observation_shape))
-        return (
-            f"this policy takes [..., {shape}], of other spaces what gymnasium.spaces.flatten(space, observation) makes of them."
-        )
+        return f"this policy takes [..., {shape}], of other spaces what gymnasium.spaces.flatten(space, observation) makes of them."
 
     def normalise(self, observation: np.ndarray) -> np.ndarray:
         """What the network sees, `[..., d]` float32."""
@@ -108,13 +108,17 @@ def load_policy(path: str | Path) -> NetworkPolicy:
     )
 
 
-def refuse_other_spaces(space: ActionSpace, observation_shape: Sequence[int], simulator: Simulator) -> None:
+def refuse_other_spaces(
+    space: ActionSpace, observation_shape: Sequence[int], simulator: Simulator
+) -> None:
     """Refuse a simulator in which a policy with such actions and observations cannot act, or would do something else."""
     was = {"observations": list(observation_shape), **space.as_json()}
     now = {"observations": list(simulator.observation_shape), **simulator.action_space.as_json()}
     changed = [f"{name} {was[name]}, now {now[name]}" for name in was if was[name] != now[name]]
     if changed:
-        raise InputError(f"the environment is not what the policy was trained in ({'; '.join(changed)}); train anew.")
+        raise InputError(
+            f"the environment is not what the policy was trained in ({'; '.join(changed)}); train anew."
+        )
 
 
 def read_newest(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -124,4 +128,6 @@ def read_newest(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             return stored.read(path)
         except InputError as error:
             warnings.warn(f"{error} The one before is taken, if there is one.", stacklevel=2)
-    raise InputError(f"{folder} holds no intact checkpoint; give a run folder of cmdpax train, or train anew.")
+    raise InputError(
+        f"{folder} holds no intact checkpoint; give a run folder of cmdpax train, or train anew."
+    )

@@ -37,28 +37,51 @@ class Episodes(NamedTuple):
 
 
 def collect(
-    simulator: Simulator, policy: NetworkPolicy, constraints: Constraints, steps: int, seed: tuple[int, ...]
+    simulator: Simulator,
+    policy: NetworkPolicy,
+    constraints: Constraints,
+    steps: int,
+    seed: tuple[int, ...],
 ) -> tuple[Batch, np.ndarray]:
     """A batch of `steps` steps of each simulator, and the raw observations `[T * N, d]` behind it."""
     random = np.random.default_rng(seed)
     count, size = simulator.count, simulator.observation_size
     raw, successors = np.empty((steps, count, size)), np.empty((steps, count, size))
-    seen, output = np.empty_like(raw, np.float32), np.empty((steps, count, policy.action_space.size), np.float32)
+    seen, output = (
+        np.empty_like(raw, np.float32),
+        np.empty((steps, count, policy.action_space.size), np.float32),
+    )
     reward, cost = np.empty((steps, count)), np.empty((steps, count, len(simulator.cost_names)))
     terminated, ended = np.empty((steps, count), bool), np.empty((steps, count), bool)
     observation = simulator.reset(int(random.integers(2**31)))
     noise = policy.noise(random, (steps, count))
-    act, gaussian, to_environment = actor(policy), policy.log_std is not None, simulator.action_space.to_environment
+    act, gaussian, to_environment = (
+        actor(policy),
+        policy.log_std is not None,
+        simulator.action_space.to_environment,
+    )
     for t in range(steps):
         raw[t] = observation
         act(raw[t], noise[t], seen[t], output[t])
         step = simulator.step(to_environment(output[t] if gaussian else output[t].argmax(-1)))
-        observation, successors[t], reward[t], cost[t] = step.observation, step.next_observation, step.reward, step.cost
+        observation, successors[t], reward[t], cost[t] = (
+            step.observation,
+            step.next_observation,
+            step.reward,
+            step.cost,
+        )
         terminated[t], ended[t] = step.terminated, step.terminated | step.truncated
-    for name, values in (("reward", reward), ("cost", cost), ("observation", raw), ("observation", successors)):
+    for name, values in (
+        ("reward", reward),
+        ("cost", cost),
+        ("observation", raw),
+        ("observation", successors),
+    ):
         if not np.isfinite(values).all():
             when = int(np.argwhere(~np.isfinite(values))[0][0])
-            raise InputError(f"the environment's {name} is not finite at step {when} of this batch; training stops.")
+            raise InputError(
+                f"the environment's {name} is not finite at step {when} of this batch; training stops."
+            )
     rewards = np.concatenate((reward[None], np.moveaxis(constraints.rewards(cost), -1, 0)))
     batch = Batch(
         seen,

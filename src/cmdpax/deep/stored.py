@@ -16,10 +16,17 @@ from cmdpax.errors import InputError
 from cmdpax.files import write_bytes
 
 KEPT = 3  # older checkpoints are removed
-NEEDED = {"environment": str, "limit": list, "discount": int | float, "discounted": bool}  # of a config, by what reads it
+NEEDED = {
+    "environment": str,
+    "limit": list,
+    "discount": int | float,
+    "discounted": bool,
+}  # of a config, by what reads it
 
 
-def write(folder: Path, number: int, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> Path:
+def write(
+    folder: Path, number: int, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]
+) -> Path:
     """Add checkpoint `number` to a folder; returns its arrays' file."""
     from safetensors.numpy import save
 
@@ -58,7 +65,11 @@ def newest(folder: Path) -> Iterator[Path]:
 def kept(run: Path) -> str:
     """What a run folder has to go on from, for whoever reads why the run stopped."""
     last = next(newest(run / "checkpoints"), None)
-    return f"the checkpoint of update {int(last.stem)} is kept in {run}" if last else "there was no checkpoint yet"
+    return (
+        f"the checkpoint of update {int(last.stem)} is kept in {run}"
+        if last
+        else "there was no checkpoint yet"
+    )
 
 
 def read_config(run: Path) -> dict[str, Any]:
@@ -68,7 +79,9 @@ def read_config(run: Path) -> dict[str, Any]:
         config = json.loads(path.read_bytes())
     except (OSError, ValueError):
         config = None
-    whole = isinstance(config, dict) and all(isinstance(config.get(name), kind) for name, kind in NEEDED.items())
+    whole = isinstance(config, dict) and all(
+        isinstance(config.get(name), kind) for name, kind in NEEDED.items()
+    )
     if not whole or not all(isinstance(limit, str) for limit in config["limit"]):
         what = "its config.json is damaged" if path.exists() else "it has no config.json"
         raise InputError(f"{run} is not a run folder: {what}.")

@@ -32,7 +32,9 @@ ENOUGH = 20  # episodes for an estimate of a margin
 Report = Callable[[dict[str, Any]], None]
 
 
-def train(config: TrainConfig, folder: Path, resume: bool = False, report: Report = lambda row: None) -> Learner:
+def train(
+    config: TrainConfig, folder: Path, resume: bool = False, report: Report = lambda row: None
+) -> Learner:
     """Train to the end and return the final state; `report` sees every row of metrics."""
     config = config.resolved()
     simulator = make_simulator(config.environment, config.batch // config.horizon)
@@ -50,15 +52,25 @@ def train(config: TrainConfig, folder: Path, resume: bool = False, report: Repor
     with metrics_file, board:
         for update in range(int(learner.update), config.updates):
             acting = network_policy(learner, simulator)
-            batch, raw = collect(simulator, acting, constraints, config.horizon, (config.seed, update))
+            batch, raw = collect(
+                simulator, acting, constraints, config.horizon, (config.seed, update)
+            )
             finished = episodes(batch.rewards, batch.ended)
-            valued = episodes(batch.rewards, batch.ended, config.discount) if config.discounted else finished
+            valued = (
+                episodes(batch.rewards, batch.ended, config.discount)
+                if config.discounted
+                else finished
+            )
             margin = valued.totals[1:].mean(1) - aim
-            learner = move_multipliers(see_margin(learner, margin, len(finished.lengths), config), config)
+            learner = move_multipliers(
+                see_margin(learner, margin, len(finished.lengths), config), config
+            )
             worth = constraint_weights(learner.multiplier, learner.margin, config)
             length = float(finished.lengths.mean())
             learner, metrics = learn(learner, batch, worth, margin, episode_units(length, config))
-            learner = learner._replace(seen=normaliser.absorb(learner.seen, raw), update=np.asarray(update + 1))
+            learner = learner._replace(
+                seen=normaliser.absorb(learner.seen, raw), update=np.asarray(update + 1)
+            )
             _refuse_nan(learner, update, folder)
             if not finished.completed and not warned:
                 warned = _warn_of_cut_episodes(update, config)
@@ -80,7 +92,9 @@ def train(config: TrainConfig, folder: Path, resume: bool = False, report: Repor
             for name, value in _flat(row):
                 board.add_scalar(name, value, row["samples"])
             if (update + 1) % config.checkpoint_every == 0 or update + 1 == config.updates:
-                os.fsync(metrics_file.fileno())  # no checkpoint without the rows before it, even if the power fails
+                os.fsync(
+                    metrics_file.fileno()
+                )  # no checkpoint without the rows before it, even if the power fails
                 save(learner, simulator, folder)
             report(row)
     return learner
@@ -105,16 +119,24 @@ def move_multipliers(learner: Learner, config: TrainConfig) -> Learner:
         return learner
     margin, step = learner.margin, config.dual_step
     if config.dual_optimiser == "adam":
-        slope = margin - lagrangian.slack(multiplier, config.penalty, margin) if dual == "augmented" else margin
+        slope = (
+            margin - lagrangian.slack(multiplier, config.penalty, margin)
+            if dual == "augmented"
+            else margin
+        )
         change, dual_adam = adam.update(slope.astype(np.float32), learner.dual_adam)
         moved = (multiplier - step * np.asarray(change, dtype=np.float64)).clip(0)
         return learner._replace(multiplier=moved, dual_adam=dual_adam)
     if dual == "augmented":
-        return learner._replace(multiplier=lagrangian.step_update(multiplier, config.penalty, margin, step))
+        return learner._replace(
+            multiplier=lagrangian.step_update(multiplier, config.penalty, margin, step)
+        )
     return learner._replace(multiplier=lagrangian.gradient_update(multiplier, margin, step))
 
 
-def constraint_weights(multiplier: np.ndarray, margin: np.ndarray, config: TrainConfig) -> np.ndarray:
+def constraint_weights(
+    multiplier: np.ndarray, margin: np.ndarray, config: TrainConfig
+) -> np.ndarray:
     """What each constraint is worth in the pseudo-reward, `[m]`: AL weights, multiplier, or nothing."""
     if METHODS[config.method].dual == "augmented":
         return lagrangian.weights(multiplier, config.penalty, margin)
@@ -146,7 +168,10 @@ def network_policy(learner: Learner, simulator: Simulator) -> NetworkPolicy:
 
 def save(learner: Learner, simulator: Simulator, folder: Path) -> Path:
     """Write a checkpoint of the whole state, with what its policy needs to know of the environment."""
-    notes = {"action_space": simulator.action_space.as_json(), "observation_shape": list(simulator.observation_shape)}
+    notes = {
+        "action_space": simulator.action_space.as_json(),
+        "observation_shape": list(simulator.observation_shape),
+    }
     return stored.write(folder / "checkpoints", int(learner.update), named(learner), notes)
 
 
@@ -158,7 +183,9 @@ def restore(template: Learner, folder: Path, simulator: Simulator) -> Learner:
     seen = notes.get("observation_shape", simulator.observation_shape)
     refuse_other_spaces(ActionSpace.from_json(notes["action_space"]), seen, simulator)
     wanted = named(template)
-    if {name: value.shape for name, value in arrays.items()} != {name: value.shape for name, value in wanted.items()}:
+    if {name: value.shape for name, value in arrays.items()} != {
+        name: value.shape for name, value in wanted.items()
+    }:
         raise InputError(f"the checkpoint in {folder} has other arrays than this config needs.")
     leaves = [arrays[name] for name in wanted]
     return jax.tree.unflatten(jax.tree.structure(template), leaves)
@@ -167,12 +194,17 @@ def restore(template: Learner, folder: Path, simulator: Simulator) -> Learner:
 def named(tree: Any) -> dict[str, np.ndarray]:
     """Leaves of a tree by their path, as in `policy/layers/0/weight`, in the tree's own order."""
     flat = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in flat}
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf)
+        for path, leaf in flat
+    }
 
 
 def _begin(config: TrainConfig, folder: Path) -> None:
     if any((folder / part).exists() for part in ("config.json", "metrics.jsonl", "checkpoints")):
-        raise InputError(f"{folder} already holds a run; give another folder, or --resume to continue it.")
+        raise InputError(
+            f"{folder} already holds a run; give another folder, or --resume to continue it."
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -184,9 +216,15 @@ def _refuse_changes(config: TrainConfig, folder: Path) -> None:
     if not folder.exists():
         raise InputError(f"{folder} holds no run to resume; start one without --resume.")
     before, now = stored.read_config(folder), json.loads(json.dumps(asdict(config)))
-    changed = [f"{name} was {before.get(name)!r}, is {now.get(name)!r}" for name in now if before.get(name) != now.get(name)]
+    changed = [
+        f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
+        for name in now
+        if before.get(name) != now.get(name)
+    ]
     if changed:
-        raise InputError(f"{folder} was started with another config ({'; '.join(changed)}); repeat it, or give another folder.")
+        raise InputError(
+            f"{folder} was started with another config ({'; '.join(changed)}); repeat it, or give another folder."
+        )
 
 
 def _metrics(folder: Path, updates: int) -> Any:
@@ -195,7 +233,10 @@ def _metrics(folder: Path, updates: int) -> Any:
     lines = path.read_bytes().split(b"\n") if path.exists() else []
     rows = {number: line for line in lines if 0 < (number := _update_of(line)) <= updates}
     if len(rows) < updates:
-        warnings.warn(f"{path} lacks {updates - len(rows)} of the {updates} rows before the checkpoint.", stacklevel=3)
+        warnings.warn(
+            f"{path} lacks {updates - len(rows)} of the {updates} rows before the checkpoint.",
+            stacklevel=3,
+        )
     write_bytes(path, b"".join(rows[number] + b"\n" for number in sorted(rows)))
     return open(path, "a", encoding="utf-8")
 
@@ -231,7 +272,9 @@ def _refuse_nan(learner: Learner, update: int, folder: Path) -> None:
     for name, value in named((learner.policy, learner.critics, learner.multiplier)).items():
         if not np.isfinite(value).all():
             part = ("policy", "critics", "multiplier")[int(name[0])]
-            raise NumericalError(f"update {update + 1} made the {part} not finite; {stored.kept(folder)}.")
+            raise NumericalError(
+                f"update {update + 1} made the {part} not finite; {stored.kept(folder)}."
+            )
 
 
 def _warn_of_cut_episodes(update: int, config: TrainConfig) -> bool:

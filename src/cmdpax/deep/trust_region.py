@@ -29,7 +29,9 @@ from cmdpax.deep.surrogates import linear
 
 DAMPING = 0.1
 ITERATIONS = 15
-CURVATURE_SAMPLES = 4_000  # as TRPO does: curvature needs fewer samples than gradients; the line search sees all
+CURVATURE_SAMPLES = (
+    4_000  # as TRPO does: curvature needs fewer samples than gradients; the line search sees all
+)
 BACKTRACKS = 20
 SHRINK = 0.8
 
@@ -74,7 +76,9 @@ def recovery(s: np.ndarray, margin: np.ndarray, radius: float) -> Step:
     return Step("recover", 0.0, violated * np.sqrt(2 * radius / max(length, 1e-12)))
 
 
-def conjugate_gradient(product: Callable[[jax.Array], jax.Array], target: jax.Array, iterations: int) -> jax.Array:
+def conjugate_gradient(
+    product: Callable[[jax.Array], jax.Array], target: jax.Array, iterations: int
+) -> jax.Array:
     """`x` with `product(x) = target` approximately, `product` symmetric and positive definite; `[K]`."""
 
     def iterate(_: int, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
@@ -90,7 +94,9 @@ def conjugate_gradient(product: Callable[[jax.Array], jax.Array], target: jax.Ar
 
 
 @jax.jit
-def _directions(policy: Policy, observation: jax.Array, action: jax.Array, old: jax.Array, advantages: jax.Array) -> Any:
+def _directions(
+    policy: Policy, observation: jax.Array, action: jax.Array, old: jax.Array, advantages: jax.Array
+) -> Any:
     """Gradients `[1 + m, K]` of `E[ratio A_i]` and their images under `H^-1`."""
     flat, unravel = ravel_pytree(policy)
 
@@ -106,17 +112,26 @@ def _directions(policy: Policy, observation: jax.Array, action: jax.Array, old: 
         return jax.jvp(jax.grad(kl), (flat,), (vector,))[1] + DAMPING * vector
 
     gradients = jax.jacrev(surrogate)(flat)
-    return gradients, jax.lax.map(lambda gradient: conjugate_gradient(curvature, gradient, ITERATIONS), gradients)
+    return gradients, jax.lax.map(
+        lambda gradient: conjugate_gradient(curvature, gradient, ITERATIONS), gradients
+    )
 
 
 @jax.jit
 def _candidate(
-    policy: Policy, step: jax.Array, observation: jax.Array, action: jax.Array, old: jax.Array, advantages: jax.Array
+    policy: Policy,
+    step: jax.Array,
+    observation: jax.Array,
+    action: jax.Array,
+    old: jax.Array,
+    advantages: jax.Array,
 ) -> Any:
     """A moved policy, its mean KL and its surrogates' changes `[1 + m]`."""
     flat, unravel = ravel_pytree(policy)
     moved = unravel(flat + step)
-    change = linear(log_probability(moved, observation, action) - old, advantages) - advantages.mean(-1)
+    change = linear(
+        log_probability(moved, observation, action) - old, advantages
+    ) - advantages.mean(-1)
     return moved, divergence(policy, moved, observation).mean(), change
 
 
@@ -136,7 +151,8 @@ def improve(
     """
     old = log_probability(policy, observation, action)
     gradients, solutions = (
-        np.asarray(part, dtype=np.float64) for part in _directions(policy, observation, action, old, advantages)
+        np.asarray(part, dtype=np.float64)
+        for part in _directions(policy, observation, action, old, advantages)
     )
     constraint_gradients, constraint_solutions = units * gradients[1:], units * solutions[1:]
     q, r = float(gradients[0] @ solutions[0]), constraint_gradients @ solutions[0]
@@ -144,10 +160,14 @@ def improve(
     best = recovery(s, margin, radius) if (margin < 0).any() else best_step(q, r, s, margin, radius)
     direction = best.objective * solutions[0] + best.constraints @ constraint_solutions
     for trial in range(BACKTRACKS):
-        moved, kl, change = _candidate(policy, SHRINK**trial * direction, observation, action, old, advantages)
+        moved, kl, change = _candidate(
+            policy, SHRINK**trial * direction, observation, action, old, advantages
+        )
         gained, kept = np.asarray(change, dtype=np.float64), float(kl) <= radius
         # a satisfied limit may be used up, a violated one must not get worse
         kept &= bool((units * gained[1:] >= np.minimum(-margin, 0)).all())
-        if kept and ((margin < 0).any() or gained[0] >= 0):  # coming back to a violated limit may cost reward
+        if kept and (
+            (margin < 0).any() or gained[0] >= 0
+        ):  # coming back to a violated limit may cost reward
             return moved, {"case": best.case, "kl": float(kl), "backtracks": trial}
     return policy, {"case": best.case, "kl": 0.0, "backtracks": BACKTRACKS}

@@ -18,7 +18,9 @@ MOVES = ((0, -1), (0, 1), (-1, 0), (1, 0))
 CHASM, GOAL, TERMINAL, START = (1, 2, 3), 4, 20, 0
 
 
-def cliff_world(discount: float = 0.9, threshold: float = -0.17, chasm: Literal["walk", "reset"] = "walk") -> CMDP:
+def cliff_world(
+    discount: float = 0.9, threshold: float = -0.17, chasm: Literal["walk", "reset"] = "walk"
+) -> CMDP:
     """The paper's Cliff World (S=21, A=4, m=1).
 
     `chasm="walk"`: chasm cells move like any other. `"reset"`: they lead back to the start, as in the textbook's
@@ -50,5 +52,11 @@ def cliff_world(discount: float = 0.9, threshold: float = -0.17, chasm: Literal[
         state_names=[*(f"({s // 5},{s % 5})" for s in range(20)), "terminal"],
         action_names=("down", "up", "left", "right"),
         constraint_names=("chasm",),
-        grid=Grid(cells, tuple((float(x), float(y)) for x, y in MOVES), hazards=CHASM, goals=(GOAL,), absorbing=(TERMINAL,)),
+        grid=Grid(
+            cells,
+            tuple((float(x), float(y)) for x, y in MOVES),
+            hazards=CHASM,
+            goals=(GOAL,),
+            absorbing=(TERMINAL,),
+        ),
     )

@@ -17,7 +17,11 @@ from cmdpax.transitions import refuse_huge
 
 
 def deep_sea(
-    discount: float = 0.9, threshold: float = -0.1, mines: Sequence[int] = (12, 16), size: int = 5, mine_cost: float = 2.0
+    discount: float = 0.9,
+    threshold: float = -0.1,
+    mines: Sequence[int] = (12, 16),
+    size: int = 5,
+    mine_cost: float = 2.0,
 ) -> CMDP:
     """The paper's Deep Sea Treasure (S=25, A=2, m=1); `size` scales the square, `mines` are state indices."""
     if size < 2:

@@ -26,7 +26,9 @@ def garnet(
     `feasible=False` the first threshold lies above the largest conceivable value.
     """
     if min(states, actions, branching) < 1 or min(constraints, seed) < 0:
-        raise InputError("garnet: states, actions and branching must be at least 1, constraints and seed at least 0.")
+        raise InputError(
+            "garnet: states, actions and branching must be at least 1, constraints and seed at least 0."
+        )
     if not feasible and not constraints:
         raise InputError("garnet: an infeasible model needs at least one constraint.")
     if not 0 <= tightness < 1:
@@ -43,14 +45,18 @@ def garnet(
     reward = rng.random((states, actions))
     rows = rng.random((constraints, states, actions))
     initial = np.full(states, 1 / states)
-    model = CMDP((successors, probabilities), reward, rows, np.zeros(constraints), initial, discount)
+    model = CMDP(
+        (successors, probabilities), reward, rows, np.zeros(constraints), initial, discount
+    )
     del successors, probabilities
     if not constraints:
         return model
     reference = np.argmax(rows.mean(0), axis=1)
     best = under_policy(rows, reference) @ occupancy(model, reference)
     typical = np.full(constraints, 0.5 / (1 - discount))  # the mean of a uniform reward
-    thresholds = np.where(best > typical, typical + tightness * (best - typical), best - 0.01 / (1 - discount))
+    thresholds = np.where(
+        best > typical, typical + tightness * (best - typical), best - 0.01 / (1 - discount)
+    )
     if not feasible:
         thresholds[0] = rows[0].max() / (1 - discount) + 0.01 / (1 - discount)
     return model.replace(thresholds=thresholds)

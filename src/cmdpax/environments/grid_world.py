@@ -42,7 +42,11 @@ def grid_world(
     x, y = np.divmod(np.arange(cells), height)
     goal = cells - 1
     target = np.stack(
-        [np.clip(x + dx, 0, width - 1) * height + np.clip(y + dy, 0, height - 1) for dx, dy in MOVES], axis=1
+        [
+            np.clip(x + dx, 0, width - 1) * height + np.clip(y + dy, 0, height - 1)
+            for dx, dy in MOVES
+        ],
+        axis=1,
     ).astype(np.int32)
     successors = np.full((cells + 1, 4, 3), end, dtype=np.int32)
     successors[:cells, :, 0] = target
@@ -58,7 +62,10 @@ def grid_world(
     initial[:height] = 1 / height
     marked = tuple(int(s) for s in np.nonzero(is_hazard)[0])
     grid = Grid(
-        (*zip(x.astype(float).tolist(), y.astype(float).tolist(), strict=True), (float(width), 0.0)),
+        (
+            *zip(x.astype(float).tolist(), y.astype(float).tolist(), strict=True),
+            (float(width), 0.0),
+        ),
         tuple((float(dx), float(dy)) for dx, dy in MOVES),
         hazards=marked,
         goals=(goal,),

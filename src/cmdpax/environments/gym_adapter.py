@@ -34,13 +34,19 @@ class GymBatch:
         except FAULTS as error:
             raise blame(name, "making it", error) from error
         if not hasattr(self.environments[0], "observation_space"):
-            raise InputError(f"environment '{name}': {self.environments[0]!r} was made, which is no environment.")
+            raise InputError(
+                f"environment '{name}': {self.environments[0]!r} was made, which is no environment."
+            )
         self.space = self.environments[0].observation_space
         self.observation_size = self._size()
         is_array = isinstance(self.space, gymnasium.spaces.Box)
-        self.observation_shape: tuple[int, ...] = self.space.shape if is_array else (self.observation_size,)
+        self.observation_shape: tuple[int, ...] = (
+            self.space.shape if is_array else (self.observation_size,)
+        )
         self.action_space = self._actions(self.environments[0].action_space)
-        self.episode_limit: int | None = getattr(getattr(self.environments[0], "spec", None), "max_episode_steps", None)
+        self.episode_limit: int | None = getattr(
+            getattr(self.environments[0], "spec", None), "max_episode_steps", None
+        )
         self.cost_names = self._probe()
 
     def reset(self, seed: int) -> np.ndarray:
@@ -66,16 +72,26 @@ class GymBatch:
         except FAULTS as error:
             raise blame(self.name, "its reset", error) from error
         if not (isinstance(outcome, tuple) and len(outcome) == 2):
-            raise self._wrong("reset must return two values, an observation and a dict of further information")
+            raise self._wrong(
+                "reset must return two values, an observation and a dict of further information"
+            )
         return self._observation(outcome[0])
 
-    def _step(self, env: Any, action: np.ndarray) -> tuple[np.ndarray, float, np.ndarray, bool, bool]:
+    def _step(
+        self, env: Any, action: np.ndarray
+    ) -> tuple[np.ndarray, float, np.ndarray, bool, bool]:
         try:
             outcome = env.step(int(action) if self.action_space.low is None else action)
         except FAULTS as error:
             raise blame(self.name, "its step", error) from error
         observation, reward, cost, terminated, truncated = self._five(outcome)
-        return self._observation(observation), self._reward(reward), self._cost(cost), bool(terminated), bool(truncated)
+        return (
+            self._observation(observation),
+            self._reward(reward),
+            self._cost(cost),
+            bool(terminated),
+            bool(truncated),
+        )
 
     def _five(self, outcome: Any) -> tuple[Any, ...]:
         """Observation, reward, cost, terminated, truncated out of either form of a step."""
@@ -83,10 +99,14 @@ class GymBatch:
         if values == 6:  # Safety-Gymnasium
             return outcome[:5]
         if values != 5:
-            raise self._wrong(f"step returned {values} value{'s' * (values > 1)}; 5 (Gymnasium) or 6 are understood")
+            raise self._wrong(
+                f"step returned {values} value{'s' * (values > 1)}; 5 (Gymnasium) or 6 are understood"
+            )
         observation, reward, terminated, truncated, info = outcome
         if not isinstance(info, Mapping) or "cost" not in info:
-            raise InputError(f"environment '{self.name}' reports no cost; its step must put one into info['cost'].")
+            raise InputError(
+                f"environment '{self.name}' reports no cost; its step must put one into info['cost']."
+            )
         return observation, reward, info["cost"], terminated, truncated
 
     def _reward(self, reward: Any) -> float:
@@ -105,10 +125,16 @@ class GymBatch:
                 f"environment '{self.name}' changed its costs from {list(self.cost_names)} to {list(names)}; keep them the same."
             )
         try:
-            given = np.array(list(cost.values()) if isinstance(cost, Mapping) else cost).reshape(len(names))
-            values = np.array([float(one) for one in given])  # NumPy itself would make a NaN of None
+            given = np.array(list(cost.values()) if isinstance(cost, Mapping) else cost).reshape(
+                len(names)
+            )
+            values = np.array(
+                [float(one) for one in given]
+            )  # NumPy itself would make a NaN of None
         except (TypeError, ValueError):
-            raise self._wrong(f"cost {cost!r} is not a number, a vector or a mapping to numbers") from None
+            raise self._wrong(
+                f"cost {cost!r} is not a number, a vector or a mapping to numbers"
+            ) from None
         for name, value in zip(names, values):
             if not np.isfinite(value):
                 raise self._wrong(f"cost '{name}' is {value}; costs must be finite")
@@ -120,27 +146,41 @@ class GymBatch:
         if np.ndim(cost) == 0:
             return ("cost",)
         given = getattr(self.environments[0].unwrapped, "cost_names", None)
-        names = tuple(given) if given is not None else tuple(f"cost{index}" for index in range(np.size(cost)))
+        names = (
+            tuple(given)
+            if given is not None
+            else tuple(f"cost{index}" for index in range(np.size(cost)))
+        )
         if len(names) != np.size(cost):
-            raise InputError(f"environment '{self.name}' names {len(names)} costs but reports {np.size(cost)}.")
+            raise InputError(
+                f"environment '{self.name}' names {len(names)} costs but reports {np.size(cost)}."
+            )
         return names
 
     def _size(self) -> int:
         try:
             size = int(gymnasium.spaces.flatdim(self.space))
         except (NotImplementedError, ValueError):
-            raise self._wrong(f"observations are {self.space}, which cannot be flattened to a vector") from None
+            raise self._wrong(
+                f"observations are {self.space}, which cannot be flattened to a vector"
+            ) from None
         if size < 1:
-            raise self._wrong(f"observations are {self.space}, which holds nothing; a policy must see something")
+            raise self._wrong(
+                f"observations are {self.space}, which holds nothing; a policy must see something"
+            )
         return size
 
     def _observation(self, observation: Any) -> np.ndarray:
         try:
             flat = np.asarray(gymnasium.spaces.flatten(self.space, observation), dtype=np.float64)
         except Exception as error:  # whatever flattening something else raises
-            raise self._wrong(f"an observation is not of {self.space} ({type(error).__name__}: {error})") from None
+            raise self._wrong(
+                f"an observation is not of {self.space} ({type(error).__name__}: {error})"
+            ) from None
         if flat.shape != (self.observation_size,):
-            raise self._wrong(f"an observation has {flat.size} numbers where {self.space} has {self.observation_size}")
+            raise self._wrong(
+                f"an observation has {flat.size} numbers where {self.space} has {self.observation_size}"
+            )
         return flat
 
     def _actions(self, space: Any) -> ActionSpace:
@@ -148,9 +188,14 @@ class GymBatch:
             return ActionSpace(choices=int(space.n), start=int(space.start))
         if not isinstance(space, gymnasium.spaces.Box):
             raise self._wrong(f"actions are {space}; Box and Discrete are understood")
-        low, high = space.low.reshape(-1).astype(np.float64), space.high.reshape(-1).astype(np.float64)
+        low, high = (
+            space.low.reshape(-1).astype(np.float64),
+            space.high.reshape(-1).astype(np.float64),
+        )
         if not len(low):
-            raise self._wrong(f"actions are {space}, which holds nothing; a policy must do something")
+            raise self._wrong(
+                f"actions are {space}, which holds nothing; a policy must do something"
+            )
         return ActionSpace(low, high, shape=space.shape, dtype=space.dtype.name)
 
     def _probe(self) -> tuple[str, ...]:
@@ -167,7 +212,9 @@ class GymBatch:
             raise self._wrong("its cost is empty; put at least one number into info['cost']")
         for name in names:
             if not can_be_limited(name):
-                raise self._wrong(f"no limit can name its cost '{name}'; a name holds no <, > or =, nor spaces at its ends")
+                raise self._wrong(
+                    f"no limit can name its cost '{name}'; a name holds no <, > or =, nor spaces at its ends"
+                )
         return names
 
 
@@ -190,16 +237,24 @@ class EnvironmentReport:
 def check_environment(name: str, steps: int = 2000, seed: int = 0) -> EnvironmentReport:
     """Run random actions, and tell what is wrong for training. What cannot work at all is an `InputError`."""
     if steps < 1 or seed < 0:
-        raise InputError(f"steps is {steps} and seed is {seed}; there must be at least one step, and a seed is not negative.")
+        raise InputError(
+            f"steps is {steps} and seed is {seed}; there must be at least one step, and a seed is not negative."
+        )
     simulator, random = make_simulator(name, 1), np.random.default_rng(seed)
     space = simulator.action_space
     first, complaints = simulator.reset(seed), []
     if (simulator.reset(seed) != first).any():
-        complaints.append("the same seed gives another first observation, so runs are not reproducible")
+        complaints.append(
+            "the same seed gives another first observation, so runs are not reproducible"
+        )
     totals, lengths, finished = np.zeros(1 + len(simulator.cost_names)), 0, []
     seen = np.zeros(1 + len(simulator.cost_names), dtype=bool)
     for _ in range(steps):
-        chosen = random.integers(space.choices, size=1) if space.low is None else random.uniform(-1, 1, (1, space.size))
+        chosen = (
+            random.integers(space.choices, size=1)
+            if space.low is None
+            else random.uniform(-1, 1, (1, space.size))
+        )
         step = simulator.step(space.to_environment(chosen))
         if not (np.isfinite(step.next_observation).all() and np.isfinite(step.reward).all()):
             raise InputError(f"environment '{name}': an observation or a reward is not finite.")
@@ -209,9 +264,15 @@ def check_environment(name: str, steps: int = 2000, seed: int = 0) -> Environmen
             finished.append((lengths, totals))
             totals, lengths = np.zeros_like(totals), 0
     if not finished:
-        complaints.append(f"no episode ended within {steps} steps; limits are on episode totals, so give it a time limit")
+        complaints.append(
+            f"no episode ended within {steps} steps; limits are on episode totals, so give it a time limit"
+        )
         finished.append((lengths, totals))
-    complaints += [f"cost '{cost}' was zero on every step" for cost, used in zip(simulator.cost_names, seen[1:]) if not used]
+    complaints += [
+        f"cost '{cost}' was zero on every step"
+        for cost, used in zip(simulator.cost_names, seen[1:])
+        if not used
+    ]
     means = np.mean([total for _, total in finished], axis=0)
     kind = f"{space.choices} choices" if space.low is None else f"{space.size} continuous"
     return EnvironmentReport(

@@ -35,20 +35,30 @@ def inventory(
     if capacity < 1:
         raise InputError(f"capacity is {capacity}; the store needs room for at least one unit.")
     if not len(orders) or any(quantity < 0 for quantity in orders):
-        raise InputError(f"orders: {list(orders)}; give at least one quantity, none of them negative.")
+        raise InputError(
+            f"orders: {list(orders)}; give at least one quantity, none of them negative."
+        )
     if not (np.isfinite(demand) and 0 < demand <= 1000):
         raise InputError(f"demand is {demand:g}; its mean must be positive and at most 1000.")
     if not 0 <= tightness < 1:
         raise InputError(f"tightness is {tightness:g}; it must be at least 0 and below 1.")
     if any(quantity > capacity for quantity in orders):
-        orders = [min(quantity, capacity) for quantity in orders]  # what does not fit is not delivered
+        orders = [
+            min(quantity, capacity) for quantity in orders
+        ]  # what does not fit is not delivered
     chances = poisson(demand)
     refuse_huge((capacity + 1, len(orders), len(chances)))
     wanted = np.arange(len(chances))
     stock = np.arange(capacity + 1)
-    filled = np.minimum(stock[:, None] + np.asarray(orders)[None, :], capacity)  # [S, A], after delivery
-    left = np.maximum(filled[:, :, None] - wanted, 0).astype(np.int32)  # [S, A, B], after the period's demand
-    sales = np.minimum(wanted, np.arange(capacity + 1)[:, None]) @ chances  # [S], by stock after delivery
+    filled = np.minimum(
+        stock[:, None] + np.asarray(orders)[None, :], capacity
+    )  # [S, A], after delivery
+    left = np.maximum(filled[:, :, None] - wanted, 0).astype(
+        np.int32
+    )  # [S, A, B], after the period's demand
+    sales = (
+        np.minimum(wanted, np.arange(capacity + 1)[:, None]) @ chances
+    )  # [S], by stock after delivery
     lost = chances @ wanted - sales
     kept = np.arange(capacity + 1) - sales
     ordered = filled > stock[:, None]

@@ -12,7 +12,9 @@ import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
 
-_FORM = re.compile(r"^\s*(?P<name>[^<>=\s](?:[^<>=]*[^<>=\s])?)\s*(?P<sense><=|>=)\s*(?P<bound>[-+.\w]+)\s*$")
+_FORM = re.compile(
+    r"^\s*(?P<name>[^<>=\s](?:[^<>=]*[^<>=\s])?)\s*(?P<sense><=|>=)\s*(?P<bound>[-+.\w]+)\s*$"
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,9 @@ def parse_limit(text: str) -> Limit:
     except ValueError:
         bound = math.nan
     if match is None or not math.isfinite(bound):
-        raise InputError(f"limit '{text}' is not understood; write a cost's name, <= or >=, and a number, as in 'cost<=25'.")
+        raise InputError(
+            f"limit '{text}' is not understood; write a cost's name, <= or >=, and a number, as in 'cost<=25'."
+        )
     return Limit(match["name"], match["sense"], bound)
 
 
@@ -72,9 +76,15 @@ def match_limits(texts: Sequence[str], cost_names: Sequence[str]) -> Constraints
     limits = tuple(parse_limit(text) for text in texts)
     for limit in limits:
         if limit.name not in cost_names:
-            raise InputError(f"limit '{limit}' is on a cost that the environment does not have; {_names(limit.name, cost_names)}")
-    if len({limit.name for limit in limits}) < len(limits):  # multipliers and violations go by the cost's name
-        raise InputError(f"limits {', '.join(map(str, limits))} name a cost twice; give each cost one limit.")
+            raise InputError(
+                f"limit '{limit}' is on a cost that the environment does not have; {_names(limit.name, cost_names)}"
+            )
+    if len({limit.name for limit in limits}) < len(
+        limits
+    ):  # multipliers and violations go by the cost's name
+        raise InputError(
+            f"limits {', '.join(map(str, limits))} name a cost twice; give each cost one limit."
+        )
     return Constraints(limits, tuple(list(cost_names).index(limit.name) for limit in limits))
 
 

@@ -32,7 +32,9 @@ def factory(name: str, pictures: bool = False) -> Callable[[], Any]:
     try:
         found = importlib.import_module(module)
     except ImportError as error:
-        raise InputError(f"environment '{name}': module '{module}' cannot be imported ({error}).") from None
+        raise InputError(
+            f"environment '{name}': module '{module}' cannot be imported ({error})."
+        ) from None
     except FAULTS as error:
         raise blame(name, f"importing '{module}'", error) from error
     made = getattr(found, own, None)
@@ -40,8 +42,12 @@ def factory(name: str, pictures: bool = False) -> Callable[[], Any]:
         return partial(made, **options) if options and _takes(made, "render_mode") else made
     if own in gymnasium.registry:
         return partial(gymnasium.make, own, **options)
-    callables = [one for one, value in vars(found).items() if callable(value) and not one.startswith("_")]
-    raise InputError(f"environment '{name}': module '{module}' has no function '{own}'; {did_you_mean(own, callables)}")
+    callables = [
+        one for one, value in vars(found).items() if callable(value) and not one.startswith("_")
+    ]
+    raise InputError(
+        f"environment '{name}': module '{module}' has no function '{own}'; {did_you_mean(own, callables)}"
+    )
 
 
 def blame(name: str, doing: str, error: BaseException) -> InputError:
@@ -54,14 +60,20 @@ def blame(name: str, doing: str, error: BaseException) -> InputError:
         place = traceback.extract_tb(error.__traceback__)[-1]
         what, file, line = " ".join(str(error).split()), place.filename, place.lineno
     where = f"{Path(file or '').name}, line {line}"
-    return InputError(f"environment '{name}': {doing} raised {type(error).__name__}: {what} ({where}).")
+    return InputError(
+        f"environment '{name}': {doing} raised {type(error).__name__}: {what} ({where})."
+    )
 
 
 def _registered(name: str) -> str:
     if name in gymnasium.registry:
         return name
     close = get_close_matches(name, [*TASKS, *gymnasium.registry], n=1)
-    hint = f"did you mean '{close[0]}'?" if close else f"give {', '.join(TASKS)}, a Gymnasium id, or module:function."
+    hint = (
+        f"did you mean '{close[0]}'?"
+        if close
+        else f"give {', '.join(TASKS)}, a Gymnasium id, or module:function."
+    )
     raise InputError(f"environment '{name}' is not known; {hint}")
 
 

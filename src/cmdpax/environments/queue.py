@@ -31,7 +31,9 @@ def queue(
     if capacity < 1:
         raise InputError(f"capacity is {capacity}; the queue needs room for at least one customer.")
     if not 0 < arrival < 1 or not len(rates) or not all(0 <= rate <= 1 for rate in rates):
-        raise InputError("queue: arrival must lie strictly between 0 and 1, and every service rate between 0 and 1.")
+        raise InputError(
+            "queue: arrival must lie strictly between 0 and 1, and every service rate between 0 and 1."
+        )
     if not 0 <= tightness < 1:
         raise InputError(f"tightness is {tightness:g}; it must be at least 0 and below 1.")
     refuse_huge((capacity + 1, len(rates), 3))
@@ -40,7 +42,9 @@ def queue(
     service = np.where(length[:, None] > 0, np.asarray(rates, dtype=np.float64)[None, :], 0.0)
     arrive = np.where(length < capacity, arrival, 0.0)[:, None]
     up, down = arrive * (1 - service), (1 - arrive) * service
-    successors = np.stack([np.minimum(length + 1, capacity), np.maximum(length - 1, 0), length], axis=1).astype(np.int32)
+    successors = np.stack(
+        [np.minimum(length + 1, capacity), np.maximum(length - 1, 0), length], axis=1
+    ).astype(np.int32)
     successors = np.broadcast_to(successors[:, None, :], (S, A, 3))
     probabilities = np.stack([up, down, 1 - up - down], axis=-1)
     reward = np.broadcast_to(-length[:, None] / capacity, (S, A))

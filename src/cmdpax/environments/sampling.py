@@ -48,7 +48,9 @@ class ModelSimulator:
     def __init__(self, model: CMDP) -> None:
         self.model, self.states, self.actions = model, model.states, model.actions
         self.thresholds, self.discount = model.thresholds, model.discount
-        self._rewards = np.concatenate([model.reward[None], model.constraints]).transpose(1, 2, 0)  # [S, A, 1 + m]
+        self._rewards = np.concatenate([model.reward[None], model.constraints]).transpose(
+            1, 2, 0
+        )  # [S, A, 1 + m]
 
     def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Transitions:
         """Transitions of that many episodes."""
@@ -62,12 +64,21 @@ class ModelSimulator:
             parts.append((running, states, actions, following))
             goes_on = rng.random(running.size) < self.discount
             running, states = running[goes_on], following[goes_on]
-        episode, states, actions, following = (np.concatenate(column) for column in zip(*parts, strict=True))
+        episode, states, actions, following = (
+            np.concatenate(column) for column in zip(*parts, strict=True)
+        )
         order = np.argsort(episode, kind="stable")
-        episode, states, actions, following = episode[order], states[order], actions[order], following[order]
+        episode, states, actions, following = (
+            episode[order],
+            states[order],
+            actions[order],
+            following[order],
+        )
         first = np.append(True, episode[1:] != episode[:-1])
         rewards = self._rewards[states, actions]
-        return Transitions(states, actions, rewards, following, np.ones(len(states), dtype=bool), first)
+        return Transitions(
+            states, actions, rewards, following, np.ones(len(states), dtype=bool), first
+        )
 
 
 class GymSimulator:
@@ -99,7 +110,9 @@ class GymSimulator:
             observation, first, ended = self._reset(rng), True, False
             while not ended:
                 action = int(_draw(policy(np.asarray(observation)[None]), rng)[0])
-                following, reward, terminated, truncated, info = self.environment.step(action + self._first_action)
+                following, reward, terminated, truncated, info = self.environment.step(
+                    action + self._first_action
+                )
                 rewards = (self._number("reward", reward), *-self._costs(info))
                 rows.append((observation, action, rewards, following, not terminated, first))
                 ended = terminated or truncated or rng.random() >= self.discount
@@ -108,7 +121,9 @@ class GymSimulator:
         return Transitions(*columns)
 
     def _reset(self, rng: np.random.Generator) -> Any:
-        seed = int(rng.integers(2**31)) if self._fresh else None  # the environment keeps its own generator after the first
+        seed = (
+            int(rng.integers(2**31)) if self._fresh else None
+        )  # the environment keeps its own generator after the first
         self._fresh = False
         return self.environment.reset(seed=seed)[0]
 
@@ -123,7 +138,9 @@ class GymSimulator:
                 f"environment: info['cost'] has shape {costs.shape}, but there are {len(self.thresholds)} limits; match them."
             )
         if not np.isfinite(costs).all():
-            raise InputError(f"environment: info['cost'] is {info['cost']}; every cost must be a finite number.")
+            raise InputError(
+                f"environment: info['cost'] is {info['cost']}; every cost must be a finite number."
+            )
         return costs
 
     @staticmethod

@@ -20,7 +20,9 @@ class ActionSpace:
     high: np.ndarray | None = None
     choices: int = 0
     start: int = 0  # the first choice
-    clip: bool = True  # whether actions outside the box are clipped before the environment sees them
+    clip: bool = (
+        True  # whether actions outside the box are clipped before the environment sees them
+    )
     shape: tuple[int, ...] | None = None  # of an environment's action; None: [a]
     dtype: str = "float64"
 
@@ -61,7 +63,9 @@ class ActionSpace:
     def as_json(self) -> dict[str, Any]:
         """What `from_json` reads; bounds that are infinite are null."""
         bounds = {
-            side: None if values is None else [float(one) if np.isfinite(one) else None for one in values]
+            side: None
+            if values is None
+            else [float(one) if np.isfinite(one) else None for one in values]
             for side, values in (("low", self.low), ("high", self.high))
         }
         shape = None if self.shape is None else list(self.shape)
@@ -78,7 +82,9 @@ class ActionSpace:
     def from_json(cls, notes: Mapping[str, Any]) -> "ActionSpace":
         """The space that `as_json` wrote."""
         bounds = {
-            side: None if notes[side] is None else np.array([without if one is None else one for one in notes[side]])
+            side: None
+            if notes[side] is None
+            else np.array([without if one is None else one for one in notes[side]])
             for side, without in (("low", -np.inf), ("high", np.inf))
         }
         shape = notes.get("shape")
@@ -101,7 +107,9 @@ class Simulator(Protocol):
 
     count: int
     observation_size: int
-    observation_shape: tuple[int, ...]  # of an environment's own observation; [d] where that is no array
+    observation_shape: tuple[
+        int, ...
+    ]  # of an environment's own observation; [d] where that is no array
     action_space: ActionSpace
     cost_names: tuple[str, ...]
     episode_limit: int | None  # steps after which an episode is cut, where that is known

@@ -14,7 +14,9 @@ def with_threshold(model: CMDP, tightness: float, feasible: bool) -> CMDP:
     Both ends are values of policies, so every threshold between them can be met; on large models the policies are only roughly
     optimal, which is all it takes. With `feasible=False` the threshold lies above everything that can be achieved.
     """
-    safest = plan(model, model.constraints[0], tolerance=ROUGHLY * float(model.constraint_scales[0]))
+    safest = plan(
+        model, model.constraints[0], tolerance=ROUGHLY * float(model.constraint_scales[0])
+    )
     if not feasible:
         return model.replace(thresholds=[safest.value + 0.01 * model.constraint_scales[0]])
     richest = plan(model, model.reward, tolerance=ROUGHLY * model.reward_scale)

@@ -54,9 +54,35 @@ TASKS = MappingProxyType(
     {
         task.name: task
         for task in (
-            Task("SafetyAntVelocity-v1", "ant.xml", 2.6222, 5, 0.5, 1.0, 2, np.inf, 0.1, True, True),
-            Task("SafetyHalfCheetahVelocity-v1", "half_cheetah.xml", 3.2096, 5, 0.1, 0.0, 1, np.inf, 0.1, True, False),
-            Task("SafetyHopperVelocity-v1", "hopper.xml", 0.7402, 4, 1e-3, 1.0, 1, 10.0, 5e-3, False, False),
+            Task(
+                "SafetyAntVelocity-v1", "ant.xml", 2.6222, 5, 0.5, 1.0, 2, np.inf, 0.1, True, True
+            ),
+            Task(
+                "SafetyHalfCheetahVelocity-v1",
+                "half_cheetah.xml",
+                3.2096,
+                5,
+                0.1,
+                0.0,
+                1,
+                np.inf,
+                0.1,
+                True,
+                False,
+            ),
+            Task(
+                "SafetyHopperVelocity-v1",
+                "hopper.xml",
+                0.7402,
+                4,
+                1e-3,
+                1.0,
+                1,
+                10.0,
+                5e-3,
+                False,
+                False,
+            ),
         )
     }
 )
@@ -100,15 +126,23 @@ class VelocityBatch:
         self.observation_size = self.model.nq + self.model.nv - self.task.hidden_positions
         self.observation_shape: tuple[int, ...] = (self.observation_size,)
         low, high = self.model.actuator_ctrlrange.T
-        self.action_space = ActionSpace(low.copy(), high.copy(), clip=False)  # MuJoCo clamps; the control cost must see them
+        self.action_space = ActionSpace(
+            low.copy(), high.copy(), clip=False
+        )  # MuJoCo clamps; the control cost must see them
         self.seconds = self.model.opt.timestep * self.task.frame_skip
         self._positions = self.model.nq
-        self._reset_data, self._forward, self._advance = mujoco.mj_resetData, mujoco.mj_forward, mujoco.mj_step
+        self._reset_data, self._forward, self._advance = (
+            mujoco.mj_resetData,
+            mujoco.mj_forward,
+            mujoco.mj_step,
+        )
         self._measure = measure
         # views into MuJoCo's memory, made once: making them anew costs as much as a third of a Hopper step
         self._states = [part for data in self.data for part in (data.qpos, data.qvel)]
         torso = 1
-        self._places = [data.xpos[torso, :2] if self.task.planar else data.qpos[:1] for data in self.data]
+        self._places = [
+            data.xpos[torso, :2] if self.task.planar else data.qpos[:1] for data in self.data
+        ]
         self._controls = [data.ctrl for data in self.data]
         self.shared = threads.shared() if count >= MANY else None
         share = -(-count // threads.count())
@@ -166,7 +200,13 @@ class VelocityBatch:
         return self._advanced(action)[0]
 
     def _advanced(self, action: np.ndarray) -> tuple[Transition, bool]:
-        task, model, frames, advance, count = self.task, self.model, self.task.frame_skip, self._advance, self.count
+        task, model, frames, advance, count = (
+            self.task,
+            self.model,
+            self.task.frame_skip,
+            self._advance,
+            self.count,
+        )
         action = np.ascontiguousarray(action, dtype=np.float64)
         before = np.concatenate(self._places)
 
@@ -182,7 +222,11 @@ class VelocityBatch:
             run(self.parts[0])
             for other in others:
                 other.result()
-        observation, reward, cost = np.empty((count, self.observation_size)), np.empty(count), np.empty((count, 1))
+        observation, reward, cost = (
+            np.empty((count, self.observation_size)),
+            np.empty(count),
+            np.empty((count, 1)),
+        )
         terminated, truncated = np.empty(count, dtype=bool), np.empty(count, dtype=bool)
         any_ended = self._measure(
             before.reshape(count, -1),
@@ -207,7 +251,9 @@ class VelocityBatch:
         return Transition(observation, observation, reward, cost, terminated, truncated), any_ended
 
     def _state(self) -> np.ndarray:
-        return np.concatenate(self._states).reshape(self.count, -1)  # a third of the time of np.stack
+        return np.concatenate(self._states).reshape(
+            self.count, -1
+        )  # a third of the time of np.stack
 
     def _observation(self, state: np.ndarray) -> np.ndarray:
         if np.isfinite(self.task.velocity_clip):

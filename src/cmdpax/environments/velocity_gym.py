@@ -16,7 +16,12 @@ from cmdpax.errors import InputError
 CAMERAS: dict[str, dict[str, Any]] = {
     "SafetyAntVelocity-v1": {"distance": 4.0},
     "SafetyHalfCheetahVelocity-v1": {"distance": 4.0},
-    "SafetyHopperVelocity-v1": {"trackbodyid": 2, "distance": 3.0, "lookat": np.array((0.0, 0.0, 1.15)), "elevation": -20.0},
+    "SafetyHopperVelocity-v1": {
+        "trackbodyid": 2,
+        "distance": 3.0,
+        "lookat": np.array((0.0, 0.0, 1.15)),
+        "elevation": -20.0,
+    },
 }
 
 
@@ -38,18 +43,28 @@ class VelocityEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         "render_modes": ["human", "rgb_array", "depth_array"]
     }
 
-    def __init__(self, name: str, render_mode: str | None = None, width: int = 480, height: int = 480) -> None:
+    def __init__(
+        self, name: str, render_mode: str | None = None, width: int = 480, height: int = 480
+    ) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise InputError(f"render_mode '{render_mode}' is not one of {self.metadata['render_modes']}.")
+            raise InputError(
+                f"render_mode '{render_mode}' is not one of {self.metadata['render_modes']}."
+            )
         self.batch = VelocityBatch(name)
         self.render_mode, self.width, self.height = render_mode, width, height
         self.metadata = {**self.metadata, "render_fps": round(1 / self.batch.seconds)}
-        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (self.batch.observation_size,), np.float64)
+        self.observation_space = gymnasium.spaces.Box(
+            -np.inf, np.inf, (self.batch.observation_size,), np.float64
+        )
         low, high = self.batch.action_space.low, self.batch.action_space.high
-        self.action_space = gymnasium.spaces.Box(np.float32(low), np.float32(high), dtype=np.float32)
+        self.action_space = gymnasium.spaces.Box(
+            np.float32(low), np.float32(high), dtype=np.float32
+        )
         self._renderer: Any = None
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start an episode from the noisy initial state."""
         super().reset(seed=seed)
         self.batch.restart([0], self.np_random)
@@ -62,7 +77,13 @@ class VelocityEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         step = self.batch.advance(np.asarray(action)[None])
         if self.render_mode == "human":
             self.render()
-        return step.next_observation[0], float(step.reward[0]), bool(step.terminated[0]), False, {"cost": float(step.cost[0, 0])}
+        return (
+            step.next_observation[0],
+            float(step.reward[0]),
+            bool(step.terminated[0]),
+            False,
+            {"cost": float(step.cost[0, 0])},
+        )
 
     def set_state(self, qpos: np.ndarray, qvel: np.ndarray) -> None:
         """Put the simulation into a state."""
@@ -76,7 +97,11 @@ class VelocityEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             from gymnasium.envs.mujoco.mujoco_rendering import MujocoRenderer
 
             self._renderer = MujocoRenderer(
-                self.batch.model, self.batch.data[0], CAMERAS[self.batch.task.name], self.width, self.height
+                self.batch.model,
+                self.batch.data[0],
+                CAMERAS[self.batch.task.name],
+                self.width,
+                self.height,
             )
         return self._renderer.render(self.render_mode)
 

@@ -17,12 +17,17 @@ FLOOR = 1e-10  # errors below this are drawn at it: rounding
 
 def style(index: int) -> dict[str, Any]:
     """Colour, dashes and a sparse mark for the index-th curve; where colours repeat, dashes and marks differ."""
-    colour, dashes = STYLES[index % len(STYLES)], STYLES[(index + 3 * (index // len(STYLES))) % len(STYLES)]
+    colour, dashes = (
+        STYLES[index % len(STYLES)],
+        STYLES[(index + 3 * (index // len(STYLES))) % len(STYLES)],
+    )
     mark = {"marker": MARKS[index % len(MARKS)], "markersize": 4.5, "linewidth": 1.4}
     return {"color": colour["color"], "linestyle": dashes["linestyle"], **mark}
 
 
-def side_by_side(curves: Mapping[str, Curve], title: str, limit: float, reference: float | None = None) -> Figure:
+def side_by_side(
+    curves: Mapping[str, Curve], title: str, limit: float, reference: float | None = None
+) -> Figure:
     """One column per method: signed gap above, signed violation below, on shared axes; the grey band is within `limit`.
 
     `reference` is a gap to mark in the upper row, that of the best policy in a class. Axes are linear near zero and logarithmic
@@ -50,7 +55,10 @@ def side_by_side(curves: Mapping[str, Curve], title: str, limit: float, referenc
 
 
 def curves(
-    panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]], ylabel: str, title: str, marks_every: int = 20
+    panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]],
+    ylabel: str,
+    title: str,
+    marks_every: int = 20,
 ) -> Figure:
     """One panel per problem, one curve per method: (evaluations, error), the error logarithmic and cut off at rounding."""
     figure = Figure(figsize=(5.2 * len(panels) + 2.2, 4.6))
@@ -60,20 +68,30 @@ def curves(
         for label, (work, error) in panel.items():
             index = labels.index(label)
             offset = index * marks_every // max(len(labels), 1)
-            axes.plot(work, np.maximum(error, FLOOR), label=label, markevery=(offset, marks_every), **style(index))
+            axes.plot(
+                work,
+                np.maximum(error, FLOOR),
+                label=label,
+                markevery=(offset, marks_every),
+                **style(index),
+            )
         axes.set_yscale("log")
         axes.set_title(name, fontsize=10)
         axes.set_xlabel("policy-gradient evaluations")
         axes.grid(alpha=0.3)
     row[0].set_ylabel(ylabel)
     handles = [Line2D([], [], label=label, **style(index)) for index, label in enumerate(labels)]
-    row[-1].legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=9)
+    row[-1].legend(
+        handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=9
+    )
     figure.suptitle(title, fontsize=11)
     figure.tight_layout()
     return figure
 
 
-def sensitivity(panels: Mapping[str, Mapping[str, np.ndarray]], tolerance: float, title: str) -> Figure:
+def sensitivity(
+    panels: Mapping[str, Mapping[str, np.ndarray]], tolerance: float, title: str
+) -> Figure:
     """Final |gap| and violation of every configuration, one line per method; two panels per problem, side by side.
 
     `panels[problem][method]` is an array `[n, 4]` of gap, violation, and the worst of either among the last iterates, NaN where
@@ -94,12 +112,23 @@ def sensitivity(panels: Mapping[str, Mapping[str, np.ndarray]], tolerance: float
                 shown = np.clip(errors[:, column], FLOOR, None)
                 _strip(axes, shown, heights, steady, good)
                 axes.set_title(
-                    f"{name}: {('|optimality gap|', 'constraint violation')[column]} of the final iterate", fontsize=10
+                    f"{name}: {('|optimality gap|', 'constraint violation')[column]} of the final iterate",
+                    fontsize=10,
                 )
-            text = f"{steady.sum()}/{good.sum()}/{len(points)}" + (f", {lost.sum()} diverged" if lost.any() else "")
-            row[1].text(1.01, y, text, transform=row[1].get_yaxis_transform(), va="center", fontsize=8)
+            text = f"{steady.sum()}/{good.sum()}/{len(points)}" + (
+                f", {lost.sum()} diverged" if lost.any() else ""
+            )
+            row[1].text(
+                1.01, y, text, transform=row[1].get_yaxis_transform(), va="center", fontsize=8
+            )
         row[1].text(
-            1.01, -1.0, "steady/good/all", transform=row[1].get_yaxis_transform(), va="center", fontsize=8, style="italic"
+            1.01,
+            -1.0,
+            "steady/good/all",
+            transform=row[1].get_yaxis_transform(),
+            va="center",
+            fontsize=8,
+            style="italic",
         )
         for axes in row:
             axes.set_xscale("log")
@@ -111,9 +140,22 @@ def sensitivity(panels: Mapping[str, Mapping[str, np.ndarray]], tolerance: float
         axes.set_xlabel(f"error (what is below {FLOOR:g} is drawn there); dotted: {tolerance:g}")
     handles = [
         Line2D(
-            [], [], marker="o", linestyle="none", color="#0072b2", label=f"gap and violation within {tolerance:g}, last 200 too"
+            [],
+            [],
+            marker="o",
+            linestyle="none",
+            color="#0072b2",
+            label=f"gap and violation within {tolerance:g}, last 200 too",
         ),
-        Line2D([], [], marker="o", linestyle="none", color="#0072b2", markerfacecolor="white", label="by the final iterate only"),
+        Line2D(
+            [],
+            [],
+            marker="o",
+            linestyle="none",
+            color="#0072b2",
+            markerfacecolor="white",
+            label="by the final iterate only",
+        ),
         Line2D([], [], marker="x", linestyle="none", color="#d55e00", label="not"),
     ]
     figure.suptitle(title, fontsize=11)
@@ -146,7 +188,9 @@ def rates(panels: Mapping[str, Mapping[str, Mapping[str, Line]]], title: str) ->
             for index, (label, (t, measured, bound)) in enumerate(lines.items()):
                 look = {**style(index), "linestyle": "-"}
                 axes.plot(t, np.maximum(measured, FLOOR), label=label, markevery=4, **look)
-                axes.plot(t, bound, markevery=8, **{**look, "linestyle": "--", "markerfacecolor": "white"})
+                axes.plot(
+                    t, bound, markevery=8, **{**look, "linestyle": "--", "markerfacecolor": "white"}
+                )
             axes.set_xscale("log")
             axes.set_yscale("log")
             axes.minorticks_off()
@@ -156,8 +200,17 @@ def rates(panels: Mapping[str, Mapping[str, Mapping[str, Line]]], title: str) ->
     for axes in grid[-1]:
         axes.set_xlabel("outer iterations T (dual updates)")
     handles, _ = grid[0][0].get_legend_handles_labels()
-    kinds = [Line2D([], [], color="0.3", label="measured"), Line2D([], [], color="0.3", linestyle="--", label="proven bound")]
+    kinds = [
+        Line2D([], [], color="0.3", label="measured"),
+        Line2D([], [], color="0.3", linestyle="--", label="proven bound"),
+    ]
     figure.suptitle(title, fontsize=11)
     figure.tight_layout(rect=(0, 0.05, 1, 1))
-    figure.legend(handles=[*handles, *kinds], loc="lower center", ncols=len(handles) + 2, frameon=False, fontsize=9)
+    figure.legend(
+        handles=[*handles, *kinds],
+        loc="lower center",
+        ncols=len(handles) + 2,
+        frameon=False,
+        fontsize=9,
+    )
     return figure

@@ -27,7 +27,9 @@ def export(rows: Sequence[dict[str, Any]], path: Path) -> None:
         write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
     elif path.suffix.lower() == ".csv":
         table = StringIO()
-        writer = csv.DictWriter(table, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+        writer = csv.DictWriter(
+            table, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n"
+        )
         writer.writeheader()
         writer.writerows(rows)
         write_text(path, table.getvalue())

@@ -68,19 +68,37 @@ def _arrows(model: CMDP, grid: Grid, policy: np.ndarray, visits: np.ndarray, tit
     figure = Figure(figsize=(min(1.1 * width + 2.2, 14), min(1.1 * height + 1.0, 12)))
     axes = figure.add_subplot()
     shades = matplotlib.colormaps["Greys"]
-    top = max(float(visits[[s for s in range(len(cells)) if s not in grid.absorbing]].max(initial=0.0)), 1e-12)
+    top = max(
+        float(visits[[s for s in range(len(cells)) if s not in grid.absorbing]].max(initial=0.0)),
+        1e-12,
+    )
     for s, (x, y) in enumerate(cells):
         marked = HAZARD if s in grid.hazards else GOAL if s in grid.goals else "white"
         hatch = "///" if s in grid.hazards else "..." if s in grid.goals else None
         axes.add_patch(
-            Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=marked, edgecolor="0.55", hatch=hatch, linewidth=0.8, zorder=1)
+            Rectangle(
+                (x - 0.5, y - 0.5),
+                1,
+                1,
+                facecolor=marked,
+                edgecolor="0.55",
+                hatch=hatch,
+                linewidth=0.8,
+                zorder=1,
+            )
         )
         # the disc's area is the occupancy; a corner number names the state when there is room
         if s not in grid.absorbing:
             size = np.sqrt(min(float(visits[s]) / top, 1.0)) * 0.42
-            axes.add_patch(matplotlib.patches.Circle((x, y), size, facecolor=shades(0.35), edgecolor="none", zorder=2))
+            axes.add_patch(
+                matplotlib.patches.Circle(
+                    (x, y), size, facecolor=shades(0.35), edgecolor="none", zorder=2
+                )
+            )
         if len(cells) <= 100:
-            axes.text(x - 0.46, y + 0.44, str(s), fontsize=7, ha="left", va="top", color="0.25", zorder=5)
+            axes.text(
+                x - 0.46, y + 0.44, str(s), fontsize=7, ha="left", va="top", color="0.25", zorder=5
+            )
         if s in grid.absorbing:
             axes.text(x, y, "end", fontsize=8, ha="center", va="center", zorder=5)
             continue
@@ -112,20 +130,38 @@ def _arrows(model: CMDP, grid: Grid, policy: np.ndarray, visits: np.ndarray, tit
         Rectangle((0, 0), 1, 1, facecolor=HAZARD, edgecolor="0.55", hatch="///", label="hazard"),
         Rectangle((0, 0), 1, 1, facecolor=GOAL, edgecolor="0.55", hatch="...", label="goal"),
         matplotlib.lines.Line2D(
-            [], [], marker="o", linestyle="none", color=shades(0.35), markersize=11, label="occupancy (area)"
+            [],
+            [],
+            marker="o",
+            linestyle="none",
+            color=shades(0.35),
+            markersize=11,
+            label="occupancy (area)",
         ),
         matplotlib.lines.Line2D(
-            [], [], marker=r"$\rightarrow$", linestyle="none", color="#0b3c6f", markersize=13, label="probability (length)"
+            [],
+            [],
+            marker=r"$\rightarrow$",
+            linestyle="none",
+            color="#0b3c6f",
+            markersize=13,
+            label="probability (length)",
         ),
     ]
-    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=9)
+    axes.legend(
+        handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=9
+    )
     axes.set_title(plain(title) or "policy and occupancy", fontsize=11)
     return figure
 
 
 def _bars(model: CMDP, policy: np.ndarray, visits: np.ndarray, title: str) -> Figure:
     """States in order of occupancy, each a stacked bar of action probabilities, with the occupancy above."""
-    chosen = np.sort(np.argsort(-visits)[:TABLE_STATES]) if model.states > TABLE_STATES else np.arange(model.states)
+    chosen = (
+        np.sort(np.argsort(-visits)[:TABLE_STATES])
+        if model.states > TABLE_STATES
+        else np.arange(model.states)
+    )
     figure = Figure(figsize=(min(4 + 0.16 * len(chosen), 14), 5))
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 2])
     place = np.arange(len(chosen))
@@ -152,15 +188,24 @@ def _bars(model: CMDP, policy: np.ndarray, visits: np.ndarray, title: str) -> Fi
     every = max(1, len(chosen) // 20)
     names = model.state_names
     below.set_xticks(
-        place[::every], [names[s] if names and len(names[s]) < 12 else str(s) for s in chosen[::every]], rotation=60, fontsize=7
+        place[::every],
+        [names[s] if names and len(names[s]) < 12 else str(s) for s in chosen[::every]],
+        rotation=60,
+        fontsize=7,
     )
-    below.set_xlabel("state" if len(chosen) == model.states else f"state (the {len(chosen)} most visited of {model.states})")
+    below.set_xlabel(
+        "state"
+        if len(chosen) == model.states
+        else f"state (the {len(chosen)} most visited of {model.states})"
+    )
     below.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=9)
     above.set_title(plain(title) or "policy and occupancy", fontsize=11)
     return figure
 
 
-def comparison(runs: Mapping[str, Trajectory], optimum: float, title: str, violation_limit: float | None = None) -> Figure:
+def comparison(
+    runs: Mapping[str, Trajectory], optimum: float, title: str, violation_limit: float | None = None
+) -> Figure:
     """Optimality gap and constraint violation of unbatched trajectories against policy-gradient evaluations.
 
     Both axes are signed and linear near zero, logarithmic beyond, so that oscillation across the optimum shows.
@@ -171,7 +216,10 @@ def comparison(runs: Mapping[str, Trajectory], optimum: float, title: str, viola
         steps = np.arange(len(run.rewards))
         left.plot(steps, optimum - run.rewards, label=name, linewidth=1.6, **style)
         right.plot(steps, -run.margins.min(-1), label=name, linewidth=1.6, **style)
-    for axes, text in ((left, r"optimality gap  $V_r^* - V_r^{\pi}$"), (right, r"constraint violation  $b - V_c^{\pi}$")):
+    for axes, text in (
+        (left, r"optimality gap  $V_r^* - V_r^{\pi}$"),
+        (right, r"constraint violation  $b - V_c^{\pi}$"),
+    ):
         axes.set_yscale("symlog", linthresh=1e-3, linscale=0.6)
         axes.axhline(0, color="0.4", linewidth=0.8)
         axes.set_xlabel("policy-gradient evaluations")
@@ -193,7 +241,9 @@ def comparison(runs: Mapping[str, Trajectory], optimum: float, title: str, viola
     return figure
 
 
-def frontier_picture(curve: Sequence[FrontierPoint], name: str, sense: str, current: float | None = None) -> Figure:
+def frontier_picture(
+    curve: Sequence[FrontierPoint], name: str, sense: str, current: float | None = None
+) -> Figure:
     """Best reward and shadow price against one budget."""
     if not curve:
         raise InputError("frontier: there are no points to draw.")
@@ -202,7 +252,14 @@ def frontier_picture(curve: Sequence[FrontierPoint], name: str, sense: str, curr
     budget = [point.threshold for point in curve]
     left.plot(budget, [point.reward for point in curve], marker="o", markersize=3.5, **STYLES[0])
     left.set_ylabel("best reward $V_r^*$")
-    right.step(budget, [point.multiplier for point in curve], where="mid", marker="o", markersize=3.5, **STYLES[1])
+    right.step(
+        budget,
+        [point.multiplier for point in curve],
+        where="mid",
+        marker="o",
+        markersize=3.5,
+        **STYLES[1],
+    )
     right.set_ylabel("shadow price (reward per unit)")
     for axes in (left, right):
         axes.set_xlabel(f"threshold b of '{plain(name)}'  ($V_c$ {sense} b)")
@@ -210,7 +267,12 @@ def frontier_picture(curve: Sequence[FrontierPoint], name: str, sense: str, curr
         if current is not None and min(budget) <= current <= max(budget):
             axes.axvline(current, color="0.4", linestyle=":", linewidth=1)
             axes.annotate(
-                "the model's b", (current, 0.03), xycoords=("data", "axes fraction"), fontsize=8, rotation=90, ha="right"
+                "the model's b",
+                (current, 0.03),
+                xycoords=("data", "axes fraction"),
+                fontsize=8,
+                rotation=90,
+                ha="right",
             )
     figure.suptitle(f"trade-off between reward and '{plain(name)}'", fontsize=11)
     figure.tight_layout()

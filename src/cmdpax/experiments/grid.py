@@ -85,12 +85,16 @@ def select(gaps: np.ndarray, violations: np.ndarray, worst: np.ndarray, limit: f
     return int(tied[np.argmin(worst[tied])])
 
 
-def configurations(method: str) -> tuple[tuple[dict[str, float], ...], tuple[dict[str, float], ...]]:
+def configurations(
+    method: str,
+) -> tuple[tuple[dict[str, float], ...], tuple[dict[str, float], ...]]:
     """Points of a method's paper grid in order, and those that are skipped."""
     row = find(method)
     if not row.grid:
         raise InputError(f"method '{method}' has no paper grid; give the settings yourself.")
-    points = [dict(zip(row.grid, values, strict=True)) for values in itertools.product(*row.grid.values())]
+    points = [
+        dict(zip(row.grid, values, strict=True)) for values in itertools.product(*row.grid.values())
+    ]
     return tuple(p for p in points if not row.skip(p)), tuple(p for p in points if row.skip(p))
 
 

@@ -16,15 +16,21 @@ def part(runs: Sequence[Run], conditions: Sequence[str]) -> list[Run]:
     for condition in conditions:
         name, equals, values = condition.partition("=")
         if not equals or not values:
-            raise InputError(f"--only {condition}: write FIELD=VALUE, or FIELD=VALUE,VALUE, as in method=cpo,ppo-lag.")
+            raise InputError(
+                f"--only {condition}: write FIELD=VALUE, or FIELD=VALUE,VALUE, as in method=cpo,ppo-lag."
+            )
         fields = dict.fromkeys(field for run in runs for field in _fields(run))
         if name not in fields:
-            raise InputError(f"--only {condition}: the runs of this sweep have no field '{name}'; {did_you_mean(name, fields)}")
+            raise InputError(
+                f"--only {condition}: the runs of this sweep have no field '{name}'; {did_you_mean(name, fields)}"
+            )
         there = {_text(_fields(run).get(name)): None for run in runs}
         wanted = [_text(value) for value in _values(values)]
         for value in wanted:
             if value not in there:
-                raise InputError(f"--only {condition}: no run has {name} {value}; there are {', '.join(list(there)[:20])}.")
+                raise InputError(
+                    f"--only {condition}: no run has {name} {value}; there are {', '.join(list(there)[:20])}."
+                )
         runs = [run for run in runs if _text(_fields(run).get(name)) in wanted]
     return list(runs)
 

@@ -39,27 +39,49 @@ def dual_steps(**settings: object) -> Spec:
 
 def paper_grids() -> Spec:
     """The paper's grid search with the paper's settings: 793 configurations on each task."""
-    grids = {name: {field: list(values) for field, values in grid.items()} for name, grid in PAPER_GRIDS.items()}
+    grids = {
+        name: {field: list(values) for field, values in grid.items()}
+        for name, grid in PAPER_GRIDS.items()
+    }
     return Spec("paper-grids", settings={**PAPER, "environment": list(TASKS)}, methods=grids)
 
 
 def exact_grids() -> Spec:
     """The tabular grids of the methods table, as runs of their own."""
-    grids = {row.name: {k: list(v) for k, v in row.grid.items()} for row in methods.values() if row.grid and not row.features}
-    return Spec("exact-grids", "exact", eps=1e-2, settings={"model": ["cliff-world", "deep-sea"]}, methods=grids)
+    grids = {
+        row.name: {k: list(v) for k, v in row.grid.items()}
+        for row in methods.values()
+        if row.grid and not row.features
+    }
+    return Spec(
+        "exact-grids",
+        "exact",
+        eps=1e-2,
+        settings={"model": ["cliff-world", "deep-sea"]},
+        methods=grids,
+    )
 
 
 def tiny() -> Spec:
     """Forty runs of about a second, to watch a sweep at work."""
     steps = {"step": [0.1, 0.3, 1.0, 3.0, 10.0], "dual_step": [0.1, 0.3, 1.0, 3.0]}
     return Spec(
-        "tiny", "exact", eps=1e-2, settings={"model": "deep-sea", "steps": 1000, **steps}, methods={"npg-pd": {}, "reload": {}}
+        "tiny",
+        "exact",
+        eps=1e-2,
+        settings={"model": "deep-sea", "steps": 1000, **steps},
+        methods={"npg-pd": {}, "reload": {}},
     )
 
 
 def _ablation(name: str, settings: Mapping[str, object]) -> Spec:
     common = {"environment": list(TASKS), "samples": SAMPLES, "inner": INNER}
-    return Spec(name, seeds=tuple(range(10)), settings={**common, **settings}, methods={"spma-alm": {}, "ppo-alm": {}})
+    return Spec(
+        name,
+        seeds=tuple(range(10)),
+        settings={**common, **settings},
+        methods={"spma-alm": {}, "ppo-alm": {}},
+    )
 
 
 PRESETS: Mapping[str, Callable[[], Spec]] = MappingProxyType(
@@ -80,4 +102,6 @@ def find_spec(source: str) -> Spec:
         return PRESETS[source]()
     if source.endswith(".toml"):
         return read_spec(Path(source))
-    raise InputError(f"'{source}' is neither a .toml file nor a preset; {did_you_mean(source, PRESETS)}")
+    raise InputError(
+        f"'{source}' is neither a .toml file nor a preset; {did_you_mean(source, PRESETS)}"
+    )

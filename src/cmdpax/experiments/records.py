@@ -28,7 +28,10 @@ def write_lines(path: Path, header: Row, rows: Iterable[Row]) -> None:
     """Write a header and rows as JSON lines; the file appears only when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = (header, *(plain(row) for row in rows))
-    write_text(path, "".join(json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n" for line in lines))
+    write_text(
+        path,
+        "".join(json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n" for line in lines),
+    )
 
 
 def read_lines(path: Path) -> tuple[Row, list[Row]]:
@@ -61,7 +64,9 @@ def write_table(path: Path, headings: Sequence[str], rows: Iterable[Sequence[Any
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".csv").open("w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([list(headings), *text])
-    lines = ["| " + " | ".join(row) + " |" for row in (list(headings), ["---"] * len(headings), *text)]
+    lines = [
+        "| " + " | ".join(row) + " |" for row in (list(headings), ["---"] * len(headings), *text)
+    ]
     path.with_suffix(".md").write_text("\n".join(lines) + "\n")
 
 

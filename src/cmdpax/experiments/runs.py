@@ -24,7 +24,13 @@ from cmdpax.solve import within
 from cmdpax.sources import open_features, open_model, seeded
 from cmdpax.stopping import Stopper
 
-EXACT = {"model": "", "method": "corrective-alm", "eps": 1e-6, "features": None, "settings": {}}  # the config of an exact run
+EXACT = {
+    "model": "",
+    "method": "corrective-alm",
+    "eps": 1e-6,
+    "features": None,
+    "settings": {},
+}  # the config of an exact run
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,9 @@ def exact_run(config: Mapping[str, Any], seed: int = 0) -> Run:
     known = find(filled["method"]).settings()
     for name in filled["settings"]:
         if name not in known:
-            raise InputError(f"setting '{name}' is not one of {filled['method']}'s; {did_you_mean(name, known)}")
+            raise InputError(
+                f"setting '{name}' is not one of {filled['method']}'s; {did_you_mean(name, known)}"
+            )
     within("eps", filled["eps"], 1.0)
     if filled["settings"].get("time_limit") is not None:
         within("time_limit", filled["settings"]["time_limit"], np.inf, zero=True)
@@ -78,7 +86,9 @@ def exact_run(config: Mapping[str, Any], seed: int = 0) -> Run:
 def check_problems(runs: Sequence[Run]) -> None:
     """Open each simulator and each model once, and match the limits: what is misspelt is said before any work is done."""
     telling = ("environment", "limit", "model", "features")
-    for run in {json.dumps([run.config.get(name) for name in telling]): run for run in runs}.values():
+    for run in {
+        json.dumps([run.config.get(name) for name in telling]): run for run in runs
+    }.values():
         if run.kind == "exact":
             model = open_model(seeded(run.config["model"], run.seed))
             if run.config["features"] is not None:
@@ -87,10 +97,14 @@ def check_problems(runs: Sequence[Run]) -> None:
             from cmdpax.environments.gym_adapter import make_simulator
             from cmdpax.environments.limits import match_limits
 
-            match_limits(run.config["limit"], make_simulator(run.config["environment"], 1).cost_names)
+            match_limits(
+                run.config["limit"], make_simulator(run.config["environment"], 1).cost_names
+            )
 
 
-def perform(run: Run, folder: Path, earlier: Sequence[Path] = (), note: Callable[[], None] = lambda: None) -> dict[str, Any]:
+def perform(
+    run: Run, folder: Path, earlier: Sequence[Path] = (), note: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
     """Carry a run out in `folder` and return its outcome.
 
     `earlier` attempts may have checkpoints to go on from; `note` is called after every update of a training.
@@ -103,13 +117,19 @@ def _exact(run: Run) -> dict[str, Any]:
     model = open_model(seeded(config["model"], run.seed))
     features = None if config["features"] is None else open_features(config["features"], model)
     with Stopper() as stop:
-        outcome = run_method(model, config["method"], config["eps"], features, **config["settings"]).summary()
+        outcome = run_method(
+            model, config["method"], config["eps"], features, **config["settings"]
+        ).summary()
     if stop():  # the best so far is an answer to somebody who waits, not the outcome of a run
         raise KeyboardInterrupt
-    return {name: value for name, value in outcome.items() if name not in ("seconds", "method", "eps")}
+    return {
+        name: value for name, value in outcome.items() if name not in ("seconds", "method", "eps")
+    }
 
 
-def _train(run: Run, folder: Path, earlier: Sequence[Path], note: Callable[[], None]) -> dict[str, Any]:
+def _train(
+    run: Run, folder: Path, earlier: Sequence[Path], note: Callable[[], None]
+) -> dict[str, Any]:
     from cmdpax.deep.evaluate import evaluate
     from cmdpax.deep.stored import newest
     from cmdpax.deep.train import train
@@ -138,7 +158,9 @@ def _train(run: Run, folder: Path, earlier: Sequence[Path], note: Callable[[], N
 def train_config(run: Run) -> TrainConfig:
     """The training config of a run."""
     settings: dict[str, Any] = {**run.config, "seed": run.seed}
-    settings.update({name: tuple(value) for name, value in settings.items() if isinstance(value, list)})
+    settings.update(
+        {name: tuple(value) for name, value in settings.items() if isinstance(value, list)}
+    )
     return TrainConfig(**settings)
 
 
@@ -146,7 +168,9 @@ def _adopt(folder: Path, earlier: Sequence[Path]) -> None:
     """Copy the furthest intact checkpoint of other attempts; their owners may be alive and at work, hence copies."""
     from cmdpax.deep import stored
 
-    found = [(path.name, path) for attempt in earlier for path in stored.newest(attempt / "checkpoints")]
+    found = [
+        (path.name, path) for attempt in earlier for path in stored.newest(attempt / "checkpoints")
+    ]
     for name, path in sorted(found, reverse=True):
         attempt = path.parents[1]
         try:
@@ -156,9 +180,16 @@ def _adopt(folder: Path, earlier: Sequence[Path]) -> None:
                 continue
             (folder / "checkpoints").mkdir(exist_ok=True)
             shutil.copyfile(path, folder / "checkpoints" / name)
-            shutil.copyfile(path.with_suffix(".json"), (folder / "checkpoints" / name).with_suffix(".json"))
+            shutil.copyfile(
+                path.with_suffix(".json"), (folder / "checkpoints" / name).with_suffix(".json")
+            )
             (folder / "metrics.jsonl").write_bytes(b"".join(row + b"\n" for row in rows))
-            shutil.copyfile(attempt / "config.json", folder / "config.json")  # last: with it, the folder can be resumed
+            shutil.copyfile(
+                attempt / "config.json", folder / "config.json"
+            )  # last: with it, the folder can be resumed
             return
-        except (FileNotFoundError, InputError):  # its owner has moved on, or it is damaged: the one before
+        except (
+            FileNotFoundError,
+            InputError,
+        ):  # its owner has moved on, or it is damaged: the one before
             continue

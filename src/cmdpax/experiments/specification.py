@@ -37,7 +37,11 @@ Kind = Literal["train", "exact"]
 EXCESS: Mapping[Kind, float] = {"train": 5.0, "exact": 0.01}
 LARGEST = 1e300  # larger integers are no floats
 MOST_RUNS = 100_000  # more would take longer to list than anybody waits; split the sweep
-TRAIN = {one.name: "" if one.default is MISSING else one.default for one in fields(TrainConfig) if one.name != "seed"}
+TRAIN = {
+    one.name: "" if one.default is MISSING else one.default
+    for one in fields(TrainConfig)
+    if one.name != "seed"
+}
 
 
 @dataclass(frozen=True)
@@ -60,15 +64,23 @@ class Spec:
     def with_seeds(self, count: int) -> "Spec":
         """The same with the seeds 0, 1, ..., count - 1."""
         if not 1 <= count <= MOST_RUNS:
-            raise InputError(f"sweep {self.name}: seeds is {count}; it must lie between 1 and {MOST_RUNS}.")
+            raise InputError(
+                f"sweep {self.name}: seeds is {count}; it must lie between 1 and {MOST_RUNS}."
+            )
         return replace(self, seeds=tuple(range(count)))
 
     def with_fraction(self, fraction: float) -> "Spec":
         """The same with that part of every run's samples."""
         if self.kind != "train" or not 0 < fraction <= 1:
-            raise InputError(f"fraction is {fraction:g}; it must lie in (0, 1], and is for training runs only.")
+            raise InputError(
+                f"fraction is {fraction:g}; it must lie in (0, 1], and is for training runs only."
+            )
         settings = self._scaled({"samples": TRAIN["samples"], **self.settings}, fraction)
-        return replace(self, settings=settings, methods={name: self._scaled(own, fraction) for name, own in self.methods.items()})
+        return replace(
+            self,
+            settings=settings,
+            methods={name: self._scaled(own, fraction) for name, own in self.methods.items()},
+        )
 
     def _scaled(self, table: Mapping[str, Any], fraction: float) -> Mapping[str, Any]:
         """A table with that part of its samples, if it has any."""
@@ -77,7 +89,9 @@ class Spec:
         given = table["samples"]
         every = given if isinstance(given, list) else [given]
         if not all(_is_number(one) and round(fraction * one) >= 1 for one in every):
-            raise InputError(f"sweep {self.name}: samples is {_text(given)}, of which a fraction of {fraction:g} makes no sense.")
+            raise InputError(
+                f"sweep {self.name}: samples is {_text(given)}, of which a fraction of {fraction:g} makes no sense."
+            )
         scaled = [round(fraction * one) for one in every]
         return {**table, "samples": scaled if isinstance(given, list) else scaled[0]}
 
@@ -86,19 +100,32 @@ class Spec:
 
         Whatever is wrong with any of them is said here, before work begins.
         """
-        tables = [{**self.settings, **own, "method": name} for name, own in self.methods.items()] or [dict(self.settings)]
-        points = [point for table in tables for point in self._points(table) if not self._senseless(point)]
+        tables = [
+            {**self.settings, **own, "method": name} for name, own in self.methods.items()
+        ] or [dict(self.settings)]
+        points = [
+            point for table in tables for point in self._points(table) if not self._senseless(point)
+        ]
         if not points:
             raise InputError(f"sweep {self.name}: there is nothing to run.")
         if len(points) * len(self.seeds) > MOST_RUNS:
             raise self._too_many(len(points))
-        found = list({run.id: run for seed in self.seeds for point in points for run in [self._run(point, seed)]}.values())
+        found = list(
+            {
+                run.id: run
+                for seed in self.seeds
+                for point in points
+                for run in [self._run(point, seed)]
+            }.values()
+        )
         check_problems(found)
         return found
 
     def _too_many(self, points: int) -> InputError:
         runs = points * len(self.seeds)
-        return InputError(f"sweep {self.name}: it has {runs} runs, more than {MOST_RUNS}; make it smaller, or several sweeps.")
+        return InputError(
+            f"sweep {self.name}: it has {runs} runs, more than {MOST_RUNS}; make it smaller, or several sweeps."
+        )
 
     def _points(self, table: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Every combination of the lists, with every draw of the ranges."""
@@ -108,7 +135,9 @@ class Spec:
                 ranges[name] = value
             elif isinstance(value, list | tuple) and not self._is_one(name, value):
                 if not value:
-                    raise InputError(f"sweep {self.name}: '{name}' is an empty list; give it a value, or leave it out.")
+                    raise InputError(
+                        f"sweep {self.name}: '{name}' is an empty list; give it a value, or leave it out."
+                    )
                 lists[name] = value
             else:
                 fixed[name] = value
@@ -123,7 +152,10 @@ class Spec:
         for values in itertools.product(*lists.values()):
             grid = {**fixed, **dict(zip(lists, values))}
             for number in range(self.draws if ranges else 1):
-                drawn = {name: _draw(name, one, f"{grid.get('method', '')}/{name}/{number}") for name, one in ranges.items()}
+                drawn = {
+                    name: _draw(name, one, f"{grid.get('method', '')}/{name}/{number}")
+                    for name, one in ranges.items()
+                }
                 points.append({**grid, **drawn})
         return points
 
@@ -136,30 +168,50 @@ class Spec:
 
     def _is_one(self, name: str, value: Sequence[Any]) -> bool:
         """Whether a list is one value: fields that hold several take a list of lists."""
-        return isinstance(TRAIN.get(name), tuple) and self.kind == "train" and not any(isinstance(v, list | tuple) for v in value)
+        return (
+            isinstance(TRAIN.get(name), tuple)
+            and self.kind == "train"
+            and not any(isinstance(v, list | tuple) for v in value)
+        )
 
     def _run(self, point: Mapping[str, Any], seed: int) -> Run:
         if self.kind == "train":
             settings = {name: self._checked(name, value, TRAIN) for name, value in point.items()}
             if not settings.get("environment"):
-                raise InputError(f"sweep {self.name}: settings.environment is missing; name a simulator.")
+                raise InputError(
+                    f"sweep {self.name}: settings.environment is missing; name a simulator."
+                )
             return train_run(TrainConfig(**{**settings, "seed": seed}))
-        config = {name: self._checked(name, value, EXACT) for name, value in point.items() if name in EXACT}
+        config = {
+            name: self._checked(name, value, EXACT)
+            for name, value in point.items()
+            if name in EXACT
+        }
         config["settings"] = self._exact(point)[1]
         if not config.get("model"):
-            raise InputError(f"sweep {self.name}: settings.model is missing; name a model file or an environment.")
+            raise InputError(
+                f"sweep {self.name}: settings.model is missing; name a model file or an environment."
+            )
         return exact_run(config, seed)
 
     def _exact(self, point: Mapping[str, Any]) -> tuple[Method, dict[str, Any]]:
         """The method of an exact run, and those of its own settings that are given."""
         method = find(self._checked("method", point.get("method", EXACT["method"]), EXACT))
         known = {name: value for name, value in method.settings().items() if name != "report"}
-        return method, {name: self._checked(name, value, known) for name, value in point.items() if name not in EXACT}
+        return method, {
+            name: self._checked(name, value, known)
+            for name, value in point.items()
+            if name not in EXACT
+        }
 
     def _checked(self, name: str, value: Any, known: Mapping[str, Any]) -> Any:
         """A value in the type of its field, so that 1 and 1.0 are the same run."""
         if name not in known:
-            kind = ' (finite models need kind = "exact")' if self.kind == "train" and name in EXACT else ""
+            kind = (
+                ' (finite models need kind = "exact")'
+                if self.kind == "train" and name in EXACT
+                else ""
+            )
             raise InputError(
                 f"sweep {self.name}: a run of kind '{self.kind}' has no field '{name}'{kind}; {did_you_mean(name, known)}"
             )
@@ -169,16 +221,24 @@ class Spec:
         if isinstance(default, tuple):  # several values of one type, or one of them by itself
             several = tuple(value) if isinstance(value, list | tuple) else (value,)
             if any(type(one) is not type(default[0]) for one in several):
-                raise InputError(f"sweep {self.name}: {name} is {_text(value)}; write {_text(default)}, for example.")
+                raise InputError(
+                    f"sweep {self.name}: {name} is {_text(value)}; write {_text(default)}, for example."
+                )
             return several
         if isinstance(default, bool) or isinstance(value, bool):
             fits = isinstance(default, bool) and isinstance(value, bool)
         elif isinstance(default, int | float):
-            fits = isinstance(value, int | float) and (isinstance(default, float) or value == int(value))
+            fits = isinstance(value, int | float) and (
+                isinstance(default, float) or value == int(value)
+            )
             value = type(default)(value) if fits else value
             fits = fits or (name == "step" and isinstance(value, str))  # a step may be a rule
         else:  # features, or a limit, which are not set by default
-            fits = _is_number(value) if default is None and name != "features" else isinstance(value, str)
+            fits = (
+                _is_number(value)
+                if default is None and name != "features"
+                else isinstance(value, str)
+            )
         if not fits:
             example = (
                 "a name in quotes"
@@ -206,7 +266,9 @@ def read_spec(path: Path) -> Spec:
     for name, kinds in (("eps", (int, float)), ("draws", (int,))):
         value = given.get(name, 0)
         if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < math.inf:
-            raise InputError(f"sweep {path}: {name} is {value!r}; it must be a {'whole ' if name == 'draws' else ''}number >= 0.")
+            raise InputError(
+                f"sweep {path}: {name} is {value!r}; it must be a {'whole ' if name == 'draws' else ''}number >= 0."
+            )
     for name in ("settings", "methods"):
         if not isinstance(given.get(name, {}), Mapping):
             raise InputError(f"sweep {path}: {name} must be a table, [{name}].")
@@ -214,7 +276,9 @@ def read_spec(path: Path) -> Spec:
         if not isinstance(own, Mapping):
             raise InputError(f"sweep {path}: methods.{name} must be a table, [methods.{name}].")
         if "method" in own:
-            raise InputError(f"sweep {path}: methods.{name} is of the method '{name}'; it cannot name another.")
+            raise InputError(
+                f"sweep {path}: methods.{name} is of the method '{name}'; it cannot name another."
+            )
     spec = Spec(path.stem, **{name: value for name, value in given.items() if name != "seeds"})
     return spec if "seeds" not in given else _seeded(spec, given["seeds"])
 
@@ -222,15 +286,23 @@ def read_spec(path: Path) -> Spec:
 def _seeded(spec: Spec, seeds: Any) -> Spec:
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         return spec.with_seeds(seeds)
-    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
-        raise InputError(f"sweep {spec.name}: seeds is {seeds}; give a number of them, or a list of whole numbers >= 0.")
+    if (
+        not isinstance(seeds, list)
+        or not seeds
+        or not all(type(seed) is int and seed >= 0 for seed in seeds)
+    ):
+        raise InputError(
+            f"sweep {spec.name}: seeds is {seeds}; give a number of them, or a list of whole numbers >= 0."
+        )
     return replace(spec, seeds=tuple(seeds))
 
 
 def _draw(name: str, limits: Mapping[str, Any], place: str) -> Any:
     """A number between `low` and `high`, evenly, or evenly in its logarithm; whole if both limits are."""
     low, high, log = limits.get("low", np.nan), limits.get("high", np.nan), limits.get("log", False)
-    numbers, whole = (all(isinstance(limit, kind) for limit in (low, high)) for kind in (int | float, int))
+    numbers, whole = (
+        all(isinstance(limit, kind) for limit in (low, high)) for kind in (int | float, int)
+    )
     least, most = 0 if log else -np.inf, 2**62 if whole else np.inf
     if set(limits) - {"low", "high", "log"} or not numbers or not least < low < high < most:
         raise InputError(
@@ -240,12 +312,18 @@ def _draw(name: str, limits: Mapping[str, Any], place: str) -> Any:
     random = np.random.default_rng(zlib.crc32(place.encode()))
     if whole and not log:
         return int(random.integers(low, high + 1))
-    value = float(np.exp(random.uniform(np.log(low), np.log(high))) if log else random.uniform(low, high))
+    value = float(
+        np.exp(random.uniform(np.log(low), np.log(high))) if log else random.uniform(low, high)
+    )
     return round(value) if whole else float(f"{value:.4g}")
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and -LARGEST < value < LARGEST
+    )
 
 
 def _text(value: Any) -> str:

@@ -48,7 +48,9 @@ def mean_interval(values: Sequence[float] | np.ndarray, level: float = LEVEL) ->
     mean = float(values.mean())
     if len(values) < 2:
         return Interval(mean, np.nan, np.nan)
-    half = float(stdtrit(len(values) - 1, (1 + level) / 2) * values.std(ddof=1) / np.sqrt(len(values)))
+    half = float(
+        stdtrit(len(values) - 1, (1 + level) / 2) * values.std(ddof=1) / np.sqrt(len(values))
+    )
     return Interval(mean, mean - half, mean + half)
 
 
@@ -78,19 +80,28 @@ def probability_of_improvement(ours: np.ndarray, theirs: np.ndarray) -> float:
     """P(a run of `ours` scores above one of `theirs`) on a random task; `[seeds, tasks]` each, numbers of seeds may differ."""
     ours, theirs = _table(ours), _table(theirs)
     if ours.shape[1] != theirs.shape[1]:
-        raise InputError(f"scores of {ours.shape[1]} and of {theirs.shape[1]} tasks cannot be compared; give the same tasks.")
+        raise InputError(
+            f"scores of {ours.shape[1]} and of {theirs.shape[1]} tasks cannot be compared; give the same tasks."
+        )
     above = ours[:, None, :] > theirs[None, :, :]
     equal = ours[:, None, :] == theirs[None, :, :]
     return float((above + 0.5 * equal).mean())
 
 
 def improvement_interval(
-    ours: np.ndarray, theirs: np.ndarray, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
+    ours: np.ndarray,
+    theirs: np.ndarray,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> Interval:
     """The probability of improvement, `[seeds, tasks]` each, with its stratified bootstrap interval; both are resampled."""
     ours, theirs = _table(ours), _table(theirs)
     random = np.random.default_rng(seed)
-    drawn = [probability_of_improvement(_resample(ours, random), _resample(theirs, random)) for _ in range(resamples)]
+    drawn = [
+        probability_of_improvement(_resample(ours, random), _resample(theirs, random))
+        for _ in range(resamples)
+    ]
     low, high = np.percentile(drawn, [50 * (1 - level), 50 * (1 + level)])
     return Interval(probability_of_improvement(ours, theirs), float(low), float(high))
 
@@ -98,7 +109,11 @@ def improvement_interval(
 def tails(values: Sequence[float] | np.ndarray) -> Tails:
     """Mean, worst, P90 and P95 of `values [n]`."""
     values = _scores(values)
-    return Tails(float(values.mean()), float(values.max()), *(float(p) for p in np.percentile(values, [90, 95])))
+    return Tails(
+        float(values.mean()),
+        float(values.max()),
+        *(float(p) for p in np.percentile(values, [90, 95])),
+    )
 
 
 def tails_over_seeds(episodes: Sequence[Sequence[float]]) -> Tails:

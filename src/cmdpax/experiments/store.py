@@ -35,7 +35,16 @@ SPENT = "spent.json"
 NOTE_SECONDS = 5.0  # between two notes of what an attempt has cost so far
 MINE = "run.json"  # says that an attempt was begun, and by which versions; without it, it was cleared away
 TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
-REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR)
+REFUSALS = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.ENOTDIR,
+)
 
 
 class Store:
@@ -51,9 +60,13 @@ class Store:
                     self.done.mkdir(exist_ok=True)
                     write(self.folder / MARK, {"holds": "runs of cmdpax, one folder each"})
             except FileNotFoundError:  # as in /proc, where nothing can be made
-                raise InputError(f"the store {self.folder} cannot be made there; give another folder.") from None
+                raise InputError(
+                    f"the store {self.folder} cannot be made there; give another folder."
+                ) from None
         elif not (self.folder / MARK).exists():
-            raise InputError(f"{self.folder} is no run store on {socket.gethostname()}; every machine must see the same folder.")
+            raise InputError(
+                f"{self.folder} is no run store on {socket.gethostname()}; every machine must see the same folder."
+            )
 
     def finished(self) -> set[str]:
         """Ids of finished runs."""
@@ -72,14 +85,22 @@ class Store:
         """Run, versions and outcome, once it is finished."""
         folder = self.done / run.id
         found = read(folder / "result.json")
-        if folder.exists() and not (isinstance(found, dict) and {"versions", "outcome"} <= found.keys()):
-            raise InputError(f"{folder / 'result.json'} is damaged; remove {folder}, and the same command does the run again.")
+        if folder.exists() and not (
+            isinstance(found, dict) and {"versions", "outcome"} <= found.keys()
+        ):
+            raise InputError(
+                f"{folder / 'result.json'} is damaged; remove {folder}, and the same command does the run again."
+            )
         return found
 
     def finished_runs(self) -> list[Run]:
         """Finished runs as they were asked for, in the order of their ids; what is damaged is passed over."""
         notes = [read(self.done / name / MINE) for name in sorted(self.finished())]
-        asked = [note["run"] for note in notes if isinstance(note, dict) and isinstance(note.get("run"), dict)]
+        asked = [
+            note["run"]
+            for note in notes
+            if isinstance(note, dict) and isinstance(note.get("run"), dict)
+        ]
         return [Run(**one) for one in asked if one.keys() == {"kind", "config", "seed"}]
 
     def spent(self, run: Run) -> dict[str, Any] | None:
@@ -97,13 +118,28 @@ class Store:
             try:
                 write(folder / MINE, {"run": json.loads(run.text), "versions": versions()})
                 try:
-                    outcome = perform(run, folder, [path for path in earlier if _same_versions(path)], meter.note)
+                    outcome = perform(
+                        run, folder, [path for path in earlier if _same_versions(path)], meter.note
+                    )
                 except (InputError, NumericalError) as error:
                     outcome = {"failed": str(error).replace(str(folder), "its folder")}
-                write(folder / "result.json", {"run": json.loads(run.text), "versions": versions(), "outcome": _plain(outcome)})
+                write(
+                    folder / "result.json",
+                    {
+                        "run": json.loads(run.text),
+                        "versions": versions(),
+                        "outcome": _plain(outcome),
+                    },
+                )
                 others = [read(path / SPENT) or {} for path in self.attempts(run) if path != folder]
-                total = {name: own + sum(one.get(name, 0.0) for one in others) for name, own in meter.spent().items()}
-                write(folder / SPENT, {**total, "host": socket.gethostname(), "attempt": len(earlier) + 1})
+                total = {
+                    name: own + sum(one.get(name, 0.0) for one in others)
+                    for name, own in meter.spent().items()
+                }
+                write(
+                    folder / SPENT,
+                    {**total, "host": socket.gethostname(), "attempt": len(earlier) + 1},
+                )
                 return self._commit(run, folder)
             except FileNotFoundError:
                 if not (self.done / run.id).exists():
@@ -162,7 +198,9 @@ class Store:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise InputError(f"another sweep is at work in {self.folder}; wait for it, or give another store.") from None
+                raise InputError(
+                    f"another sweep is at work in {self.folder}; wait for it, or give another store."
+                ) from None
             yield
 
     @contextmanager
@@ -188,7 +226,10 @@ class _Meter:
 
     def spent(self) -> dict[str, float]:
         """Wall and CPU seconds until now."""
-        return {"seconds": time.perf_counter() - self.wall, "cpu_seconds": time.process_time() - self.cpu}
+        return {
+            "seconds": time.perf_counter() - self.wall,
+            "cpu_seconds": time.process_time() - self.cpu,
+        }
 
     def note(self) -> None:
         """Write them down, if that was long ago."""

@@ -70,8 +70,15 @@ def problem(run: Run) -> str:
 def flat(run: Run) -> Row:
     """Fields of a run's config by name, those of the method itself among them; lists as JSON."""
     config = {**run.config, **run.config.get("settings", {})}
-    shown = {name: value for name, value in config.items() if name not in ("settings", "environment", "model", "method")}
-    return {name: json.dumps(value) if isinstance(value, list) else value for name, value in shown.items()}
+    shown = {
+        name: value
+        for name, value in config.items()
+        if name not in ("settings", "environment", "model", "method")
+    }
+    return {
+        name: json.dumps(value) if isinstance(value, list) else value
+        for name, value in shown.items()
+    }
 
 
 def varied_fields(runs: Sequence[Run]) -> list[str]:
@@ -89,18 +96,27 @@ def select(runs: Sequence[Run], found: Sequence[Row], eps: float) -> list[Row]:
     groups: dict[tuple[str, str], dict[str, list[Run]]] = {}
     for run in runs:
         configuration = json.dumps(run.config, sort_keys=True)
-        groups.setdefault((problem(run), run.config["method"]), {}).setdefault(configuration, []).append(run)
+        groups.setdefault((problem(run), run.config["method"]), {}).setdefault(
+            configuration, []
+        ).append(run)
     table = []
     for (where, method), configurations in groups.items():
         eligible = []
         for seeds in configurations.values():
             done = [by_id[run.id] for run in seeds if run.id in by_id]
-            if len(done) < len(seeds) or any(row["score"] is None or row["excess"] is None for row in done):
+            if len(done) < len(seeds) or any(
+                row["score"] is None or row["excess"] is None for row in done
+            ):
                 continue
-            score, excess = mean_interval([row["score"] for row in done]), float(np.mean([row["excess"] for row in done]))
+            score, excess = (
+                mean_interval([row["score"] for row in done]),
+                float(np.mean([row["excess"] for row in done])),
+            )
             if excess <= eps:
                 eligible.append((score, excess, done[0]))
-        tried = [by_id[run.id] for seeds in configurations.values() for run in seeds if run.id in by_id]
+        tried = [
+            by_id[run.id] for seeds in configurations.values() for run in seeds if run.id in by_id
+        ]
         best = max(eligible, key=lambda one: one[0].value, default=None)  # the first of equals
         table.append(
             {
@@ -123,26 +139,39 @@ def select(runs: Sequence[Run], found: Sequence[Row], eps: float) -> list[Row]:
 def write_selection(store: Store, table: Sequence[Row]) -> Path:
     """The selection with the tuning budgets beside the runs, as `selected.csv` and `selected.md`; returns the latter."""
     with store.writing():
-        write_table(store.folder / "selected", SUMMARY, [[row[name] for name in SUMMARY] for row in table])
+        write_table(
+            store.folder / "selected", SUMMARY, [[row[name] for name in SUMMARY] for row in table]
+        )
     return store.folder / "selected.md"
 
 
 def made_by_others(runs: Sequence[Run], store: Store) -> str:
     """One sentence on finished runs that other versions made, one on those they began; empty if there are none."""
-    changes = Counter(difference(result["versions"], versions()) for run in runs if (result := store.result(run)))
+    changes = Counter(
+        difference(result["versions"], versions()) for run in runs if (result := store.result(run))
+    )
     finished = [
         f"{count} finished runs were made by other versions ({change}); they are kept: to make them anew, give another store."
         for change, count in changes.items()
         if change
     ]
     begun = len(store.begun_by_others() & {run.id for run in store.pending(runs)})
-    restarted = [f"{begun} runs were begun by other versions; they start anew, so that one version makes all of a run."]
+    restarted = [
+        f"{begun} runs were begun by other versions; they start anew, so that one version makes all of a run."
+    ]
     return " ".join([*finished, *(restarted if begun else [])])
 
 
 def _settings(row: Row, varied: Sequence[str]) -> str:
-    return ", ".join(f"{name} {row[name]}" for name in varied if row.get(name) is not None) or "the only one"
+    return (
+        ", ".join(f"{name} {row[name]}" for name in varied if row.get(name) is not None)
+        or "the only one"
+    )
 
 
 def _shown(score: Interval) -> str:
-    return f"{score.value:.5g}" if np.isnan(score.low) else f"{score.value:.5g} +- {score.high - score.value:.3g}"
+    return (
+        f"{score.value:.5g}"
+        if np.isnan(score.low)
+        else f"{score.value:.5g} +- {score.high - score.value:.3g}"
+    )

@@ -39,12 +39,19 @@ def learning_curves(
                           transform=axes.get_yaxis_transform())  # fmt: skip
             if quantity == "cost":
                 axes.axhline(limit, color="0.25", linewidth=1.0, linestyle="--")
-                top = max((float(np.nanpercentile(values, 99)) for _, values in curves.values()), default=limit)
+                top = max(
+                    (float(np.nanpercentile(values, 99)) for _, values in curves.values()),
+                    default=limit,
+                )
                 axes.set_ylim(0, max(2.5 * limit, min(1.1 * top, 8 * limit)))
             _missing(axes, [label for label in labels if label not in curves], empty=not curves)
             axes.set_title(task, fontsize=10)
             axes.grid(alpha=0.3)
-        row[0].set_ylabel({"return": "episode return", "cost": f"episode cost (dashed: limit {limit:g})"}[quantity])
+        row[0].set_ylabel(
+            {"return": "episode return", "cost": f"episode cost (dashed: limit {limit:g})"}[
+                quantity
+            ]
+        )
     for axes in grid[-1]:
         axes.set_xlabel("samples")
     paper = Line2D([], [], color="0.4", linewidth=2.2, label="paper's final value (right edge)")
@@ -55,16 +62,25 @@ def learning_curves(
     return figure
 
 
-def box_plot(panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]], labels: Sequence[str], title: str) -> Figure:
+def box_plot(
+    panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]], labels: Sequence[str], title: str
+) -> Figure:
     """`panels[task][label]` holds, for every seed, the excess costs of its episodes; boxes are over all episodes.
 
     Triangles are means and orange lines medians, as in the paper; grey dots are the seeds' means.
     """
     median = {"color": "#e69f00", "linewidth": 1.8}
-    mean = {"marker": "^", "markerfacecolor": "#009e73", "markeredgecolor": "#009e73", "markersize": 7}
+    mean = {
+        "marker": "^",
+        "markerfacecolor": "#009e73",
+        "markeredgecolor": "#009e73",
+        "markersize": 7,
+    }
     dots: dict[str, Any] = {"marker": ".", "linestyle": "none", "color": "0.45", "markersize": 5}
     figure = Figure(figsize=(1.2 + 3.7 * len(panels), 4.5))
-    for axes, (task, methods) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items()):
+    for axes, (task, methods) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels.items()
+    ):
         for place, label in enumerate(labels, 1):
             if label not in methods:
                 axes.text(place, 0.8, "no records", rotation=90, ha="center", va="center", color="0.5", fontsize=8,
@@ -89,7 +105,11 @@ def box_plot(panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]], labels: S
         axes.set_title(task, fontsize=10)
         axes.grid(alpha=0.3, axis="y")
     figure.axes[0].set_ylabel("cost - limit of the final policy\n(above 0: violated)")
-    looks: dict[str, dict[str, Any]] = {"median": median, "mean": {**mean, "linestyle": "none"}, "mean of a seed": dots}
+    looks: dict[str, dict[str, Any]] = {
+        "median": median,
+        "mean": {**mean, "linestyle": "none"},
+        "mean of a seed": dots,
+    }
     _legend(figure, [], [Line2D([], [], label=name, **look) for name, look in looks.items()])
     figure.suptitle(title, fontsize=11)
     figure.tight_layout(rect=(0, 0.05, 1, 1))
@@ -113,7 +133,9 @@ def ablation(
             for axes, quantity in zip(grid[2 * i : 2 * i + 2, j], ("return", "excess")):
                 curves = panels.get((row, column), {}).get(quantity, {})
                 for value, (x, points) in curves.items():
-                    _band(axes, np.searchsorted(inner, x), points, list(values).index(value), every=1)
+                    _band(
+                        axes, np.searchsorted(inner, x), points, list(values).index(value), every=1
+                    )
                 axes.set_xlim(-0.3, len(inner) - 0.7)
                 axes.set_xticks(range(len(inner)), [f"{one:g}" for one in inner])
                 if quantity == "excess":
@@ -126,7 +148,13 @@ def ablation(
         grid[2 * i + 1, 0].set_ylabel("final cost - limit\n(above 0: violated)")
     for axes in grid[-1]:
         axes.set_xlabel("batches between dual updates, K")
-    _legend(figure, labels, _shade([len(points) for panel in panels.values() for _, points in panel["return"].values()]))
+    _legend(
+        figure,
+        labels,
+        _shade(
+            [len(points) for panel in panels.values() for _, points in panel["return"].values()]
+        ),
+    )
     figure.suptitle(title, fontsize=11)
     figure.tight_layout(rect=(0, 0.04, 1, 1))
     return figure
@@ -140,26 +168,51 @@ def _band(axes: Axes, x: np.ndarray, values: np.ndarray, index: int, every: int 
     axes.plot(x[seen], [column.mean() for column in columns], **look)
     if len(values) > 1:
         intervals = [mean_interval(column) for column in columns]
-        ends = [(one.low, one.high) for one in intervals] if len(values) > 2 else [(min(one), max(one)) for one in columns]
-        axes.fill_between(x[seen], *np.transpose(ends), color=look["color"], alpha=0.18, linewidth=0)
+        ends = (
+            [(one.low, one.high) for one in intervals]
+            if len(values) > 2
+            else [(min(one), max(one)) for one in columns]
+        )
+        axes.fill_between(
+            x[seen], *np.transpose(ends), color=look["color"], alpha=0.18, linewidth=0
+        )
 
 
 def _shade(seeds: Sequence[int]) -> list[Patch]:
     """What the bands of curves with so many seeds are."""
-    words = [*(["95% interval"] if max(seeds, default=0) > 2 else []), *(["both seeds"] if 2 in seeds else [])]
+    words = [
+        *(["95% interval"] if max(seeds, default=0) > 2 else []),
+        *(["both seeds"] if 2 in seeds else []),
+    ]
     return [Patch(color="0.4", alpha=0.25, label=" or ".join(words))] if words else []
 
 
 def _missing(axes: Axes, labels: Sequence[str], empty: bool) -> None:
     """Say what a panel lacks; an empty one has no scale either."""
     if empty:
-        axes.text(0.5, 0.5, "no records", transform=axes.transAxes, ha="center", va="center", color="0.5")
+        axes.text(
+            0.5, 0.5, "no records", transform=axes.transAxes, ha="center", va="center", color="0.5"
+        )
         axes.set_xticks([])
         axes.set_yticks([])
     elif labels:
-        axes.text(0.03, 0.97, f"no records: {', '.join(labels)}", transform=axes.transAxes, va="top", fontsize=8, color="0.4")
+        axes.text(
+            0.03,
+            0.97,
+            f"no records: {', '.join(labels)}",
+            transform=axes.transAxes,
+            va="top",
+            fontsize=8,
+            color="0.4",
+        )
 
 
 def _legend(figure: Figure, labels: Sequence[str], more: Sequence[Artist]) -> None:
     handles = [Line2D([], [], label=label, **style(index)) for index, label in enumerate(labels)]
-    figure.legend(handles=[*handles, *more], loc="lower center", ncols=len(handles) + len(more), frameon=False, fontsize=9)
+    figure.legend(
+        handles=[*handles, *more],
+        loc="lower center",
+        ncols=len(handles) + len(more),
+        frameon=False,
+        fontsize=9,
+    )

@@ -15,7 +15,12 @@ PACKAGES = ("numpy", "scipy", "numba", "highspy", "jax", "jaxlib", "optax", "gym
 @cache
 def versions() -> dict[str, str]:
     """Python, this package (also as a digest of its source, since a version may cover many states), and what it computes with."""
-    return {"python": platform.python_version(), "cmdpax": cmdpax.__version__, "code": _digest(), **installed(PACKAGES)}
+    return {
+        "python": platform.python_version(),
+        "cmdpax": cmdpax.__version__,
+        "code": _digest(),
+        **installed(PACKAGES),
+    }
 
 
 def installed(names: Iterable[str]) -> dict[str, str]:
@@ -33,7 +38,9 @@ def difference(made_by: Mapping[str, str], now: Mapping[str, str]) -> str:
     """What changed, as in `numpy 2.3.1 -> 2.4.6, code 1f3a -> 77b0`; empty if nothing did."""
     names = dict.fromkeys([*made_by, *now])
     changed = [name for name in names if made_by.get(name) != now.get(name)]
-    return ", ".join(f"{name} {made_by.get(name, 'none')} -> {now.get(name, 'none')}" for name in changed)
+    return ", ".join(
+        f"{name} {made_by.get(name, 'none')} -> {now.get(name, 'none')}" for name in changed
+    )
 
 
 def _digest() -> str:

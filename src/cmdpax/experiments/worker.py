@@ -32,7 +32,9 @@ def carry_out(store: str, text: str) -> str:
     except InputError as error:
         return json.dumps({"error": str(error)})
     except ModuleNotFoundError as error:
-        return json.dumps({"error": f"this sweep needs the package '{error.name}'; install cmdpax[deep]."})
+        return json.dumps(
+            {"error": f"this sweep needs the package '{error.name}'; install cmdpax[deep]."}
+        )
     except Exception as error:  # a fault of ours, or of an environment: it must reach whoever reads the driver's answer
         return json.dumps({"error": f"a run broke off: {type(error).__name__}: {error}"})
 

@@ -48,12 +48,16 @@ class Columns:
     occupancies: tuple[np.ndarray, ...]  # k arrays [S]
     rewards: np.ndarray  # [k]
     margin_rows: np.ndarray  # [k, m]
-    prices: np.ndarray  # [k, m]: the weights each was planned for; NaN if the reward had no part in it
+    prices: (
+        np.ndarray
+    )  # [k, m]: the weights each was planned for; NaN if the reward had no part in it
     potentials: tuple[np.ndarray | None, ...]  # k arrays [S]: optimal values at those prices
     mixture: np.ndarray  # [k], on the simplex
     meeting: np.ndarray  # [k], the mixture that meets the constraints as well as it can
     last: Subproblem | None = None
-    secant: Literal["next", "later", "never"] = "next"  # whether the next step plans at the mean of the prices
+    secant: Literal["next", "later", "never"] = (
+        "next"  # whether the next step plans at the mean of the prices
+    )
 
     @property
     def reward(self) -> float:
@@ -80,13 +84,24 @@ class Corrective:
 
     def start(self, model: CMDP, policy: np.ndarray | None = None) -> Columns:
         """One column: the unconstrained optimum (this oracle builds its own policies and takes none)."""
-        return first_column(model, plan(model, model.reward, tolerance=self.accuracy), self.accuracy)
+        return first_column(
+            model, plan(model, model.reward, tolerance=self.accuracy), self.accuracy
+        )
 
-    def advance(self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float) -> Columns:
+    def advance(
+        self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float
+    ) -> Columns:
         """Mix the columns for multipliers `[m]`, plan against the mixture, and add what planning found."""
         if columns.last is None:
             columns = _meet(model, columns, multipliers)
-        mixture = master(columns.rewards, columns.margin_rows, multipliers, penalty, columns.mixture, not model.is_small)
+        mixture = master(
+            columns.rewards,
+            columns.margin_rows,
+            multipliers,
+            penalty,
+            columns.mixture,
+            not model.is_small,
+        )
         mixed = replace(columns, mixture=mixture)
         worth = lagrangian.weights(multipliers, penalty, mixed.margins)
         guess = columns.last.plan.values if columns.last else columns.potentials[0]
@@ -94,20 +109,40 @@ class Corrective:
         if secant == "next":
             used = np.nonzero(columns.meeting)[0]
             if is_secant := len(used) > 1 and bool(np.isfinite(columns.prices[used]).all()):
-                worth, guess = columns.meeting[used] @ columns.prices[used], _mean(columns.meeting, columns.potentials)
+                worth, guess = (
+                    columns.meeting[used] @ columns.prices[used],
+                    _mean(columns.meeting, columns.potentials),
+                )
         tolerance = max(self.accuracy, LOOSENESS * (columns.last.gap if columns.last else 1.0))
-        start = columns.last.plan.actions if columns.last else columns.actions[int(np.argmax(mixture))]
-        best = plan(model, pseudo_reward(model, worth), start, values=guess, tolerance=tolerance, stop=self.stop)
-        bound = best.value - float(worth @ model.thresholds) + float(((worth - multipliers) ** 2).sum()) / (2 * penalty)
+        start = (
+            columns.last.plan.actions if columns.last else columns.actions[int(np.argmax(mixture))]
+        )
+        best = plan(
+            model,
+            pseudo_reward(model, worth),
+            start,
+            values=guess,
+            tolerance=tolerance,
+            stop=self.stop,
+        )
+        bound = (
+            best.value
+            - float(worth @ model.thresholds)
+            + float(((worth - multipliers) ** 2).sum()) / (2 * penalty)
+        )
         gap = bound - float(lagrangian.value(mixed.reward, mixed.margins, multipliers, penalty))
         richer = add_column(model, mixed, best, worth, self.accuracy, self.most)
         if is_secant and richer is mixed:
             secant = "never"
         elif secant != "never":
             secant = "later" if is_secant else "next"
-        return replace(_meet(model, richer, worth), last=Subproblem(gap, worth, best), secant=secant)
+        return replace(
+            _meet(model, richer, worth), last=Subproblem(gap, worth, best), secant=secant
+        )
 
-    def subproblem(self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float) -> Subproblem:
+    def subproblem(
+        self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float
+    ) -> Subproblem:
         """The certified gap of the mixture for multipliers `[m]`, known from the last `advance`."""
         if columns.last is None:
             raise NumericalError("corrective: no gap is known before the first step.")
@@ -117,11 +152,15 @@ class Corrective:
         """The one stationary policy with the occupancy of the mixture, `[S, A]`."""
         mass = np.zeros((model.states, model.actions))
         states = np.arange(model.states)
-        for weight, actions, visits in zip(columns.mixture, columns.actions, columns.occupancies, strict=True):
+        for weight, actions, visits in zip(
+            columns.mixture, columns.actions, columns.occupancies, strict=True
+        ):
             if weight > 0:
                 mass[states, actions] += weight * visits
         total = mass.sum(1, keepdims=True)
-        fallback = from_actions(columns.last.plan.actions if columns.last else columns.actions[0], model.actions)
+        fallback = from_actions(
+            columns.last.plan.actions if columns.last else columns.actions[0], model.actions
+        )
         # states that are as good as never visited get the latest plan: what is rounding in old columns is no advice
         visited = total > NEVER / (model.states * (1 - model.discount))
         return np.where(visited, mass / np.where(visited, total, 1.0), fallback)
@@ -130,14 +169,19 @@ class Corrective:
 def _meet(model: CMDP, columns: Columns, prices: np.ndarray) -> Columns:
     """Find the mixture that meets the constraints (a penalty near infinity), from the last one."""
     rows, is_large = columns.margin_rows, not model.is_small
-    return replace(columns, meeting=master(columns.rewards, rows, prices, HARD_PENALTY, columns.meeting, is_large))
+    return replace(
+        columns,
+        meeting=master(columns.rewards, rows, prices, HARD_PENALTY, columns.meeting, is_large),
+    )
 
 
 def first_column(model: CMDP, best: Plan, accuracy: float = 0.0) -> Columns:
     """A mixture of one, the optimum of the reward alone."""
     none, no_prices = np.zeros((0, model.constraint_count)), np.zeros(model.constraint_count)
     empty = Columns((), (), np.zeros(0), none, none, (), np.zeros(0), np.zeros(0))
-    return replace(add_column(model, empty, best, no_prices, accuracy), mixture=np.ones(1), meeting=np.ones(1))
+    return replace(
+        add_column(model, empty, best, no_prices, accuracy), mixture=np.ones(1), meeting=np.ones(1)
+    )
 
 
 def add_column(
@@ -165,8 +209,16 @@ def add_column(
         occupancies=(*(columns.occupancies[k] for k in keep), visits),
         rewards=np.append(columns.rewards[keep], reward),
         margin_rows=np.vstack([columns.margin_rows[keep], margins]),
-        prices=np.vstack([columns.prices[keep], np.full(model.constraint_count, np.nan) if prices is None else prices]),
-        potentials=(*(columns.potentials[k] for k in keep), None if prices is None else best.values),
+        prices=np.vstack(
+            [
+                columns.prices[keep],
+                np.full(model.constraint_count, np.nan) if prices is None else prices,
+            ]
+        ),
+        potentials=(
+            *(columns.potentials[k] for k in keep),
+            None if prices is None else best.values,
+        ),
         mixture=np.append(columns.mixture[keep], 0.0),
         meeting=np.append(columns.meeting[keep], 0.0),
     )

@@ -17,14 +17,21 @@ RANK = 1e-11  # relative singular value below which columns count as dependent
 
 
 def master(
-    rewards: np.ndarray, margins: np.ndarray, multipliers: np.ndarray, penalty: float, start: np.ndarray, compiled: bool = False
+    rewards: np.ndarray,
+    margins: np.ndarray,
+    multipliers: np.ndarray,
+    penalty: float,
+    start: np.ndarray,
+    compiled: bool = False,
 ) -> np.ndarray:
     """Weights `[k]` on the simplex that maximise the AL of the mixture; at most m + 1 of them are positive.
 
     rewards `[k]`, margins `[k, m]`, multipliers `[m]`, start `[k]` on the simplex. `compiled` asks for numba, where there is one.
     """
     k, m = margins.shape
-    spread = np.hstack([-margins.T, np.eye(m)])  # w = multipliers + penalty * spread @ x, for x = (alpha, z)
+    spread = np.hstack(
+        [-margins.T, np.eye(m)]
+    )  # w = multipliers + penalty * spread @ x, for x = (alpha, z)
     gain = np.append(rewards, np.zeros(m))
     x = np.concatenate([start, np.maximum(start @ margins - multipliers / penalty, 0)])
     if compiled and kernels.loops() is not None:
@@ -37,7 +44,9 @@ def master(
     return alpha / alpha.sum()
 
 
-def _mix(spread: np.ndarray, gain: np.ndarray, multipliers: np.ndarray, penalty: float, x: np.ndarray) -> np.ndarray:
+def _mix(
+    spread: np.ndarray, gain: np.ndarray, multipliers: np.ndarray, penalty: float, x: np.ndarray
+) -> np.ndarray:
     """The best `x [k + m]`, from `x`, for the effect `spread [m, k + m]` and the reward `gain [k + m]` of its entries."""
     m, n = spread.shape
     k = n - m
@@ -53,7 +62,9 @@ def _mix(spread: np.ndarray, gain: np.ndarray, multipliers: np.ndarray, penalty:
             room = np.where(falling, x / -np.where(falling, direction, -1.0), np.inf)
         blocking = int(np.argmin(room))
         length = min(1.0, room[blocking]) if is_newton else room[blocking]
-        if blocking == entered and length == 0:  # rounding: the entering variable cannot move, so this is the minimum
+        if (
+            blocking == entered and length == 0
+        ):  # rounding: the entering variable cannot move, so this is the minimum
             break
         if np.isfinite(length):
             x = x + length * direction
@@ -67,14 +78,21 @@ def _mix(spread: np.ndarray, gain: np.ndarray, multipliers: np.ndarray, penalty:
         price = gradient - np.where(is_weight, gradient[:k] @ x[:k] / x[:k].sum(), 0.0)
         price[free] = 0.0
         entered = int(np.argmin(price))
-        if price[entered] >= -NEGLIGIBLE * (np.abs(gain).max() + np.abs(worth) @ np.abs(spread[:, :k]).max(1, initial=0.0)):
+        if price[entered] >= -NEGLIGIBLE * (
+            np.abs(gain).max() + np.abs(worth) @ np.abs(spread[:, :k]).max(1, initial=0.0)
+        ):
             break
         free[entered] = True
     return x
 
 
 def _direction(
-    x: np.ndarray, free: np.ndarray, is_weight: np.ndarray, spread: np.ndarray, gradient: np.ndarray, penalty: float
+    x: np.ndarray,
+    free: np.ndarray,
+    is_weight: np.ndarray,
+    spread: np.ndarray,
+    gradient: np.ndarray,
+    penalty: float,
 ) -> tuple[np.ndarray, bool]:
     """A descent direction among the free variables that keeps the weights' sum: Newton's, or a null direction to leave along."""
     direction = np.zeros_like(x)

@@ -12,7 +12,12 @@ def mix(spread, gain, multipliers, penalty, x, rank, negligible):
     m, n = spread.shape
     k = n - m
     free, gradient, direction, worth = x > 0, np.empty(n), np.empty(n), np.empty(m)
-    others, basis, upper, part = np.empty(n, np.int64), np.empty((m, m)), np.empty((m, m + 1)), np.empty(m + 1)
+    others, basis, upper, part = (
+        np.empty(n, np.int64),
+        np.empty((m, m)),
+        np.empty((m, m + 1)),
+        np.empty(m + 1),
+    )
     largest = np.zeros(m)
     for i in range(m):
         for j in range(k):
@@ -23,7 +28,9 @@ def mix(spread, gain, multipliers, penalty, x, rank, negligible):
     slopes(spread, gain, multipliers, penalty, x, worth, gradient)
     entered = -1
     for _ in range(100 + 20 * n):
-        newton = descend(x, free, k, spread, gradient, penalty, rank, direction, others, basis, upper, part)
+        newton = descend(
+            x, free, k, spread, gradient, penalty, rank, direction, others, basis, upper, part
+        )
         room, blocking = np.inf, -1
         for j in range(n):
             if direction[j] < 0 and x[j] / -direction[j] < room:

@@ -22,7 +22,14 @@ import numpy as np
 from cmdpax.errors import InputError
 from cmdpax.evaluation import evaluate, occupancy
 from cmdpax.model import CMDP
-from cmdpax.oracles.first_order import Iterate, StepFunction, Subproblem, backtrack, certified_gap, pseudo_quality
+from cmdpax.oracles.first_order import (
+    Iterate,
+    StepFunction,
+    Subproblem,
+    backtrack,
+    certified_gap,
+    pseudo_quality,
+)
 from cmdpax.policies.log_linear import Features
 from cmdpax.policies.projection import descend, divergence, newton
 
@@ -39,19 +46,26 @@ class Projected:
     check_every: int = 10
 
     def __post_init__(self) -> None:
-        for name, value, word in (("step", self.size, "backtracking"), ("surrogate", self.surrogate, "newton")):
+        for name, value, word in (
+            ("step", self.size, "backtracking"),
+            ("surrogate", self.surrogate, "newton"),
+        ):
             if isinstance(value, str):
                 if value != word:
                     raise InputError(f"{name}: '{value}' is neither a number nor '{word}'.")
             elif not (np.isfinite(value).all() and (np.asarray(value) > 0).all()):
                 raise InputError(f"{name} is {value}; step sizes must be positive and finite.")
         if self.batch and (isinstance(self.size, str) or isinstance(self.surrogate, str)):
-            raise InputError("step: 'backtracking' and 'newton' run one configuration at a time; give numbers to run a batch.")
+            raise InputError(
+                "step: 'backtracking' and 'newton' run one configuration at a time; give numbers to run a batch."
+            )
 
     @property
     def batch(self) -> tuple[int, ...]:
         """Batch shape of the step sizes."""
-        sizes = [np.shape(value) for value in (self.size, self.surrogate) if not isinstance(value, str)]
+        sizes = [
+            np.shape(value) for value in (self.size, self.surrogate) if not isinstance(value, str)
+        ]
         return np.broadcast_shapes(*sizes)
 
     def start(self, model: CMDP, policy: np.ndarray | None = None) -> Iterate:
@@ -60,7 +74,10 @@ class Projected:
         x = np.zeros(self.features.rank)
         if policy is not None:
             x = newton(self.features, x, (1 - model.discount) * occupancy(model, policy), policy)
-        size = np.broadcast_to(1.0 if isinstance(self.size, str) else np.asarray(self.size, dtype=np.float64), self.batch)
+        size = np.broadcast_to(
+            1.0 if isinstance(self.size, str) else np.asarray(self.size, dtype=np.float64),
+            self.batch,
+        )
         return self.at(model, np.broadcast_to(x, (*self.batch, self.features.rank)), size)
 
     def at(self, model: CMDP, coordinates: np.ndarray, size: np.ndarray) -> Iterate:
@@ -68,7 +85,9 @@ class Projected:
         policy = self.features.probabilities(coordinates)
         return Iterate(policy, evaluate(model, policy), size, coordinates)
 
-    def target(self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float) -> tuple[np.ndarray, np.ndarray]:
+    def target(
+        self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float
+    ) -> tuple[np.ndarray, np.ndarray]:
         """What the step would do without features, `[..., S, A]`, and the normalised occupancy `[..., S]` it is judged by."""
         quality = pseudo_quality(model, iterate, multipliers, penalty)
         visits = (1 - model.discount) * occupancy(model, iterate.policy)
@@ -80,15 +99,26 @@ class Projected:
             return newton(self.features, x, visits, target)
         S, A, r = self.features.states, self.features.actions, self.features.rank
         sizes = np.broadcast_to(self.surrogate, self.batch).ravel()
-        projected = descend(self.features, x.reshape(-1, r), visits.reshape(-1, S), target.reshape(-1, S, A), sizes, self.passes)
+        projected = descend(
+            self.features,
+            x.reshape(-1, r),
+            visits.reshape(-1, S),
+            target.reshape(-1, S, A),
+            sizes,
+            self.passes,
+        )
         return projected.reshape(x.shape)
 
-    def advance(self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float) -> Iterate:
+    def advance(
+        self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float
+    ) -> Iterate:
         """One step on the AL with multipliers `[..., m]`, and its projection."""
         target, visits = self.target(model, iterate, multipliers, penalty)
         projected = self.project(iterate.coordinates, visits, target)
         trial = self.at(model, projected, iterate.size)
-        return backtrack(iterate, trial, multipliers, penalty) if isinstance(self.size, str) else trial
+        return (
+            backtrack(iterate, trial, multipliers, penalty) if isinstance(self.size, str) else trial
+        )
 
     def errors(
         self, model: CMDP, before: Iterate, after: Iterate, multipliers: np.ndarray, penalty: float
@@ -100,9 +130,13 @@ class Projected:
         target, visits = self.target(model, before, multipliers, penalty)
         best = newton(self.features, after.coordinates, visits, target)
         bias = float(divergence(self.features, best, visits, target))
-        return max(bias, 0.0), max(float(divergence(self.features, after.coordinates, visits, target)) - bias, 0.0)
+        return max(bias, 0.0), max(
+            float(divergence(self.features, after.coordinates, visits, target)) - bias, 0.0
+        )
 
-    def subproblem(self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float) -> Subproblem:
+    def subproblem(
+        self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float
+    ) -> Subproblem:
         """The certified gap for multipliers `[m]` to the best of ALL policies, the class's or not (no batch)."""
         return certified_gap(model, iterate, multipliers, penalty)
 

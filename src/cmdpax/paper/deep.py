@@ -16,13 +16,23 @@ from cmdpax.experiments.runs import Run
 from cmdpax.experiments.specification import Spec
 from cmdpax.experiments.store import Store
 from cmdpax.experiments.versions import versions
-from cmdpax.paper.deep_records import TASKS, TITLES, Record, collect, read_records, record_name, task_name
+from cmdpax.paper.deep_records import (
+    TASKS,
+    TITLES,
+    Record,
+    collect,
+    read_records,
+    record_name,
+    task_name,
+)
 
 ABLATIONS: dict[str, tuple[str, Callable[..., Spec]]] = {
     "penalties": ("penalty", presets.penalties),
     "dual-steps": ("dual_step", presets.dual_steps),
 }
-Cell = tuple[object, ...]  # task, method, seed; of an ablation also the value and the number of inner batches
+Cell = tuple[
+    object, ...
+]  # task, method, seed; of an ablation also the value and the number of inner batches
 Carry = Callable[[str, Sequence[Run]], Store]  # name of the preset, its runs
 
 
@@ -42,26 +52,38 @@ class Study:
         """The share of the paper's samples, and the seeds, in words for a figure."""
         if not self.records:
             return "no records yet"
-        return budget([record.samples for record in self.records], [len(self.of(t, m)) for t in TASKS for m in TITLES], 5)
+        return budget(
+            [record.samples for record in self.records],
+            [len(self.of(t, m)) for t in TASKS for m in TITLES],
+            5,
+        )
 
 
 def budget(samples: Sequence[int], seeds: Sequence[int], paper: int) -> str:
     """The share of the paper's samples, and the number of seeds, in words."""
-    shares = sorted({f"{100 * one / presets.SAMPLES:.3g}%" for one in samples}, key=lambda text: float(text[:-1]))
+    shares = sorted(
+        {f"{100 * one / presets.SAMPLES:.3g}%" for one in samples},
+        key=lambda text: float(text[:-1]),
+    )
     counts = [count for count in seeds if count]
     words = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-    return (
-        f"{' and '.join(shares)} of the paper's samples, {words} seed{'' if words == '1' else 's'} (paper: 100%, {paper} seeds)"
-    )
+    return f"{' and '.join(shares)} of the paper's samples, {words} seed{'' if words == '1' else 's'} (paper: 100%, {paper} seeds)"
 
 
 def study(folder: Path) -> Study:
     """Read what a folder holds."""
-    return Study(read_records(folder), {name: read_lines(folder / f"{name}.jsonl")[1] for name in ABLATIONS})
+    return Study(
+        read_records(folder), {name: read_lines(folder / f"{name}.jsonl")[1] for name in ABLATIONS}
+    )
 
 
 def run_missing(
-    folder: Path, parts: Sequence[str], fraction: float, seeds: int | None, tasks: Sequence[str], carry: Carry
+    folder: Path,
+    parts: Sequence[str],
+    fraction: float,
+    seeds: int | None,
+    tasks: Sequence[str],
+    carry: Carry,
 ) -> None:
     """Run and record what `folder` lacks of the main comparison (`main`) or of an ablation, at that fraction of the budget."""
     for part in parts:
@@ -74,7 +96,9 @@ def run_missing(
             record(folder, part, lacking, carry(spec.name, lacking))
 
 
-def record_finished(folder: Path, part: str, seeds: int | None, tasks: Sequence[str], store: Store) -> int:
+def record_finished(
+    folder: Path, part: str, seeds: int | None, tasks: Sequence[str], store: Store
+) -> int:
     """Record what a store has finished of `main` or an ablation, of whichever budget; returns how many runs that are."""
     found: dict[Cell, Run] = {}
     for run in store.finished_runs():
@@ -115,11 +139,18 @@ def record(folder: Path, part: str, runs: Sequence[Run], store: Store) -> None:
             continue
         if part == "main":
             name = record_name(run.config["environment"], run.config["method"], run.seed)
-            collect(store.done / run.id, folder / name, (store.spent(run) or {}).get("cpu_seconds"), result["versions"])
+            collect(
+                store.done / run.id,
+                folder / name,
+                (store.spent(run) or {}).get("cpu_seconds"),
+                result["versions"],
+            )
         else:
             rows.append(_ablation_row(run, ABLATIONS[part][0], result))
     if rows:
-        write_lines(folder / f"{part}.jsonl", {"kind": "header", **versions()}, [*there.values(), *rows])
+        write_lines(
+            folder / f"{part}.jsonl", {"kind": "header", **versions()}, [*there.values(), *rows]
+        )
 
 
 def _takes_part(run: Run, part: str, tasks: Sequence[str]) -> bool:
@@ -128,7 +159,9 @@ def _takes_part(run: Run, part: str, tasks: Sequence[str]) -> bool:
     if part == "main":
         return run.config["method"] in TITLES
     field, spec = ABLATIONS[part][0], ABLATIONS[part][1]()
-    return run.config["method"] in spec.methods and all(run.config[one] in spec.settings[one] for one in (field, "inner"))
+    return run.config["method"] in spec.methods and all(
+        run.config[one] in spec.settings[one] for one in (field, "inner")
+    )
 
 
 def _differences(one: Run, other: Run) -> list[str]:

@@ -17,7 +17,12 @@ POINTS = 100  # of a learning curve: each is a mean over one hundredth of the sa
 def learning_curves(found: Study) -> Figure:
     """Return and cost against samples, mean and 95% interval over seeds."""
     panels: dict[str, Any] = {
-        quantity: {task: {TITLES[m]: _curves(found.of(task, m), quantity) for m in TITLES if found.of(task, m)} for task in TASKS}
+        quantity: {
+            task: {
+                TITLES[m]: _curves(found.of(task, m), quantity) for m in TITLES if found.of(task, m)
+            }
+            for task in TASKS
+        }
         for quantity in ("return", "cost")
     }
     marks: dict[str, Any] = {
@@ -32,13 +37,19 @@ def _curves(records: Sequence[Record], quantity: str) -> tuple[np.ndarray, np.nd
     longest = max(record.rows[-1]["samples"] for record in records)
     fewest = min(len(record.rows) for record in records)
     edges = np.linspace(0, longest, min(POINTS, fewest) + 1)
-    return (edges[1:] + edges[:-1]) / 2, np.stack([record.curve(quantity, edges) for record in records])
+    return (edges[1:] + edges[:-1]) / 2, np.stack(
+        [record.curve(quantity, edges) for record in records]
+    )
 
 
 def violations(found: Study) -> Figure:
     """Box plot of the final policy's cost over the limit."""
     panels = {
-        task: {TITLES[m]: [record.episodes()[1] for record in found.of(task, m)] for m in TITLES if found.of(task, m)}
+        task: {
+            TITLES[m]: [record.episodes()[1] for record in found.of(task, m)]
+            for m in TITLES
+            if found.of(task, m)
+        }
         for task in TASKS
     }
     title = f"Final policies, every episode of every seed: {found.size}"
@@ -55,9 +66,13 @@ def ablation(found: Study, name: str) -> Figure:
         for method in ("spma-alm", "ppo-alm"):
             here = [row for row in rows if (row["task"], row["method"]) == (task, method)]
             if here:
-                lines = {value: [row for row in here if row[field] == value] for value in settings[field]}
+                lines = {
+                    value: [row for row in here if row[field] == value] for value in settings[field]
+                }
                 panels[task, TITLES[method]] = {
-                    quantity: {value: _points(line, quantity) for value, line in lines.items() if line}
+                    quantity: {
+                        value: _points(line, quantity) for value, line in lines.items() if line
+                    }
                     for quantity in ("return", "excess")
                 }
     words = {"penalty": "penalty", "dual_step": "dual step"}[field]
@@ -66,7 +81,9 @@ def ablation(found: Study, name: str) -> Figure:
     lacking = ", ".join(task for task in TASKS if task not in tasks)
     title = f"{words.capitalize()} and K: {size}" + (f"\nno records: {lacking}" if lacking else "")
     methods = [TITLES["spma-alm"], TITLES["ppo-alm"]]
-    return training_charts.ablation(panels, tasks, methods, words, settings[field], settings["inner"], title)
+    return training_charts.ablation(
+        panels, tasks, methods, words, settings[field], settings["inner"], title
+    )
 
 
 def _points(rows: Sequence[Row], quantity: str) -> tuple[np.ndarray, np.ndarray]:

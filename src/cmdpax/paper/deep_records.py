@@ -21,7 +21,11 @@ LIMIT = 25.0
 WINDOW = 20_000  # samples over which rows are averaged
 ROWS = 300
 TITLES = {"spma-alm": "SPMA-ALM", "ppo-alm": "PPO-ALM", "ppo-lag": "PPO-Lag", "cpo": "CPO"}
-TASKS = {"Ant": "SafetyAntVelocity-v1", "HalfCheetah": "SafetyHalfCheetahVelocity-v1", "Hopper": "SafetyHopperVelocity-v1"}
+TASKS = {
+    "Ant": "SafetyAntVelocity-v1",
+    "HalfCheetah": "SafetyHalfCheetahVelocity-v1",
+    "Hopper": "SafetyHopperVelocity-v1",
+}
 # the paper's table at 1e7 samples: return, its interval, cost - 25, its interval
 PAPER: dict[str, dict[str, tuple[float, float, float, float]]] = {
     "spma-alm": {
@@ -47,7 +51,11 @@ PAPER: dict[str, dict[str, tuple[float, float, float, float]]] = {
 }
 # its table of tails of cost - 25: mean, worst, P90, P95
 PAPER_TAILS: dict[str, dict[str, tuple[float, float, float, float]]] = {
-    "spma-alm": {"Ant": (-2.68, 7.2, 4.44, 5.82), "HalfCheetah": (-0.74, 1.9, 1.62, 1.76), "Hopper": (-6.06, -2.7, -3.22, -2.96)},
+    "spma-alm": {
+        "Ant": (-2.68, 7.2, 4.44, 5.82),
+        "HalfCheetah": (-0.74, 1.9, 1.62, 1.76),
+        "Hopper": (-6.06, -2.7, -3.22, -2.96),
+    },
     "ppo-alm": {
         "Ant": (2.4, 12.7, 11.62, 12.16),
         "HalfCheetah": (-7.06, -3.8, -4.16, -3.98),
@@ -58,7 +66,11 @@ PAPER_TAILS: dict[str, dict[str, tuple[float, float, float, float]]] = {
         "HalfCheetah": (-7.74, -3.2, -3.64, -3.42),
         "Hopper": (-6.56, 7.7, 3.62, 5.66),
     },
-    "cpo": {"Ant": (-11.26, -4.0, -5.96, -4.98), "HalfCheetah": (6.18, 68.6, 41.64, 55.12), "Hopper": (3.94, 50.1, 29.1, 39.6)},
+    "cpo": {
+        "Ant": (-11.26, -4.0, -5.96, -4.98),
+        "HalfCheetah": (6.18, 68.6, 41.64, 55.12),
+        "Hopper": (3.94, 50.1, 29.1, 39.6),
+    },
 }
 
 
@@ -89,7 +101,9 @@ class Record:
     def curve(self, column: str, edges: np.ndarray) -> np.ndarray:
         """Mean of `return` or `cost` between successive `edges [n + 1]` of samples -> `[n]`; NaN where there is no row."""
         limit = parse_limit(self.config["limit"][0])
-        values = np.array([row["return"] if column == "return" else row["cost"][limit.name] for row in self.rows])
+        values = np.array(
+            [row["return"] if column == "return" else row["cost"][limit.name] for row in self.rows]
+        )
         place = np.searchsorted(edges, [row["samples"] for row in self.rows], side="left") - 1
         inside = (place >= 0) & (place < len(edges) - 1)
         count = np.bincount(place[inside], minlength=len(edges) - 1)
@@ -113,7 +127,10 @@ def read_records(folder: Path) -> list[Record]:
     for path in sorted(folder.glob("*/config.json")):
         try:
             config = json.loads(path.read_text())
-            rows = [json.loads(line) for line in (path.parent / "metrics.jsonl").read_text().splitlines()]
+            rows = [
+                json.loads(line)
+                for line in (path.parent / "metrics.jsonl").read_text().splitlines()
+            ]
             evaluation = json.loads((path.parent / "evaluation.json").read_text())
             summary_file = path.parent / "summary.json"
             summary = json.loads(summary_file.read_text()) if summary_file.exists() else {}
@@ -123,29 +140,47 @@ def read_records(folder: Path) -> list[Record]:
         except (OSError, ValueError) as error:
             raise InputError(f"record {path.parent} cannot be read: {error}.") from None
         task = task_name(config["environment"])
-        found.append(Record(task, config["method"], config["seed"], config, rows, evaluation, summary, longer))
+        found.append(
+            Record(
+                task, config["method"], config["seed"], config, rows, evaluation, summary, longer
+            )
+        )
     return found
 
 
 def _refuse_others(config: Any, *evaluations: Any) -> None:
-    if not isinstance(config, dict) or not {"environment", "method", "seed", "limit", "samples"} <= config.keys():
+    if (
+        not isinstance(config, dict)
+        or not {"environment", "method", "seed", "limit", "samples"} <= config.keys()
+    ):
         raise ValueError("config.json is not that of a run")
     for one in evaluations:
-        if one is not None and not (isinstance(one, dict) and {"stochastic", "deterministic"} <= one.keys()):
+        if one is not None and not (
+            isinstance(one, dict) and {"stochastic", "deterministic"} <= one.keys()
+        ):
             raise ValueError("an evaluation is not what cmdpax evaluate writes")
 
 
-def collect(run: Path, target: Path, cpu_seconds: float | None = None, versions: Mapping[str, str] | None = None) -> None:
+def collect(
+    run: Path,
+    target: Path,
+    cpu_seconds: float | None = None,
+    versions: Mapping[str, str] | None = None,
+) -> None:
     """Write the small record of a finished run folder, with what it cost and the versions that made it, where that is known."""
     config = json.loads((run / "config.json").read_text())
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     summary = summarise(rows, task_name(config["environment"]), config["method"])
     summary |= {"cpu_seconds": cpu_seconds, "versions": versions}
     target.mkdir(parents=True, exist_ok=True)
-    (target / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in condensed(rows)))
+    (target / "metrics.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in condensed(rows))
+    )
     (target / "evaluation.json").write_bytes((run / "evaluation.json").read_bytes())
     (target / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
-    (target / "config.json").write_bytes((run / "config.json").read_bytes())  # last: with it, the record is there
+    (target / "config.json").write_bytes(
+        (run / "config.json").read_bytes()
+    )  # last: with it, the record is there
 
 
 def condensed(rows: Sequence[dict[str, Any]], most: int = ROWS) -> list[dict[str, Any]]:
@@ -168,13 +203,22 @@ def _mean(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def summarise(rows: Sequence[dict[str, Any]], task: str, method: str) -> dict[str, Any]:
     """What all rows of a run say: the last fifth of training, and the way there."""
     late = rows[-max(1, len(rows) // 5) :]
-    cost, returns = np.array([row["cost"]["cost"] for row in late]), np.array([row["return"] for row in late])
+    cost, returns = (
+        np.array([row["cost"]["cost"] for row in late]),
+        np.array([row["return"] for row in late]),
+    )
     averaged = _windows(rows)
     late_costs = np.array([spent for _, _, spent in averaged[-max(1, len(averaged) // 5) :]])
-    paper, best = PAPER.get(method, {}).get(task, (np.inf,))[0], max(row.get(task, (np.inf,))[0] for row in PAPER.values())
+    paper, best = (
+        PAPER.get(method, {}).get(task, (np.inf,))[0],
+        max(row.get(task, (np.inf,))[0] for row in PAPER.values()),
+    )
 
     def reached(wanted: float) -> int | None:
-        return next((samples for samples, gained, spent in averaged if gained >= wanted and spent <= LIMIT), None)
+        return next(
+            (samples for samples, gained, spent in averaged if gained >= wanted and spent <= LIMIT),
+            None,
+        )
 
     return {
         "samples": rows[-1]["samples"],
@@ -196,5 +240,11 @@ def _windows(rows: Sequence[dict[str, Any]]) -> list[tuple[int, float, float]]:
     """Samples, mean return and mean cost of successive windows."""
     size = max(1, round(WINDOW / rows[0]["samples"]))
     parts = [rows[start : start + size] for start in range(0, max(1, len(rows) - size + 1), size)]
-    means = [[float(np.mean([row["return"] for row in p])), float(np.mean([row["cost"]["cost"] for row in p]))] for p in parts]
+    means = [
+        [
+            float(np.mean([row["return"] for row in p])),
+            float(np.mean([row["cost"]["cost"] for row in p])),
+        ]
+        for p in parts
+    ]
     return [(part[-1]["samples"], *mean) for part, mean in zip(parts, means)]

@@ -20,4 +20,8 @@ def first_figure() -> Figure:
         "PPG-ALM (step 10)": trajectory(model, "ppg-alm", step=10.0),
         "NPG-PD (step 1, dual step 1)": trajectory(model, "npg-pd", step=1.0, dual_step=1.0),
     }
-    return comparison(runs, solve(model).reward, "Cliff World: augmented Lagrangian against primal-dual, last iterates")
+    return comparison(
+        runs,
+        solve(model).reward,
+        "Cliff World: augmented Lagrangian against primal-dual, last iterates",
+    )

@@ -74,11 +74,16 @@ class LinearStudy:
 
     def row(self, curve: Row) -> Row:
         """The configuration that a curve belongs to."""
-        same = ((row["label"], row.get("settings")) == (curve["label"], curve["settings"]) for row in self.configurations)
+        same = (
+            (row["label"], row.get("settings")) == (curve["label"], curve["settings"])
+            for row in self.configurations
+        )
         return self.configurations[list(same).index(True)]
 
 
-def linear_study(problem: str, dimension: int, folder: Path, rerun: bool = False, say: Say = lambda text: None) -> LinearStudy:
+def linear_study(
+    problem: str, dimension: int, folder: Path, rerun: bool = False, say: Say = lambda text: None
+) -> LinearStudy:
     """The study of one problem and one set of tiles: what its record in `folder` holds is read, the rest is run and recorded."""
     path, model = folder / "records" / f"{problem}-{dimension}.jsonl", finite[problem]()
     features = Features(tiles(model.states, model.actions, *SETS[dimension]))
@@ -104,7 +109,12 @@ def linear_study(problem: str, dimension: int, folder: Path, rerun: bool = False
 
 def _header(problem: str, dimension: int, model: CMDP) -> Row:
     grids = [
-        {"label": e.label, "fixed": dict(e.fixed), "grid": {k: list(v) for k, v in find(e.method).grid.items()}} for e in ENTRIES
+        {
+            "label": e.label,
+            "fixed": dict(e.fixed),
+            "grid": {k: list(v) for k, v in find(e.method).grid.items()},
+        }
+        for e in ENTRIES
     ]
     return provenance(
         problem=problem,
@@ -159,13 +169,17 @@ def _projection_errors(model: CMDP, features: Features, found: Search) -> Iterab
         nonlocal before
         if not progress.outer_done:
             if progress.evaluations % (5 * STRIDE) == 0:
-                pair = oracle.errors(model, before, progress.state, progress.multipliers, progress.penalty)
+                pair = oracle.errors(
+                    model, before, progress.state, progress.multipliers, progress.penalty
+                )
                 rows.append((progress.evaluations, *pair))
             before = progress.state
         return False
 
     zeros = np.zeros(model.constraint_count)
-    augmented_lagrangian(model, oracle, before, multipliers=zeros, penalty=10.0, outer=10, inner=100, observe=observe)
+    augmented_lagrangian(
+        model, oracle, before, multipliers=zeros, penalty=10.0, outer=10, inner=100, observe=observe
+    )
     evaluations, bias, optimiser = (np.array(column) for column in zip(*rows, strict=True))
     yield {
         "kind": "projection errors",
@@ -183,16 +197,33 @@ def linear_tables(studies: Sequence[LinearStudy], folder: Path) -> None:
     for one in studies:
         problem, best = PROBLEMS[one.header["problem"]], one.class_optimum
         slots, rank, groups = one.header["tiles"][0], best["rank"], best["groups"]
-        classes.append([problem, slots, groups, rank, best["gap"], best["violation"], f"{best['hits']} of {STARTS}"])
+        classes.append(
+            [
+                problem,
+                slots,
+                groups,
+                rank,
+                best["gap"],
+                best["violation"],
+                f"{best['hits']} of {STARTS}",
+            ]
+        )
         for limit in LIMITS:
             chosen = one.selected(limit)
             for entry in ENTRIES:
                 if entry.label not in chosen:
-                    selected.append([problem, slots, limit, entry.label, "none within the limit", *[None] * 6])
+                    selected.append(
+                        [problem, slots, limit, entry.label, "none within the limit", *[None] * 6]
+                    )
                     continue
                 row = one.row(chosen[entry.label])
                 shown = ", ".join(f"{key} {value:g}" for key, value in row["settings"].items())
-                numbers = (row["gap"], row["gap"] - best["gap"], row["violation"], row["worst_violation"])
+                numbers = (
+                    row["gap"],
+                    row["gap"] - best["gap"],
+                    row["violation"],
+                    row["worst_violation"],
+                )
                 mixture = (row.get("mixture_gap"), row.get("mixture_violation"))
                 selected.append([problem, slots, limit, entry.label, shown, *numbers, *mixture])
     write_table(

@@ -47,7 +47,9 @@ class Rate:
     violation_bounds: np.ndarray
 
 
-def theorem(multiplier: float, delta: float, penalty: float, sigma: float, outer: int) -> tuple[np.ndarray, np.ndarray]:
+def theorem(
+    multiplier: float, delta: float, penalty: float, sigma: float, outer: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Bounds on gap and violation after t = 1..outer dual updates, for `|lambda*|` and `delta` as in the module docstring."""
     t = np.arange(1, outer + 1)
     reach = multiplier + np.sqrt(sigma * penalty * np.pi**2 / 3)
@@ -67,12 +69,19 @@ def measure(model: CMDP, penalty: float, sigma: float, outer: int) -> Rate:
         known = progress.subproblem
         if progress.outer_done and known is not None:
             if known.gap > sigma / progress.outer**2:
-                raise NumericalError(f"rate: subproblem {progress.outer} was not solved to sigma / t^2.")
+                raise NumericalError(
+                    f"rate: subproblem {progress.outer} was not solved to sigma / t^2."
+                )
             gaps.append(best.reward - float(progress.state.reward))
             violations.append(float(lagrangian.violation(progress.state.margins)))
-            if progress.outer == 1:  # lambda_1 = 0: the AL here plus its certified gap bounds its maximum
+            if (
+                progress.outer == 1
+            ):  # lambda_1 = 0: the AL here plus its certified gap bounds its maximum
                 zero = np.zeros(model.constraint_count)
-                largest.append(lagrangian.value(progress.state.reward, progress.state.margins, zero, penalty) + known.gap)
+                largest.append(
+                    lagrangian.value(progress.state.reward, progress.state.margins, zero, penalty)
+                    + known.gap
+                )
         return False
 
     augmented_lagrangian(
@@ -88,7 +97,11 @@ def measure(model: CMDP, penalty: float, sigma: float, outer: int) -> Rate:
         observe=observe,
     )
     size = float(np.linalg.norm(best.multipliers))
-    return Rate(np.array(gaps), np.array(violations), *theorem(size, largest[0] - best.reward, penalty, sigma, outer))
+    return Rate(
+        np.array(gaps),
+        np.array(violations),
+        *theorem(size, largest[0] - best.reward, penalty, sigma, outer),
+    )
 
 
 def rate_records() -> list[Row]:
@@ -98,8 +111,12 @@ def rate_records() -> list[Row]:
     for problem in PROBLEMS:
         for penalty in PENALTIES:
             rate = measure(finite[problem](), penalty, SIGMA, OUTER)
-            columns = {field: getattr(rate, field)[shown - 1] for field in Rate.__dataclass_fields__}
-            rows.append({"kind": "rate", "problem": problem, "penalty": penalty, "outer": shown, **columns})
+            columns = {
+                field: getattr(rate, field)[shown - 1] for field in Rate.__dataclass_fields__
+            }
+            rows.append(
+                {"kind": "rate", "problem": problem, "penalty": penalty, "outer": shown, **columns}
+            )
     return rows
 
 
@@ -107,10 +124,17 @@ def rate(rows: Sequence[Row]) -> Figure:
     """Measured |gap| and violation with their bounds."""
     panels: dict[str, dict[str, dict[str, Line]]] = {}
     for row in rows:
-        panel = panels.setdefault(PROBLEMS[row["problem"]], {"|optimality gap|": {}, "constraint violation": {}})
+        panel = panels.setdefault(
+            PROBLEMS[row["problem"]], {"|optimality gap|": {}, "constraint violation": {}}
+        )
         for quantity, field in zip(panel, ("gap", "violation"), strict=True):
             measured, bound = np.abs(row[f"{field}s"]), np.array(row[f"{field}_bounds"])
-            panel[quantity][f"penalty {row['penalty']:g}"] = (np.array(row["outer"]), measured, bound)
+            panel[quantity][f"penalty {row['penalty']:g}"] = (
+                np.array(row["outer"]),
+                measured,
+                bound,
+            )
     return rates(
-        panels, f"Algorithm 1 with subproblems certified to sigma / t^2 (sigma = {SIGMA:g}): last iterate against O(1/sqrt T)"
+        panels,
+        f"Algorithm 1 with subproblems certified to sigma / t^2 (sigma = {SIGMA:g}): last iterate against O(1/sqrt T)",
     )

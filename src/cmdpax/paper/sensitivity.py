@@ -14,11 +14,19 @@ def sensitivity(studies: Sequence[Study]) -> Figure:
     panels = {
         study.title: {
             label: np.array(
-                [[row[column] for column in JUDGED] for row in study.of(label) if not row["skipped"]],
+                [
+                    [row[column] for column in JUDGED]
+                    for row in study.of(label)
+                    if not row["skipped"]
+                ],
                 dtype=np.float64,  # turns null, which is what a diverged run has, into NaN
             )
             for label in study.labels
         }
         for study in studies
     }
-    return charts.sensitivity(panels, max(LIMITS), "Every configuration of every grid after 1,000 policy-gradient evaluations")
+    return charts.sensitivity(
+        panels,
+        max(LIMITS),
+        "Every configuration of every grid after 1,000 policy-gradient evaluations",
+    )

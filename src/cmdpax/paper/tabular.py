@@ -25,7 +25,12 @@ from cmdpax.trajectory import certified_gaps
 PROBLEMS = {"cliff-world": "Cliff World", "deep-sea": "Deep Sea Treasure"}
 LIMITS = (0.001, 0.01)  # the paper's two eps for the violation of the final policy
 STRIDE = 5
-JUDGED = ("gap", "violation", "worst_gap", "worst_violation")  # the final iterate, and the worst of the last 200
+JUDGED = (
+    "gap",
+    "violation",
+    "worst_gap",
+    "worst_violation",
+)  # the final iterate, and the worst of the last 200
 # a record that agrees in these is not run again
 MADE_BY = ("cmdpax", "problem", "model", "limits", "stride", "judged", "entries")
 ENTRIES = (
@@ -71,7 +76,11 @@ class Study:
     def selected(self, limit: float, labels: Sequence[str] | None = None) -> dict[str, Row]:
         """Curves of the configurations selected at `limit`, by label; methods without one are left out."""
         chosen = {row["label"]: row for row in self.curves if limit in row["limits"]}
-        return chosen if labels is None else {label: chosen[label] for label in labels if label in chosen}
+        return (
+            chosen
+            if labels is None
+            else {label: chosen[label] for label in labels if label in chosen}
+        )
 
 
 def study(problem: str, folder: Path, rerun: bool = False, say: Say = lambda text: None) -> Study:
@@ -121,7 +130,10 @@ def configuration_rows(found: Search) -> list[Row]:
     """One row for each point of a method's grid."""
     run, budget = found.run, len(found.run.rewards) - 1
     base = {"kind": "configuration", "label": found.entry.label, "method": found.entry.method}
-    rows = [{**base, "settings": {**point, **found.entry.fixed}, "skipped": True} for point in found.skipped]
+    rows = [
+        {**base, "settings": {**point, **found.entry.fixed}, "skipped": True}
+        for point in found.skipped
+    ]
     mixes = find(found.entry.method).family != "augmented Lagrangian"
     for i, point in enumerate(found.points):
         row: dict[str, Any] = {
@@ -172,18 +184,33 @@ def tables(studies: Sequence[Study], folder: Path) -> None:
             curves = one.selected(limit)
             for label in one.labels:
                 if label not in curves:
-                    selected.append([one.title, limit, label, "none within the limit", *["-"] * len(columns)])
+                    selected.append(
+                        [one.title, limit, label, "none within the limit", *["-"] * len(columns)]
+                    )
                     continue
-                row = next(row for row in one.of(label) if row["settings"] == curves[label]["settings"])
+                row = next(
+                    row for row in one.of(label) if row["settings"] == curves[label]["settings"]
+                )
                 shown = ", ".join(f"{key} {number:g}" for key, number in row["settings"].items())
-                selected.append([one.title, limit, label, shown, *(row.get(column, "-") for column in columns)])
+                selected.append(
+                    [one.title, limit, label, shown, *(row.get(column, "-") for column in columns)]
+                )
         for label in one.labels:
             rows = one.of(label)
             count = Counter(_verdict(row) for row in rows)
             tried = len(rows) - count["skipped"]
             good = count["steady"] + count["good"]
             sensitivity.append(
-                [one.title, label, tried, good, count["steady"], count["bad"], count["diverged"], count["skipped"]]
+                [
+                    one.title,
+                    label,
+                    tried,
+                    good,
+                    count["steady"],
+                    count["bad"],
+                    count["diverged"],
+                    count["skipped"],
+                ]
             )
     write_table(
         folder / "selected",

@@ -32,13 +32,19 @@ class Features:
     def __init__(self, table: Any) -> None:
         array = np.asarray(table)
         if array.ndim != 3 or array.dtype.kind not in "biuf" or 0 in array.shape:
-            raise InputError(f"features: the array has shape {array.shape}; give numbers as [states, actions, dimension].")
+            raise InputError(
+                f"features: the array has shape {array.shape}; give numbers as [states, actions, dimension]."
+            )
         array = array.astype(np.float64)
         if not np.isfinite(array).all():
             s, a, j = np.argwhere(~np.isfinite(array))[0]
-            raise InputError(f"features[{s}, {a}, {j}] is {array[s, a, j]}; every feature must be a finite number.")
+            raise InputError(
+                f"features[{s}, {a}, {j}] is {array[s, a, j]}; every feature must be a finite number."
+            )
         if not array.any():
-            raise InputError("features: all are 0, so that every policy is uniform; give some that tell actions apart.")
+            raise InputError(
+                "features: all are 0, so that every policy is uniform; give some that tell actions apart."
+            )
         self.table = array
         self.states, self.actions, self.dimension = array.shape
         centred = array - array.mean(1, keepdims=True)
@@ -47,10 +53,14 @@ class Features:
         rows = centred[first].reshape(-1, self.dimension)
         _, singular, basis = np.linalg.svd(rows, full_matrices=False)
         if not singular[0] > RANK * np.abs(array).max():
-            raise InputError("features: those of a state are the same for all its actions; let them depend on the action.")
+            raise InputError(
+                "features: those of a state are the same for all its actions; let them depend on the action."
+            )
         self.basis = basis[singular > RANK * singular[0]].T  # [d, r]
         self.design = (rows @ self.basis).reshape(-1, self.actions, self.rank)
-        self._members = np.zeros((len(self.design), self.states))  # [n, S], 1 where a state belongs to a group
+        self._members = np.zeros(
+            (len(self.design), self.states)
+        )  # [n, S], 1 where a state belongs to a group
         self._members[self.groups, np.arange(self.states)] = 1.0
 
     @property
@@ -111,7 +121,9 @@ class Features:
         """
         n, A, r = self.design.shape
         centred = self.design - np.einsum("...ga,gar->...gr", policy, self.design)[..., None, :]
-        scaled = (centred * np.sqrt(weight[..., None] * policy)[..., None]).reshape(*weight.shape[:-1], n * A, r)
+        scaled = (centred * np.sqrt(weight[..., None] * policy)[..., None]).reshape(
+            *weight.shape[:-1], n * A, r
+        )
         return np.swapaxes(scaled, -1, -2) @ scaled
 
 

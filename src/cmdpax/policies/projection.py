@@ -27,7 +27,9 @@ RIDGE = 1e-12  # share of the curvature's trace; keeps parameters of states that
 ITERATIONS = 500
 
 
-def surrogate(features: Features, x: np.ndarray, weight: np.ndarray, mass: np.ndarray) -> np.ndarray:
+def surrogate(
+    features: Features, x: np.ndarray, weight: np.ndarray, mass: np.ndarray
+) -> np.ndarray:
     """`l` at coordinates `[..., r]`, for group weights `[..., n]` and masses `[..., n, A]` -> `[...]`."""
     logits = features.logits(x)
     peak = logits.max(-1)
@@ -40,7 +42,9 @@ def gradient(features: Features, x: np.ndarray, weight: np.ndarray, mass: np.nda
     return features.pull(weight[..., None] * softmax(features.logits(x)) - mass)
 
 
-def divergence(features: Features, x: np.ndarray, visits: np.ndarray, target: np.ndarray) -> np.ndarray:
+def divergence(
+    features: Features, x: np.ndarray, visits: np.ndarray, target: np.ndarray
+) -> np.ndarray:
     """`sum_s d(s) KL(target || pi_x)` for visits `[..., S]` and target `[..., S, A]` -> `[...]`: `l` less its constant."""
     log_policy = features.log_probabilities(x)
     log_target = np.log(np.where(target > 0, target, 1.0))
@@ -48,7 +52,12 @@ def divergence(features: Features, x: np.ndarray, visits: np.ndarray, target: np
 
 
 def descend(
-    features: Features, x: np.ndarray, visits: np.ndarray, target: np.ndarray, size: np.ndarray, steps: int
+    features: Features,
+    x: np.ndarray,
+    visits: np.ndarray,
+    target: np.ndarray,
+    size: np.ndarray,
+    steps: int,
 ) -> np.ndarray:
     """`steps` gradient steps of `size [B]` from coordinates `[B, r]`, for visits `[B, S]` and targets `[B, S, A]` -> `[B, r]`.
 
@@ -59,7 +68,9 @@ def descend(
     design = np.ascontiguousarray(features.design.transpose(1, 0, 2).reshape(A * n, r))
     transpose = np.ascontiguousarray(design.T)
     weight = np.ascontiguousarray(features.gather_states(visits).T)  # [n, B]
-    mass = np.ascontiguousarray(features.gather(visits[..., None] * target).transpose(2, 1, 0))  # [A, n, B]
+    mass = np.ascontiguousarray(
+        features.gather(visits[..., None] * target).transpose(2, 1, 0)
+    )  # [A, n, B]
     point = np.array(x.T, order="C")  # [r, B], a copy
     for _ in range(steps):
         policy = (design @ point).reshape(mass.shape)
@@ -71,7 +82,13 @@ def descend(
     return np.ascontiguousarray(point.T)
 
 
-def newton(features: Features, x: np.ndarray, visits: np.ndarray, target: np.ndarray, tolerance: float = TOLERANCE) -> np.ndarray:
+def newton(
+    features: Features,
+    x: np.ndarray,
+    visits: np.ndarray,
+    target: np.ndarray,
+    tolerance: float = TOLERANCE,
+) -> np.ndarray:
     """The minimiser of `l` for the floored target, to `tolerance` in `l`: `x [r]`, visits `[S]`, target `[S, A]` -> `[r]`.
 
     Damped Newton steps; the estimate of `l - min l` is half the squared Newton decrement.
@@ -89,9 +106,13 @@ def newton(features: Features, x: np.ndarray, visits: np.ndarray, target: np.nda
         if decrement <= 2 * tolerance:
             return x
         length = min(1.0, LONGEST / float(np.abs(features.logits(move)).max()))
-        while (trial := surrogate(features, x + length * move, weight, mass)) > value - 0.1 * length * decrement:
+        while (
+            trial := surrogate(features, x + length * move, weight, mass)
+        ) > value - 0.1 * length * decrement:
             length /= 2
             if length < 1e-10:  # rounding: no descent left to be seen
                 return x
         x, value = x + length * move, trial
-    raise NumericalError(f"projection: Newton's method did not settle in {ITERATIONS} steps; scale the features to order 1.")
+    raise NumericalError(
+        f"projection: Newton's method did not settle in {ITERATIONS} steps; scale the features to order 1."
+    )

@@ -9,7 +9,9 @@ def project_simplex(points: np.ndarray) -> np.ndarray:
     The projection is `max(x - theta, 0)` with theta such that it sums to 1; theta comes from the sorted entries.
     """
     size = points.shape[-1]
-    points = points - points.max(-1, keepdims=True)  # shift invariant, and keeps huge steps from losing digits
+    points = points - points.max(
+        -1, keepdims=True
+    )  # shift invariant, and keeps huge steps from losing digits
     ordered = -np.sort(-points, axis=-1)
     excess = np.cumsum(ordered, axis=-1) - 1
     support = (ordered * np.arange(1, size + 1) > excess).sum(-1, keepdims=True)

@@ -15,7 +15,9 @@ from cmdpax.report.page import compose
 NAME = "report.html"
 
 
-def write_report(folder: Path, out: Path | None = None, say: Callable[[str], None] = lambda text: None) -> Path:
+def write_report(
+    folder: Path, out: Path | None = None, say: Callable[[str], None] = lambda text: None
+) -> Path:
     """Write the report about `folder`, by default into it, and return where; a reader finds the old page or the new one."""
     out = folder / NAME if out is None else out
     found = gather(folder)

@@ -57,7 +57,9 @@ def frames(last: int, pace: int = 1) -> list[int]:
     return kept
 
 
-def scenes(shots: Sequence[Shot], folder: Path, say: Callable[[str], None] = lambda text: None) -> list[dict[str, Any]]:
+def scenes(
+    shots: Sequence[Shot], folder: Path, say: Callable[[str], None] = lambda text: None
+) -> list[dict[str, Any]]:
     """The problems of `shots` with the films of their runs, ready for JSON; a problem that cannot be drawn is left out."""
     shown, pace = [], max(1, round(len(shots) / ENOUGH))
     for title in dict.fromkeys(shot.scene for shot in shots):
@@ -71,7 +73,9 @@ def scenes(shots: Sequence[Shot], folder: Path, say: Callable[[str], None] = lam
         films = []
         for number, shot in enumerate(own, 1):
             say(f"{title}: {shot.label} ({number} of {len(own)})")
-            with suppress(InputError, NumericalError):  # of another version, diverged, or too long: there is nothing to show
+            with suppress(
+                InputError, NumericalError
+            ):  # of another version, diverged, or too long: there is nothing to show
                 films.append(_film(model, shot, folder, pace))
         if films:
             shown.append({**_stage(title, model), "films": films})
@@ -94,8 +98,17 @@ def _stage(title: str, model: CMDP) -> dict[str, Any]:
 
 def _film(model: CMDP, shot: Shot, folder: Path, pace: int) -> dict[str, Any]:
     """Run a shot, or take it from where an earlier report left it."""
-    made_by = {"shot": asdict(shot), "model": model.digest, "by": provenance(), "frames": [DENSE, GROWTH, STRIDE, pace]}
-    path = folder / CACHE / f"{hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()[:24]}.json"
+    made_by = {
+        "shot": asdict(shot),
+        "model": model.digest,
+        "by": provenance(),
+        "frames": [DENSE, GROWTH, STRIDE, pace],
+    }
+    path = (
+        folder
+        / CACHE
+        / f"{hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()[:24]}.json"
+    )
     with suppress(OSError, ValueError):
         return json.loads(path.read_text())
     started = time.perf_counter()
@@ -109,11 +122,15 @@ def _film(model: CMDP, shot: Shot, folder: Path, pace: int) -> dict[str, Any]:
 
 def _run(model: CMDP, shot: Shot, pace: int) -> dict[str, Any]:
     features = None if shot.features is None else open_features(shot.features, model)
-    wanted = frames(LONGEST, pace)  # how long the run is shows when it is done; what lies beyond its end is never reached
+    wanted = frames(
+        LONGEST, pace
+    )  # how long the run is shows when it is done; what lies beyond its end is never reached
     done = trajectory(model, shot.method, features, wanted, **shot.settings)
     last = len(done.rewards) - 1
     if done.diverged or done.policies is None:
-        raise NumericalError(f"{shot.method}: step {done.diverged} produced numbers that are not finite.")
+        raise NumericalError(
+            f"{shot.method}: step {done.diverged} produced numbers that are not finite."
+        )
     if last > LONGEST:
         raise InputError(f"{shot.method}: {last} evaluations are more than a page can show.")
     kept, policies = wanted[: len(done.policies)], done.policies
@@ -124,7 +141,10 @@ def _run(model: CMDP, shot: Shot, pace: int) -> dict[str, Any]:
     return {
         "label": shot.label,
         "method": shot.method,
-        "settings": {key: str(value) if isinstance(value, str) else float(value) for key, value in shot.settings.items()},
+        "settings": {
+            key: str(value) if isinstance(value, str) else float(value)
+            for key, value in shot.settings.items()
+        },
         "features": shot.features,
         "frames": kept,
         "policies": _bytes(policies),  # [frames, S, A]
@@ -138,7 +158,9 @@ def _run(model: CMDP, shot: Shot, pace: int) -> dict[str, Any]:
 
 def _bytes(shares: np.ndarray) -> str:
     """Numbers in 0..1 as bytes."""
-    return base64.b64encode(np.rint(255 * np.clip(shares, 0, 1)).astype(np.uint8).tobytes()).decode()
+    return base64.b64encode(
+        np.rint(255 * np.clip(shares, 0, 1)).astype(np.uint8).tobytes()
+    ).decode()
 
 
 def _floats(numbers: np.ndarray) -> str:

@@ -20,7 +20,9 @@ from cmdpax.sources import seeded
 from cmdpax.storage import load_result
 
 PICTURES = (".png", ".svg", ".jpg", ".jpeg", ".gif")
-LIMIT = min(tabular.LIMITS)  # the configurations shown are those selected at the stricter of the paper's limits
+LIMIT = min(
+    tabular.LIMITS
+)  # the configurations shown are those selected at the stricter of the paper's limits
 METHODS = {entry.label: entry.method for study in (tabular, linear) for entry in study.ENTRIES}
 SKIPPED = ("checkpoints", "tensorboard")  # folders with nothing to show
 PER_SCENE = 24  # films of one problem
@@ -41,7 +43,9 @@ class Found:
     """Everything in a folder that a report can show."""
 
     folder: Path
-    studies: list[tuple[str, Row]] = field(default_factory=list)  # where, and the header of a record of exact runs
+    studies: list[tuple[str, Row]] = field(
+        default_factory=list
+    )  # where, and the header of a record of exact runs
     shots: list[Shot] = field(default_factory=list)
     runs: list[TrainingRun] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
@@ -51,7 +55,11 @@ class Found:
 
     def name(self, path: Path) -> str:
         """A path as seen from the folder; the folder itself by its own name."""
-        return str(path.relative_to(self.folder)) if path != self.folder else self.folder.resolve().name
+        return (
+            str(path.relative_to(self.folder))
+            if path != self.folder
+            else self.folder.resolve().name
+        )
 
 
 def gather(folder: Path) -> Found:
@@ -69,7 +77,9 @@ def gather(folder: Path) -> Found:
             found.figures.append(path)
         elif suffix == ".toml":
             found.specs.append(path)
-        elif suffix == ".md" and not path.with_suffix(".csv").exists():  # such a pair is one table in two forms
+        elif (
+            suffix == ".md" and not path.with_suffix(".csv").exists()
+        ):  # such a pair is one table in two forms
             found.notes.append(path)
         elif suffix == ".csv":
             found.tables += _csv(found.name(path.with_suffix("")), path)
@@ -87,7 +97,10 @@ def gather(folder: Path) -> Found:
             found.tables.append(_lines(found.name(path.with_suffix("")), rows))
     sweep.sort(key=_order)
     found.shots += _swept(sweep)
-    for title, rows in (("certified results", results), ("finished runs of the sweep", [_row(row) for row in sweep])):
+    for title, rows in (
+        ("certified results", results),
+        ("finished runs of the sweep", [_row(row) for row in sweep]),
+    ):
         if rows:
             found.tables.append(_lines(title, rows))
     if not (found.studies or found.runs or found.tables or found.figures):
@@ -105,7 +118,11 @@ def _files(folder: Path) -> Iterator[Path]:
             continue
         if path.is_file():
             yield path
-        elif path.is_dir() and path.name not in SKIPPED and not (path.name == "work" and (folder / "store.json").exists()):
+        elif (
+            path.is_dir()
+            and path.name not in SKIPPED
+            and not (path.name == "work" and (folder / "store.json").exists())
+        ):
             yield from _files(path)
 
 
@@ -116,7 +133,9 @@ def _is_header(header: Row) -> bool:
         isinstance(header.get("problem"), str)
         and isinstance(entries, list)
         and all(isinstance(entry, dict) for entry in entries)
-        and all(isinstance(entry.get(part, {}), dict) for entry in entries for part in ("grid", "fixed"))
+        and all(
+            isinstance(entry.get(part, {}), dict) for entry in entries for part in ("grid", "fixed")
+        )
         and (tiles is None or (isinstance(tiles, list) and len(tiles) == 3))
     )
 
@@ -124,11 +143,17 @@ def _is_header(header: Row) -> bool:
 def _is_result(content: Row) -> bool:
     """Whether a `result.json` is that of a run."""
     run = content.get("run")
-    if not isinstance(run, dict) or not isinstance(run.get("config"), dict) or not isinstance(content.get("outcome"), dict):
+    if (
+        not isinstance(run, dict)
+        or not isinstance(run.get("config"), dict)
+        or not isinstance(content.get("outcome"), dict)
+    ):
         return False
     config = run["config"]
     texts = (config.get("method", ""), config.get("model", ""))
-    return all(isinstance(one, str) for one in texts) and isinstance(config.get("settings", {}), dict)
+    return all(isinstance(one, str) for one in texts) and isinstance(
+        config.get("settings", {}), dict
+    )
 
 
 def _study(rows: Sequence[Row]) -> list[Shot]:
@@ -142,7 +167,9 @@ def _study(rows: Sequence[Row]) -> list[Shot]:
     return [
         Shot(title, problem, row["label"], METHODS[row["label"]], row["settings"], features)
         for row in rows
-        if row.get("kind") == "curve" and isinstance(row.get("limits"), list) and LIMIT in row["limits"]
+        if row.get("kind") == "curve"
+        and isinstance(row.get("limits"), list)
+        and LIMIT in row["limits"]
         if str(row.get("label")) in METHODS and isinstance(row.get("settings"), dict)
     ]
 
@@ -154,10 +181,19 @@ def _swept(sweep: Sequence[Row]) -> list[Shot]:
         run = row["run"]
         config = run["config"]
         method = methods.get(config.get("method", ""))
-        if run.get("kind") != "exact" or method is None or method.trajectory is None or "reward" not in row.get("outcome", {}):
+        if (
+            run.get("kind") != "exact"
+            or method is None
+            or method.trajectory is None
+            or "reward" not in row.get("outcome", {})
+        ):
             continue
         settings = config.get("settings", {})
-        numbers = {key.replace("_", " "): value for key, value in settings.items() if isinstance(value, int | float)}
+        numbers = {
+            key.replace("_", " "): value
+            for key, value in settings.items()
+            if isinstance(value, int | float)
+        }
         if not set(settings) <= set(method.budget):
             continue
         features = config.get("features")
@@ -177,7 +213,9 @@ def _order(result: Row) -> tuple[str, ...]:
     """Runs of a sweep by problem and method; their folders are in the order of hashes."""
     config = result["run"].get("config", {})
     problem = config.get("model") or config.get("environment")
-    return tuple(map(str, (problem, config.get("method"), config.get("settings"), result["run"].get("seed"))))
+    return tuple(
+        map(str, (problem, config.get("method"), config.get("settings"), result["run"].get("seed")))
+    )
 
 
 def _row(result: Row) -> Row:
@@ -190,7 +228,15 @@ def _result(name: str, path: Path) -> list[Row]:
         summary = load_result(path).summary()
     except InputError:  # a model, features, or something else
         return []
-    return [{"file": name, **{key: summary[key] for key in ("status", "method", "reward", "gap", "violation", "eps", "seconds")}}]
+    return [
+        {
+            "file": name,
+            **{
+                key: summary[key]
+                for key in ("status", "method", "reward", "gap", "violation", "eps", "seconds")
+            },
+        }
+    ]
 
 
 def _csv(title: str, path: Path) -> list[Table]:
@@ -206,7 +252,9 @@ def _lines(title: str, rows: Sequence[Row]) -> Table:
     """Objects as a table: one column for every name that some object has, without those that are the same in all."""
     flat = [_flat(row) for row in rows]
     headings = list(dict.fromkeys(name for row in flat for name in row))
-    telling = [name for name in headings if len(flat) == 1 or len({row.get(name) for row in flat}) > 1]
+    telling = [
+        name for name in headings if len(flat) == 1 or len({row.get(name) for row in flat}) > 1
+    ]
     common = ", ".join(f"{name} {flat[0][name]}" for name in headings if name not in telling)
     return Table(title, telling, [[row.get(name, "") for name in telling] for row in flat], common)
 

@@ -70,7 +70,10 @@ class TrainingRun:
 
 def read_run(folder: Path, name: str) -> TrainingRun | None:
     """The run in a folder; None if there is none, or nothing of it that can be read."""
-    config, evaluation = read_json(folder / "config.json"), _measured(read_json(folder / "evaluation.json"))
+    config, evaluation = (
+        read_json(folder / "config.json"),
+        _measured(read_json(folder / "evaluation.json")),
+    )
     rows = [row for row in read_rows(folder / "metrics.jsonl") if _whole(row)]
     if not config or not rows:
         return None
@@ -79,18 +82,33 @@ def read_run(folder: Path, name: str) -> TrainingRun | None:
         "return": np.array([row["return"] for row in rows], dtype=np.float64),
         **{cost: np.array([row["cost"][cost] for row in rows], dtype=np.float64) for cost in costs},
     }
-    return TrainingRun(name, config, np.array([row["samples"] for row in rows], dtype=np.float64), series, evaluation)
+    return TrainingRun(
+        name,
+        config,
+        np.array([row["samples"] for row in rows], dtype=np.float64),
+        series,
+        evaluation,
+    )
 
 
 def environments(runs: list[TrainingRun]) -> list[Row]:
     """Runs by environment, ready for JSON, each with the limits of its costs; methods in the order of their table."""
     shown, order = [], list(METHODS)
-    runs = sorted(runs, key=lambda run: order.index(run.method) if run.method in order else len(order))
+    runs = sorted(
+        runs, key=lambda run: order.index(run.method) if run.method in order else len(order)
+    )
     for environment in sorted({run.environment for run in runs}):
         own = [run for run in runs if run.environment == environment]
         limits = {name: limit for run in own for name, limit in run.limits.items()}
         costs = list(dict.fromkeys(name for run in own for name in run.series if name != "return"))
-        shown.append({"title": environment, "limits": limits, "costs": costs, "runs": [run.curves() for run in own]})
+        shown.append(
+            {
+                "title": environment,
+                "limits": limits,
+                "costs": costs,
+                "runs": [run.curves() for run in own],
+            }
+        )
     return shown
 
 
@@ -127,13 +145,19 @@ def _measured(evaluation: Row) -> Row:
         if not isinstance(seen, dict):
             return False
         parts = [seen.get(name, {}) for name in ("reward", "costs", "violation_probability")]
-        return all(isinstance(part, dict) for part in parts) and all(isinstance(cost, dict) for cost in parts[1].values())
+        return all(isinstance(part, dict) for part in parts) and all(
+            isinstance(cost, dict) for cost in parts[1].values()
+        )
 
     return {kind: seen for kind, seen in evaluation.items() if is_sound(seen)}
 
 
 def _whole(row: Row) -> bool:
-    numbers = [row.get("samples"), row.get("return"), *(row["cost"].values() if isinstance(row.get("cost"), dict) else [None])]
+    numbers = [
+        row.get("samples"),
+        row.get("return"),
+        *(row["cost"].values() if isinstance(row.get("cost"), dict) else [None]),
+    ]
     return all(isinstance(number, int | float) and np.isfinite(number) for number in numbers)
 
 

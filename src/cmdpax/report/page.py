@@ -21,7 +21,13 @@ from cmdpax.report.found import Found, Table, text
 from cmdpax.report.learning import Row, TrainingRun, environments
 
 SCRIPTS = ("parts.js", "chart.js", "board.js", "viewer.js", "learning.js", "tables.js")
-MIME = {".png": "image/png", ".svg": "image/svg+xml", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}
+MIME = {
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+}
 FIGURE_ROOM = 1_500_000  # bytes of pictures in one page; the others are named
 ROWS = 500  # of a table; the rest is counted
 escape = html.escape
@@ -30,7 +36,11 @@ escape = html.escape
 def compose(found: Found, scenes: Sequence[Row]) -> str:
     """The whole page as one text."""
     assets = files("cmdpax.report")
-    script = "(() => {\n'use strict';\n" + "\n".join((assets / name).read_text() for name in SCRIPTS) + "\n})();"
+    script = (
+        "(() => {\n'use strict';\n"
+        + "\n".join((assets / name).read_text() for name in SCRIPTS)
+        + "\n})();"
+    )
     sections = [
         ("exact", "Exact runs", _viewer(scenes)),
         ("learning", "Learning curves", _learning(found.runs)),
@@ -40,7 +50,9 @@ def compose(found: Found, scenes: Sequence[Row]) -> str:
         ("notes", "Notes", _notes(found)),
     ]
     shown = [(anchor, title, body) for anchor, title, body in sections if body]
-    data = json.dumps({"scenes": list(scenes), "environments": environments(found.runs)}, separators=(",", ":"))
+    data = json.dumps(
+        {"scenes": list(scenes), "environments": environments(found.runs)}, separators=(",", ":")
+    )
     name = found.folder.resolve().name
     return Template((assets / "page.html").read_text()).substitute(
         title=escape(name),
@@ -96,7 +108,11 @@ def _learning(runs: Sequence[TrainingRun]) -> str:
     if not runs:
         return ""
     thinned = any(len(run.samples) > len(run.curves()["samples"]) for run in runs)
-    band = " A line is the mean of neighbouring updates, its band their lowest and highest." if thinned else ""
+    band = (
+        " A line is the mean of neighbouring updates, its band their lowest and highest."
+        if thinned
+        else ""
+    )
     return (
         f"<p class='lead'>Return and cost of the batches each policy was trained on, against environment steps. The limit is the "
         f"dotted line; a cost in the hatched part breaks it.{band}</p>"
@@ -153,11 +169,18 @@ def _table(table: Table) -> str:
     )
     body = "".join(
         "<tr>"
-        + "".join(f"<td{' class=number' if number else ''}>{escape(cell)}</td>" for cell, number in zip(row, numeric))
+        + "".join(
+            f"<td{' class=number' if number else ''}>{escape(cell)}</td>"
+            for cell, number in zip(row, numeric)
+        )
         + "</tr>"
         for row in rows
     )
-    more = f"<p class='note'>The first {ROWS} of {len(table.rows)} rows.</p>" if len(table.rows) > ROWS else ""
+    more = (
+        f"<p class='note'>The first {ROWS} of {len(table.rows)} rows.</p>"
+        if len(table.rows) > ROWS
+        else ""
+    )
     common = f"<p class='note'>In all rows: {escape(table.common)}.</p>" if table.common else ""
     return (
         f"<figure class='card table'><figcaption>{escape(table.title)}</figcaption>{common}"
@@ -189,7 +212,9 @@ def _figures(found: Found) -> str:
             f"<img alt='{escape(path.stem.replace('-', ' '))}' src='{source}'></button>"
             f"<figcaption>{escape(name)}</figcaption></figure>"
         )
-    left = f"<p class='note'>Too large for this page: {escape(', '.join(named))}.</p>" if named else ""
+    left = (
+        f"<p class='note'>Too large for this page: {escape(', '.join(named))}.</p>" if named else ""
+    )
     return f"<div class='gallery'>{''.join(shown)}</div>{left}" if shown or named else ""
 
 
@@ -209,7 +234,9 @@ def _settings(found: Found) -> str:
         )
     for path in found.specs:
         content = escape(path.read_text(encoding="utf-8", errors="replace"))
-        parts.append(f"<details class='card'><summary>{escape(found.name(path))}</summary><pre>{content}</pre></details>")
+        parts.append(
+            f"<details class='card'><summary>{escape(found.name(path))}</summary><pre>{content}</pre></details>"
+        )
     return "".join(parts)
 
 
@@ -220,12 +247,19 @@ def _configs(runs: Sequence[TrainingRun]) -> str:
     differing = [name for name in names if len(set(seen[name])) > 1]
     rows = [[run.name, *(seen[name][i] for name in differing)] for i, run in enumerate(runs)]
     shared = {name: runs[0].config.get(name) for name in names if name not in differing}
-    table = _table(Table("settings that differ between training runs", ["run", *differing], rows)) if differing else ""
+    table = (
+        _table(Table("settings that differ between training runs", ["run", *differing], rows))
+        if differing
+        else ""
+    )
     return f"{table}<details class='card'><summary>settings that all training runs share</summary>{_facts(shared)}</details>"
 
 
 def _facts(facts: Row) -> str:
-    entries = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(text(value))}</dd></div>" for name, value in facts.items())
+    entries = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(text(value))}</dd></div>"
+        for name, value in facts.items()
+    )
     return f"<dl class='facts'>{entries}</dl>"
 
 
@@ -238,14 +272,24 @@ class _Renderer(RendererHTML):
 
     def link_open(self, tokens: Any, at: int, options: Any, env: Any) -> str:
         target = str(tokens[at].attrGet("href") or "")
-        return f"<a rel='noreferrer' href='{escape(target)}'>" if target.startswith(("https://", "http://")) else "<a>"
+        return (
+            f"<a rel='noreferrer' href='{escape(target)}'>"
+            if target.startswith(("https://", "http://"))
+            else "<a>"
+        )
 
 
 def _notes(found: Found) -> str:
-    markdown = MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer).enable("table").disable("image")
+    markdown = (
+        MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer)
+        .enable("table")
+        .disable("image")
+    )
     notes = []
     for path in found.notes:
         content = markdown.render(path.read_text(encoding="utf-8", errors="replace"))
         opened = " open" if len(found.notes) == 1 else ""
-        notes.append(f"<details class='card prose'{opened}><summary>{escape(found.name(path))}</summary>{content}</details>")
+        notes.append(
+            f"<details class='card prose'{opened}><summary>{escape(found.name(path))}</summary>{content}</details>"
+        )
     return "".join(notes)

@@ -19,27 +19,37 @@ def dump(value: Any, finite: bool = True) -> str:
     try:
         return json.dumps(value, default=lambda item: item.tolist(), allow_nan=not finite)
     except (AttributeError, TypeError, ValueError):
-        raise InputError("trace, mixture and grid: only finite numbers, text, lists and dictionaries can be saved.") from None
+        raise InputError(
+            "trace, mixture and grid: only finite numbers, text, lists and dictionaries can be saved."
+        ) from None
 
 
 def parse(text: str | bytes, finite: bool = True) -> Any:
     """JSON with no key twice; NaN and Infinity, which JSON does not know, only where `finite` is false."""
     try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse_constant if finite else float)
+        return json.loads(
+            text, object_pairs_hook=_once, parse_constant=_refuse_constant if finite else float
+        )
     except InputError:
         raise
     except json.JSONDecodeError as error:
-        raise InputError(f"it is not valid JSON: {error.msg} (line {error.lineno}, column {error.colno}).") from None
+        raise InputError(
+            f"it is not valid JSON: {error.msg} (line {error.lineno}, column {error.colno})."
+        ) from None
     except UnicodeDecodeError:
         raise InputError("it is not valid JSON: it is not text in UTF-8.") from None
     except (RecursionError, ValueError):
-        raise InputError("it is JSON nested too deeply, or with a number of thousands of digits.") from None
+        raise InputError(
+            "it is JSON nested too deeply, or with a number of thousands of digits."
+        ) from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) < len(pairs):
-        raise InputError(f"key {brief(Counter(key for key, _ in pairs).most_common(1)[0][0])} is given twice; keep one.")
+        raise InputError(
+            f"key {brief(Counter(key for key, _ in pairs).most_common(1)[0][0])} is given twice; keep one."
+        )
     return data
 
 
@@ -53,11 +63,15 @@ def identified(data: Any, kind: str) -> dict[str, Any]:
     if found != kind:
         raise InputError(f"it is not a {kind} file; its 'format' is {brief(found)}.")
     if type(data.get("version")) is not int or data["version"] != VERSION:
-        raise InputError(f"its version is {brief(data.get('version'))}; this cmdpax reads version {VERSION}.")
+        raise InputError(
+            f"its version is {brief(data.get('version'))}; this cmdpax reads version {VERSION}."
+        )
     return data
 
 
-def checked_keys(where: str, value: Any, required: tuple[str, ...], optional: Iterable[str] = ()) -> dict[str, Any]:
+def checked_keys(
+    where: str, value: Any, required: tuple[str, ...], optional: Iterable[str] = ()
+) -> dict[str, Any]:
     """The object, with every required key and none that is unknown."""
     known = (*required, *optional)
     for key in typed(where, value, dict):
@@ -96,7 +110,9 @@ def counted(where: str, value: Any) -> tuple[int, list[str] | None]:
     if not names:
         raise InputError(f"{where}: the list is empty; give at least one.")
     if len(set(names)) < len(names):
-        raise InputError(f"{where}: {brief(Counter(names).most_common(1)[0][0])} is listed twice; names must differ.")
+        raise InputError(
+            f"{where}: {brief(Counter(names).most_common(1)[0][0])} is listed twice; names must differ."
+        )
     return len(names), names
 
 
@@ -109,11 +125,18 @@ def find(where: str, label: Any, index: Mapping[str, int]) -> int:
     """The index of a label."""
     found = index.get(str(label)) if type(label) in (str, int) else None
     if found is None:
-        hint = did_you_mean(label[:40], index) if isinstance(label, str) and len(index) <= 20 else f"there are {len(index)}."
+        hint = (
+            did_you_mean(label[:40], index)
+            if isinstance(label, str) and len(index) <= 20
+            else f"there are {len(index)}."
+        )
         raise InputError(f"{where}: {brief(label)} is not known; {hint}")
     return found
 
 
 def by_index(where: str, value: Any, index: Mapping[str, int]) -> dict[int, float]:
     """`{label: number}` as `{index: number}`."""
-    return {find(where, label, index): number(f"{where}.{label[:40]}", x) for label, x in typed(where, value, dict).items()}
+    return {
+        find(where, label, index): number(f"{where}.{label[:40]}", x)
+        for label, x in typed(where, value, dict).items()
+    }

@@ -14,7 +14,11 @@ from cmdpax.experiments.runs import Run
 from cmdpax.experiments.store import Store
 
 Execute = Callable[[Sequence[Run], Store, int, Callable[[], None]], None]
-EXECUTORS: dict[str, Execute] = {"serial": serial.execute, "local": local.execute, "ray": ray_tasks.execute}
+EXECUTORS: dict[str, Execute] = {
+    "serial": serial.execute,
+    "local": local.execute,
+    "ray": ray_tasks.execute,
+}
 
 
 def executor(name: str, address: str | None = None) -> Execute:

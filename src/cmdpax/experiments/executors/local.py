@@ -43,7 +43,11 @@ class _Crew:
     """Workers, idle or busy."""
 
     def __init__(self, store: Store) -> None:
-        self.store, self.idle, self.busy = store, list[subprocess.Popen[str]](), dict[subprocess.Popen[str], Run]()
+        self.store, self.idle, self.busy = (
+            store,
+            list[subprocess.Popen[str]](),
+            dict[subprocess.Popen[str], Run](),
+        )
         self.selector = selectors.DefaultSelector()
 
     def __enter__(self) -> "_Crew":
@@ -61,7 +65,9 @@ class _Crew:
         """Give a run to an idle worker, or to a new one."""
         worker = self.idle.pop() if self.idle else self._hire()
         self.busy[worker] = run
-        with suppress(BrokenPipeError):  # it is dead: its output has ended too, which is noticed there
+        with suppress(
+            BrokenPipeError
+        ):  # it is dead: its output has ended too, which is noticed there
             print(run.text, file=worker.stdin, flush=True)
 
     def listen(self) -> Iterator[tuple[Run, dict | None]]:

@@ -18,7 +18,13 @@ from cmdpax.experiments.store import Store
 from cmdpax.experiments.worker import ONE_THREAD, carry_out
 
 
-def execute(runs: Sequence[Run], store: Store, workers: int, report: Callable[[], None], address: str | None = None) -> None:
+def execute(
+    runs: Sequence[Run],
+    store: Store,
+    workers: int,
+    report: Callable[[], None],
+    address: str | None = None,
+) -> None:
     """Carry out `runs` on the cluster at `address`, by as many workers as it has cores, or on an embedded Ray with `workers`."""
     try:
         import ray
@@ -73,13 +79,19 @@ def knock(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=10).close()
     except (OSError, OverflowError):
-        raise InputError(f"--address {address}: no Ray cluster answers there; start one with `ray start --head`.") from None
+        raise InputError(
+            f"--address {address}: no Ray cluster answers there; start one with `ray start --head`."
+        ) from None
 
 
 def _read(ray: Any, reference: Any) -> None:
     try:
         answer = json.loads(ray.get(reference))
-    except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError):
+    except (
+        ray.exceptions.WorkerCrashedError,
+        ray.exceptions.NodeDiedError,
+        ray.exceptions.OutOfMemoryError,
+    ):
         return  # given up: it is missing in the store
     if "error" in answer:
         raise InputError(answer["error"])
