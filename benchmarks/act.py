@@ -1,9 +1,11 @@
-"""What one decision of a deployed policy costs: `policy(observation)` in NumPy, one observation, in microseconds of CPU.
+"""What one decision of a deployed policy costs: `policy(observation)` in NumPy, one observation, in
+microseconds of CPU.
 
     python benchmarks/act.py
 
-A 64x64 network as trained by default, for the three velocity tasks; the best of five rounds. "layers" is the time of the bare
-matrix products and tanh, "ours" what normalisation and Python add to them.
+A 64x64 network as trained by default, for the three velocity tasks; the best of five rounds.
+"layers" is the time of the bare matrix products and tanh, "ours" what normalisation and Python add
+to them.
 """
 
 import time
@@ -61,5 +63,5 @@ if __name__ == "__main__":
         whole, layers = (
             microseconds(lambda: policy(observation)),
             microseconds(lambda: policy.outputs(seen)),
-        )  # noqa: B023
+        )
         print(f"{task:30} {whole:20.1f} {layers:8.1f} {whole - layers:8.1f}")

@@ -1,8 +1,10 @@
-"""Is the augmented Lagrangian easier to tune, or is its grid in the paper only narrower? `python benchmarks/alm_sensitivity.py`
+"""Is the augmented Lagrangian easier to tune, or is its grid in the paper only narrower? `python
+benchmarks/alm_sensitivity.py`
 
-The paper fixes its penalty at 10 and tries three steps, where rivals search two step sizes over four decades each. Here the AL
-methods get a grid as wide: five steps x five penalties. Counted are configurations within 0.01 of the optimum by the final
-iterate that keep within it for the last 200, in gap and violation: "of these, within .01 for the last 200" of the tabular study.
+The paper fixes its penalty at 10 and tries three steps, where rivals search two step sizes over
+four decades each. Here the AL methods get a grid as wide: five steps x five penalties. Counted are
+configurations within 0.01 of the optimum by the final iterate that keep within it for the last 200,
+in gap and violation: "of these, within .01 for the last 200" of the tabular study.
 """
 
 import numpy as np
@@ -31,7 +33,8 @@ def main():
                 f"{count} at {penalty:g}" for count, penalty in zip(counts, PENALTIES, strict=True)
             )
             print(
-                f"{problem:12} {method:9} {sum(counts)} of {5 * len(PENALTIES)} (by penalty: {each})"
+                f"{problem:12} {method:9} {sum(counts)} of {5 * len(PENALTIES)} (by penalty:"
+                f" {each})"
             )
 
 

@@ -1,11 +1,11 @@
 """What executors cost: overhead of a run, and how much faster two workers are than one.
 
-    python benchmarks/executors.py                    # two free cores are needed for the second number to mean anything
-    python benchmarks/executors.py --executors local  # without Ray
+    python benchmarks/executors.py                    # two free cores are needed for the second
+    number to mean anything python benchmarks/executors.py --executors local  # without Ray
 
-Overhead: wall seconds of a sweep of one worker beyond the seconds inside its runs, divided by their number; the start of the
-executor and of its worker (imports) is listed apart. Speed-up: wall seconds of one worker over those of two, on CPU-bound runs
-of about a second, both with their start.
+Overhead: wall seconds of a sweep of one worker beyond the seconds inside its runs, divided by their
+number; the start of the executor and of its worker (imports) is listed apart. Speed-up: wall
+seconds of one worker over those of two, on CPU-bound runs of about a second, both with their start.
 """
 
 import argparse
@@ -31,7 +31,9 @@ def runs(count: int, steps: int) -> list[Run]:
 
 
 def measure(name: str, jobs: Sequence[Run], workers: int) -> tuple[np.ndarray, np.ndarray]:
-    """Wall and CPU seconds of a sweep, and those inside its runs; Ray's CPU seconds are not seen from here."""
+    """Wall and CPU seconds of a sweep, and those inside its runs; Ray's CPU seconds are not seen
+    from here.
+    """
     with tempfile.TemporaryDirectory() as folder:
         store, started = Store(folder, create=True), clock()
         executor(name)(jobs, store, workers, lambda: None)
@@ -74,7 +76,8 @@ def main() -> None:
             bound = runs(chosen.bound_runs, chosen.bound_steps)
             one, two = (measure(name, bound, workers)[0][0] for workers in (1, 2))
             print(
-                f"{name}: {len(bound)} CPU-bound runs, 1 worker {one:.1f} s, 2 workers {two:.1f} s, {one / two:.2f}x",
+                f"{name}: {len(bound)} CPU-bound runs, 1 worker {one:.1f} s, 2 workers {two:.1f} s,"
+                f" {one / two:.2f}x",
                 flush=True,
             )
 

@@ -1,7 +1,9 @@
-"""How much faster is a grid search as one batched run than as a loop over configurations? `python benchmarks/grid_search.py`
+"""How much faster is a grid search as one batched run than as a loop over configurations? `python
+benchmarks/grid_search.py`
 
-Processor time, one core. The rival is what one writes without a batch axis: for every configuration a loop of plain NumPy,
-dense transitions, one `solve` per step for all values, nothing recorded but reward and margin. Both do the same updates.
+Processor time, one core. The rival is what one writes without a batch axis: for every configuration
+a loop of plain NumPy, dense transitions, one `solve` per step for all values, nothing recorded but
+reward and margin. Both do the same updates.
 """
 
 import argparse
@@ -75,8 +77,9 @@ def main():
             early = np.array([end[0][:20] for end in ends]).T
             difference = np.abs(early - run.rewards[:20]).max()
             print(
-                f"{problem:12} {method:7} {len(points)} configurations x {arguments.steps} steps: loop {slow:.2f} s,"
-                f" batch {fast:.2f} s, ratio {slow / fast:.1f}, largest early difference {difference:.1e}"
+                f"{problem:12} {method:7} {len(points)} configurations x {arguments.steps} steps:"
+                f" loop {slow:.2f} s, batch {fast:.2f} s, ratio {slow / fast:.1f}, largest early"
+                f" difference {difference:.1e}"
             )
 
 

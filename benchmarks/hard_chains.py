@@ -1,8 +1,10 @@
-"""Which way of evaluating a policy survives chains that mix slowly or not at all? `python benchmarks/hard_chains.py`
+"""Which way of evaluating a policy survives chains that mix slowly or not at all? `python
+benchmarks/hard_chains.py`
 
-The chains of `tests/test_linear.py`, their states numbered at random, without sparse LU: values and occupancies, to a residual
-of 1e-9. Compared are the parts of `cmdpax.linear`: BiCGStab with incomplete LU as the states are numbered, the same in the order
-of the flow, and the whole, which restarts and sweeps as long as it helps.
+The chains of `tests/test_linear.py`, their states numbered at random, without sparse LU: values and
+occupancies, to a residual of 1e-9. Compared are the parts of `cmdpax.linear`: BiCGStab with
+incomplete LU as the states are numbered, the same in the order of the flow, and the whole, which
+restarts and sweeps as long as it helps.
 """
 
 import argparse
@@ -86,7 +88,8 @@ def main():
         total = len(HARD) * len(kinds)
         times = f"{min(seconds):.2g} to {max(seconds):.2g} s" if seconds else "-"
         print(
-            f"{name:38} solves {total - len(failed)} of {total} systems in {times}; not: {', '.join(failed) or 'none'}"
+            f"{name:38} solves {total - len(failed)} of {total} systems in {times}; not:"
+            f" {', '.join(failed) or 'none'}"
         )
 
 

@@ -1,9 +1,11 @@
-"""Transitions per second of every kernel, against this machine's streaming bandwidth (STREAM triad).
+"""Transitions per second of every kernel, against this machine's streaming bandwidth (STREAM
+triad).
 
     python benchmarks/kernels.py [--states 1000000] [--repeats 5]
 
-A transition costs 12 bytes of streaming (an int32 successor, a float64 probability) and one gather from a vector of values. "Of
-bandwidth" is what those 12 bytes alone amount to: 100% would mean that gathers are free.
+A transition costs 12 bytes of streaming (an int32 successor, a float64 probability) and one gather
+from a vector of values. "Of bandwidth" is what those 12 bytes alone amount to: 100% would mean that
+gathers are free.
 """
 
 import argparse
@@ -47,7 +49,8 @@ def main() -> None:
     options = parser.parse_args()
     bandwidth = triad(options.repeats)
     print(
-        f"streaming bandwidth {bandwidth / 1e9:.1f} GB/s; numba: {'yes' if kernels.loops() else 'no, NumPy instead'}"
+        f"streaming bandwidth {bandwidth / 1e9:.1f} GB/s; numba:"
+        f" {'yes' if kernels.loops() else 'no, NumPy instead'}"
     )
     model = garnet(states=options.states, actions=4, branching=5)
     arrays, discount = (model.successors, model.probabilities), model.discount

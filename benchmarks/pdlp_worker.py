@@ -1,4 +1,5 @@
-"""PDLP in a process of its own: OR-Tools carries another HiGHS, and the two cannot be loaded together.
+"""PDLP in a process of its own: OR-Tools carries another HiGHS, and the two cannot be loaded
+together.
 
 python pdlp_worker.py PROGRAM.npz SOLUTION.npy SECONDS
 """

@@ -1,7 +1,9 @@
-"""The solvers that `vs_lp.py` compares, one function each: normalised model -> policy `[S, A]` (or only its value).
+"""The solvers that `vs_lp.py` compares, one function each: normalised model -> policy `[S, A]` (or
+only its value).
 
-Every peer gets the occupancy linear program in the form it likes best, one thread, and tolerances tight enough for a certified
-1e-6; what it returns is re-evaluated by us. Building the program and recovering the policy count as its time.
+Every peer gets the occupancy linear program in the form it likes best, one thread, and tolerances
+tight enough for a certified 1e-6; what it returns is re-evaluated by us. Building the program and
+recovering the policy count as its time.
 """
 
 import subprocess
@@ -77,9 +79,11 @@ def clarabel(model: CMDP, limit: float) -> np.ndarray:
 
 
 def storm(model: CMDP, limit: float) -> Value:
-    """Storm's multi-objective engine (Pareto curve by value iteration): a value at precision 1e-6, no policy.
+    """Storm's multi-objective engine (Pareto curve by value iteration): a value at precision 1e-6,
+    no policy.
 
-    The discount becomes a jump to a sink. Writing the model as text and parsing it are a detour of ours and do not count.
+    The discount becomes a jump to a sink. Writing the model as text and parsing it are a detour of
+    ours and do not count.
     """
     import stormpy
 
@@ -97,13 +101,16 @@ def storm(model: CMDP, limit: float) -> Value:
 
 
 def _write_drn(model: CMDP, path: Path) -> None:
-    """The model as a text file of Storm's, with an initial state that draws from the initial distribution."""
+    """The model as a text file of Storm's, with an initial state that draws from the initial
+    distribution.
+    """
     S, A, m = model.states, model.actions, model.constraint_count
     names, zeros = ["r", *(f"c{i}" for i in range(m))], ", ".join("0" * (m + 1))
     with path.open("w") as out:
         out.write(f"@type: MDP\n@parameters\n\n@reward_models\n{' '.join(names)}\n")
         out.write(
-            f"@nr_states\n{S + 2}\n@nr_choices\n{S * A + 2}\n@model\nstate 0 [{zeros}] init\n\taction 0 [{zeros}]\n"
+            f"@nr_states\n{S + 2}\n@nr_choices\n{S * A + 2}\n@model\nstate 0 [{zeros}]"
+            f" init\n\taction 0 [{zeros}]\n"
         )
         for s in np.nonzero(model.initial)[0]:
             out.write(f"\t\t{s + 1} : {float(model.initial[s])!r}\n")

@@ -1,9 +1,11 @@
-"""How much our velocity tasks cost on top of MuJoCo itself: batched steps against a bare `mj_step` loop, per CPU-second.
+"""How much our velocity tasks cost on top of MuJoCo itself: batched steps against a bare `mj_step`
+loop, per CPU-second.
 
     python benchmarks/physics.py [--seconds 3] [--count 20]
 
-Both sides step the same states with the same actions, taking turns, so that a noisy machine disturbs both alike. The last columns
-are our steps per second of the clock on one thread and on all (`NUMBA_NUM_THREADS`).
+Both sides step the same states with the same actions, taking turns, so that a noisy machine
+disturbs both alike. The last columns are our steps per second of the clock on one thread and on all
+(`NUMBA_NUM_THREADS`).
 """
 
 import argparse
@@ -70,7 +72,8 @@ if __name__ == "__main__":
     parser.add_argument("--count", type=int, default=20)
     options = parser.parse_args()
     print(
-        f"{options.count} simulations; steps per CPU-second on one thread, steps per second of the clock on {threads.count()}"
+        f"{options.count} simulations; steps per CPU-second on one thread, steps per second of the"
+        f" clock on {threads.count()}"
     )
     print(
         f"{'task':30} {'bare mj_step':>14} {'ours':>10}   overhead   {'one thread':>10} {'all':>10}"
@@ -79,5 +82,6 @@ if __name__ == "__main__":
         bare_rate, our_rate = compare(task, options.count, options.seconds)
         alone, together = clocked(task, options.count, options.seconds)
         print(
-            f"{task:30} {bare_rate:14.0f} {our_rate:10.0f}   {bare_rate / our_rate - 1:7.1%}   {alone:10.0f} {together:10.0f}"
+            f"{task:30} {bare_rate:14.0f} {our_rate:10.0f}   {bare_rate / our_rate - 1:7.1%}  "
+            f" {alone:10.0f} {together:10.0f}"
         )

@@ -1,14 +1,18 @@
-"""cmdpax against linear-programming solvers and Storm, on the same models, one core each, in one process tree.
+"""cmdpax against linear-programming solvers and Storm, on the same models, one core each, in one
+process tree.
 
     python benchmarks/vs_lp.py --quick             less than five minutes, peers get 10 s
-    python benchmarks/vs_lp.py --set targets       the instances of docs/benchmarks.md, peers get 600 s
-    python benchmarks/vs_lp.py --set full          every family, size, discount and number of constraints (days; resumable)
+    python benchmarks/vs_lp.py --set targets       the instances of docs/benchmarks.md, peers get
+    600 s python benchmarks/vs_lp.py --set full          every family, size, discount and number of
+    constraints (days; resumable)
 
-Every run is a process of its own (its peak memory is its own); finished runs are in a JSONL file and are not repeated. A run
-counts as solved when its policy, re-evaluated by us, is within eps of optimal and feasible (peers: ten times that); one that did
-not finish is shown as such, never as a ratio against its limit. Times are CPU seconds of the one thread that everybody gets (the
-median of five where they are below one): other work on the machine does not count (limits are on the clock). A peer that failed
-is not tried on other instances of the same family, discount and number of constraints that are as large or larger.
+Every run is a process of its own (its peak memory is its own); finished runs are in a JSONL file
+and are not repeated. A run counts as solved when its policy, re-evaluated by us, is within eps of
+optimal and feasible (peers: ten times that); one that did not finish is shown as such, never as a
+ratio against its limit. Times are CPU seconds of the one thread that everybody gets (the median of
+five where they are below one): other work on the machine does not count (limits are on the clock).
+A peer that failed is not tried on other instances of the same family, discount and number of
+constraints that are as large or larger.
 """
 
 import argparse
@@ -61,9 +65,12 @@ PACKAGES = (
 )
 
 
-# ---- instances ------------------------------------------------------------------------------------------------------
+# ---- instances
+# ------------------------------------------------------------------------------------------------------
 def instances(name: str) -> list[dict]:
-    """The instances of a set: those of the table first, then the spread, then what is too large for most peers."""
+    """The instances of a set: those of the table first, then the spread, then what is too large for
+    most peers.
+    """
     if name == "quick":
         rows = [("garnet", S, 0.99, 1, 0, EPS) for S in (100, 1000)]
         rows += [
@@ -90,9 +97,12 @@ def instances(name: str) -> list[dict]:
     return [dict(zip(INSTANCE, row, strict=True)) for row in dict.fromkeys(rows)]
 
 
-# ---- one run, in a process of its own -------------------------------------------------------------------------------
+# ---- one run, in a process of its own
+# -------------------------------------------------------------------------------
 def run_one(task: dict) -> dict:
-    """Solve one instance with one solver; times exclude building the model and importing the solver."""
+    """Solve one instance with one solver; times exclude building the model and importing the
+    solver.
+    """
     solver, limit = task["solver"], task["limit"]
     small = cmdpax.environments.garnet(states=300, constraints=1, seed=99)
     _solve(solver, small, limit, task["eps"])  # imports, caches
@@ -153,7 +163,9 @@ def _solve(solver: str, model: cmdpax.CMDP, limit: float, eps: float):
 
 
 def _quality(model: cmdpax.CMDP, policy: np.ndarray) -> dict:
-    """True gap and violation of a peer's policy: against the dual bound of our own certified solution."""
+    """True gap and violation of a peer's policy: against the dual bound of our own certified
+    solution.
+    """
     reference = cmdpax.solve(model, EPS)
     prices = reference.multipliers
     actions = plan(model, pseudo_reward(model, prices)).actions
@@ -161,7 +173,8 @@ def _quality(model: cmdpax.CMDP, policy: np.ndarray) -> dict:
     return {"gap": gap, "violation": violation, "solved": max(gap, violation) <= 10 * EPS}
 
 
-# ---- the driver -----------------------------------------------------------------------------------------------------
+# ---- the driver
+# -----------------------------------------------------------------------------------------------------
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -213,13 +226,16 @@ def sweep(
             with records.open("a") as out:
                 out.write(json.dumps(row) + "\n")
             print(
-                f"{'done ' if row['finished'] else 'FAIL '} {solver:14} {_title(case)}: {_outcome(row)}",
+                f"{'done ' if row['finished'] else 'FAIL '} {solver:14} {_title(case)}:"
+                f" {_outcome(row)}",
                 flush=True,
             )
 
 
 def launch(task: dict) -> dict:
-    """Run a task in its own process; one that overstays its time by two minutes (building, checking) is killed."""
+    """Run a task in its own process; one that overstays its time by two minutes (building,
+    checking) is killed.
+    """
     command = [sys.executable, __file__, "--one", json.dumps(task)]
     try:
         done = subprocess.run(
@@ -261,7 +277,10 @@ def read(records: Path) -> list[dict]:
 
 
 def _title(case: dict) -> str:
-    return f"{case['family']} S={case['states']} gamma={case['discount']} m={case['constraints']} seed={case['seed']}"
+    return (
+        f"{case['family']} S={case['states']} gamma={case['discount']} m={case['constraints']}"
+        f" seed={case['seed']}"
+    )
 
 
 def _outcome(row: dict) -> str:
@@ -272,7 +291,10 @@ def _outcome(row: dict) -> str:
         if "gap" in row
         else f"value off by {row['error']:.1e}"
     )
-    return f"{row['seconds']:.3g} s, {row['peak_mb']:.0f} MB, {quality}{'' if row['solved'] else '  NOT within eps'}"
+    return (
+        f"{row['seconds']:.3g} s, {row['peak_mb']:.0f} MB,"
+        f" {quality}{'' if row['solved'] else '  NOT within eps'}"
+    )
 
 
 def machine() -> str:

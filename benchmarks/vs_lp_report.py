@@ -20,7 +20,9 @@ def key_of(row: dict) -> tuple:
 
 
 def failed_before(rows: list[dict], task: dict) -> int | None:
-    """The size of an instance of the same family, discount and m, no larger than this one, that a peer did not finish."""
+    """The size of an instance of the same family, discount and m, no larger than this one, that a
+    peer did not finish.
+    """
     same = ("solver", "family", "discount", "constraints")
     if task["solver"] == US:
         return None
@@ -33,7 +35,9 @@ def failed_before(rows: list[dict], task: dict) -> int | None:
 
 
 def table(rows: list[dict], solvers: list[str]) -> str:
-    """Markdown: our time and the peak memory of the process, every peer's time, and the ratio to the best LP; failures say so."""
+    """Markdown: our time and the peak memory of the process, every peer's time, and the ratio to
+    the best LP; failures say so.
+    """
     peers = [name for name in solvers if name != US and any(row["solver"] == name for row in rows)]
     lines = [
         f"| instance | {US} | {' | '.join(peers)} | best LP / {US} |",
@@ -60,7 +64,8 @@ def table(rows: list[dict], solvers: list[str]) -> str:
             f" eps={eps:g}" if eps != EPS else ""
         )
         lines.append(
-            f"| {title} | {ours['seconds']:.3g} s, {ours['peak_mb']:.0f} MB | {' | '.join(cells)} | {best} |"
+            f"| {title} | {ours['seconds']:.3g} s, {ours['peak_mb']:.0f} MB | {' | '.join(cells)} |"
+            f" {best} |"
         )
     return "\n".join(lines)
 
@@ -92,7 +97,9 @@ def _cell(row: dict | None, smaller: int | None) -> str:
 
 
 def draw(rows: list[dict], solvers: list[str], path: Path) -> Path:
-    """Time against states, log-log, one panel a family (gamma .99, one constraint, eps 1e-6); crosses are peers that failed."""
+    """Time against states, log-log, one panel a family (gamma .99, one constraint, eps 1e-6);
+    crosses are peers that failed.
+    """
     families = [
         name
         for name in ("garnet", "queue", "grid", "inventory")
@@ -171,7 +178,8 @@ def draw(rows: list[dict], solvers: list[str], path: Path) -> Path:
         fontsize=9,
     )
     figure.suptitle(
-        "Constrained MDPs to 1e-6 (discount 0.99, one constraint): CPU time against the number of states"
+        "Constrained MDPs to 1e-6 (discount 0.99, one constraint): CPU time against the number of"
+        " states"
     )
     figure.subplots_adjust(left=0.06, right=0.99, bottom=0.21, wspace=0.06, top=0.85)
     return save(figure, path)

@@ -1,11 +1,15 @@
-"""End-to-end training speed, ours against OmniSafe 0.5.0: environment steps per CPU-second on one core, equal settings.
+"""End-to-end training speed, ours against OmniSafe 0.5.0: environment steps per CPU-second on one
+core, equal settings.
 
-    python benchmarks/vs_omnisafe.py --omnisafe-python PATH [--epochs 5] [--task SafetyHalfCheetahVelocity-v1] [--record FILE]
+    python benchmarks/vs_omnisafe.py --omnisafe-python PATH [--epochs 5] [--task
+    SafetyHalfCheetahVelocity-v1] [--record FILE]
 
-Both sides: 20,000 steps an epoch, 10 passes, minibatch 64, 64x64 networks, no early stop, one thread. OmniSafe lives in its own
-virtual environment (Python 3.11: torch==2.13.0 gymnasium==0.28.1 gymnasium-robotics==1.2.2 mujoco==2.3.3 'pygame>=2.1.3'
-'numpy<2' pandas==2.0.3, then safety-gymnasium and omnisafe with --no-deps and what they import). Imports are not counted. Ours
-is given with and without compilation, which a run pays once; the ratio is without. `--record` keeps the numbers as JSON.
+Both sides: 20,000 steps an epoch, 10 passes, minibatch 64, 64x64 networks, no early stop, one
+thread. OmniSafe lives in its own virtual environment (Python 3.11: torch==2.13.0 gymnasium==0.28.1
+gymnasium-robotics==1.2.2 mujoco==2.3.3 'pygame>=2.1.3' 'numpy<2' pandas==2.0.3, then
+safety-gymnasium and omnisafe with --no-deps and what they import). Imports are not counted. Ours is
+given with and without compilation, which a run pays once; the ratio is without. `--record` keeps
+the numbers as JSON.
 """
 
 import argparse
@@ -62,7 +66,9 @@ def omnisafe(python: str, name: str, task: str, epochs: int) -> float:
 
 
 def ours(name: str, task: str, epochs: int) -> tuple[float, float]:
-    """CPU-seconds of our training: everything, and without the first epoch (which compiles), scaled to all epochs."""
+    """CPU-seconds of our training: everything, and without the first epoch (which compiles), scaled
+    to all epochs.
+    """
     command = [
         sys.executable,
         __file__,

@@ -33,7 +33,8 @@ def mathml(self, node: nodes.Node) -> None:
 
 
 def plain_docstring(app, what, name, obj, options, lines: list[str]) -> None:
-    """Docstrings are plain text with code in backticks; what reStructuredText would read into them is kept from it.
+    """Docstrings are plain text with code in backticks; what reStructuredText would read into them
+    is kept from it.
 
     Paragraphs that are indented, or drawn (tables, grids), become literal blocks.
     """

@@ -1,4 +1,6 @@
-"""One profile for every Hypothesis test: no deadlines (machines are noisy), and the same examples in every run."""
+"""One profile for every Hypothesis test: no deadlines (machines are noisy), and the same examples
+in every run.
+"""
 
 from hypothesis import HealthCheck, settings
 

@@ -1,4 +1,6 @@
-"""The slow and obvious way: one policy, one configuration, nothing shared with the library but the model's arrays."""
+"""The slow and obvious way: one policy, one configuration, nothing shared with the library but the
+model's arrays.
+"""
 
 import numpy as np
 
@@ -6,7 +8,9 @@ from cmdpax.environments import garnet
 
 
 def tiny():
-    """Four states, three actions, two constraints: small enough for plain loops, with nothing symmetric about it."""
+    """Four states, three actions, two constraints: small enough for plain loops, with nothing
+    symmetric about it.
+    """
     return garnet(states=4, actions=3, branching=2, constraints=2, discount=0.8, seed=5)
 
 
@@ -87,7 +91,9 @@ def log_linear(table, theta):
 
 
 def compatible(model, policy, table, target):
-    """The shortest w that fits `target [S, A]` by `phi - E_pi phi`, in least squares under the policy's own visits."""
+    """The shortest w that fits `target [S, A]` by `phi - E_pi phi`, in least squares under the
+    policy's own visits.
+    """
     weight = np.sqrt((occupancy(model, policy)[:, None] * policy).ravel())
     score = (table - np.einsum("sa,sad->sd", policy, table)[:, None]).reshape(weight.size, -1)
     return np.linalg.lstsq(weight[:, None] * score, weight * target.ravel(), rcond=1e-10)[0]

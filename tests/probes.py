@@ -9,7 +9,8 @@ import numpy as np
 class Bandit(gymnasium.Env):
     """One step, two arms: arm 1 pays 1 and costs 1, arm 0 neither.
 
-    With `cost <= 0.3` the best policy pulls arm 1 with probability 0.3, and one more unit of budget is worth one: multiplier 1.
+    With `cost <= 0.3` the best policy pulls arm 1 with probability 0.3, and one more unit of budget
+    is worth one: multiplier 1.
     """
 
     observation_space = gymnasium.spaces.Box(-1, 1, (1,))
@@ -40,9 +41,11 @@ class Meter(gymnasium.Env):
 
 
 class Throttle(gymnasium.Env):
-    """One step, one continuous action a in [-2, 2] (the policy's unit is twice as long): reward `-(a - 1)^2`, cost `a`.
+    """One step, one continuous action a in [-2, 2] (the policy's unit is twice as long): reward
+    `-(a - 1)^2`, cost `a`.
 
-    With `cost <= 0.5` the best mean is 0.5, the multiplier `2 (1 - 0.5) = 1`; without a limit the best mean is 1.
+    With `cost <= 0.5` the best mean is 0.5, the multiplier `2 (1 - 0.5) = 1`; without a limit the
+    best mean is 1.
     """
 
     observation_space = gymnasium.spaces.Box(-1, 1, (1,))
@@ -58,7 +61,9 @@ class Throttle(gymnasium.Env):
 
 
 class TwoSteps(gymnasium.Env):
-    """Choose, then be paid: the first choice costs at once, its reward comes one step later. Same answer as `Bandit`."""
+    """Choose, then be paid: the first choice costs at once, its reward comes one step later. Same
+    answer as `Bandit`.
+    """
 
     observation_space = gymnasium.spaces.Box(-1, 1, (2,))
     action_space = gymnasium.spaces.Discrete(2)
@@ -84,8 +89,9 @@ class TwoSteps(gymnasium.Env):
 class Corridor(gymnasium.Env):
     """Four cells to cross; in each, run (reward -0.25, cost 1) or walk (reward -0.5, no cost).
 
-    Running everywhere gives -1 at cost 4, walking everywhere -2 at cost 0: a unit of cost buys a quarter of reward.
-    With `cost <= 1` one cell in four may be run on average: return -1.75, multiplier 0.25.
+    Running everywhere gives -1 at cost 4, walking everywhere -2 at cost 0: a unit of cost buys a
+    quarter of reward. With `cost <= 1` one cell in four may be run on average: return -1.75,
+    multiplier 0.25.
     """
 
     observation_space = gymnasium.spaces.Box(-1, 1, (5,))
@@ -113,7 +119,8 @@ class Corridor(gymnasium.Env):
 class TwoLimits(gymnasium.Env):
     """One step, three arms paying 0, 1, 2; arm 1 costs (1, 0), arm 2 costs (0, 1).
 
-    With both costs at most 0.25 the best policy is (0.5, 0.25, 0.25): return 0.75, multipliers 1 and 2.
+    With both costs at most 0.25 the best policy is (0.5, 0.25, 0.25): return 0.75, multipliers 1
+    and 2.
     """
 
     observation_space = gymnasium.spaces.Box(-1, 1, (1,))

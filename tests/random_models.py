@@ -1,4 +1,6 @@
-"""Hypothesis strategies for small random CMDPs: sparse, degenerate, redundant, with unreachable states, up to gamma .999."""
+"""Hypothesis strategies for small random CMDPs: sparse, degenerate, redundant, with unreachable
+states, up to gamma .999.
+"""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -14,7 +16,9 @@ OFFSETS = (-0.3, -0.05, -1e-3, -1e-6, -3e-7, 0.0, 3e-7, 1e-6, 1e-3, 0.05, 0.3)
 def cmdps(
     draw: st.DrawFn, constraints: tuple[int, int] = (0, 4), states: int = 30, actions: int = 5
 ) -> CMDP:
-    """A random model whose thresholds lie around what a random policy achieves: feasible, infeasible and in between."""
+    """A random model whose thresholds lie around what a random policy achieves: feasible,
+    infeasible and in between.
+    """
     seed = draw(st.integers(0, 2**32 - 1))
     S, A = draw(st.integers(1, states)), draw(st.integers(1, actions))
     m, B = draw(st.integers(*constraints)), draw(st.integers(1, 4))

@@ -71,7 +71,9 @@ def dense_transitions(model: CMDP, policy: np.ndarray) -> np.ndarray:
 
 @contextmanager
 def large_path(numba: bool = True) -> Iterator[None]:
-    """Send models of every size down the path of large ones, on request as if numba could not be imported."""
+    """Send models of every size down the path of large ones, on request as if numba could not be
+    imported.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CMDP, "is_small", property(lambda model: False))
         if not numba:

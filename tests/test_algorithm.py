@@ -26,7 +26,9 @@ from random_models import cmdps
     ],
 )
 def test_paper_mode_lands_on_the_recorded_numbers(environment, step, expected):
-    """PQA-ALM with T=10, K=100, penalty 10: the recorded |gap| within a factor of 3 (limit cycles included)."""
+    """PQA-ALM with T=10, K=100, penalty 10: the recorded |gap| within a factor of 3 (limit cycles
+    included).
+    """
     model = environment()
     optimum = solve(model).reward
     oracle = FirstOrder(pqa.step, step)
@@ -58,7 +60,9 @@ def dual_function(model, multipliers, penalty):
     cmdps(constraints=(1, 3), states=10), st.sampled_from([0.5, 5.0]), st.sampled_from([1e-2, 1e-4])
 )
 def test_the_theory_of_the_outer_loop(model, penalty, sigma):
-    """Multipliers stay within the lemma's distance of the optimal ones, and every dual step ascends as the lemma says."""
+    """Multipliers stay within the lemma's distance of the optimal ones, and every dual step ascends
+    as the lemma says.
+    """
     scaled = normalise(model)
     assume(decide(scaled).status == "feasible")
     optimal = solve(scaled, eps=1e-9).multipliers
@@ -85,11 +89,13 @@ def test_the_theory_of_the_outer_loop(model, penalty, sigma):
         tolerance = sigma / t**2
         assert gap <= tolerance
         spent += 2 * penalty * tolerance
-        # lemma (bounded dual iterates): |lambda_t - lambda*|^2 <= |lambda_1 - lambda*|^2 + 2 beta sum eps
+        # lemma (bounded dual iterates): |lambda_t - lambda*|^2 <= |lambda_1 - lambda*|^2 + 2 beta
+        # sum eps
         assert ((after - optimal) ** 2).sum() <= (optimal**2).sum() + spent + 1e-6 * (
             1 + (optimal**2).sum()
         )
-        # lemma (dual ascent, for a maximisation problem): d(lambda_{t+1}) <= AL(pi_{t+1}, lambda_t) - beta/4 |Ax - b|^2 + 2 eps
+        # lemma (dual ascent, for a maximisation problem): d(lambda_{t+1}) <= AL(pi_{t+1}, lambda_t)
+        # - beta/4 |Ax - b|^2 + 2 eps
         residual = state.margins - lagrangian.slack(before, penalty, state.margins)
         reached = float(lagrangian.value(state.reward, state.margins, before, penalty))
         assert (

@@ -101,7 +101,9 @@ def test_one_state_and_one_action_are_certified_whatever_they_pay():
 
 @given(st.integers(0, 2**32 - 1), st.floats(0, 9))
 def test_what_cancels_leaves_its_rounding(seed, digits):
-    """Constraints that are large and opposite, thresholds just met: in exact arithmetic the bounds hold, the checker's too."""
+    """Constraints that are large and opposite, thresholds just met: in exact arithmetic the bounds
+    hold, the checker's too.
+    """
     rng, discount, size = np.random.default_rng(seed), 0.99, 10.0**digits
     constraints = rng.random((2, 1, 2)) + np.array([size, -size])[:, None, None]
     horizon = 1 / (1 - Fraction(discount))

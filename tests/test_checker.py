@@ -154,7 +154,9 @@ def test_rejects_other_names_and_actions_that_do_not_exist():
 
 
 def test_probabilities_that_leak_do_not_hide_a_violation():
-    """Rows that sum to 1 - 1e-9 lose 1e-9 / (1 - gamma) of every value: they are judged as the distributions they stand for."""
+    """Rows that sum to 1 - 1e-9 lose 1e-9 / (1 - gamma) of every value: they are judged as the
+    distributions they stand for.
+    """
     from cmdpax import CMDP
 
     model = CMDP(

@@ -114,7 +114,9 @@ def test_every_command_has_help(capsys):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_25_fuzzed_files_through_the_command_line(tmp_path, seed):
-    """Byte flips and truncations: exit code of a solved model or 2, one line on standard error, never a traceback."""
+    """Byte flips and truncations: exit code of a solved model or 2, one line on standard error,
+    never a traceback.
+    """
     rng = random.Random(seed)
     source = tmp_path / ("model.npz" if seed % 2 else "model.json")
     save_model(cliff_world(), source)

@@ -1,8 +1,11 @@
-"""The documentation is true: what it shows is run, in the order of the page, and prints what it says.
+"""The documentation is true: what it shows is run, in the order of the page, and prints what it
+says.
 
-Blocks of Python and of shell commands are run in a fresh folder for each page; a block of text after one is its output, in which
-`...` stands for anything. A comment before a block says otherwise: `<!-- slow -->` leaves it to the slow tests, `<!-- not run:
-why -->` to the reader, `<!-- file: name -->` makes it a file. Blocks of other languages are shown, not run.
+Blocks of Python and of shell commands are run in a fresh folder for each page; a block of text
+after one is its output, in which `...` stands for anything. A comment before a block says
+otherwise: `<!-- slow -->` leaves it to the slow tests, `<!-- not run:
+why -->` to the reader, `<!-- file: name -->` makes it a file. Blocks of other languages are shown,
+not run.
 """
 
 import csv
@@ -22,7 +25,8 @@ import pytest
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 BLOCK = re.compile(
-    r"(?:<!-- (?P<note>[^>]*) -->\n)?```(?P<language>\w+)\n(?P<code>.*?)```(?:\n```text\n(?P<printed>.*?)```)?",
+    r"(?:<!-- (?P<note>[^>]*)"
+    r" -->\n)?```(?P<language>\w+)\n(?P<code>.*?)```(?:\n```text\n(?P<printed>.*?)```)?",
     flags=re.S,
 )
 SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

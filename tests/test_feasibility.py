@@ -54,7 +54,9 @@ def test_verdict_agrees_with_the_linear_program(model):
     [(0.1, "feasible"), (1e-4, "feasible"), (0.0, "marginal"), (-1e-4, "infeasible")],
 )
 def test_rough_columns_do_not_blur_the_verdict(slack, status, accuracy):
-    """Thresholds at a known distance from the best that can be reached; columns that are off by more than that."""
+    """Thresholds at a known distance from the best that can be reached; columns that are off by
+    more than that.
+    """
     model = garnet(states=400, constraints=2, discount=0.95, seed=4)
     model = model.replace(
         thresholds=model.thresholds + slater_slack(model) - slack * model.constraint_scales.min()
@@ -84,7 +86,9 @@ def test_an_infeasible_model_gets_its_least_violating_mixture():
 
 @pytest.mark.parametrize("slack", [1e-3, -1e-3])
 def test_few_columns_reach_the_same_verdict(slack):
-    """With room for hardly more columns than a mixture needs, old ones leave; that is not planning which repeats itself."""
+    """With room for hardly more columns than a mixture needs, old ones leave; that is not planning
+    which repeats itself.
+    """
     model = garnet(states=30, constraints=8, seed=3)
     model = model.replace(
         thresholds=model.thresholds + slater_slack(model) - slack * model.constraint_scales.min()

@@ -23,7 +23,8 @@ def test_the_curve_is_concave_and_its_slope_is_the_price(constraint):
     slope = np.diff(v) / np.diff(b)
     assert {p.status for p in curve} == {"certified"}
     assert (np.diff(slope) <= 1e-3).all()
-    # a concave function lies below its tangents: the chord's slope lies between the prices at its ends
+    # a concave function lies below its tangents: the chord's slope lies between the prices at its
+    # ends
     assert (-slope >= price[:-1] - 1e-3).all() and (-slope <= price[1:] + 1e-3).all()
 
 

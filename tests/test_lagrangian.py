@@ -103,7 +103,9 @@ def test_defect_vanishes_only_at_complementarity(pairs, penalty):
 
 @given(cmdps(constraints=(1, 3), states=6, actions=3), st.integers(0, 10**6))
 def test_al_gradient_matches_finite_differences(model, seed):
-    """`d AL / d pi(a|s) = nu(s) Q_Gamma(s, a)`, along random directions that keep every row a distribution."""
+    """`d AL / d pi(a|s) = nu(s) Q_Gamma(s, a)`, along random directions that keep every row a
+    distribution.
+    """
     rng = np.random.default_rng(seed)
     model = model.replace(discount=min(model.discount, 0.9))
     policy = rng.dirichlet(np.full(model.actions, 5.0), model.states)

@@ -1,4 +1,6 @@
-"""Chains whose state numbers say nothing about the flow, and no LU to fall back on: what large models must survive."""
+"""Chains whose state numbers say nothing about the flow, and no LU to fall back on: what large
+models must survive.
+"""
 
 import numpy as np
 import pytest
@@ -67,7 +69,9 @@ def test_hard_chains_need_no_lu(name, discount, transpose, monkeypatch):
 
 
 def test_sweeps_rescue_krylov(monkeypatch):
-    """A Krylov method that finds nothing leaves the work to Gauss-Seidel, which converges by itself."""
+    """A Krylov method that finds nothing leaves the work to Gauss-Seidel, which converges by
+    itself.
+    """
     monkeypatch.setattr(linear, "LARGEST_LU", 0)
     monkeypatch.setattr(
         kernels, "bicgstab", lambda system, factors, right, guess, *_: np.full_like(guess, np.nan)

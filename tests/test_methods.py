@@ -1,5 +1,6 @@
-"""Every method x every problem with a known optimum. The tests pick up rows of the table by themselves: a new method gets a line
-in ACCURACY, which says how good it is expected to be (also if that is not good), or the matrix fails."""
+"""Every method x every problem with a known optimum. The tests pick up rows of the table by
+themselves: a new method gets a line in ACCURACY, which says how good it is expected to be (also if
+that is not good), or the matrix fails."""
 
 import numpy as np
 import pytest
@@ -18,8 +19,9 @@ LINEAR = [name for name, row in methods.items() if row.features]
 SOLVERS = [name for name, row in methods.items() if row.solve]
 ALL = list(methods)
 
-# the configuration that the paper's rule selects at violation <= 1e-3, |gap| and violation of its final iterate, and the worst
-# violation of its last 200: within a factor of 3, or below 1e-9 where it says 0
+# the configuration that the paper's rule selects at violation <= 1e-3, |gap| and violation of its
+# final iterate, and the worst violation of its last 200: within a factor of 3, or below 1e-9 where
+# it says 0
 ACCURACY = {
     ("pqa-alm", "cliff-world"): ({"step": 0.1}, 6e-7, 3e-6, 8e-5),
     ("pqa-alm", "deep-sea"): ({"step": 0.1}, 6e-5, 4e-5, 1.2e-4),
@@ -162,8 +164,9 @@ def test_a_fixed_budget_is_run_when_one_of_its_settings_is_given():
     )
 
 
-# the configuration that the paper's rule selects at violation <= 1e-3 (results/linear/selected.md): |gap| to the optimum over all
-# policies within a factor of 3 of the specification's figure, or below it where the specification says 0
+# the configuration that the paper's rule selects at violation <= 1e-3 (results/linear/selected.md):
+# |gap| to the optimum over all policies within a factor of 3 of the specification's figure, or
+# below it where the specification says 0
 IN_CLASS = {
     ("deep-sea", (40, 4, 1)): ({"step": 1.0, "surrogate": 1.0}, 0.032),
     ("deep-sea", (60, 4, 3)): ({"step": 1.0, "surrogate": 1.0}, 0.0013),

@@ -1,4 +1,6 @@
-"""The model: every form of input gives the same arrays, and every bad input gets one clear sentence."""
+"""The model: every form of input gives the same arrays, and every bad input gets one clear
+sentence.
+"""
 
 from typing import Any
 
@@ -41,7 +43,8 @@ def random_parts(seed: int, states: int = 4, actions: int = 3) -> dict[str, Any]
     }
 
 
-# ---- forms of input ---------------------------------------------------------------------------------------------------
+# ---- forms of input
+# ---------------------------------------------------------------------------------------------------
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -119,7 +122,8 @@ def test_digest_is_of_the_mathematics_not_of_the_labels() -> None:
     assert build(reward=np.full((2, 2), -0.0)).digest == build(reward=np.zeros((2, 2))).digest
 
 
-# ---- senses, immutability, copies -------------------------------------------------------------------------------------
+# ---- senses, immutability, copies
+# -------------------------------------------------------------------------------------
 def test_at_most_is_normalised_to_at_least() -> None:
     cost = np.array([[1.0, 0.0], [0.0, 1.0]])
     model = build(constraints=[cost, cost], thresholds=[2.0, 1.0], senses=["<=", ">="])
@@ -182,7 +186,8 @@ def test_replace_keeps_the_rest() -> None:
     np.testing.assert_array_equal(larger.constraints, model.constraints)
 
 
-# ---- available actions ------------------------------------------------------------------------------------------------
+# ---- available actions
+# ------------------------------------------------------------------------------------------------
 def masked() -> CMDP:
     return build(
         available=[[False, True], [True, True]],
@@ -237,7 +242,8 @@ def test_a_mask_of_all_is_no_mask() -> None:
     assert model.fold_unavailable(policy) is policy
 
 
-# ---- derived ----------------------------------------------------------------------------------------------------------
+# ---- derived
+# ----------------------------------------------------------------------------------------------------------
 def test_reachable_and_scales() -> None:
     # 0 -> 1 -> 1; state 2 is never seen, and its rewards do not count
     dense = np.zeros((3, 1, 3))
@@ -265,7 +271,8 @@ def test_matrix_tensor_and_shapes_agree() -> None:
     assert repr(model) == "CMDP(states=2, actions=2, successors<=2, constraints=1, discount=0.9)"
 
 
-# ---- one sentence for every bad input ---------------------------------------------------------------------------------
+# ---- one sentence for every bad input
+# ---------------------------------------------------------------------------------
 def changed(array: Any, where: tuple[int, ...], value: float) -> np.ndarray:
     copy = np.array(array, dtype=np.float64)
     copy[where] = value

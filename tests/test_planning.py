@@ -31,7 +31,9 @@ def best_values(model: CMDP) -> np.ndarray:
 
 
 def check(model: CMDP, tolerance: float = 0.0, **guess: np.ndarray) -> None:
-    """The plan's value is an upper bound, within the tolerance (or rounding), and its actions attain it."""
+    """The plan's value is an upper bound, within the tolerance (or rounding), and its actions
+    attain it.
+    """
     optimum = float(best_values(model) @ model.initial)
     horizon = 1 / (1 - model.discount)
     allowed = max(tolerance, 1e-11 * horizon * horizon * np.abs(model.reward).max())

@@ -1,4 +1,6 @@
-"""200 random instances across families and m in {1, 3, 8}: every one certified at 1e-6, every certificate checked."""
+"""200 random instances across families and m in {1, 3, 8}: every one certified at 1e-6, every
+certificate checked.
+"""
 
 import numpy as np
 import pytest

@@ -44,7 +44,9 @@ def test_margins_agree_with_the_policy():
 
 
 def test_the_reward_of_a_feasible_policy_is_never_above_what_is_possible():
-    """At discount 1 - 1e-9 the reward is known to eight digits only, and its bounds reach beyond the dual bound."""
+    """At discount 1 - 1e-9 the reward is known to eight digits only, and its bounds reach beyond
+    the dual bound.
+    """
     reward, moves = [[2.0, 1.0], [1.0, 0.0]], [[[0.9, 0.1], [0.4, 0.6]], [[0.7, 0.3], [0.1, 0.9]]]
     parts = {
         "transitions": moves,

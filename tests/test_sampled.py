@@ -1,4 +1,6 @@
-"""Sampled mode: estimates converge to the exact quantities at the rate N^-1/2, and runs to the exact method's answer."""
+"""Sampled mode: estimates converge to the exact quantities at the rate N^-1/2, and runs to the
+exact method's answer.
+"""
 
 import gymnasium as gym
 import numpy as np
@@ -73,7 +75,9 @@ def test_another_policys_values_come_from_the_same_batch():
 
 
 def test_an_update_converges_to_the_exact_one_at_the_rate_of_monte_carlo():
-    """Root mean square error of the updated policy against episodes N: slope -1/2 on logarithmic axes."""
+    """Root mean square error of the updated policy against episodes N: slope -1/2 on logarithmic
+    axes.
+    """
     model, table, multipliers, penalty = deep_sea(), tiles(25, 2, 60, 4, 3), np.array([0.2]), 10.0
     features = Features(table)
     oracle = Projected(pqa.step, features, 1.0)
@@ -139,7 +143,8 @@ def test_a_run_converges_to_the_exact_methods_answer():
 
 
 class Toll(gym.Env):
-    """One step: pay a toll of 1 for a reward of 1, or do neither; with at most .3 tolls the optimum pays with probability .3.
+    """One step: pay a toll of 1 for a reward of 1, or do neither; with at most .3 tolls the optimum
+    pays with probability .3.
 
     The observation is a vector, so that features are a function of it.
     """

@@ -36,7 +36,9 @@ def test_matches_the_linear_program_and_brackets_its_optimum(model):
 
 @given(cmdps(constraints=(1, 4)), st.integers(0, 10**6))
 def test_verdicts_around_a_known_policy(model, seed):
-    """Thresholds met with room by a known policy are never called infeasible; unreachable ones never feasible."""
+    """Thresholds met with room by a known policy are never called infeasible; unreachable ones
+    never feasible.
+    """
     found = evaluate(
         model, np.random.default_rng(seed).dirichlet(np.ones(model.actions), model.states)
     )
@@ -126,7 +128,9 @@ def test_a_time_limit_ends_phase_one_too():
 @pytest.mark.parametrize("huge", [1e9, -1e9, 1e90])
 @pytest.mark.parametrize("states", [20, 300])
 def test_states_that_are_never_reached_do_not_matter_however_large_their_numbers(states, huge):
-    """State 0 leads to the others and nothing leads to it: what it pays must not decide what counts as rounding elsewhere."""
+    """State 0 leads to the others and nothing leads to it: what it pays must not decide what counts
+    as rounding elsewhere.
+    """
     model = garnet(states=states, constraints=2, seed=1)
     successors = np.concatenate(
         [np.ones((1, 4, model.successors.shape[2]), dtype=int), model.successors + 1]
@@ -279,7 +283,9 @@ def test_a_memory_limit_bounds_the_columns_and_not_the_answer():
 
 @pytest.mark.parametrize("value", [1e6, 1e7, 1e8, 1e9])
 def test_what_rounding_spoils_is_not_claimed(value):
-    """One action whose cost meets its budget exactly, up to rounding: whatever is claimed, the checker agrees."""
+    """One action whose cost meets its budget exactly, up to rounding: whatever is claimed, the
+    checker agrees.
+    """
     model = CMDP(np.ones((1, 1, 1)), [[1.0]], [[[value]]], [10 * value], [1.0], 0.9, senses="<=")
     result = solve(model)
     assert result.status == "marginal"
@@ -287,7 +293,9 @@ def test_what_rounding_spoils_is_not_claimed(value):
 
 
 def test_rarely_visited_states_get_the_latest_plan():
-    """With 48 of 50 waiting (never seen from an empty queue) the advice is to serve, not what rounding left behind."""
+    """With 48 of 50 waiting (never seen from an empty queue) the advice is to serve, not what
+    rounding left behind.
+    """
     model = queue(capacity=50)
     result = solve(model)
     assert result.policy[20:45, 0].max() < 0.5

@@ -65,7 +65,8 @@ def assert_same(one: CMDP, other: CMDP) -> None:
         np.testing.assert_array_equal(one.available, other.available)
 
 
-# ---- round trips ------------------------------------------------------------------------------------------------------
+# ---- round trips
+# ------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("name", cmdpax.environments.finite)
 def test_every_environment_survives(name: str, suffix: str, tmp_path: Path) -> None:
@@ -236,7 +237,8 @@ def test_files_are_read_by_standard_tools(suffix: str, tmp_path: Path) -> None:
             assert json.loads(str(arrays["meta"]))["format"] == "cmdpax-model"
 
 
-# ---- writing ----------------------------------------------------------------------------------------------------------
+# ---- writing
+# ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_write_that_fails_leaves_the_old_file(
     suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -280,7 +282,10 @@ def test_bad_places_to_write_to(tmp_path: Path) -> None:
 def test_what_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(
         InputError,
-        match=r"1001 states x 4 actions x 126 entries are too many for \.json; save the model as \.npz",
+        match=(
+            r"1001 states x 4 actions x 126 entries are too many for \.json; save the model as"
+            r" \.npz"
+        ),
     ):
         save_model(
             cmdpax.environments.garnet(states=1001, branching=2, constraints=125),
@@ -295,7 +300,8 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-# ---- bad files of either form -----------------------------------------------------------------------------------------
+# ---- bad files of either form
+# -----------------------------------------------------------------------------------------
 def refused(path: Path, sentence: str, load: Any = load_model) -> None:
     """Loading must fail with one sentence that starts with the file's name."""
     with pytest.raises(InputError, match=sentence) as caught:
@@ -334,7 +340,8 @@ def test_unknown_suffix(tmp_path: Path) -> None:
     refused(tmp_path / "result.json", r"the name must end in \.npz\.", load_result)
 
 
-# ---- bad .npz ---------------------------------------------------------------------------------------------------------
+# ---- bad .npz
+# ---------------------------------------------------------------------------------------------------------
 def members(model: CMDP, folder: Path) -> dict[str, bytes]:
     save_model(model, folder / "source.npz")
     with zipfile.ZipFile(folder / "source.npz") as archive:
@@ -466,7 +473,10 @@ BAD_ARRAYS: list[tuple[str, dict[str, bytes | None], str]] = [
     (
         "huge",
         {"reward.npy": HUGE},
-        r"'reward' declares 480000000000000000 bytes, shape \(300000000, 200000000\) of float64, but holds \d+",
+        (
+            r"'reward' declares 480000000000000000 bytes, shape \(300000000, 200000000\) of"
+            r" float64, but holds \d+"
+        ),
     ),
     (
         "too short",
@@ -650,7 +660,8 @@ def test_bad_arrays_of_results(
     refused(path, sentence, load_result)
 
 
-# ---- bad .json --------------------------------------------------------------------------------------------------------
+# ---- bad .json
+# --------------------------------------------------------------------------------------------------------
 def written(folder: Path, *path: Any, value: Any = None, remove: bool = False) -> Path:
     """The small model as JSON with one place changed or removed."""
     save_model(small(), folder / "model.json")
@@ -695,7 +706,10 @@ BAD_PLACES: list[tuple[tuple[Any, ...], Any, str]] = [
     (
         ("actions",),
         10**12,
-        r"3 states x 1000000000000 actions x 3 entries are too many for \.json; save the model as \.npz\.",
+        (
+            r"3 states x 1000000000000 actions x 3 entries are too many for \.json; save the model"
+            r" as \.npz\."
+        ),
     ),
     (("actions",), 3.0, r"actions: 3\.0 is not a list\."),
     (("initial",), "a", r"initial: 'a' is not a JSON object\."),
@@ -922,7 +936,9 @@ def is_mapped(array: Any) -> bool:
 
 
 def test_large_arrays_stay_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory-mapped, not copied: the constructor takes canonical, read-only transitions as they are."""
+    """Memory-mapped, not copied: the constructor takes canonical, read-only transitions as they
+    are.
+    """
     monkeypatch.setattr(storage, "MAPPED", 1000)
     model = garnet(states=50, branching=4)
     save_model(model, tmp_path / "large.npz")

@@ -1,4 +1,6 @@
-"""10,000 broken model files: each loads as a valid model or is refused with an `InputError`, at once and without much memory."""
+"""10,000 broken model files: each loads as a valid model or is refused with an `InputError`, at
+once and without much memory.
+"""
 
 import json
 import resource
@@ -135,7 +137,8 @@ def tiny() -> CMDP:
     )
 
 
-# ---- mutations --------------------------------------------------------------------------------------------------------
+# ---- mutations
+# --------------------------------------------------------------------------------------------------------
 def mutate_bytes(data: bytes, random: Random) -> bytes:
     """Flip, cut, insert, repeat or overwrite a few bytes."""
     for _ in range(random.choice((1, 1, 1, 2, 5))):
@@ -256,7 +259,8 @@ def json_files(data: bytes, random: Random) -> bytes:
     return json.dumps(mutate_json(json.loads(data), random)).encode()
 
 
-# ---- what must hold ---------------------------------------------------------------------------------------------------
+# ---- what must hold
+# ---------------------------------------------------------------------------------------------------
 def assert_valid(model: CMDP) -> None:
     """Every promise of the class, recomputed."""
     S, A, B = model.successors.shape

@@ -1,4 +1,6 @@
-"""Models from functions and tables: the arrays that they mean, and what is wrong with those that mean nothing."""
+"""Models from functions and tables: the arrays that they mean, and what is wrong with those that
+mean nothing.
+"""
 
 from typing import Any
 

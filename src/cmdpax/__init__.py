@@ -1,4 +1,5 @@
-"""cmdpax: constrained Markov decision processes, solved to one deployable policy with a proof of how good it is.
+"""cmdpax: constrained Markov decision processes, solved to one deployable policy with a proof of
+how good it is.
 
 >>> import cmdpax
 >>> model = cmdpax.environments.cliff_world()

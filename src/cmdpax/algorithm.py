@@ -1,11 +1,12 @@
 """Algorithm 1: the inexact augmented-Lagrangian method, with any oracle.
 
     for t = 1, 2, ...:
-        improve pi on the AL with multipliers lambda_t (the oracle), until its certified gap is at most eps_t
-        lambda_{t+1} = max(lambda_t - s beta margin, (1 - s) lambda_t)          (s = 1/2 in the paper)
+        improve pi on the AL with multipliers lambda_t (the oracle), until its certified gap is at
+        most eps_t lambda_{t+1} = max(lambda_t - s beta margin, (1 - s) lambda_t)          (s = 1/2
+        in the paper)
 
-The paper's mode has fixed numbers of outer and inner steps, a fixed penalty and a fixed step size, in the model's own units;
-`solve` gives it targets and lets the penalty grow.
+The paper's mode has fixed numbers of outer and inner steps, a fixed penalty and a fixed step size,
+in the model's own units; `solve` gives it targets and lets the penalty grow.
 """
 
 from collections.abc import Callable
@@ -77,9 +78,10 @@ def augmented_lagrangian(
 ) -> Progress:
     """Run Algorithm 1 from a state and multipliers `[..., m]`.
 
-    `target(t)` is eps_t: inner steps stop at that certified gap (and at `inner` of them); without it exactly `inner` are
-    done. `penalty_growth > 1` raises the penalty whenever the defect (violation, or
-    slack of a priced constraint) has not fallen to a quarter. `observe` sees every step and ends the run by returning True.
+    `target(t)` is eps_t: inner steps stop at that certified gap (and at `inner` of them); without
+    it exactly `inner` are done. `penalty_growth > 1` raises the penalty whenever the defect
+    (violation, or slack of a priced constraint) has not fallen to a quarter. `observe` sees every
+    step and ends the run by returning True.
     """
     evaluations, previous = 0, np.inf
     progress = Progress(state, multipliers, penalty, 0, 0, None, False)

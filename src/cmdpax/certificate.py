@@ -1,14 +1,20 @@
-"""Certificates: what is proven about a policy, by dynamic programming on the model, never by trusting a solver.
+"""Certificates: what is proven about a policy, by dynamic programming on the model, never by
+trusting a solver.
 
-All three proofs are potentials, one vector over states each, whose Bellman residual bounds the truth from both sides:
+All three proofs are potentials, one vector over states each, whose Bellman residual bounds the
+truth from both sides:
 
-- values: for any vector V, `V^pi(rho)` lies in `rho.V + [min, max]_s (T_pi V - V)(s) / (1 - gamma)`;
-- optimality: for any weights `w >= 0` and any vector V, with T the optimality operator of the reward `r + w.c`,
-  `V* <= D(w) <= -w.b + rho.TV + gamma/(1-gamma) max_s (TV - V)(s)`; so `gap <= D(w) - V_r(pi)`;
-- infeasibility: a ray `y >= 0` with `max_pi y.(V_c - b) < 0`, bounded in the same way, rules out every policy.
+- values: for any vector V, `V^pi(rho)` lies in `rho.V + [min, max]_s (T_pi V - V)(s) / (1 -
+  gamma)`;
+- optimality: for any weights `w >= 0` and any vector V, with T the optimality operator of the
+  reward `r + w.c`, `V* <= D(w) <= -w.b + rho.TV + gamma/(1-gamma) max_s (TV - V)(s)`; so `gap <=
+  D(w) - V_r(pi)`;
+- infeasibility: a ray `y >= 0` with `max_pi y.(V_c - b) < 0`, bounded in the same way, rules out
+  every policy.
 
-Maxima run over states reachable from the initial distribution (nothing else has a say). Every bound is widened by what rounding
-in its own computation can amount to, so it holds for the real numbers, not only for the floating-point ones.
+Maxima run over states reachable from the initial distribution (nothing else has a say). Every bound
+is widened by what rounding in its own computation can amount to, so it holds for the real numbers,
+not only for the floating-point ones.
 """
 
 from collections.abc import Sequence
@@ -30,7 +36,8 @@ from cmdpax.model import CMDP
 class Certificate:
     """Claims about a policy, and the vectors that prove them to anyone with the model.
 
-    For an infeasible (or marginal) model `ray` and `ray_potential` prove `max_pi ray.(V_c - b) <= ray_bound`.
+    For an infeasible (or marginal) model `ray` and `ray_potential` prove `max_pi ray.(V_c - b) <=
+    ray_bound`.
     """
 
     reward_bounds: tuple[float, float]  # V_r(pi) lies between
@@ -45,7 +52,9 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """`V* - V_r(pi)` is at most this; negative only when the policy is infeasible (or the model is)."""
+        """`V* - V_r(pi)` is at most this; negative only when the policy is infeasible (or the model
+        is).
+        """
         return self.dual_bound - self.reward_bounds[0]
 
     @property
@@ -68,10 +77,12 @@ def certify(
     potential: np.ndarray | None = None,
     accuracy: float = 0.0,
 ) -> Certificate:
-    """Certify a policy `[S, A]` with the dual weights `[m]`; `actions [S]` should be (near) optimal for `r + w.c`.
+    """Certify a policy `[S, A]` with the dual weights `[m]`; `actions [S]` should be (near) optimal
+    for `r + w.c`.
 
-    Large models: a `potential [S]` that is known saves evaluating the actions, and `accuracy` is how wide the bounds may
-    be, as a fraction of the range of possible values. The bounds hold in any case.
+    Large models: a `potential [S]` that is known saves evaluating the actions, and `accuracy` is
+    how wide the bounds may be, as a fraction of the range of possible values. The bounds hold in
+    any case.
     """
     potentials = centred_values(model, policy, (model.reward, *model.constraints), accuracy)
     bounds = value_bounds(model, policy, potentials)
@@ -90,11 +101,13 @@ def certify(
 def centred_values(
     model: CMDP, policy: np.ndarray, rewards: Sequence[np.ndarray], accuracy: float = 0.0
 ) -> np.ndarray:
-    """Good potentials: values of k rewards `[S, A]` under a policy, each less the middle of its range -> `[k, S]`.
+    """Good potentials: values of k rewards `[S, A]` under a policy, each less the middle of its
+    range -> `[k, S]`.
 
-    A constant proves nothing and costs digits: where all rewards are near 1e6, values are near 1e6 / (1 - gamma), and so is the
-    rounding in their residuals. Nor do states that are never reached get more than those that are: large numbers there
-    would only add their rounding. Large models: `accuracy` is relative to the range.
+    A constant proves nothing and costs digits: where all rewards are near 1e6, values are near 1e6
+    / (1 - gamma), and so is the rounding in their residuals. Nor do states that are never reached
+    get more than those that are: large numbers there would only add their rounding. Large models:
+    `accuracy` is relative to the range.
     """
     right = np.stack([under_policy(reward, policy) for reward in rewards])
     low, high = _range(model, right)
@@ -144,10 +157,12 @@ def optimum_bound(model: CMDP, reward: np.ndarray, potential: np.ndarray) -> flo
 def lagrangian_bound(
     model: CMDP, reward: np.ndarray, weights: np.ndarray, potential: np.ndarray
 ) -> float:
-    """Upper bound on `max_pi V + w.(V_c - b)`, V the value of `reward [S, A]`, for weights `[m]`, from any potential `[S]`.
+    """Upper bound on `max_pi V + w.(V_c - b)`, V the value of `reward [S, A]`, for weights `[m]`,
+    from any potential `[S]`.
 
-    With the model's reward it bounds the optimum; with reward 0 and a ray for weights, a negative one rules out every policy.
-    Large terms of `r + w.c` may cancel, in the sum but not in its rounding, which counts by their sizes.
+    With the model's reward it bounds the optimum; with reward 0 and a ray for weights, a negative
+    one rules out every policy. Large terms of `r + w.c` may cancel, in the sum but not in its
+    rounding, which counts by their sizes.
     """
     pseudo = reward + np.tensordot(weights, model.constraints, 1)
     best, price = optimum_bound(model, pseudo, potential), float(weights @ model.thresholds)
@@ -161,7 +176,9 @@ def lagrangian_bound(
 
 
 def rounding(model: CMDP, reward: np.ndarray, potential: np.ndarray) -> float:
-    """What rounding in one Bellman backup (sums of B + 2 terms) of reward `[S, A]` and potential `[S]` can do to a bound."""
+    """What rounding in one Bellman backup (sums of B + 2 terms) of reward `[S, A]` and potential
+    `[S]` can do to a bound.
+    """
     terms = model.successors.shape[2] + model.actions + 4
     sizes = np.abs(reward[model.reachable]).max() + 2 * np.abs(potential[model.reachable]).max()
     return float(2 * terms * np.finfo(float).eps * sizes / (1 - model.discount)) + float(

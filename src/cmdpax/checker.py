@@ -1,8 +1,9 @@
-"""An independent checker: verifies a result from the model alone, and shares no code with the solvers.
+"""An independent checker: verifies a result from the model alone, and shares no code with the
+solvers.
 
-Everything is recomputed from the successor lists with plain NumPy. The potentials in the certificate are not believed;
-their Bellman residuals are what counts, so that wrong ones only make the provable bounds wider than the claimed ones, which
-is then an error.
+Everything is recomputed from the successor lists with plain NumPy. The potentials in the
+certificate are not believed; their Bellman residuals are what counts, so that wrong ones only make
+the provable bounds wider than the claimed ones, which is then an error.
 """
 
 from dataclasses import dataclass
@@ -32,14 +33,17 @@ class Verified:
         low, high = self.reward_bounds
         return (
             f"verified: {self.status} at eps {self.eps:g}; reward in [{low:.12g}, {high:.12g}],"
-            f" optimum <= {self.dual_bound:.12g}, gap <= {self.gap:.3g}, violation <= {self.violation:.3g}"
+            f" optimum <= {self.dual_bound:.12g}, gap <= {self.gap:.3g}, violation <="
+            f" {self.violation:.3g}"
         )
 
 
 def check(model: Any, result: Any) -> Verified:
-    """Verify every claim of `result` about `model`; raises `CertificateError` with one sentence if one is false.
+    """Verify every claim of `result` about `model`; raises `CertificateError` with one sentence if
+    one is false.
 
-    What comes back says what was proven: status, eps, bounds on the reward, the dual bound, gap and violation.
+    What comes back says what was proven: status, eps, bounds on the reward, the dual bound, gap and
+    violation.
     """
     if (
         not hasattr(model, "successors")
@@ -167,7 +171,8 @@ def _check_status(model: Any, result: Any, gap: float, violation: float, seen: n
         )
         _demand(
             violation <= result.eps,
-            f"status certified, but the scaled violation {violation:.3g} exceeds eps {result.eps:g}",
+            f"status certified, but the scaled violation {violation:.3g} exceeds eps"
+            f" {result.eps:g}",
         )
     elif result.status in ("infeasible", "marginal"):
         proof = result.certificate
@@ -214,9 +219,10 @@ def _policy_bounds(
     residual = sum(policy[:, a] * _backup(model, reward, v, a) for a in range(policy.shape[1])) - v
     at_start, widen = float(model.initial @ v), _allowance(model, reward, v, seen)
     horizon = 1 / (1 - model.discount)
-    return at_start + horizon * float(residual[seen].min()) - widen, at_start + horizon * float(
-        residual[seen].max()
-    ) + widen
+    return (
+        at_start + horizon * float(residual[seen].min()) - widen,
+        at_start + horizon * float(residual[seen].max()) + widen,
+    )
 
 
 def _optimum_bound(model: Any, reward: np.ndarray, potential: Any, seen: np.ndarray) -> float:
@@ -236,7 +242,9 @@ def _optimum_bound(model: Any, reward: np.ndarray, potential: Any, seen: np.ndar
 def _lagrangian_bound(
     model: Any, reward: np.ndarray, weights: np.ndarray, potential: Any, seen: np.ndarray
 ) -> float:
-    """Upper bound on any policy's `V + w.(V_c - b)`, V that of `reward`; rounding in `r + w.c` counts by its terms."""
+    """Upper bound on any policy's `V + w.(V_c - b)`, V that of `reward`; rounding in `r + w.c`
+    counts by its terms.
+    """
     combined, size = reward.copy(), float(np.abs(reward[seen]).max())
     for w, c in zip(weights, model.constraints, strict=True):
         combined += w * c
@@ -256,7 +264,9 @@ def _backup(model: Any, reward: np.ndarray, v: np.ndarray, a: int) -> np.ndarray
 
 
 def _allowance(model: Any, reward: np.ndarray, v: np.ndarray, seen: np.ndarray) -> float:
-    """Rounding in sums of B products, carried over the horizon, and in the mean over the initial distribution."""
+    """Rounding in sums of B products, carried over the horizon, and in the mean over the initial
+    distribution.
+    """
     size = float(np.abs(v[seen]).max())
     largest = float(np.abs(reward[seen]).max()) + size
     return UNIT * (

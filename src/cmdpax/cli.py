@@ -1,4 +1,6 @@
-"""The command line. Exit codes: 0 certified, 1 check failed, 2 bad input, 3 infeasible, 4 limit, 5 marginal, 130 interrupted."""
+"""The command line. Exit codes: 0 certified, 1 check failed, 2 bad input, 3 infeasible, 4 limit, 5
+marginal, 130 interrupted.
+"""
 
 import sys
 import warnings
@@ -32,11 +34,15 @@ COMMANDS: dict[str, Callable[..., int]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and exit with its code; bad input gets one sentence and code 2, a warning one sentence."""
+    """Run a command and exit with its code; bad input gets one sentence and code 2, a warning one
+    sentence.
+    """
     if "" not in sys.path:
         sys.path.append(
             ""
-        )  # modules of the current folder, as in `train heater:make`; last, so as to take no library's place
+            # modules of the current folder, as in `train heater:make`; last, so as to take no library's
+            # place
+        )
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_: print(f"cmdpax: {message}", file=sys.stderr)
         sys.exit(_run(arguments))

@@ -1,11 +1,12 @@
 """Values and occupancies of a policy, exact to rounding.
 
-With `P_pi [S, S]` the transitions under a policy, `V = (I - gamma P_pi)^-1 r_pi` (forward solve) and the occupancy
-`nu = rho (I - gamma P_pi)^-1` (transpose solve; sums to 1/(1-gamma)). Then `V(rho) = rho.V = nu.r_pi` and
-`Q(s,a) = r(s,a) + gamma sum_s' P(s'|s,a) V(s')`.
+With `P_pi [S, S]` the transitions under a policy, `V = (I - gamma P_pi)^-1 r_pi` (forward solve)
+and the occupancy `nu = rho (I - gamma P_pi)^-1` (transpose solve; sums to 1/(1-gamma)). Then
+`V(rho) = rho.V = nu.r_pi` and `Q(s,a) = r(s,a) + gamma sum_s' P(s'|s,a) V(s')`.
 
-Small models use dense LAPACK and take a leading batch axis of policies, so that a whole grid search is one solve. Large ones
-use sparse linear algebra (`linear.py`), which checks every vector before it is returned.
+Small models use dense LAPACK and take a leading batch axis of policies, so that a whole grid search
+is one solve. Large ones use sparse linear algebra (`linear.py`), which checks every vector before
+it is returned.
 
 A policy is probabilities `[..., S, A]`, or integer actions `[S]` when it is deterministic.
 """
@@ -28,7 +29,9 @@ FEW = 64  # states up to which batches are compiled; above, LAPACK's blocked fac
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Everything an exact method needs to know about a policy. Shapes have the policy's batch shape in front."""
+    """Everything an exact method needs to know about a policy. Shapes have the policy's batch shape
+    in front.
+    """
 
     values: np.ndarray  # [..., 1 + m, S]: V_r, then every V_c
     reward: np.ndarray  # [...]: V_r(rho)
@@ -74,7 +77,9 @@ def transition_matrix(model: CMDP, policy: np.ndarray) -> np.ndarray | Rows:
 
 
 def _loops(model: CMDP, policy: np.ndarray) -> ModuleType | None:
-    """The compiled loops for batches on small models; None for a single policy, which is not worth loading numba for."""
+    """The compiled loops for batches on small models; None for a single policy, which is not worth
+    loading numba for.
+    """
     return _small() if policy.ndim > 2 and model.is_small and model.states <= FEW else None
 
 
@@ -106,9 +111,11 @@ def state_values(
     tolerance: float = 0.0,
     guess: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Values of k rewards `[k, S, A]` (or one, `[S, A]`) under a policy -> `[..., k, S]` (or `[..., S]`).
+    """Values of k rewards `[k, S, A]` (or one, `[S, A]`) under a policy -> `[..., k, S]` (or `[...,
+    S]`).
 
-    Large models: accurate to `tolerance * max |r| / (1 - gamma)`, from a `guess` in the shape of the result.
+    Large models: accurate to `tolerance * max |r| / (1 - gamma)`, from a `guess` in the shape of
+    the result.
     """
     single = rewards.ndim == 2
     stacked = rewards[None] if single else rewards
@@ -140,7 +147,8 @@ def all_values(model: CMDP, policy: np.ndarray) -> np.ndarray:
 def occupancy(
     model: CMDP, policy: np.ndarray, tolerance: float = 0.0, guess: np.ndarray | None = None
 ) -> np.ndarray:
-    """Unnormalised discounted state occupancy `nu` of a policy -> `[..., S]`, summing to 1/(1-gamma).
+    """Unnormalised discounted state occupancy `nu` of a policy -> `[..., S]`, summing to
+    1/(1-gamma).
 
     Large models: accurate to `tolerance / (1 - gamma)` in the 1-norm, from a `guess [S]`.
     """
@@ -180,9 +188,11 @@ def solve_linear(
     tolerance: float = 0.0,
     guess: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Solve `(I - discount P) x = right` (or with P transposed) for k right-hand sides `[..., k, S]`.
+    """Solve `(I - discount P) x = right` (or with P transposed) for k right-hand sides `[..., k,
+    S]`.
 
-    Sparse systems stop at a residual of `tolerance` relative to the right-hand side (0: rounding) and start from `guess [k, S]`.
+    Sparse systems stop at a residual of `tolerance` relative to the right-hand side (0: rounding)
+    and start from `guess [k, S]`.
     """
     if isinstance(matrix, np.ndarray):
         system = np.eye(matrix.shape[-1]) - discount * matrix

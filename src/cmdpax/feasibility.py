@@ -1,10 +1,13 @@
 """Phase 1: is there a policy that meets every threshold? Answered with a proof either way.
 
-On the normalised scale (every constraint's value range is 1) let `zeta = max_pi min_i margin_i`. Two projections decide:
-- can every margin reach `+BAND`? Then the model is strictly feasible, and the columns that show it start the solver;
-- if not, can every margin reach `-BAND`? If so feasibility is `marginal`; if not, the model is infeasible.
-Each is an AL subproblem with zero reward and zero multipliers, `min |max(target - u, 0)|^2`: its residual w is zero, or it is
-a ray: planning on `w.c` proves `max_pi w.(V_c - b) < target sum(w)`.
+On the normalised scale (every constraint's value range is 1) let `zeta = max_pi min_i margin_i`.
+Two projections decide:
+- can every margin reach `+BAND`? Then the model is strictly feasible, and the columns that show it
+  start the solver;
+- if not, can every margin reach `-BAND`? If so feasibility is `marginal`; if not, the model is
+  infeasible.
+Each is an AL subproblem with zero reward and zero multipliers, `min |max(target - u, 0)|^2`: its
+residual w is zero, or it is a ray: planning on `w.c` proves `max_pi w.(V_c - b) < target sum(w)`.
 """
 
 from dataclasses import dataclass, replace
@@ -35,7 +38,8 @@ STEPS = 2000
 
 @dataclass(frozen=True)
 class Feasibility:
-    """The verdict, the columns found on the way, and for the two negative verdicts the ray with its plan.
+    """The verdict, the columns found on the way, and for the two negative verdicts the ray with its
+    plan.
 
     "open" is no verdict: time ran out. The columns are mixed to violate the least.
     """
@@ -53,11 +57,13 @@ def decide(
     most: int = COLUMNS,
     stop: Stop = never,
 ) -> Feasibility:
-    """Verdict for a normalised model (see `solve.normalise`), starting from known columns if there are any.
+    """Verdict for a normalised model (see `solve.normalise`), starting from known columns if there
+    are any.
 
-    `accuracy` is the error that values of columns may have (large models). One that would blur the verdict is good enough to
-    find a model feasible with room to spare; any other verdict is then reached once more, by exact columns. `most` limits the
-    columns kept. When `stop` says so the verdict is "open", with the columns so far, of which there is at least one.
+    `accuracy` is the error that values of columns may have (large models). One that would blur the
+    verdict is good enough to find a model feasible with room to spare; any other verdict is then
+    reached once more, by exact columns. `most` limits the columns kept. When `stop` says so the
+    verdict is "open", with the columns so far, of which there is at least one.
     """
     if model.is_small:
         accuracy = min(accuracy, ACCURACY)
@@ -81,10 +87,12 @@ def decide(
 
 
 def slater_slack(model: CMDP) -> float:
-    """The joint Slater slack `zeta = max_pi min_i margin_i`, in the model's own units (infinite without constraints).
+    """The joint Slater slack `zeta = max_pi min_i margin_i`, in the model's own units (infinite
+    without constraints).
 
-    Column generation on the matrix game between policies and constraints: the master mixes known columns, planning on the
-    constraints' prices finds the next. Stops when both sides agree to 1e-9 of the largest constraint scale.
+    Column generation on the matrix game between policies and constraints: the master mixes known
+    columns, planning on the constraints' prices finds the next. Stops when both sides agree to 1e-9
+    of the largest constraint scale.
     """
     m = model.constraint_count
     if m == 0:
@@ -117,7 +125,8 @@ def slater_slack(model: CMDP) -> float:
 def _reach(
     model: CMDP, columns: Columns, target: float, accuracy: float, most: int, stop: Stop
 ) -> Feasibility:
-    """Whether every margin can be at least `target`; "infeasible" comes with the ray that shows it cannot.
+    """Whether every margin can be at least `target`; "infeasible" comes with the ray that shows it
+    cannot.
 
     "marginal" means that rounding in the columns left the question open.
     """

@@ -14,7 +14,9 @@ LARGEST_NUMBER = 1e100  # sums and squares of what is larger would overflow
 
 @dataclass(frozen=True)
 class Grid:
-    """How to draw a model whose states are cells: cell of each state, direction of each action, marked states."""
+    """How to draw a model whose states are cells: cell of each state, direction of each action,
+    marked states.
+    """
 
     cells: tuple[tuple[float, float], ...]  # (x, y) of each state
     moves: tuple[tuple[float, float], ...]  # (dx, dy) of each action
@@ -60,7 +62,8 @@ def availability(available: Any, S: int, A: int) -> np.ndarray | None:
     empty = ~mask.any(1)
     if empty.any():
         raise InputError(
-            f"available[{int(np.argmax(empty))}]: the action set is empty; every state needs at least one action."
+            f"available[{int(np.argmax(empty))}]: the action set is empty; every state needs at"
+            " least one action."
         )
     mask.setflags(write=False)
     return None if mask.all() else mask
@@ -86,7 +89,8 @@ def discount_factor(discount: Any) -> float:
         raise InputError(f"discount: shape {number.shape}, expected one number.")
     if not 0 <= number < 1:
         raise InputError(
-            f"discount is {float(number):g}; it must be at least 0 and below 1 (values are discounted sums)."
+            f"discount is {float(number):g}; it must be at least 0 and below 1 (values are"
+            " discounted sums)."
         )
     return float(number) + 0.0
 
@@ -136,7 +140,8 @@ def checked_grid(grid: Grid | None, S: int, A: int) -> Grid | None:
         or any(not 0 <= s < S for s in grid.hazards + grid.goals + grid.absorbing)
     ):
         raise InputError(
-            f"grid: it describes {len(grid.cells)} cells and {len(grid.moves)} moves; the model has {S} and {A}."
+            f"grid: it describes {len(grid.cells)} cells and {len(grid.moves)} moves; the model has"
+            f" {S} and {A}."
         )
     return grid
 

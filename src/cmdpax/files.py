@@ -1,4 +1,6 @@
-"""Files that are whole or not there: written beside their place under another name, brought to the disk, and renamed."""
+"""Files that are whole or not there: written beside their place under another name, brought to the
+disk, and renamed.
+"""
 
 import errno
 import os
@@ -13,7 +15,8 @@ from cmdpax.errors import InputError
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write into, which takes the name `path` at the end; if anything goes wrong, what was there stays.
+    """A file to write into, which takes the name `path` at the end; if anything goes wrong, what
+    was there stays.
 
     Errors name `path`: the other name is nobody's concern.
     """
@@ -45,9 +48,11 @@ def write_text(path: Path, text: str) -> None:
 
 
 def target(path: Path, *suffixes: str, option: str = "--out") -> Path:
-    """The path of a file that is going to be written, refused now rather than after the work; nothing is changed.
+    """The path of a file that is going to be written, refused now rather than after the work;
+    nothing is changed.
 
-    Its name must end in one of `suffixes`, its folder must be there, and the file must be one that `replacing` can write.
+    Its name must end in one of `suffixes`, its folder must be there, and the file must be one that
+    `replacing` can write.
     """
     if path.suffix.lower() not in suffixes:
         ends = " or ".join(filter(None, [", ".join(suffixes[:-1]), suffixes[-1]]))

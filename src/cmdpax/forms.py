@@ -1,7 +1,9 @@
-"""The forms a method is run in: a fixed budget with the paper's settings, batched, or the certified solver.
+"""The forms a method is run in: a fixed budget with the paper's settings, batched, or the certified
+solver.
 
-Each function here gives the parts of a row of `cmdpax.methods` that say how the method is run: `trajectory` and `budget`
-(settings of the fixed-budget form with their defaults), `solve`, and the paper's grid where a whole family shares it.
+Each function here gives the parts of a row of `cmdpax.methods` that say how the method is run:
+`trajectory` and `budget` (settings of the fixed-budget form with their defaults), `solve`, and the
+paper's grid where a whole family shares it.
 """
 
 import inspect
@@ -68,7 +70,9 @@ def alm(step: StepFunction, gradient: bool = False) -> dict[str, Any]:
 
 
 def projected(step: StepFunction) -> dict[str, Any]:
-    """An augmented-Lagrangian method with log-linear policies. The paper's form has numbers for `step` and `surrogate`."""
+    """An augmented-Lagrangian method with log-linear policies. The paper's form has numbers for
+    `step` and `surrogate`.
+    """
     function = step
 
     def fixed(
@@ -107,7 +111,9 @@ def _fixed_budget(
     dual_step: float,
     keep: Collection[int],
 ) -> Trajectory:
-    """Algorithm 1 with fixed numbers of steps, every iterate recorded, the policies of those in `keep` too."""
+    """Algorithm 1 with fixed numbers of steps, every iterate recorded, the policies of those in
+    `keep` too.
+    """
     penalty, dual_step = _positive("penalty", penalty), _positive("dual_step", dual_step)
     state, record = oracle.start(model), Recorder(keep)
     multipliers = np.zeros((*state.size.shape, model.constraint_count))
@@ -164,7 +170,9 @@ def corrective(
 
 
 def baseline(module: Any) -> dict[str, Any]:
-    """A baseline from its module: `init`, `step`, and `SETTINGS` with defaults (whole numbers are counts)."""
+    """A baseline from its module: `init`, `step`, and `SETTINGS` with defaults (whole numbers are
+    counts).
+    """
     budget = {**module.SETTINGS, "steps": 1000}
 
     def fixed(
@@ -184,7 +192,9 @@ def baseline(module: Any) -> dict[str, Any]:
 
 
 def largest_multiplier(model: CMDP) -> float:
-    """`lambda_max = 2 span(r) / ((1 - gamma) zeta)` with the joint Slater slack zeta: an upper bound on optimal multipliers."""
+    """`lambda_max = 2 span(r) / ((1 - gamma) zeta)` with the joint Slater slack zeta: an upper
+    bound on optimal multipliers.
+    """
     slack = slater_slack(model)
     return 2 * model.reward_scale / slack if slack > 0 else np.inf
 

@@ -1,8 +1,10 @@
-"""The trade-off curve: best reward and shadow price against one budget, swept over its feasible range.
+"""The trade-off curve: best reward and shadow price against one budget, swept over its feasible
+range.
 
-The optimal value is a concave, non-increasing function of each threshold `b_i`, and minus its slope is the multiplier of
-constraint i. The range runs from where constraint i stops mattering (the value `V_c[i]` of the optimum without it) to the
-largest `b_i` that the other constraints leave feasible. Each solve starts from the columns and multipliers of the one before.
+The optimal value is a concave, non-increasing function of each threshold `b_i`, and minus its slope
+is the multiplier of constraint i. The range runs from where constraint i stops mattering (the value
+`V_c[i]` of the optimum without it) to the largest `b_i` that the other constraints leave feasible.
+Each solve starts from the columns and multipliers of the one before.
 """
 
 from collections.abc import Callable
@@ -18,12 +20,15 @@ from cmdpax.solve import Warm, solve
 from cmdpax.stopping import Stopper
 
 RANGE = 1e-6  # accuracy of the ends of the range
-INSET = 1e-3  # how far inside the feasible end of the range the last point lies, as a share of the range
+# how far inside the feasible end of the range the last point lies, as a share of the range
+INSET = 1e-3
 
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """One solved threshold; `threshold` is in the caller's orientation (a `<=` budget stays a budget)."""
+    """One solved threshold; `threshold` is in the caller's orientation (a `<=` budget stays a
+    budget).
+    """
 
     threshold: float
     reward: float
@@ -40,7 +45,9 @@ def frontier(
     eps: float = 1e-6,
     report: Callable[[int, int], None] | None = None,
 ) -> list[FrontierPoint]:
-    """Sweep the threshold of one constraint; `report(done, points)` is called after every solve. Ctrl-C ends the curve."""
+    """Sweep the threshold of one constraint; `report(done, points)` is called after every solve.
+    Ctrl-C ends the curve.
+    """
     m = model.constraint_count
     if m == 0:
         raise InputError("frontier: the model has no constraints; there is nothing to trade off.")
@@ -78,7 +85,9 @@ def frontier(
 
 
 def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[float, float]:
-    """Smallest threshold that can bind and largest that is feasible, for constraint i given all the others."""
+    """Smallest threshold that can bind and largest that is feasible, for constraint i given all the
+    others.
+    """
     eps = min(eps, RANGE)  # a curve may be coarse, its ends may not
     others = [i for i in range(model.constraint_count) if i != constraint]
     relaxed = model.replace(
@@ -93,7 +102,8 @@ def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[fl
     most = _feasible(solve(relaxed.replace(reward=model.constraints[constraint]), eps))
     if most.reward - loose <= 10 * eps * model.constraint_scales[constraint]:
         raise InputError(
-            f"constraint {constraint}: it can never bind, the unconstrained optimum already satisfies it as far as possible."
+            f"constraint {constraint}: it can never bind, the unconstrained optimum already"
+            " satisfies it as far as possible."
         )
     return loose, most.reward
 

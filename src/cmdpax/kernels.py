@@ -1,23 +1,31 @@
-"""The few loops that NumPy cannot fuse, over padded successors `[S, A, B]` and over sparse rows. Float64, int32 successors.
+"""The few loops that NumPy cannot fuse, over padded successors `[S, A, B]` and over sparse rows.
+Float64, int32 successors.
 
-- `backup`: one pass over all transitions gives `(T V)(s) = max_a r(s,a) + gamma E V(s')` and the action that attains it;
-- `sweep`: the same in place, state after state (Gauss-Seidel), so that news crosses the whole model in one pass; a state's own
-  self-loop is solved for exactly;
-- `policy_rows`: the rows of `P_pi` straight from padded successors, for deterministic and stochastic policies;
-- `relax`: fixed-point steps with such rows or their transpose, each with its residual in the same pass. (Plain products are left
-  to SciPy, whose compiled loops are as fast as any we could write: `benchmarks/kernels.py` measures both.)
+- `backup`: one pass over all transitions gives `(T V)(s) = max_a r(s,a) + gamma E V(s')` and the
+  action that attains it;
+- `sweep`: the same in place, state after state (Gauss-Seidel), so that news crosses the whole model
+  in one pass; a state's own self-loop is solved for exactly;
+- `policy_rows`: the rows of `P_pi` straight from padded successors, for deterministic and
+  stochastic policies;
+- `relax`: fixed-point steps with such rows or their transpose, each with its residual in the same
+  pass. (Plain products are left to SciPy, whose compiled loops are as fast as any we could write:
+  `benchmarks/kernels.py` measures both.)
 - `system_rows`: the system `I - gamma P` of such rows, canonical;
-- `incomplete_factors`: LU without fill-in of a sparse M-matrix (it exists and is stable for every `I - gamma P`): exact for
-  birth-death chains, a strong preconditioner on grids; and `bicgstab`, the Krylov method that uses it;
-- `gauss_seidel`: sweeps through such a system, which converge whatever happens; `flow_order`: the order of states in which both
-  work best, every state after those it leads to (depth-first postorder);
+- `incomplete_factors`: LU without fill-in of a sparse M-matrix (it exists and is stable for every
+  `I - gamma P`): exact for birth-death chains, a strong preconditioner on grids; and `bicgstab`,
+  the Krylov method that uses it;
+- `gauss_seidel`: sweeps through such a system, which converge whatever happens; `flow_order`: the
+  order of states in which both work best, every state after those it leads to (depth-first
+  postorder);
 - `order_rows`, `reachable`: the one form of every row, and breadth-first search.
 
-The loops themselves are in `loops.py`, compiled by numba on first use and cached on disk. Where numba cannot be imported, NumPy
-gives the same numbers, and callers do without `sweep` and the solvers of systems (`loops()` is None).
+The loops themselves are in `loops.py`, compiled by numba on first use and cached on disk. Where
+numba cannot be imported, NumPy gives the same numbers, and callers do without `sweep` and the
+solvers of systems (`loops()` is None).
 
-Large models are worked on by all threads (`threads.py`), each with blocks of states of its own; only `sweep` and the transposed
-step, whose blocks would write to the same states, stay on one (two halves of the latter, added up, took longer than the whole).
+Large models are worked on by all threads (`threads.py`), each with blocks of states of its own;
+only `sweep` and the transposed step, whose blocks would write to the same states, stay on one (two
+halves of the latter, added up, took longer than the whole).
 """
 
 from collections.abc import Callable
@@ -37,7 +45,9 @@ BLOCK = 1 << 16  # states that one thread treats at a time; models of fewer stay
 
 @cache
 def loops() -> ModuleType | None:
-    """The compiled loops, imported when first needed (numba takes a while to import); None where there is no numba."""
+    """The compiled loops, imported when first needed (numba takes a while to import); None where
+    there is no numba.
+    """
     try:
         import cmdpax.loops as compiled
     except ImportError:
@@ -46,7 +56,9 @@ def loops() -> ModuleType | None:
 
 
 def _over_blocks(loop: Callable[..., Any], states: int, *arguments: object) -> list[Any]:
-    """The answers of `loop(first, last, *arguments)` for all blocks of states, on all threads (loops release Python's lock)."""
+    """The answers of `loop(first, last, *arguments)` for all blocks of states, on all threads
+    (loops release Python's lock).
+    """
     blocks = [(first, min(first + BLOCK, states)) for first in range(0, states, BLOCK)]
     if len(blocks) > 1 and (shared := threads.shared()):
         return list(shared.map(lambda block: loop(*block, *arguments), blocks))
@@ -60,7 +72,9 @@ def backup(
     values: np.ndarray,
     discount: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Greedy actions `[S]` (int32; the first of equals) and backed-up values `[S]` of `reward [S, A]` at `values [S]`."""
+    """Greedy actions `[S]` (int32; the first of equals) and backed-up values `[S]` of `reward [S,
+    A]` at `values [S]`.
+    """
     if (compiled := loops()) is None:
         quality = reward + discount * np.einsum("sab,sab->sa", probabilities, values[successors])
         actions = np.argmax(quality, axis=1)
@@ -85,7 +99,9 @@ def sweep(
     discount: float,
     backwards: bool,
 ) -> None:
-    """One Gauss-Seidel sweep of the optimality operator through all states, in place on `values [S]`. Needs numba."""
+    """One Gauss-Seidel sweep of the optimality operator through all states, in place on `values
+    [S]`. Needs numba.
+    """
     _needed().sweep(
         _unsigned(successors),
         readable(probabilities),
@@ -113,7 +129,9 @@ def expected(successors: np.ndarray, probabilities: np.ndarray, values: np.ndarr
 
 
 def policy_rows(successors: np.ndarray, probabilities: np.ndarray, policy: np.ndarray) -> Rows:
-    """`P_pi [S, S]` for actions `[S]` or probabilities `[S, A]`; zeros left out, duplicates not merged."""
+    """`P_pi [S, S]` for actions `[S]` or probabilities `[S, A]`; zeros left out, duplicates not
+    merged.
+    """
     S, A, B = successors.shape
     if policy.ndim == 1:
         policy = policy.astype(np.int32, copy=False)
@@ -159,7 +177,9 @@ def policy_rows(successors: np.ndarray, probabilities: np.ndarray, policy: np.nd
 
 
 def system_rows(rows: Rows, discount: float, transpose: bool) -> Rows:
-    """`I - discount P` (with P transposed, or not): columns of every row increasing and once, with its diagonal. Needs numba."""
+    """`I - discount P` (with P transposed, or not): columns of every row increasing and once, with
+    its diagonal. Needs numba.
+    """
     compiled, S = _needed(), len(rows.pointers) - 1
     if transpose:
         pointers, columns, entries = (
@@ -190,10 +210,12 @@ def relax(
     target: float,
     transpose: bool,
 ) -> tuple[np.ndarray, list[float], float]:
-    """At most `steps` steps `x <- right + discount P x` from `start [S]` (with P transposed, or not).
+    """At most `steps` steps `x <- right + discount P x` from `start [S]` (with P transposed, or
+    not).
 
-    Returns x `[S]`, the size of every step's change, and the middle of the last one. The size is half the width of the changes
-    of values, and the sum of the absolute changes of occupancies; steps end when it is at most `target`.
+    Returns x `[S]`, the size of every step's change, and the middle of the last one. The size is
+    half the width of the changes of values, and the sum of the absolute changes of occupancies;
+    steps end when it is at most `target`.
     """
     compiled = loops()
     if compiled is None or (threads.shared() is not None and len(right) > BLOCK and not transpose):
@@ -232,7 +254,9 @@ def _relax_once(
 
 
 def incomplete_factors(system: Rows) -> np.ndarray:
-    """Entries `[nnz]` of L (unit diagonal, not stored) and U on the pattern of `system` (sorted, with diagonal). Needs numba."""
+    """Entries `[nnz]` of L (unit diagonal, not stored) and U on the pattern of `system` (sorted,
+    with diagonal). Needs numba.
+    """
     entries = system.entries.copy()
     _needed().factor(
         system.pointers,
@@ -252,10 +276,12 @@ def bicgstab(
     steps: int,
     total: bool,
 ) -> np.ndarray:
-    """BiCGStab (van der Vorst 1992), preconditioned from the right by `incomplete_factors`. Needs numba.
+    """BiCGStab (van der Vorst 1992), preconditioned from the right by `incomplete_factors`. Needs
+    numba.
 
-    Until the residual of its own recurrence is at most `target` (its largest entry, or with `total` their sum), at most `steps`
-    times, or until it breaks down. Nothing it returns is to be believed before the true residual is computed.
+    Until the residual of its own recurrence is at most `target` (its largest entry, or with `total`
+    their sum), at most `steps` times, or until it breaks down. Nothing it returns is to be believed
+    before the true residual is computed.
     """
     solution = guess.copy()
     _needed().bicgstab(
@@ -271,7 +297,9 @@ def gauss_seidel(system: Rows, right: np.ndarray, solution: np.ndarray, sweeps: 
 
 
 def flow_order(rows: Rows) -> np.ndarray:
-    """States `[S]` (int32) ordered so that most transitions of `rows [S, S]` lead to an earlier one. Needs numba."""
+    """States `[S]` (int32) ordered so that most transitions of `rows [S, S]` lead to an earlier
+    one. Needs numba.
+    """
     S = len(rows.pointers) - 1
     order, stack, following = (np.empty(S, dtype=np.int32) for _ in range(3))
     _needed().postorder(*rows.parts, order, stack, following, np.zeros(S, dtype=np.bool_))
@@ -298,10 +326,11 @@ def reachable(successors: np.ndarray, probabilities: np.ndarray, initial: np.nda
 
 
 def order_rows(successors: np.ndarray, probabilities: np.ndarray) -> int:
-    """Put the rows of both `[S, A, B]` (int32, float64) in order, in place; returns how many places of B any row needs.
+    """Put the rows of both `[S, A, B]` (int32, float64) in order, in place; returns how many places
+    of B any row needs.
 
-    Successors increase and occur once (their probabilities are added, from the last to the first); unused places come
-    last, as state 0.
+    Successors increase and occur once (their probabilities are added, from the last to the first);
+    unused places come last, as state 0.
     """
     if len(successors) > SMALL and (compiled := loops()) is not None:
         return int(compiled.order_rows(successors, probabilities))

@@ -1,17 +1,21 @@
-"""Sparse systems `(I - gamma P) x = b` and their transposes, solved with a guard: no unchecked vector leaves this module.
+"""Sparse systems `(I - gamma P) x = b` and their transposes, solved with a guard: no unchecked
+vector leaves this module.
 
 The matrix is a nonsingular M-matrix. Four methods in turn, each from where the last one stopped:
 
-1. fixed-point steps `x <- b + gamma P x`. `P 1 = 1` is an exact eigenpair, so the slow mode of size gamma is removed by hand:
-   values are measured up to a constant, which the residual then determines; occupancies start with their exact mass
-   `sum(b) / (1 - gamma)`, and every step preserves it. What is left contracts as fast as the chain mixes, whatever the discount,
-   and where the other eigenvalues fill a disc (random models) no Krylov method can do better. Given up once the measured
-   rate is hopeless;
-2. BiCGStab, preconditioned by LU without fill-in (exact for birth-death chains, strong on grids), restarted from its
-   true residual, which is the only one believed: its own recurrence breaks down silently;
-3. the same with the states in the order of the flow (each after those it leads to, so that the triangle of the matrix holds
-   all but the transitions that close a cycle), for as long as the residual falls; where it does not, Gauss-Seidel sweeps, which
-   always converge. It solves the chains with numbers at random that stage 2 cannot: long corridors, cycles, resets;
+1. fixed-point steps `x <- b + gamma P x`. `P 1 = 1` is an exact eigenpair, so the slow mode of size
+   gamma is removed by hand:
+   values are measured up to a constant, which the residual then determines; occupancies start with
+   their exact mass `sum(b) / (1 - gamma)`, and every step preserves it. What is left contracts as
+   fast as the chain mixes, whatever the discount, and where the other eigenvalues fill a disc
+   (random models) no Krylov method can do better. Given up once the measured rate is hopeless;
+2. BiCGStab, preconditioned by LU without fill-in (exact for birth-death chains, strong on grids),
+   restarted from its true residual, which is the only one believed: its own recurrence breaks down
+   silently;
+3. the same with the states in the order of the flow (each after those it leads to, so that the
+   triangle of the matrix holds all but the transitions that close a cycle), for as long as the
+   residual falls; where it does not, Gauss-Seidel sweeps, which always converge. It solves the
+   chains with numbers at random that stage 2 cannot: long corridors, cycles, resets;
 4. sparse LU, with one step of refinement, where its fill-in cannot take all memory.
 """
 
@@ -41,7 +45,9 @@ LARGEST_LU = 300_000  # states; above, fill-in could take all memory
 
 
 class System:
-    """`I - discount P` for sparse `P [S, S]`, or its transpose; factors are computed when first needed and kept."""
+    """`I - discount P` for sparse `P [S, S]`, or its transpose; factors are computed when first
+    needed and kept.
+    """
 
     def __init__(self, rows: Rows, discount: float, transpose: bool = False) -> None:
         self.discount, self.transpose = discount, transpose
@@ -59,7 +65,9 @@ class System:
         return kernels.incomplete_factors(self.full)
 
     def size(self, vector: np.ndarray) -> float:
-        """What a residual `[S]` says of V(rho)'s error: the largest entry for V, their sum for an occupancy. Infinite for NaN."""
+        """What a residual `[S]` says of V(rho)'s error: the largest entry for V, their sum for an
+        occupancy. Infinite for NaN.
+        """
         sizes = np.abs(vector)
         size = float(sizes.sum() if self.transpose else sizes.max())
         return size if np.isfinite(size) else np.inf
@@ -79,10 +87,12 @@ class System:
         mixes_slowly: bool = False,
         stop: Stop = never,
     ) -> np.ndarray:
-        """Solve for `right [S]` to a residual of size `tolerance` (0: to rounding), from a `guess [S]`.
+        """Solve for `right [S]` to a residual of size `tolerance` (0: to rounding), from a `guess
+        [S]`.
 
-        A chain that is known to mix slowly is spared stage 1. Only who checks the vector himself, as planning does, gives a
-        `stop`: it is asked between Krylov restarts, and then the vector is as good as it is by then.
+        A chain that is known to mix slowly is spared stage 1. Only who checks the vector himself,
+        as planning does, gives a `stop`: it is asked between Krylov restarts, and then the vector
+        is as good as it is by then.
         """
         if not right.any():
             return np.zeros_like(right)
@@ -143,7 +153,9 @@ class System:
             size = self.size(right - matrix @ found)
             if (
                 size > smallest / 2
-            ):  # sweeps bring the solution nearer even where the residual grows at first: go on from them
+                # sweeps bring the solution nearer even where the residual grows at first: go on from
+                # them
+            ):
                 found = found if size < smallest else previous.copy()
                 kernels.gauss_seidel(system, right, found, SWEEPS)
                 size = self.size(right - matrix @ found)
@@ -154,7 +166,9 @@ class System:
         return best[place]
 
     def is_solved(self, solution: np.ndarray, right: np.ndarray, tolerance: float) -> bool:
-        """Whether the true residual of a solution `[S]` for `right [S]` is at most `tolerance`, or rounding."""
+        """Whether the true residual of a solution `[S]` for `right [S]` is at most `tolerance`, or
+        rounding.
+        """
         size = self.size(self.residual(solution, right))
         return np.isfinite(size) and size <= max(tolerance, ROUNDING * self.size(solution))
 
@@ -167,14 +181,17 @@ class System:
             if self.is_solved(solution, right, tolerance):
                 return solution
         raise NumericalError(
-            "evaluation: the linear system could not be solved to rounding; the model is too ill-conditioned."
+            "evaluation: the linear system could not be solved to rounding; the model is too"
+            " ill-conditioned."
         )
 
 
 def fixed_point(
     system: System, right: np.ndarray, tolerance: float, guess: np.ndarray | None
 ) -> tuple[np.ndarray, bool]:
-    """Fixed-point steps with the constant mode removed -> `[S]`, and whether its residual is `tolerance` (or rounding)."""
+    """Fixed-point steps with the constant mode removed -> `[S]`, and whether its residual is
+    `tolerance` (or rounding).
+    """
     solution, size, middle = _start(system, right, guess), np.inf, 0.0
     for done in range(WINDOW, PATIENCE + 1, WINDOW):
         before, target = size, max(tolerance, FINEST * system.size(solution))

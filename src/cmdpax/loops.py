@@ -1,8 +1,10 @@
-"""The compiled loops behind `kernels.py`, which says what each computes and checks its arguments. Shapes are given there.
+"""The compiled loops behind `kernels.py`, which says what each computes and checks its arguments.
+Shapes are given there.
 
-Nothing here looks at bounds. Indices come as unsigned integers (numba then need not test for negative ones), and everything that
-is only read comes read-only, so that each loop is compiled once. The machine code is cached on disk. Loops that begin with
-`first, last` treat that range of states alone, so that threads can share the work.
+Nothing here looks at bounds. Indices come as unsigned integers (numba then need not test for
+negative ones), and everything that is only read comes read-only, so that each loop is compiled
+once. The machine code is cached on disk. Loops that begin with `first, last` treat that range of
+states alone, so that threads can share the work.
 """
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
@@ -146,7 +148,8 @@ def relax_transposed(pointers, columns, entries, right, discount, visits, follow
 def relax_often(
     pointers, columns, entries, right, discount, now, following, sizes, target, transpose
 ):
-    """Fixed-point steps from `now` to `following` and back, one for each place in `sizes` or until one is at most `target`.
+    """Fixed-point steps from `now` to `following` and back, one for each place in `sizes` or until
+    one is at most `target`.
 
     How many there were, and the middle of the last change.
     """
@@ -187,7 +190,9 @@ def transpose(pointers, columns, entries, starts, states, moved):
 
 @compiled
 def subtract(pointers, columns, entries, discount, starts, others, differences, place):
-    """Canonical rows of `I - discount P`; how many entries they have. `place` (column -> position) comes as -1."""
+    """Canonical rows of `I - discount P`; how many entries they have. `place` (column -> position)
+    comes as -1.
+    """
     used = 0
     for s in range(len(pointers) - 1):
         first = used
@@ -211,7 +216,9 @@ def subtract(pointers, columns, entries, discount, starts, others, differences, 
 
 @compiled
 def factor(pointers, columns, entries, place):
-    """Row by row: subtract multiples of earlier rows, keeping only the row's own pattern (`place`: column -> position)."""
+    """Row by row: subtract multiples of earlier rows, keeping only the row's own pattern (`place`:
+    column -> position).
+    """
     for s in range(len(pointers) - 1):
         for k in range(pointers[s], pointers[s + 1]):
             place[columns[k]] = k
@@ -377,7 +384,9 @@ def search(successors, probabilities, seen, frontier):
 
 @compiled
 def order_rows(successors, probabilities):
-    """Insertion sort of every row, then merging of equal successors, in place; the number of places needed."""
+    """Insertion sort of every row, then merging of equal successors, in place; the number of places
+    needed.
+    """
     S, A, B = successors.shape
     needed = 0
     for s in range(S):

@@ -1,8 +1,10 @@
-"""ONE table of every method on exact models: name -> how to run it, its paper grid, where it comes from, what is known about it.
+"""ONE table of every method on exact models: name -> how to run it, its paper grid, where it comes
+from, what is known about it.
 
-`run(model, "pqa-alm", step=0.1)` runs a method with its paper settings; for the augmented-Lagrangian methods and no `step` it
-is the certified solver of `cmdpax.solve` with that oracle and adaptive steps. `trajectory(model, name, **settings)` is the
-batched form: settings may be arrays, and the whole history comes back. With `features` both run the log-linear form of the
+`run(model, "pqa-alm", step=0.1)` runs a method with its paper settings; for the
+augmented-Lagrangian methods and no `step` it is the certified solver of `cmdpax.solve` with that
+oracle and adaptive steps. `trajectory(model, name, **settings)` is the batched form: settings may
+be arrays, and the whole history comes back. With `features` both run the log-linear form of the
 method: `ppo-lag` with features is `lin-ppo-lag`, `pqa-alm` is `ppqa-alm`.
 """
 
@@ -283,12 +285,15 @@ def find(name: str) -> Method:
 
 
 def form(model: CMDP, name: str, features: Any) -> tuple[Method, dict[str, Features]]:
-    """The row of a method, its log-linear form if `features` (`[S, A, d]`, or `Features`) are given, and what to pass it."""
+    """The row of a method, its log-linear form if `features` (`[S, A, d]`, or `Features`) are
+    given, and what to pass it.
+    """
     method = find(name)
     if features is None:
         if method.features:
             raise InputError(
-                f"method '{name}' has log-linear policies; give it features, for example --features tiles:60,4,3."
+                f"method '{name}' has log-linear policies; give it features, for example --features"
+                " tiles:60,4,3."
             )
         return method, {}
     if not (method.features or method.linear):
@@ -302,7 +307,8 @@ def form(model: CMDP, name: str, features: Any) -> tuple[Method, dict[str, Featu
 def trajectory(
     model: CMDP, name: str, features: Any = None, keep: Collection[int] = (), **settings: Any
 ) -> Trajectory:
-    """Fixed-budget run; settings may be arrays of one batch shape. `features [S, A, d]` make the policies log-linear.
+    """Fixed-budget run; settings may be arrays of one batch shape. `features [S, A, d]` make the
+    policies log-linear.
 
     The policies of the iterates in `keep` come back with the histories; 0 is the initial one.
     """
@@ -314,11 +320,13 @@ def trajectory(
 
 
 def run(model: CMDP, name: str, eps: float = 1e-6, features: Any = None, **settings: Any) -> Result:
-    """Run one method on one model and certify what it returns. An infeasible model is answered with its proof.
+    """Run one method on one model and certify what it returns. An infeasible model is answered with
+    its proof.
 
-    `settings` are the method's own (`find(name).settings()`). A method with both forms is run as a certified solver, unless a
-    setting of its fixed-budget form is given. With `features [S, A, d]` policies are log-linear: the certificate then still
-    measures against the best of all policies, so that its gap includes what the features cannot express.
+    `settings` are the method's own (`find(name).settings()`). A method with both forms is run as a
+    certified solver, unless a setting of its fixed-budget form is given. With `features [S, A, d]`
+    policies are log-linear: the certificate then still measures against the best of all policies,
+    so that its gap includes what the features cannot express.
     """
     if not isinstance(model, CMDP):
         raise InputError(f"model: a CMDP is needed, not {type(model).__name__}.")

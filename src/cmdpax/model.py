@@ -1,14 +1,17 @@
 """The exact model: a finite, discounted constrained Markov decision process.
 
-    maximise V_r(pi)  subject to  V_c[i](pi) >= b[i],   V_x(pi) = E sum_t gamma^t x(s_t, a_t),  s_0 ~ rho.
+    maximise V_r(pi)  subject to  V_c[i](pi) >= b[i],   V_x(pi) = E sum_t gamma^t x(s_t, a_t),  s_0
+    ~ rho.
 
-Transitions are kept as padded successor lists, `successors [S, A, B]` (int32) with `probabilities [S, A, B]`; B is the
-largest number of successors of any pair, and unused places have probability 0. Each row lists its successors once, in increasing
-order, whatever form it came in, so that equal mathematics has equal arrays. Constraints written with `<=` are negated once, here,
-at the boundary: inside the library only `>=` exists. A model is immutable.
+Transitions are kept as padded successor lists, `successors [S, A, B]` (int32) with `probabilities
+[S, A, B]`; B is the largest number of successors of any pair, and unused places have probability 0.
+Each row lists its successors once, in increasing order, whatever form it came in, so that equal
+mathematics has equal arrays. Constraints written with `<=` are negated once, here, at the boundary:
+inside the library only `>=` exists. A model is immutable.
 
-Actions that are not available in a state (`available [S, A]`) become exact copies of the state's first available action, so
-that no solver has to know about them; `fold_unavailable` moves their probability back before a policy is handed out.
+Actions that are not available in a state (`available [S, A]`) become exact copies of the state's
+first available action, so that no solver has to know about them; `fold_unavailable` moves their
+probability back before a policy is handed out.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -152,7 +155,8 @@ class CMDP:
             )
         object.__setattr__(self, name, value)
 
-    # ---- shapes ---------------------------------------------------------------------------------------------------
+    # ---- shapes
+    # ---------------------------------------------------------------------------------------------------
     @property
     def states(self) -> int:
         """Number of states S."""
@@ -170,13 +174,18 @@ class CMDP:
 
     def __repr__(self) -> str:
         S, A, B = self.successors.shape
-        return f"CMDP(states={S}, actions={A}, successors<={B}, constraints={self.constraint_count}, discount={self.discount:g})"
+        return (
+            f"CMDP(states={S}, actions={A}, successors<={B}, constraints={self.constraint_count},"
+            f" discount={self.discount:g})"
+        )
 
     def replace(self, **changes: Any) -> "CMDP":
-        """A copy with other fields. Without `senses`, arrays are in the orientation of this model's own arrays, `>=`.
+        """A copy with other fields. Without `senses`, arrays are in the orientation of this model's
+        own arrays, `>=`.
 
-        With `senses`, changed constraints and thresholds are read as those senses say; the unchanged ones stay what they are.
-        Transitions that do not change are shared, not copied or checked again, with everything derived from them.
+        With `senses`, changed constraints and thresholds are read as those senses say; the
+        unchanged ones stay what they are. Transitions that do not change are shared, not copied or
+        checked again, with everything derived from them.
         """
         fields: dict[str, Any] = {
             "transitions": _Checked(self.successors, self.probabilities),
@@ -220,7 +229,8 @@ class CMDP:
             )
         return copy
 
-    # ---- derived, cached ------------------------------------------------------------------------------------------
+    # ---- derived, cached
+    # ------------------------------------------------------------------------------------------
     @cached_property
     def matrix(self) -> sp.csr_array:
         """Transition matrix `[S*A, S]`, row `s*A + a`."""
@@ -252,7 +262,9 @@ class CMDP:
 
     @cached_property
     def reward_scale(self) -> float:
-        """`span(r) / (1 - gamma)` over reachable pairs: the range of possible values (span 1 if it is zero)."""
+        """`span(r) / (1 - gamma)` over reachable pairs: the range of possible values (span 1 if it
+        is zero).
+        """
         return float(span(self.reward[self.reachable])) / (1 - self.discount)
 
     @cached_property
@@ -289,7 +301,9 @@ class CMDP:
         return self.available / self.available.sum(1, keepdims=True)
 
     def fold_unavailable(self, policy: np.ndarray) -> np.ndarray:
-        """Move probability from unavailable actions to the action they copy, `[S, A] -> [S, A]`; values do not change."""
+        """Move probability from unavailable actions to the action they copy, `[S, A] -> [S, A]`;
+        values do not change.
+        """
         if self.available is None:
             return policy
         folded = np.where(self.available, policy, 0.0)
@@ -298,7 +312,8 @@ class CMDP:
         ).sum(1)
         return folded
 
-    # ---- builders -------------------------------------------------------------------------------------------------
+    # ---- builders
+    # -------------------------------------------------------------------------------------------------
     @classmethod
     def from_step(
         cls,
@@ -313,10 +328,12 @@ class CMDP:
         constraint_names: Sequence[str] | None = None,
         grid: Grid | None = None,
     ) -> "CMDP":
-        """Build from `step(state, action) -> ({next_state: probability}, reward, [constraint rewards])`.
+        """Build from `step(state, action) -> ({next_state: probability}, reward, [constraint
+        rewards])`.
 
-        `actions` is a list, or a function of the state where the choice depends on it. Each constraint reward keeps the sign of
-        its own threshold: with `senses=["<="]` it is the cost itself. `initial` maps states to probabilities.
+        `actions` is a list, or a function of the state where the choice depends on it. Each
+        constraint reward keeps the sign of its own threshold: with `senses=["<="]` it is the cost
+        itself. `initial` maps states to probabilities.
         """
         fields = step_fields(states, actions, step, thresholds, initial)
         return cls(
@@ -333,10 +350,11 @@ class CMDP:
         initial: Any = None,
         cost_name: str = "cost",
     ) -> "CMDP":
-        """Build from a Gymnasium toy-text environment (`env.unwrapped.P`) and a cost `cost(s, a, next_s)` kept <= `limit`.
+        """Build from a Gymnasium toy-text environment (`env.unwrapped.P`) and a cost `cost(s, a,
+        next_s)` kept <= `limit`.
 
-        A transition with `terminated` leads to an extra absorbing state of zero reward and cost. `initial [S]` defaults to
-        the environment's own `initial_state_distrib`.
+        A transition with `terminated` leads to an extra absorbing state of zero reward and cost.
+        `initial [S]` defaults to the environment's own `initial_state_distrib`.
         """
         fields = toy_text_fields(env, cost, initial)
         return cls(

@@ -1,15 +1,18 @@
 """The unconstrained optimum of one reward: warm-started policy iteration, with a rigorous bound.
 
-Bellman's optimality operator is `(T V)(s) = max_a r(s,a) + gamma E V(s')`. For ANY vector V (whatever solver made it), with
-`d = TV - V` and pi greedy for V,
+Bellman's optimality operator is `(T V)(s) = max_a r(s,a) + gamma E V(s')`. For ANY vector V
+(whatever solver made it), with `d = TV - V` and pi greedy for V,
 
-    rho.TV + gamma/(1-gamma) min d  <=  V^pi(rho)  <=  max_pi' V^pi'(rho)  <=  rho.TV + gamma/(1-gamma) max d.
+    rho.TV + gamma/(1-gamma) min d  <=  V^pi(rho)  <=  max_pi' V^pi'(rho)  <=  rho.TV +
+    gamma/(1-gamma) max d.
 
-So one backup tells how good V and its greedy policy are, to both sides, and adding a constant to V changes nothing.
+So one backup tells how good V and its greedy policy are, to both sides, and adding a constant to V
+changes nothing.
 
-Small models: exact policy iteration. Large ones: evaluation of the greedy policy is inexact (its residual falls to a fraction
-of the present d) and stops as soon as the two bounds agree to the tolerance. Where fixed-point evaluation is slow the model is
-structured (grid, queue); then Gauss-Seidel sweeps in both directions carry news across the model before each evaluation.
+Small models: exact policy iteration. Large ones: evaluation of the greedy policy is inexact (its
+residual falls to a fraction of the present d) and stops as soon as the two bounds agree to the
+tolerance. Where fixed-point evaluation is slow the model is structured (grid, queue); then
+Gauss-Seidel sweeps in both directions carry news across the model before each evaluation.
 """
 
 from dataclasses import dataclass
@@ -23,16 +26,21 @@ from cmdpax.linear import System, fixed_point
 from cmdpax.model import CMDP
 from cmdpax.stopping import Stop, never
 
-SWITCH = 1e-12  # an action must be better by this much (relative) before policy iteration switches to it: no cycling on ties
+# an action must be better by this much (relative) before policy iteration switches to it: no
+# cycling on ties
+SWITCH = 1e-12
 ITERATIONS = 1000
 FORCING = 0.01  # residual of an inexact evaluation, relative to d; 0.1 diverges on grids
 ROUNDING = 1e-13  # of d, relative to the values it is the difference of
-STALL = 10  # iterations without halving d, after which what rounding in evaluations can explain is accepted
+# iterations without halving d, after which what rounding in evaluations can explain is accepted
+STALL = 10
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A deterministic policy, optimal for one reward to the tolerance given; in large models `values` and `value` err upwards."""
+    """A deterministic policy, optimal for one reward to the tolerance given; in large models
+    `values` and `value` err upwards.
+    """
 
     actions: np.ndarray  # [S] int
     values: np.ndarray  # [S]
@@ -48,10 +56,12 @@ def plan(
     tolerance: float = 0.0,
     stop: Stop = never,
 ) -> Plan:
-    """Maximise the value of `reward [S, A]` from the actions `start [S]` (default: greedy), or from a guess of its `values [S]`.
+    """Maximise the value of `reward [S, A]` from the actions `start [S]` (default: greedy), or from
+    a guess of its `values [S]`.
 
-    `tolerance` is the absolute error that `value` may have (0: rounding); small models are solved exactly in any case. Large
-    ones ask `stop` now and then, and then give what they have: `value` is still an upper bound, of a worse policy.
+    `tolerance` is the absolute error that `value` may have (0: rounding); small models are solved
+    exactly in any case. Large ones ask `stop` now and then, and then give what they have: `value`
+    is still an upper bound, of a worse policy.
     """
     if model.is_small:
         return _exact(model, reward, start)
@@ -82,7 +92,8 @@ def _exact(model: CMDP, reward: np.ndarray, start: np.ndarray | None) -> Plan:
             return Plan(actions, values, float(model.initial @ values))
         actions = np.where(switch, best, actions)
     raise NumericalError(
-        f"planning: policy iteration did not settle in {ITERATIONS} sweeps; the model is too ill-conditioned."
+        f"planning: policy iteration did not settle in {ITERATIONS} sweeps; the model is too"
+        " ill-conditioned."
     )
 
 
@@ -123,5 +134,6 @@ def _inexact(
             kernels.sweep(*arrays, values, discount, True)
             kernels.sweep(*arrays, values, discount, False)
     raise NumericalError(
-        f"planning: policy iteration did not settle in {ITERATIONS} sweeps; the model is too ill-conditioned."
+        f"planning: policy iteration did not settle in {ITERATIONS} sweeps; the model is too"
+        " ill-conditioned."
     )

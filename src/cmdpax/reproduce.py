@@ -1,7 +1,9 @@
-"""`cmdpax reproduce tabular`, `linear` and `deep`: run or read the records, write the tables, draw the figures.
+"""`cmdpax reproduce tabular`, `linear` and `deep`: run or read the records, write the tables, draw
+the figures.
 
-Into a folder go `records/*.jsonl` (what was run, with what, by which versions), `selected` and `sensitivity` as .md and .csv,
-and one PNG per figure. Records that fit are read instead of run, so that figures are redrawn in seconds.
+Into a folder go `records/*.jsonl` (what was run, with what, by which versions), `selected` and
+`sensitivity` as .md and .csv, and one PNG per figure. Records that fit are read instead of run, so
+that figures are redrawn in seconds.
 """
 
 from collections.abc import Callable, Sequence
@@ -105,7 +107,9 @@ LINEAR_FIGURES: dict[str, Callable[[Sequence[LinearStudy]], Figure]] = {
 def linear(
     folder: Path, figure: str | None = None, rerun: bool = False, say: Say = lambda text: None
 ) -> list[Path]:
-    """Reproduce the log-linear experiments in `folder`, two records at a time; returns the figures written."""
+    """Reproduce the log-linear experiments in `folder`, two records at a time; returns the figures
+    written.
+    """
     if figure is not None and figure not in LINEAR_FIGURES:
         raise InputError(f"figure '{figure}' is not known; {did_you_mean(figure, LINEAR_FIGURES)}")
     say("log-linear studies: two problems, three sets of features")
@@ -144,7 +148,8 @@ def deep(
 ) -> list[Path]:
     """Draw the deep study from the records in `folder`.
 
-    With a fraction of the budget, `carry` out what they lack first; without one, record what a `store` has finished first.
+    With a fraction of the budget, `carry` out what they lack first; without one, record what a
+    `store` has finished first.
     """
     if figure is not None and figure not in DEEP_FIGURES:
         raise InputError(f"figure '{figure}' is not known; {did_you_mean(figure, DEEP_FIGURES)}")
@@ -157,7 +162,8 @@ def deep(
         folder, parts[0], seeds, tasks, store
     ):
         raise InputError(
-            f"{store.folder} has no finished run of this study; give the store of `cmdpax sweep deep`."
+            f"{store.folder} has no finished run of this study; give the store of `cmdpax sweep"
+            " deep`."
         )
     found = deep_study.study(folder)
     every: dict[str, Sequence[object]] = {**found.ablations}
@@ -165,7 +171,8 @@ def deep(
     if not drawable:
         what = "no records" if figure is None else f"no records for '{figure}'"
         raise InputError(
-            f"{folder} holds {what}; give --fraction to run that part of the paper's budget, as in 0.01."
+            f"{folder} holds {what}; give --fraction to run that part of the paper's budget, as in"
+            " 0.01."
         )
     if found.records:
         deep_tables(found, folder)

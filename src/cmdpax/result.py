@@ -1,4 +1,6 @@
-"""What a solver hands back: one policy, its values, shadow prices, proof, and how it got there. Prints as a table."""
+"""What a solver hands back: one policy, its values, shadow prices, proof, and how it got there.
+Prints as a table.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -21,7 +23,9 @@ class Result:
     eps: float  # certified means: scaled gap and violation are at most this
     policy: np.ndarray  # [S, A]
     reward: float  # V_r
-    values: np.ndarray  # [m], V_c in the normalised (>=) orientation; more exact than margins + thresholds where those are huge
+    # [m], V_c in the normalised (>=) orientation; more exact than margins + thresholds where those
+    # are huge
+    values: np.ndarray
     margins: np.ndarray  # [m], V_c - b in the normalised (>=) orientation
     multipliers: np.ndarray  # [m], shadow prices: what one unit of slack in each threshold is worth
     certificate: Certificate
@@ -57,9 +61,9 @@ class Result:
             "scaled_gap": self.scaled_gap,
             "scaled_violation": self.scaled_violation,
             "dual_bound": self.certificate.dual_bound,
-            "ray": None
-            if self.certificate.ray is None
-            else [float(y) for y in self.certificate.ray],
+            "ray": (
+                None if self.certificate.ray is None else [float(y) for y in self.certificate.ray]
+            ),
             "ray_bound": self.certificate.ray_bound,
             "seconds": self.seconds,
         }
@@ -71,17 +75,26 @@ class Result:
         )  # adding 0.0: no "-0"
 
     def __repr__(self) -> str:
-        return f"Result({self.status}, method={self.method!r}, reward={self.reward:.9g}, gap<={self.certificate.gap:.3g})"
+        return (
+            f"Result({self.status}, method={self.method!r}, reward={self.reward:.9g},"
+            f" gap<={self.certificate.gap:.3g})"
+        )
 
     def __str__(self) -> str:
         meaning = {
-            "certified": f"certified: within {self.eps:g} of optimal and feasible, on the scale of possible values",
+            "certified": (
+                f"certified: within {self.eps:g} of optimal and feasible, on the scale of possible"
+                " values"
+            ),
             "infeasible": "infeasible: no policy meets all constraints",
-            "marginal": "marginal: whether any policy meets all constraints is undecided within 1e-7 of the scale"
-            + (
-                "; this one does, and is optimal, within eps"
-                if max(self.scaled_gap, self.scaled_violation) <= self.eps
-                else ""
+            "marginal": (
+                "marginal: whether any policy meets all constraints is undecided within 1e-7 of the"
+                " scale"
+                + (
+                    "; this one does, and is optimal, within eps"
+                    if max(self.scaled_gap, self.scaled_violation) <= self.eps
+                    else ""
+                )
             ),
             "limit": f"limit: stopped before eps = {self.eps:g} was certified",
         }
@@ -90,18 +103,21 @@ class Result:
             f"status      {meaning[self.status]}",
             f"method      {self.method}, {self.seconds:.2f} s",
             f"reward      {self.reward:.9g}   (best possible: at most {c.dual_bound:.9g})",
-            f"gap         {c.gap:.3g}   (scaled {self.scaled_gap:.3g}, relative {c.gap / max(abs(self.reward), 1e-300):.2g})"
+            f"gap         {c.gap:.3g}   (scaled {self.scaled_gap:.3g}, relative"
+            f" {c.gap / max(abs(self.reward), 1e-300):.2g})"
             + ("   negative: the policy makes use of its violation" if c.gap < 0 else ""),
             f"violation   {c.violation:.3g}   (scaled {self.scaled_violation:.3g})",
         ]
         if self.status in ("infeasible", "marginal") and c.ray is not None:
             lines.append(
-                f"ray         {np.array2string(c.ray, precision=6)} proves ray.(V_c - b) <= {c.ray_bound:.6g} for every policy"
+                f"ray         {np.array2string(c.ray, precision=6)} proves ray.(V_c - b) <="
+                f" {c.ray_bound:.6g} for every policy"
             )
         if len(self.margins):
             width = max(10, *(len(name) for name in self.constraint_names))
             lines.append(
-                f"{'constraint':<{width}}  {'value':>14}     {'threshold':>12} {'margin':>12} {'price':>12}"
+                f"{'constraint':<{width}}  {'value':>14}     {'threshold':>12} {'margin':>12}"
+                f" {'price':>12}"
             )
             columns = (
                 self._turned(self.values),
@@ -113,7 +129,8 @@ class Result:
                 self.constraint_names, self.senses, *columns, strict=True
             ):
                 lines.append(
-                    f"{name:<{width}}  {value:>14.8g}  {sense} {limit:>12.8g} {margin:>12.3g} {price:>12.6g}"
+                    f"{name:<{width}}  {value:>14.8g}  {sense} {limit:>12.8g} {margin:>12.3g}"
+                    f" {price:>12.6g}"
                 )
         return "\n".join(lines)
 
@@ -131,7 +148,9 @@ def assemble(
     seconds: float = 0.0,
     mixture: dict[str, Any] | None = None,
 ) -> Result:
-    """A `Result` for a policy `[S, A]`; without `status` it is `certified` or `limit`, as the certificate says."""
+    """A `Result` for a policy `[S, A]`; without `status` it is `certified` or `limit`, as the
+    certificate says.
+    """
     gap, violation = certificate.scaled(model)
     reached: Status = "certified" if gap <= eps and violation <= eps else "limit"
     low, high = certificate.reward_bounds

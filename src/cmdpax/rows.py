@@ -1,7 +1,8 @@
-"""Sparse matrices by rows, in the one form that compiled loops take: unsigned indices, everything read-only.
+"""Sparse matrices by rows, in the one form that compiled loops take: unsigned indices, everything
+read-only.
 
-SciPy's matrices check themselves whenever they are made, which takes longer than a product with a thousand states: here they are
-made only where SciPy has the method that is wanted.
+SciPy's matrices check themselves whenever they are made, which takes longer than a product with a
+thousand states: here they are made only where SciPy has the method that is wanted.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ import scipy.sparse as sp
 
 
 def readable(array: np.ndarray) -> np.ndarray:
-    """A contiguous read-only view: numba compiles each loop once, not once more for arrays that may be written."""
+    """A contiguous read-only view: numba compiles each loop once, not once more for arrays that may
+    be written.
+    """
     view = np.ascontiguousarray(array).view()
     view.setflags(write=False)
     return view

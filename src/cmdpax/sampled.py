@@ -1,4 +1,5 @@
-"""Projected augmented-Lagrangian methods from samples: the exact method with every exact quantity replaced by an estimate.
+"""Projected augmented-Lagrangian methods from samples: the exact method with every exact quantity
+replaced by an estimate.
 
 | exact | estimate from a batch of episodes |
 |---|---|
@@ -7,11 +8,13 @@
 | V_r(rho), margins | mean of `sum_a pi(a|s) Q(s,a)` over first states |
 | projection | the same forward-KL projection, over visited states |
 
-Least-squares temporal differences solve `sum_t psi_t (psi_t - gamma E_{a ~ pi} psi(s'_t, a))' w = sum_t psi_t r_t`. The
-equation knows the policy only through the expectation over next actions, so that one batch serves several updates: Q is that of
-the current policy, only the visits stay those of the policy that collected them (`reuse`, the paper's off-policy updates).
-Monte Carlo returns belong to the policy that collected them, and are kept as they are for a reused batch. With critic features
-that can express Q (one-hot for finite models, the default) every estimate is consistent, with errors of order N^-1/2.
+Least-squares temporal differences solve `sum_t psi_t (psi_t - gamma E_{a ~ pi} psi(s'_t, a))' w =
+sum_t psi_t r_t`. The equation knows the policy only through the expectation over next actions, so
+that one batch serves several updates: Q is that of the current policy, only the visits stay those
+of the policy that collected them (`reuse`, the paper's off-policy updates). Monte Carlo returns
+belong to the policy that collected them, and are kept as they are for a reused batch. With critic
+features that can express Q (one-hot for finite models, the default) every estimate is consistent,
+with errors of order N^-1/2.
 """
 
 from collections.abc import Callable
@@ -54,12 +57,15 @@ class Settings:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be positive.")
         if self.estimator not in ("temporal-differences", "monte-carlo"):
             raise InputError(
-                f"estimator: '{self.estimator}' is neither 'temporal-differences' nor 'monte-carlo'."
+                f"estimator: '{self.estimator}' is neither 'temporal-differences' nor"
+                " 'monte-carlo'."
             )
 
 
 class Batch:
-    """Transitions with every distinct observation once (U of them), and what the policy's and the critic's features are there."""
+    """Transitions with every distinct observation once (U of them), and what the policy's and the
+    critic's features are there.
+    """
 
     def __init__(self, data: Transitions, features: FeatureMap, critic: FeatureMap) -> None:
         count = len(data.actions)
@@ -89,7 +95,9 @@ class Batch:
         )
 
     def monte_carlo(self) -> np.ndarray:
-        """`Q_r, Q_c` of the policy that collected the batch, by regression of returns -> `[1 + m, U, A]`."""
+        """`Q_r, Q_c` of the policy that collected the batch, by regression of returns -> `[1 + m,
+        U, A]`.
+        """
         features = self.critic[self.here, self.data.actions]
         return self._fit(features, features, returns(self.data))
 
@@ -102,7 +110,9 @@ class Batch:
         return np.moveaxis(self.critic @ weights, -1, 0)
 
     def at_start(self, policy: np.ndarray, quality: np.ndarray) -> np.ndarray:
-        """Estimates of `V_r(rho), V_c(rho)`, `[1 + m]`, from Q `[1 + m, U, A]`: the mean over the episodes' first states."""
+        """Estimates of `V_r(rho), V_c(rho)`, `[1 + m]`, from Q `[1 + m, U, A]`: the mean over the
+        episodes' first states.
+        """
         return (policy * quality).sum(-1)[:, self.here[self.data.first]].mean(1)
 
 
@@ -119,7 +129,9 @@ def returns(data: Transitions) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SampledResult:
-    """Where a sampled run ended. Values are estimates from its last batch; no optimality gap is known."""
+    """Where a sampled run ended. Values are estimates from its last batch; no optimality gap is
+    known.
+    """
 
     theta: np.ndarray  # [d]
     multipliers: np.ndarray  # [m]
@@ -145,9 +157,10 @@ def sampled_alm(
 ) -> SampledResult:
     """Algorithm 1 with a projected oracle, from samples.
 
-    `features` are a table `[S, A, d]` where observations are state indices, or a function of observations `[n, ...]` -> `[n, A,
-    d]`; `critic` likewise, by default one-hot for a finite number of states and the policy's features otherwise. Every dual
-    update uses the first margins estimated after it is due, from a fresh batch of the new policy.
+    `features` are a table `[S, A, d]` where observations are state indices, or a function of
+    observations `[n, ...]` -> `[n, A, d]`; `critic` likewise, by default one-hot for a finite
+    number of states and the policy's features otherwise. Every dual update uses the first margins
+    estimated after it is due, from a fresh batch of the new policy.
     """
     settings = Settings() if settings is None else settings
     phi = _map(features, simulator)
@@ -190,7 +203,9 @@ def update(
     size: float,
     step: StepFunction = pqa.step,
 ) -> np.ndarray:
-    """One step and its projection: parameters `[d]`, policy `[U, A]`, Q `[1 + m, U, A]`, constraint weights `[m]` -> `[d]`."""
+    """One step and its projection: parameters `[d]`, policy `[U, A]`, Q `[1 + m, U, A]`, constraint
+    weights `[m]` -> `[d]`.
+    """
     flat = quality.reshape(len(quality), -1)
     pseudo = scalarise(flat[0], flat[1:], worth).reshape(policy.shape)
     target = step(policy, pseudo, np.full((1, 1), size))
@@ -236,7 +251,8 @@ def _map(features: np.ndarray | FeatureMap, simulator: Simulator) -> FeatureMap:
         return features
     if simulator.states is None:
         raise InputError(
-            "features: observations are not state indices; give a function of observations [n, ...] -> [n, A, d]."
+            "features: observations are not state indices; give a function of observations [n, ...]"
+            " -> [n, A, d]."
         )
     table = Features(features)
     table.check(simulator.states, simulator.actions)

@@ -1,9 +1,10 @@
 """Batches of policies on small models, compiled: what a grid search spends its time on.
 
-`I - gamma P_pi` is an M-matrix, diagonally dominant by rows: LU without pivoting exists and is as stable as with it, and zeros
-outside the fill-in stay zeros. So one pass per policy builds the system straight from the successors, eliminates, and skips
-what is zero; on grids that is most of it. Where numba is missing, for single policies and for more than
-64 states `evaluation.py` takes the dense LAPACK way, with the same numbers up to rounding.
+`I - gamma P_pi` is an M-matrix, diagonally dominant by rows: LU without pivoting exists and is as
+stable as with it, and zeros outside the fill-in stay zeros. So one pass per policy builds the
+system straight from the successors, eliminates, and skips what is zero; on grids that is most of
+it. Where numba is missing, for single policies and for more than 64 states `evaluation.py` takes
+the dense LAPACK way, with the same numbers up to rounding.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -21,7 +22,9 @@ def values(
     policies: np.ndarray,
     rewards: np.ndarray,
 ) -> np.ndarray:
-    """Values of k rewards, `[1, k, S, A]` or `[n, k, S, A]` for each policy, under n policies `[n, S, A]` -> `[n, k, S]`."""
+    """Values of k rewards, `[1, k, S, A]` or `[n, k, S, A]` for each policy, under n policies `[n,
+    S, A]` -> `[n, k, S]`.
+    """
     found = np.empty((len(policies), rewards.shape[1], len(successors)))
     _values(successors, probabilities, discount, _own(policies), _own(rewards), found)
     return found
@@ -90,7 +93,9 @@ def _identity(system):
 
 @compiled
 def _solve(system, right):
-    """Solve `system x = right[k]` for every k, in place in `right [k, S]`; `system [S, S]` is used up."""
+    """Solve `system x = right[k]` for every k, in place in `right [k, S]`; `system [S, S]` is used
+    up.
+    """
     S = len(system)
     ends = np.empty(S, np.int64)  # one past the last entry of each row that is not zero
     for row in range(S):

@@ -1,7 +1,8 @@
 """`solve`: Algorithm 1 without anything to choose.
 
-Values are normalised to [0, 1], phase 1 decides feasibility and suggests the first penalty, the inner loop stops on the
-certified gap, the penalty grows when the defect does not fall, and the outer loop stops when the certificate says so.
+Values are normalised to [0, 1], phase 1 decides feasibility and suggests the first penalty, the
+inner loop stops on the certified gap, the penalty grows when the defect does not fall, and the
+outer loop stops when the certificate says so.
 """
 
 import sys
@@ -27,15 +28,19 @@ from cmdpax.stopping import Stop, Stopper
 SMALLEST_PENALTY, PENALTY_GROWTH = 1e-3, 3.0  # on the normalised scale
 OUTER, INNER = 200, 2000
 ACCURACY = 1e-2  # of values, relative to eps
-STALL = 500  # evaluations without any progress, after which rounding is in the way (the corrective oracle needs a few dozen)
+# evaluations without any progress, after which rounding is in the way (the corrective oracle needs
+# a few dozen)
+STALL = 500
 SAFETY = 0.9  # certify in the model's own units once the estimates are this far below eps
 
 
 def normalise(model: CMDP) -> CMDP:
-    """The same problem with every value range mapped to [0, 1]; policies and feasibility are unchanged.
+    """The same problem with every value range mapped to [0, 1]; policies and feasibility are
+    unchanged.
 
-    States that are never reached have no say, but large numbers there would blur those of the others: they are clipped.
-    Multipliers of the normalised model times `reward_scale / constraint_scales` are those of the model.
+    States that are never reached have no say, but large numbers there would blur those of the
+    others: they are clipped. Multipliers of the normalised model times `reward_scale /
+    constraint_scales` are those of the model.
     """
     horizon = 1 / (1 - model.discount)
     lowest = model.reward[model.reachable].min()
@@ -70,13 +75,15 @@ def solve(
 ) -> Result:
     """Solve a constrained MDP to a certified stationary policy. No step size, no penalty to choose.
 
-    `eps` bounds gap and violation on the scale of possible values, `span / (1 - gamma)`. `oracle` defaults to `Corrective()`;
-    first-order oracles work too, and reach less accuracy. Stops with status `limit` after `outer` iterations, `time_limit`
-    seconds, Ctrl-C (a second one ends it at once, with nothing) or when rounding leaves nothing to gain, with the best certified
-    policy so far. The clock is looked at between evaluations of policies, and the certificate of the last one, which takes
-    `1 + m` of them, is always finished. `memory_limit` (bytes, of the whole process) bounds how many columns are kept. `report`
-    receives every row of the trace as it comes. `warm` carries what was found from one solve to the next, for the same model
-    with other thresholds.
+    `eps` bounds gap and violation on the scale of possible values, `span / (1 - gamma)`. `oracle`
+    defaults to `Corrective()`; first-order oracles work too, and reach less accuracy. Stops with
+    status `limit` after `outer` iterations, `time_limit` seconds, Ctrl-C (a second one ends it at
+    once, with nothing) or when rounding leaves nothing to gain, with the best certified policy so
+    far. The clock is looked at between evaluations of policies, and the certificate of the last
+    one, which takes `1 + m` of them, is always finished. `memory_limit` (bytes, of the whole
+    process) bounds how many columns are kept. `report` receives every row of the trace as it comes.
+    `warm` carries what was found from one solve to the next, for the same model with other
+    thresholds.
     """
     if not isinstance(model, CMDP):
         raise InputError(f"model: a CMDP is needed, not {type(model).__name__}.")
@@ -102,14 +109,15 @@ def solve(
             scaled,
             oracle,
             state,
-            multipliers=np.zeros(model.constraint_count)
-            if warm.multipliers is None
-            else warm.multipliers,
+            multipliers=(
+                np.zeros(model.constraint_count) if warm.multipliers is None else warm.multipliers
+            ),
             penalty=first_penalty(verdict.columns),
             outer=outer,
             inner=inner,
             dual_step=dual_step,
-            # summable like the paper's sigma / t^2, but never below what the oracle's own rounding allows: it would stall
+            # summable like the paper's sigma / t^2, but never below what the oracle's own rounding
+            # allows: it would stall
             target=lambda t: max(10.0**-t, eps / 10),
             penalty_growth=PENALTY_GROWTH,
             observe=search.observe,
@@ -137,7 +145,9 @@ def solve(
 
 @dataclass
 class Warm:
-    """Columns and multipliers carried between solves that differ in their thresholds only; filled by `solve`."""
+    """Columns and multipliers carried between solves that differ in their thresholds only; filled
+    by `solve`.
+    """
 
     columns: Columns | None = None
     thresholds: np.ndarray | None = None  # that the columns' margins refer to, normalised
@@ -184,7 +194,9 @@ def whole(name: str, value: Any) -> int:
 
 
 def columns_within(model: CMDP, memory_limit: float) -> int:
-    """How many columns fit into `memory_limit` bytes beside what the process holds already and one planning call needs."""
+    """How many columns fit into `memory_limit` bytes beside what the process holds already and one
+    planning call needs.
+    """
     try:
         from resource import RUSAGE_SELF, getrusage
     except ImportError:
@@ -201,16 +213,18 @@ def columns_within(model: CMDP, memory_limit: float) -> int:
     if room < least:
         needed = held + working + least * column
         raise InputError(
-            f"memory limit: {memory_limit / 1e9:.3g} GB are too few; this model needs at least {needed / 1e9:.3g} GB."
+            f"memory limit: {memory_limit / 1e9:.3g} GB are too few; this model needs at least"
+            f" {needed / 1e9:.3g} GB."
         )
     return min(room, COLUMNS)
 
 
 def first_penalty(columns: Columns) -> float:
-    """The penalty for which one dual step would do, were the dual function quadratic: its inverse curvature.
+    """The penalty for which one dual step would do, were the dual function quadratic: its inverse
+    curvature.
 
-    From the unconstrained optimum (prices 0) to the column farthest from it (prices without end) margins are gained for
-    reward lost; price = lost / gained, and penalty = price / gained.
+    From the unconstrained optimum (prices 0) to the column farthest from it (prices without end)
+    margins are gained for reward lost; price = lost / gained, and penalty = price / gained.
     """
     gained = ((columns.margin_rows - columns.margin_rows[0]) ** 2).sum(1)
     farthest = int(np.argmax(gained))
@@ -221,7 +235,9 @@ def first_penalty(columns: Columns) -> float:
 
 
 class _Search:
-    """What `solve` remembers while Algorithm 1 runs: the best dual bound, the best state, and the trace."""
+    """What `solve` remembers while Algorithm 1 runs: the best dual bound, the best state, and the
+    trace.
+    """
 
     def __init__(
         self,
@@ -244,7 +260,9 @@ class _Search:
         self.trace: list[dict[str, Any]] = []
 
     def observe(self, progress: Progress) -> bool:
-        """Record a step; True once a policy is certified, nothing improves any more, or the time is up."""
+        """Record a step; True once a policy is certified, nothing improves any more, or the time is
+        up.
+        """
         if progress.outer_done or progress.subproblem is None:
             return False
         known, state = progress.subproblem, progress.state
@@ -294,7 +312,8 @@ class _Search:
         model, best = self.model, self.dual.plan
         policy = self.oracle.policy(self.scaled, state)
         weights = self.dual.weights * model.reward_scale / model.constraint_scales
-        # values of the normalised model are those of the model up to scale and a constant, which no bound depends on
+        # values of the normalised model are those of the model up to scale and a constant, which no
+        # bound depends on
         potential = None if model.is_small else best.values * model.reward_scale
         accuracy = (
             self.eps if self.stop() else ACCURACY * self.eps
@@ -305,10 +324,12 @@ class _Search:
 
 
 def phase_one_result(model: CMDP, verdict: Feasibility, eps: float, started: float) -> Result:
-    """The least violating policy, with the proof that none is feasible; `started` is a `time.perf_counter()`.
+    """The least violating policy, with the proof that none is feasible; `started` is a
+    `time.perf_counter()`.
 
-    Where rounding (values of 1e9 that differ by 1) spoils the proof the status is `marginal`: nothing is claimed unproven. Where
-    time ran out there is no verdict, and nothing but the policy's own certificate.
+    Where rounding (values of 1e9 that differ by 1) spoils the proof the status is `marginal`:
+    nothing is claimed unproven. Where time ran out there is no verdict, and nothing but the
+    policy's own certificate.
     """
     columns, zeros = verdict.columns, np.zeros(model.constraint_count)
     policy, unconstrained, potential, accuracy = (
@@ -346,7 +367,9 @@ def phase_one_result(model: CMDP, verdict: Feasibility, eps: float, started: flo
 
 
 def _with_ray(model: CMDP, certificate: Certificate, verdict: Feasibility) -> Certificate:
-    """Add the ray of phase 1 in the model's own units (it sums to 1 on the normalised scale), if it still shows anything."""
+    """Add the ray of phase 1 in the model's own units (it sums to 1 on the normalised scale), if it
+    still shows anything.
+    """
     if verdict.ray is None or verdict.plan is None:
         return certificate
     ray = verdict.ray / model.constraint_scales

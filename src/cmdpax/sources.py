@@ -1,7 +1,8 @@
 """Where models and features come from on the command line.
 
-A model: a file, or an environment by name with settings, `garnet:states=200,seed=3`. Features `[S, A, d]`: tile coding,
-`tiles:60,4,3` (dimension, tilings, size), or an array in a `.npy` file, or the array `features` of an `.npz` file.
+A model: a file, or an environment by name with settings, `garnet:states=200,seed=3`. Features `[S,
+A, d]`: tile coding, `tiles:60,4,3` (dimension, tilings, size), or an array in a `.npy` file, or the
+array `features` of an `.npz` file.
 """
 
 import inspect
@@ -30,12 +31,15 @@ def open_model(source: str) -> CMDP:
     if Path(source).suffix.lower() in SUFFIXES or Path(source).exists():
         return load_model(source)
     raise InputError(
-        f"'{source}' is neither a model file ({' or '.join(SUFFIXES)}) nor an environment; {did_you_mean(name, finite)}"
+        f"'{source}' is neither a model file ({' or '.join(SUFFIXES)}) nor an environment;"
+        f" {did_you_mean(name, finite)}"
     )
 
 
 def seeded(source: str, seed: int) -> str:
-    """The same source with a seed, where its environment takes one; a model without randomness has the seed 0 only."""
+    """The same source with a seed, where its environment takes one; a model without randomness has
+    the seed 0 only.
+    """
     name, _, text = source.partition(":")
     random = name in finite and "seed" in inspect.signature(finite[name]).parameters
     given = any(part.partition("=")[0] == "seed" for part in text.split(","))
@@ -43,7 +47,8 @@ def seeded(source: str, seed: int) -> str:
         return f"{name}:{text + ',' if text else ''}seed={seed}"
     if seed != 0:
         raise InputError(
-            f"model '{source}' takes no seed of its own; sweep it with one seed, or leave its seed out."
+            f"model '{source}' takes no seed of its own; sweep it with one seed, or leave its seed"
+            " out."
         )
     return source
 
@@ -56,13 +61,15 @@ def open_features(source: str, model: CMDP) -> Features:
             dimension, tilings, size = (int(part) for part in text.split(","))
         except ValueError:
             raise InputError(
-                f"--features {source}: write tiles:dimension,tilings,size, for example tiles:60,4,3."
+                f"--features {source}: write tiles:dimension,tilings,size, for example"
+                " tiles:60,4,3."
             ) from None
         return Features(tiles(model.states, model.actions, dimension, tilings, size))
     path = Path(source)
     if path.suffix.lower() not in (".npy", ".npz"):
         raise InputError(
-            f"--features {source}: give tiles:60,4,3, or a .npy or .npz file with numbers [states, actions, d]."
+            f"--features {source}: give tiles:60,4,3, or a .npy or .npz file with numbers [states,"
+            " actions, d]."
         )
     try:
         stored = np.load(path, allow_pickle=False)
@@ -85,7 +92,9 @@ def open_features(source: str, model: CMDP) -> Features:
 
 
 def _settings(name: str, builder: Callable[..., CMDP], text: str) -> dict[str, Any]:
-    """`states=200,seed=3` as keyword arguments, converted to the type of each default; lists are written `12+16`."""
+    """`states=200,seed=3` as keyword arguments, converted to the type of each default; lists are
+    written `12+16`.
+    """
     defaults = {
         key: parameter.default for key, parameter in inspect.signature(builder).parameters.items()
     }
@@ -96,7 +105,8 @@ def _settings(name: str, builder: Callable[..., CMDP], text: str) -> dict[str, A
             raise InputError(f"{name}: setting '{key}' is not known; {did_you_mean(key, defaults)}")
         if not equals:
             raise InputError(
-                f"{name}: setting '{key}' has no value; write {key}={_text(defaults[key])}, for example."
+                f"{name}: setting '{key}' has no value; write {key}={_text(defaults[key])}, for"
+                " example."
             )
         if key in settings:
             raise InputError(f"{name}: setting '{key}' is given twice.")
@@ -104,7 +114,8 @@ def _settings(name: str, builder: Callable[..., CMDP], text: str) -> dict[str, A
             settings[key] = _convert(value, defaults[key])
         except (ValueError, OverflowError):
             raise InputError(
-                f"{name}: {key}={value} is not understood; write {key}={_text(defaults[key])}, for example."
+                f"{name}: {key}={value} is not understood; write {key}={_text(defaults[key])}, for"
+                " example."
             ) from None
     return settings
 

@@ -1,4 +1,6 @@
-"""Ending a solve before its end: a time limit and Ctrl-C are one question, asked wherever there is something to hand back."""
+"""Ending a solve before its end: a time limit and Ctrl-C are one question, asked wherever there is
+something to hand back.
+"""
 
 import signal
 import threading
@@ -19,8 +21,9 @@ def never() -> bool:
 class Stopper:
     """`with Stopper(seconds) as stop:` `stop()` is True once the time is up, or after a Ctrl-C.
 
-    The first Ctrl-C within only asks to stop, and says so; the second interrupts as usual, and what was found is lost. Within
-    another Stopper both see it. Elsewhere than in the main thread, or where somebody else handles Ctrl-C, only time counts.
+    The first Ctrl-C within only asks to stop, and says so; the second interrupts as usual, and what
+    was found is lost. Within another Stopper both see it. Elsewhere than in the main thread, or
+    where somebody else handles Ctrl-C, only time counts.
     """
 
     def __init__(self, seconds: float | None = None) -> None:

@@ -32,7 +32,8 @@ def step_fields(
         options = actions(state) if callable(actions) else actions
         if isinstance(options, str):
             raise InputError(
-                f"actions: for state {state!r} they are the text {options!r}; give a list of actions."
+                f"actions: for state {state!r} they are the text {options!r}; give a list of"
+                " actions."
             )
         choices[state] = list(options)
     names: dict[Any, int] = {}
@@ -59,11 +60,13 @@ def step_fields(
                 rows[s, a], costs = dict(following), np.asarray(values, dtype=np.float64)
             except (TypeError, ValueError):
                 raise InputError(
-                    f"step({state!r}, {option!r}): return ({{next_state: probability}}, reward, [constraint rewards])."
+                    f"step({state!r}, {option!r}): return ({{next_state: probability}}, reward,"
+                    " [constraint rewards])."
                 ) from None
             if costs.shape != (m,):
                 raise InputError(
-                    f"step({state!r}, {option!r}): {costs.size} constraint rewards for {m} thresholds; return one for each."
+                    f"step({state!r}, {option!r}): {costs.size} constraint rewards for {m}"
+                    " thresholds; return one for each."
                 )
             constraints[:, s, a] = costs
             available[s, a] = True
@@ -94,7 +97,8 @@ def toy_text_fields(
     table = getattr(getattr(env, "unwrapped", env), "P", None)
     if table is None:
         raise InputError(
-            "environment: it has no transition table `unwrapped.P`; only toy-text environments have one."
+            "environment: it has no transition table `unwrapped.P`; only toy-text environments have"
+            " one."
         )
     S, A = len(table) + 1, len(table[0])
     reward, costs = np.zeros((S, A)), np.zeros((1, S, A))

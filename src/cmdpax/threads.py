@@ -1,7 +1,7 @@
 """The threads that large models and batches of simulators share: as many as numba may use.
 
-`NUMBA_NUM_THREADS` says how many; without it, all processors that this process may run on. Whoever uses them gives every thread
-work of its own, so that no number depends on how many there are.
+`NUMBA_NUM_THREADS` says how many; without it, all processors that this process may run on. Whoever
+uses them gives every thread work of its own, so that no number depends on how many there are.
 """
 
 import os

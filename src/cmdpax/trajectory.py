@@ -1,8 +1,10 @@
-"""A fixed-budget run of an exact method: what every policy-gradient evaluation led to, possibly for a whole batch.
+"""A fixed-budget run of an exact method: what every policy-gradient evaluation led to, possibly for
+a whole batch.
 
-One step = one policy-gradient evaluation, the fair x-axis of every comparison. Beside the last iterate a single run keeps
-the mixture of all iterates: occupancies average, `mu = mean_k nu_k pi_k`, and `pi(a|s) = mu(s,a) / sum_a mu(s,a)` is the ONE
-stationary policy with that occupancy, so that its values are the averaged values.
+One step = one policy-gradient evaluation, the fair x-axis of every comparison. Beside the last
+iterate a single run keeps the mixture of all iterates: occupancies average, `mu = mean_k nu_k
+pi_k`, and `pi(a|s) = mu(s,a) / sum_a mu(s,a)` is the ONE stationary policy with that occupancy, so
+that its values are the averaged values.
 """
 
 import time
@@ -22,18 +24,23 @@ from cmdpax.result import Result, assemble
 
 @dataclass(frozen=True)
 class Trajectory:
-    """What happened, in the batch shape `...` of the settings; index 0 of the histories is the initial policy.
+    """What happened, in the batch shape `...` of the settings; index 0 of the histories is the
+    initial policy.
 
-    Histories are NaN from the step at which a configuration diverged; its `policy` and `multipliers` are the last finite ones.
+    Histories are NaN from the step at which a configuration diverged; its `policy` and
+    `multipliers` are the last finite ones.
     """
 
     rewards: np.ndarray  # [N + 1, ...]
     margins: np.ndarray  # [N + 1, ..., m]
-    weights: np.ndarray  # [N + 1, ..., m]: what the method holds each constraint to be worth; any of them gives a dual bound
+    # [N + 1, ..., m]: what the method holds each constraint to be worth; any of them gives a dual
+    # bound
+    weights: np.ndarray
     multipliers: np.ndarray  # [..., m], final
     policy: np.ndarray  # [..., S, A], the last iterate
     mixture: np.ndarray | None = (
-        None  # [S, A], the stationary policy of the average occupancy (primal-dual methods, no batch)
+        # [S, A], the stationary policy of the average occupancy (primal-dual methods, no batch)
+        None
     )
     policies: np.ndarray | None = (
         None  # [len(keep), ..., S, A], the iterates that the caller asked to keep
@@ -57,7 +64,9 @@ class Trajectory:
 
 
 class Recorder:
-    """Collects a trajectory while a method runs, with the policies of the iterates in `keep` (0 is the initial one)."""
+    """Collects a trajectory while a method runs, with the policies of the iterates in `keep` (0 is
+    the initial one).
+    """
 
     def __init__(self, keep: Collection[int] = ()) -> None:
         self.keep = frozenset(keep)
@@ -79,7 +88,9 @@ class Recorder:
     def finish(
         self, multipliers: np.ndarray, policy: np.ndarray, mixture: np.ndarray | None = None
     ) -> Trajectory:
-        """The trajectory, with the final multipliers `[..., m]`, policy `[..., S, A]` and mixture `[S, A]`."""
+        """The trajectory, with the final multipliers `[..., m]`, policy `[..., S, A]` and mixture
+        `[S, A]`.
+        """
         rewards, margins, weights = (
             np.stack(rows) for rows in (self.rewards, self.margins, self.weights)
         )
@@ -88,10 +99,12 @@ class Recorder:
 
 
 def certified_gaps(model: CMDP, run: Trajectory, every: int = 1) -> np.ndarray:
-    """Gap of every `every`-th iterate of an unbatched run, proven without knowing the optimum -> `[1 + N // every]`.
+    """Gap of every `every`-th iterate of an unbatched run, proven without knowing the optimum ->
+    `[1 + N // every]`.
 
-    `D(w) = max_pi V_r + w.(V_c - b)` bounds the optimum for any w >= 0; iterate k is measured against the smallest bound that the
-    weights seen up to k give. It may be negative where the iterate violates a constraint.
+    `D(w) = max_pi V_r + w.(V_c - b)` bounds the optimum for any w >= 0; iterate k is measured
+    against the smallest bound that the weights seen up to k give. It may be negative where the
+    iterate violates a constraint.
     """
     bound, actions, gaps = np.inf, None, []
     for reward, weights in zip(run.rewards[::every], run.weights[::every], strict=True):
@@ -103,10 +116,13 @@ def certified_gaps(model: CMDP, run: Trajectory, every: int = 1) -> np.ndarray:
 
 
 def to_result(model: CMDP, run: Trajectory, *, method: str, eps: float, started: float) -> Result:
-    """Certify the last iterate of an unbatched trajectory, with its final multipliers as dual weights."""
+    """Certify the last iterate of an unbatched trajectory, with its final multipliers as dual
+    weights.
+    """
     if run.diverged:
         raise NumericalError(
-            f"{method}: step {run.diverged} produced numbers that are not finite; use smaller step sizes."
+            f"{method}: step {run.diverged} produced numbers that are not finite; use smaller step"
+            " sizes."
         )
     best = plan(model, pseudo_reward(model, run.multipliers))
     certificate = certify(model, run.policy, run.multipliers, best.actions)
@@ -128,8 +144,8 @@ def to_result(model: CMDP, run: Trajectory, *, method: str, eps: float, started:
 
 
 def _mixture(model: CMDP, policy: np.ndarray, count: int) -> dict[str, Any]:
-    """The mixture of `count` iterates as plain numbers: its stationary policy evaluated, and the memory that deploying the
-    iterates themselves would take."""
+    """The mixture of `count` iterates as plain numbers: its stationary policy evaluated, and the
+    memory that deploying the iterates themselves would take."""
     values = evaluate(model, policy)
     return {
         "reward": float(values.reward),

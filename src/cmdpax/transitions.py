@@ -1,7 +1,9 @@
-"""Transitions in their one form: padded successor lists, checked and sorted; and how numbers come in at all.
+"""Transitions in their one form: padded successor lists, checked and sorted; and how numbers come
+in at all.
 
-`successors [S, A, B]` (int32) are increasing in every row, each once, unused places last with probability 0; B is the largest
-number of successors of any pair. So equal models have equal bytes, whichever way they were written: dense, sparse or as lists.
+`successors [S, A, B]` (int32) are increasing in every row, each once, unused places last with
+probability 0; B is the largest number of successors of any pair. So equal models have equal bytes,
+whichever way they were written: dense, sparse or as lists.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +29,9 @@ def padded_rows(
     A: int,
     name: Callable[[int, int], str] = lambda s, a: f"transitions[{s}, {a}]",
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Padded successors and probabilities `[S, A, B]` from `{(s, a): {next: probability}}`; missing pairs stay empty."""
+    """Padded successors and probabilities `[S, A, B]` from `{(s, a): {next: probability}}`; missing
+    pairs stay empty.
+    """
     B = max((len(row) for row in rows.values()), default=1) or 1
     refuse_huge((S, A, B))
     successors, probabilities = np.zeros((S, A, B), dtype=np.int32), np.zeros((S, A, B))
@@ -53,7 +57,8 @@ def padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
         successors, probabilities = (real_array("transitions", part) for part in transitions)
         if successors.ndim != 3 or successors.shape != probabilities.shape:
             raise InputError(
-                f"transitions: successors {successors.shape} and probabilities {probabilities.shape} must both be [S, A, B]."
+                f"transitions: successors {successors.shape} and probabilities"
+                f" {probabilities.shape} must both be [S, A, B]."
             )
         if not np.issubdtype(successors.dtype, np.integer):
             raise InputError(f"transitions: successors must be integers, not {successors.dtype}.")
@@ -70,7 +75,8 @@ def padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
     dense = float_array("transitions", transitions)
     if dense.ndim != 3 or dense.shape[0] != dense.shape[2]:
         raise InputError(
-            f"transitions: shape {dense.shape}, expected [S, A, S] (or sparse matrices, or padded successors)."
+            f"transitions: shape {dense.shape}, expected [S, A, S] (or sparse matrices, or padded"
+            " successors)."
         )
     S, A, _ = dense.shape
     if S == 0 or A == 0:
@@ -82,7 +88,8 @@ def _padded_from_sparse(matrices: Sequence[Any]) -> tuple[np.ndarray, np.ndarray
     """From A sparse matrices `[S, S]`, one per action."""
     if not all(sp.issparse(part) for part in matrices):
         raise InputError(
-            "transitions: some parts are sparse matrices and others are not; give A sparse matrices [S, S]."
+            "transitions: some parts are sparse matrices and others are not; give A sparse matrices"
+            " [S, S]."
         )
     S, A = matrices[0].shape[0], len(matrices)
     for a, matrix in enumerate(matrices):
@@ -101,7 +108,8 @@ def _padded_from_stack(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
     """From one sparse matrix `[S*A, S]`, row `s*A + a`, as a user gives it."""
     if len(matrix.shape) != 2 or matrix.shape[1] == 0 or matrix.shape[0] % matrix.shape[1]:
         raise InputError(
-            f"transitions: shape {matrix.shape}, expected [S*A, S] of one sparse matrix (row s*A + a)."
+            f"transitions: shape {matrix.shape}, expected [S*A, S] of one sparse matrix (row s*A"
+            " + a)."
         )
     if matrix.dtype.kind not in NUMERIC:
         raise InputError(f"transitions: it must hold real numbers, not {matrix.dtype}.")
@@ -128,7 +136,9 @@ def _padded_from_matrix(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def canonical(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Checked rows `[S, A, B]` in their one form: see above; no more places than needed. Writeable ones are changed in place."""
+    """Checked rows `[S, A, B]` in their one form: see above; no more places than needed. Writeable
+    ones are changed in place.
+    """
     if is_canonical(successors, probabilities):
         return successors, probabilities
     successors, probabilities = (
@@ -142,7 +152,9 @@ def canonical(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.nda
 
 
 def is_canonical(successors: np.ndarray, probabilities: np.ndarray) -> bool:
-    """Whether checked rows `[S, A, B]` are in their one form already, as in every file that cmdpax has written."""
+    """Whether checked rows `[S, A, B]` are in their one form already, as in every file that cmdpax
+    has written.
+    """
     if successors.dtype != np.int32 or not (
         successors.flags.c_contiguous and probabilities.flags.c_contiguous
     ):
@@ -165,9 +177,11 @@ def _rounding(probabilities: np.ndarray) -> float:
 
 
 def normalised(probabilities: np.ndarray) -> np.ndarray:
-    """Distributions `[..., n]` that sum to 1, in place; those that already do, up to rounding, keep their bits.
+    """Distributions `[..., n]` that sum to 1, in place; those that already do, up to rounding, keep
+    their bits.
 
-    Division is not idempotent: without the exception a model would change a little every time it is saved and loaded.
+    Division is not idempotent: without the exception a model would change a little every time it is
+    saved and loaded.
     """
     total = probabilities.sum(-1, keepdims=True)
     rounding = _rounding(probabilities)
@@ -177,7 +191,9 @@ def normalised(probabilities: np.ndarray) -> np.ndarray:
 
 
 def copy_first(available: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
-    """Overwrite every unavailable action of arrays `[S, A, ...]` by the state's first available one, in place."""
+    """Overwrite every unavailable action of arrays `[S, A, ...]` by the state's first available
+    one, in place.
+    """
     first = np.argmax(available, axis=1)
     state, action = np.nonzero(~available)
     for array in arrays:
@@ -196,7 +212,9 @@ def refuse_huge(shape: tuple[int, ...]) -> None:
 def check_rows(
     successors: np.ndarray, probabilities: np.ndarray, available: np.ndarray | None
 ) -> None:
-    """Rows `[S, A, B]`: successors are states; probabilities are finite, >= 0 and sum to 1; unavailable pairs do not matter."""
+    """Rows `[S, A, B]`: successors are states; probabilities are finite, >= 0 and sum to 1;
+    unavailable pairs do not matter.
+    """
     S = len(successors)
     with np.errstate(over="ignore", invalid="ignore"):  # a sum that overflows is wrong all the same
         total = probabilities.sum(-1)
@@ -207,13 +225,16 @@ def check_rows(
         and successors.max() < S
         and probabilities.min() >= 0
     ):
-        return  # as nearly always; what follows finds out what is wrong, and needs arrays as large as the model
+        # as nearly always; what follows finds out what is wrong, and needs arrays as large as the
+        # model
+        return
     every = np.True_ if available is None else available[:, :, None]
     wrong = ((successors < 0) | (successors >= S)) & every
     if wrong.any():
         s, a, b = (int(i) for i in np.argwhere(wrong)[0])
         raise InputError(
-            f"transitions: successor {successors[s, a, b]} at [{s}, {a}, {b}] is out of range; states are 0..{S - 1}."
+            f"transitions: successor {successors[s, a, b]} at [{s}, {a}, {b}] is out of range;"
+            f" states are 0..{S - 1}."
         )
     for bad, what in (
         (~np.isfinite(probabilities), "every entry must be finite"),
@@ -223,8 +244,8 @@ def check_rows(
         if wrong.any():
             s, a, b = (int(i) for i in np.argwhere(wrong)[0])
             raise InputError(
-                f"transitions: probability of state {s}, action {a}, successor {successors[s, a, b]} is"
-                f" {probabilities[s, a, b]}; {what}."
+                f"transitions: probability of state {s}, action {a}, successor"
+                f" {successors[s, a, b]} is {probabilities[s, a, b]}; {what}."
             )
     off &= np.True_ if available is None else available
     if off.any():
@@ -232,12 +253,15 @@ def check_rows(
         others = int(off.sum()) - 1
         also = f" ({others} more pairs too)" if others else ""
         raise InputError(
-            f"transitions: probabilities of state {s}, action {a} sum to {total[s, a]:.9g}, not 1{also}; normalise them."
+            f"transitions: probabilities of state {s}, action {a} sum to {total[s, a]:.9g}, not"
+            f" 1{also}; normalise them."
         )
 
 
 def real_array(field: str, data: Any) -> np.ndarray:
-    """Data as an array of real numbers; what NumPy would only guess at (None, text, objects, ragged rows) is refused."""
+    """Data as an array of real numbers; what NumPy would only guess at (None, text, objects, ragged
+    rows) is refused.
+    """
     try:
         array = np.asarray(data)
     except (TypeError, ValueError):

@@ -1,4 +1,6 @@
-"""Log-linear baselines: the compatible regression against a plain one, and one-hot features against the tabular methods."""
+"""Log-linear baselines: the compatible regression against a plain one, and one-hot features against
+the tabular methods.
+"""
 
 from dataclasses import replace
 
@@ -34,7 +36,9 @@ def test_the_natural_gradient_is_the_shortest_least_squares_fit():
 
 
 def test_an_action_that_was_nearly_given_up_can_come_back():
-    """Two actions, one with probability 1e-40: its weight in the regression is far below rounding, its direction is not lost."""
+    """Two actions, one with probability 1e-40: its weight in the regression is far below rounding,
+    its direction is not lost.
+    """
     model = cliff_world()
     features = Features(one_hot(21, 4))
     x = features.coordinates(-92 * np.eye(84)[5])  # state 1, action 1

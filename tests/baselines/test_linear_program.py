@@ -57,7 +57,9 @@ def test_policy_and_objective_agree():
 
 
 def test_interior_point_means_ipx(monkeypatch):
-    """HiGHS runs HiPO for 'ipm' where highspy-extras is installed; a comparison must know which of the two it measured."""
+    """HiGHS runs HiPO for 'ipm' where highspy-extras is installed; a comparison must know which of
+    the two it measured.
+    """
     chosen, set_option = [], highspy.Highs.setOptionValue
 
     def note(solver, option, setting):

@@ -26,7 +26,9 @@ def test_the_update_is_its_formula(steps):
 
 
 def test_the_inner_loop_ends_at_the_regularised_optimum():
-    """For multipliers 0: `V = tau log sum_a exp(Q / tau)` in every state, and the policy is the softmax of Q."""
+    """For multipliers 0: `V = tau log sum_a exp(Q / tau)` in every state, and the policy is the
+    softmax of Q.
+    """
     tau = 0.5
     run = trajectory(MODEL, "npg-dd", dual_step=0.4, temperature=tau, inner=200, steps=199)
     values = np.zeros(MODEL.states)

@@ -81,7 +81,8 @@ def test_a_diverged_configuration_is_marked_and_the_others_go_on():
 
 
 def test_a_probability_that_underflows_comes_back():
-    # one state, two actions: for a long time the first is better by far, then its price turns it around
+    # one state, two actions: for a long time the first is better by far, then its price turns it
+    # around
     model = CMDP(np.ones((1, 2, 1)), [[1.0, 0.0]], [[[-1.0, 0.0]]], [-0.5], [1.0], 0.0)
     run = trajectory(model, "npg-pd", step=300.0, dual_step=0.02, steps=400)
     start = evaluate(model, trajectory(model, "npg-pd", step=300.0, dual_step=0.02, steps=5).policy)

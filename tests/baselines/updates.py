@@ -1,4 +1,6 @@
-"""What the tests of single baselines share: a model for plain loops, and the comparison of a run with its formula."""
+"""What the tests of single baselines share: a model for plain loops, and the comparison of a run
+with its formula.
+"""
 
 import numpy as np
 
@@ -18,7 +20,9 @@ def clip(multipliers, largest=np.inf):
 
 
 def assert_follows(name, formula, steps, features=None, tolerance=1e-12, **settings):
-    """The method's policy, multipliers and margins after some steps are those of `formula(steps, **settings)`."""
+    """The method's policy, multipliers and margins after some steps are those of `formula(steps,
+    **settings)`.
+    """
     policy, prices = formula(steps, **settings)
     run = trajectory(MODEL, name, features, steps=steps, **settings)
     np.testing.assert_allclose(run.policy, policy, atol=tolerance)

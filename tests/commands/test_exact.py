@@ -126,7 +126,9 @@ def test_solve_with_features(capsys):
 
 
 def test_names_are_text_to_every_printer(capsys, tmp_path):
-    """Rich reads markup in square brackets and matplotlib mathematics between dollars: names are neither."""
+    """Rich reads markup in square brackets and matplotlib mathematics between dollars: names are
+    neither.
+    """
     model = cliff_world().replace(constraint_names=["[/b]$\\frac$"])
     source, picture = tmp_path / "m$x$.npz", tmp_path / "p[b].png"
     save_model(model, source)

@@ -15,7 +15,10 @@ RUNS = [train_run(TrainConfig(TASK, seed=seed)) for seed in range(6)]
 
 @pytest.fixture
 def spec(tmp_path):
-    text = 'kind = "exact"\neps = 0.01\n[settings]\nmodel = "cliff-world"\nsteps = 30\nstep = [0.1, 1]\n[methods.npg-pd]\n'
+    text = (
+        'kind = "exact"\neps = 0.01\n[settings]\nmodel = "cliff-world"\nsteps = 30\nstep = [0.1,'
+        " 1]\n[methods.npg-pd]\n"
+    )
     path = tmp_path / "spec.toml"
     path.write_text(text)
     return path

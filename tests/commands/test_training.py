@@ -1,4 +1,6 @@
-"""What a user can get wrong with simulators and runs, through the command line: one sentence, exit code 2, nothing half done."""
+"""What a user can get wrong with simulators and runs, through the command line: one sentence, exit
+code 2, nothing half done.
+"""
 
 import functools
 import json

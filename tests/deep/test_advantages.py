@@ -62,7 +62,9 @@ def test_trace_one_is_monte_carlo_and_zero_is_one_step():
 
 
 def test_combined_keeps_true_units_and_separate_does_not():
-    """The ratio of constraint to reward in the result is the weight; `separate` multiplies it by the reward's deviation."""
+    """The ratio of constraint to reward in the result is the weight; `separate` multiplies it by
+    the reward's deviation.
+    """
     random = np.random.default_rng(2)
     advantages = np.stack([5 * random.normal(size=1000), random.normal(size=1000)]).astype(
         np.float32
@@ -85,7 +87,9 @@ def test_combined_keeps_true_units_and_separate_does_not():
 
 
 def test_weights_are_those_of_the_exact_part():
-    """The deep loop's pseudo-advantage is the exact part's pseudo-reward formula on the same numbers."""
+    """The deep loop's pseudo-advantage is the exact part's pseudo-reward formula on the same
+    numbers.
+    """
     from cmdpax.deep.config import TrainConfig
     from cmdpax.deep.train import constraint_weights
 

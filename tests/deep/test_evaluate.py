@@ -35,7 +35,9 @@ def test_spread_against_scipy(values, bad):
     ("limit", "beyond"), [("heat<=25", 3), ("heat>=25", 6), ("heat<=100", 0), ("heat<=-1", 10)]
 )
 def test_chance_of_a_violation(limit, beyond):
-    """Ten episodes, of which one is exactly at the limit; the bound makes so few violations an event of 5%."""
+    """Ten episodes, of which one is exactly at the limit; the bound makes so few violations an
+    event of 5%.
+    """
     costs = np.array(
         [[1.0, 9], [1, 24], [1, 25], [1, 26], [1, 30], [1, 99], [1, 0], [1, 3], [1, 4], [1, 5]]
     )

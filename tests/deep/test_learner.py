@@ -85,7 +85,9 @@ def test_below_the_kl_stop_nothing_changes():
 
 
 def test_a_clipped_gradient_moves_the_policy_less_and_the_critics_as_before():
-    """Adam divides lengths out again, but for its epsilon: a gradient far below it hardly moves anything."""
+    """Adam divides lengths out again, but for its epsilon: a gradient far below it hardly moves
+    anything.
+    """
     free, clipped = (
         update(method="ppo-lag", kl_stop=0.0, gradient_clip=clip)[1:] for clip in (0.0, 1e-12)
     )

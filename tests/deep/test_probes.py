@@ -1,9 +1,11 @@
-"""Environments small enough to know the answer: every method must find the constrained optimum and its multiplier.
+"""Environments small enough to know the answer: every method must find the constrained optimum and
+its multiplier.
 
-PPO-Lag is held to less: on problems that are linear in the policy its last iterate circles around the optimum (as primal-dual
-methods do; it is what the augmented Lagrangian cures), so there only its average over most of the run is looked at. TRPO-ALM
-takes the classical dual step, which equals the penalty, where there are two limits: its natural-gradient steps otherwise give up
-the free arm before the multipliers have grown, and an arm without samples has no gradient to come back by.
+PPO-Lag is held to less: on problems that are linear in the policy its last iterate circles around
+the optimum (as primal-dual methods do; it is what the augmented Lagrangian cures), so there only
+its average over most of the run is looked at. TRPO-ALM takes the classical dual step, which equals
+the penalty, where there are two limits: its natural-gradient steps otherwise give up the free arm
+before the multipliers have grown, and an arm without samples has no gradient to come back by.
 """
 
 import json

@@ -31,7 +31,9 @@ def test_gradients_against_finite_differences(surrogate):
 
 
 def test_spma_has_two_forms_that_agree_in_expectation():
-    """`E_k[(A + 1/eta) log ratio]` and `E_k[A log ratio - (ratio - 1 - log ratio)/eta]`, expectations taken exactly."""
+    """`E_k[(A + 1/eta) log ratio]` and `E_k[A log ratio - (ratio - 1 - log ratio)/eta]`,
+    expectations taken exactly.
+    """
     with jax.enable_x64(True):
         old, new, step = RANDOM.dirichlet(np.ones(5)), RANDOM.dirichlet(np.ones(5)), 0.3
         advantage = RANDOM.normal(size=5)
@@ -67,7 +69,9 @@ def test_spma_is_maximal_at_its_idealised_policy():
 
 @pytest.mark.parametrize("advantage", [-100.0, -5.0, -3.0, 0.5, 3.0, 5.0, 100.0])
 def test_spma_aims_at_most_at_twice_as_often(advantage):
-    """By brute force over ratios: the best is `1 + eta A`, kept between 0 and 2; and the slope at no change is A throughout."""
+    """By brute force over ratios: the best is `1 + eta A`, kept between 0 and 2; and the slope at
+    no change is A throughout.
+    """
     ratio = np.linspace(1e-4, 3, 30_000)
     values = [
         float(v)
@@ -80,6 +84,8 @@ def test_spma_aims_at_most_at_twice_as_often(advantage):
 
 
 def test_spma_is_bounded_where_the_advantage_is_very_bad():
-    """With one step for all samples the surrogate grows without end as the probability of a very bad action falls."""
+    """With one step for all samples the surrogate grows without end as the probability of a very
+    bad action falls.
+    """
     values = [float(spma(jnp.array([-x]), jnp.array([-100.0]), 0.3)) for x in (1.0, 10.0, 100.0)]
     assert values[-1] == pytest.approx(100, rel=1e-4) and values == sorted(values)

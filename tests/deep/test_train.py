@@ -1,4 +1,6 @@
-"""Runs: resume after any kill, damaged checkpoints, changed configs, NaN; what multipliers see and do."""
+"""Runs: resume after any kill, damaged checkpoints, changed configs, NaN; what multipliers see and
+do.
+"""
 
 import functools
 import json
@@ -86,7 +88,9 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(finished, tmp_path):
 
 
 def kill_and_resume(folder, config, kills, random, finished):
-    """`kill -9` the training command at random moments of its work; then let it finish, and compare."""
+    """`kill -9` the training command at random moments of its work; then let it finish, and
+    compare.
+    """
     fields = ("samples", "batch", "horizon", "passes", "inner", "checkpoint_every")
     settings = [
         part
@@ -154,9 +158,11 @@ def test_a_run_whose_config_is_damaged_is_neither_mixed_with_another_nor_resumed
 ):
     folder = tmp_path / "run"
     shutil.copytree(finished, folder)
-    (folder / "config.json").unlink() if damage == "missing" else (
-        folder / "config.json"
-    ).write_text(damage)
+    (
+        (folder / "config.json").unlink()
+        if damage == "missing"
+        else (folder / "config.json").write_text(damage)
+    )
     with pytest.raises(InputError, match="already holds a run"):
         train(SMALL, folder)
     with pytest.raises(InputError, match=r"not a run folder: it.* config\.json"):
@@ -266,7 +272,9 @@ def test_a_margin_counts_for_as_many_episodes_as_it_has(kind, episodes, share):
 
 
 def test_a_reserve_tightens_what_training_aims_at(tmp_path):
-    """PPO-Lag's first step of the multiplier, before which nothing differs, is longer by the step times the reserve."""
+    """PPO-Lag's first step of the multiplier, before which nothing differs, is longer by the step
+    times the reserve.
+    """
     multipliers = []
     for reserve in (0.0, 0.25):
         config = replace(
@@ -294,7 +302,10 @@ def test_names_of_arrays_are_paths():
 
 
 def test_importing_cmdpax_loads_none_of_the_deep_packages():
-    code = "import cmdpax, cmdpax.cli, sys; print([m for m in ('jax', 'mujoco', 'gymnasium', 'safetensors') if m in sys.modules])"
+    code = (
+        "import cmdpax, cmdpax.cli, sys; print([m for m in ('jax', 'mujoco', 'gymnasium',"
+        " 'safetensors') if m in sys.modules])"
+    )
     answer = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd()
     )

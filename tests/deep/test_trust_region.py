@@ -24,7 +24,9 @@ def solved(hessian, g, rows, margin, radius):
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
 def test_quadratic_subproblem_against_brute_force(count):
-    """A general solver never finds a better feasible step; where none is feasible, it finds none either."""
+    """A general solver never finds a better feasible step; where none is feasible, it finds none
+    either.
+    """
     cases = set()
     for seed in range(40):
         hessian, g, rows, margin, radius = problem(seed, count)
@@ -101,7 +103,9 @@ def test_a_step_keeps_its_promises(margin):
 
 
 def test_coming_back_to_a_limit_may_cost_reward():
-    """Slightly violated, with reward and constraint opposed: the step gives reward up, as far as the trust region goes."""
+    """Slightly violated, with reward and constraint opposed: the step gives reward up, as far as
+    the trust region goes.
+    """
     random = np.random.default_rng(0)
     policy = networks.init_policy(jax.random.key(0), (3, 16, 1), True, 0.6)
     observation = jnp.array(random.normal(size=(500, 3)), jnp.float32)

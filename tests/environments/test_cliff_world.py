@@ -17,7 +17,9 @@ def test_reference_numbers():
 
 
 def test_best_constraint_value_among_reward_optima():
-    """The unconstrained optima tie; -.383286 is the largest V_c among them: demanding more costs reward."""
+    """The unconstrained optima tie; -.383286 is the largest V_c among them: demanding more costs
+    reward.
+    """
     best = 0.6706213761904
     assert solve(cliff_world(threshold=-0.383286)).reward == pytest.approx(best, abs=1e-6)
     assert solve(cliff_world(threshold=-0.3832)).reward < best - 1e-6

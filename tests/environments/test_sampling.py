@@ -1,4 +1,6 @@
-"""Simulators: visits are distributed like the discounted occupancy, and bad environments are refused."""
+"""Simulators: visits are distributed like the discounted occupancy, and bad environments are
+refused.
+"""
 
 import gymnasium as gym
 import numpy as np

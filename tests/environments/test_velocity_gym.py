@@ -18,7 +18,10 @@ def test_is_a_proper_gymnasium_environment(name):
 
 def test_gymnasium_finds_the_names_by_itself():
     name = "cmdpax.environments.velocity_gym:SafetyAntVelocity-v1"
-    code = f"import gymnasium; e = gymnasium.make('{name}'); print(e.spec.max_episode_steps, e.reset()[0].shape)"
+    code = (
+        f"import gymnasium; e = gymnasium.make('{name}'); print(e.spec.max_episode_steps,"
+        " e.reset()[0].shape)"
+    )
     answer = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

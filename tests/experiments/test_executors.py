@@ -1,4 +1,6 @@
-"""Every executor makes the same bytes, also when workers are killed; the paused who wake late do no harm."""
+"""Every executor makes the same bytes, also when workers are killed; the paused who wake late do no
+harm.
+"""
 
 import os
 import signal
@@ -58,7 +60,9 @@ def test_ray(serial, tmp_path):
 
 
 def test_a_paused_worker_that_wakes_late_does_no_harm(serial, tmp_path):
-    """A worker stands still in the middle of a run; another finishes it; the first wakes and is told that it is late."""
+    """A worker stands still in the middle of a run; another finishes it; the first wakes and is
+    told that it is late.
+    """
     store, run = (
         Store(tmp_path / "store", create=True),
         exact_run(tiny_runs(1, steps=3000)[0].config),

@@ -1,4 +1,6 @@
-"""Rows as files for other programs: read back by other readers, and refused before the work where they cannot be written."""
+"""Rows as files for other programs: read back by other readers, and refused before the work where
+they cannot be written.
+"""
 
 import csv
 import json

@@ -1,4 +1,6 @@
-"""Two hundred runs under fire: a kill every five seconds, and in the end every result, once, in the bytes of the serial run."""
+"""Two hundred runs under fire: a kill every five seconds, and in the end every result, once, in the
+bytes of the serial run.
+"""
 
 import os
 import signal
@@ -99,7 +101,9 @@ def stamps(folder):
 
 
 def wait(driver, folder, before):
-    """Five seconds, and until a run was finished since the last kill: on a busy machine a worker may not even start in five."""
+    """Five seconds, and until a run was finished since the last kill: on a busy machine a worker
+    may not even start in five.
+    """
     time.sleep(EVERY)
     while not driver.finished() and len(os.listdir(folder / "done")) <= before:
         time.sleep(0.1)
@@ -113,7 +117,9 @@ def send(process, what):
 
 
 def test_local_workers_and_drivers_are_killed(spec, serial):
-    """Workers and drivers in turn; now and then a worker is paused, its driver killed, and the sleeper woken when all is done."""
+    """Workers and drivers in turn; now and then a worker is paused, its driver killed, and the
+    sleeper woken when all is done.
+    """
     folder, random, tally, sleepers, done = (
         spec.parent / "local",
         np.random.default_rng(0),
@@ -152,12 +158,15 @@ def test_local_workers_and_drivers_are_killed(spec, serial):
 
 
 def test_ray_workers_drivers_and_nodes_are_killed(spec, serial):
-    """Two nodes on this machine: a worker, the second node, a driver in turn; then a whole node sleeps, and wakes late."""
+    """Two nodes on this machine: a worker, the second node, a driver in turn; then a whole node
+    sleeps, and wakes late.
+    """
     from ray.cluster_utils import Cluster
 
     folder, random, tally, sleepers, done = spec.parent / "ray", np.random.default_rng(1), [], [], 0
     Store(folder, create=True)
-    # Ray takes minutes to notice a frozen machine whose connections stay open, and makes its workers nice: not here
+    # Ray takes minutes to notice a frozen machine whose connections stay open, and makes its
+    # workers nice: not here
     noticed = {
         "health_check_period_ms": 1000,
         "health_check_timeout_ms": 2000,

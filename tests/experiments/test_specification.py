@@ -1,4 +1,6 @@
-"""Sweeps as files: every combination, draws that stay, and mistakes that are named before work begins."""
+"""Sweeps as files: every combination, draws that stay, and mistakes that are named before work
+begins.
+"""
 
 import re
 
@@ -146,7 +148,10 @@ def test_mistakes_are_named(tmp_path, text, sentence):
 
 
 def test_a_fraction_is_of_the_samples_wherever_they_are(tmp_path):
-    text = "[settings]\nenvironment = 'SafetyHopperVelocity-v1'\n[methods.ppo]\nsamples = [40_000, 80_000]\n[methods.spma]\n"
+    text = (
+        "[settings]\nenvironment = 'SafetyHopperVelocity-v1'\n[methods.ppo]\nsamples = [40_000,"
+        " 80_000]\n[methods.spma]\n"
+    )
     runs = read_spec(write(tmp_path, text)).with_fraction(0.5).runs()
     assert [(run.config["method"], run.config["samples"]) for run in runs] == [
         ("ppo", 20_000),
@@ -169,7 +174,10 @@ def test_a_fraction_of_nothing(tmp_path, samples):
         ('kind = "exact"\ndraws = -1\n[settings]\nmodel = "cliff-world"', "draws is -1"),
         ('kind = "exact"\nseeds = 1000000000\n[settings]\nmodel = "garnet"', "between 1 and"),
         (
-            'kind = "exact"\ndraws = 1000000000\n[settings]\nmodel = "cliff-world"\npenalty = { low = 0.1, high = 1.0 }',
+            (
+                'kind = "exact"\ndraws = 1000000000\n[settings]\nmodel = "cliff-world"\npenalty = {'
+                " low = 0.1, high = 1.0 }"
+            ),
             "runs, more than",
         ),
         (
@@ -246,9 +254,8 @@ def test_whole_ranges_are_drawn_whole_also_in_the_logarithm():
         ("[settings]\nmodel = 'cliff-world'\nreport = 3", "has no field 'report'"),
         ("seeds = [true, 0]\n[settings]\nmodel = 'garnet'", "a list of whole numbers"),
         (
-            "draws = 1\n[settings]\nmodel = 'cliff-world'\nmethod = 'npg-pd'\nsteps = { low = 1, high = 1"
-            + 30 * "0"
-            + " }",
+            "draws = 1\n[settings]\nmodel = 'cliff-world'\nmethod = 'npg-pd'\nsteps = { low = 1,"
+            " high = 1" + 30 * "0" + " }",
             "low below",
         ),
     ],

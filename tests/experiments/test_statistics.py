@@ -76,7 +76,9 @@ def test_probability_of_improvement_of_normals():
 
 
 def test_the_bootstrap_of_a_mean_has_its_closed_form():
-    """With the mean as statistic, the resampled deviation is `sqrt(sum_k var_k / n) / K`: strata are kept apart."""
+    """With the mean as statistic, the resampled deviation is `sqrt(sum_k var_k / n) / K`: strata
+    are kept apart.
+    """
     scores = np.random.default_rng(4).normal(size=(40, 3)) * [1, 5, 20] + [0, 100, 1000]
     value, low, high = bootstrap_interval(scores, lambda drawn: float(drawn.mean()), resamples=4000)
     deviation = np.sqrt((scores.var(axis=0) / 40).sum()) / 3
@@ -97,7 +99,9 @@ def test_tails_are_linear_percentiles():
 
 
 def test_the_papers_table_is_over_seed_means():
-    """Five seed means whose worst two are 68.6 and 1.2: P90 and P95 lie 60% and 80% of the way between them."""
+    """Five seed means whose worst two are 68.6 and 1.2: P90 and P95 lie 60% and 80% of the way
+    between them.
+    """
     means = [-15.0, -12.0, -9.0, 1.2, 68.6]
     seen = tails_over_seeds([[mean - 1, mean + 1] for mean in means])
     assert (seen.worst, seen.p90, seen.p95) == pytest.approx(

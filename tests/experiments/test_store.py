@@ -75,7 +75,9 @@ def test_the_first_of_two_commits_wins(store, monkeypatch):
 
 
 def test_a_late_worker_never_commits_half_a_folder(store, monkeypatch):
-    """Its attempt was cleared away while it slept; it makes the folder anew by writing on, and still must not commit it."""
+    """Its attempt was cleared away while it slept; it makes the folder anew by writing on, and
+    still must not commit it.
+    """
 
     def slow(run, folder, earlier, note):
         store._discard(folder)
@@ -155,7 +157,10 @@ def test_the_dead_leave_attempts_that_are_tidied_up(store):
 
 def test_one_driver_at_a_time(store):
     with store.alone():
-        code = f"from cmdpax.experiments.store import Store\nwith Store({str(store.folder)!r}).alone(): pass"
+        code = (
+            "from cmdpax.experiments.store import Store\nwith"
+            f" Store({str(store.folder)!r}).alone(): pass"
+        )
         second = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "another sweep is at work" in second.stderr
     with store.alone():
@@ -276,7 +281,9 @@ def test_a_finished_training_is_a_run_folder_without_clocks(trained):
 def test_a_retry_goes_on_from_the_checkpoint_and_ends_in_the_same_bytes(
     trained, tmp_path, monkeypatch
 ):
-    """The first attempt dies after its second checkpoint; the next one makes the remaining updates only."""
+    """The first attempt dies after its second checkpoint; the next one makes the remaining updates
+    only.
+    """
     from cmdpax.deep import train as training
 
     whole, run = trained

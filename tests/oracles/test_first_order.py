@@ -46,7 +46,8 @@ def test_pqa_is_monotone_at_the_theory_step(model, seed):
     state = oracle.start(model, rng.dirichlet(np.ones(model.actions), model.states))
     for _ in range(5):
         after = oracle.advance(model, state, multipliers, 2.0)
-        # rounding: margins are differences of values of the size of the horizon, and the AL weighs them by w
+        # rounding: margins are differences of values of the size of the horizon, and the AL weighs
+        # them by w
         worth = lagrangian.weights(multipliers, 2.0, state.margins)
         values = np.abs(model.constraints).max((1, 2)) / (1 - model.discount)
         size = np.abs(model.reward).max() / (1 - model.discount) + float(
@@ -80,8 +81,8 @@ def test_smoothness_bounds_the_second_difference(model, seed):
 def test_theory_step_of_cliff_world():
     """Of the order of 6e-8, usable as a check of the theory and not as a method.
 
-    The paper's constant bounds the squared gradient norm by A^2 / (1-gamma), which is too small (it is at most
-    A / (1-gamma)^4); with the right one the step is 4.3e-8.
+    The paper's constant bounds the squared gradient norm by A^2 / (1-gamma), which is too small (it
+    is at most A / (1-gamma)^4); with the right one the step is 4.3e-8.
     """
     assert theory_step(cliff_world(), np.zeros(1), 10.0) == pytest.approx(4.27e-8, rel=0.01)
 

@@ -34,7 +34,9 @@ def masters(draw):
 @pytest.mark.parametrize("compiled", [False, True])
 @given(problem=masters())
 def test_it_satisfies_the_optimality_conditions(compiled, problem):
-    """On the simplex: every column's price is at most that of the columns in use, and at most m + 1 are in use."""
+    """On the simplex: every column's price is at most that of the columns in use, and at most m + 1
+    are in use.
+    """
     rewards, margins, multipliers, penalty, start = problem
     alpha = master(*problem, compiled)
     assert alpha.sum() == pytest.approx(1) and (alpha >= 0).all()

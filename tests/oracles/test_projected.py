@@ -1,4 +1,6 @@
-"""Projected oracles: one-hot features give back the tabular method; batches are their members; projection errors add up."""
+"""Projected oracles: one-hot features give back the tabular method; batches are their members;
+projection errors add up.
+"""
 
 import numpy as np
 import pytest

@@ -171,8 +171,8 @@ def test_figures_and_tables_from_records_alone(recorded, capsys):
     assert "none complete" in (recorded / "comparison.md").read_text()
     never = "never | never | never"
     assert (
-        f"| Hopper, SPMA-ALM | 2 | 16 at 27.0 (1,687 at 18.9) | - | 16 at 27.0 | {never} | 0.5, 0% | 1.00 |"
-        in (recorded / "cells.md").read_text()
+        f"| Hopper, SPMA-ALM | 2 | 16 at 27.0 (1,687 at 18.9) | - | 16 at 27.0 | {never} | 0.5, 0%"
+        " | 1.00 |" in (recorded / "cells.md").read_text()
     )
 
 

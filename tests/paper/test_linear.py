@@ -1,4 +1,6 @@
-"""The log-linear study: records go on where they were stopped, and the committed ones say what the documentation says."""
+"""The log-linear study: records go on where they were stopped, and the committed ones say what the
+documentation says.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""The study's machinery on a small budget, and the committed records against the numbers an honest run lands on."""
+"""The study's machinery on a small budget, and the committed records against the numbers an honest
+run lands on.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""Features: the class in its own coordinates reaches the same policies, with the same gradients, as the features themselves."""
+"""Features: the class in its own coordinates reaches the same policies, with the same gradients, as
+the features themselves.
+"""
 
 import numpy as np
 import pytest

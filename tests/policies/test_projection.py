@@ -1,4 +1,6 @@
-"""The forward-KL projection: gradient against finite differences, descent, Newton's minimum, zeros in the target."""
+"""The forward-KL projection: gradient against finite differences, descent, Newton's minimum, zeros
+in the target.
+"""
 
 import numpy as np
 import pytest

@@ -12,7 +12,9 @@ points = arrays(
 
 @given(points)
 def test_projection_meets_its_optimality_conditions(x):
-    """The nearest point of the simplex: a distribution p with `x - p` constant on the support and smaller off it."""
+    """The nearest point of the simplex: a distribution p with `x - p` constant on the support and
+    smaller off it.
+    """
     p = project_simplex(x)
     np.testing.assert_allclose(p.sum(-1), 1, atol=1e-12)
     assert (p >= 0).all()

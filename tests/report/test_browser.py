@@ -1,4 +1,6 @@
-"""The report in a real Chromium, opened from disk: the slider moves, policies and curves follow, nothing complains."""
+"""The report in a real Chromium, opened from disk: the slider moves, policies and curves follow,
+nothing complains.
+"""
 
 import json
 import shutil
@@ -46,9 +48,9 @@ def page(tmp_path_factory):
     for problem in ("cliff-world", "deep-sea"):
         rows = [
             json.loads(line)
-            for line in (RESULTS / "tabular" / "records" / f"{problem}.jsonl")
-            .read_text()
-            .splitlines()
+            for line in (
+                (RESULTS / "tabular" / "records" / f"{problem}.jsonl").read_text().splitlines()
+            )
         ]
         kept = [
             row
@@ -98,7 +100,9 @@ def find(browser, selector):
 
 
 def seen(browser):
-    """What a reader sees of the exact runs: evaluation, readouts, where the marks stand, the arrows."""
+    """What a reader sees of the exact runs: evaluation, readouts, where the marks stand, the
+    arrows.
+    """
     return browser.execute_script("""
         const number = (element, name) => Number(element.getAttribute(name));
         const charts = [...document.querySelectorAll('#viewer .chart')];
@@ -178,7 +182,8 @@ def test_the_keyboard_is_enough(browser):
     find(browser, "body").send_keys(Keys.ARROW_RIGHT)  # also with nothing in focus
     assert seen(browser)["evaluation"] > stopped
     focusable = browser.execute_script(
-        "return [...document.querySelectorAll('button, select, input')].every((e) => e.tabIndex >= 0)"
+        "return [...document.querySelectorAll('button, select, input')].every((e) => e.tabIndex"
+        " >= 0)"
     )
     assert focusable
 

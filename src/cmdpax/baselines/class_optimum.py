@@ -2,11 +2,12 @@
 
     maximise V_r(pi_theta)  subject to  V_c(pi_theta) >= b     over theta.
 
-Neither objective nor constraints are concave in theta, so this is a multistart local search: the augmented Lagrangian from
-many random parameters, its subproblems by L-BFGS with the exact gradient `sum_s nu(s) sum_a pi(a|s) A_Gamma(s,a) phi(s,a)`,
-its multipliers by the classical update, until margins and multipliers are complementary. The best feasible end point is the
-answer; how many starts reached it says how far to trust it. What the features cost is its distance to the optimum over all
-policies.
+Neither objective nor constraints are concave in theta, so this is a multistart local search: the
+augmented Lagrangian from many random parameters, its subproblems by L-BFGS with the exact gradient
+`sum_s nu(s) sum_a pi(a|s) A_Gamma(s,a) phi(s,a)`, its multipliers by the classical update, until
+margins and multipliers are complementary. The best feasible end point is the answer; how many
+starts reached it says how far to trust it. What the features cost is its distance to the optimum
+over all policies.
 """
 
 from collections.abc import Sequence
@@ -24,9 +25,10 @@ from cmdpax.model import CMDP
 from cmdpax.policies.log_linear import Features
 
 SPREAD = 2.0  # deviation of the random starts
-# Starts take turns between bounds of the coordinates that widen from subproblem to subproblem (a policy that is nearly
-# deterministic hardly has a gradient, and would stay so in the wrong action) and wide ones at once, and between first penalties.
-# At the last bound probabilities are 0 and 1 to rounding.
+# Starts take turns between bounds of the coordinates that widen from subproblem to subproblem (a
+# policy that is nearly deterministic hardly has a gradient, and would stay so in the wrong action)
+# and wide ones at once, and between first penalties. At the last bound probabilities are 0 and 1 to
+# rounding.
 WIDENING, WIDE = (1.0, 2.0, 4.0, 8.0, 16.0, 40.0), (40.0,)
 TURNS = ((WIDENING, 10.0), (WIDE, 10.0), (WIDENING, 1.0), (WIDE, 1.0))
 GROWTH, OUTER = 4.0, 40
@@ -65,7 +67,8 @@ def class_optimum(
     best = int(np.argmax(rewards))
     if not np.isfinite(rewards[best]):
         raise NumericalError(
-            f"class optimum: none of {starts} starts ended feasible; the features may not express a feasible policy."
+            f"class optimum: none of {starts} starts ended feasible; the features may not express a"
+            " feasible policy."
         )
     hits = int((rewards >= rewards[best] - SAME).sum())
     policy = features.probabilities(ends[best])

@@ -1,9 +1,11 @@
-"""The augmented Lagrangian solved exactly by a convex program over occupancies (Mueller et al. 2023), then the dual step.
+"""The augmented Lagrangian solved exactly by a convex program over occupancies (Mueller et al.
+2023), then the dual step.
 
-    max_{mu in K}  mu.r - sum_i v_i^2 / (2 beta),   v_i >= lambda_i - beta (mu.c_i - b_i),  v_i >= 0;     lambda+ = v.
+    max_{mu in K}  mu.r - sum_i v_i^2 / (2 beta),   v_i >= lambda_i - beta (mu.c_i - b_i),  v_i >=
+    0;     lambda+ = v.
 
-The subproblem is a quadratic program with S*A + m variables and S + m rows, handed to HiGHS in full: exact, and as costly
-as the linear program itself, once per outer iteration.
+The subproblem is a quadratic program with S*A + m variables and S + m rows, handed to HiGHS in
+full: exact, and as costly as the linear program itself, once per outer iteration.
 """
 
 import time
@@ -65,7 +67,8 @@ def subproblem(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarr
     """The policy `[S, A]` that maximises the AL exactly, by HiGHS' quadratic solver."""
     S, A, m = model.states, model.actions, model.constraint_count
     program = occupancy_program(model)
-    # variables d = (1 - gamma) mu and v; the constraint rows become v_i / beta + V_c[i] >= lambda_i / beta + b_i
+    # variables d = (1 - gamma) mu and v; the constraint rows become v_i / beta + V_c[i] >= lambda_i
+    # / beta + b_i
     slack = (
         sp.vstack([sp.csc_array((S, m)), sp.eye_array(m) / penalty]) if m else sp.csc_array((S, 0))
     )
@@ -99,6 +102,7 @@ def subproblem(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarr
     if not solution.value_valid:
         status = solver.modelStatusToString(solver.getModelStatus())
         raise NumericalError(
-            f"quadratic program: HiGHS ended with '{status}' and no solution; another penalty may help."
+            f"quadratic program: HiGHS ended with '{status}' and no solution; another penalty may"
+            " help."
         )
     return policy_of(model, np.array(solution.col_value)[: S * A].reshape(S, A))

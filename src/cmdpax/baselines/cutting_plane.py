@@ -1,9 +1,10 @@
 """Cutting planes on the entropy-regularised dual (Gladin, Lavrik-Karmazin, Gasnikov et al. 2023).
 
-With entropy of weight tau the Lagrangian has one optimal policy `pi_w ~ exp(Q_w / tau)` for every w, and the dual
-`D_tau(w) = max_pi V_r + tau H + w.(V_c - b)` is smooth and convex with gradient `u(pi_w)`. One constraint: bisection on the
-sign of the margin. Several: Kelley's cutting planes in the box `[0, lambda_max]^m`. The last policy is returned; its error is
-of order tau log A / (1 - gamma), which is why it stays above the unregularised methods however long it runs.
+With entropy of weight tau the Lagrangian has one optimal policy `pi_w ~ exp(Q_w / tau)` for every
+w, and the dual `D_tau(w) = max_pi V_r + tau H + w.(V_c - b)` is smooth and convex with gradient
+`u(pi_w)`. One constraint: bisection on the sign of the margin. Several: Kelley's cutting planes in
+the box `[0, lambda_max]^m`. The last policy is returned; its error is of order tau log A / (1 -
+gamma), which is why it stays above the unregularised methods however long it runs.
 """
 
 import time
@@ -72,9 +73,11 @@ def cutting_plane(
 def soft_optimum(
     model: CMDP, weights: np.ndarray, entropy: float, start: np.ndarray
 ) -> tuple[np.ndarray, float, np.ndarray]:
-    """The entropy-regularised optimum of `r + w.c`: policy `[S, A]`, dual value D_tau(w), margins `[m]`.
+    """The entropy-regularised optimum of `r + w.c`: policy `[S, A]`, dual value D_tau(w), margins
+    `[m]`.
 
-    Soft policy iteration `pi = softmax(Q_tau / tau)`, which converges like Newton's method once it is near.
+    Soft policy iteration `pi = softmax(Q_tau / tau)`, which converges like Newton's method once it
+    is near.
     """
     reward, policy = pseudo_reward(model, weights), start
     for _ in range(SOFT_ITERATIONS):

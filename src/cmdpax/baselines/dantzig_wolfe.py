@@ -1,10 +1,12 @@
 """Dantzig-Wolfe: column generation on the linear program over mixtures of deterministic policies.
 
-    max_alpha  sum_k alpha_k V_r[k]   s.t.   sum_k alpha_k u_i[k] >= 0  for all i,   alpha in the simplex.
+    max_alpha  sum_k alpha_k V_r[k]   s.t.   sum_k alpha_k u_i[k] >= 0  for all i,   alpha in the
+    simplex.
 
-The master's prices w go into one unconstrained planning problem on `r + w.c`, whose optimum is the next column, and whose
-value is the dual bound D(w). It is the corrective augmented Lagrangian without the proximal term: with one constraint the two
-tie, with several its prices jump and it needs more planning calls.
+The master's prices w go into one unconstrained planning problem on `r + w.c`, whose optimum is the
+next column, and whose value is the dual bound D(w). It is the corrective augmented Lagrangian
+without the proximal term: with one constraint the two tie, with several its prices jump and it
+needs more planning calls.
 """
 
 import time
@@ -87,7 +89,9 @@ def dantzig_wolfe(
 
 
 def _master(rewards: np.ndarray, margins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Best feasible mixture `[k]` of columns with rewards `[k]` and margins `[k, m]`, and the prices `[m]` of the constraints."""
+    """Best feasible mixture `[k]` of columns with rewards `[k]` and margins `[k, m]`, and the
+    prices `[m]` of the constraints.
+    """
     k, m = margins.shape
     answer = linprog(
         -rewards,
@@ -99,7 +103,8 @@ def _master(rewards: np.ndarray, margins: np.ndarray) -> tuple[np.ndarray, np.nd
     )
     if answer.x is None:
         raise NumericalError(
-            f"dantzig-wolfe: HiGHS found no mixture of the columns ({answer.message.split('.')[0]})."
+            "dantzig-wolfe: HiGHS found no mixture of the columns"
+            f" ({answer.message.split('.')[0]})."
         )
     mixture = np.maximum(answer.x, 0)
     prices = np.maximum(-answer.ineqlin.marginals, 0) if m else np.zeros(0)

@@ -1,12 +1,14 @@
-"""PPO-Lag (Ray et al. 2019) with log-linear policies and exact advantages; see `ppo_lag.py` for the tabular form.
+"""PPO-Lag (Ray et al. 2019) with log-linear policies and exact advantages; see `ppo_lag.py` for the
+tabular form.
 
     policy, every step:   theta_{k+1} = n gradient steps of size eta, from theta_k, on
-                          sum_s d(s) sum_a pi_k(a|s) min(ratio A, clip(ratio, 1 - clip, 1 + clip) A),   ratio = pi_theta / pi_k,
+                          sum_s d(s) sum_a pi_k(a|s) min(ratio A, clip(ratio, 1 - clip, 1 + clip)
+                          A),   ratio = pi_theta / pi_k,
     dual, every K steps:  lambda+ = max(lambda - eta_d u, 0).
 
-Pairs with A > 0 count while `pi_theta < (1 + clip) pi_k`, those with A < 0 while `pi_theta > (1 - clip) pi_k`. States of a
-group share both policies but not the sign of A, so gains and losses are summed apart: the aggregation stays exact. With
-one-hot features it is PPO-Lag on logits.
+Pairs with A > 0 count while `pi_theta < (1 + clip) pi_k`, those with A < 0 while `pi_theta > (1 -
+clip) pi_k`. States of a group share both policies but not the sign of A, so gains and losses are
+summed apart: the aggregation stays exact. With one-hot features it is PPO-Lag on logits.
 """
 
 from typing import Any
@@ -25,7 +27,9 @@ init = linear_start
 
 
 def step(model: CMDP, iterate: Iterate, settings: Settings) -> Iterate:
-    """One update of the policy (`passes` gradient steps); every `inner`-th is followed by the dual update."""
+    """One update of the policy (`passes` gradient steps); every `inner`-th is followed by the dual
+    update.
+    """
     features, batch = settings["features"], iterate.sound.shape
     advantage = lagrangian_quality(model, iterate) - lagrangian_values(iterate)[..., None]
     worth = (1 - model.discount) * occupancy(model, iterate.policy)[..., None] * advantage
@@ -47,10 +51,11 @@ def step(model: CMDP, iterate: Iterate, settings: Settings) -> Iterate:
 def ascend(
     features: Features, x: np.ndarray, worth: np.ndarray, size: Any, clip: Any, steps: int
 ) -> np.ndarray:
-    """`steps` gradient steps on the clipped surrogate from coordinates `[B, r]`, for `worth = d A` `[B, S, A]` -> `[B, r]`.
+    """`steps` gradient steps on the clipped surrogate from coordinates `[B, r]`, for `worth = d A`
+    `[B, S, A]` -> `[B, r]`.
 
-    Arrays are laid out as in `projection.descend`; the run ends early when everything is clipped, for nothing would move any
-    more.
+    Arrays are laid out as in `projection.descend`; the run ends early when everything is clipped,
+    for nothing would move any more.
     """
     n, A, r = features.design.shape
     design = np.ascontiguousarray(features.design.transpose(1, 0, 2).reshape(A * n, r))

@@ -2,8 +2,8 @@
 
     theta+ = theta + eta (2 w_k - w_{k-1}),     lambda+ = max(lambda - eta_d (2 u_k - u_{k-1}), 0),
 
-w_k the compatible regression on Q_lambda of iterate k (`linear.py`); in the first step the past counts as the present. With
-one-hot features it is ReLOAD.
+w_k the compatible regression on Q_lambda of iterate k (`linear.py`); in the first step the past
+counts as the present. With one-hot features it is ReLOAD.
 """
 
 import numpy as np

@@ -1,9 +1,10 @@
 """Lin-RPG-PD (Ding et al. 2023): RPG-PD with log-linear policies.
 
-    theta+ = (1 - eta tau) theta + eta w,     lambda+ = clip((1 - eta_d tau) lambda - eta_d u, 0, lambda_max),
+    theta+ = (1 - eta tau) theta + eta w,     lambda+ = clip((1 - eta_d tau) lambda - eta_d u, 0,
+    lambda_max),
 
-w the compatible regression on Q_tau (`linear.py`). The entropy's own term needs no regression: `-tau log pi` is `-tau
-phi.theta` up to a constant. With one-hot features it is RPG-PD.
+w the compatible regression on Q_tau (`linear.py`). The entropy's own term needs no regression:
+`-tau log pi` is `-tau phi.theta` up to a constant. With one-hot features it is RPG-PD.
 """
 
 from cmdpax.baselines.linear import linear_start, move_parameters, natural_gradient

@@ -1,14 +1,17 @@
-"""What the log-linear baselines share: iterates that carry coordinates, and the compatible regression for their natural gradient.
+"""What the log-linear baselines share: iterates that carry coordinates, and the compatible
+regression for their natural gradient.
 
-The natural gradient of a log-linear policy is the least-squares fit of its action values by its own score functions (compatible
-function approximation),
+The natural gradient of a log-linear policy is the least-squares fit of its action values by its own
+score functions (compatible function approximation),
 
-    w = argmin_w E_{(s,a) ~ mu} [ (<phi(s,a) - E_pi phi(s,.), w> - Q(s,a))^2 ],     the shortest of the minimisers,
+    w = argmin_w E_{(s,a) ~ mu} [ (<phi(s,a) - E_pi phi(s,.), w> - Q(s,a))^2 ],     the shortest of
+    the minimisers,
 
-which solves `F w = E_mu[(phi - E_pi phi) A]` with the Fisher information F. A policy that has nearly given up an action hardly
-sees it: with weights below rounding F cannot tell such directions from those that do not matter, w would be 0 there, and the
-action could never come back. So the regression is taken at the policy raised to `FLOOR` of uniform, the projection's floor;
-and a ridge in the last digits gives the shortest solution where nobody goes at all.
+which solves `F w = E_mu[(phi - E_pi phi) A]` with the Fisher information F. A policy that has
+nearly given up an action hardly sees it: with weights below rounding F cannot tell such directions
+from those that do not matter, w would be 0 there, and the action could never come back. So the
+regression is taken at the policy raised to `FLOOR` of uniform, the projection's floor; and a ridge
+in the last digits gives the shortest solution where nobody goes at all.
 """
 
 import numpy as np
@@ -56,7 +59,9 @@ def move_parameters(
 def natural_gradient(
     model: CMDP, iterate: Iterate, features: Features, quality: np.ndarray
 ) -> np.ndarray:
-    """Coordinates `[..., r]` of the shortest w that fits `quality [..., S, A]`; see the module docstring."""
+    """Coordinates `[..., r]` of the shortest w that fits `quality [..., S, A]`; see the module
+    docstring.
+    """
     visits = (1 - model.discount) * occupancy(model, iterate.policy)
     policy = (1 - FLOOR) * iterate.policy + FLOOR / model.actions
     advantage = quality - (policy * quality).sum(-1, keepdims=True)

@@ -1,9 +1,11 @@
 """The occupancy linear program with HiGHS: the exact reference, and what everybody uses today.
 
-    max_{mu >= 0} mu.r   s.t.   sum_a mu(s',a) - gamma sum_{s,a} P(s'|s,a) mu(s,a) = rho(s')  for all s',   mu.c_i >= b_i.
+    max_{mu >= 0} mu.r   s.t.   sum_a mu(s',a) - gamma sum_{s,a} P(s'|s,a) mu(s,a) = rho(s')  for
+    all s',   mu.c_i >= b_i.
 
-It is posed for the normalised model and for `d = (1 - gamma) mu`, so that HiGHS' absolute tolerances mean something.
-Its status is never trusted: policy and multipliers are recovered, re-evaluated and certified like anybody else's.
+It is posed for the normalised model and for `d = (1 - gamma) mu`, so that HiGHS' absolute
+tolerances mean something. Its status is never trusted: policy and multipliers are recovered,
+re-evaluated and certified like anybody else's.
 """
 
 import time
@@ -32,7 +34,9 @@ ENGINES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class LinearProgram:
-    """What HiGHS says, in the units of the model it was given. Not to be trusted before it is certified."""
+    """What HiGHS says, in the units of the model it was given. Not to be trusted before it is
+    certified.
+    """
 
     status: str
     policy: np.ndarray  # [S, A]
@@ -42,7 +46,9 @@ class LinearProgram:
 
 @dataclass(frozen=True)
 class OccupancyProgram:
-    """`max objective.d  s.t.  matrix @ d` equals `inflow` in the first S rows and is at least `lower` in the last m, `d >= 0`."""
+    """`max objective.d  s.t.  matrix @ d` equals `inflow` in the first S rows and is at least
+    `lower` in the last m, `d >= 0`.
+    """
 
     objective: np.ndarray  # [S*A]
     matrix: sp.csc_array  # [S + m, S*A]
@@ -51,7 +57,9 @@ class OccupancyProgram:
 
 
 def occupancy_program(model: CMDP) -> OccupancyProgram:
-    """The linear program of a model for `d = (1 - gamma) mu`; constraint rows are in the units of the thresholds."""
+    """The linear program of a model for `d = (1 - gamma) mu`; constraint rows are in the units of
+    the thresholds.
+    """
     S, A, m = model.states, model.actions, model.constraint_count
     horizon = 1 / (1 - model.discount)
     outflow = sp.csr_array(
@@ -121,7 +129,8 @@ def solve_lp(
         solution = solver.getSolution()
     if not solution.value_valid:
         raise NumericalError(
-            f"linear program: HiGHS ended with '{solver.modelStatusToString(solver.getModelStatus())}' and no solution."
+            "linear program: HiGHS ended with"
+            f" '{solver.modelStatusToString(solver.getModelStatus())}' and no solution."
         )
     policy = policy_of(model, np.array(solution.col_value).reshape(S, A))
     duals = np.array(solution.row_dual)[S:] if solution.dual_valid else np.zeros(m)
@@ -135,7 +144,9 @@ def solve_lp(
 
 
 def policy_of(model: CMDP, mass: np.ndarray) -> np.ndarray:
-    """The policy `[S, A]` of an occupancy `[S, A]` that may be slightly negative; greedy where it is zero."""
+    """The policy `[S, A]` of an occupancy `[S, A]` that may be slightly negative; greedy where it
+    is zero.
+    """
     mass = np.maximum(mass, 0)
     total = mass.sum(1, keepdims=True)
     greedy = from_actions(np.argmax(model.reward, axis=1), model.actions)
@@ -149,7 +160,9 @@ def linear_program(
     algorithm: Algorithm = "simplex",
     time_limit: float | None = None,
 ) -> Result:
-    """Solve by linear programming; the policy is re-evaluated and certified by us. `limit` if that does not reach eps."""
+    """Solve by linear programming; the policy is re-evaluated and certified by us. `limit` if that
+    does not reach eps.
+    """
     started = time.perf_counter()
     answer = solve_lp(normalise(model), algorithm, time_limit)
     seconds = time.perf_counter() - started

@@ -1,10 +1,12 @@
 """NPG-DD (Ying et al. 2022): accelerated descent on the dual of the entropy-regularised problem.
 
-    inner, K times:    pi+ = softmax(Q_tau / tau)                      (regularised NPG with its largest step 1 / tau)
-    outer, t = 1, 2..: lambda+ = max(y - eta_d u, 0),     y+ = max(lambda+ + t / (t + 3) (lambda+ - lambda), 0).
+    inner, K times:    pi+ = softmax(Q_tau / tau)                      (regularised NPG with its
+    largest step 1 / tau) outer, t = 1, 2..: lambda+ = max(y - eta_d u, 0),     y+ = max(lambda+ + t
+    / (t + 3) (lambda+ - lambda), 0).
 
-`Q_tau` as in RPG-PD, for the weights y: the iterate's `multipliers` are y, lambda is in memory. The policy is warm-started.
-The last iterate converges to the regularised optimum, for any number of constraints.
+`Q_tau` as in RPG-PD, for the weights y: the iterate's `multipliers` are y, lambda is in memory. The
+policy is warm-started. The last iterate converges to the regularised optimum, for any number of
+constraints.
 """
 
 from dataclasses import replace
@@ -34,7 +36,9 @@ def init(model: CMDP, settings: Settings) -> Iterate:
 
 
 def step(model: CMDP, iterate: Iterate, settings: Settings) -> Iterate:
-    """One inner update; every `inner`-th is followed by the dual update, with the margins of the new policy."""
+    """One inner update; every `inner`-th is followed by the dual update, with the margins of the
+    new policy.
+    """
     tau = settings["temperature"]
     logits = soft_quality(model, iterate, tau) / plane(tau)
     improved = move_logits(model, iterate, logits, iterate.multipliers)

@@ -1,7 +1,9 @@
-"""NPG-NRL (Mueller et al. 2024): regularised Lagrangian, one step size and one temperature for both players.
+"""NPG-NRL (Mueller et al. 2024): regularised Lagrangian, one step size and one temperature for both
+players.
 
-RPG-PD's two updates with `eta_d = eta`; its theory (no regret, finite horizon, O(eps^-10)) covers any number of constraints. The
-temperature that its steps can bear leaves a bias, so that it settles away from the optimum.
+RPG-PD's two updates with `eta_d = eta`; its theory (no regret, finite horizon, O(eps^-10)) covers
+any number of constraints. The temperature that its steps can bear leaves a bias, so that it settles
+away from the optimum.
 """
 
 from cmdpax.baselines import rpg_pd

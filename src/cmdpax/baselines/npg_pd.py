@@ -1,6 +1,8 @@
-"""NPG-PD (Ding et al. 2020): natural policy gradient on the Lagrangian, projected gradient descent on the multipliers.
+"""NPG-PD (Ding et al. 2020): natural policy gradient on the Lagrangian, projected gradient descent
+on the multipliers.
 
-    pi+ ~ pi exp(eta Q_lambda),     lambda+ = clip(lambda - eta_d u, 0, lambda_max),     simultaneously.
+    pi+ ~ pi exp(eta Q_lambda),     lambda+ = clip(lambda - eta_d u, 0, lambda_max),
+    simultaneously.
 
 Its guarantee is for the mixture of all iterates; the last iterate oscillates.
 """

@@ -1,10 +1,12 @@
-"""OPG-PD (Ding et al. 2023): optimistic projected gradient for both players, on auxiliary iterates `^`.
+"""OPG-PD (Ding et al. 2023): optimistic projected gradient for both players, on auxiliary iterates
+`^`.
 
     pi^+ = Proj[pi^ + eta Q_lambda],     lambda^+ = clip(lambda^ - eta_d u, 0, lambda_max),
-    pi+  = Proj[pi^+ + eta Q_lambda],    lambda+  = clip(lambda^+ - eta_d u, 0, lambda_max),     with the same Q_lambda and u.
+    pi+  = Proj[pi^+ + eta Q_lambda],    lambda+  = clip(lambda^+ - eta_d u, 0, lambda_max),
+    with the same Q_lambda and u.
 
-The last iterate converges linearly, at a rate that depends on the problem. The theory is for one constraint and `eta = eta_d`;
-the update takes any number of constraints and two step sizes.
+The last iterate converges linearly, at a rate that depends on the problem. The theory is for one
+constraint and `eta = eta_d`; the update takes any number of constraints and two step sizes.
 """
 
 from cmdpax.baselines.primal_dual import (

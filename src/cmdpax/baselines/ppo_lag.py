@@ -1,11 +1,14 @@
-"""PPO-Lag (Ray et al. 2019) with exact advantages: clipped surrogate for the policy, gradient descent on the multipliers.
+"""PPO-Lag (Ray et al. 2019) with exact advantages: clipped surrogate for the policy, gradient
+descent on the multipliers.
 
     policy, every step:   theta_{k+1} = n gradient steps of size eta, from theta_k, on
-                          sum_s d(s) sum_a pi_k(a|s) min(ratio A, clip(ratio, 1 - clip, 1 + clip) A),   ratio = pi_theta / pi_k,
+                          sum_s d(s) sum_a pi_k(a|s) min(ratio A, clip(ratio, 1 - clip, 1 + clip)
+                          A),   ratio = pi_theta / pi_k,
     dual, every K steps:  lambda+ = max(lambda - eta_d u, 0),
 
-with softmax logits theta, the advantage A of Q_lambda and the normalised occupancy d of pi_k. Where the clip is active the
-gradient of a pair is 0; otherwise it is that of `d(s) pi_theta(a|s) A(s,a)`. A heuristic: nothing is proven about any iterate.
+with softmax logits theta, the advantage A of Q_lambda and the normalised occupancy d of pi_k. Where
+the clip is active the gradient of a pair is 0; otherwise it is that of `d(s) pi_theta(a|s) A(s,a)`.
+A heuristic: nothing is proven about any iterate.
 """
 
 from dataclasses import replace
@@ -32,7 +35,9 @@ init = softmax_start
 
 
 def step(model: CMDP, iterate: Iterate, settings: Settings) -> Iterate:
-    """One update of the policy (`passes` gradient steps); every `inner`-th is followed by the dual update."""
+    """One update of the policy (`passes` gradient steps); every `inner`-th is followed by the dual
+    update.
+    """
     advantage = lagrangian_quality(model, iterate) - lagrangian_values(iterate)[..., None]
     visits = (1 - model.discount) * occupancy(model, iterate.policy)[..., None]
     logits = iterate.memory["log_policy"]
@@ -57,7 +62,8 @@ def update_prices(improved: Iterate, settings: Settings) -> Iterate:
 def surrogate_gradient(
     policy: np.ndarray, old: np.ndarray, advantage: np.ndarray, clip: np.ndarray
 ) -> np.ndarray:
-    """Gradient of `sum_a old min(ratio A, clip(ratio) A)` with respect to the logits of `policy`, per state.
+    """Gradient of `sum_a old min(ratio A, clip(ratio) A)` with respect to the logits of `policy`,
+    per state.
 
     All `[..., S, A]` but clip `[..., 1, 1]`.
     """

@@ -1,12 +1,15 @@
-"""The loop that all baselines share: a method is a pair of pure functions (init, step), its settings may be arrays.
+"""The loop that all baselines share: a method is a pair of pure functions (init, step), its
+settings may be arrays.
 
-`init(model, settings) -> Iterate` and `step(model, iterate, settings) -> Iterate`; one step is one policy-gradient evaluation.
-Settings map names to numbers or arrays `[...]`; all arrays share one batch shape, which policies and multipliers carry in
-front. So a grid search is one run. A configuration whose numbers stop being finite is frozen at its last finite policy and
-marked; the others go on.
+`init(model, settings) -> Iterate` and `step(model, iterate, settings) -> Iterate`; one step is one
+policy-gradient evaluation. Settings map names to numbers or arrays `[...]`; all arrays share one
+batch shape, which policies and multipliers carry in front. So a grid search is one run. A
+configuration whose numbers stop being finite is frozen at its last finite policy and marked; the
+others go on.
 
-Notation of the module docstrings: `Q_lambda = Q_r + lambda.Q_c`, `u` the margins, `eta` the setting `step`, `eta_d` the setting
-`dual_step`, `tau` the setting `temperature`, `lambda_max` the setting `largest`.
+Notation of the module docstrings: `Q_lambda = Q_r + lambda.Q_c`, `u` the margins, `eta` the setting
+`step`, `eta_d` the setting `dual_step`, `tau` the setting `temperature`, `lambda_max` the setting
+`largest`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -35,7 +38,9 @@ Step = Callable[[CMDP, "Iterate", Settings], "Iterate"]
 
 @dataclass(frozen=True)
 class Iterate:
-    """A policy `[..., S, A]` with its evaluation, multipliers `[..., m]`, and whatever else the method remembers."""
+    """A policy `[..., S, A]` with its evaluation, multipliers `[..., m]`, and whatever else the
+    method remembers.
+    """
 
     policy: np.ndarray
     evaluation: Evaluation
@@ -63,7 +68,9 @@ def uniform_start(model: CMDP, settings: Settings, **memory: np.ndarray) -> Iter
 
 
 def softmax_start(model: CMDP, settings: Settings) -> Iterate:
-    """The same for methods that keep `log_policy`, so that a probability that underflows can come back."""
+    """The same for methods that keep `log_policy`, so that a probability that underflows can come
+    back.
+    """
     start = uniform_start(model, settings)
     log_policy = np.log(
         np.maximum(start.policy, np.finfo(float).tiny)
@@ -74,7 +81,9 @@ def softmax_start(model: CMDP, settings: Settings) -> Iterate:
 def move(
     model: CMDP, iterate: Iterate, policy: np.ndarray, multipliers: np.ndarray, **memory: np.ndarray
 ) -> Iterate:
-    """The next iterate: new policy `[..., S, A]`, multipliers `[..., m]` and memory; what has diverged stays where it was."""
+    """The next iterate: new policy `[..., S, A]`, multipliers `[..., m]` and memory; what has
+    diverged stays where it was.
+    """
     sound = iterate.sound & np.isfinite(policy).all((-1, -2)) & np.isfinite(multipliers).all(-1)
     if not sound.all():
         policy = np.where(sound[..., None, None], policy, iterate.policy)
@@ -86,7 +95,9 @@ def move(
 def move_logits(
     model: CMDP, iterate: Iterate, logits: np.ndarray, multipliers: np.ndarray, **memory: np.ndarray
 ) -> Iterate:
-    """The next iterate of a method that keeps `log_policy`: its policy is the softmax of `logits [..., S, A]`."""
+    """The next iterate of a method that keeps `log_policy`: its policy is the softmax of `logits
+    [..., S, A]`.
+    """
     log_policy = log_softmax(logits)
     return move(model, iterate, np.exp(log_policy), multipliers, log_policy=log_policy, **memory)
 
@@ -105,7 +116,9 @@ def lagrangian_values(iterate: Iterate) -> np.ndarray:
 
 
 def soft_quality(model: CMDP, iterate: Iterate, temperature: Any) -> np.ndarray:
-    """`Q_tau(s,a) = r + lambda.c + gamma E V_tau(s')`, V_tau the value of `r + lambda.c - tau log pi`; `[..., S, A]`."""
+    """`Q_tau(s,a) = r + lambda.c + gamma E V_tau(s')`, V_tau the value of `r + lambda.c - tau log
+    pi`; `[..., S, A]`.
+    """
     reward = pseudo_reward(model, iterate.multipliers)
     entropic = reward - plane(temperature) * iterate.memory["log_policy"]
     values = state_values(model, iterate.policy, entropic[..., None, :, :])[..., 0, :]
@@ -115,7 +128,8 @@ def soft_quality(model: CMDP, iterate: Iterate, temperature: Any) -> np.ndarray:
 def run(
     model: CMDP, init: Init, step: Step, settings: Settings, steps: int, keep: Collection[int] = ()
 ) -> Trajectory:
-    """Do `steps` steps and record every iterate; without a batch also the mixture of all iterates but the last.
+    """Do `steps` steps and record every iterate; without a batch also the mixture of all iterates
+    but the last.
 
     `keep` numbers the iterates whose policies are kept.
     """

@@ -2,8 +2,9 @@
 
     pi+ ~ pi exp(eta (2 Q_k - Q_{k-1})),     lambda+ = max(lambda - eta_d (2 u_k - u_{k-1}), 0),
 
-Q_k being Q_lambda of iterate k; in the first step the past counts as the present. The last iterate converges, at no known
-rate. The theory is for occupancy measures; this is the update in policies, for any number of constraints.
+Q_k being Q_lambda of iterate k; in the first step the past counts as the present. The last iterate
+converges, at no known rate. The theory is for occupancy measures; this is the update in policies,
+for any number of constraints.
 """
 
 import numpy as np

@@ -1,11 +1,14 @@
-"""RPG-PD (Ding et al. 2023): NPG-PD on a Lagrangian with entropy for the policy and a quadratic for the multipliers.
+"""RPG-PD (Ding et al. 2023): NPG-PD on a Lagrangian with entropy for the policy and a quadratic for
+the multipliers.
 
-    pi+ ~ pi^(1 - eta tau) exp(eta Q_tau),     lambda+ = clip((1 - eta_d tau) lambda - eta_d u, 0, lambda_max),
+    pi+ ~ pi^(1 - eta tau) exp(eta Q_tau),     lambda+ = clip((1 - eta_d tau) lambda - eta_d u, 0,
+    lambda_max),
 
-with `Q_tau = r + lambda.c + gamma E V_tau(s')` and V_tau the value of `r + lambda.c - tau log pi` (the pair's own entropy term
-is in the exponent of pi). The last iterate converges, to the regularised saddle point: tau buys stability and costs accuracy.
-The theory is for one constraint and a simplex cut off at its boundary; the update takes any number, and the whole simplex. It
-needs `eta tau <= 1` and `eta_d tau <= 1`: beyond, the powers alternate and grow.
+with `Q_tau = r + lambda.c + gamma E V_tau(s')` and V_tau the value of `r + lambda.c - tau log pi`
+(the pair's own entropy term is in the exponent of pi). The last iterate converges, to the
+regularised saddle point: tau buys stability and costs accuracy. The theory is for one constraint
+and a simplex cut off at its boundary; the update takes any number, and the whole simplex. It needs
+`eta tau <= 1` and `eta_d tau <= 1`: beyond, the powers alternate and grow.
 """
 
 from cmdpax.baselines.primal_dual import (

@@ -35,18 +35,20 @@ def solve(
     out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     as_json: Json = False,
 ) -> int:
-    """Solve a constrained MDP: one stationary policy, its shadow prices, and a proof of how good it is.
+    """Solve a constrained MDP: one stationary policy, its shadow prices, and a proof of how good it
+    is.
 
     Args:
-        model: a model file (.npz, .json) or an environment, with settings if need be: garnet:states=200,seed=3
-        eps: accuracy of gap and violation, on the scale of possible values
+        model: a model file (.npz, .json) or an environment, with settings if need be:
+        garnet:states=200,seed=3 eps: accuracy of gap and violation, on the scale of possible values
         method: one of `cmdpax list methods`
-        set: settings of the method, for example --set step=0.1 inner=50 (augmented-Lagrangian methods then run a fixed budget)
-        features: log-linear policies on these features: tiles:60,4,3 (dimension, tilings, size) or a .npy or .npz file [S, A, d]
-        time_limit: seconds after which the best policy so far is certified and returned (Ctrl-C does the same)
-        memory_limit: gigabytes that the process may use (corrective-alm only)
-        out_file: write the result (policy and certificate) to this .npz file
-        as_json: print one JSON object instead of a table
+        set: settings of the method, for example --set step=0.1 inner=50 (augmented-Lagrangian
+        methods then run a fixed budget) features: log-linear policies on these features:
+        tiles:60,4,3 (dimension, tilings, size) or a .npy or .npz file [S, A, d] time_limit: seconds
+        after which the best policy so far is certified and returned (Ctrl-C does the same)
+        memory_limit: gigabytes that the process may use (corrective-alm only) out_file: write the
+        result (policy and certificate) to this .npz file as_json: print one JSON object instead of
+        a table
     """
     if out_file is not None:
         target(out_file, ".npz")
@@ -124,7 +126,8 @@ def frontier(
     out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     as_json: Json = False,
 ) -> int:
-    """Trade-off curve: best reward and shadow price against one budget, over its whole feasible range.
+    """Trade-off curve: best reward and shadow price against one budget, over its whole feasible
+    range.
 
     Args:
         model: a model file or environment
@@ -186,7 +189,8 @@ def show(
     result: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RESULT")] = None,
     out_file: Annotated[Path, tyro.conf.arg(name="out")] = Path("policy.png"),
 ) -> int:
-    """Draw a policy and its occupancy: arrows on a grid, or bars per state. Solves the model if no result is given.
+    """Draw a policy and its occupancy: arrows on a grid, or bars per state. Solves the model if no
+    result is given.
 
     Args:
         model: a model file or environment
@@ -203,7 +207,10 @@ def show(
     else:
         answer = load_result(result)
         checker.check(problem, answer)
-    title = f"{model}: reward {answer.reward:.6g}, violation {answer.certificate.violation:.2g} ({answer.status})"
+    title = (
+        f"{model}: reward {answer.reward:.6g}, violation {answer.certificate.violation:.2g}"
+        f" ({answer.status})"
+    )
     out.print(f"wrote {save(policy_picture(problem, answer.policy, title), out_file)}")
     return EXIT[answer.status]
 
@@ -282,9 +289,11 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value
     if not math.isfinite(number):
         raise InputError(f"--set {text}: give a finite number.")
-    return name, int(number) if number == int(
-        number
-    ) and "." not in value and "e" not in value.lower() else number
+    return name, (
+        int(number)
+        if number == int(number) and "." not in value and "e" not in value.lower()
+        else number
+    )
 
 
 def _constraint(model: CMDP, text: str) -> int:

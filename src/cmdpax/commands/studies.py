@@ -30,7 +30,10 @@ def demo(out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> 
         out.print(f"\n{name}, {problem}", style="bold")
         out.print(str(result))
         out.print(str(checker.check(problem, result)))
-        title = f"{name}: optimal policy, reward {result.reward:.4f}, gap <= {max(result.certificate.gap, 0):.1e}"
+        title = (
+            f"{name}: optimal policy, reward {result.reward:.4f}, gap <="
+            f" {max(result.certificate.gap, 0):.1e}"
+        )
         out.print(
             f"wrote {save(policy_picture(problem, result.policy, title), out_dir / f'{name}.png')}"
         )
@@ -49,21 +52,25 @@ def reproduce(
     tasks: tuple[Literal["Ant", "HalfCheetah", "Hopper"], ...] = ("Ant", "HalfCheetah", "Hopper"),
     store: Path | None = None,
 ) -> int:
-    """The paper's experiments: grid searches of every method, tables and figures. Redrawn in seconds from their records.
+    """The paper's experiments: grid searches of every method, tables and figures. Redrawn in
+    seconds from their records.
 
-    `tabular` takes about a minute; `linear` (log-linear policies) minutes on two cores, and goes on where it was stopped. `deep`
-    draws what is recorded; with --fraction it first runs what is missing, one process per core, and goes on where it was stopped.
+    `tabular` takes about a minute; `linear` (log-linear policies) minutes on two cores, and goes on
+    where it was stopped. `deep` draws what is recorded; with --fraction it first runs what is
+    missing, one process per core, and goes on where it was stopped.
 
     Args:
         what: which experiments
-        figure: one figure only: first, all-methods, cliff-world-0.001, certified, sensitivity, rate, ... (linear:
+        figure: one figure only: first, all-methods, cliff-world-0.001, certified, sensitivity,
+        rate, ... (linear:
             cliff-world-40, ...; deep: learning-curves, violations, penalties, dual-steps)
-        out_dir: folder of records, tables and figures (default: results/tabular, linear or deep; deep-FRACTION below 1)
-        rerun: run again what is recorded there (tabular and linear)
+        out_dir: folder of records, tables and figures (default: results/tabular, linear or deep;
+        deep-FRACTION below 1) rerun: run again what is recorded there (tabular and linear)
         fraction: deep: run what is missing with this share of the paper's 10,000,000 samples a run
         seeds: deep: so many seeds (default: the paper's, 5, and 10 for the ablations)
         tasks: deep: run, or record, these only
-        store: deep: record what this store of `cmdpax sweep` has finished (--figure penalties: a store of that sweep); with
+        store: deep: record what this store of `cmdpax sweep` has finished (--figure penalties: a
+        store of that sweep); with
             --fraction, run what is missing there (default: runs/deep, penalties and dual-steps)
     """
     from cmdpax import reproduce
@@ -93,7 +100,8 @@ def reproduce(
         return 0
     if fraction is not None or seeds is not None or store is not None:
         raise InputError(
-            f"--fraction, --seeds and --store are for deep; {what} has one budget, and nothing random in it."
+            f"--fraction, --seeds and --store are for deep; {what} has one budget, and nothing"
+            " random in it."
         )
     with Progress() as progress:
         make = reproduce.tabular if what == "tabular" else reproduce.linear
@@ -107,10 +115,11 @@ def report(
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")],
     out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
 ) -> int:
-    """One HTML page about a folder of results: tables, figures, settings, learning curves, exact runs step by step.
+    """One HTML page about a folder of results: tables, figures, settings, learning curves, exact
+    runs step by step.
 
-    The page needs no network and nothing beside it. Exact runs are done again to have their policies, which takes seconds
-    (log-linear ones: minutes, once; they are kept in DIR/.films).
+    The page needs no network and nothing beside it. Exact runs are done again to have their
+    policies, which takes seconds (log-linear ones: minutes, once; they are kept in DIR/.films).
 
     Args:
         folder: what reproduce, sweep, train or solve --out wrote, or a folder of such folders

@@ -37,18 +37,19 @@ def sweep(
     only: tuple[str, ...] = (),
     export: Path | None = None,
 ) -> int:
-    """Run many configurations, and select the best of each method. Kill it when you like: the same command continues.
+    """Run many configurations, and select the best of each method. Kill it when you like: the same
+    command continues.
 
     Args:
-        spec: a .toml file (docs/experiments.md), or a preset: tiny, deep, penalties, dual-steps, paper-grids, exact-grids
-        store: folder of the runs; default runs/NAME
+        spec: a .toml file (docs/experiments.md), or a preset: tiny, deep, penalties, dual-steps,
+        paper-grids, exact-grids store: folder of the runs; default runs/NAME
         executor: processes of this machine, this process, or Ray
         workers: how many at a time; 0: one per core
-        address: of a running Ray cluster whose nodes all see the store; without it, ray means an embedded one
-        seeds: so many seeds instead of the sweep's own
+        address: of a running Ray cluster whose nodes all see the store; without it, ray means an
+        embedded one seeds: so many seeds instead of the sweep's own
         fraction: of the training samples of every run
-        only: a part of the sweep, as in --only method=cpo,ppo-lag seed=0; the parts of a sweep share its store
-        export: write one row a run to this .jsonl, .csv or .parquet file
+        only: a part of the sweep, as in --only method=cpo,ppo-lag seed=0; the parts of a sweep
+        share its store export: write one row a run to this .jsonl, .csv or .parquet file
     """
     chosen = find_spec(spec)
     if seeds is not None:
@@ -86,7 +87,9 @@ def sweep(
 
 
 def carry(name: str, runs: Sequence[Run], folder: Path | None = None) -> Store:
-    """Carry out runs of a preset with the local workers, by default in the store that `cmdpax sweep` uses for it."""
+    """Carry out runs of a preset with the local workers, by default in the store that `cmdpax
+    sweep` uses for it.
+    """
     store = Store(folder or Path("runs") / name, create=True)
     if store.pending(runs):
         execute(runs, store, find_executor("local"), 0)
@@ -94,7 +97,9 @@ def carry(name: str, runs: Sequence[Run], folder: Path | None = None) -> Store:
 
 
 def execute(runs: Sequence[Run], store: Store, carry_out: Execute, workers: int) -> None:
-    """Carry runs out under the eyes of the caller; whatever stops it, finished runs are kept, and it says how to go on."""
+    """Carry runs out under the eyes of the caller; whatever stops it, finished runs are kept, and
+    it says how to go on.
+    """
     if workers < 0:
         raise InputError(f"--workers {workers}: give a positive number, or 0 for one per core.")
     with store.alone():
@@ -113,7 +118,8 @@ def execute(runs: Sequence[Run], store: Store, carry_out: Execute, workers: int)
         missing = store.pending(runs)
     if missing:
         raise InputError(
-            f"{len(missing)} runs were given up, because their workers died again and again (see {store.folder / 'workers.log'})."
+            f"{len(missing)} runs were given up, because their workers died again and again (see"
+            f" {store.folder / 'workers.log'})."
         )
     reasons = {
         run.id: outcome["failed"]
@@ -140,7 +146,9 @@ def last_row(path: Path) -> dict[str, Any] | None:
 
 
 class Board:
-    """How a sweep stands: on a terminal a live table, otherwise a line now and then. All it knows, it reads in the store."""
+    """How a sweep stands: on a terminal a live table, otherwise a line now and then. All it knows,
+    it reads in the store.
+    """
 
     def __init__(self, runs: Sequence[Run], store: Store) -> None:
         self.store, self.runs, self.said = store, {run.id: run for run in runs}, time.perf_counter()

@@ -1,4 +1,6 @@
-"""What the commands share: consoles, exit codes, progress, and the packages that only some of them need."""
+"""What the commands share: consoles, exit codes, progress, and the packages that only some of them
+need.
+"""
 
 import importlib
 import time
@@ -50,12 +52,15 @@ class Progress:
     def row(self, row: dict[str, Any]) -> None:
         """Show a row of a solver's trace."""
         self.say(
-            f"iteration {row['outer']}, {row['evaluations']} evaluations: gap {row['gap']:.1e}, violation {row['violation']:.1e}"
+            f"iteration {row['outer']}, {row['evaluations']} evaluations: gap {row['gap']:.1e},"
+            f" violation {row['violation']:.1e}"
         )
 
 
 class TrainingBar:
-    """A bar with return, cost, multiplier, steps per second and time left; off a terminal, a line now and then."""
+    """A bar with return, cost, multiplier, steps per second and time left; off a terminal, a line
+    now and then.
+    """
 
     def __init__(self, samples: int) -> None:
         columns = (

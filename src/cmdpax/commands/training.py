@@ -25,13 +25,15 @@ def train(
     resume: bool = False,
     preset: Literal["default", "paper"] = "default",
 ) -> int:
-    """Train a policy on a simulator with limits on its costs; a run is a folder that can be killed and resumed.
+    """Train a policy on a simulator with limits on its costs; a run is a folder that can be killed
+    and resumed.
 
     Args:
         config: the settings
         out_dir: run folder; default runs/ENVIRONMENT-METHOD-SEED
         resume: continue the run in that folder where its last checkpoint left it
-        preset: paper: the paper's settings for whatever is not given (`--preset paper --help` shows them)
+        preset: paper: the paper's settings for whatever is not given (`--preset paper --help` shows
+        them)
     """
     training = deep("cmdpax.deep.train")
     plain = config.environment.replace(":", "-").replace("/", "-")
@@ -52,7 +54,9 @@ def train(
 
 
 def train_as_the_paper(method: str) -> Callable[..., int]:
-    """`train` with the paper's settings as defaults: before parsing, since later nobody knows what was given."""
+    """`train` with the paper's settings as defaults: before parsing, since later nobody knows what
+    was given.
+    """
     return partial(train, config=TrainConfig(tyro.MISSING, **paper_settings(method)))
 
 
@@ -62,7 +66,8 @@ def evaluate(
     seed: int = 12345,
     as_json: Json = False,
 ) -> int:
-    """Measure a trained policy, acting at random as in training and deterministically: return, costs, tails, chance of violation.
+    """Measure a trained policy, acting at random as in training and deterministically: return,
+    costs, tails, chance of violation.
 
     The numbers are kept in the run folder as evaluation.json.
 
@@ -97,7 +102,8 @@ def evaluate(
             table.add_row(str(limits.get(name, name)), *_numbers(part), chance)
         out.print(table)
     out.print(
-        "bound: of the mean, 95% confidence; the chance of a violation with its own; no optimality gap is known"
+        "bound: of the mean, 95% confidence; the chance of a violation with its own; no optimality"
+        " gap is known"
     )
     return 0
 
@@ -130,11 +136,12 @@ def check_env(
     seed: int = 0,
     as_json: Json = False,
 ) -> int:
-    """Try a simulator with random actions, and tell whether it can be trained on: spaces, costs, ends of episodes.
+    """Try a simulator with random actions, and tell whether it can be trained on: spaces, costs,
+    ends of episodes.
 
     Args:
-        environment: a velocity task, a Gymnasium id (also module:id), or module:function that makes one
-        steps: how many random steps
+        environment: a velocity task, a Gymnasium id (also module:id), or module:function that makes
+        one steps: how many random steps
         seed: of the environment and of the actions
         as_json: print one JSON object
     """
@@ -147,10 +154,12 @@ def check_env(
         f"{name} {mean:.4g}" for name, mean in zip(report.cost_names, report.mean_costs)
     )
     out.print(
-        f"{report.name}: {report.observation_size} observations, {report.actions} actions, {report.episodes} episodes"
+        f"{report.name}: {report.observation_size} observations, {report.actions} actions,"
+        f" {report.episodes} episodes"
     )
     out.print(
-        f"in {report.steps} random steps (at most {report.longest}), mean return {report.mean_return:.4g}, mean costs: {costs}"
+        f"in {report.steps} random steps (at most {report.longest}), mean return"
+        f" {report.mean_return:.4g}, mean costs: {costs}"
     )
     for complaint in report.complaints:
         out.print(f"warning: {complaint}.")
@@ -160,6 +169,7 @@ def check_env(
         else ""
     )
     out.print(
-        f'{"next" if report.complaints else "ready"}: cmdpax train {report.name} --limit "{report.cost_names[0]}<=25"{whole}'
+        f"{'next' if report.complaints else 'ready'}: cmdpax train {report.name} --limit"
+        f' "{report.cost_names[0]}<=25"{whole}'
     )
     return 0

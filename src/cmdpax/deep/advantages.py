@@ -1,7 +1,9 @@
-"""Advantages: generalised advantage estimation, and how reward and constraints are put on one scale.
+"""Advantages: generalised advantage estimation, and how reward and constraints are put on one
+scale.
 
-Truncation is not termination: where an episode was cut by the time limit or by the end of the batch, the critic's value of the
-true successor still counts; where it ended by itself, nothing does.
+Truncation is not termination: where an episode was cut by the time limit or by the end of the
+batch, the critic's value of the true successor still counts; where it ended by itself, nothing
+does.
 """
 
 import jax
@@ -19,10 +21,11 @@ def generalised_advantage(
     discount: float,
     trace: float,
 ) -> jax.Array:
-    """`A_t = delta_t + discount trace A_{t+1}` within an episode, `delta_t = r_t + discount V(s') - V(s)`.
+    """`A_t = delta_t + discount trace A_{t+1}` within an episode, `delta_t = r_t + discount V(s') -
+    V(s)`.
 
-    reward, value, next_value `[..., T, N]` (values of the true successors); terminated, ended `[T, N]`, where ended includes
-    truncation -> `[..., T, N]`.
+    reward, value, next_value `[..., T, N]` (values of the true successors); terminated, ended `[T,
+    N]`, where ended includes truncation -> `[..., T, N]`.
     """
     delta = reward + discount * next_value * (1 - terminated) - value
     carry_on = discount * trace * (1 - ended)
@@ -46,11 +49,13 @@ def standardise(advantage: jax.Array) -> jax.Array:
 
 
 def combine(advantages: jax.Array, worth: jax.Array, rule: str, rescale: bool = False) -> jax.Array:
-    """The advantage of the pseudo-reward `r + w.c` on a unit scale: advantages `[1 + m, K]`, worth `[m]` -> `[K]`.
+    """The advantage of the pseudo-reward `r + w.c` on a unit scale: advantages `[1 + m, K]`, worth
+    `[m]` -> `[K]`.
 
-    `combined` adds in true units, then standardises: the multiplier keeps its meaning. `separate` (the incumbents, and the
-    paper by its table) standardises the reward's and only centres the constraints' *before* adding, which silently multiplies
-    the multiplier by the reward advantage's deviation. `rescale` divides by `1 + sum w`, the incumbents' heuristic.
+    `combined` adds in true units, then standardises: the multiplier keeps its meaning. `separate`
+    (the incumbents, and the paper by its table) standardises the reward's and only centres the
+    constraints' *before* adding, which silently multiplies the multiplier by the reward advantage's
+    deviation. `rescale` divides by `1 + sum w`, the incumbents' heuristic.
     """
     reward, constraints = advantages[0], advantages[1:]
     if rule == "separate":

@@ -1,4 +1,6 @@
-"""Settings of a training run (the dataclass is the command line), the methods, and the paper's settings and grids."""
+"""Settings of a training run (the dataclass is the command line), the methods, and the paper's
+settings and grids.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +25,9 @@ WIDEST = 10_000
 
 @dataclass(frozen=True)
 class DeepMethod:
-    """How a method improves its policy, where its constraint weights come from, and what it sets by itself."""
+    """How a method improves its policy, where its constraint weights come from, and what it sets by
+    itself.
+    """
 
     surrogate: Literal["spma", "ppo", "trpo", "cpo"]
     dual: Literal["augmented", "lagrangian", "none"]
@@ -59,11 +63,15 @@ class TrainConfig:
     method: str = "spma-alm"
     """spma-alm, ppo-alm, trpo-alm, ppo-lag, cpo, or without limits: ppo, spma."""
     limit: tuple[str, ...] = ("cost<=25",)
-    """Limits on named costs, for example --limit "cost<=25" "heat<=3"; the unconstrained methods only report them."""
+    """Limits on named costs, for example --limit "cost<=25" "heat<=3"; the unconstrained methods
+    only report them.
+    """
     discounted: bool = False
     """Whether limits are on discounted episode totals."""
     reserve: float = 0.0
-    """Share of every limit that training keeps in reserve: with 0.2 it aims at 20 for cost<=25 (what it holds is a mean)."""
+    """Share of every limit that training keeps in reserve: with 0.2 it aims at 20 for cost<=25
+    (what it holds is a mean).
+    """
     seed: int = 0
     """Fixes everything random."""
     samples: int = 2_000_000
@@ -79,7 +87,9 @@ class TrainConfig:
     learning_rate: float = 1e-3
     """Adam's step for the policy and the critics, decaying linearly to 0."""
     critic_centre: float = 0.1
-    """Share of a batch in the running mean of the critics' targets; the networks learn the rest. 0: they learn all of it."""
+    """Share of a batch in the running mean of the critics' targets; the networks learn the rest. 0:
+    they learn all of it.
+    """
     clip: float = 0.2
     """PPO's ratio clipping."""
     spma_step: float = 0.3
@@ -87,24 +97,36 @@ class TrainConfig:
     trust_region: float = 0.0
     """Largest mean KL of a TRPO or CPO step, decaying linearly to 0; 0: 0.01, and 0.02 for cpo."""
     kl_stop: float = -1.0
-    """KL of a minibatch beyond which the policy is left alone, 0: none; -1: 0.02 for SPMA, 0.03 for PPO."""
+    """KL of a minibatch beyond which the policy is left alone, 0: none; -1: 0.02 for SPMA, 0.03 for
+    PPO.
+    """
     gradient_clip: float = -1.0
-    """Largest gradient norm of the policy in Adam's steps (a trust region has its own bound), 0 for none; -1: 40 for ppo-lag and
-    cpo, else none."""
+    """Largest gradient norm of the policy in Adam's steps (a trust region has its own bound), 0 for
+    none; -1: 40 for ppo-lag and cpo, else none."""
     penalty: float = 0.0
     """Penalty beta of the augmented Lagrangian; 0: 0.02, and 0.05 for ppo-alm."""
     inner: int = 10
-    """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag updates them with every batch)."""
+    """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag updates them
+    with every batch).
+    """
     dual_step: float = 0.0
-    """Step size of the multipliers; 0: 0.01, and 0.003 for ppo-lag, which takes a step with every batch."""
+    """Step size of the multipliers; 0: 0.01, and 0.003 for ppo-lag, which takes a step with every
+    batch.
+    """
     dual_optimiser: Literal["plain", "adam"] = "plain"
     """How the multipliers move: Adam lags after a long feasible phase."""
     margin: Literal["smooth", "latest"] = "smooth"
-    """What weights and multipliers see: an exponential mean of margins over some twenty episodes, or the latest batch alone."""
+    """What weights and multipliers see: an exponential mean of margins over some twenty episodes,
+    or the latest batch alone.
+    """
     standardise: Literal["combined", "separate"] = "combined"
-    """Whether advantages are added in true units and then standardised, or before, as the incumbents do."""
+    """Whether advantages are added in true units and then standardised, or before, as the
+    incumbents do.
+    """
     rescale: bool = False
-    """Divide separately standardised advantages by 1 + the constraint weights, as the incumbents do."""
+    """Divide separately standardised advantages by 1 + the constraint weights, as the incumbents
+    do.
+    """
     discount: float = 0.995
     """Discount factor of the critics."""
     gae: float = 0.95
@@ -160,7 +182,8 @@ class TrainConfig:
         for name in ("kl_stop", "gradient_clip"):
             if not getattr(self, name) >= 0:
                 raise InputError(
-                    f"{name} is {getattr(self, name)}; it must not be negative, but for -1, the method's own."
+                    f"{name} is {getattr(self, name)}; it must not be negative, but for -1, the"
+                    " method's own."
                 )
         if not 0 <= self.seed < MOST_SEEDS:
             raise InputError(f"seed is {self.seed}; it must lie between 0 and {MOST_SEEDS - 1}.")
@@ -173,7 +196,8 @@ class TrainConfig:
                 raise InputError(f"{name} is {getattr(self, name)}; it must lie in [0, 1].")
         if self.batch % self.horizon:
             raise InputError(
-                f"batch {self.batch} is not a multiple of horizon {self.horizon}; every simulator runs whole horizons."
+                f"batch {self.batch} is not a multiple of horizon {self.horizon}; every simulator"
+                " runs whole horizons."
             )
         if self.minibatch > self.batch:
             raise InputError(f"minibatch {self.minibatch} is larger than batch {self.batch}.")
@@ -181,7 +205,8 @@ class TrainConfig:
             raise InputError(f"samples {self.samples} are fewer than one batch of {self.batch}.")
         if self.rescale and self.standardise == "combined":
             raise InputError(
-                "rescale changes nothing where combined advantages are standardised; add --standardise separate."
+                "rescale changes nothing where combined advantages are standardised; add"
+                " --standardise separate."
             )
         if not self.limit and (method.dual != "none" or method.surrogate == "cpo"):
             raise InputError(
@@ -237,7 +262,9 @@ PAPER_GRIDS: Mapping[str, Mapping[str, tuple[float, ...]]] = MappingProxyType(
 
 
 def paper_settings(method: str) -> dict[str, Any]:
-    """The paper's settings for a method, with those that it fixes for this one alone: fields of one value in its grid."""
+    """The paper's settings for a method, with those that it fixes for this one alone: fields of one
+    value in its grid.
+    """
     fixed = {
         name: values[0] for name, values in PAPER_GRIDS.get(method, {}).items() if len(values) == 1
     }

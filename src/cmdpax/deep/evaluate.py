@@ -1,6 +1,8 @@
-"""What a trained policy does, measured: episode returns and costs, their tails, and the chance of a violation.
+"""What a trained policy does, measured: episode returns and costs, their tails, and the chance of a
+violation.
 
-Evidence from samples is not a certificate: it says how the policy did in so many episodes, nothing about the optimum.
+Evidence from samples is not a certificate: it says how the policy did in so many episodes, nothing
+about the optimum.
 """
 
 import json
@@ -24,7 +26,9 @@ STEP_LIMIT = 100_000  # an environment without an end is noticed here
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean, deviation and tails of E numbers. Tails are on the bad side: high for a cost, low for a return."""
+    """Mean, deviation and tails of E numbers. Tails are on the bad side: high for a cost, low for a
+    return.
+    """
 
     mean: float
     std: float
@@ -77,7 +81,9 @@ def run_episodes(
     deterministic: bool,
     cost_discount: float = 1.0,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The first episode of each simulator: returns `[N]`, costs `[N, costs]` (discounted if asked), lengths `[N]`."""
+    """The first episode of each simulator: returns `[N]`, costs `[N, costs]` (discounted if asked),
+    lengths `[N]`.
+    """
     random = np.random.default_rng(seed)
     observation = simulator.reset(seed)
     running = np.ones(simulator.count, dtype=bool)
@@ -145,13 +151,15 @@ def evidence(
 
 
 def evaluate(run: Path, episodes: int = 10, seed: int = 12345) -> dict[str, SampledEvidence]:
-    """Stochastic and deterministic evidence on the policy of a run folder, which keeps it as `evaluation.json`.
+    """Stochastic and deterministic evidence on the policy of a run folder, which keeps it as
+    `evaluation.json`.
 
     Where limits are on discounted totals, so are the costs that are reported.
     """
     if episodes < 1 or seed < 0:
         raise InputError(
-            f"episodes is {episodes} and seed is {seed}; it takes one episode or more, and a seed of 0 or more."
+            f"episodes is {episodes} and seed is {seed}; it takes one episode or more, and a seed"
+            " of 0 or more."
         )
     config, policy = stored.read_config(run), load_policy(run)
     simulator = make_simulator(config["environment"], episodes)
@@ -172,7 +180,9 @@ def evaluate(run: Path, episodes: int = 10, seed: int = 12345) -> dict[str, Samp
 
 
 def as_json(found: dict[str, SampledEvidence]) -> str:
-    """One JSON object: kind of evidence -> its numbers; null for the bound that one episode cannot give."""
+    """One JSON object: kind of evidence -> its numbers; null for the bound that one episode cannot
+    give.
+    """
     numbers = {kind: asdict(seen) for kind, seen in found.items()}
     for part in [
         one for seen in numbers.values() for one in (seen["reward"], *seen["costs"].values())

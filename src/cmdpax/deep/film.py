@@ -21,7 +21,8 @@ def film(run: Path, path: Path, steps: int = 500, seed: int = 12345) -> Path:
     target(path, ".mp4", ".gif")
     if steps < 1 or seed < 0:
         raise InputError(
-            f"steps is {steps} and seed is {seed}; there must be at least one step, and a seed is not negative."
+            f"steps is {steps} and seed is {seed}; there must be at least one step, and a seed is"
+            " not negative."
         )
     name, policy = stored.read_config(run)["environment"], load_policy(run)
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
@@ -34,7 +35,8 @@ def film(run: Path, path: Path, steps: int = 500, seed: int = 12345) -> Path:
     environment = simulator.environments[0]
     if getattr(environment, "render_mode", None) != "rgb_array":
         raise InputError(
-            f"environment '{name}' draws no pictures; its function must take render_mode and hand it to the environment."
+            f"environment '{name}' draws no pictures; its function must take render_mode and hand"
+            " it to the environment."
         )
     observation = simulator.reset(seed)
     frames: list[Any] = []
@@ -49,7 +51,8 @@ def film(run: Path, path: Path, steps: int = 500, seed: int = 12345) -> Path:
         raise
     except Exception as error:  # the GL libraries raise whatever they like
         raise InputError(
-            f"no picture could be drawn ({error}); install EGL (libegl1) or OSMesa and set MUJOCO_GL accordingly."
+            f"no picture could be drawn ({error}); install EGL (libegl1) or OSMesa and set"
+            " MUJOCO_GL accordingly."
         ) from None
     finally:
         environment.close()
@@ -62,7 +65,9 @@ def film(run: Path, path: Path, steps: int = 500, seed: int = 12345) -> Path:
 
 
 def _even(frame: Any, name: str) -> np.ndarray:
-    """A picture `[height, width, 3]` with a last row or column repeated where their number is odd, which .mp4 cannot have."""
+    """A picture `[height, width, 3]` with a last row or column repeated where their number is odd,
+    which .mp4 cannot have.
+    """
     picture = np.asarray(frame)
     if picture.ndim != 3 or picture.shape[2] != 3:
         raise InputError(f"environment '{name}': render returned no picture of [height, width, 3].")

@@ -1,7 +1,9 @@
-"""The forward pass of `policy.NetworkPolicy` for a handful of simulators, compiled: one call a step instead of fifteen of NumPy.
+"""The forward pass of `policy.NetworkPolicy` for a handful of simulators, compiled: one call a step
+instead of fifteen of NumPy.
 
-`tanh` is a quotient of polynomials, of degree 13 by 6, on [-7.9, 7.9] and constant beyond: within 2e-7 of the truth, which is the
-rounding of float32, and four times as fast as the C library's because it is vectorised.
+`tanh` is a quotient of polynomials, of degree 13 by 6, on [-7.9, 7.9] and constant beyond: within
+2e-7 of the truth, which is the rounding of float32, and four times as fast as the C library's
+because it is vectorised.
 """
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
@@ -17,9 +19,11 @@ _TANH_RANGE = np.float32(7.9)
 
 
 def actor(policy: NetworkPolicy) -> Callable[..., None]:
-    """`act(observation, noise, normalised, output)`: fills in what the network sees and says, noise added.
+    """`act(observation, noise, normalised, output)`: fills in what the network sees and says, noise
+    added.
 
-    observation `[N, d]` float64 and noise `[N, a]` float32; normalised `[N, d]` and output `[N, a]`, float32, are filled.
+    observation `[N, d]` float64 and noise `[N, a]` float32; normalised `[N, d]` and output `[N,
+    a]`, float32, are filled.
     """
     layers = [part.reshape(-1) for pair in zip(policy.weights, policy.biases) for part in pair]
     parameters = np.concatenate(layers, dtype=np.float32)
@@ -52,7 +56,9 @@ def tanh(x):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def _act(parameters, sizes, mean, scale, clip, observation, noise, normalised, output):
-    """See `actor`; parameters are the weights and biases of all layers in turn, flat; sizes `[layers + 1]`."""
+    """See `actor`; parameters are the weights and biases of all layers in turn, flat; sizes
+    `[layers + 1]`.
+    """
     hidden = np.empty((2, sizes.max()), np.float32)
     for n in range(len(observation)):
         for i in range(sizes[0]):

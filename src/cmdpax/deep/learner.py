@@ -1,7 +1,8 @@
 """One update: from a batch and the constraint weights to better critics and a better policy.
 
-The critics and the surrogate methods (SPMA, PPO) take `passes` passes of minibatch Adam steps, compiled into one loop; the
-trust-region methods (TRPO, CPO) take one step for the policy and the same passes for the critics.
+The critics and the surrogate methods (SPMA, PPO) take `passes` passes of minibatch Adam steps,
+compiled into one loop; the trust-region methods (TRPO, CPO) take one step for the policy and the
+same passes for the critics.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +34,9 @@ adam = optax.scale_by_adam()
 
 
 class Learner(NamedTuple):
-    """The whole state of a run, as one tree of arrays; together with the config it determines the rest of the run."""
+    """The whole state of a run, as one tree of arrays; together with the config it determines the
+    rest of the run.
+    """
 
     policy: Policy
     critics: list[Network]
@@ -94,7 +97,9 @@ def prepare(
     discount: float,
     gae: float,
 ) -> Samples:
-    """Advantages and critic targets of a batch; a critic's value is its network's plus its `centre`, `[1 + m]`."""
+    """Advantages and critic targets of a batch; a critic's value is its network's plus its
+    `centre`, `[1 + m]`.
+    """
     level = jnp.asarray(centre, jnp.float32)[:, None, None]
     value, following = (
         values(critics, batch.observation) + level,
@@ -195,8 +200,8 @@ def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, An
         samples = prepare(
             learner.policy, learner.critics, learner.centre, batch, config.discount, config.gae
         )
-        # Adam moves a critic by a few units an update, but returns rise by hundreds: with networks alone most seeds of Hopper
-        # stand still for good
+        # Adam moves a critic by a few units an update, but returns rise by hundreds: with networks
+        # alone most seeds of Hopper stand still for good
         moved = np.asarray(samples.targets, np.float64).mean(0) - learner.centre
         learner = learner._replace(centre=learner.centre + config.critic_centre * moved)
         samples = samples._replace(targets=samples.targets - learner.centre.astype(np.float32))

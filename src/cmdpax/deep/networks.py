@@ -1,8 +1,9 @@
 """Policies and critics as plain trees of arrays.
 
-A network is a list of layers `{"weight": [in, out], "bias": [out]}` with tanh between them. A policy is
-`{"layers": network, "log_std": [a]}` (Gaussian, deviation independent of the state) or `{"layers": network}` (categorical).
-All functions take observations `[..., d]` that are already normalised.
+A network is a list of layers `{"weight": [in, out], "bias": [out]}` with tanh between them. A
+policy is `{"layers": network, "log_std": [a]}` (Gaussian, deviation independent of the state) or
+`{"layers": network}` (categorical). All functions take observations `[..., d]` that are already
+normalised.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,9 @@ Policy = dict[str, Any]
 
 
 def init_network(key: jax.Array, sizes: Sequence[int], last_gain: float) -> Network:
-    """Orthogonal weights `[in, out]`, gain sqrt 2 for hidden layers and `last_gain` for the last, zero biases `[out]`."""
+    """Orthogonal weights `[in, out]`, gain sqrt 2 for hidden layers and `last_gain` for the last,
+    zero biases `[out]`.
+    """
     layers = []
     for index, (width, following) in enumerate(pairwise(sizes)):
         gain = last_gain if index == len(sizes) - 2 else 2**0.5
@@ -30,7 +33,9 @@ def init_network(key: jax.Array, sizes: Sequence[int], last_gain: float) -> Netw
 
 
 def init_policy(key: jax.Array, sizes: Sequence[int], gaussian: bool, initial_std: float) -> Policy:
-    """A policy whose first actions hardly depend on the state: small last layer. A Gaussian one has a `log_std [actions]`."""
+    """A policy whose first actions hardly depend on the state: small last layer. A Gaussian one has
+    a `log_std [actions]`.
+    """
     policy: Policy = {"layers": init_network(key, sizes, 0.01)}
     if gaussian:
         policy["log_std"] = jnp.full(sizes[-1], np.log(initial_std), jnp.float32)

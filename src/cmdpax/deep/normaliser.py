@@ -1,6 +1,7 @@
 """Running mean and variance of observations, frozen while a batch is collected and learned from.
 
-Statistics change only between batches, so that the policy that acted and the policy that is improved see the same numbers.
+Statistics change only between batches, so that the policy that acted and the policy that is
+improved see the same numbers.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,9 @@
-"""A trained network policy in plain NumPy: the same forward pass acts while training and on a robot.
+"""A trained network policy in plain NumPy: the same forward pass acts while training and on a
+robot.
 
-Observations are normalised with frozen statistics and clipped, pass tanh layers, and come out as the mean of a Gaussian or the
-logits of a categorical distribution. The deterministic action is the mean (the most probable choice), in the environment's units.
+Observations are normalised with frozen statistics and clipped, pass tanh layers, and come out as
+the mean of a Gaussian or the logits of a categorical distribution. The deterministic action is the
+mean (the most probable choice), in the environment's units.
 """
 
 import warnings
@@ -34,7 +36,9 @@ class NetworkPolicy:
     updates: int  # how many made this policy
 
     def __call__(self, observation: np.ndarray) -> np.ndarray:
-        """The deterministic action, as the environment takes it: `[..., *observation_shape]` to `[..., *shape]`, or choices."""
+        """The deterministic action, as the environment takes it: `[..., *observation_shape]` to
+        `[..., *shape]`, or choices.
+        """
         return self.best(self._flat(observation))
 
     def best(self, flat: np.ndarray) -> np.ndarray:
@@ -59,7 +63,10 @@ class NetworkPolicy:
 
     def _hint(self) -> str:
         shape = ", ".join(map(str, self.observation_shape))
-        return f"this policy takes [..., {shape}], of other spaces what gymnasium.spaces.flatten(space, observation) makes of them."
+        return (
+            f"this policy takes [..., {shape}], of other spaces what"
+            " gymnasium.spaces.flatten(space, observation) makes of them."
+        )
 
     def normalise(self, observation: np.ndarray) -> np.ndarray:
         """What the network sees, `[..., d]` float32."""
@@ -74,7 +81,9 @@ class NetworkPolicy:
         return hidden @ self.weights[-1] + self.biases[-1]
 
     def noise(self, random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-        """Randomness for `sample`, `[*shape, a]` float32: normal, or Gumbel for a categorical policy."""
+        """Randomness for `sample`, `[*shape, a]` float32: normal, or Gumbel for a categorical
+        policy.
+        """
         size = (*shape, self.action_space.size)
         if self.log_std is None:
             return random.gumbel(size=size).astype(np.float32)
@@ -87,7 +96,9 @@ class NetworkPolicy:
 
 
 def load_policy(path: str | Path) -> NetworkPolicy:
-    """The policy of a run folder (its newest intact checkpoint) or of one checkpoint file; needs neither JAX nor a simulator."""
+    """The policy of a run folder (its newest intact checkpoint) or of one checkpoint file; needs
+    neither JAX nor a simulator.
+    """
     path = Path(path)
     if path.is_dir():
         folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
@@ -111,13 +122,16 @@ def load_policy(path: str | Path) -> NetworkPolicy:
 def refuse_other_spaces(
     space: ActionSpace, observation_shape: Sequence[int], simulator: Simulator
 ) -> None:
-    """Refuse a simulator in which a policy with such actions and observations cannot act, or would do something else."""
+    """Refuse a simulator in which a policy with such actions and observations cannot act, or would
+    do something else.
+    """
     was = {"observations": list(observation_shape), **space.as_json()}
     now = {"observations": list(simulator.observation_shape), **simulator.action_space.as_json()}
     changed = [f"{name} {was[name]}, now {now[name]}" for name in was if was[name] != now[name]]
     if changed:
         raise InputError(
-            f"the environment is not what the policy was trained in ({'; '.join(changed)}); train anew."
+            f"the environment is not what the policy was trained in ({'; '.join(changed)}); train"
+            " anew."
         )
 
 

@@ -1,7 +1,8 @@
 """One batch of experience, from reset: T steps of N simulators under one fixed policy.
 
-Everything random in it follows from its seed, so that a resumed run needs no simulator state. The last step cuts running
-episodes; they are bootstrapped like a time limit, and count as episodes only if none was completed.
+Everything random in it follows from its seed, so that a resumed run needs no simulator state. The
+last step cuts running episodes; they are bootstrapped like a time limit, and count as episodes only
+if none was completed.
 """
 
 from typing import Any, NamedTuple
@@ -29,7 +30,9 @@ class Batch(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """Totals of E episodes: `totals [1 + m, E]` and `lengths [E]`; `completed` of them were not cut by the batch."""
+    """Totals of E episodes: `totals [1 + m, E]` and `lengths [E]`; `completed` of them were not cut
+    by the batch.
+    """
 
     totals: np.ndarray
     lengths: np.ndarray
@@ -80,7 +83,8 @@ def collect(
         if not np.isfinite(values).all():
             when = int(np.argwhere(~np.isfinite(values))[0][0])
             raise InputError(
-                f"the environment's {name} is not finite at step {when} of this batch; training stops."
+                f"the environment's {name} is not finite at step {when} of this batch; training"
+                " stops."
             )
     rewards = np.concatenate((reward[None], np.moveaxis(constraints.rewards(cost), -1, 0)))
     batch = Batch(
@@ -95,7 +99,9 @@ def collect(
 
 
 def episodes(rewards: np.ndarray, ended: np.ndarray, discount: float = 1.0) -> Episodes:
-    """Episode totals of `rewards [K, T, N]`, discounted from each episode's start if asked; `ended [T, N]`."""
+    """Episode totals of `rewards [K, T, N]`, discounted from each episode's start if asked; `ended
+    [T, N]`.
+    """
     kinds, steps, count = rewards.shape
     ends = ended.astype(bool).T.copy()  # simulator by simulator, [N, T]
     cut = ~ends[:, -1]

@@ -1,7 +1,9 @@
-"""A run on disk: its config, and checkpoints, arrays in a safetensors file with counters and a checksum in a JSON file beside it.
+"""A run on disk: its config, and checkpoints, arrays in a safetensors file with counters and a
+checksum in a JSON file beside it.
 
-Both files are written to a temporary name, flushed to the disk and renamed, arrays first: a checkpoint exists once its JSON does,
-whatever is killed when. Reading never executes code, and a damaged file is noticed by its checksum.
+Both files are written to a temporary name, flushed to the disk and renamed, arrays first: a
+checkpoint exists once its JSON does, whatever is killed when. Reading never executes code, and a
+damaged file is noticed by its checksum.
 """
 
 import hashlib

@@ -1,8 +1,10 @@
-"""The training loop, one for all methods: act, measure the margins, move the multipliers, improve the policy.
+"""The training loop, one for all methods: act, measure the margins, move the multipliers, improve
+the policy.
 
-A run is a folder: `config.json` (frozen), `metrics.jsonl` (one row per update, no clocks in it), `tensorboard/`, `checkpoints/`.
-Each batch starts from reset with a seed of its own, so that a checkpoint of networks, optimisers, multipliers, normaliser and
-counter is the whole state, and a resumed run repeats the uninterrupted one bit for bit on the same machine.
+A run is a folder: `config.json` (frozen), `metrics.jsonl` (one row per update, no clocks in it),
+`tensorboard/`, `checkpoints/`. Each batch starts from reset with a seed of its own, so that a
+checkpoint of networks, optimisers, multipliers, normaliser and counter is the whole state, and a
+resumed run repeats the uninterrupted one bit for bit on the same machine.
 """
 
 import json
@@ -101,18 +103,22 @@ def train(
 
 
 def see_margin(learner: Learner, margin: np.ndarray, episodes: int, config: TrainConfig) -> Learner:
-    """Take in the margins `[m]` of a batch: it counts for as many of `ENOUGH` episodes as it has, what came before for the rest.
+    """Take in the margins `[m]` of a batch: it counts for as many of `ENOUGH` episodes as it has,
+    what came before for the rest.
 
-    Two episodes say little about a policy that hardly changes from batch to batch. Worse, a weight that follows them is largest
-    just when they had much cost: `E[w c] = E[w] E[c] + penalty Var(c)` makes the policy shun whatever varies. Many short episodes
-    say enough by themselves, and then the answer must be quick: a policy that has learned to run and fall is hard to teach.
+    Two episodes say little about a policy that hardly changes from batch to batch. Worse, a weight
+    that follows them is largest just when they had much cost: `E[w c] = E[w] E[c] + penalty Var(c)`
+    makes the policy shun whatever varies. Many short episodes say enough by themselves, and then
+    the answer must be quick: a policy that has learned to run and fall is hard to teach.
     """
     share = 1.0 if config.margin == "latest" or learner.update == 0 else min(1.0, episodes / ENOUGH)
     return learner._replace(margin=learner.margin + share * (margin - learner.margin))
 
 
 def move_multipliers(learner: Learner, config: TrainConfig) -> Learner:
-    """The dual update, where one is due: every `inner` batches with the slack (augmented), or every batch (Lagrangian)."""
+    """The dual update, where one is due: every `inner` batches with the slack (augmented), or every
+    batch (Lagrangian).
+    """
     dual, update, multiplier = METHODS[config.method].dual, int(learner.update), learner.multiplier
     # before the first update nothing has been learned yet: its margin is the random policy's
     if dual == "none" or update == 0 or (dual == "augmented" and update % config.inner):
@@ -137,14 +143,18 @@ def move_multipliers(learner: Learner, config: TrainConfig) -> Learner:
 def constraint_weights(
     multiplier: np.ndarray, margin: np.ndarray, config: TrainConfig
 ) -> np.ndarray:
-    """What each constraint is worth in the pseudo-reward, `[m]`: AL weights, multiplier, or nothing."""
+    """What each constraint is worth in the pseudo-reward, `[m]`: AL weights, multiplier, or
+    nothing.
+    """
     if METHODS[config.method].dual == "augmented":
         return lagrangian.weights(multiplier, config.penalty, margin)
     return multiplier
 
 
 def episode_units(length: float, config: TrainConfig) -> float:
-    """What turns a mean advantage per step into a change of an episode's total: CPO compares it with the margin."""
+    """What turns a mean advantage per step into a change of an episode's total: CPO compares it
+    with the margin.
+    """
     if not config.discounted or config.discount == 1:
         return length
     return (1 - config.discount**length) / (1 - config.discount)
@@ -176,7 +186,9 @@ def save(learner: Learner, simulator: Simulator, folder: Path) -> Path:
 
 
 def restore(template: Learner, folder: Path, simulator: Simulator) -> Learner:
-    """The state of the newest intact checkpoint, in the shape of `template`; the template itself if there is none yet."""
+    """The state of the newest intact checkpoint, in the shape of `template`; the template itself if
+    there is none yet.
+    """
     if not any(stored.newest(folder / "checkpoints")):
         return template
     arrays, notes = read_newest(folder / "checkpoints")
@@ -223,7 +235,8 @@ def _refuse_changes(config: TrainConfig, folder: Path) -> None:
     ]
     if changed:
         raise InputError(
-            f"{folder} was started with another config ({'; '.join(changed)}); repeat it, or give another folder."
+            f"{folder} was started with another config ({'; '.join(changed)}); repeat it, or give"
+            " another folder."
         )
 
 
@@ -279,8 +292,9 @@ def _refuse_nan(learner: Learner, update: int, folder: Path) -> None:
 
 def _warn_of_cut_episodes(update: int, config: TrainConfig) -> bool:
     warnings.warn(
-        f"update {update + 1}: no episode ended within the {config.horizon} steps of --horizon, so the limits are held to the "
-        "beginnings of episodes; give a longer --horizon (and --batch), or the environment a time limit.",
+        f"update {update + 1}: no episode ended within the {config.horizon} steps of --horizon, so"
+        " the limits are held to the beginnings of episodes; give a longer --horizon (and"
+        " --batch), or the environment a time limit.",
         stacklevel=3,
     )
     return True

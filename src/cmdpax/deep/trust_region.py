@@ -1,18 +1,20 @@
 """TRPO and CPO: the best step inside a KL ball, without and with linearised constraints.
 
-Around the current parameters, with `g` the gradient of the objective, `G_i` of constraint value i (in units of its margin
-`u_i = V_ci - b_i`) and `H` the Hessian of the mean KL, both solve
+Around the current parameters, with `g` the gradient of the objective, `G_i` of constraint value i
+(in units of its margin `u_i = V_ci - b_i`) and `H` the Hessian of the mean KL, both solve
 
     maximise g.x   subject to   u + G x >= 0,   x.H x <= 2 radius
 
-TRPO has no constraints. The optimum lies in the span of `H^-1 g` and `H^-1 G_i`, found by conjugate gradients, so that only m + 1
-numbers remain: `best_step` tries every set of active constraints in closed form (CPO's dual, for any small m).
-Three cases: no constraint is active (`free`), some are (`bounded`), or no x satisfies them all (`recover`: climb straight back
-towards the violated limits, ignoring the reward). A line search then makes the true surrogate keep what the linear one promised.
+TRPO has no constraints. The optimum lies in the span of `H^-1 g` and `H^-1 G_i`, found by conjugate
+gradients, so that only m + 1 numbers remain: `best_step` tries every set of active constraints in
+closed form (CPO's dual, for any small m). Three cases: no constraint is active (`free`), some are
+(`bounded`), or no x satisfies them all (`recover`: climb straight back towards the violated limits,
+ignoring the reward). A line search then makes the true surrogate keep what the linear one promised.
 
-Beyond a limit only `recover` is used, although `best_step` often finds a way back that gains reward as well: with 20,000 samples
-for thousands of parameters that way is mostly sampling noise, and the cost settles above the limit (Hopper: at 40 instead
-of 25). The incumbent implementations do the same, by comparing an episode's margin with a gradient per step.
+Beyond a limit only `recover` is used, although `best_step` often finds a way back that gains reward
+as well: with 20,000 samples for thousands of parameters that way is mostly sampling noise, and the
+cost settles above the limit (Hopper: at 40 instead of 25). The incumbent implementations do the
+same, by comparing an episode's margin with a gradient per step.
 """
 
 from collections.abc import Callable
@@ -45,10 +47,12 @@ class Step(NamedTuple):
 
 
 def best_step(q: float, r: np.ndarray, s: np.ndarray, margin: np.ndarray, radius: float) -> Step:
-    """Solve the quadratic subproblem from `q = g.H^-1 g`, `r = G H^-1 g [m]`, `s = G H^-1 G^T [m, m]` and `margin [m]`.
+    """Solve the quadratic subproblem from `q = g.H^-1 g`, `r = G H^-1 g [m]`, `s = G H^-1 G^T [m,
+    m]` and `margin [m]`.
 
-    Stationarity says `x = H^-1 (g + G^T nu) / mu`; for a set of active constraints `nu` and `mu` follow in closed form, and the
-    set whose nu are >= 0 and whose x is feasible is optimal, the problem being convex.
+    Stationarity says `x = H^-1 (g + G^T nu) / mu`; for a set of active constraints `nu` and `mu`
+    follow in closed form, and the set whose nu are >= 0 and whose x is feasible is optimal, the
+    problem being convex.
     """
     count = len(margin)
     slack = 1e-9 * (1 + np.abs(margin))
@@ -70,7 +74,9 @@ def best_step(q: float, r: np.ndarray, s: np.ndarray, margin: np.ndarray, radius
 
 
 def recovery(s: np.ndarray, margin: np.ndarray, radius: float) -> Step:
-    """Straight back towards the violated limits, as far as the trust region goes; `s` and `margin` as in `best_step`."""
+    """Straight back towards the violated limits, as far as the trust region goes; `s` and `margin`
+    as in `best_step`.
+    """
     violated = np.maximum(-margin, 0)
     length = violated @ s @ violated
     return Step("recover", 0.0, violated * np.sqrt(2 * radius / max(length, 1e-12)))
@@ -79,7 +85,9 @@ def recovery(s: np.ndarray, margin: np.ndarray, radius: float) -> Step:
 def conjugate_gradient(
     product: Callable[[jax.Array], jax.Array], target: jax.Array, iterations: int
 ) -> jax.Array:
-    """`x` with `product(x) = target` approximately, `product` symmetric and positive definite; `[K]`."""
+    """`x` with `product(x) = target` approximately, `product` symmetric and positive definite;
+    `[K]`.
+    """
 
     def iterate(_: int, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         x, residual, direction, square = state
@@ -146,8 +154,9 @@ def improve(
 ) -> tuple[Policy, dict[str, Any]]:
     """One trust-region step; the policy stays when the line search finds nothing.
 
-    observation `[K, d]`; action `[K, a]` or `[K]`; advantages `[1 + m, K]`, objective first; margin `[m]` in episode units;
-    `units` turns a mean advantage per step into those units. Returns the policy and what happened.
+    observation `[K, d]`; action `[K, a]` or `[K]`; advantages `[1 + m, K]`, objective first; margin
+    `[m]` in episode units; `units` turns a mean advantage per step into those units. Returns the
+    policy and what happened.
     """
     old = log_probability(policy, observation, action)
     gradients, solutions = (

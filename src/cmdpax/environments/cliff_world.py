@@ -23,8 +23,8 @@ def cliff_world(
 ) -> CMDP:
     """The paper's Cliff World (S=21, A=4, m=1).
 
-    `chasm="walk"`: chasm cells move like any other. `"reset"`: they lead back to the start, as in the textbook's
-    unconstrained Cliff World (the paper's constraint is then inactive).
+    `chasm="walk"`: chasm cells move like any other. `"reset"`: they lead back to the start, as in
+    the textbook's unconstrained Cliff World (the paper's constraint is then inactive).
     """
     if chasm not in ("walk", "reset"):
         raise InputError(f"chasm: '{chasm}' is neither 'walk' nor 'reset'.")

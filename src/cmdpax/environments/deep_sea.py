@@ -1,10 +1,12 @@
-"""Constrained Deep Sea Treasure: sink one row a step; the treasure lies to the right, past two mines.
+"""Constrained Deep Sea Treasure: sink one row a step; the treasure lies to the right, past two
+mines.
 
 4S  9  14  19  24
 3   8  13  18  23          state s = 5x + y, S = 25, A = 2, every start equally likely
 2   7  12M 17  22          actions left, right (x clipped), y falls by one; the bottom row absorbs
 1   6  11  16M 21          reward +1 for entering 20, otherwise -0.02 for going right
-0   5  10  15  20$         constraint reward -2 for entering a mine (12, 16), which does not stop you
+0   5  10  15  20$         constraint reward -2 for entering a mine (12, 16), which does not stop
+you
 """
 
 from collections.abc import Sequence
@@ -23,7 +25,9 @@ def deep_sea(
     size: int = 5,
     mine_cost: float = 2.0,
 ) -> CMDP:
-    """The paper's Deep Sea Treasure (S=25, A=2, m=1); `size` scales the square, `mines` are state indices."""
+    """The paper's Deep Sea Treasure (S=25, A=2, m=1); `size` scales the square, `mines` are state
+    indices.
+    """
     if size < 2:
         raise InputError(f"size is {size}; the sea needs at least two columns.")
     refuse_huge((size * size, 2, 1))

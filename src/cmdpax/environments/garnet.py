@@ -1,4 +1,6 @@
-"""Random Garnet CMDPs: every pair leads to `branching` random states with random probabilities; rewards are uniform in [0, 1]."""
+"""Random Garnet CMDPs: every pair leads to `branching` random states with random probabilities;
+rewards are uniform in [0, 1].
+"""
 
 import numpy as np
 
@@ -20,14 +22,16 @@ def garnet(
 ) -> CMDP:
     """A random model that is feasible by construction (or infeasible by construction).
 
-    Thresholds lie between a mean reward's value and what a reference policy achieves: the reference, greedy for the mean of
-    all constraint rewards in every state, meets them with room, and `tightness` in [0, 1) says how close they come to it (where
-    it achieves less than the mean, they lie below it by a hundredth of the range). With
-    `feasible=False` the first threshold lies above the largest conceivable value.
+    Thresholds lie between a mean reward's value and what a reference policy achieves: the
+    reference, greedy for the mean of all constraint rewards in every state, meets them with room,
+    and `tightness` in [0, 1) says how close they come to it (where it achieves less than the mean,
+    they lie below it by a hundredth of the range). With `feasible=False` the first threshold lies
+    above the largest conceivable value.
     """
     if min(states, actions, branching) < 1 or min(constraints, seed) < 0:
         raise InputError(
-            "garnet: states, actions and branching must be at least 1, constraints and seed at least 0."
+            "garnet: states, actions and branching must be at least 1, constraints and seed at"
+            " least 0."
         )
     if not feasible and not constraints:
         raise InputError("garnet: an infeasible model needs at least one constraint.")

@@ -1,7 +1,8 @@
-"""A grid world of any size with hazards: reach the goal in the far corner, keep the discounted visits to hazards under a limit.
+"""A grid world of any size with hazards: reach the goal in the far corner, keep the discounted
+visits to hazards under a limit.
 
-Moves succeed with probability `1 - slip`, otherwise the agent slides to one of the two sides. The goal pays 1 and leads to an
-absorbing state. Built by array operations: 1e6 cells take seconds.
+Moves succeed with probability `1 - slip`, otherwise the agent slides to one of the two sides. The
+goal pays 1 and leads to an absorbing state. Built by array operations: 1e6 cells take seconds.
 """
 
 import numpy as np
@@ -26,10 +27,12 @@ def grid_world(
     tightness: float = 0.5,
     feasible: bool = True,
 ) -> CMDP:
-    """Grid of `width * height` cells plus one absorbing state; one constraint, `hazard visits <= limit`.
+    """Grid of `width * height` cells plus one absorbing state; one constraint, `hazard visits <=
+    limit`.
 
-    The limit lies between the visits of the safest policy and those of the fastest (`tightness` 1 and 0); with
-    `feasible=False` it lies below the safest. Start is uniform over the cells of the left column.
+    The limit lies between the visits of the safest policy and those of the fastest (`tightness` 1
+    and 0); with `feasible=False` it lies below the safest. Start is uniform over the cells of the
+    left column.
     """
     if min(width, height) < 2:
         raise InputError(f"grid world: {width} x {height} cells; both sides must be at least 2.")

@@ -1,8 +1,9 @@
 """Any Gymnasium environment with a cost as a batch of simulators; also Safety-Gymnasium's 6-tuple.
 
-A cost is `info["cost"]`: a number (named `cost`), a mapping of names to numbers, or a vector, whose names are the environment's
-attribute `cost_names` if it has one, else `cost0`, `cost1`, ... A step of six values carries the cost as its third. A missing,
-infinite or NaN cost, or one of another length than before, is an error: a limit on a cost that reads zero protects nobody.
+A cost is `info["cost"]`: a number (named `cost`), a mapping of names to numbers, or a vector, whose
+names are the environment's attribute `cost_names` if it has one, else `cost0`, `cost1`, ... A step
+of six values carries the cost as its third. A missing, infinite or NaN cost, or one of another
+length than before, is an error: a limit on a cost that reads zero protects nobody.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +21,9 @@ from cmdpax.errors import InputError
 
 
 def make_simulator(name: str, count: int) -> Simulator:
-    """`count` copies of the environment that a user names: a velocity task, a Gymnasium id, or `module:function`."""
+    """`count` copies of the environment that a user names: a velocity task, a Gymnasium id, or
+    `module:function`.
+    """
     return VelocityBatch(name, count) if name in TASKS else GymBatch(factory(name), count, name)
 
 
@@ -100,12 +103,14 @@ class GymBatch:
             return outcome[:5]
         if values != 5:
             raise self._wrong(
-                f"step returned {values} value{'s' * (values > 1)}; 5 (Gymnasium) or 6 are understood"
+                f"step returned {values} value{'s' * (values > 1)}; 5 (Gymnasium) or 6 are"
+                " understood"
             )
         observation, reward, terminated, truncated, info = outcome
         if not isinstance(info, Mapping) or "cost" not in info:
             raise InputError(
-                f"environment '{self.name}' reports no cost; its step must put one into info['cost']."
+                f"environment '{self.name}' reports no cost; its step must put one into"
+                " info['cost']."
             )
         return observation, reward, info["cost"], terminated, truncated
 
@@ -122,7 +127,8 @@ class GymBatch:
         names = self._names(cost)
         if names != self.cost_names:
             raise InputError(
-                f"environment '{self.name}' changed its costs from {list(self.cost_names)} to {list(names)}; keep them the same."
+                f"environment '{self.name}' changed its costs from {list(self.cost_names)} to"
+                f" {list(names)}; keep them the same."
             )
         try:
             given = np.array(list(cost.values()) if isinstance(cost, Mapping) else cost).reshape(
@@ -179,7 +185,8 @@ class GymBatch:
             ) from None
         if flat.shape != (self.observation_size,):
             raise self._wrong(
-                f"an observation has {flat.size} numbers where {self.space} has {self.observation_size}"
+                f"an observation has {flat.size} numbers where {self.space} has"
+                f" {self.observation_size}"
             )
         return flat
 
@@ -213,7 +220,8 @@ class GymBatch:
         for name in names:
             if not can_be_limited(name):
                 raise self._wrong(
-                    f"no limit can name its cost '{name}'; a name holds no <, > or =, nor spaces at its ends"
+                    f"no limit can name its cost '{name}'; a name holds no <, > or =, nor spaces at"
+                    " its ends"
                 )
         return names
 
@@ -235,10 +243,13 @@ class EnvironmentReport:
 
 
 def check_environment(name: str, steps: int = 2000, seed: int = 0) -> EnvironmentReport:
-    """Run random actions, and tell what is wrong for training. What cannot work at all is an `InputError`."""
+    """Run random actions, and tell what is wrong for training. What cannot work at all is an
+    `InputError`.
+    """
     if steps < 1 or seed < 0:
         raise InputError(
-            f"steps is {steps} and seed is {seed}; there must be at least one step, and a seed is not negative."
+            f"steps is {steps} and seed is {seed}; there must be at least one step, and a seed is"
+            " not negative."
         )
     simulator, random = make_simulator(name, 1), np.random.default_rng(seed)
     space = simulator.action_space
@@ -265,7 +276,8 @@ def check_environment(name: str, steps: int = 2000, seed: int = 0) -> Environmen
             totals, lengths = np.zeros_like(totals), 0
     if not finished:
         complaints.append(
-            f"no episode ended within {steps} steps; limits are on episode totals, so give it a time limit"
+            f"no episode ended within {steps} steps; limits are on episode totals, so give it a"
+            " time limit"
         )
         finished.append((lengths, totals))
     complaints += [

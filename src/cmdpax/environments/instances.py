@@ -1,4 +1,6 @@
-"""Instances of the scalable families by size, discount and number of constraints: what benchmarks and stress tests draw from."""
+"""Instances of the scalable families by size, discount and number of constraints: what benchmarks
+and stress tests draw from.
+"""
 
 from typing import Any, Literal, get_args
 
@@ -50,9 +52,11 @@ def instance(
 
 
 def with_random_constraints(model: CMDP, total: int, seed: int = 0) -> CMDP:
-    """Random constraint rewards beside the model's own, `total` in all, with binding, jointly feasible thresholds.
+    """Random constraint rewards beside the model's own, `total` in all, with binding, jointly
+    feasible thresholds.
 
-    Thresholds are a little less than what a mixture of the reward's and of the constraints' optimal policies achieves.
+    Thresholds are a little less than what a mixture of the reward's and of the constraints' optimal
+    policies achieves.
     """
     rng = np.random.default_rng(seed)
     rows = np.concatenate(

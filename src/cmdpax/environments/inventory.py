@@ -1,9 +1,11 @@
-"""Inventory control with a service constraint: order stock against random demand, and do not lose too many sales.
+"""Inventory control with a service constraint: order stock against random demand, and do not lose
+too many sales.
 
-State: units in stock 0..capacity at the start of a period. The action orders `orders[a]` units, which arrive at once (what does
-not fit is not delivered, nor charged). Demand is Poisson, its tail folded into the last value; sales are the smaller of demand
-and stock. The reward is the margin on sales minus the cost of holding what is left and a fixed cost for ordering at all, so that
-profit alone lets customers wait; the expected discounted lost sales must stay below a limit.
+State: units in stock 0..capacity at the start of a period. The action orders `orders[a]` units,
+which arrive at once (what does not fit is not delivered, nor charged). Demand is Poisson, its tail
+folded into the last value; sales are the smaller of demand and stock. The reward is the margin on
+sales minus the cost of holding what is left and a fixed cost for ordering at all, so that profit
+alone lets customers wait; the expected discounted lost sales must stay below a limit.
 """
 
 from collections.abc import Sequence
@@ -29,8 +31,9 @@ def inventory(
 ) -> CMDP:
     """`capacity + 1` states, one action per order quantity, one constraint `lost sales <= limit`.
 
-    `demand` is its mean per period. The limit lies between the lost sales of the most reliable policy and those of the most
-    profitable one (`tightness` 1 and 0); with `feasible=False` it lies below the former.
+    `demand` is its mean per period. The limit lies between the lost sales of the most reliable
+    policy and those of the most profitable one (`tightness` 1 and 0); with `feasible=False` it lies
+    below the former.
     """
     if capacity < 1:
         raise InputError(f"capacity is {capacity}; the store needs room for at least one unit.")
@@ -81,7 +84,9 @@ def inventory(
 
 
 def poisson(mean: float) -> np.ndarray:
-    """Poisson probabilities `[n + 1]` of 0, 1, ..., n, n four deviations above the mean, all beyond it in the last."""
+    """Poisson probabilities `[n + 1]` of 0, 1, ..., n, n four deviations above the mean, all beyond
+    it in the last.
+    """
     last = int(np.ceil(mean + 4 * np.sqrt(mean)))
     counts = np.arange(1, last + 1)
     logarithms = np.append(0.0, np.cumsum(np.log(mean / counts))) - mean

@@ -1,6 +1,8 @@
-"""Limits on costs, translated once: `cost<=25` becomes the constraint `V_c >= b` with `c = -cost`, `b = -25`.
+"""Limits on costs, translated once: `cost<=25` becomes the constraint `V_c >= b` with `c = -cost`,
+`b = -25`.
 
-A limit may also ask for at least something (`uptime>=10`). Values are episode totals, undiscounted unless said otherwise.
+A limit may also ask for at least something (`uptime>=10`). Values are episode totals, undiscounted
+unless said otherwise.
 """
 
 import math
@@ -43,7 +45,8 @@ def parse_limit(text: str) -> Limit:
         bound = math.nan
     if match is None or not math.isfinite(bound):
         raise InputError(
-            f"limit '{text}' is not understood; write a cost's name, <= or >=, and a number, as in 'cost<=25'."
+            f"limit '{text}' is not understood; write a cost's name, <= or >=, and a number, as in"
+            " 'cost<=25'."
         )
     return Limit(match["name"], match["sense"], bound)
 
@@ -77,7 +80,8 @@ def match_limits(texts: Sequence[str], cost_names: Sequence[str]) -> Constraints
     for limit in limits:
         if limit.name not in cost_names:
             raise InputError(
-                f"limit '{limit}' is on a cost that the environment does not have; {_names(limit.name, cost_names)}"
+                f"limit '{limit}' is on a cost that the environment does not have;"
+                f" {_names(limit.name, cost_names)}"
             )
     if len({limit.name for limit in limits}) < len(
         limits

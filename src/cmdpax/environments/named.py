@@ -1,6 +1,8 @@
-"""Somebody's environment by its name: a Gymnasium id, `module:id`, or `module:function` that makes one.
+"""Somebody's environment by its name: a Gymnasium id, `module:id`, or `module:function` that makes
+one.
 
-What their code raises, when it is imported, made, reset or stepped, is their concern and becomes one sentence that says where.
+What their code raises, when it is imported, made, reset or stepped, is their concern and becomes
+one sentence that says where.
 """
 
 import importlib
@@ -22,7 +24,9 @@ PICTURES: dict[str, Any] = {"render_mode": "rgb_array"}
 
 
 def factory(name: str, pictures: bool = False) -> Callable[[], Any]:
-    """How to make one copy of a named environment; with `pictures`, one that draws what it shows, if it can."""
+    """How to make one copy of a named environment; with `pictures`, one that draws what it shows,
+    if it can.
+    """
     options: dict[str, Any] = PICTURES if pictures else {}
     module, colon, own = name.partition(":")
     if not colon:
@@ -46,7 +50,8 @@ def factory(name: str, pictures: bool = False) -> Callable[[], Any]:
         one for one, value in vars(found).items() if callable(value) and not one.startswith("_")
     ]
     raise InputError(
-        f"environment '{name}': module '{module}' has no function '{own}'; {did_you_mean(own, callables)}"
+        f"environment '{name}': module '{module}' has no function '{own}';"
+        f" {did_you_mean(own, callables)}"
     )
 
 

@@ -1,8 +1,10 @@
-"""A single-server queue with service levels and an energy budget: the classical use of constrained MDPs in operations research.
+"""A single-server queue with service levels and an energy budget: the classical use of constrained
+MDPs in operations research.
 
-State: number of customers 0..capacity. Each slot a customer arrives with probability `arrival` (lost when the queue is full), and
-the chosen service level finishes one with probability `rates[a]`, using `rates[a]^2` units of energy. The reward is minus the
-queue length (scaled by the capacity); the discounted energy must stay below a budget.
+State: number of customers 0..capacity. Each slot a customer arrives with probability `arrival`
+(lost when the queue is full), and the chosen service level finishes one with probability
+`rates[a]`, using `rates[a]^2` units of energy. The reward is minus the queue length (scaled by the
+capacity); the discounted energy must stay below a budget.
 """
 
 from collections.abc import Sequence
@@ -25,14 +27,15 @@ def queue(
 ) -> CMDP:
     """`capacity + 1` states, one action per service rate, one constraint `energy <= budget`.
 
-    The budget lies between the energy of the cheapest and that of the unconstrained optimal policy (`tightness` 1 and 0);
-    with `feasible=False` it is below what any policy needs.
+    The budget lies between the energy of the cheapest and that of the unconstrained optimal policy
+    (`tightness` 1 and 0); with `feasible=False` it is below what any policy needs.
     """
     if capacity < 1:
         raise InputError(f"capacity is {capacity}; the queue needs room for at least one customer.")
     if not 0 < arrival < 1 or not len(rates) or not all(0 <= rate <= 1 for rate in rates):
         raise InputError(
-            "queue: arrival must lie strictly between 0 and 1, and every service rate between 0 and 1."
+            "queue: arrival must lie strictly between 0 and 1, and every service rate between 0"
+            " and 1."
         )
     if not 0 <= tightness < 1:
         raise InputError(f"tightness is {tightness:g}; it must be at least 0 and below 1.")

@@ -1,8 +1,10 @@
-"""Simulators for sampled methods: a finite model, or any Gymnasium environment with discrete actions and `info["cost"]`.
+"""Simulators for sampled methods: a finite model, or any Gymnasium environment with discrete
+actions and `info["cost"]`.
 
-Episodes go on with probability gamma after every step. A visit then counts as much as any other: the states of all episodes
-together are distributed like the discounted occupancy `d = (1 - gamma) nu`, and the plain sum of rewards from a visit to the
-end of its episode is an unbiased estimate of the discounted value. No horizon to choose, no truncation bias, no weights.
+Episodes go on with probability gamma after every step. A visit then counts as much as any other:
+the states of all episodes together are distributed like the discounted occupancy `d = (1 - gamma)
+nu`, and the plain sum of rewards from a visit to the end of its episode is an unbiased estimate of
+the discounted value. No horizon to choose, no truncation bias, no weights.
 """
 
 from collections.abc import Callable, Sequence
@@ -82,10 +84,11 @@ class ModelSimulator:
 
 
 class GymSimulator:
-    """Episodes of a Gymnasium environment. Costs come from `info["cost"]`, a number or one for each of the `limits`.
+    """Episodes of a Gymnasium environment. Costs come from `info["cost"]`, a number or one for each
+    of the `limits`.
 
-    A discounted cost must stay below its limit; inside cmdpax its negative is a constraint reward that stays above the negative
-    limit.
+    A discounted cost must stay below its limit; inside cmdpax its negative is a constraint reward
+    that stays above the negative limit.
     """
 
     def __init__(self, environment: Any, limits: Sequence[float] | float, discount: float) -> None:
@@ -94,7 +97,8 @@ class GymSimulator:
         space = environment.action_space
         if not hasattr(space, "n"):
             raise InputError(
-                f"environment: the action space {space} is not discrete; log-linear policies need a finite set of actions."
+                f"environment: the action space {space} is not discrete; log-linear policies need a"
+                " finite set of actions."
             )
         if not 0 <= discount < 1:
             raise InputError(f"discount is {discount}; it must lie in [0, 1).")
@@ -104,7 +108,9 @@ class GymSimulator:
         self._fresh = True
 
     def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Transitions:
-        """Transitions of that many episodes; an episode also ends where the environment ends or cuts it."""
+        """Transitions of that many episodes; an episode also ends where the environment ends or
+        cuts it.
+        """
         rows: list[tuple[Any, ...]] = []
         for _ in range(episodes):
             observation, first, ended = self._reset(rng), True, False
@@ -130,12 +136,14 @@ class GymSimulator:
     def _costs(self, info: dict[str, Any]) -> np.ndarray:
         if "cost" not in info:
             raise InputError(
-                "environment: a step gave no info['cost']; wrap the environment so that every step reports its cost."
+                "environment: a step gave no info['cost']; wrap the environment so that every step"
+                " reports its cost."
             )
         costs = np.atleast_1d(np.asarray(info["cost"], dtype=np.float64))
         if costs.shape != self.thresholds.shape:
             raise InputError(
-                f"environment: info['cost'] has shape {costs.shape}, but there are {len(self.thresholds)} limits; match them."
+                f"environment: info['cost'] has shape {costs.shape}, but there are"
+                f" {len(self.thresholds)} limits; match them."
             )
         if not np.isfinite(costs).all():
             raise InputError(

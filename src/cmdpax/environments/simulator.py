@@ -1,7 +1,9 @@
-"""What the deep learner asks of a simulator: a batch of copies that step together and start anew by themselves.
+"""What the deep learner asks of a simulator: a batch of copies that step together and start anew by
+themselves.
 
-Costs are reported as the environment has them (one column per named cost); limits and signs come later, at the boundary of
-the learner. Two simulators exist: `velocity.VelocityBatch` on raw MuJoCo, and `gym_adapter.GymBatch` for everything else.
+Costs are reported as the environment has them (one column per named cost); limits and signs come
+later, at the boundary of the learner. Two simulators exist: `velocity.VelocityBatch` on raw MuJoCo,
+and `gym_adapter.GymBatch` for everything else.
 """
 
 from collections.abc import Mapping
@@ -14,7 +16,9 @@ import numpy as np
 
 @dataclass(frozen=True)
 class ActionSpace:
-    """Box actions (`low`, `high` `[a]`, infinite where there is no bound) or `choices` discrete ones."""
+    """Box actions (`low`, `high` `[a]`, infinite where there is no bound) or `choices` discrete
+    ones.
+    """
 
     low: np.ndarray | None = None
     high: np.ndarray | None = None
@@ -32,7 +36,9 @@ class ActionSpace:
         return self.choices if self.low is None else len(self.low)
 
     def to_environment(self, action: np.ndarray) -> np.ndarray:
-        """A policy's action in [-1, 1] rescaled to the box, `[..., a] -> [..., *shape]`; a choice `[...]` counts from `start`."""
+        """A policy's action in [-1, 1] rescaled to the box, `[..., a] -> [..., *shape]`; a choice
+        `[...]` counts from `start`.
+        """
         if self.low is None or self.high is None:
             return action + self.start
         if self._is_unit:
@@ -54,7 +60,9 @@ class ActionSpace:
 
     @cached_property
     def _box(self) -> tuple[np.ndarray, np.ndarray]:
-        """Middle and half of what [-1, 1] is mapped to: a side without a bound lies two units from the other."""
+        """Middle and half of what [-1, 1] is mapped to: a side without a bound lies two units from
+        the other.
+        """
         low, high = np.asarray(self.low), np.asarray(self.high)
         first = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 2, -1.0))
         last = np.where(np.isfinite(high), high, first + 2)
@@ -63,9 +71,11 @@ class ActionSpace:
     def as_json(self) -> dict[str, Any]:
         """What `from_json` reads; bounds that are infinite are null."""
         bounds = {
-            side: None
-            if values is None
-            else [float(one) if np.isfinite(one) else None for one in values]
+            side: (
+                None
+                if values is None
+                else [float(one) if np.isfinite(one) else None for one in values]
+            )
             for side, values in (("low", self.low), ("high", self.high))
         }
         shape = None if self.shape is None else list(self.shape)
@@ -82,9 +92,11 @@ class ActionSpace:
     def from_json(cls, notes: Mapping[str, Any]) -> "ActionSpace":
         """The space that `as_json` wrote."""
         bounds = {
-            side: None
-            if notes[side] is None
-            else np.array([without if one is None else one for one in notes[side]])
+            side: (
+                None
+                if notes[side] is None
+                else np.array([without if one is None else one for one in notes[side]])
+            )
             for side, without in (("low", -np.inf), ("high", np.inf))
         }
         shape = notes.get("shape")
@@ -92,7 +104,9 @@ class ActionSpace:
 
 
 class Transition(NamedTuple):
-    """One step of N simulators. Where an episode ended, `observation` already belongs to the next one."""
+    """One step of N simulators. Where an episode ended, `observation` already belongs to the next
+    one.
+    """
 
     observation: np.ndarray  # [N, d]
     next_observation: np.ndarray  # [N, d], the true successor, also where the episode ended
@@ -115,7 +129,9 @@ class Simulator(Protocol):
     episode_limit: int | None  # steps after which an episode is cut, where that is known
 
     def reset(self, seed: int) -> np.ndarray:
-        """Start all copies anew, `[N, d]`; the seed fixes everything that happens until the next call."""
+        """Start all copies anew, `[N, d]`; the seed fixes everything that happens until the next
+        call.
+        """
         ...
 
     def step(self, action: np.ndarray) -> Transition:

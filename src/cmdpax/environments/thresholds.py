@@ -4,15 +4,19 @@ from cmdpax.evaluation import occupancy, under_policy
 from cmdpax.model import CMDP
 from cmdpax.planning import Plan, plan
 
-ROUGHLY = 1e-4  # how near the optimum two policies are that mark the ends, on the scale of possible values (large models)
+# how near the optimum two policies are that mark the ends, on the scale of possible values (large
+# models)
+ROUGHLY = 1e-4
 EVALUATED = 1e-10  # what is known of their values
 
 
 def with_threshold(model: CMDP, tightness: float, feasible: bool) -> CMDP:
-    """The model with a threshold between what the reward's optimum (`tightness` 0) and the constraint's own (1) achieve.
+    """The model with a threshold between what the reward's optimum (`tightness` 0) and the
+    constraint's own (1) achieve.
 
-    Both ends are values of policies, so every threshold between them can be met; on large models the policies are only roughly
-    optimal, which is all it takes. With `feasible=False` the threshold lies above everything that can be achieved.
+    Both ends are values of policies, so every threshold between them can be met; on large models
+    the policies are only roughly optimal, which is all it takes. With `feasible=False` the
+    threshold lies above everything that can be achieved.
     """
     safest = plan(
         model, model.constraints[0], tolerance=ROUGHLY * float(model.constraint_scales[0])

@@ -1,8 +1,10 @@
-"""Tile coding of the state index: binary features `[S, A, d]`, as in the paper's log-linear experiments.
+"""Tile coding of the state index: binary features `[S, A, d]`, as in the paper's log-linear
+experiments.
 
-N tilings of the index, each shifted against the one before by 1/N of a tile: `q = floor(N s size / S)`, and tiling i has the key
-`(i, (q + i) // N, a)`. Keys take the d slots in the order of first use (over states, actions, tilings); once all are taken, a new
-key shares the slot `crc32("i,tile,a") mod d`. Entries are set to 1, not added. It amounts to state aggregation.
+N tilings of the index, each shifted against the one before by 1/N of a tile: `q = floor(N s size /
+S)`, and tiling i has the key `(i, (q + i) // N, a)`. Keys take the d slots in the order of first
+use (over states, actions, tilings); once all are taken, a new key shares the slot
+`crc32("i,tile,a") mod d`. Entries are set to 1, not added. It amounts to state aggregation.
 """
 
 import zlib

@@ -1,4 +1,5 @@
-"""The three velocity tasks of Safety-Gymnasium on raw MuJoCo: run forward, but not faster than a threshold.
+"""The three velocity tasks of Safety-Gymnasium on raw MuJoCo: run forward, but not faster than a
+threshold.
 
 Each is the Gymnasium v4 locomotion task plus `cost = float(velocity > threshold)`:
 
@@ -8,12 +9,14 @@ Each is the Gymnasium v4 locomotion task plus `cost = float(velocity > threshold
 | HalfCheetah | vx                  | 3.2096    | 5      | .1 |a|^2     | 0           | never                                 |
 | Hopper      | vx                  | 0.7402    | 4      | .001 |a|^2   | 1           | z <= .7, |angle| >= .2, |state| >= 100 |
 
-Kept exactly, because they change results: the control cost sees the action before MuJoCo clamps it; Ant's velocity comes from
-the torso's `xpos`, which after a Runge-Kutta step belongs to its last stage and not to `qpos`; Hopper's observation clips
-velocities to +-10; the alive bonus is paid on the terminating step too. Episodes are cut after 1000 steps.
+Kept exactly, because they change results: the control cost sees the action before MuJoCo clamps it;
+Ant's velocity comes from the torso's `xpos`, which after a Runge-Kutta step belongs to its last
+stage and not to `qpos`; Hopper's observation clips velocities to +-10; the alive bonus is paid on
+the terminating step too. Episodes are cut after 1000 steps.
 
-`VelocityBatch` keeps N simulations alive and steps them in one loop; all but the physics is compiled (`velocity_loops.py`). Ten
-or more are shared among threads: 20 of them step 1.3 to 1.7 times as fast on two as on one (`benchmarks/physics.py`).
+`VelocityBatch` keeps N simulations alive and steps them in one loop; all but the physics is
+compiled (`velocity_loops.py`). Ten or more are shared among threads: 20 of them step 1.3 to 1.7
+times as fast on two as on one (`benchmarks/physics.py`).
 """
 
 from collections.abc import Sequence
@@ -89,11 +92,13 @@ TASKS = MappingProxyType(
 
 
 def refuse_new_mujoco(version: str) -> None:
-    """MuJoCo 3.5 and later silently change the contacts of Ant and Hopper, and with them every number of the benchmark."""
+    """MuJoCo 3.5 and later silently change the contacts of Ant and Hopper, and with them every
+    number of the benchmark.
+    """
     if tuple(int(part) for part in version.split(".")[:2]) >= FIRST_REFUSED:
         raise InputError(
-            f"MuJoCo {version} changes the contacts of Ant and Hopper, so results would not be those of the benchmark; "
-            "install 'mujoco<3.5' (2.3.3 is the benchmark's own)."
+            f"MuJoCo {version} changes the contacts of Ant and Hopper, so results would not be"
+            " those of the benchmark; install 'mujoco<3.5' (2.3.3 is the benchmark's own)."
         )
 
 
@@ -137,7 +142,8 @@ class VelocityBatch:
             mujoco.mj_step,
         )
         self._measure = measure
-        # views into MuJoCo's memory, made once: making them anew costs as much as a third of a Hopper step
+        # views into MuJoCo's memory, made once: making them anew costs as much as a third of a
+        # Hopper step
         self._states = [part for data in self.data for part in (data.qpos, data.qvel)]
         torso = 1
         self._places = [
@@ -171,10 +177,12 @@ class VelocityBatch:
             self.set_state(index, positions, velocities)
 
     def set_state(self, index: int, positions: np.ndarray, velocities: np.ndarray) -> None:
-        """Put one simulation into a state, `positions [nq]` and `velocities [nv]`, at the beginning of an episode.
+        """Put one simulation into a state, `positions [nq]` and `velocities [nv]`, at the beginning
+        of an episode.
 
-        What follows depends on the state alone: memory is wiped, and the second `mj_forward` warm-starts the contact solver
-        from the state's own acceleration. Contacts are chaotic: another warm start differs by 1e-5 within 50 steps.
+        What follows depends on the state alone: memory is wiped, and the second `mj_forward`
+        warm-starts the contact solver from the state's own acceleration. Contacts are chaotic:
+        another warm start differs by 1e-5 within 50 steps.
         """
         data = self.data[index]
         self._reset_data(self.model, data)
@@ -217,7 +225,9 @@ class VelocityBatch:
 
         if self.shared is None:
             run(slice(None))
-        else:  # MuJoCo releases Python's lock; this thread takes a part itself, or handing over costs what is gained
+        # MuJoCo releases Python's lock; this thread takes a part itself, or handing over costs what
+        # is gained
+        else:
             others = [self.shared.submit(run, part) for part in self.parts[1:]]
             run(self.parts[0])
             for other in others:

@@ -1,8 +1,10 @@
-"""The velocity tasks as ordinary Gymnasium environments: cost in `info["cost"]`, `unwrapped.set_state`, render modes.
+"""The velocity tasks as ordinary Gymnasium environments: cost in `info["cost"]`,
+`unwrapped.set_state`, render modes.
 
 Importing this module registers them. Gymnasium does it by itself given the module's name:
-`gymnasium.make("cmdpax.environments.velocity_gym:SafetyAntVelocity-v1")`. Before 1.0 Gymnasium also read the package's
-`gymnasium.envs` entry point, which made the plain names known after `import gymnasium` alone; 1.0 dropped that mechanism.
+`gymnasium.make("cmdpax.environments.velocity_gym:SafetyAntVelocity-v1")`. Before 1.0 Gymnasium also
+read the package's `gymnasium.envs` entry point, which made the plain names known after `import
+gymnasium` alone; 1.0 dropped that mechanism.
 """
 
 from typing import Any

@@ -1,6 +1,7 @@
 """What a step of the velocity tasks came to, compiled: `velocity.py` says what is computed and why.
 
-NumPy would need twenty calls a step, for a few numbers each: with two simulations they cost as much as the physics.
+NumPy would need twenty calls a step, for a few numbers each: with two simulations they cost as much
+as the physics.
 """
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 

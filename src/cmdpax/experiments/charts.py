@@ -1,4 +1,6 @@
-"""Charts of whole studies: certified error against work, sensitivity to settings, measured rates against proven ones."""
+"""Charts of whole studies: certified error against work, sensitivity to settings, measured rates
+against proven ones.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +18,9 @@ FLOOR = 1e-10  # errors below this are drawn at it: rounding
 
 
 def style(index: int) -> dict[str, Any]:
-    """Colour, dashes and a sparse mark for the index-th curve; where colours repeat, dashes and marks differ."""
+    """Colour, dashes and a sparse mark for the index-th curve; where colours repeat, dashes and
+    marks differ.
+    """
     colour, dashes = (
         STYLES[index % len(STYLES)],
         STYLES[(index + 3 * (index // len(STYLES))) % len(STYLES)],
@@ -28,10 +32,11 @@ def style(index: int) -> dict[str, Any]:
 def side_by_side(
     curves: Mapping[str, Curve], title: str, limit: float, reference: float | None = None
 ) -> Figure:
-    """One column per method: signed gap above, signed violation below, on shared axes; the grey band is within `limit`.
+    """One column per method: signed gap above, signed violation below, on shared axes; the grey
+    band is within `limit`.
 
-    `reference` is a gap to mark in the upper row, that of the best policy in a class. Axes are linear near zero and logarithmic
-    beyond, so that oscillation across zero shows.
+    `reference` is a gap to mark in the upper row, that of the best policy in a class. Axes are
+    linear near zero and logarithmic beyond, so that oscillation across zero shows.
     """
     figure = Figure(figsize=(1.2 + 1.75 * len(curves), 4.6))
     grid = figure.subplots(2, len(curves), sharex=True, sharey="row", squeeze=False)
@@ -60,7 +65,9 @@ def curves(
     title: str,
     marks_every: int = 20,
 ) -> Figure:
-    """One panel per problem, one curve per method: (evaluations, error), the error logarithmic and cut off at rounding."""
+    """One panel per problem, one curve per method: (evaluations, error), the error logarithmic and
+    cut off at rounding.
+    """
     figure = Figure(figsize=(5.2 * len(panels) + 2.2, 4.6))
     row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     labels = list(dict.fromkeys(label for panel in panels.values() for label in panel))
@@ -92,10 +99,12 @@ def curves(
 def sensitivity(
     panels: Mapping[str, Mapping[str, np.ndarray]], tolerance: float, title: str
 ) -> Figure:
-    """Final |gap| and violation of every configuration, one line per method; two panels per problem, side by side.
+    """Final |gap| and violation of every configuration, one line per method; two panels per
+    problem, side by side.
 
-    `panels[problem][method]` is an array `[n, 4]` of gap, violation, and the worst of either among the last iterates, NaN where
-    it diverged. Filled marks meet the tolerance in both and keep to it; hollow ones do by the final iterate only; crosses do not.
+    `panels[problem][method]` is an array `[n, 4]` of gap, violation, and the worst of either among
+    the last iterates, NaN where it diverged. Filled marks meet the tolerance in both and keep to
+    it; hollow ones do by the final iterate only; crosses do not.
     """
     labels = list(next(iter(panels.values())))
     figure = Figure(figsize=(13, 1.6 + 0.36 * len(labels) * len(panels)))
@@ -112,7 +121,8 @@ def sensitivity(
                 shown = np.clip(errors[:, column], FLOOR, None)
                 _strip(axes, shown, heights, steady, good)
                 axes.set_title(
-                    f"{name}: {('|optimality gap|', 'constraint violation')[column]} of the final iterate",
+                    f"{name}: {('|optimality gap|', 'constraint violation')[column]} of the final"
+                    " iterate",
                     fontsize=10,
                 )
             text = f"{steady.sum()}/{good.sum()}/{len(points)}" + (

@@ -1,4 +1,6 @@
-"""Rows of a study as a file for other programs: JSON lines, CSV, or Parquet where pyarrow is there. Numbers in full."""
+"""Rows of a study as a file for other programs: JSON lines, CSV, or Parquet where pyarrow is there.
+Numbers in full.
+"""
 
 import csv
 import json
@@ -45,6 +47,7 @@ def _pyarrow(path: Path) -> Any:
         import pyarrow.parquet
     except ModuleNotFoundError:
         raise InputError(
-            f"--export {path}: Parquet needs the package 'pyarrow'; install cmdpax[parquet], or write .csv."
+            f"--export {path}: Parquet needs the package 'pyarrow'; install cmdpax[parquet], or"
+            " write .csv."
         ) from None
     return pyarrow

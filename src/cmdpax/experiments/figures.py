@@ -1,6 +1,8 @@
-"""Pictures: a policy on its grid, curves of gap and violation, the budget frontier. Readable in black and white.
+"""Pictures: a policy on its grid, curves of gap and violation, the budget frontier. Readable in
+black and white.
 
-Every function returns a matplotlib figure; `save` writes it as PNG. Nothing here computes anything but what it draws.
+Every function returns a matplotlib figure; `save` writes it as PNG. Nothing here computes anything
+but what it draws.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +23,8 @@ from cmdpax.frontier import FrontierPoint
 from cmdpax.model import CMDP, Grid
 from cmdpax.trajectory import Trajectory
 
-# colours that stay apart for colour-blind readers, each with a dash pattern so that print without colour works too
+# colours that stay apart for colour-blind readers, each with a dash pattern so that print without
+# colour works too
 STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#0072b2", "linestyle": "-"},
     {"color": "#d55e00", "linestyle": "--"},
@@ -37,12 +40,15 @@ TABLE_STATES = 60  # without a grid, at most this many states are drawn one by o
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Write a figure as PNG and return where; a reader finds the old picture or the new one, never a part of it."""
+    """Write a figure as PNG and return where; a reader finds the old picture or the new one, never
+    a part of it.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn = BytesIO()
     figure.savefig(drawn, dpi=130, bbox_inches="tight")
-    # a palette of 256 colours takes a third of the room and looks the same; the octree keeps rare colours apart
+    # a palette of 256 colours takes a third of the room and looks the same; the octree keeps rare
+    # colours apart
     picture = Image.open(drawn).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE)
     with replacing(path) as file:
         picture.save(file, format="png", optimize=True)
@@ -55,7 +61,9 @@ def plain(text: str) -> str:
 
 
 def policy_picture(model: CMDP, policy: np.ndarray, title: str = "") -> Figure:
-    """A policy `[S, A]` with its occupancy: arrows on the model's grid, or bars per state where there is no grid."""
+    """A policy `[S, A]` with its occupancy: arrows on the model's grid, or bars per state where
+    there is no grid.
+    """
     visits = (1 - model.discount) * occupancy(model, policy)
     if model.grid is None:
         return _bars(model, policy, visits, title)
@@ -156,7 +164,9 @@ def _arrows(model: CMDP, grid: Grid, policy: np.ndarray, visits: np.ndarray, tit
 
 
 def _bars(model: CMDP, policy: np.ndarray, visits: np.ndarray, title: str) -> Figure:
-    """States in order of occupancy, each a stacked bar of action probabilities, with the occupancy above."""
+    """States in order of occupancy, each a stacked bar of action probabilities, with the occupancy
+    above.
+    """
     chosen = (
         np.sort(np.argsort(-visits)[:TABLE_STATES])
         if model.states > TABLE_STATES
@@ -206,9 +216,11 @@ def _bars(model: CMDP, policy: np.ndarray, visits: np.ndarray, title: str) -> Fi
 def comparison(
     runs: Mapping[str, Trajectory], optimum: float, title: str, violation_limit: float | None = None
 ) -> Figure:
-    """Optimality gap and constraint violation of unbatched trajectories against policy-gradient evaluations.
+    """Optimality gap and constraint violation of unbatched trajectories against policy-gradient
+    evaluations.
 
-    Both axes are signed and linear near zero, logarithmic beyond, so that oscillation across the optimum shows.
+    Both axes are signed and linear near zero, logarithmic beyond, so that oscillation across the
+    optimum shows.
     """
     figure = Figure(figsize=(10, 3.8))
     left, right = figure.subplots(1, 2)

@@ -1,9 +1,11 @@
 """Grid search as one batched run, with the paper's selection rule.
 
-The rule: among configurations whose final iterate violates no constraint by more than `limit`, the smallest |gap|. It judges
-one iterate, so that an oscillator caught at a lucky moment may win: the worst |gap| and the worst violation of the last 200
-iterates are reported beside it. Gaps that differ by rounding only are ties; of them the smallest worst violation wins, then the
-first of the grid. A configuration that diverged is never selected, and is reported with the step at which it did.
+The rule: among configurations whose final iterate violates no constraint by more than `limit`, the
+smallest |gap|. It judges one iterate, so that an oscillator caught at a lucky moment may win: the
+worst |gap| and the worst violation of the last 200 iterates are reported beside it. Gaps that
+differ by rounding only are ties; of them the smallest worst violation wins, then the first of the
+grid. A configuration that diverged is never selected, and is reported with the step at which it
+did.
 """
 
 import itertools
@@ -27,7 +29,9 @@ TIE = 1e-12  # gaps closer than this are equal up to rounding
 
 @dataclass(frozen=True)
 class Entry:
-    """A method as it takes part in a comparison: its name in tables, and settings that are not searched."""
+    """A method as it takes part in a comparison: its name in tables, and settings that are not
+    searched.
+    """
 
     method: str
     title: str = ""
@@ -76,7 +80,9 @@ class Search:
 
 
 def select(gaps: np.ndarray, violations: np.ndarray, worst: np.ndarray, limit: float) -> int | None:
-    """The paper's rule on arrays `[B]`, with the tie-breaking of the module docstring; NaN marks what diverged."""
+    """The paper's rule on arrays `[B]`, with the tie-breaking of the module docstring; NaN marks
+    what diverged.
+    """
     allowed = np.nonzero(violations <= limit)[0]  # NaN compares false
     if not allowed.size:
         return None

@@ -1,6 +1,8 @@
-"""A part of a sweep: those of its runs whose settings have the values that somebody names, as in `method=cpo,ppo-lag seed=0`.
+"""A part of a sweep: those of its runs whose settings have the values that somebody names, as in
+`method=cpo,ppo-lag seed=0`.
 
-Which runs a sweep has does not change what any of them is, so that parts run one after the other make up the whole.
+Which runs a sweep has does not change what any of them is, so that parts run one after the other
+make up the whole.
 """
 
 import json
@@ -12,24 +14,29 @@ from cmdpax.experiments.runs import Run
 
 
 def part(runs: Sequence[Run], conditions: Sequence[str]) -> list[Run]:
-    """The runs that meet every condition `field=value,value,...`; one that no run meets is an error."""
+    """The runs that meet every condition `field=value,value,...`; one that no run meets is an
+    error.
+    """
     for condition in conditions:
         name, equals, values = condition.partition("=")
         if not equals or not values:
             raise InputError(
-                f"--only {condition}: write FIELD=VALUE, or FIELD=VALUE,VALUE, as in method=cpo,ppo-lag."
+                f"--only {condition}: write FIELD=VALUE, or FIELD=VALUE,VALUE, as in"
+                " method=cpo,ppo-lag."
             )
         fields = dict.fromkeys(field for run in runs for field in _fields(run))
         if name not in fields:
             raise InputError(
-                f"--only {condition}: the runs of this sweep have no field '{name}'; {did_you_mean(name, fields)}"
+                f"--only {condition}: the runs of this sweep have no field '{name}';"
+                f" {did_you_mean(name, fields)}"
             )
         there = {_text(_fields(run).get(name)): None for run in runs}
         wanted = [_text(value) for value in _values(values)]
         for value in wanted:
             if value not in there:
                 raise InputError(
-                    f"--only {condition}: no run has {name} {value}; there are {', '.join(list(there)[:20])}."
+                    f"--only {condition}: no run has {name} {value}; there are"
+                    f" {', '.join(list(there)[:20])}."
                 )
         runs = [run for run in runs if _text(_fields(run).get(name)) in wanted]
     return list(runs)
@@ -41,7 +48,9 @@ def _fields(run: Run) -> dict[str, Any]:
 
 
 def _values(text: str) -> list[Any]:
-    """What stands between commas: numbers and lists, as in `[8, 8],[16]`, for what looks like them, else words."""
+    """What stands between commas: numbers and lists, as in `[8, 8],[16]`, for what looks like them,
+    else words.
+    """
     try:
         return json.loads(f"[{text}]")
     except ValueError:

@@ -1,4 +1,6 @@
-"""Sweeps by name: the paper's grids and ablations, its main comparison, the exact grids, and a tiny one to watch."""
+"""Sweeps by name: the paper's grids and ablations, its main comparison, the exact grids, and a tiny
+one to watch.
+"""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,7 +14,9 @@ from cmdpax.methods import methods
 TASKS = ("SafetyAntVelocity-v1", "SafetyHalfCheetahVelocity-v1", "SafetyHopperVelocity-v1")
 RIVALS = ("spma-alm", "ppo-alm", "ppo-lag", "cpo")
 SAMPLES = 10_000_000  # of a run in the paper
-RESERVE = 0.2  # of the limit: the paper's table has means of ten episodes, of which half would exceed a limit that is just met
+# of the limit: the paper's table has means of ten episodes, of which half would exceed a limit that
+# is just met
+RESERVE = 0.2
 INNER = [1, 5, 10, 20]
 SEEDS = tuple(range(5))
 

@@ -1,6 +1,8 @@
-"""Records of experiments: JSON lines to read back, CSV and Markdown tables to look at. The first line says what made them.
+"""Records of experiments: JSON lines to read back, CSV and Markdown tables to look at. The first
+line says what made them.
 
-Numbers of rows are kept to four significant digits. Nothing that depends on the machine or the day is written but versions.
+Numbers of rows are kept to four significant digits. Nothing that depends on the machine or the day
+is written but versions.
 """
 
 import csv
@@ -44,7 +46,9 @@ def read_lines(path: Path) -> tuple[Row, list[Row]]:
 
 
 def plain(value: Any) -> Any:
-    """Arrays and NumPy numbers as lists and numbers of four digits; what is not finite becomes null."""
+    """Arrays and NumPy numbers as lists and numbers of four digits; what is not finite becomes
+    null.
+    """
     if isinstance(value, Mapping):
         return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray | list | tuple):

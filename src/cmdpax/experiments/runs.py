@@ -1,8 +1,10 @@
-"""A run: one plain JSON object that determines everything, and how it is carried out in a folder of its own.
+"""A run: one plain JSON object that determines everything, and how it is carried out in a folder of
+its own.
 
-Two kinds. `train` trains a network policy on a simulator and evaluates it; `exact` runs a method of the table on a finite model
-and certifies what it returns. The same run makes the same bytes on the same machine with the same versions, whoever carries it
-out and however often it was interrupted: no clock, host or process is in them.
+Two kinds. `train` trains a network policy on a simulator and evaluates it; `exact` runs a method of
+the table on a finite model and certifies what it returns. The same run makes the same bytes on the
+same machine with the same versions, whoever carries it out and however often it was interrupted: no
+clock, host or process is in them.
 """
 
 import hashlib
@@ -84,7 +86,9 @@ def exact_run(config: Mapping[str, Any], seed: int = 0) -> Run:
 
 
 def check_problems(runs: Sequence[Run]) -> None:
-    """Open each simulator and each model once, and match the limits: what is misspelt is said before any work is done."""
+    """Open each simulator and each model once, and match the limits: what is misspelt is said
+    before any work is done.
+    """
     telling = ("environment", "limit", "model", "features")
     for run in {
         json.dumps([run.config.get(name) for name in telling]): run for run in runs
@@ -107,7 +111,8 @@ def perform(
 ) -> dict[str, Any]:
     """Carry a run out in `folder` and return its outcome.
 
-    `earlier` attempts may have checkpoints to go on from; `note` is called after every update of a training.
+    `earlier` attempts may have checkpoints to go on from; `note` is called after every update of a
+    training.
     """
     return _train(run, folder, earlier, note) if run.kind == "train" else _exact(run)
 
@@ -165,7 +170,9 @@ def train_config(run: Run) -> TrainConfig:
 
 
 def _adopt(folder: Path, earlier: Sequence[Path]) -> None:
-    """Copy the furthest intact checkpoint of other attempts; their owners may be alive and at work, hence copies."""
+    """Copy the furthest intact checkpoint of other attempts; their owners may be alive and at work,
+    hence copies.
+    """
     from cmdpax.deep import stored
 
     found = [

@@ -1,19 +1,22 @@
-"""What a sweep is: fields of a config, each with a value, a list (every combination is tried) or a range (drawn at random).
+"""What a sweep is: fields of a config, each with a value, a list (every combination is tried) or a
+range (drawn at random).
 
     kind = "train"                 # or "exact"
     seeds = 5                      # so many, or a list of them
     draws = 20                     # random points, if any field is a range
-    eps = 5.0                      # selection: best return with cost <= limit + eps (exact: violation <= eps, by default 0.01)
+    eps = 5.0                      # selection: best return with cost <= limit + eps (exact:
+    violation <= eps, by default 0.01)
 
-    [settings]                     # any field; for exact runs: model, method, eps, features, and the method's own settings
-    environment = ["SafetyAntVelocity-v1", "SafetyHopperVelocity-v1"]
+    [settings]                     # any field; for exact runs: model, method, eps, features, and
+    the method's own settings environment = ["SafetyAntVelocity-v1", "SafetyHopperVelocity-v1"]
     learning_rate = { low = 1e-4, high = 1e-2, log = true }
 
-    [methods.spma-alm]             # the same for one method only; the methods named here are the ones that are run
-    spma_step = [0.1, 0.3]
+    [methods.spma-alm]             # the same for one method only; the methods named here are the
+    ones that are run spma_step = [0.1, 0.3]
 
-`limit` and `hidden` hold several values: a list of them is one setting, and a list of lists every combination.
-A draw depends on the method, the field and its number alone: with more draws, the earlier ones stay.
+`limit` and `hidden` hold several values: a list of them is one setting, and a list of lists every
+combination. A draw depends on the method, the field and its number alone: with more draws, the
+earlier ones stay.
 """
 
 import itertools
@@ -90,7 +93,8 @@ class Spec:
         every = given if isinstance(given, list) else [given]
         if not all(_is_number(one) and round(fraction * one) >= 1 for one in every):
             raise InputError(
-                f"sweep {self.name}: samples is {_text(given)}, of which a fraction of {fraction:g} makes no sense."
+                f"sweep {self.name}: samples is {_text(given)}, of which a fraction of {fraction:g}"
+                " makes no sense."
             )
         scaled = [round(fraction * one) for one in every]
         return {**table, "samples": scaled if isinstance(given, list) else scaled[0]}
@@ -124,7 +128,8 @@ class Spec:
     def _too_many(self, points: int) -> InputError:
         runs = points * len(self.seeds)
         return InputError(
-            f"sweep {self.name}: it has {runs} runs, more than {MOST_RUNS}; make it smaller, or several sweeps."
+            f"sweep {self.name}: it has {runs} runs, more than {MOST_RUNS}; make it smaller, or"
+            " several sweeps."
         )
 
     def _points(self, table: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -136,14 +141,16 @@ class Spec:
             elif isinstance(value, list | tuple) and not self._is_one(name, value):
                 if not value:
                     raise InputError(
-                        f"sweep {self.name}: '{name}' is an empty list; give it a value, or leave it out."
+                        f"sweep {self.name}: '{name}' is an empty list; give it a value, or leave"
+                        " it out."
                     )
                 lists[name] = value
             else:
                 fixed[name] = value
         if ranges and self.draws < 1:
             raise InputError(
-                f"sweep {self.name}: '{next(iter(ranges))}' is a range; say how many draws to make, as in draws = 20."
+                f"sweep {self.name}: '{next(iter(ranges))}' is a range; say how many draws to make,"
+                " as in draws = 20."
             )
         size = math.prod(map(len, lists.values())) * (self.draws if ranges else 1)
         if size * len(self.seeds) > MOST_RUNS:  # before anything is listed
@@ -190,7 +197,8 @@ class Spec:
         config["settings"] = self._exact(point)[1]
         if not config.get("model"):
             raise InputError(
-                f"sweep {self.name}: settings.model is missing; name a model file or an environment."
+                f"sweep {self.name}: settings.model is missing; name a model file or an"
+                " environment."
             )
         return exact_run(config, seed)
 
@@ -213,7 +221,8 @@ class Spec:
                 else ""
             )
             raise InputError(
-                f"sweep {self.name}: a run of kind '{self.kind}' has no field '{name}'{kind}; {did_you_mean(name, known)}"
+                f"sweep {self.name}: a run of kind '{self.kind}' has no field '{name}'{kind};"
+                f" {did_you_mean(name, known)}"
             )
         if isinstance(value, int | float) and not _is_number(value) and not isinstance(value, bool):
             raise InputError(f"sweep {self.name}: {name} is {value}; it must be finite.")
@@ -222,7 +231,8 @@ class Spec:
             several = tuple(value) if isinstance(value, list | tuple) else (value,)
             if any(type(one) is not type(default[0]) for one in several):
                 raise InputError(
-                    f"sweep {self.name}: {name} is {_text(value)}; write {_text(default)}, for example."
+                    f"sweep {self.name}: {name} is {_text(value)}; write {_text(default)}, for"
+                    " example."
                 )
             return several
         if isinstance(default, bool) or isinstance(value, bool):
@@ -267,7 +277,8 @@ def read_spec(path: Path) -> Spec:
         value = given.get(name, 0)
         if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < math.inf:
             raise InputError(
-                f"sweep {path}: {name} is {value!r}; it must be a {'whole ' if name == 'draws' else ''}number >= 0."
+                f"sweep {path}: {name} is {value!r}; it must be a"
+                f" {'whole ' if name == 'draws' else ''}number >= 0."
             )
     for name in ("settings", "methods"):
         if not isinstance(given.get(name, {}), Mapping):
@@ -292,13 +303,16 @@ def _seeded(spec: Spec, seeds: Any) -> Spec:
         or not all(type(seed) is int and seed >= 0 for seed in seeds)
     ):
         raise InputError(
-            f"sweep {spec.name}: seeds is {seeds}; give a number of them, or a list of whole numbers >= 0."
+            f"sweep {spec.name}: seeds is {seeds}; give a number of them, or a list of whole"
+            " numbers >= 0."
         )
     return replace(spec, seeds=tuple(seeds))
 
 
 def _draw(name: str, limits: Mapping[str, Any], place: str) -> Any:
-    """A number between `low` and `high`, evenly, or evenly in its logarithm; whole if both limits are."""
+    """A number between `low` and `high`, evenly, or evenly in its logarithm; whole if both limits
+    are.
+    """
     low, high, log = limits.get("low", np.nan), limits.get("high", np.nan), limits.get("log", False)
     numbers, whole = (
         all(isinstance(limit, kind) for limit in (low, high)) for kind in (int | float, int)

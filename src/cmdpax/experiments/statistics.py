@@ -1,11 +1,14 @@
 """Statistics over seeds: what may be said from a handful of runs.
 
 - mean with a 95% interval by Student's t: `mean +- t(0.975, n - 1) s / sqrt(n)`;
-- interquartile mean (Agarwal et al. 2021): the mean of the middle half of all scores, a quarter cut off at each end;
-- its interval by a stratified bootstrap: seeds are drawn with replacement within every task, never across tasks;
-- probability of improvement: the chance that a run of X beats a run of Y on a random task: Mann-Whitney's U over the number of
-  pairs, ties counting one half, averaged over tasks;
-- tails: P90, P95 and worst, percentiles with linear interpolation, over seed means (as the paper's table) or over all episodes.
+- interquartile mean (Agarwal et al. 2021): the mean of the middle half of all scores, a quarter cut
+  off at each end;
+- its interval by a stratified bootstrap: seeds are drawn with replacement within every task, never
+  across tasks;
+- probability of improvement: the chance that a run of X beats a run of Y on a random task:
+  Mann-Whitney's U over the number of pairs, ties counting one half, averaged over tasks;
+- tails: P90, P95 and worst, percentiles with linear interpolation, over seed means (as the paper's
+  table) or over all episodes.
 
 Scores are arrays `[n]` of one task, or `[seeds, tasks]`. Nothing is normalised here.
 """
@@ -55,7 +58,9 @@ def mean_interval(values: Sequence[float] | np.ndarray, level: float = LEVEL) ->
 
 
 def interquartile_mean(scores: Sequence[float] | np.ndarray) -> float:
-    """Mean of all scores `[seeds, tasks]` together without the lowest and the highest quarter, each rounded down."""
+    """Mean of all scores `[seeds, tasks]` together without the lowest and the highest quarter, each
+    rounded down.
+    """
     ordered = np.sort(_scores(scores), axis=None)
     cut = len(ordered) // 4
     return float(ordered[cut : len(ordered) - cut].mean())
@@ -77,11 +82,14 @@ def bootstrap_interval(
 
 
 def probability_of_improvement(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """P(a run of `ours` scores above one of `theirs`) on a random task; `[seeds, tasks]` each, numbers of seeds may differ."""
+    """P(a run of `ours` scores above one of `theirs`) on a random task; `[seeds, tasks]` each,
+    numbers of seeds may differ.
+    """
     ours, theirs = _table(ours), _table(theirs)
     if ours.shape[1] != theirs.shape[1]:
         raise InputError(
-            f"scores of {ours.shape[1]} and of {theirs.shape[1]} tasks cannot be compared; give the same tasks."
+            f"scores of {ours.shape[1]} and of {theirs.shape[1]} tasks cannot be compared; give the"
+            " same tasks."
         )
     above = ours[:, None, :] > theirs[None, :, :]
     equal = ours[:, None, :] == theirs[None, :, :]
@@ -95,7 +103,9 @@ def improvement_interval(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval:
-    """The probability of improvement, `[seeds, tasks]` each, with its stratified bootstrap interval; both are resampled."""
+    """The probability of improvement, `[seeds, tasks]` each, with its stratified bootstrap
+    interval; both are resampled.
+    """
     ours, theirs = _table(ours), _table(theirs)
     random = np.random.default_rng(seed)
     drawn = [

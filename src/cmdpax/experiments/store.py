@@ -1,15 +1,18 @@
-"""The run store: a folder in which every run is one folder, and a run's state is the place where its folder stands.
+"""The run store: a folder in which every run is one folder, and a run's state is the place where
+its folder stands.
 
     STORE/work/<id>.<attempt>/    attempts under way, or left behind by the dead
-    STORE/done/<id>/              finished: run.json, result.json, spent.json, and for training the run folder itself
+    STORE/done/<id>/              finished: run.json, result.json, spent.json, and for training the
+    run folder itself
 
-A worker makes an attempt folder that is its own, works there, and commits by renaming it to `done/<id>`. A rename onto a folder
-that is not empty fails, so that the first commit wins; whoever comes late, even a worker that was believed dead, throws its own
-(equal) folder away. No lease and no timeout is needed, and nothing that anybody does in an attempt can touch a finished run.
+A worker makes an attempt folder that is its own, works there, and commits by renaming it to
+`done/<id>`. A rename onto a folder that is not empty fails, so that the first commit wins; whoever
+comes late, even a worker that was believed dead, throws its own (equal) folder away. No lease and
+no timeout is needed, and nothing that anybody does in an attempt can touch a finished run.
 
-`result.json` holds the run, the versions that made it and the outcome: the same bytes whoever made it. `spent.json` is what it
-cost, attempts that died included, and the only file that differs between two makers. The folder must be seen by every machine
-that takes part.
+`result.json` holds the run, the versions that made it and the outcome: the same bytes whoever made
+it. `spent.json` is what it cost, attempts that died included, and the only file that differs
+between two makers. The folder must be seen by every machine that takes part.
 """
 
 import errno
@@ -33,7 +36,8 @@ from cmdpax.files import write_text
 MARK = "store.json"  # says what the folder is
 SPENT = "spent.json"
 NOTE_SECONDS = 5.0  # between two notes of what an attempt has cost so far
-MINE = "run.json"  # says that an attempt was begun, and by which versions; without it, it was cleared away
+# says that an attempt was begun, and by which versions; without it, it was cleared away
+MINE = "run.json"
 TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 REFUSALS = (
     errno.ENOSPC,
@@ -48,7 +52,9 @@ REFUSALS = (
 
 
 class Store:
-    """A run store on disk. Everything it knows is in the folder: two objects of one folder are equal."""
+    """A run store on disk. Everything it knows is in the folder: two objects of one folder are
+    equal.
+    """
 
     def __init__(self, folder: str | Path, create: bool = False) -> None:
         self.folder = Path(folder)
@@ -65,7 +71,8 @@ class Store:
                 ) from None
         elif not (self.folder / MARK).exists():
             raise InputError(
-                f"{self.folder} is no run store on {socket.gethostname()}; every machine must see the same folder."
+                f"{self.folder} is no run store on {socket.gethostname()}; every machine must see"
+                " the same folder."
             )
 
     def finished(self) -> set[str]:
@@ -89,12 +96,15 @@ class Store:
             isinstance(found, dict) and {"versions", "outcome"} <= found.keys()
         ):
             raise InputError(
-                f"{folder / 'result.json'} is damaged; remove {folder}, and the same command does the run again."
+                f"{folder / 'result.json'} is damaged; remove {folder}, and the same command does"
+                " the run again."
             )
         return found
 
     def finished_runs(self) -> list[Run]:
-        """Finished runs as they were asked for, in the order of their ids; what is damaged is passed over."""
+        """Finished runs as they were asked for, in the order of their ids; what is damaged is
+        passed over.
+        """
         notes = [read(self.done / name / MINE) for name in sorted(self.finished())]
         asked = [
             note["run"]
@@ -108,7 +118,9 @@ class Store:
         return read(self.done / run.id / SPENT)
 
     def carry_out(self, run: Run) -> bool:
-        """Do a run and commit it; False if somebody else committed it first. A failure of the run itself is an outcome."""
+        """Do a run and commit it; False if somebody else committed it first. A failure of the run
+        itself is an outcome.
+        """
         if (self.done / run.id).exists():
             return False
         with self.writing():
@@ -148,7 +160,9 @@ class Store:
                 return False
 
     def _commit(self, run: Run, folder: Path) -> bool:
-        """Move an attempt into its final place, all of it or nothing, and clear other attempts at the run away."""
+        """Move an attempt into its final place, all of it or nothing, and clear other attempts at
+        the run away.
+        """
         won = (folder / MINE).exists()  # not so if it was cleared away as a late one
         if won:
             _flush([folder, *folder.rglob("*")])
@@ -164,7 +178,9 @@ class Store:
         return won
 
     def begun_by_others(self) -> set[str]:
-        """Ids of runs that were begun, but by other versions alone: their checkpoints are of no use here."""
+        """Ids of runs that were begun, but by other versions alone: their checkpoints are of no use
+        here.
+        """
         begun: dict[str, bool] = {}
         for entry in os.scandir(self.work):
             name = entry.name.split(".")[0]
@@ -179,7 +195,9 @@ class Store:
                 self._discard(Path(entry.path))
 
     def _discard(self, folder: Path) -> None:
-        """Remove an attempt. Renamed first: its owner, if alive, then never finds half of it and takes it for whole."""
+        """Remove an attempt. Renamed first: its owner, if alive, then never finds half of it and
+        takes it for whole.
+        """
         gone = self.work / f".gone-{uuid.uuid4().hex[:8]}"
         try:
             folder.rename(gone)
@@ -189,7 +207,9 @@ class Store:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the store as its only driver; the system frees it when the driver dies, however it dies."""
+        """Hold the store as its only driver; the system frees it when the driver dies, however it
+        dies.
+        """
         import fcntl
 
         with self.writing():
@@ -199,7 +219,8 @@ class Store:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InputError(
-                    f"another sweep is at work in {self.folder}; wait for it, or give another store."
+                    f"another sweep is at work in {self.folder}; wait for it, or give another"
+                    " store."
                 ) from None
             yield
 
@@ -218,7 +239,9 @@ class Store:
 
 
 class _Meter:
-    """What an attempt has cost so far, noted in its folder now and then: whoever comes after its death can add it."""
+    """What an attempt has cost so far, noted in its folder now and then: whoever comes after its
+    death can add it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path, self.wall, self.cpu = path, time.perf_counter(), time.process_time()

@@ -1,8 +1,9 @@
 """Results of a sweep: one row a run, the selection rule, and what the tuning of every method cost.
 
-The rule: for every problem and method, the configuration with the highest mean return over seeds among those whose mean cost
-is at most `limit + eps` (exact runs: highest reward with violation at most `eps`). A configuration of which a run failed, or is
-missing, is not eligible. Ties go to the first of the sweep.
+The rule: for every problem and method, the configuration with the highest mean return over seeds
+among those whose mean cost is at most `limit + eps` (exact runs: highest reward with violation at
+most `eps`). A configuration of which a run failed, or is missing, is not eligible. Ties go to the
+first of the sweep.
 """
 
 import json
@@ -36,7 +37,9 @@ SUMMARY = (
 
 
 def rows(runs: Sequence[Run], store: Store) -> list[Row]:
-    """One flat row for each finished run: what was varied, its score and its excess over the limits, what it cost."""
+    """One flat row for each finished run: what was varied, its score and its excess over the
+    limits, what it cost.
+    """
     varied, found = varied_fields(runs), []
     for run in runs:
         result = store.result(run)
@@ -91,7 +94,9 @@ def varied_fields(runs: Sequence[Run]) -> list[str]:
 
 
 def select(runs: Sequence[Run], found: Sequence[Row], eps: float) -> list[Row]:
-    """For every problem and method: how much was tried, and the configuration that the rule selects, if any."""
+    """For every problem and method: how much was tried, and the configuration that the rule
+    selects, if any.
+    """
     varied, by_id = varied_fields(runs), {row["id"]: row for row in found}
     groups: dict[tuple[str, str], dict[str, list[Run]]] = {}
     for run in runs:
@@ -137,7 +142,9 @@ def select(runs: Sequence[Run], found: Sequence[Row], eps: float) -> list[Row]:
 
 
 def write_selection(store: Store, table: Sequence[Row]) -> Path:
-    """The selection with the tuning budgets beside the runs, as `selected.csv` and `selected.md`; returns the latter."""
+    """The selection with the tuning budgets beside the runs, as `selected.csv` and `selected.md`;
+    returns the latter.
+    """
     with store.writing():
         write_table(
             store.folder / "selected", SUMMARY, [[row[name] for name in SUMMARY] for row in table]
@@ -146,18 +153,22 @@ def write_selection(store: Store, table: Sequence[Row]) -> Path:
 
 
 def made_by_others(runs: Sequence[Run], store: Store) -> str:
-    """One sentence on finished runs that other versions made, one on those they began; empty if there are none."""
+    """One sentence on finished runs that other versions made, one on those they began; empty if
+    there are none.
+    """
     changes = Counter(
         difference(result["versions"], versions()) for run in runs if (result := store.result(run))
     )
     finished = [
-        f"{count} finished runs were made by other versions ({change}); they are kept: to make them anew, give another store."
+        f"{count} finished runs were made by other versions ({change}); they are kept: to make them"
+        " anew, give another store."
         for change, count in changes.items()
         if change
     ]
     begun = len(store.begun_by_others() & {run.id for run in store.pending(runs)})
     restarted = [
-        f"{begun} runs were begun by other versions; they start anew, so that one version makes all of a run."
+        f"{begun} runs were begun by other versions; they start anew, so that one version makes all"
+        " of a run."
     ]
     return " ".join([*finished, *(restarted if begun else [])])
 

@@ -1,4 +1,6 @@
-"""Charts of training runs: learning curves with confidence bands, box plots of final costs, ablations; the missing is marked."""
+"""Charts of training runs: learning curves with confidence bands, box plots of final costs,
+ablations; the missing is marked.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,9 +25,11 @@ def learning_curves(
     limit: float,
     title: str,
 ) -> Figure:
-    """`panels[quantity][task][label]`: a row per quantity, a column per task, mean and 95% interval over seeds (of two, both).
+    """`panels[quantity][task][label]`: a row per quantity, a column per task, mean and 95% interval
+    over seeds (of two, both).
 
-    `marks[quantity][task][label]` are values to compare with, drawn at the right edge. The row named `cost` gets the limit.
+    `marks[quantity][task][label]` are values to compare with, drawn at the right edge. The row
+    named `cost` gets the limit.
     """
     tasks = list(next(iter(panels.values())))
     figure = Figure(figsize=(1.5 + 4.4 * len(tasks), 7.2))
@@ -65,7 +69,8 @@ def learning_curves(
 def box_plot(
     panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]], labels: Sequence[str], title: str
 ) -> Figure:
-    """`panels[task][label]` holds, for every seed, the excess costs of its episodes; boxes are over all episodes.
+    """`panels[task][label]` holds, for every seed, the excess costs of its episodes; boxes are over
+    all episodes.
 
     Triangles are means and orange lines medians, as in the paper; grey dots are the seeds' means.
     """
@@ -120,10 +125,11 @@ def ablation(
     panels: Mapping[tuple[str, str], Mapping[str, Mapping[float, Band]]], rows: Sequence[str], columns: Sequence[str],
     field: str, values: Sequence[float], inner: Sequence[int], title: str,
 ) -> Figure:  # fmt: skip
-    """`panels[row, column][quantity][value]`: final return and excess cost against the number of inner batches, a line per value.
+    """`panels[row, column][quantity][value]`: final return and excess cost against the number of
+    inner batches, a line per value.
 
-    `x` of a band are some of the `inner` batches, drawn evenly spaced; each row of panels has its return above and its excess
-    cost below.
+    `x` of a band are some of the `inner` batches, drawn evenly spaced; each row of panels has its
+    return above and its excess cost below.
     """
     figure = Figure(figsize=(1.5 + 4.0 * len(columns), 1.2 + 4.2 * len(rows)))
     grid = figure.subplots(2 * len(rows), len(columns), squeeze=False)
@@ -161,7 +167,9 @@ def ablation(
 
 
 def _band(axes: Axes, x: np.ndarray, values: np.ndarray, index: int, every: int = 12) -> None:
-    """Mean of `values [seeds, n]` with its 95% interval; of two seeds, whose interval is thirteen times as wide, the two."""
+    """Mean of `values [seeds, n]` with its 95% interval; of two seeds, whose interval is thirteen
+    times as wide, the two.
+    """
     seen = ~np.isnan(values).all(0)
     columns = [column[~np.isnan(column)] for column in values.T[seen]]
     look: dict[str, Any] = {**style(index), "markevery": every}

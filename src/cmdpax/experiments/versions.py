@@ -1,4 +1,6 @@
-"""Which code and libraries make a result. They stand beside every result; a difference is shown, and nothing is redone for it."""
+"""Which code and libraries make a result. They stand beside every result; a difference is shown,
+and nothing is redone for it.
+"""
 
 import hashlib
 import platform
@@ -14,7 +16,9 @@ PACKAGES = ("numpy", "scipy", "numba", "highspy", "jax", "jaxlib", "optax", "gym
 
 @cache
 def versions() -> dict[str, str]:
-    """Python, this package (also as a digest of its source, since a version may cover many states), and what it computes with."""
+    """Python, this package (also as a digest of its source, since a version may cover many states),
+    and what it computes with.
+    """
     return {
         "python": platform.python_version(),
         "cmdpax": cmdpax.__version__,

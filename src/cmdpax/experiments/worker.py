@@ -1,7 +1,9 @@
-"""A worker: a process of one thread that carries out runs, one after the other, as they are told to it.
+"""A worker: a process of one thread that carries out runs, one after the other, as they are told to
+it.
 
-`python -m cmdpax.experiments.worker STORE` reads a run per line (canonical JSON) and answers with a line for each. Imports
-and compilers are paid for once in a worker's life. When its driver is gone, it is gone: a thread waits for the end of the input.
+`python -m cmdpax.experiments.worker STORE` reads a run per line (canonical JSON) and answers with a
+line for each. Imports and compilers are paid for once in a worker's life. When its driver is gone,
+it is gone: a thread waits for the end of the input.
 """
 
 import json
@@ -26,7 +28,9 @@ ONE_THREAD = {
 
 
 def carry_out(store: str, text: str) -> str:
-    """Do one run, given and answered as JSON: `{"won": ...}`, or `{"error": one sentence}` where nothing can be committed."""
+    """Do one run, given and answered as JSON: `{"won": ...}`, or `{"error": one sentence}` where
+    nothing can be committed.
+    """
     try:
         return json.dumps({"won": Store(store).carry_out(Run.from_text(text))})
     except InputError as error:
@@ -35,7 +39,8 @@ def carry_out(store: str, text: str) -> str:
         return json.dumps(
             {"error": f"this sweep needs the package '{error.name}'; install cmdpax[deep]."}
         )
-    except Exception as error:  # a fault of ours, or of an environment: it must reach whoever reads the driver's answer
+    # a fault of ours, or of an environment: it must reach whoever reads the driver's answer
+    except Exception as error:
         return json.dumps({"error": f"a run broke off: {type(error).__name__}: {error}"})
 
 

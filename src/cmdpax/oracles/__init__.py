@@ -1,1 +1,3 @@
-"""How the AL subproblem is improved. An oracle has `start`, `advance`, `subproblem` and `policy`; see `solve.Oracle`."""
+"""How the AL subproblem is improved. An oracle has `start`, `advance`, `subproblem` and `policy`;
+see `solve.Oracle`.
+"""

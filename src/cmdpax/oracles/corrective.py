@@ -1,21 +1,26 @@
 """The corrective oracle: fully-corrective Frank-Wolfe on occupancies.
 
-The AL of a policy depends only on its `1 + m` values, and is concave in them. Columns are deterministic policies (optimal for
-some pseudo-reward) with their values; the master mixes them,
+The AL of a policy depends only on its `1 + m` values, and is concave in them. Columns are
+deterministic policies (optimal for some pseudo-reward) with their values; the master mixes them,
 
-    max_alpha  sum_k alpha_k V_r[k] + sum_i (lambda_i^2 - w_i^2) / (2 beta),   w = max(lambda - beta u(alpha), 0),
+    max_alpha  sum_k alpha_k V_r[k] + sum_i (lambda_i^2 - w_i^2) / (2 beta),   w = max(lambda - beta
+    u(alpha), 0),
 
-a tiny quadratic program. Planning on `r + w.c` then either proves that no policy is better by more than the gap, or gives the
-next column. At most m + 1 columns carry weight, and their mixed occupancy is that of ONE stationary policy,
-`pi(a|s) = sum_k alpha_k nu_k(s) 1[a = a_k(s)] / sum_k alpha_k nu_k(s)`, which has exactly the mixed values.
+a tiny quadratic program. Planning on `r + w.c` then either proves that no policy is better by more
+than the gap, or gives the next column. At most m + 1 columns carry weight, and their mixed
+occupancy is that of ONE stationary policy, `pi(a|s) = sum_k alpha_k nu_k(s) 1[a = a_k(s)] / sum_k
+alpha_k nu_k(s)`, which has exactly the mixed values.
 
-Any prices w' >= 0 prove a gap, not only the AL's own weights: for all of them, with `D` the Lagrangian dual function,
+Any prices w' >= 0 prove a gap, not only the AL's own weights: for all of them, with `D` the
+Lagrangian dual function,
 
-    max AL = max_pi min_{w >= 0} V_r + w.u + |w - lambda|^2 / (2 beta)  <=  D(w') + |w' - lambda|^2 / (2 beta).
+    max AL = max_pi min_{w >= 0} V_r + w.u + |w - lambda|^2 / (2 beta)  <=  D(w') + |w' - lambda|^2
+    / (2 beta).
 
-So every other step plans at the mean of the prices at which the mixed columns were found. Where D is smooth (many states) its
-gradient, the margins, is nearly affine in w, and the mean of the prices belongs to the mean of the margins: a secant step in m
-dimensions. Where D is piecewise linear (few states) such a step finds nothing new, and none follows.
+So every other step plans at the mean of the prices at which the mixed columns were found. Where D
+is smooth (many states) its gradient, the margins, is nearly affine in w, and the mean of the prices
+belongs to the mean of the margins: a secant step in m dimensions. Where D is piecewise linear (few
+states) such a step finds nothing new, and none follows.
 """
 
 from collections.abc import Sequence
@@ -72,7 +77,8 @@ class Columns:
 
 @dataclass(frozen=True)
 class Corrective:
-    """The oracle. `accuracy` is the error that the values of a column may have (large models; small ones are exact).
+    """The oracle. `accuracy` is the error that the values of a column may have (large models; small
+    ones are exact).
 
     `most` limits memory: a column takes about 20 bytes a state. `stop` cuts planning short.
     """
@@ -83,7 +89,9 @@ class Corrective:
     stop: Stop = never
 
     def start(self, model: CMDP, policy: np.ndarray | None = None) -> Columns:
-        """One column: the unconstrained optimum (this oracle builds its own policies and takes none)."""
+        """One column: the unconstrained optimum (this oracle builds its own policies and takes
+        none).
+        """
         return first_column(
             model, plan(model, model.reward, tolerance=self.accuracy), self.accuracy
         )
@@ -91,7 +99,9 @@ class Corrective:
     def advance(
         self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float
     ) -> Columns:
-        """Mix the columns for multipliers `[m]`, plan against the mixture, and add what planning found."""
+        """Mix the columns for multipliers `[m]`, plan against the mixture, and add what planning
+        found.
+        """
         if columns.last is None:
             columns = _meet(model, columns, multipliers)
         mixture = master(
@@ -161,7 +171,8 @@ class Corrective:
         fallback = from_actions(
             columns.last.plan.actions if columns.last else columns.actions[0], model.actions
         )
-        # states that are as good as never visited get the latest plan: what is rounding in old columns is no advice
+        # states that are as good as never visited get the latest plan: what is rounding in old
+        # columns is no advice
         visited = total > NEVER / (model.states * (1 - model.discount))
         return np.where(visited, mass / np.where(visited, total, 1.0), fallback)
 
@@ -192,7 +203,8 @@ def add_column(
     accuracy: float = 0.0,
     most: int = COLUMNS,
 ) -> Columns:
-    """Append the policy of a plan for `r + prices.c` (None: for some other reward) with weight 0, unless it is there already.
+    """Append the policy of a plan for `r + prices.c` (None: for some other reward) with weight 0,
+    unless it is there already.
 
     At `most` columns, half of those without weight leave, the oldest first.
     """
@@ -234,7 +246,9 @@ def _mean(mixture: np.ndarray, vectors: Sequence[np.ndarray | None]) -> np.ndarr
 
 
 def _kept(weights: np.ndarray, most: int) -> np.ndarray:
-    """Indices to keep when a column is added: everything, or at the limit all but the older half of those without weight."""
+    """Indices to keep when a column is added: everything, or at the limit all but the older half of
+    those without weight.
+    """
     if len(weights) < most:
         return np.arange(len(weights))
     idle = np.nonzero(weights == 0)[0]

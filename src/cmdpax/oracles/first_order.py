@@ -1,10 +1,12 @@
 """First-order oracles: improve the AL subproblem by policy-gradient steps (PQA, PPG, NPG, SPMA).
 
-One `advance` is one policy-gradient evaluation: the pseudo-reward `Gamma = r + w.c` from the current margins, its Q, one step.
-The step size is
+One `advance` is one policy-gradient evaluation: the pseudo-reward `Gamma = r + w.c` from the
+current margins, its Q, one step. The step size is
 - a number or an array `[...]` (then the policies carry that batch shape: a grid search is one run),
-- `"theory"`: `rho_min / L` with the smoothness constant L of the augmented Lagrangian; PQA ascends monotonically, slowly,
-- `"backtracking"`: a trial that does not raise the AL is taken back and halves the step; a success grows it.
+- `"theory"`: `rho_min / L` with the smoothness constant L of the augmented Lagrangian; PQA ascends
+  monotonically, slowly,
+- `"backtracking"`: a trial that does not raise the AL is taken back and halves the step; a success
+  grows it.
 """
 
 from collections.abc import Callable
@@ -24,7 +26,9 @@ StepFunction = Callable[
     [np.ndarray, np.ndarray, np.ndarray], np.ndarray
 ]  # (policy, Q or gradient, size) -> target
 GROW, SHRINK, LARGEST, SMALLEST = 1.5, 0.5, 1e6, 1e-6
-FLOOR = 1e-9  # adaptive sizes keep probabilities above this share of uniform: a multiplicative step could never leave 0
+# adaptive sizes keep probabilities above this share of uniform: a multiplicative step could never
+# leave 0
+FLOOR = 1e-9
 ROUNDING = 1e-14
 
 
@@ -137,7 +141,9 @@ def pseudo_quality(
 
 
 def backtrack(iterate: Iterate, trial: Iterate, multipliers: np.ndarray, penalty: float) -> Iterate:
-    """The trial with a longer step, or, if it lowers the AL, the iterate it came from with a shorter one; multipliers `[m]`."""
+    """The trial with a longer step, or, if it lowers the AL, the iterate it came from with a
+    shorter one; multipliers `[m]`.
+    """
     before, after = (
         lagrangian.value(one.reward, one.margins, multipliers, penalty) for one in (iterate, trial)
     )
@@ -149,7 +155,9 @@ def backtrack(iterate: Iterate, trial: Iterate, multipliers: np.ndarray, penalty
 def certified_gap(
     model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float
 ) -> Subproblem:
-    """`max_pi' V_Gamma(pi') - V_Gamma(pi)`, Gamma of multipliers `[m]` and the current policy: at least `max AL - AL(pi)`."""
+    """`max_pi' V_Gamma(pi') - V_Gamma(pi)`, Gamma of multipliers `[m]` and the current policy: at
+    least `max AL - AL(pi)`.
+    """
     worth = lagrangian.weights(multipliers, penalty, iterate.margins)
     best = plan(model, pseudo_reward(model, worth))
     current = float(iterate.reward + worth @ (iterate.margins + model.thresholds))
@@ -157,7 +165,9 @@ def certified_gap(
 
 
 def theory_step(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarray:
-    """The theory's step `rho_min / L` for multipliers `[..., m]` -> `[...]`; at most 1 (a linear AL has L = 0)."""
+    """The theory's step `rho_min / L` for multipliers `[..., m]` -> `[...]`; at most 1 (a linear AL
+    has L = 0).
+    """
     smallest = model.initial.min()
     if smallest <= 0:
         state = int(np.argmin(model.initial))
@@ -168,11 +178,13 @@ def theory_step(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndar
 
 
 def smoothness(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarray:
-    """Smoothness constant L of the AL in the direct parameterisation, for multipliers `[..., m]` -> `[...]`.
+    """Smoothness constant L of the AL in the direct parameterisation, for multipliers `[..., m]` ->
+    `[...]`.
 
-    The paper's lemma, freed of its assumption that rewards lie in [0, 1]: a value is `span * 2 gamma A / (1-gamma)^3`-smooth
-    (shifting a reward shifts its value by a constant), a violated constraint contributes `w_i <= lambda_i - beta u_i` times
-    that, and beta times its squared gradient norm, at most `A span^2 / (1-gamma)^4`.
+    The paper's lemma, freed of its assumption that rewards lie in [0, 1]: a value is `span * 2
+    gamma A / (1-gamma)^3`-smooth (shifting a reward shifts its value by a constant), a violated
+    constraint contributes `w_i <= lambda_i - beta u_i` times that, and beta times its squared
+    gradient norm, at most `A span^2 / (1-gamma)^4`.
     """
     A, horizon = model.actions, 1 / (1 - model.discount)
     curvature = 2 * model.discount * A * horizon**3

@@ -1,11 +1,11 @@
 """The master problem of the corrective oracle: how to mix the columns that are known.
 
-A primal active-set method on `min -V_r.alpha + beta/2 |lambda/beta - u(alpha) + z|^2` over `alpha` in the simplex and slacks
-`z >= 0`. The free variables stay affinely independent (dependent ones are moved along their null direction until one
-reaches 0), which is what purifies the mixture.
+A primal active-set method on `min -V_r.alpha + beta/2 |lambda/beta - u(alpha) + z|^2` over `alpha`
+in the simplex and slacks `z >= 0`. The free variables stay affinely independent (dependent ones are
+moved along their null direction until one reaches 0), which is what purifies the mixture.
 
-It is small and called often, so that Python takes longer over it than arithmetic does: large models, which load compiled loops
-anyway, have it there too (`master_loops.py`).
+It is small and called often, so that Python takes longer over it than arithmetic does: large
+models, which load compiled loops anyway, have it there too (`master_loops.py`).
 """
 
 import numpy as np
@@ -24,9 +24,11 @@ def master(
     start: np.ndarray,
     compiled: bool = False,
 ) -> np.ndarray:
-    """Weights `[k]` on the simplex that maximise the AL of the mixture; at most m + 1 of them are positive.
+    """Weights `[k]` on the simplex that maximise the AL of the mixture; at most m + 1 of them are
+    positive.
 
-    rewards `[k]`, margins `[k, m]`, multipliers `[m]`, start `[k]` on the simplex. `compiled` asks for numba, where there is one.
+    rewards `[k]`, margins `[k, m]`, multipliers `[m]`, start `[k]` on the simplex. `compiled` asks
+    for numba, where there is one.
     """
     k, m = margins.shape
     spread = np.hstack(
@@ -47,7 +49,9 @@ def master(
 def _mix(
     spread: np.ndarray, gain: np.ndarray, multipliers: np.ndarray, penalty: float, x: np.ndarray
 ) -> np.ndarray:
-    """The best `x [k + m]`, from `x`, for the effect `spread [m, k + m]` and the reward `gain [k + m]` of its entries."""
+    """The best `x [k + m]`, from `x`, for the effect `spread [m, k + m]` and the reward `gain [k +
+    m]` of its entries.
+    """
     m, n = spread.shape
     k = n - m
     is_weight = np.arange(n) < k
@@ -94,7 +98,9 @@ def _direction(
     gradient: np.ndarray,
     penalty: float,
 ) -> tuple[np.ndarray, bool]:
-    """A descent direction among the free variables that keeps the weights' sum: Newton's, or a null direction to leave along."""
+    """A descent direction among the free variables that keeps the weights' sum: Newton's, or a null
+    direction to leave along.
+    """
     direction = np.zeros_like(x)
     index = np.nonzero(free)[0]
     pivot = index[np.argmax(np.where(is_weight[index], x[index], -1.0))]

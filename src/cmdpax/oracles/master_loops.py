@@ -1,4 +1,6 @@
-"""The compiled loops behind `master.py`, which says what they compute; Gram-Schmidt stands for the singular values there."""
+"""The compiled loops behind `master.py`, which says what they compute; Gram-Schmidt stands for the
+singular values there.
+"""
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 import numpy as np
@@ -82,9 +84,11 @@ def slopes(spread, gain, multipliers, penalty, x, worth, gradient):
 
 @compiled
 def descend(x, free, k, spread, gradient, penalty, rank, direction, others, basis, upper, part):
-    """A direction among the free variables that keeps the sum of the first k; whether it is Newton's, or a null direction.
+    """A direction among the free variables that keeps the sum of the first k; whether it is
+    Newton's, or a null direction.
 
-    Gram-Schmidt on the free variables' effects, less that of the largest weight, which gives what the others take.
+    Gram-Schmidt on the free variables' effects, less that of the largest weight, which gives what
+    the others take.
     """
     m, n = spread.shape
     pivot, count = -1, 0

@@ -6,7 +6,9 @@ from cmdpax.policies.tabular import softmax
 
 
 def step(policy: np.ndarray, quality: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Policy `[..., S, A]`, Q of the pseudo-reward `[..., S, A]`, step size `[..., 1, 1]` -> target `[..., S, A]`."""
+    """Policy `[..., S, A]`, Q of the pseudo-reward `[..., S, A]`, step size `[..., 1, 1]` -> target
+    `[..., S, A]`.
+    """
     with np.errstate(
         divide="ignore"
     ):  # log 0 = -inf keeps an action at probability 0, as the formula says

@@ -1,4 +1,6 @@
-"""PPG, projected policy gradient: `pi+ = Proj_simplex[pi + eta nu Q]`; the gradient proper, weighted by the occupancy nu."""
+"""PPG, projected policy gradient: `pi+ = Proj_simplex[pi + eta nu Q]`; the gradient proper,
+weighted by the occupancy nu.
+"""
 
 import numpy as np
 
@@ -6,5 +8,7 @@ from cmdpax.policies.tabular import project_simplex
 
 
 def step(policy: np.ndarray, gradient: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Policy `[..., S, A]`, AL gradient `nu Q` `[..., S, A]`, step size `[..., 1, 1]` -> target `[..., S, A]`."""
+    """Policy `[..., S, A]`, AL gradient `nu Q` `[..., S, A]`, step size `[..., 1, 1]` -> target
+    `[..., S, A]`.
+    """
     return project_simplex(policy + size * gradient)

@@ -1,4 +1,6 @@
-"""PQA, projected Q-ascent: `pi+ = Proj_simplex[pi + eta Q]` in every state (the paper's equation for the tabular oracle)."""
+"""PQA, projected Q-ascent: `pi+ = Proj_simplex[pi + eta Q]` in every state (the paper's equation
+for the tabular oracle).
+"""
 
 import numpy as np
 
@@ -6,5 +8,7 @@ from cmdpax.policies.tabular import project_simplex
 
 
 def step(policy: np.ndarray, quality: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Policy `[..., S, A]`, Q of the pseudo-reward `[..., S, A]`, step size `[..., 1, 1]` -> target `[..., S, A]`."""
+    """Policy `[..., S, A]`, Q of the pseudo-reward `[..., S, A]`, step size `[..., 1, 1]` -> target
+    `[..., S, A]`.
+    """
     return project_simplex(policy + size * quality)

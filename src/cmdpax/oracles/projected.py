@@ -1,17 +1,19 @@
-"""Projected oracles: any step (PQA, NPG, SPMA), followed by the forward-KL projection onto log-linear policies.
+"""Projected oracles: any step (PQA, NPG, SPMA), followed by the forward-KL projection onto
+log-linear policies.
 
-    target = step(pi_k, Q_Gamma, eta),      theta_{k+1} = argmin_theta sum_s d_k(s) KL(target(.|s) || pi_theta(.|s)),   from
-    theta_k.
+    target = step(pi_k, Q_Gamma, eta),      theta_{k+1} = argmin_theta sum_s d_k(s) KL(target(.|s)
+    || pi_theta(.|s)),   from theta_k.
 
-PPQA-ALM is Algorithm 1 with PQA here; with one-hot features it is PQA-ALM again. One `advance` is one policy-gradient evaluation,
-however many steps its projection takes. The projection is
+PPQA-ALM is Algorithm 1 with PQA here; with one-hot features it is PQA-ALM again. One `advance` is
+one policy-gradient evaluation, however many steps its projection takes. The projection is
 - `surrogate="newton"`: solved (default; step sizes are then one number, or `"backtracking"`),
-- `surrogate` a number or an array `[...]`: the paper's `passes` gradient steps of that size, batched over (step, surrogate)
-  pairs.
+- `surrogate` a number or an array `[...]`: the paper's `passes` gradient steps of that size,
+  batched over (step, surrogate) pairs.
 
-Which fixed points? To first order in eta, NPG and SPMA move the target by `eta pi A`, whose projection vanishes exactly where the
-gradient of the AL within the class does. PQA moves it by `eta (Q - mean Q)`, without the factor pi: where the features cannot
-tell states apart, its fixed points are other policies than the class's optima.
+Which fixed points? To first order in eta, NPG and SPMA move the target by `eta pi A`, whose
+projection vanishes exactly where the gradient of the AL within the class does. PQA moves it by `eta
+(Q - mean Q)`, without the factor pi: where the features cannot tell states apart, its fixed points
+are other policies than the class's optima.
 """
 
 from dataclasses import dataclass
@@ -57,7 +59,8 @@ class Projected:
                 raise InputError(f"{name} is {value}; step sizes must be positive and finite.")
         if self.batch and (isinstance(self.size, str) or isinstance(self.surrogate, str)):
             raise InputError(
-                "step: 'backtracking' and 'newton' run one configuration at a time; give numbers to run a batch."
+                "step: 'backtracking' and 'newton' run one configuration at a time; give numbers to"
+                " run a batch."
             )
 
     @property
@@ -88,7 +91,9 @@ class Projected:
     def target(
         self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What the step would do without features, `[..., S, A]`, and the normalised occupancy `[..., S]` it is judged by."""
+        """What the step would do without features, `[..., S, A]`, and the normalised occupancy
+        `[..., S]` it is judged by.
+        """
         quality = pseudo_quality(model, iterate, multipliers, penalty)
         visits = (1 - model.discount) * occupancy(model, iterate.policy)
         return self.step(iterate.policy, quality, iterate.size[..., None, None]), visits
@@ -123,9 +128,11 @@ class Projected:
     def errors(
         self, model: CMDP, before: Iterate, after: Iterate, multipliers: np.ndarray, penalty: float
     ) -> tuple[float, float]:
-        """The theory's two projection errors of the step `before -> after`, in KL: of the class, and of the optimiser (no batch).
+        """The theory's two projection errors of the step `before -> after`, in KL: of the class,
+        and of the optimiser (no batch).
 
-        `eps_bias = min_theta sum_s d(s) KL(target || pi_theta)`, `eps_opt` what `after` lies above it.
+        `eps_bias = min_theta sum_s d(s) KL(target || pi_theta)`, `eps_opt` what `after` lies above
+        it.
         """
         target, visits = self.target(model, before, multipliers, penalty)
         best = newton(self.features, after.coordinates, visits, target)
@@ -137,7 +144,9 @@ class Projected:
     def subproblem(
         self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float
     ) -> Subproblem:
-        """The certified gap for multipliers `[m]` to the best of ALL policies, the class's or not (no batch)."""
+        """The certified gap for multipliers `[m]` to the best of ALL policies, the class's or not
+        (no batch).
+        """
         return certified_gap(model, iterate, multipliers, penalty)
 
     def policy(self, model: CMDP, iterate: Iterate) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""The paper's comparison of PQA-ALM with related last-iterate methods: Cliff World, best of each grid at violation <= 0.001."""
+"""The paper's comparison of PQA-ALM with related last-iterate methods: Cliff World, best of each
+grid at violation <= 0.001.
+"""
 
 from matplotlib.figure import Figure
 

@@ -1,7 +1,8 @@
 """Our own: what could be PROVEN after so many evaluations, without knowing the optimum.
 
-After k evaluations a run holds a policy and has seen dual weights w; the smallest `D(w)` of them bounds the optimum. Drawn is
-the larger of the gap certified by that bound and the violation: the accuracy of the last iterate that a user could vouch for.
+After k evaluations a run holds a policy and has seen dual weights w; the smallest `D(w)` of them
+bounds the optimum. Drawn is the larger of the gap certified by that bound and the violation: the
+accuracy of the last iterate that a user could vouch for.
 """
 
 from collections.abc import Sequence
@@ -22,5 +23,8 @@ def certified(studies: Sequence[Study]) -> Figure:
         }
         for study in studies
     }
-    title = f"Certified accuracy of the last iterate (best of each grid with final violation <= {min(LIMITS):g})"
+    title = (
+        "Certified accuracy of the last iterate (best of each grid with final violation <="
+        f" {min(LIMITS):g})"
+    )
     return curves(panels, "max(certified gap, violation)", title)

@@ -1,8 +1,10 @@
-"""The deep study: three velocity tasks, four methods, seeds; and the two ablations of the augmented-Lagrangian methods.
+"""The deep study: three velocity tasks, four methods, seeds; and the two ablations of the
+augmented-Lagrangian methods.
 
-Everything is drawn from records (`deep_records.py`; ablations are one JSON line a run), and missing cells are drawn as missing.
-With a fraction of the paper's budget, what is missing at that budget is run first, through the run store, and recorded; what a
-store has finished is recorded without running anything.
+Everything is drawn from records (`deep_records.py`; ablations are one JSON line a run), and missing
+cells are drawn as missing. With a fraction of the paper's budget, what is missing at that budget is
+run first, through the run store, and recorded; what a store has finished is recorded without
+running anything.
 """
 
 from collections.abc import Callable, Sequence
@@ -67,7 +69,10 @@ def budget(samples: Sequence[int], seeds: Sequence[int], paper: int) -> str:
     )
     counts = [count for count in seeds if count]
     words = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-    return f"{' and '.join(shares)} of the paper's samples, {words} seed{'' if words == '1' else 's'} (paper: 100%, {paper} seeds)"
+    return (
+        f"{' and '.join(shares)} of the paper's samples, {words} seed{'' if words == '1' else 's'}"
+        f" (paper: 100%, {paper} seeds)"
+    )
 
 
 def study(folder: Path) -> Study:
@@ -85,7 +90,9 @@ def run_missing(
     tasks: Sequence[str],
     carry: Carry,
 ) -> None:
-    """Run and record what `folder` lacks of the main comparison (`main`) or of an ablation, at that fraction of the budget."""
+    """Run and record what `folder` lacks of the main comparison (`main`) or of an ablation, at that
+    fraction of the budget.
+    """
     for part in parts:
         make = presets.deep if part == "main" else ABLATIONS[part][1]
         spec = make(environment=[TASKS[task] for task in tasks])
@@ -99,15 +106,19 @@ def run_missing(
 def record_finished(
     folder: Path, part: str, seeds: int | None, tasks: Sequence[str], store: Store
 ) -> int:
-    """Record what a store has finished of `main` or an ablation, of whichever budget; returns how many runs that are."""
+    """Record what a store has finished of `main` or an ablation, of whichever budget; returns how
+    many runs that are.
+    """
     found: dict[Cell, Run] = {}
     for run in store.finished_runs():
         if _takes_part(run, part, tasks) and (seeds is None or run.seed < seeds):
             other = found.setdefault(cell(run, part), run)
             if other != run:
                 raise InputError(
-                    f"{store.folder} has more than one run of {', '.join(map(str, cell(run, part)))} ({other.id} and {run.id} "
-                    f"differ in {', '.join(_differences(other, run))}); give the sweep that you want a store of its own."
+                    f"{store.folder} has more than one run of"
+                    f" {', '.join(map(str, cell(run, part)))} ({other.id} and {run.id} differ in"
+                    f" {', '.join(_differences(other, run))}); give the sweep that you want a store"
+                    " of its own."
                 )
     record(folder, part, list(found.values()), store)
     return len(found)
@@ -131,7 +142,9 @@ def cell(run: Run, part: str) -> Cell:
 
 
 def record(folder: Path, part: str, runs: Sequence[Run], store: Store) -> None:
-    """Write down those of `runs` that are finished and did not fail; what is recorded already is kept."""
+    """Write down those of `runs` that are finished and did not fail; what is recorded already is
+    kept.
+    """
     there, rows = recorded(folder, part), []
     for run in runs:
         result = store.result(run)

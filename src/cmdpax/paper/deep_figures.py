@@ -1,4 +1,6 @@
-"""The paper's deep figures: learning curves, box plot of final costs, ablations. Each says which share of the budget it shows."""
+"""The paper's deep figures: learning curves, box plot of final costs, ablations. Each says which
+share of the budget it shows.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -57,7 +59,9 @@ def violations(found: Study) -> Figure:
 
 
 def ablation(found: Study, name: str) -> Figure:
-    """Final return and cost against the number of inner batches, a line for each penalty or dual step."""
+    """Final return and cost against the number of inner batches, a line for each penalty or dual
+    step.
+    """
     field, spec = ABLATIONS[name]
     rows, settings = found.ablations[name], spec().settings
     panels: dict[tuple[str, str], Any] = {}

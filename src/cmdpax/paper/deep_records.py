@@ -1,9 +1,10 @@
 """Small records of training runs: what the deep figures and tables are drawn from.
 
-One folder a run, `<task>-<method>-<seed>`: `config.json`, at most 300 rows of `metrics.jsonl`, `evaluation.json` (10 episodes,
-acting as in training and deterministically) and `summary.json`: how much the cost swings in the last fifth of training, how many
-samples it took to come near the paper's return while feasible, what it cost, which versions made it. Batches of 2,000 and of
-20,000 steps are made comparable by first averaging rows over windows of 20,000 steps.
+One folder a run, `<task>-<method>-<seed>`: `config.json`, at most 300 rows of `metrics.jsonl`,
+`evaluation.json` (10 episodes, acting as in training and deterministically) and `summary.json`: how
+much the cost swings in the last fifth of training, how many samples it took to come near the
+paper's return while feasible, what it cost, which versions made it. Batches of 2,000 and of 20,000
+steps are made comparable by first averaging rows over windows of 20,000 steps.
 """
 
 import json
@@ -99,7 +100,9 @@ class Record:
         return np.array(seen["returns"]), np.array(seen["totals"][limit.name]) - limit.bound
 
     def curve(self, column: str, edges: np.ndarray) -> np.ndarray:
-        """Mean of `return` or `cost` between successive `edges [n + 1]` of samples -> `[n]`; NaN where there is no row."""
+        """Mean of `return` or `cost` between successive `edges [n + 1]` of samples -> `[n]`; NaN
+        where there is no row.
+        """
         limit = parse_limit(self.config["limit"][0])
         values = np.array(
             [row["return"] if column == "return" else row["cost"][limit.name] for row in self.rows]
@@ -167,7 +170,9 @@ def collect(
     cpu_seconds: float | None = None,
     versions: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the small record of a finished run folder, with what it cost and the versions that made it, where that is known."""
+    """Write the small record of a finished run folder, with what it cost and the versions that made
+    it, where that is known.
+    """
     config = json.loads((run / "config.json").read_text())
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     summary = summarise(rows, task_name(config["environment"]), config["method"])
@@ -184,7 +189,9 @@ def collect(
 
 
 def condensed(rows: Sequence[dict[str, Any]], most: int = ROWS) -> list[dict[str, Any]]:
-    """At most so many rows: means over groups of successive ones; counters and words are those of a group's last."""
+    """At most so many rows: means over groups of successive ones; counters and words are those of a
+    group's last.
+    """
     size = -(-len(rows) // most)
     return [_mean(rows[start : start + size]) for start in range(0, len(rows), size)]
 

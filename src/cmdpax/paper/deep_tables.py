@@ -1,7 +1,9 @@
-"""The paper's deep tables with ours beside them: `results`, `violations`; and our own: `training`, `comparison`, `cells`.
+"""The paper's deep tables with ours beside them: `results`, `violations`; and our own: `training`,
+`comparison`, `cells`.
 
-`cells` is the short form of the others, one row a cell, means over its seeds: what the documentation shows. A star marks runs of
-other settings than today's (`training` says in what they differ).
+`cells` is the short form of the others, one row a cell, means over its seeds: what the
+documentation shows. A star marks runs of other settings than today's (`training` says in what they
+differ).
 """
 
 from collections.abc import Sequence
@@ -125,7 +127,9 @@ def _pm(values: np.ndarray) -> str:
 
 
 def _cell_row(cell: Sequence[Record], paper: tuple[float, float, float, float]) -> list[Any]:
-    """Means over the seeds of a cell, and from the first to the last seed to come there where samples are counted."""
+    """Means over the seeds of a cell, and from the first to the last seed to come there where
+    samples are counted.
+    """
     acting, greedy = (
         np.mean([[x.mean() for x in one.episodes(kind)] for one in cell], axis=0)
         for kind in (False, True)
@@ -216,7 +220,8 @@ def _differences(record: Record) -> str:
 
 
 def _comparison(found: Study) -> list[list[Any]]:
-    """Across the tasks in which every method has records, with the seeds that all of these cells have.
+    """Across the tasks in which every method has records, with the seeds that all of these cells
+    have.
 
     Unnormalised returns cannot be averaged, hence the ratio.
     """

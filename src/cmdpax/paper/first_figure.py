@@ -1,8 +1,8 @@
 """The paper's first figure: PPG-ALM converges smoothly, the last iterate of NPG-PD oscillates.
 
-Cliff World, the paper's budget (T=10, K=100, penalty 10: 1,000 policy-gradient evaluations each). Step sizes are of the
-paper's grids: PPG-ALM 10, NPG-PD 1 with dual step 1 (its best there by the final iterate); both start uniform with zero
-multipliers.
+Cliff World, the paper's budget (T=10, K=100, penalty 10: 1,000 policy-gradient evaluations each).
+Step sizes are of the paper's grids: PPG-ALM 10, NPG-PD 1 with dual step 1 (its best there by the
+final iterate); both start uniform with zero multipliers.
 """
 
 from matplotlib.figure import Figure

@@ -1,14 +1,17 @@
-"""The log-linear study behind the paper's six log-linear figures: two problems, three sets of tiles, every method's grid.
+"""The log-linear study behind the paper's six log-linear figures: two problems, three sets of
+tiles, every method's grid.
 
-Every configuration has 1,000 policy-gradient evaluations (PPQA-ALM: T=10, K=100, n=250 gradient steps in a projection, penalty
-10), starts at theta = 0 with zero multipliers, and is judged by the rule of `experiments/grid.py` against the optimum over ALL
-policies. Beside it stands the best policy that the features can express (`baselines/class_optimum.py`): no method can be asked
-for more.
+Every configuration has 1,000 policy-gradient evaluations (PPQA-ALM: T=10, K=100, n=250 gradient
+steps in a projection, penalty 10), starts at theta = 0 with zero multipliers, and is judged by the
+rule of `experiments/grid.py` against the optimum over ALL policies. Beside it stands the best
+policy that the features can express (`baselines/class_optimum.py`): no method can be asked for
+more.
 
-A record is JSON lines, one file per problem and set of tiles: a header, the class optimum, one line per configuration, one per
-curve of a selected configuration (every fifth iterate), and the two projection errors along the selected runs of the projected
-methods. It is written anew after every method, so that a run that was stopped goes on where it was. The class optimum's starts
-are random, with the seed in the header; nothing else is.
+A record is JSON lines, one file per problem and set of tiles: a header, the class optimum, one line
+per configuration, one per curve of a selected configuration (every fifth iterate), and the two
+projection errors along the selected runs of the projected methods. It is written anew after every
+method, so that a run that was stopped goes on where it was. The class optimum's starts are random,
+with the seed in the header; nothing else is.
 """
 
 from collections.abc import Iterable, Sequence
@@ -68,7 +71,9 @@ class LinearStudy:
         return f"{PROBLEMS[self.header['problem']]}, d = {self.dimension}"
 
     def selected(self, limit: float) -> dict[str, Row]:
-        """Curves of the configurations selected at `limit`, by label; methods without one are left out."""
+        """Curves of the configurations selected at `limit`, by label; methods without one are left
+        out.
+        """
         chosen = {row["label"]: row for row in self.curves if limit in row["limits"]}
         return {entry.label: chosen[entry.label] for entry in ENTRIES if entry.label in chosen}
 
@@ -84,7 +89,9 @@ class LinearStudy:
 def linear_study(
     problem: str, dimension: int, folder: Path, rerun: bool = False, say: Say = lambda text: None
 ) -> LinearStudy:
-    """The study of one problem and one set of tiles: what its record in `folder` holds is read, the rest is run and recorded."""
+    """The study of one problem and one set of tiles: what its record in `folder` holds is read, the
+    rest is run and recorded.
+    """
     path, model = folder / "records" / f"{problem}-{dimension}.jsonl", finite[problem]()
     features = Features(tiles(model.states, model.actions, *SETS[dimension]))
     header = _header(problem, dimension, model)
@@ -157,7 +164,9 @@ def _curves(found: Search) -> Iterable[Row]:
 
 
 def _projection_errors(model: CMDP, features: Features, found: Search) -> Iterable[Row]:
-    """eps_bias and eps_opt of every 25th projection of the configuration selected at the stricter limit."""
+    """eps_bias and eps_opt of every 25th projection of the configuration selected at the stricter
+    limit.
+    """
     winner = found.winner(min(LIMITS))
     if found.entry.method not in STEPS or winner is None:
         return

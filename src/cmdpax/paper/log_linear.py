@@ -1,4 +1,6 @@
-"""The paper's six log-linear figures, and two of our own: what the features cost, and how exact the projections were."""
+"""The paper's six log-linear figures, and two of our own: what the features cost, and how exact the
+projections were.
+"""
 
 from collections.abc import Sequence
 
@@ -13,7 +15,9 @@ LOWEST = 1e-6  # gaps below this are drawn at it
 
 
 def selected_in_class(study: LinearStudy, limit: float = min(LIMITS)) -> Figure:
-    """Signed gap and violation of the configurations selected at `limit`; zero is the optimum over all policies."""
+    """Signed gap and violation of the configurations selected at `limit`; zero is the optimum over
+    all policies.
+    """
     chosen = {
         label: (row["evaluations"], row["gap"], row["violation"])
         for label, row in study.selected(limit).items()
@@ -27,7 +31,9 @@ def selected_in_class(study: LinearStudy, limit: float = min(LIMITS)) -> Figure:
 
 
 def features(studies: Sequence[LinearStudy]) -> Figure:
-    """|gap| of every method's selected configuration against the features, with the best policy in each class."""
+    """|gap| of every method's selected configuration against the features, with the best policy in
+    each class.
+    """
     figure = Figure(figsize=(12, 4.6))
     row = figure.subplots(1, len(PROBLEMS), sharey=True)
     limit = min(LIMITS)
@@ -105,7 +111,8 @@ def projection_errors(studies: Sequence[LinearStudy]) -> Figure:
     row[0].set_ylabel(f"projection error (mean KL)\n(below {FLOOR:g}: drawn there)")
     row[-1].legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=9)
     figure.suptitle(
-        "PPQA-ALM: what the class cannot express (solid), what the 250 gradient steps left over (dotted)",
+        "PPQA-ALM: what the class cannot express (solid), what the 250 gradient steps left over"
+        " (dotted)",
         fontsize=11,
     )
     figure.tight_layout()

@@ -1,4 +1,6 @@
-"""The paper's pictures of the optimal policies: arrows as long as their probability, stochastic in exactly one cell."""
+"""The paper's pictures of the optimal policies: arrows as long as their probability, stochastic in
+exactly one cell.
+"""
 
 from matplotlib.figure import Figure
 
@@ -12,5 +14,8 @@ def optimal_policy(problem: str) -> Figure:
     """Solve a problem to a certificate and draw its policy."""
     model = finite[problem]()
     result = solve(model, eps=1e-9)
-    title = f"{PROBLEMS[problem]}: optimal policy, reward {result.reward:.6f}, price {result.multipliers[0]:.4f}"
+    title = (
+        f"{PROBLEMS[problem]}: optimal policy, reward {result.reward:.6f}, price"
+        f" {result.multipliers[0]:.4f}"
+    )
     return policy_picture(model, result.policy, title)

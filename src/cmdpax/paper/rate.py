@@ -1,8 +1,9 @@
-"""The outer rate of Algorithm 1: last-iterate gap and violation after T dual updates against the proven O(1/sqrt(T)).
+"""The outer rate of Algorithm 1: last-iterate gap and violation after T dual updates against the
+proven O(1/sqrt(T)).
 
-Fixed penalty beta, dual step 1/2, `lambda_1 = 0`, and the subproblem of iteration t solved to a CERTIFIED gap of at most
-`sigma / t^2` (corrective oracle). The theorem (paper, appendix on convex linearly constrained problems) then says for the last
-iterate
+Fixed penalty beta, dual step 1/2, `lambda_1 = 0`, and the subproblem of iteration t solved to a
+CERTIFIED gap of at most `sigma / t^2` (corrective oracle). The theorem (paper, appendix on convex
+linearly constrained problems) then says for the last iterate
 
     |margin - slack|  <=  2 / sqrt(beta) (sqrt(C / t) + sqrt(2 sigma) / t)                  (the violation is at most this)
     V* - V_r          <=  (B + |lambda*|) times that + sigma / t^2,
@@ -11,8 +12,9 @@ iterate
     C = 4 / kappa (1 + sqrt(2 omega sigma kappa (omega sigma kappa + 1))) + 4 max(delta, 4 / kappa),
     delta = max AL(., 0) - V*.
 
-These are the constants of the theorem as its proof has them, with `|lambda*|` itself. (The CMDP lemma that cites it replaces
-`|lambda*|` by the bound `1 / (zeta (1 - gamma))` and drops one summand of `B + |lambda*|`; the proof gives the sum.)
+These are the constants of the theorem as its proof has them, with `|lambda*|` itself. (The CMDP
+lemma that cites it replaces `|lambda*|` by the bound `1 / (zeta (1 - gamma))` and drops one summand
+of `B + |lambda*|`; the proof gives the sum.)
 """
 
 from collections.abc import Sequence
@@ -50,7 +52,9 @@ class Rate:
 def theorem(
     multiplier: float, delta: float, penalty: float, sigma: float, outer: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds on gap and violation after t = 1..outer dual updates, for `|lambda*|` and `delta` as in the module docstring."""
+    """Bounds on gap and violation after t = 1..outer dual updates, for `|lambda*|` and `delta` as
+    in the module docstring.
+    """
     t = np.arange(1, outer + 1)
     reach = multiplier + np.sqrt(sigma * penalty * np.pi**2 / 3)
     kappa = penalty / (8 * reach**2)
@@ -136,5 +140,6 @@ def rate(rows: Sequence[Row]) -> Figure:
             )
     return rates(
         panels,
-        f"Algorithm 1 with subproblems certified to sigma / t^2 (sigma = {SIGMA:g}): last iterate against O(1/sqrt T)",
+        f"Algorithm 1 with subproblems certified to sigma / t^2 (sigma = {SIGMA:g}): last iterate"
+        " against O(1/sqrt T)",
     )

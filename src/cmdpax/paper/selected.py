@@ -1,4 +1,6 @@
-"""The appendix figures: the methods of the paper's grid table and three more primal-dual ones, at one limit on one problem."""
+"""The appendix figures: the methods of the paper's grid table and three more primal-dual ones, at
+one limit on one problem.
+"""
 
 from matplotlib.figure import Figure
 

@@ -1,9 +1,10 @@
-"""The tabular study behind the paper's tabular figures: every method's grid on Cliff World and Deep Sea, once, as a record.
+"""The tabular study behind the paper's tabular figures: every method's grid on Cliff World and Deep
+Sea, once, as a record.
 
-Every configuration has 1,000 policy-gradient evaluations, starts uniform with zero multipliers, and is judged by the same rule
-(`experiments/grid.py`). A record is JSON lines: a header, one line per configuration, one per curve of a selected
-configuration (every fifth iterate: an odd stride, so that oscillation of period two stays visible). Nothing is random, hence
-no seed.
+Every configuration has 1,000 policy-gradient evaluations, starts uniform with zero multipliers, and
+is judged by the same rule (`experiments/grid.py`). A record is JSON lines: a header, one line per
+configuration, one per curve of a selected configuration (every fifth iterate: an odd stride, so
+that oscillation of period two stays visible). Nothing is random, hence no seed.
 """
 
 from collections import Counter
@@ -74,7 +75,9 @@ class Study:
         return [row for row in self.configurations if row["label"] == label]
 
     def selected(self, limit: float, labels: Sequence[str] | None = None) -> dict[str, Row]:
-        """Curves of the configurations selected at `limit`, by label; methods without one are left out."""
+        """Curves of the configurations selected at `limit`, by label; methods without one are left
+        out.
+        """
         chosen = {row["label"]: row for row in self.curves if limit in row["limits"]}
         return (
             chosen
@@ -84,7 +87,9 @@ class Study:
 
 
 def study(problem: str, folder: Path, rerun: bool = False, say: Say = lambda text: None) -> Study:
-    """The study of one problem: from its record in `folder` if that fits, otherwise run and recorded."""
+    """The study of one problem: from its record in `folder` if that fits, otherwise run and
+    recorded.
+    """
     path, model = folder / "records" / f"{problem}.jsonl", finite[problem]()
     header = _header(problem, model)
     known, rows = read_lines(path)
@@ -176,7 +181,9 @@ def _curves(model: CMDP, found: Search) -> list[Row]:
 
 
 def tables(studies: Sequence[Study], folder: Path) -> None:
-    """`selected`: what every method's grid gives at both limits. `sensitivity`: how much of the grid is any good."""
+    """`selected`: what every method's grid gives at both limits. `sensitivity`: how much of the
+    grid is any good.
+    """
     selected, sensitivity = [], []
     columns = (*JUDGED, "mixture_gap", "mixture_violation")
     for one in studies:

@@ -1,14 +1,17 @@
 """Log-linear policies: `pi_theta(a|s) ~ exp(phi(s,a).theta)`, with features phi `[S, A, d]`.
 
-Only differences between the actions of a state matter, so a class of policies is smaller than its features look. `Features` keeps
-it in its own coordinates, once and for all:
-- states with the same (centred) features are one group: tile coding is state aggregation, n groups instead of S states;
-- the centred features have rank r, the dimension of the class. With V `[d, r]` an orthonormal basis of their row space,
-  `theta = V x` reaches every policy. Gradients lie in that space, hence gradient steps on x and on theta, minimum-norm
-  solutions in x and in theta, are the same: nothing is changed but the size of the arrays.
+Only differences between the actions of a state matter, so a class of policies is smaller than its
+features look. `Features` keeps it in its own coordinates, once and for all:
+- states with the same (centred) features are one group: tile coding is state aggregation, n groups
+  instead of S states;
+- the centred features have rank r, the dimension of the class. With V `[d, r]` an orthonormal basis
+  of their row space, `theta = V x` reaches every policy. Gradients lie in that space, hence
+  gradient steps on x and on theta, minimum-norm solutions in x and in theta, are the same: nothing
+  is changed but the size of the arrays.
 
-Parameters are therefore coordinates `x [..., r]`; `parameters(x)` gives theta `[..., d]`. A weight on states, `[..., S]`, or a
-mass on pairs, `[..., S, A]`, is summed over groups by `gather`, which is exact because policies do not differ within one.
+Parameters are therefore coordinates `x [..., r]`; `parameters(x)` gives theta `[..., d]`. A weight
+on states, `[..., S]`, or a mass on pairs, `[..., S, A]`, is summed over groups by `gather`, which
+is exact because policies do not differ within one.
 """
 
 from typing import Any
@@ -25,25 +28,28 @@ RANK = 1e-10  # singular values below this share of the largest are rounding
 class Features:
     """Features `[S, A, d]` and the log-linear policies that they span.
 
-    `groups [S]` is each state's group, `design [n, A, r]` the features of a group in the class's own coordinates, centred over
-    actions.
+    `groups [S]` is each state's group, `design [n, A, r]` the features of a group in the class's
+    own coordinates, centred over actions.
     """
 
     def __init__(self, table: Any) -> None:
         array = np.asarray(table)
         if array.ndim != 3 or array.dtype.kind not in "biuf" or 0 in array.shape:
             raise InputError(
-                f"features: the array has shape {array.shape}; give numbers as [states, actions, dimension]."
+                f"features: the array has shape {array.shape}; give numbers as [states, actions,"
+                " dimension]."
             )
         array = array.astype(np.float64)
         if not np.isfinite(array).all():
             s, a, j = np.argwhere(~np.isfinite(array))[0]
             raise InputError(
-                f"features[{s}, {a}, {j}] is {array[s, a, j]}; every feature must be a finite number."
+                f"features[{s}, {a}, {j}] is {array[s, a, j]}; every feature must be a finite"
+                " number."
             )
         if not array.any():
             raise InputError(
-                "features: all are 0, so that every policy is uniform; give some that tell actions apart."
+                "features: all are 0, so that every policy is uniform; give some that tell actions"
+                " apart."
             )
         self.table = array
         self.states, self.actions, self.dimension = array.shape
@@ -54,7 +60,8 @@ class Features:
         _, singular, basis = np.linalg.svd(rows, full_matrices=False)
         if not singular[0] > RANK * np.abs(array).max():
             raise InputError(
-                "features: those of a state are the same for all its actions; let them depend on the action."
+                "features: those of a state are the same for all its actions; let them depend on"
+                " the action."
             )
         self.basis = basis[singular > RANK * singular[0]].T  # [d, r]
         self.design = (rows @ self.basis).reshape(-1, self.actions, self.rank)
@@ -72,8 +79,8 @@ class Features:
         """Refuse features of another model."""
         if (self.states, self.actions) != (states, actions):
             raise InputError(
-                f"features: the shape {self.table.shape} does not fit a model of {states} states and {actions} actions; "
-                f"give [{states}, {actions}, dimension]."
+                f"features: the shape {self.table.shape} does not fit a model of {states} states"
+                f" and {actions} actions; give [{states}, {actions}, dimension]."
             )
 
     def parameters(self, x: np.ndarray) -> np.ndarray:
@@ -110,12 +117,15 @@ class Features:
         return weight @ self._members.T
 
     def pull(self, mass: np.ndarray) -> np.ndarray:
-        """`sum_{g,a} mass(g,a) phi(g,a)`: `[..., n, A]` -> `[..., r]`; the transpose of `logits` (rows of the mass sum to 0)."""
+        """`sum_{g,a} mass(g,a) phi(g,a)`: `[..., n, A]` -> `[..., r]`; the transpose of `logits`
+        (rows of the mass sum to 0).
+        """
         n, A, r = self.design.shape
         return mass.reshape(*mass.shape[:-2], n * A) @ self.design.reshape(n * A, r)
 
     def covariance(self, weight: np.ndarray, policy: np.ndarray) -> np.ndarray:
-        """`sum_g weight(g) Cov_{a ~ policy(g)}[phi(g,a)]`: weight `[..., n]`, policy `[..., n, A]` -> `[..., r, r]`.
+        """`sum_g weight(g) Cov_{a ~ policy(g)}[phi(g,a)]`: weight `[..., n]`, policy `[..., n, A]`
+        -> `[..., r, r]`.
 
         The Fisher information of the policy, and the curvature of every cross-entropy to it.
         """

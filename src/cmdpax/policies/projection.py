@@ -1,17 +1,19 @@
 """Forward-KL projection of a target policy onto log-linear policies.
 
-    minimise  l(theta) = sum_s d(s) E_{a ~ target(.|s)} [-log pi_theta(a|s)],      d the normalised occupancy,
+    minimise  l(theta) = sum_s d(s) E_{a ~ target(.|s)} [-log pi_theta(a|s)],      d the normalised
+    occupancy,
 
-a multi-class logistic regression with soft labels: convex, and `max_{s,a} |phi(s,a)|^2`-smooth, so that gradient steps of at
-most the inverse of that never raise it. With group weights `D(g) = sum_{s in g} d(s)` and masses `M(g,a) = sum_{s in g} d(s)
-target(a|s)`,
+a multi-class logistic regression with soft labels: convex, and `max_{s,a} |phi(s,a)|^2`-smooth, so
+that gradient steps of at most the inverse of that never raise it. With group weights `D(g) = sum_{s
+in g} d(s)` and masses `M(g,a) = sum_{s in g} d(s) target(a|s)`,
 
     l = sum_g D(g) log sum_a exp(phi.theta) - sum_{g,a} M(g,a) phi.theta,
     gradient = sum_{g,a} (D(g) pi_theta(a|g) - M(g,a)) phi(g,a).
 
-Two ways: `descend`, the paper's n gradient steps of a fixed size, batched; and `newton`, to a stated accuracy. Where the
-target is 0 the infimum may lie at infinity. A few gradient steps stay bounded by themselves; Newton's target is raised to
-`FLOOR` of uniform first, which puts the minimum at a finite place and costs at most `FLOOR * A` in total variation.
+Two ways: `descend`, the paper's n gradient steps of a fixed size, batched; and `newton`, to a
+stated accuracy. Where the target is 0 the infimum may lie at infinity. A few gradient steps stay
+bounded by themselves; Newton's target is raised to `FLOOR` of uniform first, which puts the minimum
+at a finite place and costs at most `FLOOR * A` in total variation.
 """
 
 import numpy as np
@@ -22,15 +24,19 @@ from cmdpax.policies.tabular import softmax
 
 FLOOR = 1e-9
 TOLERANCE = 1e-12  # Newton's estimate of l - min l
-LONGEST = 4.0  # no logit moves further in one Newton step: far from the minimum the quadratic model is worthless
-RIDGE = 1e-12  # share of the curvature's trace; keeps parameters of states that nobody visits where they are
+# no logit moves further in one Newton step: far from the minimum the quadratic model is worthless
+LONGEST = 4.0
+# share of the curvature's trace; keeps parameters of states that nobody visits where they are
+RIDGE = 1e-12
 ITERATIONS = 500
 
 
 def surrogate(
     features: Features, x: np.ndarray, weight: np.ndarray, mass: np.ndarray
 ) -> np.ndarray:
-    """`l` at coordinates `[..., r]`, for group weights `[..., n]` and masses `[..., n, A]` -> `[...]`."""
+    """`l` at coordinates `[..., r]`, for group weights `[..., n]` and masses `[..., n, A]` ->
+    `[...]`.
+    """
     logits = features.logits(x)
     peak = logits.max(-1)
     normaliser = peak + np.log(np.exp(logits - peak[..., None]).sum(-1))
@@ -45,7 +51,9 @@ def gradient(features: Features, x: np.ndarray, weight: np.ndarray, mass: np.nda
 def divergence(
     features: Features, x: np.ndarray, visits: np.ndarray, target: np.ndarray
 ) -> np.ndarray:
-    """`sum_s d(s) KL(target || pi_x)` for visits `[..., S]` and target `[..., S, A]` -> `[...]`: `l` less its constant."""
+    """`sum_s d(s) KL(target || pi_x)` for visits `[..., S]` and target `[..., S, A]` -> `[...]`:
+    `l` less its constant.
+    """
     log_policy = features.log_probabilities(x)
     log_target = np.log(np.where(target > 0, target, 1.0))
     return (visits[..., None] * target * (log_target - log_policy)).sum((-1, -2))
@@ -59,10 +67,11 @@ def descend(
     size: np.ndarray,
     steps: int,
 ) -> np.ndarray:
-    """`steps` gradient steps of `size [B]` from coordinates `[B, r]`, for visits `[B, S]` and targets `[B, S, A]` -> `[B, r]`.
+    """`steps` gradient steps of `size [B]` from coordinates `[B, r]`, for visits `[B, S]` and
+    targets `[B, S, A]` -> `[B, r]`.
 
-    The inner loop of every grid search. Arrays are laid out as [action, group, batch], so that the reductions over the few
-    actions run along long contiguous rows.
+    The inner loop of every grid search. Arrays are laid out as [action, group, batch], so that the
+    reductions over the few actions run along long contiguous rows.
     """
     n, A, r = features.design.shape
     design = np.ascontiguousarray(features.design.transpose(1, 0, 2).reshape(A * n, r))
@@ -89,7 +98,8 @@ def newton(
     target: np.ndarray,
     tolerance: float = TOLERANCE,
 ) -> np.ndarray:
-    """The minimiser of `l` for the floored target, to `tolerance` in `l`: `x [r]`, visits `[S]`, target `[S, A]` -> `[r]`.
+    """The minimiser of `l` for the floored target, to `tolerance` in `l`: `x [r]`, visits `[S]`,
+    target `[S, A]` -> `[r]`.
 
     Damped Newton steps; the estimate of `l - min l` is half the squared Newton decrement.
     """
@@ -114,5 +124,6 @@ def newton(
                 return x
         x, value = x + length * move, trial
     raise NumericalError(
-        f"projection: Newton's method did not settle in {ITERATIONS} steps; scale the features to order 1."
+        f"projection: Newton's method did not settle in {ITERATIONS} steps; scale the features to"
+        " order 1."
     )

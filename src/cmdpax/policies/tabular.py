@@ -1,12 +1,16 @@
-"""Tabular policies: one distribution per state, `[..., S, A]`. Every target is in the class: its projection is the identity."""
+"""Tabular policies: one distribution per state, `[..., S, A]`. Every target is in the class: its
+projection is the identity.
+"""
 
 import numpy as np
 
 
 def project_simplex(points: np.ndarray) -> np.ndarray:
-    """Euclidean projection of every `points[..., :]` onto the probability simplex (sort-based, exact).
+    """Euclidean projection of every `points[..., :]` onto the probability simplex (sort-based,
+    exact).
 
-    The projection is `max(x - theta, 0)` with theta such that it sums to 1; theta comes from the sorted entries.
+    The projection is `max(x - theta, 0)` with theta such that it sums to 1; theta comes from the
+    sorted entries.
     """
     size = points.shape[-1]
     points = points - points.max(
@@ -26,18 +30,24 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Logarithm of the row-wise softmax of `[..., A]`; finite where the softmax itself is rounded to 0."""
+    """Logarithm of the row-wise softmax of `[..., A]`; finite where the softmax itself is rounded
+    to 0.
+    """
     shifted = logits - logits.max(-1, keepdims=True)
     return shifted - np.log(row_sums(np.exp(shifted)))
 
 
 def row_sums(rows: np.ndarray) -> np.ndarray:
-    """Sums over the last axis, kept: `[..., A] -> [..., 1]`. On short rows five times as fast as `sum`."""
+    """Sums over the last axis, kept: `[..., A] -> [..., 1]`. On short rows five times as fast as
+    `sum`.
+    """
     return np.einsum("...a->...", rows)[..., None]
 
 
 def from_occupancy(mass: np.ndarray, fallback: np.ndarray) -> np.ndarray:
-    """The stationary policy of an occupancy `mass [S, A]`; states that it does not visit take `fallback [S, A]`."""
+    """The stationary policy of an occupancy `mass [S, A]`; states that it does not visit take
+    `fallback [S, A]`.
+    """
     total = mass.sum(-1, keepdims=True)
     return np.where(total > 0, mass / np.where(total > 0, total, 1.0), fallback)
 

@@ -1,7 +1,8 @@
-"""One self-contained HTML page about a folder of results: it opens from disk, needs no network, and holds everything it shows.
+"""One self-contained HTML page about a folder of results: it opens from disk, needs no network, and
+holds everything it shows.
 
-`found` says what lies in the folder, `films` runs exact runs again to have their policies, `learning` reads training runs,
-`page` puts it all into HTML.
+`found` says what lies in the folder, `films` runs exact runs again to have their policies,
+`learning` reads training runs, `page` puts it all into HTML.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,9 @@ NAME = "report.html"
 def write_report(
     folder: Path, out: Path | None = None, say: Callable[[str], None] = lambda text: None
 ) -> Path:
-    """Write the report about `folder`, by default into it, and return where; a reader finds the old page or the new one."""
+    """Write the report about `folder`, by default into it, and return where; a reader finds the old
+    page or the new one.
+    """
     out = folder / NAME if out is None else out
     found = gather(folder)
     target(out, ".html", ".htm")

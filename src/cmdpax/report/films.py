@@ -1,11 +1,14 @@
-"""Exact runs as films: the policy and its occupancy at a choice of iterations, gap, violation and prices at all of them.
+"""Exact runs as films: the policy and its occupancy at a choice of iterations, gap, violation and
+prices at all of them.
 
-Records hold curves, not policies, so that a run is done again from its method and settings: exact runs take a second and are
-deterministic. Those that take longer (log-linear policies) are kept in `.films/` beside the results, under a hash of what they
-depend on. Probabilities and occupancies are rounded to 1/255, which no eye sees in an arrow; curves are 32-bit floats.
+Records hold curves, not policies, so that a run is done again from its method and settings: exact
+runs take a second and are deterministic. Those that take longer (log-linear policies) are kept in
+`.films/` beside the results, under a hash of what they depend on. Probabilities and occupancies are
+rounded to 1/255, which no eye sees in an arrow; curves are 32-bit floats.
 
-Frames: every iterate at first, then ever fewer, but never more than `STRIDE` apart, an odd number: an oscillation of period two
-would vanish at an even one. A page of many films has fewer frames of each: `pace` times fewer.
+Frames: every iterate at first, then ever fewer, but never more than `STRIDE` apart, an odd number:
+an oscillation of period two would vanish at an even one. A page of many films has fewer frames of
+each: `pace` times fewer.
 """
 
 import base64
@@ -60,7 +63,9 @@ def frames(last: int, pace: int = 1) -> list[int]:
 def scenes(
     shots: Sequence[Shot], folder: Path, say: Callable[[str], None] = lambda text: None
 ) -> list[dict[str, Any]]:
-    """The problems of `shots` with the films of their runs, ready for JSON; a problem that cannot be drawn is left out."""
+    """The problems of `shots` with the films of their runs, ready for JSON; a problem that cannot
+    be drawn is left out.
+    """
     shown, pace = [], max(1, round(len(shots) / ENOUGH))
     for title in dict.fromkeys(shot.scene for shot in shots):
         own = [shot for shot in shots if shot.scene == title]

@@ -1,7 +1,9 @@
-"""What lies in a folder of results, whoever wrote it: studies, training runs, sweeps, certified results, tables, figures, notes.
+"""What lies in a folder of results, whoever wrote it: studies, training runs, sweeps, certified
+results, tables, figures, notes.
 
-Files are recognised by what they hold, not by where they lie, so that the folder may be the result of one command, the parent of
-several, or a mixture. What is damaged is passed over; a folder with nothing to show is an error.
+Files are recognised by what they hold, not by where they lie, so that the folder may be the result
+of one command, the parent of several, or a mixture. What is damaged is passed over; a folder with
+nothing to show is an error.
 """
 
 import csv
@@ -112,7 +114,9 @@ def gather(folder: Path) -> Found:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Files in order; hidden ones, checkpoints, and unfinished attempts in a run store are left out."""
+    """Files in order; hidden ones, checkpoints, and unfinished attempts in a run store are left
+    out.
+    """
     for path in sorted(folder.iterdir()):
         if path.name.startswith("."):
             continue
@@ -249,7 +253,9 @@ def _csv(title: str, path: Path) -> list[Table]:
 
 
 def _lines(title: str, rows: Sequence[Row]) -> Table:
-    """Objects as a table: one column for every name that some object has, without those that are the same in all."""
+    """Objects as a table: one column for every name that some object has, without those that are
+    the same in all.
+    """
     flat = [_flat(row) for row in rows]
     headings = list(dict.fromkeys(name for row in flat for name in row))
     telling = [

@@ -1,7 +1,9 @@
-"""Training runs for the report: return and costs against samples, thinned to what a chart can show, and their evaluation.
+"""Training runs for the report: return and costs against samples, thinned to what a chart can show,
+and their evaluation.
 
-A run is a folder with `config.json` and `metrics.jsonl`; a row that was cut off when a run was killed is passed over. Of more
-than `POINTS` rows, neighbours are averaged, and their smallest and largest value kept as a band.
+A run is a folder with `config.json` and `metrics.jsonl`; a row that was cut off when a run was
+killed is passed over. Of more than `POINTS` rows, neighbours are averaged, and their smallest and
+largest value kept as a band.
 """
 
 import json
@@ -51,7 +53,9 @@ class TrainingRun:
             return {}
 
     def curves(self) -> Row:
-        """Ready for JSON: for every series, mean, lowest and highest of each group of neighbouring rows."""
+        """Ready for JSON: for every series, mean, lowest and highest of each group of neighbouring
+        rows.
+        """
         groups = np.array_split(np.arange(len(self.samples)), min(POINTS, len(self.samples)))
         return {
             "name": self.name,
@@ -92,7 +96,9 @@ def read_run(folder: Path, name: str) -> TrainingRun | None:
 
 
 def environments(runs: list[TrainingRun]) -> list[Row]:
-    """Runs by environment, ready for JSON, each with the limits of its costs; methods in the order of their table."""
+    """Runs by environment, ready for JSON, each with the limits of its costs; methods in the order
+    of their table.
+    """
     shown, order = [], list(METHODS)
     runs = sorted(
         runs, key=lambda run: order.index(run.method) if run.method in order else len(order)

@@ -1,7 +1,9 @@
-"""The page itself: what was found, as HTML. Everything that is not interactive is there without scripts.
+"""The page itself: what was found, as HTML. Everything that is not interactive is there without
+scripts.
 
-Names come from files that anybody may have written: every text is escaped on its way into HTML, the data of the interactive part
-is JSON in which `<` cannot occur, and a content security policy lets nothing run but our script, and nothing load at all.
+Names come from files that anybody may have written: every text is escaped on its way into HTML, the
+data of the interactive part is JSON in which `<` cannot occur, and a content security policy lets
+nothing run but our script, and nothing load at all.
 """
 
 import base64
@@ -61,7 +63,8 @@ def compose(found: Found, scenes: Sequence[Row]) -> str:
         summary="".join(f"<li>{escape(fact)}</li>" for fact in _summary(found)),
         navigation="".join(f'<a href="#{anchor}">{title}</a>' for anchor, title, _ in shown),
         sections="\n".join(
-            f'<section id="{anchor}" aria-labelledby="{anchor}-title"><h2 id="{anchor}-title">{title}</h2>\n{body}\n</section>'
+            f'<section id="{anchor}" aria-labelledby="{anchor}-title"><h2'
+            f' id="{anchor}-title">{title}</h2>\n{body}\n</section>'
             for anchor, title, body in shown
         ),
         version=escape(version("cmdpax")),
@@ -73,7 +76,10 @@ def compose(found: Found, scenes: Sequence[Row]) -> str:
 def _policy(script: str) -> str:
     """What the browser may do: show inlined pictures, run this very script, fetch nothing."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src"
+        f" 'sha256-{digest}'"
+    )
 
 
 def _summary(found: Found) -> Iterable[str]:
@@ -98,9 +104,10 @@ def _viewer(scenes: Sequence[Row]) -> str:
     if not scenes:
         return ""
     return (
-        "<p class='lead'>Two methods on one problem, one policy-gradient evaluation at a time. Drag the slider or a curve, or "
-        "press <kbd>space</kbd> to play, <kbd>←</kbd> <kbd>→</kbd> to step, <kbd>Home</kbd> and <kbd>End</kbd> to jump.</p>"
-        "<div id='viewer'><p class='note'>This part needs JavaScript.</p></div>"
+        "<p class='lead'>Two methods on one problem, one policy-gradient evaluation at a time. Drag"
+        " the slider or a curve, or press <kbd>space</kbd> to play, <kbd>←</kbd> <kbd>→</kbd> to"
+        " step, <kbd>Home</kbd> and <kbd>End</kbd> to jump.</p><div id='viewer'><p"
+        " class='note'>This part needs JavaScript.</p></div>"
     )
 
 
@@ -114,9 +121,10 @@ def _learning(runs: Sequence[TrainingRun]) -> str:
         else ""
     )
     return (
-        f"<p class='lead'>Return and cost of the batches each policy was trained on, against environment steps. The limit is the "
-        f"dotted line; a cost in the hatched part breaks it.{band}</p>"
-        f"<div id='learning-curves'><p class='note'>This part needs JavaScript.</p></div>{_table(_evaluations(runs))}"
+        "<p class='lead'>Return and cost of the batches each policy was trained on, against"
+        " environment steps. The limit is the dotted line; a cost in the hatched part breaks"
+        f" it.{band}</p><div id='learning-curves'><p class='note'>This part needs"
+        f" JavaScript.</p></div>{_table(_evaluations(runs))}"
     )
 
 
@@ -185,7 +193,8 @@ def _table(table: Table) -> str:
     return (
         f"<figure class='card table'><figcaption>{escape(table.title)}</figcaption>{common}"
         f"<div class='scroll' tabindex='0' role='region' aria-label='{escape(table.title)}'>"
-        f"<table class='sortable'><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{more}</figure>"
+        "<table"
+        f" class='sortable'><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{more}</figure>"
     )
 
 
@@ -208,9 +217,9 @@ def _figures(found: Found) -> str:
         room -= len(picture)
         source = f"data:{MIME[path.suffix.lower()]};base64,{base64.b64encode(picture).decode()}"
         shown.append(
-            f"<figure class='card picture'><button type='button' aria-expanded='false' title='larger or smaller'>"
-            f"<img alt='{escape(path.stem.replace('-', ' '))}' src='{source}'></button>"
-            f"<figcaption>{escape(name)}</figcaption></figure>"
+            "<figure class='card picture'><button type='button' aria-expanded='false'"
+            f" title='larger or smaller'><img alt='{escape(path.stem.replace('-', ' '))}'"
+            f" src='{source}'></button><figcaption>{escape(name)}</figcaption></figure>"
         )
     left = (
         f"<p class='note'>Too large for this page: {escape(', '.join(named))}.</p>" if named else ""
@@ -235,7 +244,8 @@ def _settings(found: Found) -> str:
     for path in found.specs:
         content = escape(path.read_text(encoding="utf-8", errors="replace"))
         parts.append(
-            f"<details class='card'><summary>{escape(found.name(path))}</summary><pre>{content}</pre></details>"
+            "<details"
+            f" class='card'><summary>{escape(found.name(path))}</summary><pre>{content}</pre></details>"
         )
     return "".join(parts)
 
@@ -252,7 +262,10 @@ def _configs(runs: Sequence[TrainingRun]) -> str:
         if differing
         else ""
     )
-    return f"{table}<details class='card'><summary>settings that all training runs share</summary>{_facts(shared)}</details>"
+    return (
+        f"{table}<details class='card'><summary>settings that all training runs"
+        f" share</summary>{_facts(shared)}</details>"
+    )
 
 
 def _facts(facts: Row) -> str:
@@ -268,7 +281,9 @@ def _grid(grid: dict[str, Any]) -> str:
 
 
 class _Renderer(RendererHTML):
-    """Markdown without what would lead out of the page: a link to a file beside it becomes plain text."""
+    """Markdown without what would lead out of the page: a link to a file beside it becomes plain
+    text.
+    """
 
     def link_open(self, tokens: Any, at: int, options: Any, env: Any) -> str:
         target = str(tokens[at].attrGet("href") or "")
@@ -290,6 +305,7 @@ def _notes(found: Found) -> str:
         content = markdown.render(path.read_text(encoding="utf-8", errors="replace"))
         opened = " open" if len(found.notes) == 1 else ""
         notes.append(
-            f"<details class='card prose'{opened}><summary>{escape(found.name(path))}</summary>{content}</details>"
+            "<details class='card"
+            f" prose'{opened}><summary>{escape(found.name(path))}</summary>{content}</details>"
         )
     return "".join(notes)

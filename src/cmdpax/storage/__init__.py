@@ -1,11 +1,13 @@
 """Models and results as files; the schema is documented in `docs/model-format.md`.
 
-A model is saved as `.npz` (uncompressed NumPy arrays in the normalised `>=` orientation, any size) or as `.json` (for people to
-write: small, in the caller's own orientation); a result as `.npz`. What is not numbers is one JSON text, the array `meta`.
+A model is saved as `.npz` (uncompressed NumPy arrays in the normalised `>=` orientation, any size)
+or as `.json` (for people to write: small, in the caller's own orientation); a result as `.npz`.
+What is not numbers is one JSON text, the array `meta`.
 
-Loading never executes code: no pickle, no `eval`. Nothing is allocated before the file has been seen to hold it: arrays are
-stored uncompressed, so that none can be larger than its file. Whatever is wrong with a file is an `InputError` of one sentence.
-Writing is atomic: a reader finds the old file or the new one, never a part of it.
+Loading never executes code: no pickle, no `eval`. Nothing is allocated before the file has been
+seen to hold it: arrays are stored uncompressed, so that none can be larger than its file. Whatever
+is wrong with a file is an `InputError` of one sentence. Writing is atomic: a reader finds the old
+file or the new one, never a part of it.
 """
 
 import os
@@ -72,7 +74,8 @@ KINDS = {
     "available": ("b", "booleans"),
 }  # of dtype; every other array holds numbers
 NPY_MAGIC = b"\x93NUMPY\x01\x00"
-NPY_HEADER = re.compile(  # what NumPy writes for plain arrays; a pattern, unlike a parser, has nothing to trip over
+# what NumPy writes for plain arrays; a pattern, unlike a parser, has nothing to trip over
+NPY_HEADER = re.compile(
     rb"\{'descr': '([<>|](?:[iu][1248]|f[248]|b1|U[1-9][0-9]{0,7}))',"
     rb" 'fortran_order': (True|False), 'shape': \(([0-9, ]*)\), \} *\n"
 )
@@ -173,7 +176,8 @@ def _result_from_archive(file: BinaryIO) -> Result:
     }
     if labels["status"] not in get_args(Status):
         raise InputError(
-            f"meta.status: {brief(labels['status'])} is unknown; {did_you_mean(labels['status'][:40], get_args(Status))}"
+            f"meta.status: {brief(labels['status'])} is unknown;"
+            f" {did_you_mean(labels['status'][:40], get_args(Status))}"
         )
     names, senses = (
         texts("meta.constraint_names", meta["constraint_names"]),
@@ -189,7 +193,8 @@ def _result_from_archive(file: BinaryIO) -> Result:
         or {name in arrays for name in RAY_ARRAYS} == {True, False}
     ):
         raise InputError(
-            "the policy must be [S, A], each constraint needs a name and a sense, and the arrays of a ray come together."
+            "the policy must be [S, A], each constraint needs a name and a sense, and the arrays of"
+            " a ray come together."
         )
     S, A, m = *arrays["policy"].shape, len(names)
     shapes = {
@@ -278,7 +283,9 @@ def _read_archive(
 
 
 def _data_offset(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
-    """Where a member's bytes begin: after its local header, whose name and extra field may differ from the directory's."""
+    """Where a member's bytes begin: after its local header, whose name and extra field may differ
+    from the directory's.
+    """
     assert archive.fp is not None
     place = archive.fp.tell()
     archive.fp.seek(info.header_offset)
@@ -295,7 +302,9 @@ def _data_offset(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
 def _read_array(
     file: BinaryIO, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, size: int
 ) -> np.ndarray:
-    """One array out of a file of `size` bytes, allocated only once it is known to be as large as it says."""
+    """One array out of a file of `size` bytes, allocated only once it is known to be as large as it
+    says.
+    """
     if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
         raise InputError(f"array '{name}' is compressed; write the file with numpy.savez.")
     if info.file_size > min(size, LARGEST_ARRAY):
@@ -308,7 +317,8 @@ def _read_array(
         match = NPY_HEADER.fullmatch(header)
         if not start.startswith(NPY_MAGIC) or match is None:
             raise InputError(
-                f"array '{name}' is not a plain array of numbers, booleans or text ({brief(header)})."
+                f"array '{name}' is not a plain array of numbers, booleans or text"
+                f" ({brief(header)})."
             )
         dtype, shape = (
             np.dtype(match[1].decode()),
@@ -320,7 +330,8 @@ def _read_array(
         declared, held = dtype.itemsize * prod(shape), info.file_size - len(start) - len(header)
         if declared != held:
             raise InputError(
-                f"array '{name}' declares {declared} bytes, shape {brief(shape)} of {dtype}, but holds {held}."
+                f"array '{name}' declares {declared} bytes, shape {brief(shape)} of {dtype}, but"
+                f" holds {held}."
             )
         order: Literal["F", "C"] = "F" if match[2] == b"True" else "C"
         if (

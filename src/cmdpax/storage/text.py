@@ -55,7 +55,8 @@ def model_from_json(file: BinaryIO) -> CMDP:
     m = len(thresholds)
     if len(transitions) < S:  # a count costs nothing to write, so it is not yet to be believed
         raise InputError(
-            f"states: {brief(S)} of them but {len(transitions)} transitions; some state's action set is empty."
+            f"states: {brief(S)} of them but {len(transitions)} transitions; some state's action"
+            " set is empty."
         )
     refuse_large(S, A, 1 + m)
     states, actions, costs = (
@@ -78,7 +79,8 @@ def model_from_json(file: BinaryIO) -> CMDP:
         )
         if available[s, a]:
             raise InputError(
-                f"{where}: state {brief(entry['state'])}, action {brief(entry['action'])} is listed twice; keep one."
+                f"{where}: state {brief(entry['state'])}, action {brief(entry['action'])} is listed"
+                " twice; keep one."
             )
         available[s, a] = True
         rows[s, a] = by_index(f"{where}.to", entry["to"], states)
@@ -88,7 +90,8 @@ def model_from_json(file: BinaryIO) -> CMDP:
     for name, s in states.items():
         if not available[s].any():
             raise InputError(
-                f"state {brief(name)}: the action set is empty; list a transition for each of its actions."
+                f"state {brief(name)}: the action set is empty; list a transition for each of its"
+                " actions."
             )
     refuse_large(S, A, max((len(row) for row in rows.values()), default=1))
     return CMDP(
@@ -219,5 +222,6 @@ def refuse_large(S: int, A: int, width: int) -> None:
     """Refuse what would be absurd as text."""
     if S * A * width > LARGEST_JSON:
         raise InputError(
-            f"{brief(S)} states x {brief(A)} actions x {width} entries are too many for .json; save the model as .npz."
+            f"{brief(S)} states x {brief(A)} actions x {width} entries are too many for .json; save"
+            " the model as .npz."
         )

@@ -1,4 +1,6 @@
-"""JSON values that a person or a program wrote, each checked and named by where it stands in the file."""
+"""JSON values that a person or a program wrote, each checked and named by where it stands in the
+file.
+"""
 
 import json
 from collections import Counter
@@ -20,12 +22,15 @@ def dump(value: Any, finite: bool = True) -> str:
         return json.dumps(value, default=lambda item: item.tolist(), allow_nan=not finite)
     except (AttributeError, TypeError, ValueError):
         raise InputError(
-            "trace, mixture and grid: only finite numbers, text, lists and dictionaries can be saved."
+            "trace, mixture and grid: only finite numbers, text, lists and dictionaries can be"
+            " saved."
         ) from None
 
 
 def parse(text: str | bytes, finite: bool = True) -> Any:
-    """JSON with no key twice; NaN and Infinity, which JSON does not know, only where `finite` is false."""
+    """JSON with no key twice; NaN and Infinity, which JSON does not know, only where `finite` is
+    false.
+    """
     try:
         return json.loads(
             text, object_pairs_hook=_once, parse_constant=_refuse_constant if finite else float
@@ -48,7 +53,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) < len(pairs):
         raise InputError(
-            f"key {brief(Counter(key for key, _ in pairs).most_common(1)[0][0])} is given twice; keep one."
+            f"key {brief(Counter(key for key, _ in pairs).most_common(1)[0][0])} is given twice;"
+            " keep one."
         )
     return data
 
@@ -111,7 +117,8 @@ def counted(where: str, value: Any) -> tuple[int, list[str] | None]:
         raise InputError(f"{where}: the list is empty; give at least one.")
     if len(set(names)) < len(names):
         raise InputError(
-            f"{where}: {brief(Counter(names).most_common(1)[0][0])} is listed twice; names must differ."
+            f"{where}: {brief(Counter(names).most_common(1)[0][0])} is listed twice; names must"
+            " differ."
         )
     return len(names), names
 

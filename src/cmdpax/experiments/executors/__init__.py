@@ -1,8 +1,10 @@
-"""Who carries runs out: this process, processes of this machine, or a Ray cluster. One signature, one way of committing.
+"""Who carries runs out: this process, processes of this machine, or a Ray cluster. One signature,
+one way of committing.
 
-`execute(runs, store, workers, report)` returns when every run is finished or was given up; `report()` is called about once a
-second and may look into the store. It raises `InputError` where going on is useless (a full disk). What is not finished then
-was given up because its worker died `DEATHS` times.
+`execute(runs, store, workers, report)` returns when every run is finished or was given up;
+`report()` is called about once a second and may look into the store. It raises `InputError` where
+going on is useless (a full disk). What is not finished then was given up because its worker died
+`DEATHS` times.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,8 @@
 """Processes of this machine, one single-threaded worker per core.
 
-A run is told to one worker at a time. The system says for certain when a worker is dead, by the end of its output; nothing is
-guessed from silence. The run then goes to the next free worker, which goes on from the checkpoint that the dead one left.
+A run is told to one worker at a time. The system says for certain when a worker is dead, by the end
+of its output; nothing is guessed from silence. The run then goes to the next free worker, which
+goes on from the checkpoint that the dead one left.
 """
 
 import json

@@ -1,7 +1,9 @@
-"""Ray Core tasks, on a cluster or on an embedded Ray of this machine: one task a run, one core each.
+"""Ray Core tasks, on a cluster or on an embedded Ray of this machine: one task a run, one core
+each.
 
-Only strings travel: the store's path (which every node must see), a run and its answer as JSON. Ray notices dead workers and
-nodes and starts their tasks again elsewhere; it may be wrong about a death, which does no harm.
+Only strings travel: the store's path (which every node must see), a run and its answer as JSON. Ray
+notices dead workers and nodes and starts their tasks again elsewhere; it may be wrong about a
+death, which does no harm.
 """
 
 import json
@@ -25,7 +27,9 @@ def execute(
     report: Callable[[], None],
     address: str | None = None,
 ) -> None:
-    """Carry out `runs` on the cluster at `address`, by as many workers as it has cores, or on an embedded Ray with `workers`."""
+    """Carry out `runs` on the cluster at `address`, by as many workers as it has cores, or on an
+    embedded Ray with `workers`.
+    """
     try:
         import ray
     except ModuleNotFoundError:
@@ -51,14 +55,18 @@ def execute(
 
 
 def _carry_out_alone(store: str, text: str) -> str:
-    """In a worker of Ray's, which does nothing else: a cluster's own may have more threads than one."""
+    """In a worker of Ray's, which does nothing else: a cluster's own may have more threads than
+    one.
+    """
     os.environ.update(ONE_THREAD)
     return carry_out(store, text)
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Whatever starts within has one thread; this process, whose numba may have started more, is as before."""
+    """Whatever starts within has one thread; this process, whose numba may have started more, is as
+    before.
+    """
     before = dict(os.environ)
     os.environ.update(ONE_THREAD)
     try:

@@ -12,7 +12,8 @@ from cmdpax.experiments.worker import ONE_THREAD, carry_out
 
 def execute(runs: Sequence[Run], store: Store, workers: int, report: Callable[[], None]) -> None:
     """Carry out `runs`; there is one worker, whatever `workers` says."""
-    # as a worker does, for the same bytes; but numba may have started its threads, which change no number
+    # as a worker does, for the same bytes; but numba may have started its threads, which change no
+    # number
     os.environ.update(
         {name: value for name, value in ONE_THREAD.items() if name != "NUMBA_NUM_THREADS"}
     )
