@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cmdpax.deep.policy import NetworkPolicy
-from cmdpax.environments.simulator import ActionSpace
+from cmdpax.learning.policy import NetworkPolicy
+from cmdpax.learning.simulator import ActionSpace
 
 SIZES = {
     "SafetyAntVelocity-v1": (27, 8),

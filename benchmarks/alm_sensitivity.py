@@ -10,10 +10,10 @@ in gap and violation: "of these, within .01 for the last 200" of the tabular stu
 import numpy as np
 
 from cmdpax.environments import cliff_world, deep_sea
-from cmdpax.experiments.grid import TAIL
 from cmdpax.lagrangian import violation
-from cmdpax.methods import FIVE, trajectory
-from cmdpax.solve import solve
+from cmdpax.paper.grid import TAIL
+from cmdpax.solvers.certified import solve
+from cmdpax.solvers.table import FIVE, trajectory
 
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 

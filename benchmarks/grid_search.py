@@ -12,9 +12,9 @@ import time
 import numpy as np
 
 from cmdpax.environments import cliff_world, deep_sea
-from cmdpax.experiments.grid import configurations
-from cmdpax.forms import largest_multiplier
-from cmdpax.methods import trajectory
+from cmdpax.paper.grid import configurations
+from cmdpax.solvers.forms import largest_multiplier
+from cmdpax.solvers.table import trajectory
 
 
 def plain_values(P, r, c, gamma, policy):

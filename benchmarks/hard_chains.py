@@ -2,7 +2,7 @@
 benchmarks/hard_chains.py`
 
 The chains of `tests/test_linear.py`, their states numbered at random, without sparse LU: values and
-occupancies, to a residual of 1e-9. Compared are the parts of `cmdpax.linear`: BiCGStab with
+occupancies, to a residual of 1e-9. Compared are the parts of `cmdpax.exact.systems`: BiCGStab with
 incomplete LU as the states are numbered, the same in the order of the flow, and the whole, which
 restarts and sweeps as long as it helps.
 """
@@ -17,11 +17,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from cmdpax import linear
-from cmdpax.errors import NumericalError
-from cmdpax.linear import System, fixed_point
-from cmdpax.rows import Rows
 from test_linear import HARD, hard_chain
+
+from cmdpax.errors import NumericalError
+from cmdpax.exact import systems as linear
+from cmdpax.exact.systems import System, fixed_point
+from cmdpax.loops.rows import Rows
 
 KRYLOV_STEPS = 500
 

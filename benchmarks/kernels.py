@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cmdpax import kernels
 from cmdpax.environments import garnet
-from cmdpax.policies.tabular import from_actions
+from cmdpax.loops import bellman as kernels
+from cmdpax.solvers.tabular import from_actions
 
 BYTES = 12
 

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cmdpax import CMDP
-from cmdpax.baselines.linear_program import occupancy_program, policy_of, solve_lp
+from cmdpax.solvers.programs import occupancy_program, policy_of, solve_lp
 
 
 class Value(NamedTuple):

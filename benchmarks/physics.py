@@ -14,8 +14,8 @@ import time
 import mujoco
 import numpy as np
 
-from cmdpax import threads
-from cmdpax.environments.velocity import TASKS, VelocityBatch
+from cmdpax.learning.velocity import TASKS, VelocityBatch
+from cmdpax.loops import compiled as threads
 
 
 def compare(name: str, count: int, seconds: float) -> tuple[float, float]:

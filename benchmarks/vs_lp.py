@@ -39,12 +39,12 @@ from peers import PEERS, Value  # noqa: E402
 from vs_lp_report import EPS, INSTANCE, US, draw, failed_before, key_of, table  # noqa: E402
 
 import cmdpax  # noqa: E402
-from cmdpax.certificate import certify  # noqa: E402
 from cmdpax.environments.instances import instance  # noqa: E402
-from cmdpax.evaluation import pseudo_reward  # noqa: E402
+from cmdpax.exact.certificate import certify  # noqa: E402
+from cmdpax.exact.discounted import pseudo_reward  # noqa: E402
+from cmdpax.exact.planning import plan  # noqa: E402
 from cmdpax.experiments.versions import installed  # noqa: E402
-from cmdpax.planning import plan  # noqa: E402
-from cmdpax.solve import normalise  # noqa: E402
+from cmdpax.solvers.certified import normalise  # noqa: E402
 
 HERE = Path(__file__).parent
 MEMORY = 10 * 2**30  # bytes that a run may allocate; a peer that needs more does not finish

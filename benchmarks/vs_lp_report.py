@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from cmdpax.experiments.figures import STYLES, save
+from cmdpax.experiments.pictures import STYLES, save
 
 EPS = 1e-6
 US = "cmdpax"

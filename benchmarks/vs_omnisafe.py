@@ -87,8 +87,8 @@ def ours(name: str, task: str, epochs: int) -> tuple[float, float]:
 
 
 def run_ours(method: str, task: str, epochs: int) -> None:
-    from cmdpax.deep.config import TrainConfig
-    from cmdpax.deep.train import train
+    from cmdpax.learning.config import TrainConfig
+    from cmdpax.learning.training import train
 
     started, seconds = time.process_time(), []
     with tempfile.TemporaryDirectory() as folder:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cmdpax.cli import main
+from cmdpax.cli.main import main
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from cmdpax import CMDP
-from cmdpax.evaluation import evaluate
+from cmdpax.exact.discounted import evaluate
 
 DISCOUNTS = (0.0, 0.5, 0.9, 0.99, 0.999)
 OFFSETS = (-0.3, -0.05, -1e-3, -1e-6, -3e-7, 0.0, 3e-7, 1e-6, 1e-3, 0.05, 0.3)

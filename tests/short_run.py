@@ -1,6 +1,6 @@
 """A training run of a second or two."""
 
-from cmdpax.deep.config import TrainConfig
+from cmdpax.learning.config import TrainConfig
 
 SMALL = TrainConfig(
     "SafetyHopperVelocity-v1",

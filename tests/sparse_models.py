@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from cmdpax import kernels
-from cmdpax.model import CMDP
+from cmdpax.loops import bellman as kernels
+from cmdpax.model.cmdp import CMDP
 
 STRUCTURES = ("random", "cycle", "absorbing", "identity", "reset", "unreachable", "chain")
 

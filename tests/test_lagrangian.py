@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmdpax import lagrangian
-from cmdpax.evaluation import action_values, evaluate, occupancy, pseudo_reward, state_values
+from cmdpax.exact.discounted import action_values, evaluate, occupancy, pseudo_reward, state_values
 from random_models import cmdps
 
 numbers = st.floats(-50, 50)

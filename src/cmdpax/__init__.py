@@ -10,14 +10,14 @@ how good it is.
 
 from cmdpax import environments
 from cmdpax.checker import check
-from cmdpax.deep.policy import load_policy
 from cmdpax.errors import CertificateError, CmdpaxError, InputError, NumericalError
-from cmdpax.frontier import frontier
-from cmdpax.methods import methods, run
-from cmdpax.model import CMDP, Grid
-from cmdpax.result import Result
-from cmdpax.solve import solve
-from cmdpax.storage import load_model, load_result, save_model, save_result
+from cmdpax.learning.policy import load_policy
+from cmdpax.model.archive import load_model, load_result, save_model, save_result
+from cmdpax.model.cmdp import CMDP, Grid
+from cmdpax.model.result import Result
+from cmdpax.solvers.certified import solve
+from cmdpax.solvers.frontier import frontier
+from cmdpax.solvers.table import methods, run
 
 __version__ = "0.1.0"
 __all__ = [

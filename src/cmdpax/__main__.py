@@ -1,5 +1,5 @@
 """`python -m cmdpax` is the command line."""
 
-from cmdpax.cli import main
+from cmdpax.cli.main import main
 
 main()

@@ -3,8 +3,8 @@ import pytest
 
 from cmdpax import InputError, solve
 from cmdpax.environments import cliff_world
-from cmdpax.evaluation import evaluate
-from cmdpax.planning import plan
+from cmdpax.exact.discounted import evaluate
+from cmdpax.exact.planning import plan
 
 
 def test_reference_numbers():

@@ -3,9 +3,9 @@ import pytest
 
 from cmdpax import InputError, solve
 from cmdpax.environments import deep_sea
-from cmdpax.evaluation import evaluate
-from cmdpax.planning import plan
-from cmdpax.policies.tabular import from_actions
+from cmdpax.exact.discounted import evaluate
+from cmdpax.exact.planning import plan
+from cmdpax.solvers.tabular import from_actions
 
 
 def test_reference_numbers():

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from cmdpax import InputError, check, solve
 from cmdpax.environments import garnet
-from cmdpax.feasibility import slater_slack
+from cmdpax.solvers.feasibility import slater_slack
 
 
 @settings(max_examples=20)

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from cmdpax.baselines.linear_program import linear_program
 from cmdpax.environments import inventory
 from cmdpax.environments.inventory import poisson
 from cmdpax.errors import InputError
-from cmdpax.solve import solve
+from cmdpax.solvers.certified import solve
+from cmdpax.solvers.programs import linear_program
 
 
 def test_poisson_sums_to_one_and_has_its_mean():

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmdpax.baselines.linear_program import linear_program
 from cmdpax.environments.thresholds import with_threshold
+from cmdpax.solvers.programs import linear_program
 from random_models import cmdps
 
 

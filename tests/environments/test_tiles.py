@@ -5,7 +5,7 @@ import pytest
 
 from cmdpax import InputError
 from cmdpax.environments.tiles import PAPER_SETS, tiles
-from cmdpax.policies.log_linear import Features
+from cmdpax.solvers.policy_classes import Features
 
 # slots used and dimension of the class of policies, as the specification counts them
 COUNTS = {(21, 4): ((28, 12), (60, 36), (80, 63)), (25, 2): ((14, 4), (30, 12), (68, 25))}

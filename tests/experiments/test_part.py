@@ -4,8 +4,8 @@ import pytest
 
 from cmdpax import InputError
 from cmdpax.experiments.part import part
-from cmdpax.experiments.presets import find_spec
-from cmdpax.experiments.specification import read_spec
+from cmdpax.experiments.sweep import read_spec
+from cmdpax.paper.settings import find_spec
 
 RUNS = find_spec("penalties").with_seeds(2).runs()
 

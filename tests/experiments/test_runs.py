@@ -7,7 +7,7 @@ import pytest
 from cmdpax.experiments import runs
 from cmdpax.experiments.runs import exact_run, perform
 from cmdpax.experiments.store import Store
-from cmdpax.methods import run as run_method
+from cmdpax.solvers.table import run as run_method
 
 
 def test_an_interrupted_solve_is_not_the_outcome_of_its_run(tmp_path, monkeypatch):

@@ -11,13 +11,13 @@ import textwrap
 import pytest
 
 from cmdpax import InputError
-from cmdpax.deep.config import TrainConfig
 from cmdpax.experiments import runs as runs_module
 from cmdpax.experiments import store as store_module
+from cmdpax.experiments.results import made_by_others
 from cmdpax.experiments.runs import Run, exact_run, perform, train_run
 from cmdpax.experiments.store import Store
-from cmdpax.experiments.sweep import made_by_others
 from cmdpax.experiments.versions import versions
+from cmdpax.learning.config import TrainConfig
 from experiments.sweeps import contents, tiny_runs
 
 
@@ -284,7 +284,7 @@ def test_a_retry_goes_on_from_the_checkpoint_and_ends_in_the_same_bytes(
     """The first attempt dies after its second checkpoint; the next one makes the remaining updates
     only.
     """
-    from cmdpax.deep import train as training
+    from cmdpax.learning import training
 
     whole, run = trained
     store = Store(tmp_path / "store", create=True)

@@ -1,72 +1,273 @@
-"""Rows of a sweep, and selection among them."""
+"""Sweeps as files: every combination, draws that stay, and mistakes that are named before work
+begins.
+"""
 
+import re
+
+import numpy as np
 import pytest
 
-from cmdpax.deep.config import TrainConfig
-from cmdpax.experiments.runs import train_run
-from cmdpax.experiments.sweep import select, varied_fields
+from cmdpax import InputError
+from cmdpax.experiments.runs import train_config
+from cmdpax.experiments.sweep import Spec, read_spec
 
 TASK = "SafetyHopperVelocity-v1"
-RUNS = [
-    train_run(TrainConfig(TASK, penalty=penalty, seed=seed))
-    for penalty in (0.1, 0.2, 0.3)
-    for seed in (0, 1)
-]
 
 
-def row(run, score, excess, failed=None):
-    base = {
-        "id": run.id,
-        "method": "spma-alm",
-        "penalty": run.config["penalty"],
-        "samples": 10,
-        "cpu_seconds": 36.0,
+def write(tmp_path, text):
+    path = tmp_path / "spec.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_grid_with_fields_of_each_method(tmp_path):
+    text = f"""
+        seeds = [3, 5]
+        [settings]
+        environment = "{TASK}"
+        limit = ["cost<=10"]
+        hidden = [[8], [8, 8]]
+        [methods.spma-alm]
+        spma_step = [0.1, 0.3]
+        [methods.ppo-lag]
+        clip = 0.1
+    """
+    runs = read_spec(write(tmp_path, text)).runs()
+    assert len(runs) == 2 * (2 * 2 + 2)
+    configs = [train_config(run) for run in runs]
+    assert {config.seed for config in configs} == {3, 5} and all(
+        config.limit == ("cost<=10",) for config in configs
+    )
+    assert {config.hidden for config in configs} == {(8,), (8, 8)}
+    assert {config.spma_step for config in configs if config.method == "spma-alm"} == {0.1, 0.3}
+    assert all(
+        config.clip == 0.1 and config.dual_step == 0.003
+        for config in configs
+        if config.method == "ppo-lag"
+    )
+
+
+def test_one_and_one_point_zero_are_one_run():
+    one, two = (Spec("x", settings={"environment": TASK, "penalty": value}) for value in (1, 1.0))
+    assert [run.id for run in one.runs()] == [run.id for run in two.runs()]
+    assert len(Spec("x", settings={"environment": TASK, "penalty": [1, 1.0]}).runs()) == 1
+
+
+def test_one_limit_or_layer_needs_no_list():
+    (run,) = Spec(
+        "x", settings={"environment": "SafetyHopperVelocity-v1", "limit": "cost<=40", "hidden": 16}
+    ).runs()
+    assert (run.config["limit"], run.config["hidden"]) == (["cost<=40"], [16])
+
+
+def test_draws_lie_in_their_range_and_stay_when_there_are_more():
+    ranges = {
+        "learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
+        "inner": {"low": 1, "high": 20},
     }
-    return {**base, "score": score, "excess": excess, "failed": failed}
-
-
-def test_the_best_return_within_the_limit_is_selected():
-    scores = [
-        (1, 0),
-        (3, 0),
-        (9, 0),
-        (9, 11),
-        (5, 4),
-        (5, 5),
-    ]  # the second is best, but its mean cost is too high
-    (chosen,) = select(RUNS, [row(run, *pair) for run, pair in zip(RUNS, scores)], eps=5.0)
-    assert (
-        chosen["selected"] == "penalty 0.3"
-        and chosen["score"] == "5 +- 0"
-        and chosen["excess"] == 4.5
+    few, many = (
+        Spec("x", draws=count, settings={"environment": TASK, **ranges}).runs()
+        for count in (5, 200)
     )
-    assert (chosen["configurations"], chosen["eligible"], chosen["runs"], chosen["samples"]) == (
-        3,
-        2,
-        6,
-        60,
+    assert [run.id for run in few] == [run.id for run in many[:5]] and len(many) == 200
+    rates = np.array([run.config["learning_rate"] for run in many])
+    assert rates.min() >= 1e-4 and rates.max() <= 1e-2
+    assert np.median(rates) == pytest.approx(1e-3, rel=0.4)  # evenly in the logarithm
+    assert {run.config["inner"] for run in many} == set(range(1, 21))
+
+
+def test_exact_runs_take_settings_of_the_method_and_seeds_of_the_model():
+    spec = Spec(
+        "x",
+        "exact",
+        settings={"model": "garnet:states=20", "method": "npg-pd", "step": [1, 2], "steps": 10},
     )
-    assert chosen["CPU hours"] == pytest.approx(0.06)
+    runs = spec.with_seeds(2).runs()
+    assert len(runs) == 4 and runs[0].config["settings"] == {"step": 1.0, "steps": 10}
+    with pytest.raises(InputError, match="takes no seed"):
+        Spec("x", "exact", settings={"model": "cliff-world"}).with_seeds(2).runs()
 
 
-def test_a_configuration_with_a_failed_or_missing_run_is_not_eligible():
-    found = [
-        row(RUNS[0], 100, 0),
-        row(RUNS[1], None, None, "diverged"),
-        row(RUNS[2], 50, 0),
-        *(row(run, 1, 0) for run in RUNS[4:]),
+def test_points_that_make_no_sense_are_left_out():
+    runs = Spec(
+        "x",
+        "exact",
+        settings={"model": "cliff-world"},
+        methods={"rpg-pd": {"temperature": 0.1, "dual_step": [1, 100]}},
+    )
+    assert [run.config["settings"]["dual_step"] for run in runs.runs()] == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("seeds = ", "not TOML"),
+        ("sedes = 3", "no key 'sedes'; did you mean 'seeds'"),
+        ("kind = 'deep'", "it is 'train' or 'exact'"),
+        ("settings = 3", "must be a table"),
+        ("[methods]\ncpo = 3", "methods.cpo must be a table"),
+        ("[settings]\nenvironment = 3", "environment is 3; write a name in quotes"),
+        ("seeds = 0", "between 1 and"),
+        ("seeds = 'two'", "a number of them, or a list"),
+        ("", "environment is missing"),
+        (
+            "[settings]\nenvironment = 'X'\npenalti = 1",
+            "no field 'penalti'; did you mean 'penalty'",
+        ),
+        (
+            "[settings]\nenvironment = 'X'\nlearning_rate = 'much'",
+            'learning_rate is "much"; write 0.001',
+        ),
+        ("[settings]\nenvironment = 'X'\ninner = 1.5", "inner is 1.5; write 10"),
+        ("[settings]\nenvironment = 'X'\nrescale = 1", "rescale is 1; write false"),
+        ("[settings]\nenvironment = 'X'\npenalty = -1", "it must be positive"),
+        ("[settings]\nenvironment = 'X'\nmethod = 'ppo-llag'", "did you mean 'ppo-lag'"),
+        ("[settings]\nenvironment = 'X'\npenalty = { low = 1, high = 2 }", "how many draws"),
+        (
+            "draws = 2\n[settings]\nenvironment = 'X'\npenalty = { low = 3, high = 2 }",
+            "low below high",
+        ),
+        (
+            "draws = 2\n[settings]\nenvironment = 'X'\npenalty = { low = 0, high = 2, log = true }",
+            "low below high",
+        ),
+        ("[settings]\nenvironment = 'X'\npenalty = []", "is an empty list"),
+        ("[settings]\nenvironment = 'X'\nhidden = 'wide'", 'hidden is "wide"; write [64, 64]'),
+        ("[settings]\nenvironment = 'X'\nlimit = [3]", "limit is [3]; write"),
+        (
+            "[settings]\nenvironment = 'X'\n[methods.cpo]\nmethod = 'ppo'",
+            "methods.cpo is of the method 'cpo'",
+        ),
+        ("kind = 'exact'", "model is missing"),
+        ("kind = 'exact'\n[settings]\nmodel = 'cliff-world'\nstep = 1", "has no field 'step'"),
+    ],
+)
+def test_mistakes_are_named(tmp_path, text, sentence):
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        read_spec(write(tmp_path, text)).runs()
+
+
+def test_a_fraction_is_of_the_samples_wherever_they_are(tmp_path):
+    text = (
+        "[settings]\nenvironment = 'SafetyHopperVelocity-v1'\n[methods.ppo]\nsamples = [40_000,"
+        " 80_000]\n[methods.spma]\n"
+    )
+    runs = read_spec(write(tmp_path, text)).with_fraction(0.5).runs()
+    assert [(run.config["method"], run.config["samples"]) for run in runs] == [
+        ("ppo", 20_000),
+        ("ppo", 40_000),
+        ("spma", 1_000_000),
     ]
-    (chosen,) = select(RUNS, found, eps=0.0)
-    assert chosen["selected"] == "penalty 0.3" and chosen["eligible"] == 1 and chosen["failed"] == 1
-    (nothing,) = select(RUNS, [row(run, 1, 1) for run in RUNS], eps=0.5)
-    assert nothing["selected"] == "none" and nothing["score"] == "-"
 
 
-def test_what_a_method_sets_by_itself_is_not_varied():
-    assert varied_fields(RUNS) == ["penalty"]
-    assert (
-        varied_fields(
-            [train_run(TrainConfig(TASK, method=method)) for method in ("spma-alm", "cpo")]
-        )
-        == []
+@pytest.mark.parametrize("samples", ["'many'", "{ low = 1, high = 9 }", "1", "[]"])
+def test_a_fraction_of_nothing(tmp_path, samples):
+    spec = read_spec(write(tmp_path, f"[settings]\nenvironment = 'X'\nsamples = {samples}"))
+    with pytest.raises(InputError, match="empty list" if samples == "[]" else "makes no sense"):
+        spec.with_fraction(0.1).runs()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('kind = "exact"\neps = "x"\n[settings]\nmodel = "cliff-world"', "eps is 'x'"),
+        ('kind = "exact"\ndraws = -1\n[settings]\nmodel = "cliff-world"', "draws is -1"),
+        ('kind = "exact"\nseeds = 1000000000\n[settings]\nmodel = "garnet"', "between 1 and"),
+        (
+            (
+                'kind = "exact"\ndraws = 1000000000\n[settings]\nmodel = "cliff-world"\npenalty = {'
+                " low = 0.1, high = 1.0 }"
+            ),
+            "runs, more than",
+        ),
+        (
+            'kind = "exact"\n[settings]\nmodel = "cliff-world"\n[methods.pqa-alm]\nstep = [nan]',
+            "it must be finite",
+        ),
+        (
+            'kind = "exact"\n[settings]\nmodel = "cliff-world"\n[methods.pqa-alm]\nstep = []',
+            "'step' is an empty list",
+        ),
+        ('kind = "exact"\n[settings]\nmodel = "clif-world"', "did you mean 'cliff-world'"),
+        ('[settings]\nmodel = "cliff-world"', 'need kind = "exact"'),
+        (
+            '[settings]\nenvironment = "SafetyHoperVelocity-v1"',
+            "did you mean 'SafetyHopperVelocity-v1'",
+        ),
+        (
+            '[settings]\nenvironment = "SafetyHopperVelocity-v1"\nlimit = ["heat<=3"]',
+            "does not have",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_before_any_work(tmp_path, text, sentence):
+    (tmp_path / "sweep.toml").write_text(text)
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        read_spec(tmp_path / "sweep.toml").runs()
+
+
+def test_the_excess_that_is_allowed_suits_the_kind():
+    assert (Spec("x").excess, Spec("x", "exact").excess, Spec("x", "exact", eps=0.0).excess) == (
+        5.0,
+        0.01,
+        0.0,
     )
+
+
+def test_whole_ranges_are_drawn_whole_also_in_the_logarithm():
+    settings = {
+        "model": "cliff-world",
+        "method": "npg-pd",
+        "steps": {"low": 10, "high": 1000, "log": True},
+    }
+    steps = [
+        run.config["settings"]["steps"]
+        for run in Spec("x", "exact", draws=50, settings=settings).runs()
+    ]
+    assert all(type(one) is int and 10 <= one <= 1000 for one in steps) and np.median(
+        steps
+    ) == pytest.approx(100, rel=0.6)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[methods.rpg-pd]\ndual_step = 'a'", 'dual_step is "a"; write'),
+        ("[methods.rpg-pd]\ndual_step = 2020-01-01", 'dual_step is "2020-01-01"; write'),
+        ("[settings]\nmodel = 2020-01-01", 'model is "2020-01-01"; write'),
+        ("[settings]\nmodel = 'cliff-world'\nmethod = [['npg-pd']]", 'method is ["npg-pd"]; write'),
+        (
+            "[settings]\nmodel = 'cliff-world'\nmethod = 'npg-pd'\nstep = 1" + 400 * "0",
+            "it must be finite",
+        ),
+        (
+            "[settings]\nmodel = 'cliff-world'\nfeatures = 3",
+            "features is 3; write a name in quotes",
+        ),
+        (
+            "[settings]\nmodel = 'cliff-world'\nmethod = 'ppqa-alm'\nfeatures = 'tiles:bad'",
+            "--features tiles:bad",
+        ),
+        ("[settings]\nmodel = 'cliff-world'\neps = 5.0", "eps is 5.0"),
+        ("[settings]\nmodel = 'cliff-world'\ntime_limit = 'x'", 'time_limit is "x"; write'),
+        ("[settings]\nmodel = 'cliff-world'\ntime_limit = -1", "time_limit is -1"),
+        ("[settings]\nmodel = 'cliff-world'\nreport = 3", "has no field 'report'"),
+        ("seeds = [true, 0]\n[settings]\nmodel = 'garnet'", "a list of whole numbers"),
+        (
+            "draws = 1\n[settings]\nmodel = 'cliff-world'\nmethod = 'npg-pd'\nsteps = { low = 1,"
+            " high = 1" + 30 * "0" + " }",
+            "low below",
+        ),
+    ],
+)
+def test_odd_values_of_exact_sweeps_are_named(tmp_path, text, sentence):
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        read_spec(write(tmp_path, 'kind = "exact"\n' + text)).runs()
+
+
+@pytest.mark.parametrize("samples", ["inf", "nan", "2020-01-01", "1" + 400 * "0"])
+def test_a_fraction_of_odd_samples(tmp_path, samples):
+    with pytest.raises(InputError, match="makes no sense"):
+        read_spec(
+            write(tmp_path, f"[settings]\nenvironment = 'X'\nsamples = {samples}")
+        ).with_fraction(0.1)

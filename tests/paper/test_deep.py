@@ -5,14 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from cmdpax import InputError, reproduce
-from cmdpax.cli import main
-from cmdpax.deep.config import TrainConfig
-from cmdpax.experiments.presets import RESERVE
+from cmdpax import InputError
+from cmdpax.cli.main import main
 from cmdpax.experiments.records import write_lines
 from cmdpax.experiments.runs import train_run
 from cmdpax.experiments.store import Store
-from cmdpax.paper import deep
+from cmdpax.learning.config import TrainConfig
+from cmdpax.paper import deep, reproduce
 from cmdpax.paper.deep_records import (
     PAPER,
     TASKS,
@@ -22,6 +21,7 @@ from cmdpax.paper.deep_records import (
     read_records,
     summarise,
 )
+from cmdpax.paper.settings import RESERVE
 
 
 def rows(batch, updates, cost=20.0):

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from cmdpax.environments import finite
-from cmdpax.experiments.grid import Entry
 from cmdpax.experiments.records import read_lines
 from cmdpax.paper import tabular
 from cmdpax.paper.all_methods import all_methods
 from cmdpax.paper.certified import certified
+from cmdpax.paper.grid import Entry
 from cmdpax.paper.selected import selected
 from cmdpax.paper.sensitivity import sensitivity
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cmdpax import InputError
-from cmdpax.cli import main
+from cmdpax.cli.main import main
 from cmdpax.report import write_report
 
 RESULTS = Path(__file__).parents[2] / "results"

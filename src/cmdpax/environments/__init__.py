@@ -8,7 +8,7 @@ from cmdpax.environments.garnet import garnet
 from cmdpax.environments.grid_world import grid_world
 from cmdpax.environments.inventory import inventory
 from cmdpax.environments.queue import queue
-from cmdpax.model import CMDP
+from cmdpax.model.cmdp import CMDP
 
 finite: Mapping[str, Callable[..., CMDP]] = {
     "cliff-world": cliff_world,

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.model import CMDP, Grid
+from cmdpax.model.cmdp import CMDP, Grid
 
 MOVES = ((0, -1), (0, 1), (-1, 0), (1, 0))
 CHASM, GOAL, TERMINAL, START = (1, 2, 3), 4, 20, 0

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.model import CMDP, Grid
-from cmdpax.transitions import refuse_huge
+from cmdpax.model.cmdp import CMDP, Grid
+from cmdpax.model.transitions import refuse_huge
 
 
 def deep_sea(

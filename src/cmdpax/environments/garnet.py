@@ -5,9 +5,9 @@ rewards are uniform in [0, 1].
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.evaluation import occupancy, under_policy
-from cmdpax.model import CMDP
-from cmdpax.transitions import refuse_huge
+from cmdpax.exact.discounted import occupancy, under_policy
+from cmdpax.model.cmdp import CMDP
+from cmdpax.model.transitions import refuse_huge
 
 
 def garnet(

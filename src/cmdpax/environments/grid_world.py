@@ -9,8 +9,8 @@ import numpy as np
 
 from cmdpax.environments.thresholds import with_threshold
 from cmdpax.errors import InputError
-from cmdpax.model import CMDP, Grid
-from cmdpax.transitions import refuse_huge
+from cmdpax.model.cmdp import CMDP, Grid
+from cmdpax.model.transitions import refuse_huge
 
 MOVES = np.array([(0, -1), (0, 1), (-1, 0), (1, 0)])
 SIDES = np.array([(2, 3), (2, 3), (0, 1), (0, 1)])

@@ -11,9 +11,9 @@ from cmdpax.environments.grid_world import grid_world
 from cmdpax.environments.inventory import inventory
 from cmdpax.environments.queue import queue
 from cmdpax.errors import InputError
-from cmdpax.evaluation import occupancy, under_policy
-from cmdpax.model import CMDP
-from cmdpax.planning import plan
+from cmdpax.exact.discounted import occupancy, under_policy
+from cmdpax.exact.planning import plan
+from cmdpax.model.cmdp import CMDP
 
 Family = Literal["garnet", "grid", "queue", "inventory"]
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from cmdpax.environments.thresholds import with_threshold
 from cmdpax.errors import InputError
-from cmdpax.model import CMDP
-from cmdpax.transitions import refuse_huge
+from cmdpax.model.cmdp import CMDP
+from cmdpax.model.transitions import refuse_huge
 
 
 def inventory(

@@ -1,8 +1,8 @@
 """Where to put the threshold of a model with one constraint, so that it binds and can be met."""
 
-from cmdpax.evaluation import occupancy, under_policy
-from cmdpax.model import CMDP
-from cmdpax.planning import Plan, plan
+from cmdpax.exact.discounted import occupancy, under_policy
+from cmdpax.exact.planning import Plan, plan
+from cmdpax.model.cmdp import CMDP
 
 # how near the optimum two policies are that mark the ends, on the scale of possible values (large
 # models)

@@ -18,12 +18,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cmdpax.deep.config import TrainConfig
+from cmdpax.environments.by_name import open_features, open_model, seeded
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.methods import find
-from cmdpax.methods import run as run_method
-from cmdpax.solve import within
-from cmdpax.sources import open_features, open_model, seeded
+from cmdpax.learning.config import TrainConfig
+from cmdpax.solvers.certified import within
+from cmdpax.solvers.table import find
+from cmdpax.solvers.table import run as run_method
 from cmdpax.stopping import Stopper
 
 EXACT = {
@@ -98,8 +98,8 @@ def check_problems(runs: Sequence[Run]) -> None:
             if run.config["features"] is not None:
                 open_features(run.config["features"], model)
         else:
-            from cmdpax.environments.gym_adapter import make_simulator
-            from cmdpax.environments.limits import match_limits
+            from cmdpax.learning.gym_simulator import make_simulator
+            from cmdpax.model.limits import match_limits
 
             match_limits(
                 run.config["limit"], make_simulator(run.config["environment"], 1).cost_names
@@ -135,10 +135,10 @@ def _exact(run: Run) -> dict[str, Any]:
 def _train(
     run: Run, folder: Path, earlier: Sequence[Path], note: Callable[[], None]
 ) -> dict[str, Any]:
-    from cmdpax.deep.evaluate import evaluate
-    from cmdpax.deep.stored import newest
-    from cmdpax.deep.train import train
-    from cmdpax.environments.limits import parse_limit
+    from cmdpax.learning.evaluation import evaluate
+    from cmdpax.learning.run_folder import newest
+    from cmdpax.learning.training import train
+    from cmdpax.model.limits import parse_limit
 
     config = train_config(run)
     _adopt(folder, earlier)
@@ -173,7 +173,7 @@ def _adopt(folder: Path, earlier: Sequence[Path]) -> None:
     """Copy the furthest intact checkpoint of other attempts; their owners may be alive and at work,
     hence copies.
     """
-    from cmdpax.deep import stored
+    from cmdpax.learning import run_folder as stored
 
     found = [
         (path.name, path) for attempt in earlier for path in stored.newest(attempt / "checkpoints")

@@ -4,7 +4,7 @@ grid at violation <= 0.001.
 
 from matplotlib.figure import Figure
 
-from cmdpax.experiments.charts import side_by_side
+from cmdpax.paper.charts import side_by_side
 from cmdpax.paper.tabular import Study
 
 LABELS = ("PQA-ALM", "RPG-PD", "OPG-PD", "NPG-DD", "ReLOAD", "NPG-NRL")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from cmdpax.experiments.charts import curves
+from cmdpax.paper.charts import curves
 from cmdpax.paper.tabular import LIMITS, Study
 
 

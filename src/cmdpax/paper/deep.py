@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cmdpax.errors import InputError
-from cmdpax.experiments import presets
 from cmdpax.experiments.records import Row, read_lines, write_lines
 from cmdpax.experiments.runs import Run
-from cmdpax.experiments.specification import Spec
 from cmdpax.experiments.store import Store
+from cmdpax.experiments.sweep import Spec
 from cmdpax.experiments.versions import versions
+from cmdpax.paper import settings as presets
 from cmdpax.paper.deep_records import (
     TASKS,
     TITLES,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from cmdpax.experiments import training_charts
 from cmdpax.experiments.records import Row
+from cmdpax.paper import training_charts
 from cmdpax.paper.deep import ABLATIONS, Study, budget
 from cmdpax.paper.deep_records import LIMIT, PAPER, TASKS, TITLES, Record
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.environments.limits import parse_limit
 from cmdpax.errors import InputError
+from cmdpax.model.limits import parse_limit
 
 LIMIT = 25.0
 WINDOW = 20_000  # samples over which rows are averaged

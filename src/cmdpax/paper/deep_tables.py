@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.deep.config import TrainConfig
-from cmdpax.experiments.presets import RESERVE
 from cmdpax.experiments.records import write_table
 from cmdpax.experiments.statistics import (
     bootstrap_interval,
@@ -23,8 +21,10 @@ from cmdpax.experiments.statistics import (
     tails_over_episodes,
     tails_over_seeds,
 )
+from cmdpax.learning.config import TrainConfig
 from cmdpax.paper.deep import Study
 from cmdpax.paper.deep_records import LIMIT, PAPER, PAPER_TAILS, TASKS, TITLES, Record
+from cmdpax.paper.settings import RESERVE
 
 MARKS = ("95_percent_of_paper", "paper", "95_percent_of_best")
 TAIL = ("mean", "worst", "P90", "P95")

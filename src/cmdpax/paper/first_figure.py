@@ -8,9 +8,9 @@ final iterate); both start uniform with zero multipliers.
 from matplotlib.figure import Figure
 
 from cmdpax.environments import cliff_world
-from cmdpax.experiments.figures import comparison
-from cmdpax.methods import trajectory
-from cmdpax.solve import solve
+from cmdpax.experiments.pictures import comparison
+from cmdpax.solvers.certified import solve
+from cmdpax.solvers.table import trajectory
 
 
 def first_figure() -> Figure:

@@ -19,20 +19,20 @@ from pathlib import Path
 
 import numpy as np
 
-from cmdpax.algorithm import Progress, augmented_lagrangian
-from cmdpax.baselines.class_optimum import class_optimum
 from cmdpax.environments import finite
 from cmdpax.environments.tiles import PAPER_SETS, tiles
-from cmdpax.experiments.grid import Entry, Search, search
 from cmdpax.experiments.records import Row, provenance, read_lines, write_lines, write_table
 from cmdpax.lagrangian import violation
-from cmdpax.methods import find
-from cmdpax.model import CMDP
-from cmdpax.oracles import npg, pqa, spma
-from cmdpax.oracles.projected import Projected
+from cmdpax.model.cmdp import CMDP
+from cmdpax.paper.grid import Entry, Search, search
 from cmdpax.paper.tabular import LIMITS, PROBLEMS, STRIDE, Say, configuration_rows
-from cmdpax.policies.log_linear import Features
-from cmdpax.solve import solve
+from cmdpax.solvers import npg, pqa, spma
+from cmdpax.solvers.algorithm import Progress, augmented_lagrangian
+from cmdpax.solvers.certified import solve
+from cmdpax.solvers.class_optimum import class_optimum
+from cmdpax.solvers.policy_classes import Features
+from cmdpax.solvers.projected import Projected
+from cmdpax.solvers.table import find
 
 SETS = {dimension: (dimension, tilings, size) for dimension, tilings, size in PAPER_SETS}
 ENTRIES = (

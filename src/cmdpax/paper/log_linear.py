@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from cmdpax.experiments.charts import FLOOR, side_by_side, style
+from cmdpax.paper.charts import FLOOR, side_by_side, style
 from cmdpax.paper.linear import ENTRIES, LIMITS, LinearStudy
 from cmdpax.paper.tabular import PROBLEMS
 

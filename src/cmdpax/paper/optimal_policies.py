@@ -5,9 +5,9 @@ exactly one cell.
 from matplotlib.figure import Figure
 
 from cmdpax.environments import finite
-from cmdpax.experiments.figures import policy_picture
+from cmdpax.experiments.pictures import policy_picture
 from cmdpax.paper.tabular import PROBLEMS
-from cmdpax.solve import solve
+from cmdpax.solvers.certified import solve
 
 
 def optimal_policy(problem: str) -> Figure:

@@ -24,15 +24,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from cmdpax import lagrangian
-from cmdpax.algorithm import Progress, augmented_lagrangian
 from cmdpax.environments import finite
 from cmdpax.errors import NumericalError
-from cmdpax.experiments.charts import Line, rates
 from cmdpax.experiments.records import Row
-from cmdpax.model import CMDP
-from cmdpax.oracles.corrective import Corrective
+from cmdpax.model.cmdp import CMDP
+from cmdpax.paper.charts import Line, rates
 from cmdpax.paper.tabular import PROBLEMS
-from cmdpax.solve import solve
+from cmdpax.solvers.algorithm import Progress, augmented_lagrangian
+from cmdpax.solvers.certified import solve
+from cmdpax.solvers.columns import Corrective
 
 PENALTIES = (0.03, 0.3, 3.0)  # small enough that convergence takes more than a few dual updates
 SIGMA, OUTER = 0.01, 1000

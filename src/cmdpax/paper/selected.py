@@ -4,7 +4,7 @@ one limit on one problem.
 
 from matplotlib.figure import Figure
 
-from cmdpax.experiments.charts import side_by_side
+from cmdpax.paper.charts import side_by_side
 from cmdpax.paper.tabular import Study
 
 LABELS = (

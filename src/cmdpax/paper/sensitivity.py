@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from cmdpax.experiments import charts
+from cmdpax.paper import charts
 from cmdpax.paper.tabular import JUDGED, LIMITS, Study
 
 

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from cmdpax.environments import finite
-from cmdpax.experiments.grid import Entry, Search, configurations, search
 from cmdpax.experiments.records import Row, provenance, read_lines, write_lines, write_table
 from cmdpax.lagrangian import violation
-from cmdpax.methods import find
-from cmdpax.model import CMDP
-from cmdpax.solve import solve
-from cmdpax.trajectory import certified_gaps
+from cmdpax.model.cmdp import CMDP
+from cmdpax.paper.grid import Entry, Search, configurations, search
+from cmdpax.solvers.certified import solve
+from cmdpax.solvers.table import find
+from cmdpax.solvers.trajectory import certified_gaps
 
 PROBLEMS = {"cliff-world": "Cliff World", "deep-sea": "Deep Sea Treasure"}
 LIMITS = (0.001, 0.01)  # the paper's two eps for the violation of the final policy

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cmdpax.files import target, write_text
-from cmdpax.report.films import scenes
-from cmdpax.report.found import gather
+from cmdpax.report.contents import gather
 from cmdpax.report.page import compose
+from cmdpax.report.series import scenes
 
 NAME = "report.html"
 

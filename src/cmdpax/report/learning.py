@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.deep.config import METHODS
-from cmdpax.environments.limits import parse_limit
 from cmdpax.errors import InputError
+from cmdpax.learning.config import METHODS
+from cmdpax.model.limits import parse_limit
 
 POINTS = 200
 Row = dict[str, Any]

@@ -19,7 +19,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 
-from cmdpax.report.found import Found, Table, text
+from cmdpax.report.contents import Found, Table, text
 from cmdpax.report.learning import Row, TrainingRun, environments
 
 SCRIPTS = ("parts.js", "chart.js", "board.js", "viewer.js", "learning.js", "tables.js")

@@ -1,1 +1,0 @@
-"""Rival methods, each as well implemented as we can."""

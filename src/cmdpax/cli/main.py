@@ -1,0 +1,112 @@
+"""The command line. Exit codes: 0 certified, 1 check failed, 2 bad input, 3 infeasible, 4 limit, 5
+marginal, 130 interrupted.
+"""
+
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import tyro
+
+import cmdpax
+from cmdpax.cli import exact, studies
+from cmdpax.cli import experiments as sweeping
+from cmdpax.cli import learning as training
+from cmdpax.errors import CertificateError, InputError, NumericalError
+from cmdpax.learning.config import TrainConfig
+
+COMMANDS: dict[str, Callable[..., int]] = {
+    "solve": exact.solve,
+    "check": exact.check,
+    "frontier": exact.frontier,
+    "show": exact.show,
+    "export": exact.export,
+    "train": training.train,
+    "evaluate": training.evaluate,
+    "film": training.film,
+    "check-env": training.check_env,
+    "list": exact.list_,
+    "demo": studies.demo,
+    "sweep": sweeping.sweep,
+    "reproduce": studies.reproduce,
+    "report": studies.report,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and exit with its code; bad input gets one sentence and code 2, a warning one
+    sentence.
+    """
+    if "" not in sys.path:
+        sys.path.append(
+            ""
+            # modules of the current folder, as in `train heater:make`; last, so as to take no library's
+            # place
+        )
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: print(f"cmdpax: {message}", file=sys.stderr)
+        sys.exit(_run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words == ["--version"]:
+        print(f"cmdpax {cmdpax.__version__}")
+        return 0
+    try:
+        _refuse_repeated(words)
+        return tyro.extras.subcommand_cli_from_dict(
+            _commands(words), prog="cmdpax", description=__doc__, args=words
+        )
+    except InputError as error:
+        return _complain(error, 2)
+    except (CertificateError, NumericalError) as error:
+        return _complain(error, 1)
+    except BrokenPipeError:
+        return 0
+    except OSError as error:
+        return _complain(f"{error.filename}: {error.strerror}." if error.filename else error, 2)
+    except MemoryError:
+        return _complain(
+            "there is not enough memory for this model; use fewer states, actions or successors.", 2
+        )
+    except KeyboardInterrupt as error:
+        return _complain(str(error) or "interrupted.", 130)
+    except Exception as error:  # a fault of ours: still one sentence, and it says so
+        return _complain(f"internal error, please report it: {type(error).__name__}: {error}", 1)
+
+
+def _commands(words: Sequence[str]) -> dict[str, Callable[..., int]]:
+    if _given(words, "--preset") != "paper":
+        return COMMANDS
+    return {
+        **COMMANDS,
+        "train": training.train_as_the_paper(_given(words, "--method") or TrainConfig.method),
+    }
+
+
+def _given(words: Sequence[str], option: str) -> str | None:
+    """The value of an option, before parsing."""
+    joined = (word.partition("=")[::2] for word in words if "=" in word)
+    return dict([*pairwise(words), *joined]).get(option)
+
+
+def _refuse_repeated(words: Sequence[str]) -> None:
+    """An option given twice would count once, and a limit that nobody sees dropped protects nobody."""
+    given = Counter(
+        word.partition("=")[0].replace("_", "-")
+        for word in words
+        if word.startswith("--") and word != "--"
+    )
+    for option, times in given.items():
+        if times > 1:
+            raise InputError(
+                f"{option} is given {times} times; give it once, with all of its values after it."
+            )
+
+
+def _complain(sentence: object, code: int) -> int:
+    print(f"cmdpax: {sentence}", file=sys.stderr)
+    return code

@@ -1,0 +1,1 @@
+"""Mathematics on one model: values, plans, visits, bounds and certificates."""

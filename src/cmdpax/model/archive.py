@@ -1,0 +1,386 @@
+"""Models and results as files; the schema is documented in `docs/model-format.md`.
+
+A model is saved as `.npz` (uncompressed NumPy arrays in the normalised `>=` orientation, any size)
+or as `.json` (for people to write: small, in the caller's own orientation); a result as `.npz`.
+What is not numbers is one JSON text, the array `meta`.
+
+Loading never executes code: no pickle, no `eval`. Nothing is allocated before the file has been
+seen to hold it: arrays are stored uncompressed, so that none can be larger than its file. Whatever
+is wrong with a file is an `InputError` of one sentence. Writing is atomic: a reader finds the old
+file or the new one, never a part of it.
+"""
+
+import os
+import re
+import struct
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from math import prod
+from pathlib import Path
+from reprlib import repr as brief
+from typing import Any, BinaryIO, Literal, get_args
+
+import numpy as np
+
+from cmdpax.errors import InputError, did_you_mean
+from cmdpax.exact.certificate import Certificate
+from cmdpax.files import replacing
+from cmdpax.model.cmdp import CMDP
+from cmdpax.model.result import Result, Status
+from cmdpax.model.text import MODEL, NAMES, grid_from, model_from_json, model_to_json
+from cmdpax.model.transitions import PADDED_ENTRIES
+from cmdpax.model.values import VERSION, checked_keys, dump, identified, parse, texts, typed
+
+RESULT = "cmdpax-result"
+LARGEST_ARRAY = 8 * PADDED_ENTRIES  # bytes
+MAPPED = 16_000_000  # bytes from which on an array stays in its file, memory-mapped
+CHUNK = 1 << 20
+
+MODEL_ARRAYS = (
+    "successors",
+    "probabilities",
+    "reward",
+    "constraints",
+    "thresholds",
+    "initial",
+    "discount",
+)
+RESULT_ARRAYS = (
+    "policy",
+    "reward",
+    "margins",
+    "multipliers",
+    "thresholds",
+    "eps",
+    "scaled_gap",
+    "scaled_violation",
+    "seconds",
+)
+RESULT_META = ("status", "method", "digest", "constraint_names", "senses", "trace", "mixture")
+PROOF_ARRAYS = (
+    "reward_bounds",
+    "margin_bounds",
+    "dual_bound",
+    "weights",
+    "value_potentials",
+    "dual_potential",
+)
+RAY_ARRAYS = ("ray", "ray_bound", "ray_potential")
+
+KINDS = {
+    "meta": ("U", "text"),
+    "available": ("b", "booleans"),
+}  # of dtype; every other array holds numbers
+NPY_MAGIC = b"\x93NUMPY\x01\x00"
+# what NumPy writes for plain arrays; a pattern, unlike a parser, has nothing to trip over
+NPY_HEADER = re.compile(
+    rb"\{'descr': '([<>|](?:[iu][1248]|f[248]|b1|U[1-9][0-9]{0,7}))',"
+    rb" 'fortran_order': (True|False), 'shape': \(([0-9, ]*)\), \} *\n"
+)
+ZIP_DAMAGE = (
+    OSError,
+    ValueError,
+    LookupError,
+    EOFError,
+    OverflowError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    struct.error,
+)
+
+
+def save_model(model: CMDP, path: str | os.PathLike[str]) -> None:
+    """Write a model to a `.npz` or `.json` file."""
+    path = _suffixed(path, (".npz", ".json"))
+    if path.suffix.lower() == ".json":
+        text = model_to_json(model).encode()
+        return _write(path, lambda file: file.write(text))
+    arrays = {name: np.asarray(getattr(model, name)) for name in MODEL_ARRAYS}
+    if model.available is not None:
+        arrays["available"] = model.available
+    meta = {name: getattr(model, name) for name in ("senses", *NAMES)}
+    return _write_archive(path, MODEL, arrays, {**meta, "grid": model.grid and asdict(model.grid)})
+
+
+def load_model(path: str | os.PathLike[str]) -> CMDP:
+    """Read a model from a `.npz` or `.json` file."""
+    path = _suffixed(path, (".npz", ".json"))
+    with _opened(path) as file:
+        return (
+            model_from_json(file) if path.suffix.lower() == ".json" else _model_from_archive(file)
+        )
+
+
+def save_result(result: Result, path: str | os.PathLike[str]) -> None:
+    """Write a result, with its certificate and trace, to a `.npz` file."""
+    path = _suffixed(path, (".npz",))
+    arrays = {
+        name: np.asarray(getattr(result, name), dtype=np.float64)
+        for name in (*RESULT_ARRAYS, "values")
+    }
+    for name in (*PROOF_ARRAYS, *RAY_ARRAYS):
+        if (value := getattr(result.certificate, name)) is not None:
+            arrays[name] = np.asarray(value, dtype=np.float64)
+    _write_archive(path, RESULT, arrays, {name: getattr(result, name) for name in RESULT_META})
+
+
+def load_result(path: str | os.PathLike[str]) -> Result:
+    """Read a result from a `.npz` file. Whether its claims are true is for `cmdpax.check` to say."""
+    path = _suffixed(path, (".npz",))
+    with _opened(path) as file:
+        return _result_from_archive(file)
+
+
+def _model_from_archive(file: BinaryIO) -> CMDP:
+    meta, arrays = _read_archive(file, MODEL, MODEL_ARRAYS, ("available",))
+    checked_keys("meta", meta, ("format", "version"), ("senses", "grid", *NAMES))
+    labels = {
+        name: None if meta.get(name) is None else texts(f"meta.{name}", meta[name])
+        for name in ("senses", *NAMES)
+    }
+    senses = labels.pop("senses")
+    constraints, thresholds = arrays["constraints"], arrays["thresholds"]
+    if (
+        senses is not None
+    ):  # the file holds `>=`; the constructor wants the caller's orientation, and negation is exact
+        sign = np.array([-1.0 if sense == "<=" else 1.0 for sense in senses])
+        if constraints.shape[:1] != sign.shape or thresholds.shape != sign.shape:
+            raise InputError(
+                f"meta.senses: {len(sign)} given for constraints {constraints.shape},"
+                f" thresholds {thresholds.shape}; give one for each."
+            )
+        constraints, thresholds = (constraints.T * sign).T, thresholds * sign
+    return CMDP(
+        (arrays["successors"], arrays["probabilities"]),
+        arrays["reward"],
+        constraints,
+        thresholds,
+        arrays["initial"],
+        arrays["discount"],  # type: ignore[arg-type]  # an array [] of one number, checked by the constructor
+        senses=senses,
+        available=arrays.get("available"),
+        grid=grid_from(meta.get("grid")),
+        **labels,
+    )
+
+
+def _result_from_archive(file: BinaryIO) -> Result:
+    meta, arrays = _read_archive(
+        file, RESULT, (*RESULT_ARRAYS, *PROOF_ARRAYS), ("values", *RAY_ARRAYS)
+    )
+    checked_keys("meta", meta, ("format", "version", *RESULT_META))
+    labels = {
+        name: typed(f"meta.{name}", meta[name], str) for name in ("status", "method", "digest")
+    }
+    if labels["status"] not in get_args(Status):
+        raise InputError(
+            f"meta.status: {brief(labels['status'])} is unknown;"
+            f" {did_you_mean(labels['status'][:40], get_args(Status))}"
+        )
+    names, senses = (
+        texts("meta.constraint_names", meta["constraint_names"]),
+        texts("meta.senses", meta["senses"]),
+    )
+    trace = [
+        typed(f"meta.trace[{i}]", row, dict)
+        for i, row in enumerate(typed("meta.trace", meta["trace"], list))
+    ]
+    if (
+        arrays["policy"].ndim != 2
+        or len(senses) != len(names)
+        or {name in arrays for name in RAY_ARRAYS} == {True, False}
+    ):
+        raise InputError(
+            "the policy must be [S, A], each constraint needs a name and a sense, and the arrays of"
+            " a ray come together."
+        )
+    S, A, m = *arrays["policy"].shape, len(names)
+    shapes = {
+        "policy": (S, A),
+        "reward_bounds": (2,),
+        "margin_bounds": (m, 2),
+        "value_potentials": (1 + m, S),
+    }
+    shapes |= dict.fromkeys(
+        ("values", "margins", "multipliers", "thresholds", "weights", "ray"), (m,)
+    )
+    shapes |= dict.fromkeys(("dual_potential", "ray_potential"), (S,))
+    values: dict[str, Any] = {}
+    for name, array in arrays.items():
+        if array.shape != shapes.get(name, ()):
+            raise InputError(
+                f"array '{name}' has shape {array.shape}, expected {shapes.get(name, ())}."
+            )
+        values[name] = array.astype(np.float64) if array.ndim else float(array)
+    values["reward_bounds"] = tuple(values["reward_bounds"].tolist())
+    return Result(
+        values=values.get(
+            "values", values["margins"] + values["thresholds"]
+        ),  # files of the first versions have none
+        **{name: values[name] for name in RESULT_ARRAYS},
+        **labels,  # type: ignore[arg-type]
+        certificate=Certificate(
+            **{name: values[name] for name in (*PROOF_ARRAYS, *RAY_ARRAYS) if name in values}
+        ),
+        constraint_names=tuple(names),
+        senses=tuple(senses),
+        trace=trace,
+        mixture=None if meta["mixture"] is None else typed("meta.mixture", meta["mixture"], dict),
+    )
+
+
+def _write_archive(
+    path: Path, kind: str, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]
+) -> None:
+    """What `numpy.savez(path, **arrays, meta=...)` writes, atomically."""
+    members = {
+        **arrays,
+        "meta": np.array(dump({"format": kind, "version": VERSION, **meta}, finite=kind == MODEL)),
+    }
+
+    def emit(file: BinaryIO) -> None:
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, array in members.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
+
+    _write(path, emit)
+
+
+def _read_archive(
+    file: BinaryIO, kind: str, required: Iterable[str], optional: Iterable[str]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The parsed `meta` and the other arrays of an archive."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            if "meta" not in members:
+                raise InputError("it is not a cmdpax file; it has no array 'meta'.")
+            size = os.fstat(file.fileno()).st_size
+            array = _read_array(file, archive, members["meta"], "meta", size)
+            # not str(array): NumPy does not check that its characters exist
+            text = (
+                array.astype(array.dtype.newbyteorder("<"))
+                .tobytes()
+                .decode("utf-32-le")
+                .rstrip("\0")
+            )
+            meta = identified(parse(text, finite=kind == MODEL), kind)
+            checked_keys("arrays", members, ("meta", *required), optional)
+            return meta, {
+                name: _read_array(file, archive, info, name, size)
+                for name, info in members.items()
+                if name != "meta"
+            }
+    except InputError:
+        raise
+    except ZIP_DAMAGE as error:
+        raise InputError(
+            f"it is not an .npz archive, or a damaged one ({error}); write or copy it again."
+        ) from None
+
+
+def _data_offset(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
+    """Where a member's bytes begin: after its local header, whose name and extra field may differ
+    from the directory's.
+    """
+    assert archive.fp is not None
+    place = archive.fp.tell()
+    archive.fp.seek(info.header_offset)
+    header = archive.fp.read(30)
+    archive.fp.seek(place)
+    return (
+        info.header_offset
+        + 30
+        + int.from_bytes(header[26:28], "little")
+        + int.from_bytes(header[28:30], "little")
+    )
+
+
+def _read_array(
+    file: BinaryIO, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, size: int
+) -> np.ndarray:
+    """One array out of a file of `size` bytes, allocated only once it is known to be as large as it
+    says.
+    """
+    if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
+        raise InputError(f"array '{name}' is compressed; write the file with numpy.savez.")
+    if info.file_size > min(size, LARGEST_ARRAY):
+        raise InputError(
+            f"array '{name}' claims {info.file_size} bytes, more than the file has or cmdpax reads."
+        )
+    with archive.open(info) as member:
+        start = member.read(len(NPY_MAGIC) + 2)
+        header = member.read(int.from_bytes(start[len(NPY_MAGIC) :], "little"))
+        match = NPY_HEADER.fullmatch(header)
+        if not start.startswith(NPY_MAGIC) or match is None:
+            raise InputError(
+                f"array '{name}' is not a plain array of numbers, booleans or text"
+                f" ({brief(header)})."
+            )
+        dtype, shape = (
+            np.dtype(match[1].decode()),
+            tuple(int(digits) for digits in re.findall(rb"[0-9]+", match[3])),
+        )
+        kinds, word = KINDS.get(name, ("iuf", "numbers"))
+        if dtype.kind not in kinds:
+            raise InputError(f"array '{name}' holds {dtype}; it must hold {word}.")
+        declared, held = dtype.itemsize * prod(shape), info.file_size - len(start) - len(header)
+        if declared != held:
+            raise InputError(
+                f"array '{name}' declares {declared} bytes, shape {brief(shape)} of {dtype}, but"
+                f" holds {held}."
+            )
+        order: Literal["F", "C"] = "F" if match[2] == b"True" else "C"
+        if (
+            declared >= MAPPED and dtype.kind != "b"
+        ):  # left in the file, once its checksum has been seen to be right
+            while member.read(CHUNK):
+                pass
+            end = _data_offset(archive, info) + info.file_size
+            return np.memmap(file, dtype, "r", end - declared, shape, order)
+        array = np.frombuffer(member.read(), dtype).reshape(shape, order=order)
+    return (
+        array.view(np.uint8) != 0 if dtype.kind == "b" else array
+    )  # NumPy trusts that the byte of a boolean is 0 or 1
+
+
+def _suffixed(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Path:
+    try:
+        path = Path(path)
+    except TypeError:
+        raise InputError(f"path: {brief(path)} is not the name of a file.") from None
+    if path.suffix.lower() not in suffixes:
+        raise InputError(f"{path}: the name must end in {' or '.join(suffixes)}.")
+    return path
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The file, open for reading; every error inside is named after it."""
+    try:
+        if path.is_dir():
+            raise InputError("it is a folder; give the file itself.")
+        if not path.is_file():  # a pipe could keep us waiting for ever
+            raise InputError(
+                "it is not a regular file." if path.exists() else "there is no such file."
+            )
+        with open(path, "rb") as file:
+            yield file
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    except OSError as error:
+        raise InputError(f"{path}: it cannot be read ({error.strerror or error}).") from None
+
+
+def _write(path: Path, emit: Callable[[BinaryIO], Any]) -> None:
+    """Write all or nothing."""
+    try:
+        with replacing(path) as file:
+            emit(file)
+    except OSError as error:
+        raise InputError(f"{path}: it cannot be written ({error.strerror or error}).") from None
+    except ValueError as error:  # a name with a null byte
+        raise InputError(f"{path}: it cannot be written ({error}).") from None

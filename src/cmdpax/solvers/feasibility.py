@@ -1,0 +1,174 @@
+"""Phase 1: is there a policy that meets every threshold? Answered with a proof either way.
+
+On the normalised scale (every constraint's value range is 1) let `zeta = max_pi min_i margin_i`.
+Two projections decide:
+- can every margin reach `+BAND`? Then the model is strictly feasible, and the columns that show it
+  start the solver;
+- if not, can every margin reach `-BAND`? If so feasibility is `marginal`; if not, the model is
+  infeasible.
+Each is an AL subproblem with zero reward and zero multipliers, `min |max(target - u, 0)|^2`: its
+residual w is zero, or it is a ray: planning on `w.c` proves `max_pi w.(V_c - b) < target sum(w)`.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from scipy.optimize import linprog
+
+from cmdpax.exact.planning import Plan, plan
+from cmdpax.loops.mixing import master
+from cmdpax.model.cmdp import CMDP
+from cmdpax.solvers.columns import COLUMNS, Columns, add_column, first_column
+from cmdpax.stopping import Stop, never
+
+BAND = 1e-7  # feasibility closer than this to the boundary, on the normalised scale, is not decided
+ROUNDING = 1e-14  # a margin that misses its target by less has met it
+RESOLUTION = 1e-10  # the same, where rounding in the columns themselves stops further progress
+CLOSEST = (
+    1e-9  # an infeasible model is pursued until its least violating mixture is known this well
+)
+ACCURACY = CLOSEST / 10  # what values of columns may be off at the most, not to blur any of these
+LOOSENESS = 0.01  # planning may err by this fraction of what is lacking, or of the range of values
+ROOM = (
+    10.0  # by how many times the error of a column's values a margin must exceed it to be believed
+)
+STEPS = 2000
+
+
+@dataclass(frozen=True)
+class Feasibility:
+    """The verdict, the columns found on the way, and for the two negative verdicts the ray with its
+    plan.
+
+    "open" is no verdict: time ran out. The columns are mixed to violate the least.
+    """
+
+    status: Literal["feasible", "marginal", "infeasible", "open"]
+    columns: Columns
+    ray: np.ndarray | None = None  # [m], >= 0, sums to 1
+    plan: Plan | None = None  # optimum of ray.c
+
+
+def decide(
+    model: CMDP,
+    columns: Columns | None = None,
+    accuracy: float = ACCURACY,
+    most: int = COLUMNS,
+    stop: Stop = never,
+) -> Feasibility:
+    """Verdict for a normalised model (see `solve.normalise`), starting from known columns if there
+    are any.
+
+    `accuracy` is the error that values of columns may have (large models). One that would blur the
+    verdict is good enough to find a model feasible with room to spare; any other verdict is then
+    reached once more, by exact columns. `most` limits the columns kept. When `stop` says so the
+    verdict is "open", with the columns so far, of which there is at least one.
+    """
+    if model.is_small:
+        accuracy = min(accuracy, ACCURACY)
+    if columns is None:
+        columns = first_column(
+            model,
+            plan(model, model.reward, tolerance=max(accuracy, LOOSENESS), stop=stop),
+            accuracy,
+        )
+    strict = _reach(model, columns, max(BAND, ROOM * accuracy), accuracy, most, stop)
+    if strict.status in ("feasible", "open"):
+        return strict
+    if accuracy > ACCURACY:
+        return decide(model, most=most, stop=stop)
+    if strict.status == "marginal":
+        return strict
+    relaxed = _reach(model, strict.columns, -BAND, accuracy, most, stop)
+    if relaxed.status in ("infeasible", "open"):
+        return relaxed
+    return replace(strict, status="marginal", columns=relaxed.columns)
+
+
+def slater_slack(model: CMDP) -> float:
+    """The joint Slater slack `zeta = max_pi min_i margin_i`, in the model's own units (infinite
+    without constraints).
+
+    Column generation on the matrix game between policies and constraints: the master mixes known
+    columns, planning on the constraints' prices finds the next. Stops when both sides agree to 1e-9
+    of the largest constraint scale.
+    """
+    m = model.constraint_count
+    if m == 0:
+        return np.inf
+    columns = first_column(model, plan(model, model.constraints.mean(0)))
+    while True:
+        rows = columns.margin_rows
+        k = len(rows)
+        # variables (weights of k columns, t): maximise t with every mixed margin >= t
+        game = linprog(
+            np.append(np.zeros(k), -1.0),
+            A_ub=np.hstack([-rows.T, np.ones((m, 1))]),
+            b_ub=np.zeros(m),
+            A_eq=np.append(np.ones(k), 0.0)[None],
+            b_eq=[1.0],
+            bounds=[(0, None)] * k + [(None, None)],
+        )
+        prices = np.maximum(-game.ineqlin.marginals, 0)
+        prices = prices / prices.sum()
+        best = plan(model, np.tensordot(prices, model.constraints, 1))
+        upper = best.value - float(prices @ model.thresholds)
+        mixed = replace(
+            columns, mixture=np.maximum(game.x[:-1], 0)
+        )  # a column in use must not be given up for a new one
+        columns = add_column(model, mixed, best)
+        if upper - game.x[-1] <= 1e-9 * model.constraint_scales.max() or columns is mixed:
+            return float(game.x[-1])
+
+
+def _reach(
+    model: CMDP, columns: Columns, target: float, accuracy: float, most: int, stop: Stop
+) -> Feasibility:
+    """Whether every margin can be at least `target`; "infeasible" comes with the ray that shows it
+    cannot.
+
+    "marginal" means that rounding in the columns left the question open.
+    """
+    no_multipliers = np.zeros(model.constraint_count)
+    best: Plan | None = None
+    loosest = LOOSENESS
+    for _ in range(STEPS):
+        no_reward = np.zeros(len(columns.rewards))
+        lacking = columns.margin_rows - target
+        mixture = master(
+            no_reward, lacking, no_multipliers, 1.0, columns.mixture, not model.is_small
+        )
+        columns = replace(columns, mixture=mixture)
+        lack = np.maximum(target - columns.margins, 0)
+        if lack.max(initial=0.0) <= ROUNDING:
+            return Feasibility("feasible", columns)
+        if stop():
+            return Feasibility("open", columns)
+        ray = lack / lack.sum()
+        start, values = (best.actions, best.values) if best else (None, None)
+        tolerance = max(accuracy, loosest * float(lack.max()))
+        best = plan(
+            model,
+            np.tensordot(ray, model.constraints, 1),
+            start,
+            values=values,
+            tolerance=tolerance,
+            stop=stop,
+        )
+        bound = best.value - float(ray @ model.thresholds)
+        if bound < target and bound - ray @ columns.margins <= CLOSEST:
+            return Feasibility("infeasible", columns, ray, best)
+        if stop():
+            return Feasibility("open", columns)
+        richer = add_column(model, columns, best, accuracy=accuracy, most=most)
+        if richer is columns:  # planning repeats itself
+            if tolerance > accuracy:
+                loosest = 0.0
+                continue
+            if bound < target - RESOLUTION:
+                return Feasibility("infeasible", columns, ray, best)
+            break
+        columns = richer
+    met = np.all(columns.margins >= target - RESOLUTION)
+    return Feasibility("feasible" if met else "marginal", columns)

@@ -1,0 +1,101 @@
+import json
+
+import pytest
+
+from calls import call
+from cmdpax.cli.experiments import Board, last_row
+from cmdpax.experiments import executors
+from cmdpax.experiments.runs import train_run
+from cmdpax.experiments.store import Store
+from cmdpax.learning.config import TrainConfig
+
+TASK = "SafetyHopperVelocity-v1"
+RUNS = [train_run(TrainConfig(TASK, seed=seed)) for seed in range(6)]
+
+
+@pytest.fixture
+def spec(tmp_path):
+    text = (
+        'kind = "exact"\neps = 0.01\n[settings]\nmodel = "cliff-world"\nsteps = 30\nstep = [0.1,'
+        " 1]\n[methods.npg-pd]\n"
+    )
+    path = tmp_path / "spec.toml"
+    path.write_text(text)
+    return path
+
+
+def test_the_command(spec, tmp_path, capsys):
+    store, table = tmp_path / "s", tmp_path / "x.csv"
+    for _ in range(2):  # the second time there is nothing to do
+        code, out, _ = call(
+            capsys,
+            "sweep",
+            str(spec),
+            "--store",
+            str(store),
+            "--executor",
+            "serial",
+            "--export",
+            str(table),
+        )
+        assert code == 0 and "selected" in out
+    assert len(Store(store).finished()) == 2 and (store / "selected.md").exists()
+    assert len(table.read_text().splitlines()) == 3
+
+
+def test_a_part_of_a_sweep_shares_its_store(spec, tmp_path, capsys):
+    for part, done in ((["--only", "step=1"], 1), ([], 2)):
+        code, _, _ = call(
+            capsys,
+            "sweep",
+            str(spec),
+            "--store",
+            str(tmp_path / "s"),
+            "--executor",
+            "serial",
+            *part,
+        )
+        assert code == 0 and len(Store(tmp_path / "s").finished()) == done
+        assert (tmp_path / "s" / "selected.md").exists() == (
+            not part
+        )  # a part's would pass for the whole's
+
+
+def test_the_board_reads_everything_in_the_store(tmp_path):
+    store = Store(tmp_path / "s", create=True)
+    board = Board(RUNS, store)
+    attempt = store.work / f"{RUNS[0].id}.a"
+    attempt.mkdir()
+    row = {"samples": 500_000, "return": 12.345, "cost": {"cost": 3.0}}
+    (attempt / "metrics.jsonl").write_text(json.dumps(row) + "\n" + '{"samples": 600')
+    (store.done / RUNS[1].id).mkdir()
+    assert board.training() == [f"{TASK} spma-alm seed 0: 25%, return 12.35, cost 3"]
+    assert board.summary().startswith("1 of 6 runs are done, 1 begun, about ")
+    assert board.table().row_count == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        ('{"a": 1}\n{"a": 2}\n{"a":', {"a": 2}),
+        ('{"a": 1}\n', {"a": 1}),
+        ('{"a": 1}', None),
+        ("", None),
+        ("nonsense\n", None),
+    ],
+)
+def test_only_whole_rows_are_read(tmp_path, text, row):
+    path = tmp_path / "metrics.jsonl"
+    assert last_row(path) is None
+    path.write_text(" " * 5000 + "\n" + text)  # only the end of a long file is looked at
+    assert last_row(path) == row
+
+
+def test_an_interrupt_is_safe_and_says_how_to_go_on(spec, tmp_path, monkeypatch, capsys):
+    def interrupted(runs, store, workers, report):
+        store.carry_out(runs[0])
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(executors.EXECUTORS, "local", interrupted)
+    code, _, err = call(capsys, "sweep", str(spec), "--store", str(tmp_path / "s"))
+    assert code == 130 and "interrupted; 1 of 2 runs are done" in err

@@ -1,0 +1,203 @@
+"""What a user can get wrong with simulators and runs, through the command line: one sentence, exit
+code 2, nothing half done.
+"""
+
+import functools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import pytest
+
+import probes
+from calls import call
+from cmdpax.learning import run_folder as stored
+
+SETTINGS = {
+    "samples": 300,
+    "batch": 50,
+    "horizon": 50,
+    "minibatch": 25,
+    "passes": 1,
+    "hidden": 8,
+    "checkpoint-every": 2,
+}
+SMALL = [part for name, value in SETTINGS.items() for part in (f"--{name}", str(value))]
+for wrong in ("missing", "length", "reward", "cost", "observation"):
+    gymnasium.register(
+        f"Wrong-{wrong}-v0", functools.partial(probes.Broken, wrong), disable_env_checker=True
+    )
+
+
+def refusal(capsys, *arguments):
+    """The sentence with which a command is refused."""
+    code, _, err = call(capsys, *arguments)
+    assert code == 2
+    sentence = err.strip().splitlines()[-1]
+    assert sentence.startswith("cmdpax: ")
+    return sentence
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["Wrong-missing-v0"],
+            "'Wrong-missing-v0' reports no cost; its step must put one into info['cost']",
+        ),
+        (
+            ["Wrong-length-v0", "--limit", "cost0<=1"],
+            "changed its costs from ['cost0', 'cost1'] to ['cost0', 'cost1', 'cost2']",
+        ),
+        (["SafetyHoperVelocity-v1"], "did you mean 'SafetyHopperVelocity-v1'"),
+        (["no_such_module:make"], "module 'no_such_module' cannot be imported"),
+        (["SafetyHopperVelocity-v1", "--method", "pp-lag"], "did you mean 'ppo-lag'"),
+        (
+            ["SafetyHopperVelocity-v1", "--limit", "heat<=3"],
+            "limit 'heat<=3' is on a cost that the environment does not have; known: cost",
+        ),
+        (["Wrong-reward-v0"], "the environment's reward is not finite at step 4 of this batch"),
+        (["Wrong-cost-v0"], "cost 'cost' is nan"),
+        (["Wrong-observation-v0"], "the environment's observation is not finite at step"),
+    ],
+)
+def test_training_is_refused(arguments, sentence, tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert sentence in refusal(capsys, "train", *arguments, *SMALL, "--out", str(folder))
+    assert (
+        not (folder / "metrics.jsonl").exists() or not (folder / "metrics.jsonl").read_text()
+    )  # within the first update
+    assert not (folder / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("wrong", ["missing", "length", "reward", "cost", "observation"])
+def test_check_env_tells_what_is_wrong(wrong, capsys):
+    assert f"Wrong-{wrong}-v0" in refusal(capsys, "check-env", f"Wrong-{wrong}-v0")
+
+
+@pytest.mark.parametrize("form", [["--preset", "paper"], ["--preset=paper"]])
+def test_what_is_given_beside_a_preset_stays(tmp_path, capsys, monkeypatch, form):
+    """Also where it happens to be the usual default."""
+    given = []
+    monkeypatch.setattr("cmdpax.learning.training.train", lambda config, *_: given.append(config))
+    settings = ["--discount", "0.995", "--samples", "2000000", "--method", "cpo"]
+    assert call(capsys, "train", "x", *settings, *form, "--out", str(tmp_path / "run"))[0] == 0
+    (config,) = given
+    assert (config.discount, config.samples, config.method) == (0.995, 2_000_000, "cpo")
+    assert (config.batch, config.trust_region, config.critic_centre, config.margin) == (
+        20_000,
+        0.01,
+        0.0,
+        "latest",
+    )
+    assert (config.minibatch, config.learning_rate) == (128, 1e-3)  # the paper's for CPO alone
+    assert (
+        call(
+            capsys,
+            "train",
+            "x",
+            "--method=ppo-lag",
+            *form,
+            "--minibatch=256",
+            "--out",
+            str(tmp_path / "other"),
+        )[0]
+        == 0
+    )
+    assert (given[1].batch, given[1].minibatch, given[1].learning_rate) == (20_000, 256, 3e-3)
+
+
+def test_check_env_describes_what_is_right(capsys):
+    code, out, _ = call(capsys, "check-env", "SafetyHopperVelocity-v1", "--steps", "200", "--json")
+    assert code == 0 and json.loads(out)["cost_names"] == ["cost"]
+    assert "info['cost']" in refusal(capsys, "check-env", "CartPole-v1")
+
+
+def command(folder, *more):
+    return [
+        sys.executable,
+        "-m",
+        "cmdpax",
+        "train",
+        "SafetyHopperVelocity-v1",
+        *SMALL,
+        "--out",
+        str(folder),
+        *more,
+    ]
+
+
+def test_resume_shows_the_difference_and_falls_back_from_a_corrupt_checkpoint(tmp_path):
+    folder = tmp_path / "run"
+    subprocess.run(command(folder), check=True, capture_output=True, cwd=Path.cwd())
+    whole = (folder / "metrics.jsonl").read_bytes()
+    answer = subprocess.run(
+        command(folder, "--resume", "--penalty", "0.5"), capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 2 and "penalty was 0.02, is 0.5" in answer.stderr
+    newest, before, *_ = stored.newest(folder / "checkpoints")
+    newest.write_bytes(newest.read_bytes()[:-7])
+    answer = subprocess.run(command(folder, "--resume"), capture_output=True, text=True, check=True)
+    assert (
+        f"cmdpax: checkpoint {newest} is damaged" in answer.stderr
+        and "The one before is taken" in answer.stderr
+    )
+    assert (folder / "metrics.jsonl").read_bytes() == whole
+    for path in (newest, before):
+        path.write_bytes(b"")
+    for path in stored.newest(folder / "checkpoints"):
+        path.with_suffix(".json").write_text("{")
+    answer = subprocess.run(
+        command(folder, "--resume"), capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 2 and "holds no intact checkpoint" in answer.stderr
+    assert json.loads((folder / "config.json").read_text())["penalty"] == 0.02
+
+
+class Long(probes.Bandit):
+    """Ends by its time limit alone; the name of its cost means something to rich."""
+
+    def step(self, action):
+        return *super().step(action)[:2], False, False, {"cost": {"a[/b]:six:": float(action)}}
+
+
+gymnasium.register("Long-v0", Long, max_episode_steps=3_000)
+
+
+def test_check_env_says_which_horizon_holds_whole_episodes(capsys):
+    code, out, _ = call(capsys, "check-env", "Long-v0", "--steps", "50")
+    assert code == 0 and "at most 3000" in out
+    assert (
+        out.splitlines()[-1]
+        == 'next: cmdpax train Long-v0 --limit "a[/b]:six:<=25" --horizon 3000 --batch 6000'
+    )
+    code, out, _ = call(capsys, "check-env", "SafetyHopperVelocity-v1", "--steps", "50")
+    assert out.splitlines()[-1].endswith('cmdpax train SafetyHopperVelocity-v1 --limit "cost<=25"')
+
+
+def test_an_interrupt_promises_what_there_is(tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "run"
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cmdpax.learning.training.train", interrupted)
+    code, _, err = call(capsys, "train", "x", "--out", str(folder))
+    assert code == 130 and err.strip().endswith("interrupted; the run had not begun.")
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    _, _, err = call(capsys, "train", "x", "--out", str(folder))
+    assert "there was no checkpoint yet; the same command with --resume goes on." in err
+
+
+def test_evaluate_shows_limits_and_costs_without_one_within_80_columns(tmp_path, capsys):
+    folder = tmp_path / "run"
+    code, _, _ = call(
+        capsys, "train", "probes:TwoLimits", *SMALL, "--limit", "noise<=0.25", "--out", str(folder)
+    )
+    assert code == 0
+    code, out, _ = call(capsys, "evaluate", str(folder), "--episodes", "5")
+    assert code == 0 and out.count("noise<=0.25") == 2 and out.count("heat") == 2 and "…" not in out
+    assert max(len(line.rstrip()) for line in out.splitlines()[:-1]) <= 80

@@ -1,0 +1,77 @@
+import functools
+
+import numpy as np
+import pytest
+
+import probes
+from cmdpax import InputError
+from cmdpax.learning.gym_simulator import GymBatch
+from cmdpax.learning.policy import NetworkPolicy
+from cmdpax.learning.rollout import collect, episodes
+from cmdpax.model.limits import match_limits
+
+
+def uniform_policy(simulator):
+    size, out = simulator.observation_size, simulator.action_space.size
+    gaussian = simulator.action_space.low is not None
+    return NetworkPolicy(
+        [np.zeros((size, out), np.float32)],
+        [np.zeros(out, np.float32)],
+        np.full(out, -1.0, np.float32) if gaussian else None,
+        np.zeros(size),
+        np.ones(size),
+        simulator.action_space,
+        simulator.observation_shape,
+        0,
+    )
+
+
+def test_episode_totals_by_hand():
+    """Two simulators, five steps; ends after steps 2 and 4 of the first, none in the second."""
+    rewards = np.stack([np.arange(10.0).reshape(5, 2), np.ones((5, 2))])
+    ended = np.zeros((5, 2))
+    ended[[1, 3], 0] = 1
+    got = episodes(rewards, ended)
+    np.testing.assert_array_equal(got.totals, [[0 + 2, 4 + 6], [2, 2]])
+    assert got.lengths.tolist() == [2, 2] and got.completed == 2
+    discounted = episodes(rewards, ended, 0.5)
+    np.testing.assert_array_equal(discounted.totals, [[0 + 1, 4 + 3], [1.5, 1.5]])
+
+
+def test_cut_episodes_count_only_if_none_was_completed():
+    got = episodes(np.ones((1, 5, 2)), np.zeros((5, 2)))
+    assert got.totals.tolist() == [[5, 5]] and got.completed == 0
+
+
+def test_a_batch_follows_from_its_seed():
+    simulator = GymBatch(probes.Corridor, 3)
+    constraints = match_limits(["cost<=1"], simulator.cost_names)
+    batches = [
+        collect(simulator, uniform_policy(simulator), constraints, 10, (1, update))[0]
+        for update in (0, 1, 0)
+    ]
+    for first, again in zip(batches[0], batches[2]):
+        np.testing.assert_array_equal(first, again)
+    assert (batches[0].action != batches[1].action).any()
+    np.testing.assert_array_equal(
+        batches[0].rewards[1], -batches[0].action
+    )  # constraint reward is minus the cost
+    np.testing.assert_array_equal(np.flatnonzero(batches[0].ended[:, 0]), [3, 7])
+
+
+def test_gaussian_actions_are_kept_in_the_policys_own_units():
+    simulator = GymBatch(probes.Throttle, 2)
+    batch, _ = collect(
+        simulator, uniform_policy(simulator), match_limits(["cost<=1"], ("cost",)), 200, (0,)
+    )
+    np.testing.assert_allclose(
+        batch.rewards[1], -2 * batch.action[..., 0].clip(-1, 1), rtol=1e-4, atol=1e-6
+    )
+    assert batch.action.std() == pytest.approx(np.exp(-1), rel=0.15)
+
+
+@pytest.mark.parametrize("wrong", ["observation", "reward"])
+def test_nan_is_named(wrong):
+    simulator = GymBatch(functools.partial(probes.Broken, wrong), 1)
+    with pytest.raises(InputError, match=f"{wrong} is not finite"):
+        collect(simulator, uniform_policy(simulator), match_limits([], ("cost",)), 10, (0,))

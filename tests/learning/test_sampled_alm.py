@@ -1,0 +1,183 @@
+"""Sampled mode: estimates converge to the exact quantities at the rate N^-1/2, and runs to the
+exact method's answer.
+"""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import plain
+from cmdpax import InputError, lagrangian
+from cmdpax.environments import deep_sea
+from cmdpax.environments.tiles import tiles
+from cmdpax.exact.discounted import action_values, evaluate
+from cmdpax.learning.sampled_alm import Batch, Settings, returns, sampled_alm, update
+from cmdpax.learning.sampling import GymSimulator, ModelSimulator, Transitions
+from cmdpax.solvers import pqa
+from cmdpax.solvers.policy_classes import Features, one_hot
+from cmdpax.solvers.projected import Projected
+from cmdpax.solvers.table import trajectory
+
+
+def batch_of(model, policy, episodes, seed, table=None):
+    data = ModelSimulator(model).collect(
+        lambda states: policy[states], episodes, np.random.default_rng(seed)
+    )
+    critic = one_hot(model.states, model.actions)
+    table = critic if table is None else table
+    return Batch(data, lambda states: table[states], lambda states: critic[states])
+
+
+def exact_quality(model, policy):
+    known = evaluate(model, policy)
+    rewards = np.concatenate([model.reward[None], model.constraints])
+    return action_values(model, rewards, known.values), np.append(
+        known.reward, known.margins + model.thresholds
+    )
+
+
+def test_returns_by_hand():
+    rewards = np.array([[1.0], [2.0], [4.0], [8.0], [16.0]])
+    first = np.array([True, False, True, True, False])
+    data = Transitions(np.zeros(5), np.zeros(5, int), rewards, np.zeros(5), np.ones(5, bool), first)
+    np.testing.assert_array_equal(returns(data)[:, 0], [3, 2, 4, 24, 16])
+
+
+@pytest.mark.parametrize("estimator", ["temporal_differences", "monte_carlo"])
+def test_action_values_and_values_at_the_start_are_estimated(estimator):
+    model = plain.tiny()
+    policy = np.random.default_rng(0).dirichlet(np.full(3, 3.0), 4)
+    batch = batch_of(model, policy, 20_000, seed=1)
+    found = (
+        batch.temporal_differences(policy, model.discount)
+        if estimator == "temporal_differences"
+        else batch.monte_carlo()
+    )
+    quality, start = exact_quality(model, policy)
+    spread, pairs = returns(batch.data), batch.data.observations * 3 + batch.data.actions
+    for s in range(4):  # temporal differences are at least as exact as the mean of the returns
+        for a in range(3):
+            own = spread[pairs == 3 * s + a]
+            assert (
+                np.abs(found[:, s, a] - quality[:, s, a]) < 5 * own.std(0) / np.sqrt(len(own))
+            ).all()
+    np.testing.assert_allclose(batch.at_start(policy, found), start, atol=0.05)
+
+
+def test_another_policys_values_come_from_the_same_batch():
+    model, rng = plain.tiny(), np.random.default_rng(0)
+    behaviour, other = rng.dirichlet(np.full(3, 3.0), 4), rng.dirichlet(np.full(3, 3.0), 4)
+    batch = batch_of(model, behaviour, 20_000, seed=1)
+    found = batch.temporal_differences(other, model.discount)
+    quality, start = exact_quality(model, other)
+    np.testing.assert_allclose(found, quality, atol=0.1)
+    np.testing.assert_allclose(batch.at_start(other, found), start, atol=0.05)
+
+
+def test_an_update_converges_to_the_exact_one_at_the_rate_of_monte_carlo():
+    """Root mean square error of the updated policy against episodes N: slope -1/2 on logarithmic
+    axes.
+    """
+    model, table, multipliers, penalty = deep_sea(), tiles(25, 2, 60, 4, 3), np.array([0.2]), 10.0
+    features = Features(table)
+    oracle = Projected(pqa.step, features, 1.0)
+    before = oracle.at(
+        model, 0.5 * np.random.default_rng(3).standard_normal(features.rank), np.ones(())
+    )
+    exact, theta = (
+        oracle.advance(model, before, multipliers, penalty).policy,
+        features.parameters(before.coordinates),
+    )
+    sizes, errors = np.array([100, 400, 1600]), []
+    for episodes in sizes:
+        squares = []
+        for seed in range(10):
+            batch = batch_of(model, before.policy, episodes, seed, table)
+            policy = batch.policy(theta)
+            quality = batch.temporal_differences(policy, model.discount)
+            margins = batch.at_start(policy, quality)[1:] - model.thresholds
+            worth = lagrangian.weights(multipliers, penalty, margins)
+            found = features.coordinates(update(batch, theta, policy, quality, worth, 1.0))
+            squares.append(((features.probabilities(found) - exact) ** 2).mean())
+        errors.append(np.sqrt(np.mean(squares)))
+    slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
+    assert -0.65 < slope < -0.35
+    assert errors[-1] < 0.04
+
+
+def test_a_short_run_is_deterministic_and_reuses_its_batches():
+    model, table = deep_sea(), tiles(25, 2, 40, 4, 1)
+    settings = Settings(outer=2, inner=4, episodes=50, reuse=2, seed=7)
+    one, two = (sampled_alm(ModelSimulator(model), table, settings) for _ in range(2))
+    np.testing.assert_array_equal(one.theta, two.theta)
+    assert len(one.history) == 8 and one.margins.shape == (1,) and (one.multipliers >= 0).all()
+    np.testing.assert_allclose(one(np.arange(25)).sum(1), 1)
+    frozen = sampled_alm(
+        ModelSimulator(model),
+        table,
+        Settings(outer=1, inner=4, episodes=50, reuse=2, estimator="monte-carlo"),
+    )
+    assert np.isfinite(frozen.theta).all()
+
+
+@pytest.mark.slow
+def test_a_run_converges_to_the_exact_methods_answer():
+    model, table = deep_sea(), tiles(25, 2, 60, 4, 3)
+    exact = trajectory(model, "ppqa-alm", table, step=1.0, outer=5, inner=20)
+    errors = []
+    for episodes in (50, 800):
+        runs = [
+            sampled_alm(ModelSimulator(model), table, Settings(outer=5, episodes=episodes, seed=s))
+            for s in range(4)
+        ]
+        true = [evaluate(model, run(np.arange(25))) for run in runs]
+        errors.append(
+            np.mean(
+                [
+                    abs(e.reward - exact.rewards[-1]) + abs(e.margins - exact.margins[-1]).max()
+                    for e in true
+                ]
+            )
+        )
+    assert errors[1] < errors[0] / 2 and errors[1] < 0.06
+
+
+class Toll(gym.Env):
+    """One step: pay a toll of 1 for a reward of 1, or do neither; with at most .3 tolls the optimum
+    pays with probability .3.
+
+    The observation is a vector, so that features are a function of it.
+    """
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.array([1.0, self.np_random.normal()]), {}
+
+    def step(self, action):
+        return np.zeros(2), float(action), True, False, {"cost": float(action)}
+
+
+def test_a_gymnasium_environment_with_a_known_answer():
+    def features(observations):
+        return np.eye(2)[None, :, :] * observations[:, :1, None] + 0.0 * observations[:, 1:, None]
+
+    settings = Settings(step=0.2, penalty=2.0, outer=8, inner=15, episodes=200)
+    result = sampled_alm(GymSimulator(Toll(), 0.3, 0.9), features, settings)
+    pays = result(np.array([[1.0, 0.0]]))[0, 1]
+    assert pays == pytest.approx(0.3, abs=0.08)
+    assert result.multipliers[0] == pytest.approx(1.0, abs=0.4)
+
+
+def test_bad_input_is_refused():
+    simulator = GymSimulator(Toll(), 0.3, 0.9)
+    with pytest.raises(InputError, match="function of observations"):
+        sampled_alm(simulator, one_hot(3, 2))
+    with pytest.raises(InputError, match="does not fit"):
+        sampled_alm(ModelSimulator(deep_sea()), one_hot(3, 2))
+    with pytest.raises(InputError, match="episodes is 0"):
+        Settings(episodes=0)
+    with pytest.raises(InputError, match="estimator"):
+        Settings(estimator="guess")  # type: ignore[arg-type]

@@ -1,0 +1,113 @@
+"""Exactly the benchmark's tasks: a replay of trajectories recorded from Safety-Gymnasium 1.0.0."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from cmdpax import InputError
+from cmdpax.learning.velocity import EPISODE_STEPS, TASKS, VelocityBatch, refuse_new_mujoco
+
+RECORDED = np.load(Path(__file__).parents[1] / "data" / "velocity_reference.npz")
+BODIES = ("Ant", "HalfCheetah", "Hopper")
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_replay_of_the_incumbents_trajectories(body):
+    env = gymnasium.make(f"Safety{body}Velocity-v1")
+    env.reset(seed=0)
+    rows = {
+        key: RECORDED[f"{body}_{key}"]
+        for key in ("start", "qpos", "qvel", "action", "obs", "reward", "cost", "terminated")
+    }
+    assert rows["start"][0] and 0 < rows["cost"].sum() < len(rows["cost"])
+    for t in range(len(rows["start"])):
+        if rows["start"][t]:
+            env.reset()
+            env.unwrapped.set_state(rows["qpos"][t], rows["qvel"][t])
+        observation, reward, terminated, truncated, info = env.step(rows["action"][t])
+        np.testing.assert_allclose(observation, rows["obs"][t], atol=1e-6, rtol=0)
+        assert reward == pytest.approx(rows["reward"][t], abs=1e-6)
+        assert (info["cost"], terminated, truncated) == (
+            rows["cost"][t],
+            rows["terminated"][t],
+            False,
+        )
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_batch_equals_single_environments(name):
+    """N simulations side by side do what each would do alone, also across ends of episodes."""
+    batch = VelocityBatch(name, 3)
+    batch.reset(7)
+    singles = [VelocityBatch(name) for _ in range(3)]
+    random = np.random.default_rng(1)
+    for index, single in enumerate(singles):
+        single.set_state(0, batch.data[index].qpos, batch.data[index].qvel)
+    alive = np.ones(3, dtype=bool)
+    for _ in range(60):
+        action = random.uniform(-1.2, 1.2, (3, batch.model.nu))
+        together = batch.step(action)
+        for index, single in enumerate(singles):
+            alone = single.advance(action[index : index + 1])
+            if alive[index]:
+                np.testing.assert_array_equal(
+                    alone.next_observation[0], together.next_observation[index]
+                )
+                assert alone.reward[0] == pytest.approx(
+                    together.reward[index]
+                )  # the sum of squares may associate otherwise
+                assert alone.cost[0] == together.cost[index]
+        alive &= ~together.terminated
+    assert name != "SafetyHalfCheetahVelocity-v1" or alive.all()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_threads_change_no_number(name):
+    alone, together = VelocityBatch(name, 11), VelocityBatch(name, 11)
+    alone.shared = None
+    with ThreadPoolExecutor(3) as together.shared:
+        together.parts = [slice(0, 4), slice(4, 8), slice(8, 12)]
+        np.testing.assert_array_equal(alone.reset(3), together.reset(3))
+        for action in np.random.default_rng(0).uniform(-1, 1, (60, 11, alone.model.nu)):
+            for one, other in zip(alone.step(action), together.step(action), strict=True):
+                np.testing.assert_array_equal(one, other)
+
+
+def test_time_limit_truncates_and_starts_anew():
+    batch = VelocityBatch("SafetyHalfCheetahVelocity-v1", 2)
+    batch.reset(0)
+    for t in range(EPISODE_STEPS):
+        step = batch.step(np.zeros((2, 6)))
+        assert step.truncated.all() == (t == EPISODE_STEPS - 1) and not step.terminated.any()
+    assert (np.abs(step.observation - step.next_observation) > 0).any()
+    assert not batch.step(np.zeros((2, 6))).truncated.any()
+
+
+def test_a_reset_fixes_everything_until_the_next():
+    batch = VelocityBatch("SafetyHopperVelocity-v1", 2)
+    actions = np.random.default_rng(0).normal(size=(80, 2, 3))
+
+    def episode_ends_included():
+        seen = [batch.reset(5)]
+        for action in actions:
+            step = batch.step(action)
+            seen.append(step.observation)
+        return np.array(seen)
+
+    first = episode_ends_included()
+    np.testing.assert_array_equal(first, episode_ends_included())
+    assert (first[0] != batch.reset(6)).any()
+
+
+def test_new_mujoco_is_refused_with_the_reason():
+    with pytest.raises(InputError, match="contacts of Ant and Hopper"):
+        refuse_new_mujoco("3.5.0")
+    refuse_new_mujoco("3.4.1")
+
+
+def test_bad_names():
+    with pytest.raises(InputError, match="did you mean 'SafetyAntVelocity-v1'"):
+        VelocityBatch("SafetyAntVelocity-v2")

@@ -1,0 +1,189 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from cmdpax import InputError, environments, save_model, save_result, solve
+from cmdpax.report.contents import gather
+from cmdpax.report.page import compose
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def test_the_tabular_results():
+    found = gather(RESULTS / "tabular")
+    assert [table.title for table in found.tables] == ["selected", "sensitivity"]
+    assert (
+        len(found.figures) >= 11 and not found.notes and not found.runs
+    )  # .md beside .csv is the same table
+    assert {shot.scene for shot in found.shots} == {"Cliff World", "Deep Sea Treasure"}
+    assert len(found.shots) == 24
+    npg = next(
+        shot for shot in found.shots if shot.label == "NPG-PD" and shot.model == "cliff-world"
+    )
+    assert npg.method == "npg-pd" and set(npg.settings) == {"step", "dual_step"}
+
+
+def test_the_linear_results():
+    found = gather(RESULTS / "linear")
+    scenes = {shot.scene for shot in found.shots}
+    assert len(scenes) == 6 and "Cliff World, 40 features" in scenes
+    assert {shot.features for shot in found.shots} == {
+        "tiles:40,4,1",
+        "tiles:60,4,3",
+        "tiles:80,6,5",
+    }
+
+
+def test_training_runs_and_a_mixture():
+    found = gather(RESULTS)
+    assert {"deep-short/Hopper-cpo", "deep-short/Hopper-spma-alm"} <= {
+        run.name for run in found.runs
+    }
+    assert found.shots and found.figures and any(note.name == "README.md" for note in found.notes)
+    records = next(table for table in found.tables if table.title == "vs_lp/targets")
+    assert (
+        "family" in records.headings and "versions.numpy" not in records.headings
+    )  # the same in all rows
+    assert gather(RESULTS / "deep-short" / "Hopper-cpo").runs[0].name == "Hopper-cpo"
+
+
+def test_a_run_store(tmp_path):
+    def put(where, method, seed, settings, outcome, kind="exact", **config):
+        folder = tmp_path / where
+        folder.mkdir(parents=True)
+        config = {
+            "model": "cliff-world",
+            "method": method,
+            "eps": 1e-6,
+            "features": None,
+            "settings": settings,
+            **config,
+        }
+        content = {
+            "run": {"kind": kind, "config": config, "seed": seed},
+            "versions": {"numpy": "2"},
+            "outcome": outcome,
+        }
+        (folder / "result.json").write_text(json.dumps(content))
+
+    (tmp_path / "store.json").write_text("{}")
+    put("done/1", "npg-pd", 0, {"step": 0.1}, {"reward": 0.6, "status": "limit"})
+    put("done/2", "npg-pd", 0, {"step": 1.0}, {"reward": 0.5, "status": "limit"})
+    put(
+        "done/3",
+        "npg-pd",
+        0,
+        {"step": 9.0},
+        {"failed": "step 3 produced numbers that are not finite"},
+    )
+    put("done/4", "lp", 0, {}, {"reward": 0.6, "status": "certified"})
+    put("work/5.abc", "npg-pd", 0, {"step": 2.0}, {"reward": 0.5})
+    found = gather(tmp_path)
+    (table,) = found.tables
+    assert table.title == "finished runs of the sweep" and len(table.rows) == 4
+    assert (
+        "settings.step" in table.headings
+        and "model" not in table.headings
+        and "model cliff-world" in table.common
+    )
+    assert [shot.label for shot in found.shots] == ["NPG-PD, step 0.1", "NPG-PD, step 1"]
+
+
+def test_certified_results(tmp_path):
+    model = environments.deep_sea()
+    save_model(model, tmp_path / "model.npz")
+    save_result(solve(model), tmp_path / "answer.npz")
+    (table,) = gather(tmp_path).tables
+    assert table.title == "certified results" and table.rows[0][:2] == ["answer.npz", "certified"]
+
+
+@pytest.mark.parametrize(
+    "junk", [b"", b"{", b"\xff\xfe", b"[1, 2]\n", b'{"kind": "header", "problem": "nowhere"}\n']
+)
+def test_damaged_files_are_passed_over(tmp_path, junk):
+    for name in ("metrics.jsonl", "config.json", "result.json", "x.jsonl", "x.npz", "x.csv"):
+        (tmp_path / name).write_bytes(junk)
+    (tmp_path / "good.csv").write_text("a,b\n1,2\n")
+    found = gather(tmp_path)
+    assert not found.runs and not found.shots and "good" in [table.title for table in found.tables]
+
+
+def test_a_folder_without_results_is_one_sentence(tmp_path):
+    with pytest.raises(InputError, match="there is no folder"):
+        gather(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("hello")
+    with pytest.raises(InputError, match="is a file"):
+        gather(tmp_path / "file")
+    with pytest.raises(InputError, match="holds no results"):
+        gather(tmp_path)
+
+
+def test_parts_that_are_not_what_they_should_be_are_passed_over(tmp_path):
+    """Beside a good table: nothing of this may keep the page from being made."""
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    good = {
+        "kind": "exact",
+        "config": {"model": "cliff-world", "method": "npg-pd", "settings": {}},
+        "seed": 0,
+    }
+    outcome = {"reward": 1.0}
+    results = [
+        {"run": {**good, "config": []}, "outcome": outcome},
+        {"run": good, "outcome": None},
+        {"run": {**good, "config": {**good["config"], "method": ["npg-pd"]}}, "outcome": outcome},
+    ]
+    texts = [*map(json.dumps, results), "[" * 100_000]
+    for number, text in enumerate(texts):
+        (tmp_path / f"r{number}").mkdir()
+        (tmp_path / f"r{number}" / "result.json").write_text(text)
+    header, curve = (
+        {"kind": "header", "problem": "cliff-world"},
+        {"kind": "curve", "label": "NPG-PD", "limits": [0.001]},
+    )
+    headers = [
+        {**header, "tiles": 3},
+        {**header, "problem": ["cliff-world"]},
+        {**header, "entries": [1]},
+        header,
+    ]
+    for number, one in enumerate(headers):
+        (tmp_path / f"s{number}.jsonl").write_text(
+            json.dumps(one) + "\n" + json.dumps(curve) + "\n"
+        )
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text('{"environment": "x"}')
+    (tmp_path / "run" / "metrics.jsonl").write_text(
+        '{"samples": 1, "return": 1.0, "cost": {"cost": 1.0}}\n'
+    )
+    (tmp_path / "run" / "evaluation.json").write_text(
+        '{"stochastic": 3, "deterministic": {"costs": {"cost": 4}}}'
+    )
+    found = gather(tmp_path)
+    assert (
+        found.tables[0].title == "t"
+        and not found.shots
+        and len(found.runs) == 1
+        and not found.runs[0].evaluation
+    )
+    assert "<table" in compose(found, [])
+
+
+def test_every_seed_of_a_sweep_has_its_own_model(tmp_path):
+    for seed in (0, 1):
+        config = {
+            "model": "grid-world:width=4,height=4",
+            "method": "npg-pd",
+            "settings": {"steps": 5},
+            "features": None,
+        }
+        (tmp_path / str(seed)).mkdir()
+        content = {
+            "run": {"kind": "exact", "config": config, "seed": seed},
+            "outcome": {"reward": 1.0},
+        }
+        (tmp_path / str(seed) / "result.json").write_text(json.dumps(content))
+    shots = gather(tmp_path).shots
+    assert [shot.model.rpartition(",")[2] for shot in shots] == ["seed=0", "seed=1"] and shots[
+        0
+    ].scene != shots[1].scene
