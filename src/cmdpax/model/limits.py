@@ -1,96 +1,241 @@
-"""Limits on costs, translated once: `cost<=25` becomes the constraint `V_c >= b` with `c = -cost`,
-`b = -25`.
+"""Limits: the only code that knows `<=`, `>=`, `==` and ranges.
 
-A limit may also ask for at least something (`uptime>=10`). Values are episode totals, undiscounted
-unless said otherwise.
+A limit bounds one value: `cost<=25`, `uptime>=10`, `stock==3`, or a range `2<=heat<=5`. The
+mathematics knows rows `V >= b` only. A limit makes one row, or two for `==` and a range:
+
+| limit         | rows                          | margin                    |
+|---------------|-------------------------------|---------------------------|
+| V >= b        | (+V, b)                       | V - b                     |
+| V <= b        | (-V, -b)                      | b - V                     |
+| low <= V <= high, V == b | (+V, low), (-V, -high) | min(V - low, high - V) |
+
+A margin is the room that is left; it is negative where a limit is broken, whatever its sense. A
+price is what one unit of room is worth. Prices of one row are >= 0. Of two rows only one can be
+worth something, so they fold into one signed price: positive where the lower bound is priced,
+negative where the upper bound is.
 """
 
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
 
-_FORM = re.compile(
-    r"^\s*(?P<name>[^<>=\s](?:[^<>=]*[^<>=\s])?)\s*(?P<sense><=|>=)\s*(?P<bound>[-+.\w]+)\s*$"
-)
+Sense = Literal["<=", ">=", "==", "in"]
+LARGEST_NUMBER = 1e100  # sums and squares of what is larger would overflow
+_NAME, _NUMBER = r"(?P<name>[^<>=\s](?:[^<>=]*[^<>=\s])?)", r"[-+.\w]+"
+_FORM = re.compile(rf"\s*{_NAME}\s*(?P<sense><=|>=|==)\s*(?P<bound>{_NUMBER})\s*")
+_RANGE = re.compile(rf"\s*(?P<low>{_NUMBER})\s*<=\s*{_NAME}\s*<=\s*(?P<high>{_NUMBER})\s*")
 
 
-@dataclass(frozen=True)
-class Limit:
-    """One limit on a named cost."""
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """Limits on m named values. Build them by `Limits.of` (models) or `Limits.parse` (texts)."""
 
-    name: str
-    sense: str  # "<=" or ">="
-    bound: float
+    names: tuple[str, ...]
+    senses: tuple[Sense, ...]
+    bounds: np.ndarray  # [m, 2]: lower and upper bound of each value, infinite on an open side
 
-    @property
-    def sign(self) -> float:
-        """What the cost is multiplied by to become a constraint reward."""
-        return -1.0 if self.sense == "<=" else 1.0
+    @staticmethod
+    def of(thresholds: Any, senses: Any = None, names: Sequence[str] | None = None) -> "Limits":
+        """Limits from `thresholds` as a user writes them: a number or a pair `(low, high)` each.
 
-    def __str__(self) -> str:
-        return f"{self.name}{self.sense}{self.bound:g}"
+        senses: one for each, or one word for all. Without them a number means `>=` and a pair a
+        range. names: one for each; without them `c0`, `c1`, ...
+        """
+        pairs = [_pair(f"thresholds[{i}]", entry) for i, entry in enumerate(_listed(thresholds))]
+        senses = [None] * len(pairs) if senses is None else senses
+        senses = [senses] * len(pairs) if isinstance(senses, str) else _words("senses", senses)
+        if len(senses) != len(pairs):
+            raise InputError(
+                f"senses: {len(senses)} given for {len(pairs)} constraints; give one for each."
+            )
+        both = [_bounds(i, sense, *pair) for i, (sense, pair) in enumerate(zip(senses, pairs))]
+        named = tuple(f"c{i}" for i in range(len(pairs))) if names is None else tuple(names)
+        bounds = np.array([pair for _, pair in both], dtype=np.float64).reshape(len(pairs), 2)
+        return Limits(named, tuple(sense for sense, _ in both), _frozen(bounds + 0.0))
 
+    @staticmethod
+    def parse(texts: Sequence[str]) -> "Limits":
+        """Limits from texts such as `cost<=25`; each name may have one limit."""
+        limits = [_parse(text) for text in texts]
+        names = tuple(name for name, _, _ in limits)
+        if len(set(names)) < len(names):  # multipliers and violations go by the name
+            raise InputError(
+                f"limits {', '.join(texts)} name a cost twice; give each cost one limit, or a range"
+                " as in '2<=heat<=5'."
+            )
+        bounds = np.array([pair for _, _, pair in limits], dtype=np.float64).reshape(-1, 2)
+        return Limits(names, tuple(sense for _, sense, _ in limits), _frozen(bounds + 0.0))
 
-def parse_limit(text: str) -> Limit:
-    """`cost<=25` as a `Limit`."""
-    match = _FORM.match(text)
-    try:
-        bound = float(match["bound"]) if match else math.nan
-    except ValueError:
-        bound = math.nan
-    if match is None or not math.isfinite(bound):
-        raise InputError(
-            f"limit '{text}' is not understood; write a cost's name, <= or >=, and a number, as in"
-            " 'cost<=25'."
-        )
-    return Limit(match["name"], match["sense"], bound)
-
-
-def can_be_limited(name: str) -> bool:
-    """Whether a limit can name such a cost."""
-    match = _FORM.match(f"{name}<=0")
-    return match is not None and match["name"] == name
-
-
-@dataclass(frozen=True)
-class Constraints:
-    """Limits matched to an environment's cost columns."""
-
-    limits: tuple[Limit, ...]
-    columns: tuple[int, ...]
-
-    def rewards(self, cost: np.ndarray) -> np.ndarray:
-        """Constraint rewards c of environment costs, `[..., costs] -> [..., m]`."""
-        return cost[..., list(self.columns)] * np.array([limit.sign for limit in self.limits])
+    def __len__(self) -> int:
+        return len(self.names)
 
     @property
     def thresholds(self) -> np.ndarray:
-        """`b [m]`: feasible means `V_c >= b`."""
-        return np.array([limit.sign * limit.bound for limit in self.limits])
+        """As written: `[m]`, or `[m, 2]` (low, high) where one of them is a range."""
+        if "in" in self.senses:
+            return self.bounds
+        return _frozen(np.where(np.isinf(self.bounds[:, 0]), self.bounds[:, 1], self.bounds[:, 0]))
 
-
-def match_limits(texts: Sequence[str], cost_names: Sequence[str]) -> Constraints:
-    """Parse limits and find their costs; a name that the environment does not have is refused."""
-    limits = tuple(parse_limit(text) for text in texts)
-    for limit in limits:
-        if limit.name not in cost_names:
-            raise InputError(
-                f"limit '{limit}' is on a cost that the environment does not have;"
-                f" {_names(limit.name, cost_names)}"
-            )
-    if len({limit.name for limit in limits}) < len(
-        limits
-    ):  # multipliers and violations go by the cost's name
-        raise InputError(
-            f"limits {', '.join(map(str, limits))} name a cost twice; give each cost one limit."
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Each limit as `parse` reads it."""
+        return tuple(
+            f"{low:g}<={name}<={high:g}"
+            if sense == "in"
+            else f"{name}{sense}{high if sense == '<=' else low:g}"
+            for name, sense, (low, high) in zip(self.names, self.senses, self.bounds)
         )
-    return Constraints(limits, tuple(list(cost_names).index(limit.name) for limit in limits))
+
+    def __str__(self) -> str:
+        return ", ".join(self.texts)
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """`[M]`: the limit that each row of the standard form belongs to."""
+        return _frozen(np.argwhere(np.isfinite(self.bounds))[:, 0])
+
+    @cached_property
+    def signs(self) -> np.ndarray:
+        """`[M]`: what turns the value into the row, +1 for a lower bound, -1 for an upper one."""
+        return _frozen(1.0 - 2.0 * np.argwhere(np.isfinite(self.bounds))[:, 1])
+
+    @cached_property
+    def row_thresholds(self) -> np.ndarray:
+        """`b [M]`: a row is met when `sign * V >= b`."""
+        return _frozen(self.signs * self.bounds[np.isfinite(self.bounds)] + 0.0)
+
+    def turn(self, values: np.ndarray, axis: int = -1) -> np.ndarray:
+        """Values, rewards or bounds of the m limits along `axis` as those of the M rows; exact.
+
+        Where every limit is `>=`, the array itself comes back.
+        """
+        if len(self.rows) == len(self) and (self.signs > 0).all():
+            return values
+        shape = [1] * values.ndim
+        shape[axis] = -1
+        # adding 0.0 turns the -0.0 of a negated zero into 0.0: one form for one number
+        return np.take(values, self.rows, axis) * self.signs.reshape(shape) + 0.0
+
+    def margins(self, values: np.ndarray) -> np.ndarray:
+        """Room left by values `[..., m]` -> `[..., m]`: >= 0 where the limit is kept."""
+        return np.minimum(values - self.bounds[:, 0], self.bounds[:, 1] - values)
+
+    def fold(self, prices: np.ndarray) -> np.ndarray:
+        """Prices of rows `[..., M]` -> of limits `[..., m]`; two rows give one signed price."""
+        if len(self.rows) == len(self):
+            return prices
+        signs = np.where(self._is_double[self.rows], self.signs, 1.0)
+        folded = np.zeros((*prices.shape[:-1], len(self)))
+        np.add.at(folded, (..., self.rows), prices * signs)
+        return folded
+
+    def unfold(self, prices: np.ndarray) -> np.ndarray:
+        """Prices of limits `[..., m]` -> of rows `[..., M]`; of two rows at most one has a price."""
+        if len(self.rows) == len(self):
+            return prices
+        taken, is_double = prices[..., self.rows], self._is_double[self.rows]
+        return np.where(is_double, np.maximum(self.signs * taken, 0.0), taken)
+
+    @cached_property
+    def _is_double(self) -> np.ndarray:
+        return np.isfinite(self.bounds).all(1)
+
+    def columns(self, cost_names: Sequence[str]) -> list[int]:
+        """Where each limit's value stands among `cost_names`; a name that is missing is refused."""
+        for name, text in zip(self.names, self.texts):
+            if name not in cost_names:
+                hint = did_you_mean(name, cost_names) if len(cost_names) else "it has none."
+                raise InputError(
+                    f"limit '{text}' is on a cost that the environment does not have; {hint}"
+                )
+        return [list(cost_names).index(name) for name in self.names]
 
 
-def _names(name: str, cost_names: Sequence[str]) -> str:
-    return did_you_mean(name, cost_names) if cost_names else "it has none."
+def can_be_limited(name: str) -> bool:
+    """Whether a text of `Limits.parse` can name such a value."""
+    match = _FORM.fullmatch(f"{name}<=0")
+    return match is not None and match["name"] == name
+
+
+def _parse(text: str) -> tuple[str, Sense, tuple[float, float]]:
+    """Name, sense and bounds of one text."""
+    one, both = _FORM.fullmatch(text), _RANGE.fullmatch(text)
+    try:
+        if both is not None:
+            low, high = float(both["low"]), float(both["high"])
+            if math.isfinite(low) and math.isfinite(high) and low <= high:
+                return both["name"], "in", (low, high)
+        elif one is not None and math.isfinite(bound := float(one["bound"])):
+            return one["name"], *_bounds(0, one["sense"], bound, bound)
+    except ValueError:
+        pass
+    raise InputError(
+        f"limit '{text}' is not understood; write a cost's name, <=, >= or ==, and a number, as in"
+        " 'cost<=25', or a range as in '2<=cost<=5'."
+    )
+
+
+def _bounds(
+    i: int, sense: Any, low: float, high: float, is_pair: bool = False
+) -> tuple[Sense, tuple[float, float]]:
+    """Sense and bounds of limit i, written as one number (then low = high) or as a pair."""
+    if sense is None:
+        sense = "==" if is_pair and low == high else "in" if is_pair else ">="
+    if sense not in get_args(Sense):
+        raise InputError(f"senses[{i}] is {sense!r}; it must be '>=', '<=', '==' or 'in'.")
+    if math.isinf(low) or math.isinf(high):  # one side is open: the pair says its sense itself
+        return ("<=" if math.isinf(low) else ">="), (low, high)
+    if low > high:
+        raise InputError(f"thresholds[{i}] is ({low:g}, {high:g}); give (low, high), low <= high.")
+    if is_pair and sense != "in" and not (sense == "==" and low == high):
+        raise InputError(f"thresholds[{i}] is a pair; its sense is 'in', not {sense!r}.")
+    if sense == "in" and not is_pair:
+        raise InputError(f"thresholds[{i}] is a number; a range needs a pair (low, high).")
+    open_low, open_high = (-math.inf, high), (low, math.inf)
+    return sense, open_low if sense == "<=" else open_high if sense == ">=" else (low, high)
+
+
+def _listed(thresholds: Any) -> list[Any]:
+    """One entry for each limit; a number alone is one limit."""
+    if isinstance(thresholds, list | tuple) or np.ndim(thresholds):
+        return list(thresholds)
+    return [thresholds]
+
+
+def _pair(field: str, entry: Any) -> tuple[float, float, bool]:
+    """A number twice, or a pair, checked; whether it was a pair."""
+    wanted = "a number, or a pair (low, high)"
+    try:
+        numbers = np.asarray(entry, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{field} is {entry!r}; it must be {wanted}.") from None
+    if numbers.shape not in ((), (2,)):
+        raise InputError(f"{field}: shape {numbers.shape}, expected {wanted}.")
+    is_pair = numbers.shape == (2,)
+    low, high = (float(number) for number in np.broadcast_to(numbers, 2))
+    is_open = is_pair and (low == -math.inf) != (high == math.inf)
+    for number in (low, high):
+        if not math.isfinite(number) and not (is_open and math.isinf(number)):
+            raise InputError(f"{field} is {number}; every entry must be a finite number.")
+        if math.isfinite(number) and abs(number) > LARGEST_NUMBER:
+            raise InputError(f"{field}: it has entries beyond {LARGEST_NUMBER:g}; rescale it.")
+    return low, high, is_pair
+
+
+def _words(field: str, items: Any) -> list[Any]:
+    try:
+        return list(items)
+    except TypeError:
+        raise InputError(f"{field}: {items!r} is not a list.") from None
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    array.setflags(write=False)
+    return array
