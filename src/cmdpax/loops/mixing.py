@@ -62,9 +62,26 @@ def _minimise(effects, rewards, multipliers, penalty, x):
     largest_reward = 0.0
     for j in range(k):
         largest_reward = max(largest_reward, abs(rewards[j]))
-    _differentiate(effects, rewards, multipliers, penalty, x, weights, gradient)
-    entered = -1
+    entered, is_blocked = -1, True
     for _ in range(100 + 20 * n):
+        _differentiate(effects, rewards, multipliers, penalty, x, weights, gradient)
+        if not is_blocked:  # minimal among the free variables: let the steepest other one enter
+            total = mean = 0.0
+            for j in range(k):
+                total += x[j]
+                mean += x[j] * gradient[j]
+            mean /= total
+            entered, steepest = -1, np.inf
+            for j in range(n):
+                slope = 0.0 if free[j] else gradient[j] - (mean if j < k else 0.0)
+                if slope < steepest:
+                    entered, steepest = j, slope
+            size = largest_reward
+            for i in range(m):
+                size += abs(weights[i]) * largest_effects[i]
+            if steepest >= -NEGLIGIBLE * size:
+                return
+            free[entered] = True
         is_newton = _direct(effects, gradient, penalty, k, x, free, direction)
         room, blocking = np.inf, -1
         for j in range(n):
@@ -79,25 +96,6 @@ def _minimise(effects, rewards, multipliers, penalty, x):
         is_blocked = blocking >= 0 and length == room
         if is_blocked:
             x[blocking], free[blocking] = 0.0, False
-        _differentiate(effects, rewards, multipliers, penalty, x, weights, gradient)
-        if is_blocked:
-            continue
-        total = mean = 0.0
-        for j in range(k):
-            total += x[j]
-            mean += x[j] * gradient[j]
-        mean /= total
-        entered, steepest = -1, np.inf
-        for j in range(n):
-            slope = 0.0 if free[j] else gradient[j] - (mean if j < k else 0.0)
-            if slope < steepest:
-                entered, steepest = j, slope
-        size = largest_reward
-        for i in range(m):
-            size += abs(weights[i]) * largest_effects[i]
-        if steepest >= -NEGLIGIBLE * size:
-            return
-        free[entered] = True
 
 
 @compiled
