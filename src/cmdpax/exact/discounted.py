@@ -12,8 +12,6 @@ A policy is probabilities `[..., S, A]`, or integer actions `[S]` when it is det
 """
 
 from dataclasses import dataclass
-from functools import cache
-from types import ModuleType
 
 import numpy as np
 
@@ -21,7 +19,7 @@ from cmdpax.errors import InputError
 from cmdpax.exact.systems import System
 from cmdpax.lagrangian import scalarise
 from cmdpax.loops.bellman import expected, policy_rows
-from cmdpax.loops.rows import Rows
+from cmdpax.loops.systems import Rows, batch_occupancies, batch_values
 from cmdpax.model.cmdp import CMDP
 
 FEW = 64  # states up to which batches are compiled; above, LAPACK's blocked factorisation is faster
@@ -76,20 +74,9 @@ def transition_matrix(model: CMDP, policy: np.ndarray) -> np.ndarray | Rows:
     return np.moveaxis(by_state @ model.tensor, 0, 1).reshape(*policy.shape[:-1], model.states)
 
 
-def _loops(model: CMDP, policy: np.ndarray) -> ModuleType | None:
-    """The compiled loops for batches on small models; None for a single policy, which is not worth
-    loading numba for.
-    """
-    return _small() if policy.ndim > 2 and model.is_small and model.states <= FEW else None
-
-
-@cache
-def _small() -> ModuleType | None:
-    try:
-        from cmdpax.loops import small
-    except ImportError:  # no numba: LAPACK gives the same numbers
-        return None
-    return small
+def _is_batch(model: CMDP, policy: np.ndarray) -> bool:
+    """Whether a batch of policies on a small model, for which there are compiled loops."""
+    return policy.ndim > 2 and model.is_small and model.states <= FEW
 
 
 def _flat(policy: np.ndarray) -> np.ndarray:
@@ -119,9 +106,9 @@ def state_values(
     """
     single = rewards.ndim == 2
     stacked = rewards[None] if single else rewards
-    if (loops := _loops(model, policy)) is not None:
+    if _is_batch(model, policy):
         own = stacked.reshape(-1, *stacked.shape[-3:])
-        found = loops.values(
+        found = batch_values(
             model.successors, model.probabilities, model.discount, _flat(policy), own
         )
         values = found.reshape(*policy.shape[:-2], *found.shape[1:])
@@ -152,8 +139,8 @@ def occupancy(
 
     Large models: accurate to `tolerance / (1 - gamma)` in the 1-norm, from a `guess [S]`.
     """
-    if (loops := _loops(model, policy)) is not None:
-        found = loops.occupancies(
+    if _is_batch(model, policy):
+        found = batch_occupancies(
             model.successors, model.probabilities, model.discount, _flat(policy), model.initial
         )
         return np.maximum(found, 0.0).reshape(policy.shape[:-1])

@@ -33,7 +33,7 @@ from cmdpax import lagrangian
 from cmdpax.errors import NumericalError
 from cmdpax.exact.discounted import occupancy, pseudo_reward, under_policy
 from cmdpax.exact.planning import Plan, plan
-from cmdpax.loops.mixing import master
+from cmdpax.loops.mixing import best_mixture
 from cmdpax.model.cmdp import CMDP
 from cmdpax.solvers.policy_gradient import Subproblem
 from cmdpax.solvers.tabular import from_actions
@@ -103,14 +103,9 @@ class Corrective:
         found.
         """
         if columns.last is None:
-            columns = _meet(model, columns, multipliers)
-        mixture = master(
-            columns.rewards,
-            columns.margin_rows,
-            multipliers,
-            penalty,
-            columns.mixture,
-            not model.is_small,
+            columns = _meet(columns, multipliers)
+        mixture = best_mixture(
+            columns.rewards, columns.margin_rows, multipliers, penalty, columns.mixture
         )
         mixed = replace(columns, mixture=mixture)
         worth = lagrangian.weights(multipliers, penalty, mixed.margins)
@@ -146,9 +141,7 @@ class Corrective:
             secant = "never"
         elif secant != "never":
             secant = "later" if is_secant else "next"
-        return replace(
-            _meet(model, richer, worth), last=Subproblem(gap, worth, best), secant=secant
-        )
+        return replace(_meet(richer, worth), last=Subproblem(gap, worth, best), secant=secant)
 
     def subproblem(
         self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float
@@ -177,13 +170,12 @@ class Corrective:
         return np.where(visited, mass / np.where(visited, total, 1.0), fallback)
 
 
-def _meet(model: CMDP, columns: Columns, prices: np.ndarray) -> Columns:
+def _meet(columns: Columns, prices: np.ndarray) -> Columns:
     """Find the mixture that meets the constraints (a penalty near infinity), from the last one."""
-    rows, is_large = columns.margin_rows, not model.is_small
-    return replace(
-        columns,
-        meeting=master(columns.rewards, rows, prices, HARD_PENALTY, columns.meeting, is_large),
+    mixture = best_mixture(
+        columns.rewards, columns.margin_rows, prices, HARD_PENALTY, columns.meeting
     )
+    return replace(columns, meeting=mixture)
 
 
 def first_column(model: CMDP, best: Plan, accuracy: float = 0.0) -> Columns:

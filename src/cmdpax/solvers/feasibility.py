@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from cmdpax.exact.planning import Plan, plan
-from cmdpax.loops.mixing import master
+from cmdpax.loops.mixing import best_mixture
 from cmdpax.model.cmdp import CMDP
 from cmdpax.solvers.columns import COLUMNS, Columns, add_column, first_column
 from cmdpax.stopping import Stop, never
@@ -136,9 +136,7 @@ def _reach(
     for _ in range(STEPS):
         no_reward = np.zeros(len(columns.rewards))
         lacking = columns.margin_rows - target
-        mixture = master(
-            no_reward, lacking, no_multipliers, 1.0, columns.mixture, not model.is_small
-        )
+        mixture = best_mixture(no_reward, lacking, no_multipliers, 1.0, columns.mixture)
         columns = replace(columns, mixture=mixture)
         lack = np.maximum(target - columns.margins, 0)
         if lack.max(initial=0.0) <= ROUNDING:
