@@ -48,7 +48,7 @@ class Limits:
         senses: one for each, or one word for all. Without them a number means `>=` and a pair a
         range. names: one for each; without them `c0`, `c1`, ...
         """
-        pairs = [_pair(f"thresholds[{i}]", entry) for i, entry in enumerate(_listed(thresholds))]
+        pairs = [_pair(f"thresholds[{i}]", entry) for i, entry in enumerate(listed(thresholds))]
         senses = [None] * len(pairs) if senses is None else senses
         senses = [senses] * len(pairs) if isinstance(senses, str) else _words("senses", senses)
         if len(senses) != len(pairs):
@@ -127,6 +127,14 @@ class Limits:
         """Room left by values `[..., m]` -> `[..., m]`: >= 0 where the limit is kept."""
         return np.minimum(values - self.bounds[:, 0], self.bounds[:, 1] - values)
 
+    def worst(self, margins: np.ndarray) -> np.ndarray:
+        """Margins of rows `[..., M]` -> of limits `[..., m]`: the smaller where there are two."""
+        if len(self.rows) == len(self):
+            return margins
+        least = np.full((*margins.shape[:-1], len(self)), np.inf)
+        np.minimum.at(least, (..., self.rows), margins)
+        return least
+
     def fold(self, prices: np.ndarray) -> np.ndarray:
         """Prices of rows `[..., M]` -> of limits `[..., m]`; two rows give one signed price."""
         if len(self.rows) == len(self):
@@ -202,8 +210,8 @@ def _bounds(
     return sense, open_low if sense == "<=" else open_high if sense == ">=" else (low, high)
 
 
-def _listed(thresholds: Any) -> list[Any]:
-    """One entry for each limit; a number alone is one limit."""
+def listed(thresholds: Any) -> list[Any]:
+    """What a user wrote, one entry for each limit; a number alone is one limit."""
     if isinstance(thresholds, list | tuple) or np.ndim(thresholds):
         return list(thresholds)
     return [thresholds]
