@@ -82,5 +82,5 @@ def lagrangian_bound(
     rows = (reward, *form.constraints)
     largest = np.array([np.abs(row[form.reachable]).max() for row in rows])
     terms = (largest[0] + weights @ largest[1:]) / form.criterion.unit
-    terms += weights @ np.abs(form.thresholds) + abs(best)
+    terms = terms + weights @ np.abs(form.thresholds) + abs(best)
     return best - price + float(2 * (len(weights) + 2) * np.finfo(float).eps * terms)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy.sparse as sp
 
 from cmdpax.errors import InputError
 from cmdpax.exact.planning import Plan, plan, under_policy
@@ -130,6 +131,13 @@ class Discounted:
         """`(1 - gamma) nu [..., S]`, which sums to 1."""
         return self.unit * self.visits(form, policy)
 
+    def flow(self, form: "StandardForm") -> sp.csr_array:
+        """Net outflow of pairs `[S, S*A]`: `flow @ mu = rho` for every occupancy mu of pairs."""
+        S, A = form.states, form.actions
+        pairs = np.arange(S * A + 1)
+        outflow = sp.csr_array((np.ones(S * A), np.repeat(np.arange(S), A), pairs), shape=(S * A, S))
+        return (outflow - self.discount * form.transitions.matrix).T
+
     def plan(
         self,
         form: "StandardForm",
@@ -184,9 +192,7 @@ class Discounted:
         slack = self._rounding(form, reward, potential)
         return float(form.initial @ backed_up) + future + slack
 
-    def _rounding(
-        self, form: "StandardForm", reward: np.ndarray, potential: np.ndarray
-    ) -> float:
+    def _rounding(self, form: "StandardForm", reward: np.ndarray, potential: np.ndarray) -> float:
         """What rounding in one backup (sums of B + 2 terms) can do to a bound."""
         terms = form.transitions.successors.shape[2] + form.actions + 4
         size = np.abs(potential[form.reachable]).max()

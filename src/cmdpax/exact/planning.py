@@ -69,9 +69,7 @@ def plan(
     elif values is None:
         values = criterion.values(form, start, reward, tolerance=FORCING)
     reward = np.broadcast_to(reward, form.reward.shape)
-    return _inexact(
-        form, criterion, reward, np.broadcast_to(values, form.states), tolerance, stop
-    )
+    return _inexact(form, criterion, reward, np.broadcast_to(values, form.states), tolerance, stop)
 
 
 def under_policy(rewards: np.ndarray, policy: np.ndarray) -> np.ndarray:
@@ -129,9 +127,7 @@ def _inexact(
         else:
             smallest, stalled = high - low, 0
         right = under_policy(reward, actions)
-        system = System(
-            kernels.policy_rows(rows.successors, rows.probabilities, actions), discount
-        )
+        system = System(kernels.policy_rows(rows.successors, rows.probabilities, actions), discount)
         allowed = forcing * (high - low)
         if structured:
             values = system.solve(right, allowed, backed_up, mixes_slowly=True, stop=stop)

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.planning import Plan
@@ -69,6 +70,10 @@ class Criterion(Protocol):
 
     def share(self, form: "StandardForm", policy: np.ndarray) -> np.ndarray:
         """The occupancy as a distribution `[..., S]`."""
+        ...
+
+    def flow(self, form: "StandardForm") -> sp.csr_array:
+        """Net outflow of pairs `[S, S*A]`: `flow @ mu = rho` for every occupancy mu of pairs."""
         ...
 
     def plan(
