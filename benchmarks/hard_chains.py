@@ -1,10 +1,10 @@
 """Which way of evaluating a policy survives chains that mix slowly or not at all? `python
 benchmarks/hard_chains.py`
 
-The chains of `tests/test_linear.py`, their states numbered at random, without sparse LU: values and
-occupancies, to a residual of 1e-9. Compared are the parts of `cmdpax.exact.systems`: BiCGStab with
-incomplete LU as the states are numbered, the same in the order of the flow, and the whole, which
-restarts and sweeps as long as it helps.
+The chains of `tests/exact/test_systems.py`, their states numbered at random, without sparse LU:
+values and occupancies, to a residual of 1e-9. Compared are the parts of `cmdpax.exact.systems`:
+BiCGStab with incomplete LU as the states are numbered, the same in the order of the flow, and the
+whole, which restarts and sweeps as long as it helps.
 """
 
 import argparse
@@ -15,14 +15,14 @@ from unittest.mock import patch
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/exact"))
 
-from test_linear import HARD, hard_chain
+from test_systems import HARD, hard_chain
 
 from cmdpax.errors import NumericalError
 from cmdpax.exact import systems as linear
 from cmdpax.exact.systems import System, fixed_point
-from cmdpax.loops.rows import Rows
+from cmdpax.loops.systems import Rows
 
 KRYLOV_STEPS = 500
 
@@ -56,7 +56,7 @@ WAYS = {
 def attempt(way, settings, system, right):
     """Whether it is solved, and the CPU seconds."""
     tolerance, started = 1e-9 * system.size(right), time.process_time()
-    with patch.multiple(linear, LARGEST_LU=0, **settings):
+    with patch.multiple(linear, MAX_LU_STATES=0, **settings):
         try:
             solved = system.is_solved(way(system, right, tolerance), right, tolerance)
         except NumericalError:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cmdpax.environments import garnet
-from cmdpax.loops import bellman as kernels
+from cmdpax.loops import bellman, systems
 from cmdpax.solvers.tabular import from_actions
 
 BYTES = 12
@@ -48,15 +48,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     bandwidth = triad(options.repeats)
-    print(
-        f"streaming bandwidth {bandwidth / 1e9:.1f} GB/s; numba:"
-        f" {'yes' if kernels.loops() else 'no, NumPy instead'}"
-    )
+    print(f"streaming bandwidth {bandwidth / 1e9:.1f} GB/s")
     model = garnet(states=options.states, actions=4, branching=5)
     arrays, discount = (model.successors, model.probabilities), model.discount
     values = np.random.default_rng(0).random(model.states)
-    actions, _ = kernels.backup(*arrays, model.reward, values, discount)
-    chosen_rows = kernels.policy_rows(*arrays, actions)
+    actions, _ = bellman.backup(*arrays, model.reward, values, discount)
+    chosen_rows = bellman.policy_rows(*arrays, actions)
     matrix = chosen_rows.matrix
     transposed = matrix.T
     every, chosen = model.successors.size, matrix.nnz
@@ -66,39 +63,34 @@ def main() -> None:
         (
             "backup and greedy action",
             every,
-            lambda: kernels.backup(*arrays, model.reward, values, discount),
+            lambda: bellman.backup(*arrays, model.reward, values, discount),
         ),
-        ("expected next values", every, lambda: kernels.expected(*arrays, values)),
-        ("policy rows, deterministic", chosen, lambda: kernels.policy_rows(*arrays, actions)),
-        ("policy rows, two actions mixed", 2 * chosen, lambda: kernels.policy_rows(*arrays, mixed)),
+        (
+            "Gauss-Seidel sweep",
+            every,
+            lambda: bellman.sweep(*arrays, model.reward, values, discount, True),
+        ),
+        ("expected next values", every, lambda: bellman.expected(*arrays, values)),
+        ("policy rows, deterministic", chosen, lambda: bellman.policy_rows(*arrays, actions)),
+        ("policy rows, two actions mixed", 2 * chosen, lambda: bellman.policy_rows(*arrays, mixed)),
         (
             "fixed-point step with residual",
             chosen,
-            lambda: kernels.relax(chosen_rows, right, discount, values, 1, 0.0, False),
+            lambda: systems.relax(chosen_rows, right, discount, values, 1, 0.0, False),
         ),
         (
             "the same, transposed",
             chosen,
-            lambda: kernels.relax(chosen_rows, right, discount, values, 1, 0.0, True),
+            lambda: systems.relax(chosen_rows, right, discount, values, 1, 0.0, True),
         ),
         ("SciPy product alone", chosen, lambda: matrix @ values),
         ("SciPy transposed product alone", chosen, lambda: transposed @ values),
     ]
-    if kernels.loops():
-        rows.insert(
-            1,
-            (
-                "Gauss-Seidel sweep",
-                every,
-                lambda: kernels.sweep(*arrays, model.reward, values, discount, True),
-            ),
-        )
     print(f"{'kernel':<32}{'ms':>9}{'M transitions/s':>18}{'of bandwidth':>14}")
     for name, transitions, function in rows:
         taken = seconds(function, options.repeats)
-        print(
-            f"{name:<32}{taken * 1e3:>9.1f}{transitions / taken / 1e6:>18.0f}{BYTES * transitions / taken / bandwidth:>14.0%}"
-        )
+        rate = transitions / taken
+        print(f"{name:<32}{taken * 1e3:>9.1f}{rate / 1e6:>18.0f}{BYTES * rate / bandwidth:>14.0%}")
 
 
 if __name__ == "__main__":

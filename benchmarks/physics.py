@@ -15,7 +15,7 @@ import mujoco
 import numpy as np
 
 from cmdpax.learning.velocity import TASKS, VelocityBatch
-from cmdpax.loops import compiled as threads
+from cmdpax.loops.compiled import shared_threads, thread_count
 
 
 def compare(name: str, count: int, seconds: float) -> tuple[float, float]:
@@ -51,7 +51,7 @@ def compare(name: str, count: int, seconds: float) -> tuple[float, float]:
 def clocked(name: str, count: int, seconds: float) -> tuple[float, float]:
     """Our steps per second of the clock: (on one thread, on all), taking turns."""
     sides = [VelocityBatch(name, count), VelocityBatch(name, count)]
-    sides[0].shared, sides[1].shared = None, threads.shared()
+    sides[0].shared, sides[1].shared = None, shared_threads()
     spent, steps, random = np.zeros(2), 0, np.random.default_rng(0)
     for side in sides:
         side.reset(0)
@@ -73,7 +73,7 @@ if __name__ == "__main__":
     options = parser.parse_args()
     print(
         f"{options.count} simulations; steps per CPU-second on one thread, steps per second of the"
-        f" clock on {threads.count()}"
+        f" clock on {thread_count()}"
     )
     print(
         f"{'task':30} {'bare mj_step':>14} {'ours':>10}   overhead   {'one thread':>10} {'all':>10}"

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from cmdpax.loops import bellman as kernels
 from cmdpax.model.cmdp import CMDP
 
 STRUCTURES = ("random", "cycle", "absorbing", "identity", "reset", "unreachable", "chain")
@@ -70,12 +69,8 @@ def dense_transitions(model: CMDP, policy: np.ndarray) -> np.ndarray:
 
 
 @contextmanager
-def large_path(numba: bool = True) -> Iterator[None]:
-    """Send models of every size down the path of large ones, on request as if numba could not be
-    imported.
-    """
+def large_path() -> Iterator[None]:
+    """Send models of every size down the path of large ones."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CMDP, "is_small", property(lambda model: False))
-        if not numba:
-            patch.setattr(kernels, "loops", lambda: None)
         yield

@@ -3,6 +3,7 @@ import pytest
 import scipy.sparse.linalg as spla
 from hypothesis import given, settings
 
+from cmdpax.environments import cliff_world
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.exact import systems as linear
 from cmdpax.exact.discounted import (
@@ -14,7 +15,7 @@ from cmdpax.exact.discounted import (
     state_values,
     transition_matrix,
 )
-from cmdpax.loops import bellman as kernels
+from cmdpax.loops import systems as loops
 from cmdpax.model.cmdp import CMDP
 from sparse_models import STRUCTURES, build, dense_transitions, large_path, models
 
@@ -65,10 +66,20 @@ def test_larger_structures(structure, discount):
     )
 
 
-@pytest.mark.parametrize("structure", STRUCTURES)
-def test_without_numba(structure):
-    with large_path(numba=False):
-        check(build(structure, 60, 3, 3, 0.99, 6), np.random.default_rng(0).integers(0, 3, 60))
+def test_batches_on_small_models_agree_with_single_policies(monkeypatch):
+    """Any leading shape; rewards shared by all policies, or each policy's own."""
+    monkeypatch.setattr(CMDP, "is_small", True)
+    model, rng = cliff_world(), np.random.default_rng(0)
+    policies, own = rng.dirichlet(np.ones(4), (2, 3, 21)), rng.random((2, 3, 2, 21, 4))
+    shared = stacked_rewards(model)
+    values = state_values(model, policies, own), state_values(model, policies, shared)
+    visits = occupancy(model, policies)
+    assert values[0].shape == values[1].shape == (2, 3, 2, 21)
+    for place in np.ndindex(2, 3):
+        alone = (state_values(model, policies[place], rewards) for rewards in (own[place], shared))
+        for batched, single in zip(values, alone):
+            np.testing.assert_allclose(batched[place], single, atol=1e-13)
+        np.testing.assert_allclose(visits[place], occupancy(model, policies[place]), atol=1e-13)
 
 
 def test_expected_next_takes_any_leading_shape():
@@ -125,7 +136,7 @@ def test_failing_krylov_is_caught_by_lu(rubbish, monkeypatch):
         calls.append(1)
         return np.full_like(right, rubbish)
 
-    monkeypatch.setattr(kernels, "bicgstab", broken)
+    monkeypatch.setattr(loops, "bicgstab", broken)
     check(slow_chain(), np.zeros(300, dtype=int))
     assert calls, "the chain was meant to need the Krylov stage"
 
@@ -135,9 +146,7 @@ def test_failing_everything_raises(monkeypatch):
         def solve(self, right):
             return np.full_like(right, 7.0)
 
-    monkeypatch.setattr(
-        kernels, "bicgstab", lambda system, factors, right, *_: np.zeros_like(right)
-    )
+    monkeypatch.setattr(loops, "bicgstab", lambda system, factors, right, *_: np.zeros_like(right))
     monkeypatch.setattr(spla, "splu", lambda matrix: Broken())
     for attempt in (lambda m, a: occupancy(m, a), lambda m, a: state_values(m, a, m.reward)):
         with pytest.raises(NumericalError, match="could not be solved"):
@@ -145,18 +154,16 @@ def test_failing_everything_raises(monkeypatch):
 
 
 def test_lu_is_not_tried_on_models_it_could_choke_on(monkeypatch):
-    monkeypatch.setattr(linear, "LARGEST_LU", 10)
-    monkeypatch.setattr(
-        kernels, "bicgstab", lambda system, factors, right, *_: np.zeros_like(right)
-    )
+    monkeypatch.setattr(linear, "MAX_LU_STATES", 10)
+    monkeypatch.setattr(loops, "bicgstab", lambda system, factors, right, *_: np.zeros_like(right))
     with pytest.raises(NumericalError):
         occupancy(slow_chain(), np.zeros(300, dtype=int))
 
 
 def test_fixed_point_that_overflows_is_caught(monkeypatch):
-    original = kernels.relax
+    original = loops.relax
     monkeypatch.setattr(
-        kernels, "relax", lambda *arguments: (original(*arguments)[0], [np.nan], np.nan)
+        loops, "relax", lambda *arguments: (original(*arguments)[0], [np.nan], np.nan)
     )
     check(build("random", 50, 2, 3, 0.9, 0), np.zeros(50, dtype=int))
 

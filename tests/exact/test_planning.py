@@ -7,7 +7,7 @@ from cmdpax.errors import NumericalError
 from cmdpax.exact.certificate import optimum_bound
 from cmdpax.exact.discounted import state_values
 from cmdpax.exact.planning import plan
-from cmdpax.loops import bellman as kernels
+from cmdpax.loops import bellman
 from cmdpax.model.cmdp import CMDP
 from sparse_models import STRUCTURES, build, large_path, models
 
@@ -65,12 +65,6 @@ def test_structures_at_high_discount(structure, discount, sparse):
     check(build(structure, 250, 3, 2, discount, 11))
 
 
-@pytest.mark.parametrize("structure", STRUCTURES)
-def test_without_numba(structure):
-    with large_path(numba=False):
-        check(build(structure, 80, 3, 2, 0.99, 12))
-
-
 @pytest.mark.parametrize(
     "model",
     [
@@ -99,9 +93,9 @@ def test_a_good_guess_needs_one_backup(sparse, monkeypatch):
     model = build("random", 200, 3, 3, 0.99, 1)
     known = plan(model, model.reward).values
     calls = []
-    original = kernels.backup
+    original = bellman.backup
     monkeypatch.setattr(
-        kernels, "backup", lambda *arguments: calls.append(1) or original(*arguments)
+        bellman, "backup", lambda *arguments: calls.append(1) or original(*arguments)
     )
     plan(model, model.reward, values=known + 5.0, tolerance=1e-8)  # a constant does not matter
     assert len(calls) == 1

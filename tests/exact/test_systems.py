@@ -1,16 +1,14 @@
-"""Chains whose state numbers say nothing about the flow, and no LU to fall back on: what large
-models must survive.
-"""
+"""Chains that mix slowly, numbered at random, with no LU to fall back on."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from cmdpax.errors import NumericalError
-from cmdpax.exact import systems as linear
+from cmdpax.exact import systems
 from cmdpax.exact.systems import System
-from cmdpax.loops import bellman as kernels
-from cmdpax.loops.rows import Rows
+from cmdpax.loops import systems as loops
+from cmdpax.loops.systems import Rows
 
 HARD = (
     "cycle",
@@ -59,7 +57,7 @@ def hard_chain(name: str, states: int, seed: int = 0) -> sp.csr_array:
 @pytest.mark.parametrize("discount", [0.99, 0.9999, 0.99999])
 @pytest.mark.parametrize("name", HARD)
 def test_hard_chains_need_no_lu(name, discount, transpose, monkeypatch):
-    monkeypatch.setattr(linear, "LARGEST_LU", 0)
+    monkeypatch.setattr(systems, "MAX_LU_STATES", 0)
     system = System(Rows.of(hard_chain(name, 2000)), discount, transpose)
     right = np.full(2000, 1 / 2000) if transpose else np.random.default_rng(1).random(2000)
     for tolerance in (1e-9 * system.size(right), 0.0):
@@ -69,14 +67,14 @@ def test_hard_chains_need_no_lu(name, discount, transpose, monkeypatch):
         )
 
 
+def breaks_down(system, factors, right, guess, *_):
+    return np.full_like(guess, np.nan)
+
+
 def test_sweeps_rescue_krylov(monkeypatch):
-    """A Krylov method that finds nothing leaves the work to Gauss-Seidel, which converges by
-    itself.
-    """
-    monkeypatch.setattr(linear, "LARGEST_LU", 0)
-    monkeypatch.setattr(
-        kernels, "bicgstab", lambda system, factors, right, guess, *_: np.full_like(guess, np.nan)
-    )
+    """A Krylov method that finds nothing leaves the work to Gauss-Seidel, which converges."""
+    monkeypatch.setattr(systems, "MAX_LU_STATES", 0)
+    monkeypatch.setattr(loops, "bicgstab", breaks_down)
     system = System(Rows.of(hard_chain("walk", 500)), 0.99)
     right = np.random.default_rng(1).random(500)
     solution = system.solve(right, 1e-9)
@@ -84,25 +82,19 @@ def test_sweeps_rescue_krylov(monkeypatch):
 
 
 def test_gives_up_with_an_error_and_no_vector(monkeypatch):
-    monkeypatch.setattr(linear, "LARGEST_LU", 0)
-    monkeypatch.setattr(linear, "ROUNDS", 1)
-    monkeypatch.setattr(kernels, "bicgstab", lambda system, factors, right, guess, *_: guess.copy())
+    monkeypatch.setattr(systems, "MAX_LU_STATES", 0)
+    monkeypatch.setattr(systems, "ROUNDS", 1)
+    monkeypatch.setattr(loops, "bicgstab", lambda system, factors, right, guess, *_: guess.copy())
     with pytest.raises(NumericalError, match="could not be solved"):
         System(Rows.of(hard_chain("walk", 500)), 0.9999).solve(np.random.default_rng(1).random(500))
 
 
-@pytest.mark.parametrize("breaks_down", [False, True])
-def test_a_stopped_solve_gives_a_finite_vector(breaks_down, monkeypatch):
-    if breaks_down:
-        monkeypatch.setattr(
-            kernels,
-            "bicgstab",
-            lambda system, factors, right, guess, *_: np.full_like(guess, np.nan),
-        )
-    system, right = (
-        System(Rows.of(hard_chain("walk", 2000)), 0.99999),
-        np.random.default_rng(1).random(2000),
-    )
+@pytest.mark.parametrize("krylov_fails", [False, True])
+def test_a_stopped_solve_gives_a_finite_vector(krylov_fails, monkeypatch):
+    if krylov_fails:
+        monkeypatch.setattr(loops, "bicgstab", breaks_down)
+    system = System(Rows.of(hard_chain("walk", 2000)), 0.99999)
+    right = np.random.default_rng(1).random(2000)
     asked = []
 
     def stop():
@@ -111,29 +103,3 @@ def test_a_stopped_solve_gives_a_finite_vector(breaks_down, monkeypatch):
 
     for enough in (stop, lambda: True):
         assert np.isfinite(system.solve(right, stop=enough)).all()
-
-
-def test_flow_order_puts_successors_first():
-    chain = hard_chain("corridor", 300)
-    order = kernels.flow_order(Rows.of(chain))
-    assert sorted(order) == list(range(300))
-    place = np.argsort(order)
-    rows = np.repeat(np.arange(300), np.diff(chain.indptr))
-    assert (place[chain.indices] <= place[rows]).all()
-
-
-def test_flow_order_follows_the_likely_transition():
-    """On a cycle with rare jumps, all but one of the likely transitions lead to an earlier state."""
-    chain = hard_chain("jumps", 300)
-    place = np.argsort(kernels.flow_order(Rows.of(chain)))
-    likely = chain.data > 0.5
-    rows = np.repeat(np.arange(300), np.diff(chain.indptr))
-    assert (place[chain.indices[likely]] > place[rows[likely]]).sum() == 1
-
-
-def test_gauss_seidel_by_hand():
-    system = sp.csr_array(np.array([[2.0, -1.0], [-0.5, 1.0]]))
-    solution = np.zeros(2)
-    kernels.gauss_seidel(Rows.of(system), np.array([2.0, 1.0]), solution, 1)
-    # forwards: x0 = 1, x1 = 1.5; backwards: x1 = 1.5, x0 = 1.75
-    np.testing.assert_allclose(solution, [1.75, 1.5])

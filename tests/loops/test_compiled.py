@@ -2,37 +2,63 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from numba.core.caching import CompileResultCacheImpl
 
-CODE = """
+from cmdpax.loops.compiled import compiled, contracted, readable, unsigned
+
+IN_A_FORK = """
 import os, signal
 import cmdpax
-from cmdpax import kernels, threads
+from cmdpax.loops import bellman, compiled
 model = cmdpax.environments.garnet(states=300)
-kernels.BLOCK = 64
-values = kernels.expected(model.successors, model.probabilities, model.reward[:, 0])
+compiled.BLOCK = 64
+values = bellman.expected(model.successors, model.probabilities, model.reward[:, 0])
 child = os.fork()
 if child == 0:
     signal.alarm(60)
-    again = kernels.expected(model.successors, model.probabilities, model.reward[:, 0])
+    again = bellman.expected(model.successors, model.probabilities, model.reward[:, 0])
     os._exit(0 if (again == values).all() else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-assert threads.shared() is not None
+assert compiled.shared_threads() is not None
 """
 
 
 def run(code: str, count: int) -> int:
     environment = {**os.environ, "NUMBA_NUM_THREADS": str(count)}
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], env=environment, check=False
-    ).returncode
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    return subprocess.run(command, env=environment, check=False).returncode
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_there_are_as_many_as_numba_may_use(count):
-    assert run(f"from cmdpax import threads; assert threads.count() == {count}", count) == 0
+def test_there_are_as_many_threads_as_numba_may_use(count):
+    code = f"from cmdpax.loops.compiled import thread_count; assert thread_count() == {count}"
+    assert run(code, count) == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_they_work_in_a_forked_process():
-    assert run(CODE, 2) == 0
+def test_threads_work_in_a_forked_process():
+    assert run(IN_A_FORK, 2) == 0
+
+
+def halve(x):
+    return x / 2
+
+
+@pytest.mark.parametrize("decorator", [compiled, contracted])
+def test_without_a_folder_for_the_cache_loops_are_compiled_all_the_same(decorator, monkeypatch):
+    assert decorator(halve)._cache.cache_path is not None
+    monkeypatch.setattr(CompileResultCacheImpl, "_locator_classes", [])
+    loop = decorator(halve)
+    assert loop._cache.cache_path is None and loop(3.0) == 1.5
+
+
+def test_readable_arrays_are_contiguous_and_not_to_be_written_to():
+    own = np.arange(6.0).reshape(2, 3).T
+    view = readable(own)
+    assert view.flags.c_contiguous and not view.flags.writeable and own.flags.writeable
+    np.testing.assert_array_equal(view, own)
+    indices = unsigned(np.array([0, 2**31 - 1], dtype=np.int32))
+    assert indices.dtype == np.uint32 and not indices.flags.writeable
+    assert indices.tolist() == [0, 2**31 - 1]

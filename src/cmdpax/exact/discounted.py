@@ -28,8 +28,8 @@ import scipy.sparse as sp
 from cmdpax.errors import InputError
 from cmdpax.exact.planning import Plan, plan, under_policy
 from cmdpax.exact.systems import System
-from cmdpax.loops import bellman, small
-from cmdpax.loops.rows import Rows
+from cmdpax.loops import bellman
+from cmdpax.loops.systems import Rows, batch_occupancies, batch_values
 from cmdpax.stopping import Stop, never
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Discounted:
         if _is_batch(form, policy):
             own = stacked.reshape(-1, *stacked.shape[-3:])
             rows = (form.transitions.successors, form.transitions.probabilities)
-            flat = small.values(*rows, self.discount, _flat(policy), own)
+            flat = batch_values(*rows, self.discount, _flat(policy), own)
             values = flat.reshape(*policy.shape[:-2], *flat.shape[1:])
         else:
             guess = guess[None] if is_single and guess is not None else guess
@@ -120,7 +120,7 @@ class Discounted:
         """
         if _is_batch(form, policy):
             rows = (form.transitions.successors, form.transitions.probabilities)
-            flat = small.occupancies(*rows, self.discount, _flat(policy), form.initial)
+            flat = batch_occupancies(*rows, self.discount, _flat(policy), form.initial)
             return np.maximum(flat, 0.0).reshape(policy.shape[:-1])
         right = np.broadcast_to(form.initial, (*policy.shape[:-2], 1, form.states))
         guess = None if guess is None else guess[None]

@@ -22,7 +22,7 @@ import numpy as np
 
 from cmdpax.errors import NumericalError
 from cmdpax.exact.systems import System, fixed_point
-from cmdpax.loops import bellman as kernels
+from cmdpax.loops import bellman
 from cmdpax.stopping import Stop, never
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _inexact(
     reach = discount / (1 - discount)  # what d at one step amounts to in a value
     forcing, smallest, stalled, structured = FORCING, np.inf, 0, False
     for _ in range(ITERATIONS):
-        actions, backed_up = kernels.backup(*arrays, values, discount)
+        actions, backed_up = bellman.backup(*arrays, values, discount)
         change = backed_up - values
         low, high = float(change.min()), float(change.max())
         rounding = (
@@ -127,16 +127,16 @@ def _inexact(
         else:
             smallest, stalled = high - low, 0
         right = under_policy(reward, actions)
-        system = System(kernels.policy_rows(rows.successors, rows.probabilities, actions), discount)
+        system = System(bellman.policy_rows(rows.successors, rows.probabilities, actions), discount)
         allowed = forcing * (high - low)
         if structured:
             values = system.solve(right, allowed, backed_up, mixes_slowly=True, stop=stop)
         else:
             values, settled = fixed_point(system, right, allowed, backed_up)
             structured = not settled
-        if structured and kernels.loops() is not None:
-            kernels.sweep(*arrays, values, discount, True)
-            kernels.sweep(*arrays, values, discount, False)
+        if structured:
+            bellman.sweep(*arrays, values, discount, True)
+            bellman.sweep(*arrays, values, discount, False)
     raise _unsettled()
 
 

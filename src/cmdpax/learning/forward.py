@@ -5,15 +5,15 @@ instead of fifteen of NumPy.
 2e-7 of the truth, which is the rounding of float32, and four times as fast as the C library's
 because it is vectorised.
 """
-# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+# mypy: disable-error-code="no-untyped-def"
 
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from numba import njit
 
 from cmdpax.learning.policy import OBSERVATION_CLIP, NetworkPolicy
+from cmdpax.loops.compiled import contracted
 
 _TANH_RANGE = np.float32(7.9)
 
@@ -33,7 +33,7 @@ def actor(policy: NetworkPolicy) -> Callable[..., None]:
     )
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@contracted
 def tanh(x):
     """Hyperbolic tangent of `x [K]` float32, in place."""
     for k in range(len(x)):
@@ -54,7 +54,7 @@ def tanh(x):
         x[k] = value * above / below
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@contracted
 def _act(parameters, sizes, mean, scale, clip, observation, noise, normalised, output):
     """See `actor`; parameters are the weights and biases of all layers in turn, flat; sizes
     `[layers + 1]`.

@@ -29,7 +29,7 @@ import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.learning.simulator import ActionSpace, Transition
-from cmdpax.loops import compiled as threads
+from cmdpax.loops.compiled import shared_threads, thread_count
 
 EPISODE_STEPS = 1000
 MANY = 10  # simulations that are worth sharing among threads
@@ -150,8 +150,8 @@ class VelocityBatch:
             data.xpos[torso, :2] if self.task.planar else data.qpos[:1] for data in self.data
         ]
         self._controls = [data.ctrl for data in self.data]
-        self.shared = threads.shared() if count >= MANY else None
-        share = -(-count // threads.count())
+        self.shared = shared_threads() if count >= MANY else None
+        share = -(-count // thread_count())
         self.parts = [slice(first, first + share) for first in range(0, count, share)]
         self._start = self.data[0].qpos.copy()
         self._elapsed = np.zeros(count, dtype=np.int64)

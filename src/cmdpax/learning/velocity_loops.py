@@ -3,13 +3,14 @@
 NumPy would need twenty calls a step, for a few numbers each: with two simulations they cost as much
 as the physics.
 """
-# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+# mypy: disable-error-code="no-untyped-def"
 
 import numpy as np
-from numba import njit
+
+from cmdpax.loops.compiled import compiled
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def healthy(state, planar, alive_bonus):
     """Whether an episode goes on, from positions and velocities side by side, `state [nq + nv]`."""
     if planar:  # Ant
@@ -19,7 +20,7 @@ def healthy(state, planar, alive_bonus):
     return True  # HalfCheetah
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def measure(
     before,  # [N, 1] or, planar, [N, 2]: where the bodies were
     after,  # and are

@@ -1,32 +1,80 @@
-"""The threads that large models and batches of simulators share: as many as numba may use.
+"""How is a loop compiled, and shared among threads? The only file that imports numba.
 
-`NUMBA_NUM_THREADS` says how many; without it, all processors that this process may run on. Whoever
-uses them gives every thread work of its own, so that no number depends on how many there are.
+A loop is compiled when it is first called, and its machine code is cached on disk. It looks at no
+bounds: whoever calls it checks the arguments. Arrays that a loop only reads come through
+`readable`, indices through `unsigned`, so that each loop is compiled for one kind of array alone.
+
+Large models are worked on by all threads that numba may use: `NUMBA_NUM_THREADS`, or else all
+processors that this process may run on. Every thread has blocks of states of its own, so that no
+number depends on how many threads there are.
 """
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import get_num_threads, njit
+
+BLOCK = 1 << 16  # states that one thread treats at a time; models of fewer stay on one thread
+
+
+def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """Decorator: `function` as machine code, which runs without Python's lock.
+
+    `options` are further ones of `numba.njit`. Where no folder can be written, nothing is cached.
+    """
+    options = {"nogil": True, "error_model": "numpy", **options}
+    try:
+        return njit(function, cache=True, **options)
+    except RuntimeError:  # numba found no folder for its cache
+        return njit(function, **options)
+
+
+def contracted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: as `compiled`, but `a * b + c` may be rounded once instead of twice."""
+    return compiled(function, fastmath={"contract"})
+
+
+def readable(array: np.ndarray) -> np.ndarray:
+    """A contiguous read-only view."""
+    view = np.ascontiguousarray(array).view()
+    view.setflags(write=False)
+    return view
+
+
+def unsigned(indices: np.ndarray) -> np.ndarray:
+    """int32 indices as a read-only uint32 view: numba need not test for negative ones."""
+    return readable(indices).view(np.uint32)
 
 
 @cache
-def shared() -> ThreadPoolExecutor | None:
-    """The threads; None if there is to be one only, or no numba."""
-    try:
-        from numba import get_num_threads
-    except ImportError:
-        return None
+def shared_threads() -> ThreadPoolExecutor | None:
+    """The threads that loops share; None if there is only one."""
     count = get_num_threads()
     return ThreadPoolExecutor(count, thread_name_prefix="cmdpax") if count > 1 else None
 
 
-def count() -> int:
-    """How many there are."""
-    threads = shared()
+def thread_count() -> int:
+    """How many threads loops may use."""
+    threads = shared_threads()
     return 1 if threads is None else threads._max_workers
 
 
-if hasattr(
-    os, "register_at_fork"
-):  # not on Windows; a forked process has none of its parent's threads
-    os.register_at_fork(after_in_child=shared.cache_clear)
+def is_shared(states: int) -> bool:
+    """Whether a loop over so many states is shared among threads."""
+    return states > BLOCK and shared_threads() is not None
+
+
+def over_blocks(loop: Callable[..., Any], states: int, *arguments: object) -> list[Any]:
+    """What `loop(first, last, *arguments)` returns for each block of `states`, on all threads."""
+    blocks = [(first, min(first + BLOCK, states)) for first in range(0, states, BLOCK)]
+    threads = shared_threads() if states > BLOCK else None
+    run = map if threads is None else threads.map
+    return list(run(lambda block: loop(*block, *arguments), blocks))
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows; a forked process has none of these threads
+    os.register_at_fork(after_in_child=shared_threads.cache_clear)

@@ -1,177 +1,169 @@
-"""The compiled loops behind `kernels.py`, which says what each computes and checks its arguments.
-Shapes are given there.
+"""One pass over the sparse rows of a system, or over a batch of small dense systems.
 
-Nothing here looks at bounds. Indices come as unsigned integers (numba then need not test for
-negative ones), and everything that is only read comes read-only, so that each loop is compiled
-once. The machine code is cached on disk. Loops that begin with `first, last` treat that range of
-states alone, so that threads can share the work.
+Sparse, for `P [S, S]` by rows and the M-matrix `I - gamma P`:
+
+- `relax`: fixed-point steps with P or its transpose, each with its residual in the same pass.
+  (Plain products are left to SciPy, whose loops are as fast: `benchmarks/kernels.py`);
+- `system_rows`: the rows of `I - gamma P`, canonical;
+- `incomplete_factors`: LU without fill-in, which exists and is stable for every M-matrix: exact for
+  birth-death chains, a strong preconditioner on grids; `bicgstab`: the Krylov method that uses it;
+- `gauss_seidel`: sweeps through such a system, which converge whatever happens;
+- `flow_order`: the order of states in which both work best, every state after those it leads to.
+
+Dense, for grid searches (`batch_values`, `batch_occupancies`): `I - gamma P_pi` is diagonally
+dominant by rows, so that LU without pivoting is as stable as with it, and zeros outside the fill-in
+stay zeros. One pass per policy builds the system straight from the successors, eliminates, and
+skips what is zero; on grids that is most of it.
+
+Large fixed-point steps are shared among threads; transposed ones are not, because their blocks
+would write to the same states (two halves, added up, took longer than the whole).
 """
-# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+# mypy: disable-error-code="no-untyped-def"
+
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from numba import njit
+import scipy.sparse as sp
 
-compiled = njit(cache=True, nogil=True, error_model="numpy")
-
-
-@compiled
-def backup(first, last, successors, probabilities, reward, values, discount, actions, backed_up):
-    """Bellman backup and greedy action."""
-    _, A, B = successors.shape
-    for s in range(first, last):
-        best, choice = -np.inf, 0
-        for a in range(A):
-            following = 0.0
-            for b in range(B):
-                following += probabilities[s, a, b] * values[successors[s, a, b]]
-            quality = reward[s, a] + discount * following
-            if quality > best:
-                best, choice = quality, a
-        actions[s], backed_up[s] = choice, best
+from cmdpax.loops.compiled import compiled, is_shared, over_blocks, readable, unsigned
 
 
-@compiled
-def sweep(successors, probabilities, reward, values, discount, backwards):
-    """Gauss-Seidel sweep of the optimality operator; self-loops are solved for."""
-    S, A, B = successors.shape
-    for step in range(S):
-        s = S - 1 - step if backwards else step
-        best = -np.inf
-        for a in range(A):
-            following, stay = 0.0, 0.0
-            for b in range(B):
-                successor = successors[s, a, b]
-                if successor == s:
-                    stay += probabilities[s, a, b]
-                else:
-                    following += probabilities[s, a, b] * values[successor]
-            quality = (reward[s, a] + discount * following) / (1.0 - discount * stay)
-            best = max(best, quality)
-        values[s] = best
+@dataclass(frozen=True)
+class Rows:
+    """A sparse matrix `[S, S]`; entry k of row s is at `pointers[s] <= k < pointers[s + 1]`.
+
+    All three are read-only. SciPy's matrices check themselves when they are made, which takes
+    longer than a product with a thousand states: `matrix` makes one only where it is needed.
+    """
+
+    pointers: np.ndarray  # [S + 1], uint32
+    columns: np.ndarray  # [n], uint32
+    entries: np.ndarray  # [n], float64
+
+    @staticmethod
+    def of(matrix: sp.csr_array) -> "Rows":
+        """From SciPy's form."""
+        pointers, columns = matrix.indptr.astype(np.uint32), matrix.indices.astype(np.uint32)
+        return Rows(readable(pointers), readable(columns), readable(matrix.data))
+
+    @cached_property
+    def matrix(self) -> sp.csr_array:
+        """In SciPy's form `[S, S]`."""
+        states = len(self.pointers) - 1
+        kind = np.int32 if len(self.columns) <= np.iinfo(np.int32).max else np.int64
+        parts = self.entries, self.columns.astype(kind), self.pointers.astype(kind)
+        return sp.csr_array(parts, shape=(states, states))
+
+    @property
+    def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Pointers, columns and entries."""
+        return self.pointers, self.columns, self.entries
 
 
-@compiled
-def expected(first, last, successors, probabilities, values, following):
-    """Expected next values."""
-    _, A, B = successors.shape
-    for s in range(first, last):
-        for a in range(A):
-            total = 0.0
-            for b in range(B):
-                total += probabilities[s, a, b] * values[successors[s, a, b]]
-            following[s, a] = total
+def relax(
+    rows: Rows,
+    right: np.ndarray,
+    discount: float,
+    start: np.ndarray,
+    steps: int,
+    target: float,
+    transpose: bool,
+) -> tuple[np.ndarray, list[float], float]:
+    """At most `steps` steps `x <- right + discount P x` from `start [S]` (or with P transposed).
 
-
-@compiled
-def count_chosen(first, last, probabilities, actions, counts):
-    """Entries in each row of `P_pi` for actions."""
-    B = probabilities.shape[2]
-    for s in range(first, last):
-        total = 0
-        for b in range(B):
-            total += probabilities[s, actions[s], b] > 0
-        counts[s] = total
-
-
-@compiled
-def fill_chosen(first, last, successors, probabilities, actions, pointers, columns, entries):
-    """Rows of `P_pi` for actions."""
-    B = probabilities.shape[2]
-    place = pointers[first]
-    for s in range(first, last):
-        a = actions[s]
-        for b in range(B):
-            if probabilities[s, a, b] > 0:
-                columns[place], entries[place] = successors[s, a, b], probabilities[s, a, b]
-                place += 1
+    Returns x `[S]`, the size of every step's change, and the middle of the last one. The size is
+    half the width of the changes of values, and the sum of the absolute changes of occupancies;
+    steps end when it is at most `target`.
+    """
+    if is_shared(len(right)) and not transpose:
+        all_sizes: list[float] = []
+        middle = 0.0
+        while len(all_sizes) < steps and not (all_sizes and all_sizes[-1] <= target):
+            now, start = readable(start), np.empty_like(right)
+            arguments = *rows.parts, readable(right), discount, now, start
+            lowest, highest = zip(*over_blocks(_relax, len(right), *arguments), strict=True)
+            low, high = min(lowest), max(highest)
+            all_sizes.append((high - low) / 2)
+            middle = (high + low) / 2
+        return start, all_sizes, middle
+    vectors, sizes = (start.copy(), np.empty_like(right)), np.empty(steps)
+    done, middle = _relax_often(
+        *rows.parts, readable(right), discount, *vectors, sizes, target, transpose
+    )
+    return vectors[done % 2], sizes[:done].tolist(), middle
 
 
 @compiled
-def count_mixed(first, last, probabilities, policy, counts):
-    """Entries in each row of `P_pi` for probabilities."""
-    _, A, B = probabilities.shape
-    for s in range(first, last):
-        total = 0
-        for a in range(A):
-            if policy[s, a] > 0:
-                for b in range(B):
-                    total += policy[s, a] * probabilities[s, a, b] > 0
-        counts[s] = total
-
-
-@compiled
-def fill_mixed(first, last, successors, probabilities, policy, pointers, columns, entries):
-    """Rows of `P_pi` for probabilities."""
-    _, A, B = probabilities.shape
-    place = pointers[first]
-    for s in range(first, last):
-        for a in range(A):
-            if policy[s, a] > 0:
-                for b in range(B):
-                    entry = policy[s, a] * probabilities[s, a, b]
-                    if entry > 0:
-                        columns[place], entries[place] = successors[s, a, b], entry
-                        place += 1
-
-
-@compiled
-def relax(first, last, pointers, columns, entries, right, discount, values, following):
-    """Fixed-point step for values, and the extremes of its change."""
-    low, high = np.inf, -np.inf
-    for s in range(first, last):
-        total = 0.0
-        for k in range(pointers[s], pointers[s + 1]):
-            total += entries[k] * values[columns[k]]
-        moved = right[s] + discount * total
-        following[s] = moved
-        change = moved - values[s]
-        low, high = min(low, change), max(high, change)
-    return low, high
-
-
-@compiled
-def relax_transposed(pointers, columns, entries, right, discount, visits, following):
-    """Fixed-point step for occupancies, and the size of its change."""
-    for s in range(len(visits)):
-        following[s] = right[s]
-    for s in range(len(visits)):
-        mass = discount * visits[s]
-        for k in range(pointers[s], pointers[s + 1]):
-            following[columns[k]] += entries[k] * mass
-    size = 0.0
-    for s in range(len(visits)):
-        size += abs(following[s] - visits[s])
-    return size
-
-
-@compiled
-def relax_often(
-    pointers, columns, entries, right, discount, now, following, sizes, target, transpose
-):
-    """Fixed-point steps from `now` to `following` and back, one for each place in `sizes` or until
-    one is at most `target`.
-
-    How many there were, and the middle of the last change.
+def _relax_often(pointers, columns, entries, right, discount, now, moved, sizes, target, transpose):
+    """Steps from `now` to `moved` and back, one for each place in `sizes` or until one is at most
+    `target`: how many there were, and the middle of the last change.
     """
     middle = 0.0
     for step in range(len(sizes)):
         if transpose:
-            sizes[step] = relax_transposed(
-                pointers, columns, entries, right, discount, now, following
-            )
+            sizes[step] = _relax_transposed(pointers, columns, entries, right, discount, now, moved)
         else:
-            low, high = relax(
-                0, len(right), pointers, columns, entries, right, discount, now, following
+            low, high = _relax(
+                0, len(right), pointers, columns, entries, right, discount, now, moved
             )
             sizes[step], middle = (high - low) / 2, (high + low) / 2
-        now, following = following, now
+        now, moved = moved, now
         if not sizes[step] > target:
             return step + 1, middle
     return len(sizes), middle
 
 
 @compiled
-def transpose(pointers, columns, entries, starts, states, moved):
+def _relax(first, last, pointers, columns, entries, right, discount, now, moved):
+    """One step for values; the extremes of its change."""
+    low, high = np.inf, -np.inf
+    for s in range(first, last):
+        total = 0.0
+        for k in range(pointers[s], pointers[s + 1]):
+            total += entries[k] * now[columns[k]]
+        value = right[s] + discount * total
+        moved[s], change = value, value - now[s]
+        low, high = min(low, change), max(high, change)
+    return low, high
+
+
+@compiled
+def _relax_transposed(pointers, columns, entries, right, discount, now, moved):
+    """One step for occupancies; the sum of its absolute changes."""
+    for s in range(len(now)):
+        moved[s] = right[s]
+    for s in range(len(now)):
+        mass = discount * now[s]
+        for k in range(pointers[s], pointers[s + 1]):
+            moved[columns[k]] += entries[k] * mass
+    size = 0.0
+    for s in range(len(now)):
+        size += abs(moved[s] - now[s])
+    return size
+
+
+def system_rows(rows: Rows, discount: float, transpose: bool) -> Rows:
+    """`I - discount P` (or with P transposed): columns increase, every diagonal entry is there."""
+    S = len(rows.pointers) - 1
+    if transpose:
+        parts = (
+            np.zeros_like(rows.pointers),
+            np.empty_like(rows.columns),
+            np.empty_like(rows.entries),
+        )
+        _transpose(*rows.parts, *parts)
+        rows = Rows(*map(readable, parts))
+    most = len(rows.columns) + S
+    pointers = np.zeros_like(rows.pointers)
+    columns, entries = np.empty(most, dtype=np.uint32), np.empty(most)
+    place = np.full(S, -1, dtype=np.int64)
+    used = _subtract(*rows.parts, discount, pointers, columns, entries, place)
+    return Rows(readable(pointers), readable(columns[:used]), readable(entries[:used]))
+
+
+@compiled
+def _transpose(pointers, columns, entries, starts, states, moved):
     """Rows of the transpose, by counting; `starts` comes as zeros."""
     S = len(pointers) - 1
     for k in range(len(columns)):
@@ -189,10 +181,8 @@ def transpose(pointers, columns, entries, starts, states, moved):
 
 
 @compiled
-def subtract(pointers, columns, entries, discount, starts, others, differences, place):
-    """Canonical rows of `I - discount P`; how many entries they have. `place` (column -> position)
-    comes as -1.
-    """
+def _subtract(pointers, columns, entries, discount, starts, others, differences, place):
+    """Fill in `I - discount P`; the number of entries. `place` (column -> position) comes as -1."""
     used = 0
     for s in range(len(pointers) - 1):
         first = used
@@ -214,8 +204,16 @@ def subtract(pointers, columns, entries, discount, starts, others, differences, 
     return used
 
 
+def incomplete_factors(system: Rows) -> np.ndarray:
+    """Entries `[n]` of L (unit diagonal, not stored) and U on the pattern of a canonical system."""
+    entries = system.entries.copy()
+    place = np.full(len(system.pointers) - 1, -1, dtype=np.int64)
+    _factor(system.pointers, system.columns, entries, place)
+    return entries
+
+
 @compiled
-def factor(pointers, columns, entries, place):
+def _factor(pointers, columns, entries, place):
     """Row by row: subtract multiples of earlier rows, keeping only the row's own pattern (`place`:
     column -> position).
     """
@@ -237,8 +235,63 @@ def factor(pointers, columns, entries, place):
             place[columns[k]] = -1
 
 
+def bicgstab(
+    system: Rows,
+    factors: np.ndarray,
+    right: np.ndarray,
+    guess: np.ndarray,
+    target: float,
+    steps: int,
+    total: bool,
+) -> np.ndarray:
+    """BiCGStab (van der Vorst 1992) for `right [S]` from `guess [S]` -> `[S]`.
+
+    Preconditioned from the right by `incomplete_factors`. It ends when the residual of its own
+    recurrence is at most `target` (its largest entry, or with `total` the sum of all), after
+    `steps` steps, or when it breaks down. Compute the true residual before you believe the result.
+    """
+    solution = guess.copy()
+    _bicgstab(*system.parts, readable(factors), readable(right), solution, target, steps, total)
+    return solution
+
+
 @compiled
-def substitute(pointers, columns, factors, right, solution):
+def _bicgstab(pointers, columns, entries, factors, right, solution, target, steps, total):
+    S = len(right)
+    image, half, other, turned = np.zeros(S), np.empty(S), np.empty(S), np.empty(S)
+    _product(pointers, columns, entries, solution, turned)
+    residual = right - turned
+    shadow, direction = residual.copy(), np.zeros(S)
+    before = alpha = omega = 1.0
+    for _ in range(steps):
+        overlap = _dot(shadow, residual)
+        beta = overlap / before * alpha / omega
+        for s in range(S):
+            direction[s] = residual[s] + beta * (direction[s] - omega * image[s])
+        _substitute(pointers, columns, factors, direction, half)
+        _product(pointers, columns, entries, half, image)
+        alpha = overlap / _dot(shadow, image)
+        for s in range(S):
+            residual[s] -= alpha * image[s]
+        _substitute(pointers, columns, factors, residual, other)
+        _product(pointers, columns, entries, other, turned)
+        length = _dot(turned, turned)
+        omega = _dot(turned, residual) / length if length > 0 else 0.0
+        if not (np.isfinite(alpha) and np.isfinite(omega)):
+            return
+        largest, absolute = 0.0, 0.0
+        for s in range(S):
+            solution[s] += alpha * half[s] + omega * other[s]
+            residual[s] -= omega * turned[s]
+            largest = max(largest, abs(residual[s]))
+            absolute += abs(residual[s])
+        before = overlap
+        if (absolute if total else largest) <= target or before == 0.0 or omega == 0.0:
+            return
+
+
+@compiled
+def _substitute(pointers, columns, factors, right, solution):
     """Forward and backward substitution with the incomplete factors."""
     S = len(pointers) - 1
     for s in range(S):
@@ -260,8 +313,7 @@ def substitute(pointers, columns, factors, right, solution):
 
 
 @compiled
-def product(pointers, columns, entries, vector, image):
-    """Sparse matrix times vector."""
+def _product(pointers, columns, entries, vector, image):
     for s in range(len(vector)):
         total = 0.0
         for k in range(pointers[s], pointers[s + 1]):
@@ -270,53 +322,21 @@ def product(pointers, columns, entries, vector, image):
 
 
 @compiled
-def dot(left, right):
-    """Inner product."""
+def _dot(left, right):
     total = 0.0
     for s in range(len(left)):
         total += left[s] * right[s]
     return total
 
 
-@compiled
-def bicgstab(pointers, columns, entries, factors, right, solution, target, steps, total):
-    """Preconditioned BiCGStab, in place on `solution`."""
-    S = len(right)
-    image, half, other, turned = np.zeros(S), np.empty(S), np.empty(S), np.empty(S)
-    product(pointers, columns, entries, solution, turned)
-    residual = right - turned
-    shadow, direction = residual.copy(), np.zeros(S)
-    before = alpha = omega = 1.0
-    for _ in range(steps):
-        overlap = dot(shadow, residual)
-        beta = overlap / before * alpha / omega
-        for s in range(S):
-            direction[s] = residual[s] + beta * (direction[s] - omega * image[s])
-        substitute(pointers, columns, factors, direction, half)
-        product(pointers, columns, entries, half, image)
-        alpha = overlap / dot(shadow, image)
-        for s in range(S):
-            residual[s] -= alpha * image[s]
-        substitute(pointers, columns, factors, residual, other)
-        product(pointers, columns, entries, other, turned)
-        length = dot(turned, turned)
-        omega = dot(turned, residual) / length if length > 0 else 0.0
-        if not (np.isfinite(alpha) and np.isfinite(omega)):
-            return
-        largest, absolute = 0.0, 0.0
-        for s in range(S):
-            solution[s] += alpha * half[s] + omega * other[s]
-            residual[s] -= omega * turned[s]
-            largest = max(largest, abs(residual[s]))
-            absolute += abs(residual[s])
-        before = overlap
-        if (absolute if total else largest) <= target or before == 0.0 or omega == 0.0:
-            return
+def gauss_seidel(system: Rows, right: np.ndarray, solution: np.ndarray, sweeps: int) -> None:
+    """Gauss-Seidel `sweeps` forwards and back for `right [S]`, in place on `solution [S]`."""
+    for sweep in range(2 * sweeps):
+        _gauss_seidel(*system.parts, readable(right), solution, sweep % 2 == 1)
 
 
 @compiled
-def relax_rows(pointers, columns, entries, right, solution, backwards):
-    """Gauss-Seidel sweep through the rows of a system, in place on `solution`."""
+def _gauss_seidel(pointers, columns, entries, right, solution, backwards):
     S = len(right)
     for step in range(S):
         s = S - 1 - step if backwards else step
@@ -329,24 +349,32 @@ def relax_rows(pointers, columns, entries, right, solution, backwards):
         solution[s] = total / diagonal
 
 
+def flow_order(rows: Rows) -> np.ndarray:
+    """States `[S]` (int32) ordered so that most transitions of `rows` lead to an earlier one."""
+    S = len(rows.pointers) - 1
+    order, stack, next_entry = (np.empty(S, dtype=np.int32) for _ in range(3))
+    _postorder(*rows.parts, order, stack, next_entry, np.zeros(S, dtype=np.bool_))
+    return order
+
+
 @compiled
-def postorder(pointers, columns, entries, order, stack, following, seen):
+def _postorder(pointers, columns, entries, order, stack, next_entry, seen):
     """Depth-first postorder; of every state the most probable successor is followed first."""
     S, place = len(order), 0
     for root in range(S):
         depth = 0
         if not seen[root]:
-            seen[root], stack[0], following[root], depth = True, root, -1, 1
+            seen[root], stack[0], next_entry[root], depth = True, root, -1, 1
         while depth > 0:
             s = stack[depth - 1]
             start, count = pointers[s], pointers[s + 1] - pointers[s]
-            if following[s] >= count:
+            if next_entry[s] >= count:
                 order[place] = s
                 place += 1
                 depth -= 1
                 continue
-            chosen = following[s]
-            following[s] += 1
+            chosen = next_entry[s]
+            next_entry[s] += 1
             if chosen < 0:
                 chosen = 0
                 for k in range(1, count):
@@ -356,60 +384,106 @@ def postorder(pointers, columns, entries, order, stack, following, seen):
                     continue
             t = columns[start + chosen]
             if not seen[t]:
-                seen[t], stack[depth], following[t] = True, t, -1
+                seen[t], stack[depth], next_entry[t] = True, t, -1
                 depth += 1
 
 
-@compiled
-def search(successors, probabilities, seen, frontier):
-    """Breadth-first search, in place on `seen`."""
-    S, A, B = successors.shape
-    count = 0
-    for s in range(S):
-        if seen[s]:
-            frontier[count] = s
-            count += 1
-    read = 0
-    while read < count:
-        s = frontier[read]
-        read += 1
-        for a in range(A):
-            for b in range(B):
-                successor = successors[s, a, b]
-                if probabilities[s, a, b] > 0 and not seen[successor]:
-                    seen[successor] = True
-                    frontier[count] = successor
-                    count += 1
+def batch_values(
+    successors: np.ndarray,
+    probabilities: np.ndarray,
+    discount: float,
+    policies: np.ndarray,
+    rewards: np.ndarray,
+) -> np.ndarray:
+    """Values of k rewards under n policies `[n, S, A]` -> `[n, k, S]`.
 
-
-@compiled
-def order_rows(successors, probabilities):
-    """Insertion sort of every row, then merging of equal successors, in place; the number of places
-    needed.
+    Successors and probabilities `[S, A, B]`; rewards `[1, k, S, A]`, or `[n, k, S, A]` if every
+    policy has its own.
     """
-    S, A, B = successors.shape
-    needed = 0
-    for s in range(S):
-        for a in range(A):
-            row, chances = successors[s, a], probabilities[s, a]
-            for b in range(B):
-                state, chance = row[b], chances[b]
-                key = state if chance > 0 else S
-                place = b
-                while place > 0 and (row[place - 1] if chances[place - 1] > 0 else S) > key:
-                    row[place], chances[place] = row[place - 1], chances[place - 1]
-                    place -= 1
-                row[place], chances[place] = state, chance
-            for b in range(B - 1, 0, -1):
-                if chances[b] > 0 and row[b] == row[b - 1]:
-                    chances[b - 1] += chances[b]
-                    chances[b] = 0.0
-            used = 0
-            for b in range(B):
-                if chances[b] > 0:
-                    row[used], chances[used] = row[b], chances[b]
-                    used += 1
-            for b in range(used, B):
-                row[b], chances[b] = 0, 0.0
-            needed = max(needed, used)
-    return needed
+    values = np.empty((len(policies), rewards.shape[1], len(successors)))
+    arrays = readable(policies), readable(rewards)
+    _batch_values(unsigned(successors), readable(probabilities), discount, *arrays, values)
+    return values
+
+
+@compiled
+def _batch_values(successors, probabilities, discount, policies, rewards, values):
+    count, S, A = policies.shape
+    system = np.empty((S, S))
+    for n in range(count):
+        own = n if len(rewards) > 1 else 0
+        _set_identity(system)
+        for s in range(S):
+            for k in range(values.shape[1]):
+                values[n, k, s] = 0.0
+            for a in range(A):
+                chance = policies[n, s, a]
+                for k in range(values.shape[1]):
+                    values[n, k, s] += chance * rewards[own, k, s, a]
+                for b in range(successors.shape[2]):
+                    system[s, successors[s, a, b]] -= discount * chance * probabilities[s, a, b]
+        _solve(system, values[n])
+
+
+def batch_occupancies(
+    successors: np.ndarray,
+    probabilities: np.ndarray,
+    discount: float,
+    policies: np.ndarray,
+    initial: np.ndarray,
+) -> np.ndarray:
+    """Occupancies, unnormalised, of n policies `[n, S, A]` from `initial [S]` -> `[n, S]`."""
+    visits = np.empty((len(policies), 1, len(successors)))
+    visits[:, 0] = initial
+    arrays = unsigned(successors), readable(probabilities), discount, readable(policies)
+    _batch_occupancies(*arrays, visits)
+    return visits[:, 0]
+
+
+@compiled
+def _batch_occupancies(successors, probabilities, discount, policies, visits):
+    count, S, A = policies.shape
+    system = np.empty((S, S))
+    for n in range(count):
+        _set_identity(system)
+        for s in range(S):
+            for a in range(A):
+                scale = discount * policies[n, s, a]
+                for b in range(successors.shape[2]):
+                    system[successors[s, a, b], s] -= scale * probabilities[s, a, b]
+        _solve(system, visits[n])
+
+
+@compiled
+def _set_identity(system):
+    for row in range(len(system)):
+        for column in range(len(system)):
+            system[row, column] = 0.0
+        system[row, row] = 1.0
+
+
+@compiled
+def _solve(system, right):
+    """Solve `system x = right[k]` for every k, in place on `right [k, S]`; overwrites `system`."""
+    S = len(system)
+    ends = np.empty(S, np.int64)  # one past the last entry of each row that is not zero
+    for row in range(S):
+        ends[row] = S
+        while system[row, ends[row] - 1] == 0.0:
+            ends[row] -= 1
+    for i in range(S):
+        for row in range(i + 1, S):
+            factor = system[row, i]
+            if factor != 0.0:
+                factor /= system[i, i]
+                for column in range(i + 1, ends[i]):
+                    system[row, column] -= factor * system[i, column]
+                for k in range(len(right)):
+                    right[k, row] -= factor * right[k, i]
+                ends[row] = max(ends[row], ends[i])
+    for k in range(len(right)):
+        for i in range(S - 1, -1, -1):
+            rest = right[k, i]
+            for column in range(i + 1, ends[i]):
+                rest -= system[i, column] * right[k, column]
+            right[k, i] = rest / system[i, i]

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cmdpax.errors import InputError
-from cmdpax.loops import bellman as kernels
+from cmdpax.loops import bellman
 from cmdpax.model.limits import listed
 
 ROW_SUM_TOLERANCE = 1e-8
@@ -177,7 +177,7 @@ def canonical(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.nda
         writeable(successors.astype(np.int32, copy=False)),
         writeable(probabilities),
     )
-    needed = kernels.order_rows(successors, probabilities)
+    needed = bellman.order_rows(successors, probabilities)
     return np.ascontiguousarray(successors[:, :, :needed]), normalised(
         np.ascontiguousarray(probabilities[:, :, :needed])
     )
