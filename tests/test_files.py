@@ -1,11 +1,24 @@
-"""A file is whole or not there, and errors name the file that somebody asked for."""
+"""A file is whole or not there, errors name the file that somebody asked for, and readers of JSON
+take what anybody wrote.
+"""
 
 import errno
+import json
 
+import numpy as np
 import pytest
 
 from cmdpax import InputError
-from cmdpax.files import replacing, target, write_text
+from cmdpax.files import (
+    parse_json,
+    plain,
+    read_json,
+    read_rows,
+    replacing,
+    writable_path,
+    write_json,
+    write_text,
+)
 
 
 def test_the_new_content_takes_the_place_of_the_old(tmp_path):
@@ -45,14 +58,75 @@ def test_errors_name_the_file_and_keep_their_kind(tmp_path):
 def test_what_cannot_be_written_is_refused_beforehand(tmp_path):
     write_text(tmp_path / "a.npz", "old")
     for name in ("a.npz", "b.NPZ", "c.json"):
-        assert target(tmp_path / name, ".npz", ".json") == tmp_path / name
+        assert writable_path(tmp_path / name, ".npz", ".json") == tmp_path / name
     assert (tmp_path / "a.npz").read_text() == "old" and len(list(tmp_path.iterdir())) == 1
     with pytest.raises(InputError, match=r"--out .*a: give a name that ends in \.a, \.b or \.c\."):
-        target(tmp_path / "a", ".a", ".b", ".c")
+        writable_path(tmp_path / "a", ".a", ".b", ".c")
     with pytest.raises(InputError, match=r"--page .*: there is no folder .*no; make it first"):
-        target(tmp_path / "no" / "a.npz", ".npz", option="--page")
+        writable_path(tmp_path / "no" / "a.npz", ".npz", option="--page")
     (tmp_path / "folder.npz").mkdir()
     with pytest.raises(InputError, match=r"cannot be written there \(Is a directory\)"):
-        target(tmp_path / "folder.npz", ".npz")
+        writable_path(tmp_path / "folder.npz", ".npz")
     with pytest.raises(InputError, match=r"cannot be written there \(File name too long\)"):
-        target(tmp_path / f"{'x' * 300}.npz", ".npz")
+        writable_path(tmp_path / f"{'x' * 300}.npz", ".npz")
+
+
+def test_json_says_what_python_and_numpy_say(tmp_path):
+    content = {"a": (1, np.float32(0.5), np.inf), "b": {"c": np.array([np.nan, -0.0])}, "d": "text"}
+    expected = {"a": [1, 0.5, None], "b": {"c": [None, -0.0]}, "d": "text"}
+    assert plain(content) == expected
+    kinds = [np.int64(3), np.True_, np.float64(2.0), True, None]
+    assert [type(plain(one)) for one in kinds] == [int, bool, float, bool, type(None)]
+    write_json(tmp_path / "a.json", content)
+    assert (tmp_path / "a.json").read_text() == json.dumps(expected, indent=1) + "\n"
+    assert read_json(tmp_path / "a.json") == expected
+
+
+def test_floats_are_rounded_to_so_many_digits():
+    assert plain({"a": (0.123456, np.inf), "b": "text", "c": np.float64(1e-20), "d": 12345}, 4) == {
+        "a": [0.1235, None],
+        "b": "text",
+        "c": 1e-20,
+        "d": 12345,
+    }
+    assert str(plain(-0.0, 4)) == "0.0"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{"a": 1, "a": 2}', "key 'a' is given twice"),
+        ('{"a": NaN}', "it holds NaN; every number must be finite"),
+        ('{"a": 1,\n}', r"not valid JSON: .* \(line 2, column 1\)"),
+        (b'"\xff"', "not text in UTF-8"),
+        ("[" * 100_000, "nested too deeply"),
+        ("1" * 10_000, "thousands of digits"),
+    ],
+)
+def test_json_that_is_refused(text, sentence):
+    with pytest.raises(InputError, match=sentence):
+        parse_json(text)
+
+
+def test_json_that_is_not_finite_can_be_asked_for():
+    assert parse_json('{"a": Infinity}', finite=False) == {"a": np.inf}
+
+
+DAMAGED = [b"", b"{", b"\xff\xfe", b"[1, 2]", b"null", b'{"a": 1, "a": 2}', b"[" * 100_000]
+
+
+@pytest.mark.parametrize("junk", DAMAGED, ids=range(len(DAMAGED)))
+def test_what_is_missing_or_damaged_is_empty(tmp_path, junk):
+    path = tmp_path / "a"
+    assert read_json(path) == {} and read_rows(path) == []
+    path.write_bytes(junk)
+    assert read_json(path) == {} and read_rows(path) == []
+    path.write_bytes(b'{"a": 1}\n\n' + junk + b'\n{"b": NaN, "c": "\xe2\x80\xa8"}\n')
+    first, last = read_rows(path)
+    assert first == {"a": 1} and np.isnan(last["b"]) and last["c"] == "\u2028"
+    assert len(read_rows(path, whole=True)) == (0 if junk else 2)
+
+
+def test_what_may_not_be_read_is_not_taken_for_empty(tmp_path):
+    with pytest.raises(IsADirectoryError):
+        read_json(tmp_path)

@@ -1,24 +1,33 @@
-"""Files that are whole or not there: written beside their place under another name, brought to the
-disk, and renamed.
+"""How is a file written whole, and somebody's JSON or JSON lines read safely?
+
+A file is whole or not there: it is written beside its place under another name, brought to the
+disk, and renamed. Readers of JSON execute nothing; what is missing or damaged is empty for them.
 """
 
 import errno
+import json
+import math
 import os
 import secrets
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from reprlib import repr as brief
+from typing import Any, BinaryIO
+
+import numpy as np
 
 from cmdpax.errors import InputError
+
+Row = dict[str, Any]
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write into, which takes the name `path` at the end; if anything goes wrong, what
-    was there stays.
+    """A file to write into, which takes the name `path` at the end.
 
-    Errors name `path`: the other name is nobody's concern.
+    If anything goes wrong, what was there stays. Errors name `path`, not the other name.
     """
     temporary = _beside(path)
     try:
@@ -47,12 +56,16 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def target(path: Path, *suffixes: str, option: str = "--out") -> Path:
-    """The path of a file that is going to be written, refused now rather than after the work;
-    nothing is changed.
+def write_json(path: Path, content: Any) -> None:
+    """The same as indented JSON of `plain(content)`."""
+    write_text(path, json.dumps(plain(content), indent=1, allow_nan=False) + "\n")
 
-    Its name must end in one of `suffixes`, its folder must be there, and the file must be one that
-    `replacing` can write.
+
+def writable_path(path: Path, *suffixes: str, option: str = "--out") -> Path:
+    """The path of a file that is going to be written, refused now rather than after the work.
+
+    Its name must end in one of `suffixes`, its folder must be there, and `replacing` must be able
+    to write it. Nothing is changed. `option` is where the user gave the path.
     """
     if path.suffix.lower() not in suffixes:
         ends = " or ".join(filter(None, [", ".join(suffixes[:-1]), suffixes[-1]]))
@@ -65,11 +78,89 @@ def target(path: Path, *suffixes: str, option: str = "--out") -> Path:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         open(temporary, "xb").close()
     except OSError as error:
-        raise InputError(
-            f"{option} {path}: it cannot be written there ({error.strerror})."
-        ) from None
+        reason = error.strerror
+        raise InputError(f"{option} {path}: it cannot be written there ({reason}).") from None
     temporary.unlink()
     return path
+
+
+def plain(value: Any, digits: int | None = None) -> Any:
+    """What JSON can say: NumPy's numbers and arrays as Python's, null for what is not finite.
+
+    digits: so many significant digits of every float; None keeps them all.
+    """
+    if isinstance(value, Mapping):
+        return {key: plain(entry, digits) for key, entry in value.items()}
+    if isinstance(value, np.ndarray | list | tuple):
+        return [plain(entry, digits) for entry in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, float):
+        return value
+    if not math.isfinite(value):
+        return None
+    return value if digits is None else float(f"{value:.{digits}g}") + 0.0  # no -0.0
+
+
+def parse_json(text: str | bytes, finite: bool = True) -> Any:
+    """JSON with no key twice; NaN and Infinity, which JSON does not know, only if not `finite`."""
+    try:
+        return json.loads(
+            text, object_pairs_hook=_once, parse_constant=_refuse_constant if finite else float
+        )
+    except InputError:
+        raise
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise InputError(f"it is not valid JSON: {error.msg} ({where}).") from None
+    except UnicodeDecodeError:
+        raise InputError("it is not valid JSON: it is not text in UTF-8.") from None
+    except (RecursionError, ValueError):
+        raise InputError(
+            "it is JSON nested too deeply, or with a number of thousands of digits."
+        ) from None
+
+
+def read_json(path: Path) -> Row:
+    """The object in a JSON file; empty if there is no such file, or if it holds no object."""
+    content = _parsed(_content(path))
+    return {} if content is None else content
+
+
+def read_rows(path: Path, whole: bool = False) -> list[Row]:
+    """The objects in a file of JSON lines; empty if there is no such file.
+
+    A line that is no object is passed over; if it must be `whole`, such a file has no rows.
+    """
+    rows = [_parsed(line) for line in _content(path).splitlines() if line.strip()]
+    return [] if whole and None in rows else [row for row in rows if row is not None]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _parsed(text: bytes) -> Row | None:
+    try:
+        content = parse_json(text, finite=False)
+    except InputError:
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> Row:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise InputError(f"key {brief(twice)} is given twice; keep one.")
+    return content
+
+
+def _refuse_constant(word: str) -> float:
+    raise InputError(f"it holds {word}; every number must be finite.")
 
 
 def _beside(path: Path) -> Path:

@@ -14,7 +14,7 @@ from cmdpax.cli.terminal import EXIT, Json, Progress, out
 from cmdpax.environments import finite
 from cmdpax.environments.by_name import open_features, open_model
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.files import target
+from cmdpax.files import writable_path
 from cmdpax.model.archive import load_result, save_model, save_result
 from cmdpax.model.cmdp import CMDP
 from cmdpax.solvers.certified import within
@@ -51,7 +51,7 @@ def solve(
         a table
     """
     if out_file is not None:
-        target(out_file, ".npz")
+        writable_path(out_file, ".npz")
         for name, source in (("model", model), ("file of features", features)):
             if (
                 source is not None
@@ -138,7 +138,7 @@ def frontier(
         as_json: print one JSON object
     """
     if out_file is not None:
-        target(out_file, ".png")
+        writable_path(out_file, ".png")
     problem = open_model(model)
     index = _constraint(problem, constraint)
     with Progress() as progress:
@@ -199,7 +199,7 @@ def show(
     """
     from cmdpax.experiments.pictures import policy_picture, save
 
-    target(out_file, ".png")
+    writable_path(out_file, ".png")
     problem = open_model(model)
     if result is None:
         with Progress() as progress:
@@ -224,7 +224,7 @@ def export(
         model: a model file or environment
         path: where to
     """
-    target(path, ".npz", ".json", option="model file")
+    writable_path(path, ".npz", ".json", option="model file")
     save_model(open_model(model), path)
     out.print(f"wrote {path}")
     return 0

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from cmdpax.errors import InputError
-from cmdpax.files import replacing, target, write_text
+from cmdpax.files import replacing, writable_path, write_text
 
 SUFFIXES = (".jsonl", ".csv", ".parquet")
 
 
 def check_export(path: Path) -> Path:
     """The path, if rows can be written so; asked before hours of work."""
-    target(path, *SUFFIXES, option="--export")
+    writable_path(path, *SUFFIXES, option="--export")
     if path.suffix.lower() == ".parquet":
         _pyarrow(path)
     return path

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.files import target
+from cmdpax.files import writable_path
 from cmdpax.learning import run_folder as stored
 from cmdpax.learning.gym_simulator import GymBatch
 from cmdpax.learning.named import factory
@@ -18,7 +18,7 @@ from cmdpax.learning.velocity import TASKS
 
 def film(run: Path, path: Path, steps: int = 500, seed: int = 12345) -> Path:
     """Record at most `steps` steps of the policy of a run folder."""
-    target(path, ".mp4", ".gif")
+    writable_path(path, ".mp4", ".gif")
     if steps < 1 or seed < 0:
         raise InputError(
             f"steps is {steps} and seed is {seed}; there must be at least one step, and a seed is"

@@ -8,7 +8,7 @@ holds everything it shows.
 from collections.abc import Callable
 from pathlib import Path
 
-from cmdpax.files import target, write_text
+from cmdpax.files import writable_path, write_text
 from cmdpax.report.contents import gather
 from cmdpax.report.page import compose
 from cmdpax.report.series import scenes
@@ -24,7 +24,7 @@ def write_report(
     """
     out = folder / NAME if out is None else out
     found = gather(folder)
-    target(out, ".html", ".htm")
+    writable_path(out, ".html", ".htm")
     text = compose(found, scenes(found.shots, folder, say))
     write_text(out, text)
     return out
