@@ -165,6 +165,11 @@ def occupancy(
     )
 
 
+def share(model: CMDP, policy: np.ndarray) -> np.ndarray:
+    """`(1 - gamma) nu`: the share of all discounted visits that each state has -> `[..., S]`."""
+    return (1 - model.discount) * occupancy(model, policy)
+
+
 def action_values(model: CMDP, reward: np.ndarray, values: np.ndarray) -> np.ndarray:
     """`Q = r + gamma P V` for a reward `[..., S, A]` and values `[..., S]` -> `[..., S, A]`."""
     return reward + model.discount * expected_next(model, values)

@@ -1,9 +1,8 @@
 """Algorithm 1: the inexact augmented-Lagrangian method, with any oracle.
 
     for t = 1, 2, ...:
-        improve pi on the AL with multipliers lambda_t (the oracle), until its certified gap is at
-        most eps_t lambda_{t+1} = max(lambda_t - s beta margin, (1 - s) lambda_t)          (s = 1/2
-        in the paper)
+        improve pi on the AL with multipliers lambda_t (the oracle), to a certified gap of eps_t
+        lambda_{t+1} = max(lambda_t - s beta margin, (1 - s) lambda_t)      (s = 1/2 in the paper)
 
 The paper's mode has fixed numbers of outer and inner steps, a fixed penalty and a fixed step size,
 in the model's own units; `solve` gives it targets and lets the penalty grow.
@@ -16,14 +15,39 @@ from typing import Any, Protocol
 import numpy as np
 
 from cmdpax import lagrangian
+from cmdpax.exact.planning import Plan
 from cmdpax.model.cmdp import CMDP
-from cmdpax.solvers.policy_gradient import Subproblem
 
 LARGEST_PENALTY = 1e10
 
 
+@dataclass(frozen=True)
+class AugmentedLagrangian:
+    """The utility that an oracle improves: a value, and its gradient in the constraints' values."""
+
+    multipliers: np.ndarray  # [..., m]
+    penalty: float
+
+    def value(self, reward: float | np.ndarray, margins: np.ndarray) -> np.ndarray:
+        """The utility of a policy with reward value `[...]` and margins `[..., m]` -> `[...]`."""
+        return lagrangian.value(reward, margins, self.multipliers, self.penalty)
+
+    def weights(self, margins: np.ndarray) -> np.ndarray:
+        """Its derivative with respect to the constraints' values, `[..., m]`."""
+        return lagrangian.weights(self.multipliers, self.penalty, margins)
+
+
+@dataclass(frozen=True)
+class CertifiedGap:
+    """How far a state may be from the maximum of the utility, and the plan that proves it."""
+
+    gap: float  # max utility - utility of the state is at most this
+    weights: np.ndarray  # [m], the w of the pseudo-reward
+    plan: Plan  # optimum of the pseudo-reward
+
+
 class Oracle(Protocol):
-    """How a subproblem is improved. A state has `reward [...]` and `margins [..., m]`."""
+    """How a utility is improved. A state has `reward [...]` and `margins [..., m]`."""
 
     @property
     def check_every(self) -> int:
@@ -34,14 +58,12 @@ class Oracle(Protocol):
         """First state, of a policy `[..., S, A]` or the oracle's own."""
         ...
 
-    def advance(self, model: CMDP, state: Any, multipliers: np.ndarray, penalty: float) -> Any:
-        """One policy-gradient evaluation with multipliers `[..., m]`."""
+    def advance(self, model: CMDP, state: Any, utility: AugmentedLagrangian) -> Any:
+        """One policy-gradient evaluation on the utility."""
         ...
 
-    def subproblem(
-        self, model: CMDP, state: Any, multipliers: np.ndarray, penalty: float
-    ) -> Subproblem:
-        """Certified gap of the state for multipliers `[m]`."""
+    def gap(self, model: CMDP, state: Any, utility: AugmentedLagrangian) -> CertifiedGap:
+        """Certified gap of the state; no batch."""
         ...
 
     def policy(self, model: CMDP, state: Any) -> np.ndarray:
@@ -58,7 +80,7 @@ class Progress:
     penalty: float
     outer: int
     evaluations: int  # policy-gradient evaluations so far
-    subproblem: Subproblem | None  # certified gap, where one was computed
+    gap: CertifiedGap | None  # where one was computed
     outer_done: bool
 
 
@@ -71,7 +93,7 @@ def augmented_lagrangian(
     penalty: float,
     outer: int,
     inner: int,
-    dual_step: float = 0.5,
+    dual_factor: float = 0.5,
     target: Callable[[int], float] | None = None,
     penalty_growth: float = 1.0,
     observe: Callable[[Progress], bool] = lambda progress: False,
@@ -80,26 +102,26 @@ def augmented_lagrangian(
 
     `target(t)` is eps_t: inner steps stop at that certified gap (and at `inner` of them); without
     it exactly `inner` are done. `penalty_growth > 1` raises the penalty whenever the defect
-    (violation, or slack of a priced constraint) has not fallen to a quarter. `observe` sees every
-    step and ends the run by returning True.
+    (violation, or slack of a priced constraint) has not fallen to a quarter. `dual_factor` is s.
+    `observe` sees every step and ends the run by returning True.
     """
     evaluations, previous = 0, np.inf
     progress = Progress(state, multipliers, penalty, 0, 0, None, False)
     for t in range(1, outer + 1):
-        known: Subproblem | None = None
+        utility, gap = AugmentedLagrangian(multipliers, penalty), None
         for k in range(1, inner + 1):
-            state = oracle.advance(model, state, multipliers, penalty)
+            state = oracle.advance(model, state, utility)
             evaluations += 1
             if target is not None and (k % oracle.check_every == 0 or k == inner):
-                known = oracle.subproblem(model, state, multipliers, penalty)
-            progress = Progress(state, multipliers, penalty, t, evaluations, known, False)
+                gap = oracle.gap(model, state, utility)
+            progress = Progress(state, multipliers, penalty, t, evaluations, gap, False)
             if observe(progress):
                 return progress
-            if known is not None and target is not None and known.gap <= target(t):
+            if gap is not None and target is not None and gap.gap <= target(t):
                 break
         defect = float(np.max(lagrangian.defect(multipliers, penalty, state.margins)))
-        multipliers = lagrangian.dual_update(multipliers, penalty, state.margins, dual_step)
-        progress = Progress(state, multipliers, penalty, t, evaluations, known, True)
+        multipliers = lagrangian.dual_update(multipliers, penalty, state.margins, dual_factor)
+        progress = Progress(state, multipliers, penalty, t, evaluations, gap, True)
         if observe(progress):
             return progress
         if defect > previous / 4:

@@ -19,10 +19,9 @@ from cmdpax.exact.certificate import Certificate, centred_values, certify, lagra
 from cmdpax.exact.planning import plan
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Result, Status, assemble
-from cmdpax.solvers.algorithm import Oracle, Progress, augmented_lagrangian
+from cmdpax.solvers.algorithm import CertifiedGap, Oracle, Progress, augmented_lagrangian
 from cmdpax.solvers.columns import COLUMNS, Columns, Corrective
 from cmdpax.solvers.feasibility import BAND, Feasibility, decide
-from cmdpax.solvers.policy_gradient import Subproblem
 from cmdpax.stopping import Stop, Stopper
 
 SMALLEST_PENALTY, PENALTY_GROWTH = 1e-3, 3.0  # on the normalised scale
@@ -115,7 +114,7 @@ def solve(
             penalty=first_penalty(verdict.columns),
             outer=outer,
             inner=inner,
-            dual_step=dual_step,
+            dual_factor=dual_step,
             # summable like the paper's sigma / t^2, but never below what the oracle's own rounding
             # allows: it would stall
             target=lambda t: max(10.0**-t, eps / 10),
@@ -252,7 +251,7 @@ class _Search:
         self.model, self.scaled, self.oracle, self.eps = model, scaled, oracle, eps
         self.started, self.stop, self.report = started, stop, report
         self.bound = np.inf  # best dual bound so far, normalised
-        self.dual: Subproblem | None = None  # the subproblem it came from
+        self.dual: CertifiedGap | None = None  # where it came from
         self.best: Any = None  # state with the smallest max(gap, violation)
         self.score = np.inf
         self.improved = 0  # evaluations when it last fell
@@ -263,9 +262,9 @@ class _Search:
         """Record a step; True once a policy is certified, nothing improves any more, or the time is
         up.
         """
-        if progress.outer_done or progress.subproblem is None:
+        if progress.outer_done or progress.gap is None:
             return False
-        known, state = progress.subproblem, progress.state
+        known, state = progress.gap, progress.state
         bound = known.plan.value - float(known.weights @ self.scaled.thresholds)
         if bound < self.bound:
             self.bound, self.dual = bound, known

@@ -29,14 +29,13 @@ from typing import Literal
 
 import numpy as np
 
-from cmdpax import lagrangian
 from cmdpax.errors import NumericalError
 from cmdpax.exact.discounted import occupancy, pseudo_reward, under_policy
 from cmdpax.exact.planning import Plan, plan
 from cmdpax.loops.mixing import master
 from cmdpax.model.cmdp import CMDP
-from cmdpax.solvers.policy_gradient import Subproblem
-from cmdpax.solvers.tabular import from_actions
+from cmdpax.solvers.algorithm import AugmentedLagrangian, CertifiedGap
+from cmdpax.solvers.policy_classes import from_actions, from_visits
 from cmdpax.stopping import Stop, never
 
 COLUMNS = 400  # columns kept at the most; the longest unused leave first
@@ -59,7 +58,7 @@ class Columns:
     potentials: tuple[np.ndarray | None, ...]  # k arrays [S]: optimal values at those prices
     mixture: np.ndarray  # [k], on the simplex
     meeting: np.ndarray  # [k], the mixture that meets the constraints as well as it can
-    last: Subproblem | None = None
+    last: CertifiedGap | None = None
     secant: Literal["next", "later", "never"] = (
         "next"  # whether the next step plans at the mean of the prices
     )
@@ -96,12 +95,9 @@ class Corrective:
             model, plan(model, model.reward, tolerance=self.accuracy), self.accuracy
         )
 
-    def advance(
-        self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float
-    ) -> Columns:
-        """Mix the columns for multipliers `[m]`, plan against the mixture, and add what planning
-        found.
-        """
+    def advance(self, model: CMDP, columns: Columns, utility: AugmentedLagrangian) -> Columns:
+        """Mix the columns for the utility, plan against the mixture, add what planning found."""
+        multipliers, penalty = utility.multipliers, utility.penalty
         if columns.last is None:
             columns = _meet(model, columns, multipliers)
         mixture = master(
@@ -113,7 +109,7 @@ class Corrective:
             not model.is_small,
         )
         mixed = replace(columns, mixture=mixture)
-        worth = lagrangian.weights(multipliers, penalty, mixed.margins)
+        worth = utility.weights(mixed.margins)
         guess = columns.last.plan.values if columns.last else columns.potentials[0]
         is_secant, secant = False, columns.secant
         if secant == "next":
@@ -140,20 +136,18 @@ class Corrective:
             - float(worth @ model.thresholds)
             + float(((worth - multipliers) ** 2).sum()) / (2 * penalty)
         )
-        gap = bound - float(lagrangian.value(mixed.reward, mixed.margins, multipliers, penalty))
+        gap = bound - float(utility.value(mixed.reward, mixed.margins))
         richer = add_column(model, mixed, best, worth, self.accuracy, self.most)
         if is_secant and richer is mixed:
             secant = "never"
         elif secant != "never":
             secant = "later" if is_secant else "next"
         return replace(
-            _meet(model, richer, worth), last=Subproblem(gap, worth, best), secant=secant
+            _meet(model, richer, worth), last=CertifiedGap(gap, worth, best), secant=secant
         )
 
-    def subproblem(
-        self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float
-    ) -> Subproblem:
-        """The certified gap of the mixture for multipliers `[m]`, known from the last `advance`."""
+    def gap(self, model: CMDP, columns: Columns, utility: AugmentedLagrangian) -> CertifiedGap:
+        """The certified gap of the mixture, known from the last `advance`."""
         if columns.last is None:
             raise NumericalError("corrective: no gap is known before the first step.")
         return columns.last
@@ -167,14 +161,12 @@ class Corrective:
         ):
             if weight > 0:
                 mass[states, actions] += weight * visits
-        total = mass.sum(1, keepdims=True)
         fallback = from_actions(
             columns.last.plan.actions if columns.last else columns.actions[0], model.actions
         )
         # states that are as good as never visited get the latest plan: what is rounding in old
         # columns is no advice
-        visited = total > NEVER / (model.states * (1 - model.discount))
-        return np.where(visited, mass / np.where(visited, total, 1.0), fallback)
+        return from_visits(mass, fallback, NEVER / (model.states * (1 - model.discount)))
 
 
 def _meet(model: CMDP, columns: Columns, prices: np.ndarray) -> Columns:

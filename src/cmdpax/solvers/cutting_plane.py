@@ -19,7 +19,7 @@ from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Result, assemble
 from cmdpax.solvers.certified import normalise, whole, within
 from cmdpax.solvers.feasibility import slater_slack
-from cmdpax.solvers.tabular import softmax
+from cmdpax.solvers.policy_classes import softmax
 
 SOFT_ITERATIONS = 200
 SOFT_TOLERANCE = 1e-12

@@ -20,9 +20,8 @@ from cmdpax.solvers import primal_dual
 from cmdpax.solvers.algorithm import Oracle, augmented_lagrangian
 from cmdpax.solvers.certified import solve, whole
 from cmdpax.solvers.feasibility import slater_slack
-from cmdpax.solvers.policy_classes import Features
-from cmdpax.solvers.policy_gradient import FirstOrder, StepFunction
-from cmdpax.solvers.projected import Projected
+from cmdpax.solvers.policy_classes import TABLES, Features, LogLinear
+from cmdpax.solvers.policy_gradient import PolicyGradient, StepFunction
 from cmdpax.solvers.trajectory import Recorder, Trajectory
 
 LINEAR_STEPS = (1e-4, 1e-3, 0.1, 1.0, 10.0)
@@ -52,26 +51,25 @@ def alm(step: StepFunction, gradient: bool = False) -> dict[str, Any]:
         penalty: float = 10.0,
         outer: int = 10,
         inner: int = 100,
-        dual_step: float = 0.5,
+        dual_factor: float = 0.5,
     ) -> Trajectory:
         size: Any = (
             step if isinstance(step, str) else _positive("step", step)
         )  # "theory" and "backtracking" are rules
-        return _fixed_budget(
-            model, FirstOrder(function, size, gradient), penalty, outer, inner, dual_step, keep
-        )
+        oracle = PolicyGradient(function, size, gradient=gradient)
+        return _fixed_budget(model, oracle, penalty, outer, inner, dual_factor, keep)
 
     return {
         "trajectory": fixed,
         "budget": parameters(fixed),
-        "solve": certified_with(lambda: FirstOrder(function, gradient=gradient)),
+        "solve": certified_with(lambda: PolicyGradient(function, gradient=gradient)),
         "grid": {"step": (0.1, 1.0, 10.0)},
     }
 
 
 def projected(step: StepFunction) -> dict[str, Any]:
     """An augmented-Lagrangian method with log-linear policies. The paper's form has numbers for
-    `step` and `surrogate`.
+    `step` and `projection_step`.
     """
     function = step
 
@@ -81,40 +79,42 @@ def projected(step: StepFunction) -> dict[str, Any]:
         *,
         features: Features,
         step: Any = "backtracking",
-        surrogate: Any = "newton",
-        passes: int = 250,
+        projection_step: Any = "newton",
+        projection_steps: int = 250,
         penalty: float = 10.0,
         outer: int = 10,
         inner: int = 100,
-        dual_step: float = 0.5,
+        dual_factor: float = 0.5,
     ) -> Trajectory:
         size: Any = step if isinstance(step, str) else _positive("step", step)
-        slope: Any = surrogate if isinstance(surrogate, str) else _positive("surrogate", surrogate)
-        oracle = Projected(function, features, size, slope, whole("passes", passes))
-        return _fixed_budget(model, oracle, penalty, outer, inner, dual_step, keep)
+        if not isinstance(projection_step, str):
+            projection_step = _positive("projection_step", projection_step)
+        count = whole("projection_steps", projection_steps)
+        oracle = PolicyGradient(function, size, LogLinear(features, projection_step, count))
+        return _fixed_budget(model, oracle, penalty, outer, inner, dual_factor, keep)
 
     budget = {name: default for name, default in parameters(fixed).items() if name != "features"}
     return {
         "trajectory": fixed,
         "budget": budget,
         "features": True,
-        "grid": {"step": LINEAR_STEPS, "surrogate": LINEAR_STEPS},
+        "grid": {"step": LINEAR_STEPS, "projection_step": LINEAR_STEPS},
     }
 
 
 def _fixed_budget(
     model: CMDP,
-    oracle: FirstOrder | Projected,
+    oracle: PolicyGradient,
     penalty: float,
     outer: int,
     inner: int,
-    dual_step: float,
+    dual_factor: float,
     keep: Collection[int],
 ) -> Trajectory:
     """Algorithm 1 with fixed numbers of steps, every iterate recorded, the policies of those in
     `keep` too.
     """
-    penalty, dual_step = _positive("penalty", penalty), _positive("dual_step", dual_step)
+    penalty, dual_factor = _positive("penalty", penalty), _positive("dual_factor", dual_factor)
     state, record = oracle.start(model), Recorder(keep)
     multipliers = np.zeros((*state.size.shape, model.constraint_count))
 
@@ -136,7 +136,7 @@ def _fixed_budget(
         penalty=penalty,
         outer=whole("outer", outer),
         inner=whole("inner", inner),
-        dual_step=dual_step,
+        dual_factor=dual_factor,
         observe=observe,
     )
     return record.finish(final.multipliers, final.state.policy)
@@ -169,11 +169,9 @@ def corrective(
     return solve(model, eps, time_limit=time_limit, memory_limit=memory_limit, report=report)
 
 
-def baseline(module: Any) -> dict[str, Any]:
-    """A baseline from its module: `init`, `step`, and `SETTINGS` with defaults (whole numbers are
-    counts).
-    """
-    budget = {**module.SETTINGS, "steps": 1000}
+def baseline(method: primal_dual.PrimalDual, **defaults: Any) -> dict[str, Any]:
+    """A primal-dual method with its defaults, some of them changed."""
+    budget = {**method.settings, **defaults, "steps": 1000}
 
     def fixed(
         model: CMDP, keep: Collection[int] = (), features: Features | None = None, **given: Any
@@ -183,10 +181,9 @@ def baseline(module: Any) -> dict[str, Any]:
             for name, default in budget.items()
         }
         steps = checked.pop("steps")
-        checked["largest"] = largest_multiplier(model)
-        if features is not None:
-            checked["features"] = features
-        return primal_dual.run(model, module.init, module.step, checked, steps, keep)
+        checked["largest_multiplier"] = largest_multiplier(model)
+        policies = TABLES if features is None else LogLinear(features)
+        return primal_dual.run(model, method, checked, steps, keep, policies)
 
     return {"trajectory": fixed, "budget": budget}
 

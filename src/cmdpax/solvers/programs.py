@@ -24,7 +24,7 @@ from cmdpax.exact.planning import plan
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Result, assemble
 from cmdpax.solvers.certified import normalise
-from cmdpax.solvers.tabular import from_actions
+from cmdpax.solvers.policy_classes import from_actions, from_visits
 
 Algorithm = Literal["simplex", "ipm", "hipo"]
 ENGINES: dict[str, str] = {
@@ -147,10 +147,8 @@ def policy_of(model: CMDP, mass: np.ndarray) -> np.ndarray:
     """The policy `[S, A]` of an occupancy `[S, A]` that may be slightly negative; greedy where it
     is zero.
     """
-    mass = np.maximum(mass, 0)
-    total = mass.sum(1, keepdims=True)
     greedy = from_actions(np.argmax(model.reward, axis=1), model.actions)
-    return np.where(total > 0, mass / np.where(total > 0, total, 1.0), greedy)
+    return from_visits(np.maximum(mass, 0), greedy)
 
 
 def linear_program(

@@ -19,23 +19,6 @@ import numpy as np
 from cmdpax.errors import InputError, NumericalError, did_you_mean
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Result
-from cmdpax.solvers import (
-    lin_npg_pd,
-    lin_ppo_lag,
-    lin_reload,
-    lin_rpg_pd,
-    npg,
-    npg_dd,
-    npg_nrl,
-    npg_pd,
-    opg_pd,
-    ppg,
-    ppo_lag,
-    pqa,
-    reload,
-    rpg_pd,
-    spma,
-)
 from cmdpax.solvers.certified import normalise, phase_one_result, within
 from cmdpax.solvers.convex_al import convex_al
 from cmdpax.solvers.cutting_plane import cutting_plane
@@ -43,6 +26,8 @@ from cmdpax.solvers.dantzig_wolfe import dantzig_wolfe
 from cmdpax.solvers.feasibility import decide
 from cmdpax.solvers.forms import LINEAR_STEPS, alm, baseline, corrective, parameters, projected
 from cmdpax.solvers.policy_classes import Features
+from cmdpax.solvers.policy_gradient import npg, ppg, pqa, spma
+from cmdpax.solvers.primal_dual import METHODS
 from cmdpax.solvers.programs import linear_program
 from cmdpax.solvers.trajectory import Trajectory, to_result
 from cmdpax.stopping import Stopper
@@ -96,11 +81,9 @@ _rows = (
         LU,
         "O(eps^-6) evaluations",
         linear="ppqa-alm",
-        **alm(pqa.step),
+        **alm(pqa),
     ),
-    Method(
-        "ppg-alm", "PPG-ALM", "augmented Lagrangian", LU, "as PQA", **alm(ppg.step, gradient=True)
-    ),
+    Method("ppg-alm", "PPG-ALM", "augmented Lagrangian", LU, "as PQA", **alm(ppg, gradient=True)),
     Method(
         "npg-alm",
         "NPG-ALM",
@@ -108,7 +91,7 @@ _rows = (
         LU,
         "outer O(1/sqrt T)",
         linear="pnpg-alm",
-        **alm(npg.step),
+        **alm(npg),
     ),
     Method(
         "spma-alm",
@@ -117,7 +100,7 @@ _rows = (
         LU,
         "outer O(1/sqrt T)",
         linear="pspma-alm",
-        **alm(spma.step),
+        **alm(spma),
     ),
     Method(
         "npg-pd",
@@ -127,7 +110,7 @@ _rows = (
         "mixture only, O(1/sqrt T)",
         grid=STEPS,
         linear="lin-npg-pd",
-        **baseline(npg_pd),
+        **baseline(METHODS["npg-pd"]),
     ),
     Method(
         "rpg-pd",
@@ -138,7 +121,7 @@ _rows = (
         grid={**STEPS, "temperature": (1e-4, 1e-2, 1e-1)},
         skip=lambda settings: settings["dual_step"] * settings["temperature"] > 1,
         linear="lin-rpg-pd",
-        **baseline(rpg_pd),
+        **baseline(METHODS["rpg-pd"]),
     ),
     Method(
         "opg-pd",
@@ -147,7 +130,7 @@ _rows = (
         DING,
         "linear, problem-dependent, m = 1",
         grid=STEPS,
-        **baseline(opg_pd),
+        **baseline(METHODS["opg-pd"]),
     ),
     Method(
         "npg-dd",
@@ -156,7 +139,7 @@ _rows = (
         "Ying, Ding, Lavaei 2022",
         "O(eps^-2) evaluations",
         grid={"temperature": (0.001, 0.01, 0.1, 1.0), "dual_step": (0.001, 0.01, 0.1, 1.0)},
-        **baseline(npg_dd),
+        **baseline(METHODS["npg-dd"]),
     ),
     Method(
         "reload",
@@ -166,7 +149,7 @@ _rows = (
         "converges, no rate",
         grid=STEPS,
         linear="lin-reload",
-        **baseline(reload),
+        **baseline(METHODS["reload"]),
     ),
     Method(
         "npg-nrl",
@@ -175,7 +158,7 @@ _rows = (
         "Mueller, Alatur, Cevher, Ramponi, He 2024",
         "O(eps^-10), finite horizon",
         grid={"step": (0.01, 0.1, 1.0), "temperature": (1e-4, 1e-2, 1e-1)},
-        **baseline(npg_nrl),
+        **baseline(METHODS["npg-nrl"]),
     ),
     Method(
         "ppo-lag",
@@ -185,7 +168,7 @@ _rows = (
         "none",
         grid={**STEPS, "clip": (0.1, 0.2, 0.3)},
         linear="lin-ppo-lag",
-        **baseline(ppo_lag),
+        **baseline(METHODS["ppo-lag"]),
     ),
     Method(
         "ppqa-alm",
@@ -193,18 +176,16 @@ _rows = (
         "augmented Lagrangian",
         LU,
         "O(eps^-6), small bias",
-        **projected(pqa.step),
+        **projected(pqa),
     ),
-    Method(
-        "pnpg-alm", "Projected NPG-ALM", "augmented Lagrangian", LU, "none", **projected(npg.step)
-    ),
+    Method("pnpg-alm", "Projected NPG-ALM", "augmented Lagrangian", LU, "none", **projected(npg)),
     Method(
         "pspma-alm",
         "Projected SPMA-ALM",
         "augmented Lagrangian",
         LU,
         "none",
-        **projected(spma.step),
+        **projected(spma),
     ),
     Method(
         "lin-npg-pd",
@@ -214,7 +195,7 @@ _rows = (
         "mixture only, plus bias",
         grid={"step": LINEAR_STEPS, "dual_step": LINEAR_STEPS},
         features=True,
-        **baseline(lin_npg_pd),
+        **baseline(METHODS["npg-pd"]),
     ),
     Method(
         "lin-rpg-pd",
@@ -229,7 +210,7 @@ _rows = (
         },
         skip=lambda settings: settings["dual_step"] * settings["temperature"] > 1,
         features=True,
-        **baseline(lin_rpg_pd),
+        **baseline(METHODS["rpg-pd"]),
     ),
     Method(
         "lin-reload",
@@ -239,7 +220,7 @@ _rows = (
         "none",
         grid={"step": (1e-4, 0.01, 0.1, 1.0), "dual_step": FIVE},
         features=True,
-        **baseline(lin_reload),
+        **baseline(METHODS["reload"]),
     ),
     Method(
         "lin-ppo-lag",
@@ -249,7 +230,7 @@ _rows = (
         "none",
         grid={"step": LINEAR_STEPS, "dual_step": FIVE, "clip": (0.1, 0.2, 0.3)},
         features=True,
-        **baseline(lin_ppo_lag),
+        **baseline(METHODS["ppo-lag"], passes=250),
     ),
     Method("lp", "Linear program (HiGHS)", "exact", "Altman 1999", "exact", solve=linear_program),
     Method(
