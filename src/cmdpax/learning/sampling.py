@@ -20,7 +20,7 @@ Policy = Callable[[np.ndarray], np.ndarray]  # observations [n, ...] -> probabil
 
 
 @dataclass(frozen=True)
-class Transitions:
+class Experience:
     """N steps, episode after episode, in their order."""
 
     observations: np.ndarray  # [N, ...]
@@ -39,8 +39,8 @@ class Simulator(Protocol):
     thresholds: np.ndarray  # [m]; feasible means V_c >= b
     discount: float
 
-    def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Transitions:
-        """Transitions of that many episodes."""
+    def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Experience:
+        """Experience of that many episodes."""
         ...
 
 
@@ -54,8 +54,8 @@ class ModelSimulator:
             1, 2, 0
         )  # [S, A, 1 + m]
 
-    def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Transitions:
-        """Transitions of that many episodes."""
+    def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Experience:
+        """Experience of that many episodes."""
         table = policy(np.arange(self.states))
         states = rng.choice(self.states, size=episodes, p=self.model.initial)
         running, parts = np.arange(episodes), []
@@ -78,7 +78,7 @@ class ModelSimulator:
         )
         first = np.append(True, episode[1:] != episode[:-1])
         rewards = self._rewards[states, actions]
-        return Transitions(
+        return Experience(
             states, actions, rewards, following, np.ones(len(states), dtype=bool), first
         )
 
@@ -107,8 +107,8 @@ class GymSimulator:
         self.states = None if observed is None else int(observed)
         self._fresh = True
 
-    def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Transitions:
-        """Transitions of that many episodes; an episode also ends where the environment ends or
+    def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Experience:
+        """Experience of that many episodes; an episode also ends where the environment ends or
         cuts it.
         """
         rows: list[tuple[Any, ...]] = []
@@ -124,7 +124,7 @@ class GymSimulator:
                 ended = terminated or truncated or rng.random() >= self.discount
                 observation, first = following, False
         columns = [np.array(column) for column in zip(*rows, strict=True)]
-        return Transitions(*columns)
+        return Experience(*columns)
 
     def _reset(self, rng: np.random.Generator) -> Any:
         seed = (

@@ -21,17 +21,17 @@ import numpy as np
 
 from cmdpax.environments import finite
 from cmdpax.environments.tiles import PAPER_SETS, tiles
+from cmdpax.exact.discounted import share
 from cmdpax.experiments.records import Row, provenance, read_lines, write_lines, write_table
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP
 from cmdpax.paper.grid import Entry, Search, search
 from cmdpax.paper.tabular import LIMITS, PROBLEMS, STRIDE, Say, configuration_rows
-from cmdpax.solvers import npg, pqa, spma
-from cmdpax.solvers.algorithm import Progress, augmented_lagrangian
+from cmdpax.solvers.algorithm import AugmentedLagrangian, Progress, augmented_lagrangian
 from cmdpax.solvers.certified import solve
 from cmdpax.solvers.class_optimum import class_optimum
-from cmdpax.solvers.policy_classes import Features
-from cmdpax.solvers.projected import Projected
+from cmdpax.solvers.policy_classes import Features, LogLinear
+from cmdpax.solvers.policy_gradient import PolicyGradient, npg, pqa, spma
 from cmdpax.solvers.table import find
 
 SETS = {dimension: (dimension, tilings, size) for dimension, tilings, size in PAPER_SETS}
@@ -45,7 +45,7 @@ ENTRIES = (
     Entry("lin-ppo-lag"),
     Entry("lin-ppo-lag", "Lin-PPO-Lag, dual every step", {"inner": 1}),
 )
-STEPS = {"ppqa-alm": pqa.step, "pnpg-alm": npg.step, "pspma-alm": spma.step}
+STEPS = {"ppqa-alm": pqa, "pnpg-alm": npg, "pspma-alm": spma}
 SEED, STARTS = 0, 200
 MADE_BY = ("cmdpax", "problem", "tiles", "model", "limits", "stride", "entries", "seed", "starts")
 
@@ -141,7 +141,7 @@ def _class_optimum(model: CMDP, features: Features, optimum: float) -> Row:
     return {
         "kind": "class optimum",
         "rank": features.rank,
-        "groups": len(features.design),
+        "groups": len(features.group_features),
         "gap": optimum - best.reward,
         "violation": violation(best.margins),
         "hits": best.hits,
@@ -171,15 +171,19 @@ def _projection_errors(model: CMDP, features: Features, found: Search) -> Iterab
     if found.entry.method not in STEPS or winner is None:
         return
     point = found.points[winner]
-    oracle = Projected(STEPS[found.entry.method], features, point["step"], point["surrogate"])
+    policies = LogLinear(features, point["projection_step"])
+    oracle = PolicyGradient(STEPS[found.entry.method], point["step"], policies)
     before, rows = oracle.start(model), []
 
     def observe(progress: Progress) -> bool:
         nonlocal before
         if not progress.outer_done:
             if progress.evaluations % (5 * STRIDE) == 0:
-                pair = oracle.errors(
-                    model, before, progress.state, progress.multipliers, progress.penalty
+                utility = AugmentedLagrangian(progress.multipliers, progress.penalty)
+                pair = policies.projection_errors(
+                    progress.state.parameters,
+                    share(model, before.policy),
+                    oracle.target(model, before, utility),
                 )
                 rows.append((progress.evaluations, *pair))
             before = progress.state

@@ -70,7 +70,7 @@ def measure(model: CMDP, penalty: float, sigma: float, outer: int) -> Rate:
     gaps, violations, largest = [], [], []
 
     def observe(progress: Progress) -> bool:
-        known = progress.subproblem
+        known = progress.gap
         if progress.outer_done and known is not None:
             if known.gap > sigma / progress.outer**2:
                 raise NumericalError(
@@ -96,7 +96,7 @@ def measure(model: CMDP, penalty: float, sigma: float, outer: int) -> Rate:
         penalty=penalty,
         outer=outer,
         inner=1000,
-        dual_step=0.5,
+        dual_factor=0.5,
         target=lambda t: sigma / t**2,
         observe=observe,
     )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cmdpax import lagrangian
-from cmdpax.errors import check_between, check_count
+from cmdpax.errors import check_count, check_number
 from cmdpax.exact.standard import StandardForm
 from cmdpax.model.result import Row
 from cmdpax.solvers.algorithm import (
@@ -69,7 +69,7 @@ def solve_certified(
     inner: int = 2000,
 ) -> Answer:
     """Solve a scaled form with an oracle until the door accepts, or nothing improves any more."""
-    check_between("dual_factor", dual_factor, 0, 2)
+    check_number("dual_factor", dual_factor, above=0, below=2)
     outer, inner, warm = check_count("outer", outer), check_count("inner", inner), task.warm
     state, search = oracle.start(form, task.columns), _Search(form, oracle, task)
     no_multipliers = np.zeros(form.constraint_count)

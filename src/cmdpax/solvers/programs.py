@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from cmdpax import lagrangian
-from cmdpax.errors import InputError, NumericalError, check_between, check_count
+from cmdpax.errors import InputError, NumericalError, check_count, check_number
 from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.algorithm import Answer
 from cmdpax.solvers.certified import Task
@@ -124,8 +124,8 @@ def convex_al(
 
     max_d  mass d.r - sum_i v_i^2 / (2 beta),   v_i >= lambda_i - beta (mass d.c_i - b_i),  v_i >= 0
     """
-    check_between("penalty", penalty, 0, np.inf)
-    check_between("dual_factor", dual_factor, 0, 2)
+    check_number("penalty", penalty, above=0)
+    check_number("dual_factor", dual_factor, above=0, below=2)
     outer = check_count("outer", outer)
     multipliers, policy = np.zeros(form.constraint_count), form.uniform_policy()
     for _ in range(outer):
@@ -276,7 +276,7 @@ def cutting_plane(
     cutting planes in the box `[0, lambda_max]^m`. The last policy is returned; its error is of
     order tau log A mass, so it stays above the unregularised methods however long it runs.
     """
-    check_between("entropy", entropy, 0, np.inf)
+    check_number("entropy", entropy, above=0)
     cuts, m = check_count("cuts", cuts), form.constraint_count
     slack = slater_slack(form)
     largest = 2 / slack if slack > 1e-9 else 1e9

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.errors import InputError, NumericalError, check_between
+from cmdpax.errors import InputError, NumericalError, check_number
 from cmdpax.exact.certificate import certify, lagrangian_bound, scaled_errors, with_ray
 from cmdpax.exact.standard import Scaled, StandardForm, said_back
 from cmdpax.lagrangian import violation
@@ -61,7 +61,7 @@ def solve(
     with the best policy so far.
     """
     row, own = choose(model, DEFAULT if method is None else method, features)
-    check_between("eps", eps, 0, 1)
+    check_number("eps", eps, above=0, below=1)
     row.check_settings(settings, row.settings)
     return _Door(model, row, eps, time_limit, memory_limit, callback).solve({**own, **settings})
 
@@ -148,7 +148,7 @@ class _Door:
     def __post_init__(self) -> None:
         for name in ("time_limit", "memory_limit"):
             if (limit := getattr(self, name)) is not None:
-                check_between(name, limit, 0, np.inf, closed=True)
+                check_number(name, limit, least=0)
         if self.callback is not None and not callable(self.callback):
             raise InputError("callback: it must be a function that takes a row of the trace.")
         self.started = time.perf_counter()
