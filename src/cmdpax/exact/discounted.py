@@ -135,8 +135,18 @@ class Discounted:
         """Net outflow of pairs `[S, S*A]`: `flow @ mu = rho` for every occupancy mu of pairs."""
         S, A = form.states, form.actions
         pairs = np.arange(S * A + 1)
-        outflow = sp.csr_array((np.ones(S * A), np.repeat(np.arange(S), A), pairs), shape=(S * A, S))
+        outflow = sp.csr_array(
+            (np.ones(S * A), np.repeat(np.arange(S), A), pairs), shape=(S * A, S)
+        )
         return (outflow - self.discount * form.transitions.matrix).T
+
+    def smoothness(self, form: "StandardForm") -> tuple[float, float]:
+        """What a value of span 1 is smooth to as a function of a table, and its squared slope.
+
+        `2 gamma A / (1-gamma)^3` and at most `A / (1-gamma)^4`.
+        """
+        A = form.actions
+        return 2 * self.discount * A * self.mass**3, A * self.mass**4
 
     def plan(
         self,

@@ -76,6 +76,10 @@ class Criterion(Protocol):
         """Net outflow of pairs `[S, S*A]`: `flow @ mu = rho` for every occupancy mu of pairs."""
         ...
 
+    def smoothness(self, form: "StandardForm") -> tuple[float, float]:
+        """What a value of span 1 is smooth to as a function of a table, and its squared slope."""
+        ...
+
     def plan(
         self,
         form: "StandardForm",

@@ -19,8 +19,7 @@ from scipy.optimize import minimize
 
 from cmdpax import lagrangian
 from cmdpax.errors import InputError, NumericalError
-from cmdpax.exact.discounted import evaluate, occupancy
-from cmdpax.model.cmdp import CMDP
+from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.algorithm import AugmentedLagrangian
 from cmdpax.solvers.policy_classes import Features
 from cmdpax.solvers.policy_gradient import weighted_action_values, weighted_values
@@ -50,17 +49,17 @@ class ClassOptimum:
 
 
 def class_optimum(
-    model: CMDP, features: Features, starts: int = 100, seed: int = 0
+    form: StandardForm, features: Features, starts: int = 100, seed: int = 0
 ) -> ClassOptimum:
     """Search from `x = 0` and `starts - 1` random parameters; one seed gives the same answer."""
     if starts < 1:
         raise InputError(f"starts is {starts}; it must be a whole number of at least 1.")
-    features.check(model.states, model.actions)
+    features.check(form.states, form.actions)
     rng, r = np.random.default_rng(seed), features.rank
     first = np.vstack([np.zeros(r), START_DEVIATION * rng.standard_normal((starts - 1, r))])
     turns = zip(first, cycle(TURNS), strict=False)
-    ends = np.stack([_local(model, features, x, *turn) for x, turn in turns])
-    values = evaluate(model, features.probabilities(ends))
+    ends = np.stack([_local(form, features, x, *turn) for x, turn in turns])
+    values = form.evaluate(features.probabilities(ends))
     rewards = np.where(lagrangian.violation(values.margins) <= FEASIBLE, values.reward, -np.inf)
     best = int(np.argmax(rewards))
     if not np.isfinite(rewards[best]):
@@ -74,13 +73,13 @@ def class_optimum(
 
 
 def _local(
-    model: CMDP, features: Features, x: np.ndarray, bounds: Sequence[float], penalty: float
+    form: StandardForm, features: Features, x: np.ndarray, bounds: Sequence[float], penalty: float
 ) -> np.ndarray:
     """The end point `[r]` of the augmented-Lagrangian method from coordinates `x [r]`."""
-    multipliers, previous = np.zeros(model.constraint_count), np.inf
+    multipliers, previous = np.zeros(form.constraint_count), np.inf
     for bound in (*bounds, *[bounds[-1]] * OUTER):
         x = minimize(
-            lambda x, utility: _negative(model, features, x, utility),
+            lambda x, utility: _negative(form, features, x, utility),
             x,
             args=(AugmentedLagrangian(multipliers, penalty),),
             jac=True,
@@ -88,7 +87,7 @@ def _local(
             bounds=[(-bound, bound)] * features.rank,
             options={"maxiter": 300, "ftol": 1e-15, "gtol": 1e-10},
         ).x
-        margins = evaluate(model, features.probabilities(x)).margins
+        margins = form.evaluate(features.probabilities(x)).margins
         defect = float(lagrangian.defect(multipliers, penalty, margins))
         multipliers = lagrangian.dual_update(multipliers, penalty, margins, 1.0)
         if defect <= FEASIBLE / 10 and bound == bounds[-1]:
@@ -99,21 +98,21 @@ def _local(
 
 
 def _negative(
-    model: CMDP, features: Features, x: np.ndarray, utility: AugmentedLagrangian
+    form: StandardForm, features: Features, x: np.ndarray, utility: AugmentedLagrangian
 ) -> tuple[float, np.ndarray]:
-    value, gradient = value_and_gradient(model, features, x, utility)
+    value, gradient = value_and_gradient(form, features, x, utility)
     return -value, -gradient
 
 
 def value_and_gradient(
-    model: CMDP, features: Features, x: np.ndarray, utility: AugmentedLagrangian
+    form: StandardForm, features: Features, x: np.ndarray, utility: AugmentedLagrangian
 ) -> tuple[float, np.ndarray]:
     """The utility at coordinates `x [r]` and its gradient `[r]`."""
     policy = features.probabilities(x)
-    evaluation = evaluate(model, policy)
+    evaluation = form.evaluate(policy)
     weights = utility.weights(evaluation.margins)
     values = weighted_values(evaluation, weights)
-    advantage = weighted_action_values(model, evaluation, weights) - values[:, None]
-    slope = features.sum_pairs(occupancy(model, policy)[:, None] * policy * advantage)
+    advantage = weighted_action_values(form, evaluation, weights) - values[:, None]
+    slope = features.sum_pairs(form.criterion.visits(form, policy)[:, None] * policy * advantage)
     value = float(utility.value(evaluation.reward, evaluation.margins))
     return value, features.gradient(slope)

@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from cmdpax.errors import InputError, NumericalError
-from cmdpax.exact.discounted import share as share_of_visits
-from cmdpax.model.cmdp import CMDP
+from cmdpax.exact.standard import StandardForm
 
 Array = np.ndarray
 FEATURE_DIGITS = 12  # to which features of one group agree, relative to the largest feature
@@ -106,7 +105,7 @@ class PolicyClass(Protocol):
         """Batch shape of the class's own settings."""
 
     def start(
-        self, model: CMDP, batch: tuple[int, ...], policy: Array | None = None
+        self, form: StandardForm, batch: tuple[int, ...], policy: Array | None = None
     ) -> tuple[Array, Array]:
         """Parameters and policies, `batch` times: uniform, or nearest to `policy [S, A]`."""
 
@@ -145,10 +144,10 @@ class Tabular:
     batch: ClassVar[tuple[int, ...]] = ()
 
     def start(
-        self, model: CMDP, batch: tuple[int, ...], policy: Array | None = None
+        self, form: StandardForm, batch: tuple[int, ...], policy: Array | None = None
     ) -> tuple[Array, Array]:
         """The uniform policy, or the given one `[S, A]`."""
-        policy = model.uniform_policy() if policy is None else policy
+        policy = form.uniform_policy() if policy is None else policy
         return self.project(policy, None, np.broadcast_to(policy, (*batch, *policy.shape)))
 
     def at(self, parameters: Array) -> tuple[Array, Array]:
@@ -245,7 +244,7 @@ class Features:
         return self.basis.shape[1]
 
     def check(self, states: int, actions: int) -> None:
-        """Refuse features of another model."""
+        """Refuse features of another form."""
         if (self.states, self.actions) != (states, actions):
             raise InputError(
                 f"features: the shape {self.table.shape} does not fit a model of {states} states"
@@ -342,13 +341,13 @@ class LogLinear:
         return () if isinstance(self.projection_step, str) else np.shape(self.projection_step)
 
     def start(
-        self, model: CMDP, batch: tuple[int, ...], policy: Array | None = None
+        self, form: StandardForm, batch: tuple[int, ...], policy: Array | None = None
     ) -> tuple[Array, Array]:
         """`x = 0`, the uniform policy; or the projection of a given policy `[S, A]`."""
-        self.features.check(model.states, model.actions)
+        self.features.check(form.states, form.actions)
         x = np.zeros(self.features.rank)
         if policy is not None:
-            x = self.newton(x, share_of_visits(model, policy), policy)
+            x = self.newton(x, form.criterion.share(form, policy), policy)
         x = np.broadcast_to(x, (*batch, self.features.rank))
         return x, self.features.probabilities(x)
 

@@ -19,22 +19,13 @@ are other policies than the class's optima.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from cmdpax import lagrangian
 from cmdpax.errors import InputError, NumericalError
-from cmdpax.exact.discounted import (
-    Evaluation,
-    action_values,
-    evaluate,
-    occupancy,
-    pseudo_reward,
-    share,
-)
-from cmdpax.exact.planning import plan
-from cmdpax.model.cmdp import CMDP
+from cmdpax.exact.standard import Evaluation, StandardForm
 from cmdpax.solvers.algorithm import AugmentedLagrangian, CertifiedGap
 from cmdpax.solvers.policy_classes import (
     FLOOR,
@@ -110,6 +101,7 @@ class PolicyGradient:
     policies: PolicyClass = TABLES
     gradient: bool = False  # whether the step wants the gradient nu Q (PPG) instead of Q
     check_every: int = 10  # inner steps between two certified gaps, when the caller wants them
+    patience: int | None = None
 
     def __post_init__(self) -> None:
         rules = ("theory", "backtracking") if self.policies.complete else ("backtracking",)
@@ -124,20 +116,27 @@ class PolicyGradient:
     def _rule(self) -> str:
         return self.size if isinstance(self.size, str) else "fixed"
 
-    def start(self, model: CMDP, policy: np.ndarray | None = None) -> PolicyState:
-        """The uniform policy, or the class's nearest to `policy [S, A]`, for all step sizes."""
+    def start(
+        self, form: StandardForm, columns: Any = None, *, policy: np.ndarray | None = None
+    ) -> PolicyState:
+        """The uniform policy, or the class's nearest to `policy [S, A]`, for all step sizes.
+
+        Columns of phase 1 are of no use here.
+        """
         size = np.asarray(1.0 if isinstance(self.size, str) else self.size, dtype=np.float64)
         size = np.broadcast_to(size, np.broadcast_shapes(size.shape, self.policies.batch))
-        parameters, policy = self.policies.start(model, size.shape, policy)
-        return PolicyState(policy, evaluate(model, policy), size, parameters)
+        parameters, policy = self.policies.start(form, size.shape, policy)
+        return PolicyState(policy, form.evaluate(policy), size, parameters)
 
-    def target(self, model: CMDP, state: PolicyState, utility: AugmentedLagrangian) -> np.ndarray:
+    def target(
+        self, form: StandardForm, state: PolicyState, utility: AugmentedLagrangian
+    ) -> np.ndarray:
         """Where the step leads among all policies, `[..., S, A]`."""
         weights = utility.weights(state.margins)
-        direction = weighted_action_values(model, state.evaluation, weights)
+        direction = weighted_action_values(form, state.evaluation, weights)
         if self.gradient:
-            direction = occupancy(model, state.policy)[..., None] * direction
-        size = theory_step(model, utility) if self._rule == "theory" else state.size
+            direction = form.criterion.visits(form, state.policy)[..., None] * direction
+        size = theory_step(form, utility) if self._rule == "theory" else state.size
         target = self.step(state.policy, direction, size[..., None, None])
         if not np.isfinite(target).all():
             raise NumericalError(
@@ -145,29 +144,37 @@ class PolicyGradient:
             )
         if self._rule == "backtracking" and self.policies.complete:
             # adaptive steps keep probabilities positive: a multiplicative one could never leave 0
-            target = np.maximum(target, FLOOR * model.uniform_policy())
+            target = np.maximum(target, FLOOR * form.uniform_policy())
             target = target / target.sum(-1, keepdims=True)
         return target
 
-    def advance(self, model: CMDP, state: PolicyState, utility: AugmentedLagrangian) -> PolicyState:
+    def advance(
+        self, form: StandardForm, state: PolicyState, utility: AugmentedLagrangian
+    ) -> PolicyState:
         """One step on the utility, and its projection onto the class."""
-        target = self.target(model, state, utility)
-        visits = None if self.policies.complete else share(model, state.policy)
+        target = self.target(form, state, utility)
+        visits = None if self.policies.complete else form.criterion.share(form, state.policy)
         parameters, policy = self.policies.project(state.parameters, visits, target)
-        trial = PolicyState(policy, evaluate(model, policy), state.size, parameters)
+        trial = PolicyState(policy, form.evaluate(policy), state.size, parameters)
         return backtrack(state, trial, utility) if self._rule == "backtracking" else trial
 
-    def gap(self, model: CMDP, state: PolicyState, utility: AugmentedLagrangian) -> CertifiedGap:
+    def gap(
+        self, form: StandardForm, state: PolicyState, utility: AugmentedLagrangian
+    ) -> CertifiedGap:
         """`max_pi' V_Gamma(pi') - V_Gamma(pi)`, at least the utility's distance to its maximum.
 
         The maximum is over ALL policies, in the class or not. No batch.
         """
         weights = utility.weights(state.margins)
-        best = plan(model, pseudo_reward(model, weights))
-        current = float(state.reward + weights @ (state.margins + model.thresholds))
+        best = form.criterion.plan(form, form.pseudo_reward(weights))
+        current = float(state.reward + weights @ (state.margins + form.thresholds))
         return CertifiedGap(best.value - current, weights, best)
 
-    def policy(self, model: CMDP, state: PolicyState) -> np.ndarray:
+    def candidates(self, form: StandardForm, state: PolicyState) -> list[PolicyState]:
+        """The state itself."""
+        return [state]
+
+    def policy(self, form: StandardForm, state: PolicyState) -> np.ndarray:
         """The state's policy `[..., S, A]`."""
         return state.policy
 
@@ -178,9 +185,13 @@ def weighted_values(evaluation: Evaluation, weights: np.ndarray) -> np.ndarray:
     return lagrangian.scalarise(values[..., 0, :], values[..., 1:, :], weights)
 
 
-def weighted_action_values(model: CMDP, evaluation: Evaluation, weights: np.ndarray) -> np.ndarray:
+def weighted_action_values(
+    form: StandardForm, evaluation: Evaluation, weights: np.ndarray
+) -> np.ndarray:
     """`Q_r + w.Q_c` of the evaluated policy, for weights `[..., m]` -> `[..., S, A]`."""
-    return action_values(model, pseudo_reward(model, weights), weighted_values(evaluation, weights))
+    return form.criterion.action_values(
+        form, form.pseudo_reward(weights), weighted_values(evaluation, weights)
+    )
 
 
 def backtrack(state: PolicyState, trial: PolicyState, utility: AugmentedLagrangian) -> PolicyState:
@@ -191,18 +202,18 @@ def backtrack(state: PolicyState, trial: PolicyState, utility: AugmentedLagrangi
     return replace(state, size=np.maximum(state.size * SHRINK, SMALLEST_STEP))
 
 
-def theory_step(model: CMDP, utility: AugmentedLagrangian) -> np.ndarray:
+def theory_step(form: StandardForm, utility: AugmentedLagrangian) -> np.ndarray:
     """The theory's step `rho_min / L` `[...]`; at most 1 (a linear utility has L = 0)."""
-    smallest = model.initial.min()
+    smallest = form.initial.min()
     if smallest <= 0:
-        state = int(np.argmin(model.initial))
+        state = int(np.argmin(form.initial))
         raise InputError(
             f"step 'theory' needs every state in the initial distribution; initial[{state}] is 0."
         )
-    return smallest / np.maximum(smoothness(model, utility), smallest)
+    return smallest / np.maximum(smoothness(form, utility), smallest)
 
 
-def smoothness(model: CMDP, utility: AugmentedLagrangian) -> np.ndarray:
+def smoothness(form: StandardForm, utility: AugmentedLagrangian) -> np.ndarray:
     """Smoothness constant L `[...]` of the augmented Lagrangian in the probabilities of a table.
 
     The paper's lemma, freed of its assumption that rewards lie in [0, 1]: a value is `span * 2
@@ -210,10 +221,11 @@ def smoothness(model: CMDP, utility: AugmentedLagrangian) -> np.ndarray:
     constraint contributes `w_i <= lambda_i - beta u_i` times that, and beta times its squared
     gradient norm, at most `A span^2 / (1-gamma)^4`.
     """
-    A, mass = model.actions, 1 / (1 - model.discount)
-    curvature = 2 * model.discount * A * mass**3
-    spans = np.ptp(model.constraints.reshape(model.constraint_count, model.reward.size), axis=1)
-    lowest = model.constraints.min((1, 2)) * mass - model.thresholds  # the smallest margins
-    from_reward = curvature * np.ptp(model.reward)
+    curvature, slope = form.criterion.smoothness(form)
+    spans = np.ptp(form.constraints.reshape(form.constraint_count, form.reward.size), axis=1)
+    lowest = (
+        form.constraints.min((1, 2)) * form.criterion.mass - form.thresholds
+    )  # the smallest margins
+    from_reward = curvature * np.ptp(form.reward)
     from_constraints = (curvature * utility.weights(lowest) * spans).sum(-1)
-    return from_reward + from_constraints + utility.penalty * A * mass**4 * (spans**2).sum()
+    return from_reward + from_constraints + utility.penalty * slope * (spans**2).sum()

@@ -1,6 +1,6 @@
 """Seven primal-dual rivals, each one function on any policy class, and the loop that they share.
 
-A method is a `PrimalDual` row: its update `step(model, iterate, settings) -> Iterate`, its settings
+A method is a `PrimalDual` row: its update `step(form, iterate, settings) -> Iterate`, its settings
 with their defaults, and its first iterate. One step is one policy-gradient evaluation. Settings are
 numbers or arrays `[...]` of one batch shape, which policies and multipliers carry in front: a grid
 search is one run. A configuration whose numbers stop being finite is frozen at its last finite
@@ -19,24 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.exact.discounted import (
-    Evaluation,
-    action_values,
-    evaluate,
-    occupancy,
-    pseudo_reward,
-    share,
-    state_values,
-)
+from cmdpax.exact.standard import Evaluation, StandardForm
 from cmdpax.lagrangian import gradient_update
-from cmdpax.model.cmdp import CMDP
+from cmdpax.model.result import Trajectory
+from cmdpax.solvers.algorithm import Recorder
 from cmdpax.solvers.policy_classes import TABLES, PolicyClass, from_visits
 from cmdpax.solvers.policy_gradient import pqa, weighted_action_values, weighted_values
-from cmdpax.solvers.trajectory import Recorder, Trajectory
 
 Settings = Mapping[str, Any]
-Init = Callable[[CMDP, Settings, PolicyClass], "Iterate"]
-Step = Callable[[CMDP, "Iterate", Settings], "Iterate"]
+Init = Callable[[StandardForm, Settings, PolicyClass], "Iterate"]
+Step = Callable[[StandardForm, "Iterate", Settings], "Iterate"]
 
 
 @dataclass(frozen=True)
@@ -58,25 +50,29 @@ class Iterate:
         return self.evaluation.margins
 
 
-def start(model: CMDP, settings: Settings, policies: PolicyClass, **extra: np.ndarray) -> Iterate:
+def start(
+    form: StandardForm, settings: Settings, policies: PolicyClass, **extra: np.ndarray
+) -> Iterate:
     """The uniform policy and zero multipliers, in the batch shape of the settings."""
     batch = np.broadcast_shapes(*(np.shape(value) for value in settings.values()))
-    parameters, policy = policies.start(model, batch)
-    zeros, finite = np.zeros((*batch, model.constraint_count)), np.ones(batch, dtype=bool)
-    return Iterate(
-        policies, parameters, policy, evaluate(model, policy), zeros, finite, extra=extra
-    )
+    parameters, policy = policies.start(form, batch)
+    zeros, finite = np.zeros((*batch, form.constraint_count)), np.ones(batch, dtype=bool)
+    return Iterate(policies, parameters, policy, form.evaluate(policy), zeros, finite, extra=extra)
 
 
 def move(
-    model: CMDP, it: Iterate, parameters: np.ndarray, multipliers: np.ndarray, **extra: np.ndarray
+    form: StandardForm,
+    it: Iterate,
+    parameters: np.ndarray,
+    multipliers: np.ndarray,
+    **extra: np.ndarray,
 ) -> Iterate:
     """The next iterate, at these parameters and multipliers `[..., m]`."""
-    return move_to(model, it, *it.policies.at(parameters), multipliers, **extra)
+    return move_to(form, it, *it.policies.at(parameters), multipliers, **extra)
 
 
 def move_to(
-    model: CMDP,
+    form: StandardForm,
     it: Iterate,
     parameters: np.ndarray,
     policy: np.ndarray,
@@ -92,7 +88,7 @@ def move_to(
         it.policies,
         parameters,
         policy,
-        evaluate(model, policy),
+        form.evaluate(policy),
         multipliers,
         finite,
         it.count + 1,
@@ -100,25 +96,25 @@ def move_to(
     )
 
 
-def natural_gradient(model: CMDP, it: Iterate, action_values: np.ndarray) -> np.ndarray:
+def natural_gradient(form: StandardForm, it: Iterate, action_values: np.ndarray) -> np.ndarray:
     """`w(Q)` in the shape of the parameters, for action values `[..., S, A]`."""
-    visits = None if it.policies.complete else share(model, it.policy)
+    visits = None if it.policies.complete else form.criterion.share(form, it.policy)
     return it.policies.natural_gradient(it.parameters, visits, it.policy, action_values)
 
 
-def lagrangian_action_values(model: CMDP, it: Iterate) -> np.ndarray:
+def lagrangian_action_values(form: StandardForm, it: Iterate) -> np.ndarray:
     """`Q_lambda` of the iterate, `[..., S, A]`."""
-    return weighted_action_values(model, it.evaluation, it.multipliers)
+    return weighted_action_values(form, it.evaluation, it.multipliers)
 
 
-def soft_action_values(model: CMDP, it: Iterate, temperature: Any) -> np.ndarray:
+def soft_action_values(form: StandardForm, it: Iterate, temperature: Any) -> np.ndarray:
     """`Q_tau = r + lambda.c + gamma E V_tau(s')`, V_tau the value of `r + lambda.c - tau log pi`;
     `[..., S, A]`.
     """
-    reward = pseudo_reward(model, it.multipliers)
+    reward = form.pseudo_reward(it.multipliers)
     entropic = reward - per_policy(temperature) * it.policies.log_policy(it.parameters)
-    values = state_values(model, it.policy, entropic[..., None, :, :])[..., 0, :]
-    return action_values(model, reward, values)
+    values = form.criterion.values(form, it.policy, entropic[..., None, :, :])[..., 0, :]
+    return form.criterion.action_values(form, reward, values)
 
 
 def per_constraint(setting: Any) -> np.ndarray:
@@ -137,22 +133,22 @@ def per_parameter(it: Iterate, setting: Any) -> np.ndarray:
     return np.asarray(setting, dtype=np.float64)[(..., *(None for _ in axes))]
 
 
-def npg_pd(model: CMDP, it: Iterate, settings: Settings) -> Iterate:
+def npg_pd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     """NPG-PD (Ding et al. 2020): natural gradient on the Lagrangian, simultaneously in both.
 
         theta+ = theta + eta w(Q_lambda),     lambda+ = clip(lambda - eta_d u, 0, lambda_max)
 
     Its guarantee is for the mixture of all iterates; the last iterate oscillates.
     """
-    direction = natural_gradient(model, it, lagrangian_action_values(model, it))
+    direction = natural_gradient(form, it, lagrangian_action_values(form, it))
     parameters = it.parameters + per_parameter(it, settings["step"]) * direction
     eta_d, largest = (
         per_constraint(settings[name]) for name in ("dual_step", "largest_multiplier")
     )
-    return move(model, it, parameters, gradient_update(it.multipliers, it.margins, eta_d, largest))
+    return move(form, it, parameters, gradient_update(it.multipliers, it.margins, eta_d, largest))
 
 
-def rpg_pd(model: CMDP, it: Iterate, settings: Settings) -> Iterate:
+def rpg_pd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     """RPG-PD (Ding et al. 2023): NPG-PD with entropy for the policy, a quadratic for multipliers.
 
         theta+  = (1 - eta tau) theta + eta w(Q_tau),
@@ -165,31 +161,31 @@ def rpg_pd(model: CMDP, it: Iterate, settings: Settings) -> Iterate:
     beyond, the powers alternate and grow.
     """
     eta, eta_d, tau = settings["step"], settings["dual_step"], settings["temperature"]
-    direction = natural_gradient(model, it, soft_action_values(model, it, tau))
+    direction = natural_gradient(form, it, soft_action_values(form, it, tau))
     kept = (1 - per_parameter(it, eta * tau)) * it.parameters
     shrunk = (1 - per_constraint(eta_d * tau)) * it.multipliers
     largest = per_constraint(settings["largest_multiplier"])
     multipliers = gradient_update(shrunk, it.margins, per_constraint(eta_d), largest)
-    return move(model, it, kept + per_parameter(it, eta) * direction, multipliers)
+    return move(form, it, kept + per_parameter(it, eta) * direction, multipliers)
 
 
-def npg_nrl(model: CMDP, it: Iterate, settings: Settings) -> Iterate:
+def npg_nrl(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     """NPG-NRL (Mueller et al. 2024): RPG-PD with one step size for both players, `eta_d = eta`.
 
     Its theory (no regret, finite horizon, O(eps^-10)) covers any number of constraints. The
     temperature that its steps can bear leaves a bias: it settles away from the optimum.
     """
-    return rpg_pd(model, it, {**settings, "dual_step": settings["step"]})
+    return rpg_pd(form, it, {**settings, "dual_step": settings["step"]})
 
 
-def reload_start(model: CMDP, settings: Settings, policies: PolicyClass) -> Iterate:
+def reload_start(form: StandardForm, settings: Settings, policies: PolicyClass) -> Iterate:
     """Uniform policy, multipliers 0, and the gradients of that start as the past."""
-    first = start(model, settings, policies)
-    direction = natural_gradient(model, first, lagrangian_action_values(model, first))
+    first = start(form, settings, policies)
+    direction = natural_gradient(form, first, lagrangian_action_values(form, first))
     return replace(first, extra={"direction": direction, "margins": first.margins})
 
 
-def reload(model: CMDP, it: Iterate, settings: Settings) -> Iterate:
+def reload(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     """ReLOAD (Moskovitz et al. 2023): optimistic mirror steps for both players.
 
         theta+  = theta + eta (2 w_k - w_{k-1}),             w_k = w(Q_lambda) of iterate k,
@@ -199,24 +195,24 @@ def reload(model: CMDP, it: Iterate, settings: Settings) -> Iterate:
     The theory is for occupancy measures; this is the update in policies (Algorithm 6 for features),
     for any number of constraints.
     """
-    direction = natural_gradient(model, it, lagrangian_action_values(model, it))
+    direction = natural_gradient(form, it, lagrangian_action_values(form, it))
     ahead = 2 * direction - it.extra["direction"]
     parameters = it.parameters + per_parameter(it, settings["step"]) * ahead
     margins, eta_d = 2 * it.margins - it.extra["margins"], per_constraint(settings["dual_step"])
     multipliers = gradient_update(it.multipliers, margins, eta_d)
-    return move(model, it, parameters, multipliers, direction=direction, margins=it.margins)
+    return move(form, it, parameters, multipliers, direction=direction, margins=it.margins)
 
 
-def opg_pd_start(model: CMDP, settings: Settings, policies: PolicyClass) -> Iterate:
+def opg_pd_start(form: StandardForm, settings: Settings, policies: PolicyClass) -> Iterate:
     """Both policies uniform, all multipliers 0."""
-    first = start(model, settings, policies)
+    first = start(form, settings, policies)
     return replace(
         first,
         extra={"auxiliary_policy": first.policy, "auxiliary_multipliers": first.multipliers},
     )
 
 
-def opg_pd(model: CMDP, it: Iterate, settings: Settings) -> Iterate:
+def opg_pd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     """OPG-PD (Ding et al. 2023), tables only: optimistic projected gradient, auxiliary pair `^`.
 
         pi^+ = Proj[pi^ + eta Q_lambda],     lambda^+ = clip(lambda^ - eta_d u, 0, lambda_max),
@@ -226,7 +222,7 @@ def opg_pd(model: CMDP, it: Iterate, settings: Settings) -> Iterate:
     problem. The theory is for one constraint and `eta = eta_d`; the update takes any number of
     constraints and two step sizes.
     """
-    ascent, eta = lagrangian_action_values(model, it), per_policy(settings["step"])
+    ascent, eta = lagrangian_action_values(form, it), per_policy(settings["step"])
     descent = (
         it.margins,
         *(per_constraint(settings[name]) for name in ("dual_step", "largest_multiplier")),
@@ -234,7 +230,7 @@ def opg_pd(model: CMDP, it: Iterate, settings: Settings) -> Iterate:
     policy = pqa(it.extra["auxiliary_policy"], ascent, eta)
     multipliers = gradient_update(it.extra["auxiliary_multipliers"], *descent)
     return move_to(
-        model,
+        form,
         it,
         *it.policies.project(it.parameters, None, pqa(policy, ascent, eta)),
         gradient_update(multipliers, *descent),
@@ -243,13 +239,13 @@ def opg_pd(model: CMDP, it: Iterate, settings: Settings) -> Iterate:
     )
 
 
-def npg_dd_start(model: CMDP, settings: Settings, policies: PolicyClass) -> Iterate:
+def npg_dd_start(form: StandardForm, settings: Settings, policies: PolicyClass) -> Iterate:
     """Uniform policy, lambda = y = 0."""
-    first = start(model, settings, policies)
+    first = start(form, settings, policies)
     return replace(first, extra={"multipliers": first.multipliers})
 
 
-def npg_dd(model: CMDP, it: Iterate, settings: Settings) -> Iterate:
+def npg_dd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     """NPG-DD (Ying et al. 2022): accelerated descent on the dual of the regularised problem.
 
         inner, K times:   theta+ = w(Q_tau) / tau         (regularised NPG with its largest step)
@@ -261,8 +257,8 @@ def npg_dd(model: CMDP, it: Iterate, settings: Settings) -> Iterate:
     regularised optimum, for any number of constraints.
     """
     tau = settings["temperature"]
-    direction = natural_gradient(model, it, soft_action_values(model, it, tau))
-    improved = move(model, it, direction / per_parameter(it, tau), it.multipliers)
+    direction = natural_gradient(form, it, soft_action_values(form, it, tau))
+    improved = move(form, it, direction / per_parameter(it, tau), it.multipliers)
     t, inside = divmod(improved.count, settings["inner"])
     if inside:
         return improved
@@ -273,7 +269,7 @@ def npg_dd(model: CMDP, it: Iterate, settings: Settings) -> Iterate:
     return replace(improved, multipliers=ahead.clip(0), extra=extra)
 
 
-def ppo_lag(model: CMDP, it: Iterate, settings: Settings) -> Iterate:
+def ppo_lag(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     """PPO-Lag (Ray et al. 2019) with exact advantages: a clipped surrogate for the policy.
 
         policy, every step:   theta+ = n gradient steps of size eta, from theta, on PPO's surrogate
@@ -284,12 +280,12 @@ def ppo_lag(model: CMDP, it: Iterate, settings: Settings) -> Iterate:
     proven about any iterate.
     """
     values = weighted_values(it.evaluation, it.multipliers)
-    advantage = lagrangian_action_values(model, it) - values[..., None]
-    visits, clip, eta = share(model, it.policy), settings["clip"], settings["step"]
+    advantage = lagrangian_action_values(form, it) - values[..., None]
+    visits, clip, eta = form.criterion.share(form, it.policy), settings["clip"], settings["step"]
     parameters = it.policies.ascend_clipped(
         it.parameters, visits, advantage, clip, eta, settings["passes"]
     )
-    improved = move(model, it, parameters, it.multipliers)
+    improved = move(form, it, parameters, it.multipliers)
     if improved.count % settings["inner"]:
         return improved
     eta_d = per_constraint(settings["dual_step"])
@@ -321,7 +317,7 @@ METHODS: Mapping[str, PrimalDual] = {
 
 
 def run(
-    model: CMDP,
+    form: StandardForm,
     method: PrimalDual,
     settings: Settings,
     steps: int,
@@ -334,19 +330,21 @@ def run(
     iterates whose policies are kept.
     """
     settings = {**method.settings, **settings}
-    iterate = method.init(model, settings, policies)
+    iterate = method.init(form, settings, policies)
     record = Recorder(keep)
     single = iterate.finite.ndim == 0
-    mass = np.zeros((model.states, model.actions))
+    mass = np.zeros((form.states, form.actions))
     # diverged configurations are masked, and reported by the trajectory
     with np.errstate(over="ignore", invalid="ignore"):
         _add(record, iterate)
         for _ in range(steps):
             if single:
-                mass += occupancy(model, iterate.policy)[:, None] * iterate.policy / steps
-            iterate = method.step(model, iterate, settings)
+                mass += (
+                    form.criterion.visits(form, iterate.policy)[:, None] * iterate.policy / steps
+                )
+            iterate = method.step(form, iterate, settings)
             _add(record, iterate)
-    mixture = from_visits(mass, model.uniform_policy()) if single else None
+    mixture = from_visits(mass, form.uniform_policy()) if single else None
     return record.finish(iterate.multipliers, iterate.policy, mixture)
 
 

@@ -60,9 +60,7 @@ def occupancy_program(form: StandardForm) -> OccupancyProgram:
     return OccupancyProgram(mass * form.reward.ravel(), matrix, inflow, form.thresholds)
 
 
-def linear_program(
-    form: StandardForm, task: Task, *, algorithm: Algorithm = "simplex"
-) -> Answer:
+def linear_program(form: StandardForm, task: Task, *, algorithm: Algorithm = "simplex") -> Answer:
     """Solve the occupancy program with HiGHS' simplex, interior point (ipm) or HiPO."""
     policy, weights, _ = solve_program(form, algorithm, task.seconds_left)
     return Answer(policy, weights)

@@ -347,8 +347,7 @@ class _Door:
 
 
 def columns_within(form: StandardForm, memory_limit: float) -> int:
-    """How many columns fit into `memory_limit` GB beside what the process holds and one plan needs.
-    """
+    """How many columns fit into `memory_limit` GB beside what the process holds and one plan needs."""
     try:
         from resource import RUSAGE_SELF, getrusage
     except ImportError:

@@ -281,9 +281,7 @@ _rows = (
         "O(eps^-10), finite horizon",
         **_primal_dual("npg-nrl"),
     ),
-    Method(
-        "ppo-lag", "PPO-Lag", PD, RAY, "none", linear="lin-ppo-lag", **_primal_dual("ppo-lag")
-    ),
+    Method("ppo-lag", "PPO-Lag", PD, RAY, "none", linear="lin-ppo-lag", **_primal_dual("ppo-lag")),
     Method("ppqa-alm", "PPQA-ALM", AL, LU, "O(eps^-6), small bias", **_projected(pqa)),
     Method("pnpg-alm", "Projected NPG-ALM", AL, LU, "none", **_projected(npg)),
     Method("pspma-alm", "Projected SPMA-ALM", AL, LU, "none", **_projected(spma)),
