@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from cmdpax.environments import finite
-from cmdpax.environments.tiles import PAPER_SETS, tiles
+from cmdpax.environments.by_name import tiles
 from cmdpax.experiments.records import Row, provenance, read_lines, write_lines, write_table
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP
@@ -34,7 +34,7 @@ from cmdpax.solvers.policy_classes import Features
 from cmdpax.solvers.projected import Projected
 from cmdpax.solvers.table import find
 
-SETS = {dimension: (dimension, tilings, size) for dimension, tilings, size in PAPER_SETS}
+SETS = {40: (40, 4, 1), 60: (60, 4, 3), 80: (80, 6, 5)}  # dimension, tilings, size of the paper
 ENTRIES = (
     Entry("ppqa-alm"),
     Entry("pnpg-alm"),
