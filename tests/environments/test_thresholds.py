@@ -3,7 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmdpax.environments.thresholds import with_threshold
+from cmdpax import solve
+from cmdpax.environments import queue
+from cmdpax.environments.thresholds import with_random_constraints, with_threshold
 from cmdpax.solvers.programs import linear_program
 from random_models import cmdps
 
@@ -33,3 +35,11 @@ def test_a_tighter_threshold_costs_reward(model):
         for tightness in (0.0, 0.5, 0.9)
     ]
     assert (np.diff(rewards) <= 1e-7 * model.reward_scale).all()
+
+
+def test_random_constraints_leave_the_model_its_own():
+    model = queue(capacity=20)
+    wide = with_random_constraints(model, 4)
+    assert wide.constraint_count == 4
+    np.testing.assert_array_equal(wide.constraints[0], model.constraints[0])
+    assert (solve(wide).multipliers > 0).any()  # something binds

@@ -9,7 +9,7 @@ import pytest
 import plain
 from cmdpax import InputError, lagrangian
 from cmdpax.environments import deep_sea
-from cmdpax.environments.tiles import tiles
+from cmdpax.environments.by_name import tiles
 from cmdpax.exact.discounted import action_values, evaluate
 from cmdpax.learning.sampled_alm import Batch, Settings, returns, sampled_alm, update
 from cmdpax.learning.sampling import GymSimulator, ModelSimulator, Transitions

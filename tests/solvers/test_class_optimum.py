@@ -4,7 +4,7 @@ import pytest
 import plain
 from cmdpax import InputError, NumericalError, solve
 from cmdpax.environments import deep_sea
-from cmdpax.environments.tiles import tiles
+from cmdpax.environments.by_name import tiles
 from cmdpax.solvers.class_optimum import class_optimum, value_and_gradient
 from cmdpax.solvers.policy_classes import Features, one_hot
 

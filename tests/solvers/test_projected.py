@@ -7,7 +7,7 @@ import pytest
 
 from cmdpax import InputError
 from cmdpax.environments import cliff_world, deep_sea
-from cmdpax.environments.tiles import tiles
+from cmdpax.environments.by_name import tiles
 from cmdpax.solvers import npg, pqa, spma
 from cmdpax.solvers.policy_classes import Features, one_hot
 from cmdpax.solvers.policy_gradient import FirstOrder

@@ -9,7 +9,7 @@ import cmdpax
 import plain
 from cmdpax import InputError, check, methods
 from cmdpax.environments import cliff_world, deep_sea, garnet
-from cmdpax.environments.tiles import tiles
+from cmdpax.environments.by_name import tiles
 from cmdpax.solvers.policy_classes import one_hot
 from cmdpax.solvers.table import find, trajectory
 

@@ -22,6 +22,7 @@ from cmdpax.environments.by_name import open_features, open_model, seeded
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.learning.config import TrainConfig
 from cmdpax.solvers.certified import within
+from cmdpax.solvers.policy_classes import Features
 from cmdpax.solvers.table import find
 from cmdpax.solvers.table import run as run_method
 from cmdpax.stopping import Stopper
@@ -96,7 +97,8 @@ def check_problems(runs: Sequence[Run]) -> None:
         if run.kind == "exact":
             model = open_model(seeded(run.config["model"], run.seed))
             if run.config["features"] is not None:
-                open_features(run.config["features"], model)
+                features = Features(open_features(run.config["features"], model))
+                features.check(model.states, model.actions)
         else:
             from cmdpax.learning.gym_simulator import make_simulator
             from cmdpax.model.limits import match_limits
