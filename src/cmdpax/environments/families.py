@@ -13,6 +13,7 @@ from cmdpax.environments.thresholds import (
     with_threshold,
 )
 from cmdpax.errors import InputError
+from cmdpax.exact.standard import StandardForm
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.transitions import refuse_huge
 
@@ -65,7 +66,7 @@ def garnet(
     del successors, probabilities
     if not constraints:
         return model
-    best = policy_values(model, rows, np.argmax(rows.mean(0), axis=1))
+    best = policy_values(StandardForm.of(model), rows, np.argmax(rows.mean(0), axis=1))
     typical = np.full(constraints, 0.5 / (1 - discount))
     thresholds = np.where(
         best > typical, typical + tightness * (best - typical), best - 0.01 / (1 - discount)

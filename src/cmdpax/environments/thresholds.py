@@ -3,8 +3,8 @@
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.exact.discounted import occupancy, under_policy
-from cmdpax.exact.planning import plan
+from cmdpax.exact.planning import under_policy
+from cmdpax.exact.standard import StandardForm
 from cmdpax.model.cmdp import CMDP
 
 PLANNED = 1e-4  # share of the range of values by which the policies at the ends may be suboptimal
@@ -25,16 +25,16 @@ def with_threshold(model: CMDP, tightness: float, feasible: bool) -> CMDP:
     them can be met, although on large models the two policies are only roughly optimal. With
     `feasible=False` the threshold lies above everything that can be achieved.
     """
-    scale = model.constraint_scales[0]
-    safest = plan(model, model.constraints[0], tolerance=PLANNED * float(scale))
+    form, sign = StandardForm.of(model), model.limits.signs[0]
+    row, scale, plan = form.constraints[0], form.constraint_scales[0], form.criterion.plan
+    safest = plan(form, row, tolerance=PLANNED * float(scale))
     if not feasible:
-        return model.replace(thresholds=[safest.value + 0.01 * scale])
-    richest = plan(model, model.reward, tolerance=PLANNED * model.reward_scale)
+        return model.replace(thresholds=[sign * (safest.value + 0.01 * scale)])
+    richest = plan(form, form.reward, tolerance=PLANNED * form.reward_scale)
     low, high = (
-        float(policy_values(model, model.constraints[0], end.actions, EVALUATED))
-        for end in (richest, safest)
+        float(policy_values(form, row, end.actions, EVALUATED)) for end in (richest, safest)
     )
-    return model.replace(thresholds=[low + tightness * (high - low)])
+    return model.replace(thresholds=[sign * (low + tightness * (high - low))])
 
 
 def with_random_constraints(model: CMDP, total: int, seed: int = 0) -> CMDP:
@@ -43,23 +43,23 @@ def with_random_constraints(model: CMDP, total: int, seed: int = 0) -> CMDP:
     Thresholds lie a little below `0.4 V(reward's optimum) + 0.6 V(constraints' optimum)`: what a
     mixture of the two policies achieves.
     """
-    random = np.random.default_rng(seed)
-    new = random.random((total - model.constraint_count, model.states, model.actions))
-    wide = model.replace(
-        constraints=np.concatenate([model.constraints, new]),
-        thresholds=np.zeros(total),
-        constraint_names=None,
-    )
-    scaled = wide.constraints / wide.constraint_scales[:, None, None]
+    random, own = np.random.default_rng(seed), StandardForm.of(model)
+    new = random.random((total - own.constraint_count, model.states, model.actions))
+    rows = np.concatenate([own.constraints, new])
+    wide = model.replace(constraints=rows, thresholds=np.zeros(total), senses=">=")
+    form = StandardForm.of(wide)
+    scaled = form.constraints / form.constraint_scales[:, None, None]
     richest, safest = (
-        policy_values(wide, wide.constraints, plan(wide, reward).actions)
-        for reward in (wide.reward, scaled.mean(0))
+        policy_values(form, form.constraints, form.criterion.plan(form, reward).actions)
+        for reward in (form.reward, scaled.mean(0))
     )
-    return wide.replace(thresholds=0.4 * richest + 0.6 * safest - 1e-3 * wide.constraint_scales)
+    return wide.replace(thresholds=0.4 * richest + 0.6 * safest - 1e-3 * form.constraint_scales)
 
 
 def policy_values(
-    model: CMDP, rewards: np.ndarray, actions: np.ndarray, tolerance: float = 0.0
+    form: StandardForm, rewards: np.ndarray, actions: np.ndarray, tolerance: float = 0.0
 ) -> np.ndarray:
     """Values of `rewards [..., S, A]` under the deterministic policy `actions [S]`, `[...]`."""
-    return under_policy(rewards, actions) @ occupancy(model, actions, tolerance)
+    return under_policy(rewards, actions) @ form.criterion.visits(
+        form, actions, tolerance=tolerance
+    )

@@ -170,7 +170,7 @@ class _Door:
             if verdict.status in ("infeasible", "open"):
                 return self._phase_one(verdict)
             try:
-                if method.solve is not None and settings.keys() <= method.own_settings:
+                if method.solve is not None and settings.keys() <= method.own_settings.keys():
                     left = None if self.stop.end is None else self.stop.end - time.perf_counter()
                     task = Task(
                         eps=self.eps,
