@@ -64,10 +64,10 @@ def plan(
     """
     if form.is_small:
         return _exact(form, criterion, reward, start)
-    if values is None and start is None:
+    if values is None:
         values = np.zeros(form.states)
-    elif values is None:
-        values = criterion.values(form, start, reward, tolerance=FORCING)
+        if start is not None:
+            values = criterion.values(form, start, reward, tolerance=FORCING)
     reward = np.broadcast_to(reward, form.reward.shape)
     return _inexact(form, criterion, reward, np.broadcast_to(values, form.states), tolerance, stop)
 

@@ -263,7 +263,7 @@ class Scaled:
 def said_back(model: CMDP, proof: Certificate) -> Certificate:
     """A certificate of the model's form in the model's own orientation; exact."""
     limits, sign = model.limits, -1.0 if model.minimise else 1.0
-    first = np.searchsorted(limits.rows, np.arange(len(limits)))  # one row of each constraint
+    first = limits.first_rows
     signs = np.append(sign, limits.signs[first])
     low, high = proof.reward_bounds
     return replace(

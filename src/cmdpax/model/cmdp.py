@@ -360,8 +360,8 @@ class CMDP:
         state of zero reward and cost.
         """
         made = toy_text_fields(env, cost, initial)
-        names = {"senses": ["<="], "constraint_names": [cost_name]}
-        return cls(**made, thresholds=[limit], discount=discount, **names)
+        made |= {"thresholds": [limit], "senses": ["<="], "constraint_names": [cost_name]}
+        return cls(**made, discount=discount)
 
 
 def uniform_policy(available: np.ndarray | None, states: int, actions: int) -> np.ndarray:

@@ -131,18 +131,14 @@ class Limits:
         """Margins of rows `[..., M]` -> of limits `[..., m]`: the smaller where there are two."""
         if len(self.rows) == len(self):
             return margins
-        least = np.full((*margins.shape[:-1], len(self)), np.inf)
-        np.minimum.at(least, (..., self.rows), margins)
-        return least
+        return np.minimum.reduceat(margins, self.first_rows, axis=-1)
 
     def fold(self, prices: np.ndarray) -> np.ndarray:
         """Prices of rows `[..., M]` -> of limits `[..., m]`; two rows give one signed price."""
         if len(self.rows) == len(self):
             return prices
         signs = np.where(self._is_double[self.rows], self.signs, 1.0)
-        folded = np.zeros((*prices.shape[:-1], len(self)))
-        np.add.at(folded, (..., self.rows), prices * signs)
-        return folded
+        return np.add.reduceat(prices * signs, self.first_rows, axis=-1)
 
     def unfold(self, prices: np.ndarray) -> np.ndarray:
         """Prices of limits `[..., m]` -> of rows `[..., M]`; of two rows at most one has a price."""
@@ -150,6 +146,11 @@ class Limits:
             return prices
         taken, is_double = prices[..., self.rows], self._is_double[self.rows]
         return np.where(is_double, np.maximum(self.signs * taken, 0.0), taken)
+
+    @cached_property
+    def first_rows(self) -> np.ndarray:
+        """`[m]`: the first row of each limit."""
+        return np.searchsorted(self.rows, np.arange(len(self)))
 
     @cached_property
     def _is_double(self) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Algorithm 1: the inexact augmented-Lagrangian method, with any oracle.
 
     for t = 1, 2, ...:
-        improve pi on the AL with multipliers lambda_t (the oracle), until its certified gap <= eps_t
+        improve pi on the AL with multipliers lambda_t (the oracle) to a certified gap <= eps_t
         lambda_{t+1} = max(lambda_t - s beta margin, (1 - s) lambda_t)        (s = 1/2 in the paper)
 
 The paper's mode has fixed numbers of outer and inner steps, a fixed penalty and a fixed step size,
@@ -32,7 +32,7 @@ class AugmentedLagrangian:
     multipliers: np.ndarray  # lambda [..., m]
     penalty: float  # beta
 
-    def value(self, reward: np.ndarray, margins: np.ndarray) -> np.ndarray:
+    def value(self, reward: Any, margins: np.ndarray) -> np.ndarray:
         """Of a policy with reward `[...]` and margins `[..., m]` -> `[...]`."""
         return lagrangian.value(reward, margins, self.multipliers, self.penalty)
 
@@ -179,6 +179,12 @@ class Recorder:
         self, multipliers: np.ndarray, policy: np.ndarray, averaged: np.ndarray | None = None
     ) -> Trajectory:
         """The trajectory: final multipliers `[..., m]`, policy `[..., S, A]`, averaged `[S, A]`."""
-        histories = (np.stack(rows) for rows in (self.rewards, self.margins, self.weights))
-        policies = np.stack(self.policies) if self.policies else None
-        return Trajectory(*histories, multipliers, policy, averaged, policies)
+        return Trajectory(
+            np.stack(self.rewards),
+            np.stack(self.margins),
+            np.stack(self.weights),
+            multipliers,
+            policy,
+            averaged,
+            np.stack(self.policies) if self.policies else None,
+        )

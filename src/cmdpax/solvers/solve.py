@@ -48,10 +48,11 @@ def solve(
     """Solve a constrained MDP to one certified stationary policy.
 
     method: None leaves nothing to choose; `cmdpax.methods` lists the others, an `Oracle` of one's
-    own drives Algorithm 1, and `result.method` says what ran. eps: bounds gap and violation on the scale of possible values,
-    `span / (1 - gamma)`. features: `[S, A, d]`, makes policies log-linear; the certificate then
-    still measures against the best of all policies. time_limit: seconds; the clock is looked at
-    between evaluations of policies, and the certificate of the last one is always finished.
+    own drives Algorithm 1, and `result.method` says what ran. eps: bounds gap and violation on the
+    scale of possible values, `span / (1 - gamma)`. features: `[S, A, d]`, makes policies
+    log-linear; the certificate then still measures against the best of all policies. time_limit:
+    seconds; the clock is looked at between evaluations of policies, and the certificate of the last
+    one is always finished.
     memory_limit: GB of the whole process. callback: sees every row of the trace as it comes.
     settings: the method's own. A method that has a fixed-budget form too runs it when one of that
     form's settings is given.
@@ -317,7 +318,7 @@ class _Door:
     ) -> Result:
         """The result, in the user's words."""
         limits, (gap, excess) = self.model.limits, scaled_errors(self.form, proof)
-        first = np.searchsorted(limits.rows, np.arange(len(limits)))
+        first = limits.first_rows
         return Result.of(
             self.model,
             policy,
