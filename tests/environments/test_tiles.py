@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from cmdpax import InputError
-from cmdpax.environments.tiles import PAPER_SETS, tiles
+from cmdpax.environments.tiles import tiles
+from cmdpax.paper.settings import TILES
 from cmdpax.solvers.policy_classes import Features
 
 # slots used and dimension of the class of policies, as the specification counts them
@@ -13,7 +14,7 @@ COUNTS = {(21, 4): ((28, 12), (60, 36), (80, 63)), (25, 2): ((14, 4), (30, 12), 
 
 @pytest.mark.parametrize(("states", "actions"), COUNTS)
 def test_slots_and_dimensions_of_the_papers_sets(states, actions):
-    for parameters, (slots, dimension) in zip(PAPER_SETS, COUNTS[states, actions], strict=True):
+    for parameters, (slots, dimension) in zip(TILES, COUNTS[states, actions], strict=True):
         features = tiles(states, actions, *parameters)
         assert features.shape == (states, actions, parameters[0]) and set(np.unique(features)) == {
             0,

@@ -13,8 +13,6 @@ import numpy as np
 
 from cmdpax.errors import InputError
 
-PAPER_SETS = ((40, 4, 1), (60, 4, 3), (80, 6, 5))  # (d, tilings, size) of the paper
-
 
 def tiles(states: int, actions: int, dimension: int, tilings: int, size: int) -> np.ndarray:
     """Features `[S, A, dimension]` of zeros and ones."""
