@@ -5,7 +5,7 @@ import plain
 from cmdpax import CMDP
 from cmdpax.environments import cliff_world, deep_sea
 from cmdpax.exact.discounted import evaluate
-from cmdpax.paper.grid import configurations
+from cmdpax.paper.exact_study import configurations
 from cmdpax.solvers.forms import largest_multiplier
 from cmdpax.solvers.primal_dual import softmax_start, uniform_start
 from cmdpax.solvers.table import methods, trajectory

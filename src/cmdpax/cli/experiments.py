@@ -86,16 +86,6 @@ def sweep(
     return 1 if all(row["failed"] for row in found) else 0
 
 
-def carry(name: str, runs: Sequence[Run], folder: Path | None = None) -> Store:
-    """Carry out runs of a preset with the local workers, by default in the store that `cmdpax
-    sweep` uses for it.
-    """
-    store = Store(folder or Path("runs") / name, create=True)
-    if store.pending(runs):
-        execute(runs, store, find_executor("local"), 0)
-    return store
-
-
 def execute(runs: Sequence[Run], store: Store, carry_out: Execute, workers: int) -> None:
     """Carry runs out under the eyes of the caller; whatever stops it, finished runs are kept, and
     it says how to go on.

@@ -13,8 +13,9 @@ from rich.table import Table
 
 from cmdpax.cli.terminal import Json, TrainingBar, deep, out
 from cmdpax.learning import run_folder as stored
-from cmdpax.learning.config import TrainConfig, paper_settings
+from cmdpax.learning.config import TrainConfig
 from cmdpax.model.limits import parse_limit
+from cmdpax.paper.settings import training_settings
 
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
@@ -57,7 +58,7 @@ def train_as_the_paper(method: str) -> Callable[..., int]:
     """`train` with the paper's settings as defaults: before parsing, since later nobody knows what
     was given.
     """
-    return partial(train, config=TrainConfig(tyro.MISSING, **paper_settings(method)))
+    return partial(train, config=TrainConfig(tyro.MISSING, **training_settings(method)))
 
 
 def evaluate(

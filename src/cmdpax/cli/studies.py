@@ -6,11 +6,12 @@ from typing import Annotated, Literal
 import tyro
 
 from cmdpax import checker
-from cmdpax.cli.experiments import carry
+from cmdpax.cli.experiments import execute
 from cmdpax.cli.terminal import EXIT, Progress, out
 from cmdpax.environments import finite
 from cmdpax.errors import InputError
-from cmdpax.experiments.store import Store
+from cmdpax.experiments.executors import executor
+from cmdpax.paper.settings import TASKS, Task
 from cmdpax.solvers.table import run
 
 
@@ -21,7 +22,7 @@ def demo(out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> 
         out_dir: folder for the pictures
     """
     from cmdpax.experiments.pictures import policy_picture, save
-    from cmdpax.paper.first_figure import first_figure
+    from cmdpax.paper.exact_figures import first
 
     codes = []
     for name in ("cliff-world", "deep-sea"):
@@ -38,7 +39,7 @@ def demo(out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> 
             f"wrote {save(policy_picture(problem, result.policy, title), out_dir / f'{name}.png')}"
         )
         codes.append(EXIT[result.status])
-    out.print(f"\nwrote {save(first_figure(), out_dir / 'alm-against-primal-dual.png')}")
+    out.print(f"\nwrote {save(first(), out_dir / 'alm-against-primal-dual.png')}")
     return max(codes)
 
 
@@ -49,7 +50,7 @@ def reproduce(
     rerun: bool = False,
     fraction: float | None = None,
     seeds: int | None = None,
-    tasks: tuple[Literal["Ant", "HalfCheetah", "Hopper"], ...] = ("Ant", "HalfCheetah", "Hopper"),
+    tasks: tuple[Task, ...] = tuple(TASKS),
     store: Path | None = None,
 ) -> int:
     """The paper's experiments: grid searches of every method, tables and figures. Redrawn in
@@ -78,20 +79,19 @@ def reproduce(
     if what == "deep":
         share = "" if fraction in (None, 1) else f"-{fraction:g}"
         folder = out_dir or Path("results") / f"deep{share}"
-        made = None if store is None or fraction is not None else Store(store)
         written = reproduce.deep(
             folder,
             figure,
-            fraction,
-            seeds,
-            lambda name, runs: carry(name, runs, store),
-            tasks,
-            made,
+            fraction=fraction,
+            seeds=seeds,
+            tasks=tasks,
+            store=store,
+            carry_out=lambda runs, made: execute(runs, made, executor("local"), 0),
         )
         for path in written:
             out.print(f"wrote {path}")
         missing = (
-            sorted(set(reproduce.DEEP_FIGURES) - {path.stem for path in written})
+            sorted(set(reproduce.FIGURES["deep"]) - {path.stem for path in written})
             if figure is None
             else []
         )
@@ -104,8 +104,8 @@ def reproduce(
             " random in it."
         )
     with Progress() as progress:
-        make = reproduce.tabular if what == "tabular" else reproduce.linear
-        written = make(out_dir or Path("results") / what, figure, rerun, progress.say)
+        folder = out_dir or Path("results") / what
+        written = reproduce.exact(what, folder, figure, rerun, progress.say)
     for path in written:
         out.print(f"wrote {path}")
     return 0

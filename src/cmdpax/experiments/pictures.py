@@ -1,11 +1,10 @@
-"""Pictures: a policy on its grid, curves of gap and violation, the budget frontier. Readable in
-black and white.
+"""Pictures: a policy on its grid, the budget frontier. Readable in black and white.
 
 Every function returns a matplotlib figure; `save` writes it as PNG. Nothing here computes anything
 but what it draws.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from cmdpax.exact.discounted import occupancy
 from cmdpax.files import replacing
 from cmdpax.model.cmdp import CMDP, Grid
 from cmdpax.solvers.frontier import FrontierPoint
-from cmdpax.solvers.trajectory import Trajectory
 
 # colours that stay apart for colour-blind readers, each with a dash pattern so that print without
 # colour works too
@@ -210,46 +208,6 @@ def _bars(model: CMDP, policy: np.ndarray, visits: np.ndarray, title: str) -> Fi
     )
     below.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=9)
     above.set_title(plain(title) or "policy and occupancy", fontsize=11)
-    return figure
-
-
-def comparison(
-    runs: Mapping[str, Trajectory], optimum: float, title: str, violation_limit: float | None = None
-) -> Figure:
-    """Optimality gap and constraint violation of unbatched trajectories against policy-gradient
-    evaluations.
-
-    Both axes are signed and linear near zero, logarithmic beyond, so that oscillation across the
-    optimum shows.
-    """
-    figure = Figure(figsize=(10, 3.8))
-    left, right = figure.subplots(1, 2)
-    for (name, run), style in zip(runs.items(), STYLES, strict=False):
-        steps = np.arange(len(run.rewards))
-        left.plot(steps, optimum - run.rewards, label=name, linewidth=1.6, **style)
-        right.plot(steps, -run.margins.min(-1), label=name, linewidth=1.6, **style)
-    for axes, text in (
-        (left, r"optimality gap  $V_r^* - V_r^{\pi}$"),
-        (right, r"constraint violation  $b - V_c^{\pi}$"),
-    ):
-        axes.set_yscale("symlog", linthresh=1e-3, linscale=0.6)
-        axes.axhline(0, color="0.4", linewidth=0.8)
-        axes.set_xlabel("policy-gradient evaluations")
-        axes.set_ylabel(text)
-        axes.grid(alpha=0.3)
-    if violation_limit is not None:
-        right.axhline(violation_limit, color="0.4", linewidth=0.8, linestyle=":")
-        right.annotate(
-            f"allowed {violation_limit:g}",
-            (0.99, violation_limit),
-            xycoords=("axes fraction", "data"),
-            ha="right",
-            va="bottom",
-            fontsize=8,
-        )
-    left.legend(frameon=False, fontsize=9)
-    figure.suptitle(title, fontsize=11)
-    figure.tight_layout()
     return figure
 
 

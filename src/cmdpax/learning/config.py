@@ -1,11 +1,9 @@
-"""Settings of a training run (the dataclass is the command line), the methods, and the paper's
-settings and grids.
-"""
+"""Settings of a training run (the dataclass is the command line), and the methods."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -217,55 +215,3 @@ class TrainConfig:
     def updates(self) -> int:
         """How many batches the run has."""
         return self.samples // self.batch
-
-
-PAPER: Mapping[str, Any] = MappingProxyType(
-    {
-        "samples": 10_000_000,
-        "minibatch": 64,
-        "learning_rate": 3e-3,
-        "critic_centre": 0.0,
-        "kl_stop": 0.0,
-        "discount": 0.99,
-        "standardise": "separate",
-        "dual_optimiser": "adam",
-        "dual_step": 1e-3,
-        "penalty": 1e-2,
-        "margin": "latest",
-    }
-)
-_STEPS: Mapping[str, tuple[float, ...]] = {
-    "minibatch": (64, 256),
-    "learning_rate": (3e-3, 3e-2, 3e-1),
-}
-_DUAL: Mapping[str, tuple[float, ...]] = {"dual_step": (1e-4, 1e-3, 1e-2, 1e-1)}
-_PENALTY: Mapping[str, tuple[float, ...]] = {"penalty": (1e-3, 1e-2, 1e-1)}
-_CLIP: Mapping[str, tuple[float, ...]] = {"clip": (0.1, 0.2, 0.3)}
-PAPER_GRIDS: Mapping[str, Mapping[str, tuple[float, ...]]] = MappingProxyType(
-    {
-        "spma-alm": {
-            **_STEPS,
-            **_DUAL,
-            **_PENALTY,
-            "spma_step": (0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9),
-        },
-        "ppo-alm": {**_STEPS, **_DUAL, **_PENALTY, **_CLIP},
-        "ppo-lag": {"batch": (20_000,), **_STEPS, **_DUAL, **_CLIP},
-        "cpo": {
-            "batch": (20_000,),
-            "minibatch": (128,),
-            "learning_rate": (1e-3,),
-            "trust_region": (0.01,),
-        },
-    }
-)
-
-
-def paper_settings(method: str) -> dict[str, Any]:
-    """The paper's settings for a method, with those that it fixes for this one alone: fields of one
-    value in its grid.
-    """
-    fixed = {
-        name: values[0] for name, values in PAPER_GRIDS.get(method, {}).items() if len(values) == 1
-    }
-    return {**PAPER, "method": method, **fixed}

@@ -16,16 +16,14 @@ from cmdpax.environments import finite
 from cmdpax.environments.by_name import seeded
 from cmdpax.errors import InputError
 from cmdpax.model.archive import load_result
-from cmdpax.paper import linear, tabular
+from cmdpax.paper.settings import FEATURE_ENTRIES, PROBLEMS, TABLE_ENTRIES, TOLERANCES
 from cmdpax.report.learning import Row, TrainingRun, read_json, read_rows, read_run
 from cmdpax.report.series import Shot
 from cmdpax.solvers.table import methods
 
 PICTURES = (".png", ".svg", ".jpg", ".jpeg", ".gif")
-LIMIT = min(
-    tabular.LIMITS
-)  # the configurations shown are those selected at the stricter of the paper's limits
-METHODS = {entry.label: entry.method for study in (tabular, linear) for entry in study.ENTRIES}
+LIMIT = min(TOLERANCES)  # shown is what is selected at the stricter of the paper's tolerances
+METHODS = {entry.label: entry.method for entry in (*TABLE_ENTRIES, *FEATURE_ENTRIES)}
 SKIPPED = ("checkpoints", "tensorboard")  # folders with nothing to show
 PER_SCENE = 24  # films of one problem
 
@@ -166,7 +164,7 @@ def _study(rows: Sequence[Row]) -> list[Shot]:
     problem, tiles = str(header["problem"]), header.get("tiles")
     if problem not in finite:
         return []
-    title = tabular.PROBLEMS.get(problem, problem) + (f", {tiles[0]} features" if tiles else "")
+    title = PROBLEMS.get(problem, problem) + (f", {tiles[0]} features" if tiles else "")
     features = "tiles:" + ",".join(map(str, tiles)) if tiles else None
     return [
         Shot(title, problem, row["label"], METHODS[row["label"]], row["settings"], features)
