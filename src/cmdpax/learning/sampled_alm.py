@@ -3,7 +3,7 @@ replaced by an estimate.
 
 | exact | estimate from a batch of episodes |
 |---|---|
-| occupancy d | share of visits (`environments/sampling.py`: episodes go on with probability gamma) |
+| occupancy d | share of visits (`learning/simulator.py`: episodes go on with probability gamma) |
 | Q_r, Q_c | `psi(s,a).w` with critic features psi: least-squares temporal differences, or regression of Monte Carlo returns |
 | V_r(rho), margins | mean of `sum_a pi(a|s) Q(s,a)` over first states |
 | projection | the same forward-KL projection, over visited states |
@@ -26,7 +26,7 @@ import numpy as np
 from cmdpax import lagrangian
 from cmdpax.errors import InputError
 from cmdpax.lagrangian import scalarise
-from cmdpax.learning.sampling import Simulator, Transitions
+from cmdpax.learning.simulator import Experience, Sampler
 from cmdpax.solvers import pqa
 from cmdpax.solvers.policy_classes import Features, one_hot
 from cmdpax.solvers.policy_gradient import StepFunction
@@ -67,9 +67,9 @@ class Batch:
     critic's features are there.
     """
 
-    def __init__(self, data: Transitions, features: FeatureMap, critic: FeatureMap) -> None:
+    def __init__(self, data: Experience, features: FeatureMap, critic: FeatureMap) -> None:
         count = len(data.actions)
-        both = np.concatenate([data.observations, data.following])
+        both = np.concatenate([data.observations, data.successors])
         self.observations, index = np.unique(both, axis=0, return_inverse=True)
         index = index.ravel()
         self.data, self.here, self.following = data, index[:count], index[count:]
@@ -116,7 +116,7 @@ class Batch:
         return (policy * quality).sum(-1)[:, self.here[self.data.first]].mean(1)
 
 
-def returns(data: Transitions) -> np.ndarray:
+def returns(data: Experience) -> np.ndarray:
     """Sum of rewards from every step to the end of its episode, `[N, 1 + m]`."""
     backwards = np.cumsum(data.rewards[::-1], axis=0)[::-1]
     last = np.append(data.first[1:], True)
@@ -148,7 +148,7 @@ class SampledResult:
 
 
 def sampled_alm(
-    simulator: Simulator,
+    simulator: Sampler,
     features: np.ndarray | FeatureMap,
     settings: Settings | None = None,
     *,
@@ -216,7 +216,7 @@ def update(
 
 
 def _collect(
-    simulator: Simulator,
+    simulator: Sampler,
     theta: np.ndarray | None,
     settings: Settings,
     phi: FeatureMap,
@@ -231,7 +231,7 @@ def _collect(
 
 
 def _estimates(
-    simulator: Simulator, batch: Batch, theta: np.ndarray, settings: Settings
+    simulator: Sampler, batch: Batch, theta: np.ndarray, settings: Settings
 ) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
     """Policy `[U, A]`, Q `[1 + m, U, A]`, reward and margins `[m]` at the current parameters."""
     policy = batch.policy(theta)
@@ -245,7 +245,7 @@ def _estimates(
     return policy, quality, float(start[0]), start[1:] - simulator.thresholds
 
 
-def _map(features: np.ndarray | FeatureMap, simulator: Simulator) -> FeatureMap:
+def _map(features: np.ndarray | FeatureMap, simulator: Sampler) -> FeatureMap:
     """Features as a function of observations; a table must fit the simulator."""
     if callable(features):
         return features
