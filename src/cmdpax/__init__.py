@@ -29,7 +29,7 @@ _HOMES = {  # where each public name lives; a module is loaded when a name of it
     "solvers.table": ("Method", "methods"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = sorted([*_HOME, "environments"])  # noqa: PLE0605
+__all__ = sorted([*_HOME, "environments"])
 
 if TYPE_CHECKING:
     from cmdpax import environments

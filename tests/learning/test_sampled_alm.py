@@ -11,8 +11,9 @@ from cmdpax import InputError, lagrangian
 from cmdpax.environments import deep_sea
 from cmdpax.environments.by_name import tiles
 from cmdpax.exact.discounted import action_values, evaluate
+from cmdpax.learning.gym_simulator import GymSampler
 from cmdpax.learning.sampled_alm import Batch, Settings, returns, sampled_alm, update
-from cmdpax.learning.sampling import GymSimulator, ModelSimulator, Transitions
+from cmdpax.learning.simulator import Experience, ModelSimulator
 from cmdpax.solvers import pqa
 from cmdpax.solvers.policy_classes import Features, one_hot
 from cmdpax.solvers.projected import Projected
@@ -39,7 +40,7 @@ def exact_quality(model, policy):
 def test_returns_by_hand():
     rewards = np.array([[1.0], [2.0], [4.0], [8.0], [16.0]])
     first = np.array([True, False, True, True, False])
-    data = Transitions(np.zeros(5), np.zeros(5, int), rewards, np.zeros(5), np.ones(5, bool), first)
+    data = Experience(np.zeros(5), np.zeros(5, int), rewards, np.zeros(5), np.ones(5, bool), first)
     np.testing.assert_array_equal(returns(data)[:, 0], [3, 2, 4, 24, 16])
 
 
@@ -165,14 +166,14 @@ def test_a_gymnasium_environment_with_a_known_answer():
         return np.eye(2)[None, :, :] * observations[:, :1, None] + 0.0 * observations[:, 1:, None]
 
     settings = Settings(step=0.2, penalty=2.0, outer=8, inner=15, episodes=200)
-    result = sampled_alm(GymSimulator(Toll(), 0.3, 0.9), features, settings)
+    result = sampled_alm(GymSampler(Toll(), ["cost<=0.3"], 0.9), features, settings)
     pays = result(np.array([[1.0, 0.0]]))[0, 1]
     assert pays == pytest.approx(0.3, abs=0.08)
     assert result.multipliers[0] == pytest.approx(1.0, abs=0.4)
 
 
 def test_bad_input_is_refused():
-    simulator = GymSimulator(Toll(), 0.3, 0.9)
+    simulator = GymSampler(Toll(), ["cost<=0.3"], 0.9)
     with pytest.raises(InputError, match="function of observations"):
         sampled_alm(simulator, one_hot(3, 2))
     with pytest.raises(InputError, match="does not fit"):

@@ -10,10 +10,8 @@ import numpy as np
 from cmdpax.errors import InputError
 from cmdpax.files import writable_path
 from cmdpax.learning import run_folder as stored
-from cmdpax.learning.gym_simulator import GymBatch
-from cmdpax.learning.named import factory
+from cmdpax.learning.gym_simulator import GymSimulator, environment_factory
 from cmdpax.learning.policy import load_policy
-from cmdpax.learning.velocity import TASKS
 
 
 def film(run: Path, path: Path, steps: int = 500, seed: int = 12345) -> Path:
@@ -29,9 +27,7 @@ def film(run: Path, path: Path, steps: int = 500, seed: int = 12345) -> Path:
         os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported: it chooses then
     import imageio
 
-    if name in TASKS:
-        pass
-    simulator = GymBatch(factory(name, pictures=True), 1, name)
+    simulator = GymSimulator(environment_factory(name, pictures=True), 1, name)
     environment = simulator.environments[0]
     if getattr(environment, "render_mode", None) != "rgb_array":
         raise InputError(

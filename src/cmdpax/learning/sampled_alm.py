@@ -24,7 +24,7 @@ import numpy as np
 
 from cmdpax import lagrangian
 from cmdpax.errors import InputError
-from cmdpax.learning.sampling import Experience, Simulator
+from cmdpax.learning.simulator import Experience, Sampler
 from cmdpax.solvers.policy_classes import Features, LogLinear, one_hot, softmax
 from cmdpax.solvers.policy_gradient import StepFunction, pqa
 
@@ -62,7 +62,7 @@ class VisitedStates:
 
     def __init__(self, data: Experience, features: FeatureMap, critic: FeatureMap) -> None:
         count = len(data.actions)
-        both = np.concatenate([data.observations, data.following])
+        both = np.concatenate([data.observations, data.successors])
         self.observations, index = np.unique(both, axis=0, return_inverse=True)
         index = index.ravel()
         self.data, self.state, self.successor = data, index[:count], index[count:]  # [N] each
@@ -128,7 +128,7 @@ class SampledResult:
 
 
 def sampled_alm(
-    simulator: Simulator,
+    simulator: Sampler,
     features: np.ndarray | FeatureMap,
     settings: SampledSettings | None = None,
     *,
@@ -196,7 +196,7 @@ def update(
 
 
 def _collect(
-    simulator: Simulator,
+    simulator: Sampler,
     parameters: np.ndarray | None,
     settings: SampledSettings,
     phi: FeatureMap,
@@ -211,7 +211,7 @@ def _collect(
 
 
 def _estimates(
-    simulator: Simulator, batch: VisitedStates, parameters: np.ndarray, settings: SampledSettings
+    simulator: Sampler, batch: VisitedStates, parameters: np.ndarray, settings: SampledSettings
 ) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
     """Policy `[U, A]`, Q `[1 + m, U, A]`, reward and margins `[m]` at the current parameters."""
     policy = batch.policy(parameters)
@@ -223,7 +223,7 @@ def _estimates(
     return policy, action_values, float(values[0]), values[1:] - simulator.thresholds
 
 
-def _map(features: np.ndarray | FeatureMap, simulator: Simulator) -> FeatureMap:
+def _map(features: np.ndarray | FeatureMap, simulator: Sampler) -> FeatureMap:
     """Features as a function of observations; a table must fit the simulator."""
     if callable(features):
         return features
