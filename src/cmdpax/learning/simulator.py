@@ -175,6 +175,7 @@ class ModelSimulator:
         self.observation_shape: tuple[int, ...] = (model.states,)
         self.action_space = ActionSpace(choices=model.actions)
         self.cost_names, self.thresholds = self.limits.names, self.limits.row_thresholds
+        self._reward = -model.reward if model.minimise else model.reward
         self._costs = np.moveaxis(constraints, 0, -1)  # [S, A, m]
         self._state = np.zeros(count, dtype=np.int64)
         self._random = np.random.default_rng(0)
@@ -194,7 +195,7 @@ class ModelSimulator:
         return Transition(
             self._one_hot(self._state),
             self._one_hot(successor),
-            self.model.reward[state, action],
+            self._reward[state, action],
             self._costs[state, action],
             terminated,
             np.zeros(self.count, dtype=bool),
@@ -215,7 +216,7 @@ class ModelSimulator:
         order = np.argsort(columns[0], kind="stable")
         episode, state, action, successor = (column[order] for column in columns)
         costs = self.limits.turn(self._costs[state, action])
-        rewards = np.column_stack([self.model.reward[state, action], costs])
+        rewards = np.column_stack([self._reward[state, action], costs])
         first = np.append(True, episode[1:] != episode[:-1])
         return Experience(state, action, rewards, successor, np.ones(len(state), bool), first)
 
