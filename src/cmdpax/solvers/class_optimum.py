@@ -80,7 +80,7 @@ def _local(
     multipliers, previous = np.zeros(model.constraint_count), np.inf
     for bound in (*bounds, *[bounds[-1]] * OUTER):
         x = minimize(
-            lambda x, utility: _negative(model, features, x, utility),
+            lambda x, utility: [-part for part in value_and_gradient(model, features, x, utility)],
             x,
             args=(AugmentedLagrangian(multipliers, penalty),),
             jac=True,
@@ -96,13 +96,6 @@ def _local(
         penalty = penalty * PENALTY_GROWTH if defect > previous / 4 else penalty
         previous = defect
     return x
-
-
-def _negative(
-    model: CMDP, features: Features, x: np.ndarray, utility: AugmentedLagrangian
-) -> tuple[float, np.ndarray]:
-    value, gradient = value_and_gradient(model, features, x, utility)
-    return -value, -gradient
 
 
 def value_and_gradient(
