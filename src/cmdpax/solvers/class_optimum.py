@@ -79,7 +79,7 @@ def _local(
     multipliers, previous = np.zeros(form.constraint_count), np.inf
     for bound in (*bounds, *[bounds[-1]] * OUTER):
         x = minimize(
-            lambda x, utility: _negative(form, features, x, utility),
+            lambda x, utility: [-part for part in value_and_gradient(form, features, x, utility)],
             x,
             args=(AugmentedLagrangian(multipliers, penalty),),
             jac=True,
@@ -95,13 +95,6 @@ def _local(
         penalty = penalty * PENALTY_GROWTH if defect > previous / 4 else penalty
         previous = defect
     return x
-
-
-def _negative(
-    form: StandardForm, features: Features, x: np.ndarray, utility: AugmentedLagrangian
-) -> tuple[float, np.ndarray]:
-    value, gradient = value_and_gradient(form, features, x, utility)
-    return -value, -gradient
 
 
 def value_and_gradient(

@@ -19,6 +19,7 @@ from cmdpax.errors import InputError, NumericalError
 from cmdpax.exact.standard import StandardForm
 
 Array = np.ndarray
+Pair = tuple[Array, Array]  # parameters and policies of a class
 FEATURE_DIGITS = 12  # to which features of one group agree, relative to the largest feature
 RANK_TOLERANCE = 1e-10  # singular values below this share of the largest are rounding
 FLOOR = 1e-9  # share of uniform to which targets and policies are raised where 0 would be final
@@ -106,16 +107,16 @@ class PolicyClass(Protocol):
 
     def start(
         self, form: StandardForm, batch: tuple[int, ...], policy: Array | None = None
-    ) -> tuple[Array, Array]:
+    ) -> Pair:
         """Parameters and policies, `batch` times: uniform, or nearest to `policy [S, A]`."""
 
-    def at(self, parameters: Array) -> tuple[Array, Array]:
+    def at(self, parameters: Array) -> Pair:
         """The parameters as the class keeps them, and their policies `[..., S, A]`."""
 
     def log_policy(self, parameters: Array) -> Array:
         """Log-probabilities `[..., S, A]`, finite where a probability is rounded to 0."""
 
-    def project(self, parameters: Array, share: Any, target: Array) -> tuple[Array, Array]:
+    def project(self, parameters: Array, share: Any, target: Array) -> Pair:
         """Parameters and policies nearest to a target `[..., S, A]`, searched from parameters."""
 
     def natural_gradient(
@@ -145,12 +146,12 @@ class Tabular:
 
     def start(
         self, form: StandardForm, batch: tuple[int, ...], policy: Array | None = None
-    ) -> tuple[Array, Array]:
+    ) -> Pair:
         """The uniform policy, or the given one `[S, A]`."""
         policy = form.uniform_policy() if policy is None else policy
         return self.project(policy, None, np.broadcast_to(policy, (*batch, *policy.shape)))
 
-    def at(self, parameters: Array) -> tuple[Array, Array]:
+    def at(self, parameters: Array) -> Pair:
         """The softmax of logits `[..., S, A]`, and its logarithm as parameters."""
         log_policy = log_softmax(parameters)
         return log_policy, np.exp(log_policy)
@@ -159,7 +160,7 @@ class Tabular:
         """The parameters themselves."""
         return parameters
 
-    def project(self, parameters: Array, share: Any, target: Array) -> tuple[Array, Array]:
+    def project(self, parameters: Array, share: Any, target: Array) -> Pair:
         """The target itself; an action that it gives up keeps a finite log-probability."""
         return np.log(np.maximum(target, TINY)), target
 
@@ -293,8 +294,9 @@ class Features:
         return mass.reshape(*mass.shape[:-2], n * A) @ self.group_features.reshape(n * A, r)
 
     def covariance(self, weight: Array, policy: Array) -> Array:
-        """`sum_g weight(g) Cov_{a ~ policy(g)}[phi(g,a)]`, for weight `[..., n]`, policy `[..., n,
-        A]` -> `[..., r, r]`: Fisher information, and the curvature of every cross-entropy.
+        """`sum_g weight(g) Cov_{a ~ policy(g)}[phi(g,a)]` -> `[..., r, r]`; weight `[..., n]`.
+
+        The Fisher information of a policy `[..., n, A]`, and the curvature of `cross_entropy`.
         """
         n, A, r = self.group_features.shape
         means = np.einsum("...ga,gar->...gr", policy, self.group_features)
@@ -303,6 +305,16 @@ class Features:
             *weight.shape[:-1], n * A, r
         )
         return np.swapaxes(scaled, -1, -2) @ scaled
+
+    def cross_entropy(self, x: Array, weight: Array, mass: Array) -> Array:
+        """`sum_g weight(g) log sum_a exp(phi.x) - sum_{g,a} mass(g,a) phi.x`, `[...]`.
+
+        Coordinates `[..., r]`, weight `[..., n]`, mass `[..., n, A]`.
+        """
+        logits = self.logits(x)
+        peak = logits.max(-1)
+        normaliser = peak + np.log(np.exp(logits - peak[..., None]).sum(-1))
+        return (weight * normaliser).sum(-1) - (mass * logits).sum((-1, -2))
 
 
 def one_hot(states: int, actions: int) -> Array:
@@ -342,7 +354,7 @@ class LogLinear:
 
     def start(
         self, form: StandardForm, batch: tuple[int, ...], policy: Array | None = None
-    ) -> tuple[Array, Array]:
+    ) -> Pair:
         """`x = 0`, the uniform policy; or the projection of a given policy `[S, A]`."""
         self.features.check(form.states, form.actions)
         x = np.zeros(self.features.rank)
@@ -351,7 +363,7 @@ class LogLinear:
         x = np.broadcast_to(x, (*batch, self.features.rank))
         return x, self.features.probabilities(x)
 
-    def at(self, parameters: Array) -> tuple[Array, Array]:
+    def at(self, parameters: Array) -> Pair:
         """The parameters as they are, and their policies `[..., S, A]`."""
         return parameters, np.exp(self.log_policy(parameters))
 
@@ -359,7 +371,7 @@ class LogLinear:
         """Log-probabilities `[..., S, A]`."""
         return self.features.log_probabilities(parameters)
 
-    def project(self, parameters: Array, share: Any, target: Array) -> tuple[Array, Array]:
+    def project(self, parameters: Array, share: Any, target: Array) -> Pair:
         """Forward-KL projection of a target `[..., S, A]`; see the class docstring."""
         if isinstance(self.projection_step, str):
             if parameters.ndim > 1:
@@ -391,7 +403,7 @@ class LogLinear:
         f = self.features
         target = (1 - FLOOR) * target + FLOOR / f.actions
         weight, mass = f.sum_states(share), f.sum_pairs(share[..., None] * target)
-        value = cross_entropy(f, x, weight, mass)
+        value = f.cross_entropy(x, weight, mass)
         for _ in range(NEWTON_STEPS):
             policy = softmax(f.logits(x))
             slope = f.gradient(weight[:, None] * policy - mass)
@@ -403,7 +415,7 @@ class LogLinear:
                 return x
             length = min(1.0, MAX_LOGIT_CHANGE / float(np.abs(f.logits(move)).max()))
             while (
-                trial := cross_entropy(f, x + length * move, weight, mass)
+                trial := f.cross_entropy(x + length * move, weight, mass)
             ) > value - 0.1 * length * decrement:
                 length /= 2
                 if length < 1e-10:  # rounding: no descent left to be seen
@@ -415,7 +427,7 @@ class LogLinear:
         )
 
     def divergence(self, x: Array, share: Array, target: Array) -> Array:
-        """`sum_s share(s) KL(target || pi_x)`, `[...]`: l less its constant, the target's entropy."""
+        """`sum_s share(s) KL(target || pi_x)` `[...]`: l less its constant, an entropy."""
         log_target = np.log(np.where(target > 0, target, 1.0))
         return (share[..., None] * target * (log_target - self.log_policy(x))).sum((-1, -2))
 
@@ -464,18 +476,15 @@ class LogLinear:
         gains, losses = (
             self._layout(part) for part in (np.maximum(weighted, 0), np.minimum(weighted, 0))
         )
+        old = softmax(self.features.logits(parameters)).reshape(gains.shape[::-1])
+        old = np.ascontiguousarray(old.transpose(2, 1, 0))
         clip = np.broadcast_to(clip, parameters.shape[:-1]).ravel()
-        low = high = np.empty(0)
+        low, high = (1 - clip) * old, (1 + clip) * old
 
         def slope(powers: Array) -> Array | None:
-            nonlocal low, high
             powers /= powers.sum(0)
-            if not low.size:  # the first policy is the one that ratios refer to
-                low, high = (1 - clip) * powers, (1 + clip) * powers
             counted = gains * (powers < high) + losses * (powers > low)
-            if not counted.any():
-                return None
-            return powers * ((powers * counted).sum(0) - counted)
+            return powers * ((powers * counted).sum(0) - counted) if counted.any() else None
 
         return self._descend(parameters, slope, size, steps)
 
@@ -484,11 +493,7 @@ class LogLinear:
         return np.ascontiguousarray(self.features.sum_pairs(mass).transpose(2, 1, 0))
 
     def _descend(
-        self,
-        x: Array,
-        slope: Callable[[Array], Array | None],
-        size: Any,
-        steps: int,
+        self, x: Array, slope: Callable[[Array], Array | None], size: Any, steps: int
     ) -> Array:
         """`steps` steps `x - size sum_{g,a} slope(g,a) phi(g,a)` from `x [..., r]`, sizes `[...]`.
 
@@ -497,8 +502,8 @@ class LogLinear:
         run along long contiguous rows.
         """
         n, A, r = self.features.group_features.shape
-        matrix = self.features.group_features.transpose(1, 0, 2).reshape(A * n, r)
-        matrix = np.ascontiguousarray(matrix)
+        by_action = self.features.group_features.transpose(1, 0, 2)
+        matrix = np.ascontiguousarray(by_action.reshape(A * n, r))
         transpose = np.ascontiguousarray(matrix.T)
         size = np.broadcast_to(size, x.shape[:-1]).ravel()
         point = np.array(x.reshape(-1, r).T, order="C")  # [r, B], a copy
@@ -511,13 +516,3 @@ class LogLinear:
                 break
             point -= size * (transpose @ direction.reshape(A * n, -1))
         return np.ascontiguousarray(point.T).reshape(x.shape)
-
-
-def cross_entropy(features: Features, x: Array, weight: Array, mass: Array) -> Array:
-    """`l = sum_g D(g) log sum_a exp(phi.x) - sum_{g,a} M(g,a) phi.x` of `LogLinear`, `[...]`, for
-    coordinates `[..., r]`, weights D `[..., n]` and masses M `[..., n, A]`.
-    """
-    logits = features.logits(x)
-    peak = logits.max(-1)
-    normaliser = peak + np.log(np.exp(logits - peak[..., None]).sum(-1))
-    return (weight * normaliser).sum(-1) - (mass * logits).sum((-1, -2))

@@ -1,10 +1,10 @@
 """Seven primal-dual rivals, each one function on any policy class, and the loop that they share.
 
-A method is a `PrimalDual` row: its update `step(form, iterate, settings) -> Iterate`, its settings
-with their defaults, and its first iterate. One step is one policy-gradient evaluation. Settings are
-numbers or arrays `[...]` of one batch shape, which policies and multipliers carry in front: a grid
-search is one run. A configuration whose numbers stop being finite is frozen at its last finite
-policy and marked; the others go on.
+A method is a `PrimalDual` row: its update `step(form, iterate, settings) -> Iterate` and its
+settings with their defaults. All start at the uniform policy with multipliers 0. One step is one
+policy-gradient evaluation. Settings are numbers or arrays `[...]` of one batch shape, which
+policies and multipliers carry in front: a grid search is one run. A configuration whose numbers
+stop being finite is frozen at its last finite policy and marked; the others go on.
 
 Notation of the docstrings: theta the parameters, `u` the margins, `lambda` the multipliers; the
 settings `eta` = step, `eta_d` = dual_step, `tau` = temperature, `lambda_max` = largest_multiplier.
@@ -23,11 +23,10 @@ from cmdpax.exact.standard import Evaluation, StandardForm
 from cmdpax.lagrangian import gradient_update
 from cmdpax.model.result import Trajectory
 from cmdpax.solvers.algorithm import Recorder
-from cmdpax.solvers.policy_classes import TABLES, PolicyClass, from_visits
+from cmdpax.solvers.policy_classes import TABLES, Pair, PolicyClass, from_visits
 from cmdpax.solvers.policy_gradient import pqa, weighted_action_values, weighted_values
 
 Settings = Mapping[str, Any]
-Init = Callable[[StandardForm, Settings, PolicyClass], "Iterate"]
 Step = Callable[[StandardForm, "Iterate", Settings], "Iterate"]
 
 
@@ -50,50 +49,28 @@ class Iterate:
         return self.evaluation.margins
 
 
-def start(
-    form: StandardForm, settings: Settings, policies: PolicyClass, **extra: np.ndarray
-) -> Iterate:
+def start(form: StandardForm, settings: Settings, policies: PolicyClass) -> Iterate:
     """The uniform policy and zero multipliers, in the batch shape of the settings."""
     batch = np.broadcast_shapes(*(np.shape(value) for value in settings.values()))
     parameters, policy = policies.start(form, batch)
-    zeros, finite = np.zeros((*batch, form.constraint_count)), np.ones(batch, dtype=bool)
-    return Iterate(policies, parameters, policy, form.evaluate(policy), zeros, finite, extra=extra)
+    multipliers, finite = np.zeros((*batch, form.constraint_count)), np.ones(batch, dtype=bool)
+    return Iterate(policies, parameters, policy, form.evaluate(policy), multipliers, finite)
 
 
 def move(
-    form: StandardForm,
-    it: Iterate,
-    parameters: np.ndarray,
-    multipliers: np.ndarray,
-    **extra: np.ndarray,
+    form: StandardForm, it: Iterate, point: Pair, multipliers: np.ndarray, **extra: np.ndarray
 ) -> Iterate:
-    """The next iterate, at these parameters and multipliers `[..., m]`."""
-    return move_to(form, it, *it.policies.at(parameters), multipliers, **extra)
+    """The next iterate, at a point (parameters, policy) of the class and multipliers `[..., m]`.
 
-
-def move_to(
-    form: StandardForm,
-    it: Iterate,
-    parameters: np.ndarray,
-    policy: np.ndarray,
-    multipliers: np.ndarray,
-    **extra: np.ndarray,
-) -> Iterate:
-    """The next iterate, at a policy `[..., S, A]` of the class; what has diverged stays."""
+    What has diverged keeps its last finite policy and multipliers. `extra` is remembered.
+    """
+    parameters, policy = point
     finite = it.finite & np.isfinite(policy).all((-1, -2)) & np.isfinite(multipliers).all(-1)
     if not finite.all():
         policy = np.where(finite[..., None, None], policy, it.policy)
         multipliers = np.where(finite[..., None], multipliers, it.multipliers)
-    return Iterate(
-        it.policies,
-        parameters,
-        policy,
-        form.evaluate(policy),
-        multipliers,
-        finite,
-        it.count + 1,
-        {**it.extra, **extra},
-    )
+    values, count, extra = form.evaluate(policy), it.count + 1, {**it.extra, **extra}
+    return Iterate(it.policies, parameters, policy, values, multipliers, finite, count, extra)
 
 
 def natural_gradient(form: StandardForm, it: Iterate, action_values: np.ndarray) -> np.ndarray:
@@ -133,6 +110,12 @@ def per_parameter(it: Iterate, setting: Any) -> np.ndarray:
     return np.asarray(setting, dtype=np.float64)[(..., *(None for _ in axes))]
 
 
+def descend(settings: Settings, multipliers: Any, margins: Any, largest: Any = np.inf) -> Any:
+    """`clip(lambda - eta_d u, 0, largest)` for margins `[..., m]` and a cap `[...]`."""
+    eta_d = per_constraint(settings["dual_step"])
+    return gradient_update(multipliers, margins, eta_d, per_constraint(largest))
+
+
 def npg_pd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     """NPG-PD (Ding et al. 2020): natural gradient on the Lagrangian, simultaneously in both.
 
@@ -142,10 +125,9 @@ def npg_pd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     """
     direction = natural_gradient(form, it, lagrangian_action_values(form, it))
     parameters = it.parameters + per_parameter(it, settings["step"]) * direction
-    eta_d, largest = (
-        per_constraint(settings[name]) for name in ("dual_step", "largest_multiplier")
-    )
-    return move(form, it, parameters, gradient_update(it.multipliers, it.margins, eta_d, largest))
+    largest = settings["largest_multiplier"]
+    multipliers = descend(settings, it.multipliers, it.margins, largest)
+    return move(form, it, it.policies.at(parameters), multipliers)
 
 
 def rpg_pd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
@@ -164,9 +146,9 @@ def rpg_pd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     direction = natural_gradient(form, it, soft_action_values(form, it, tau))
     kept = (1 - per_parameter(it, eta * tau)) * it.parameters
     shrunk = (1 - per_constraint(eta_d * tau)) * it.multipliers
-    largest = per_constraint(settings["largest_multiplier"])
-    multipliers = gradient_update(shrunk, it.margins, per_constraint(eta_d), largest)
-    return move(form, it, kept + per_parameter(it, eta) * direction, multipliers)
+    multipliers = descend(settings, shrunk, it.margins, settings["largest_multiplier"])
+    parameters = kept + per_parameter(it, eta) * direction
+    return move(form, it, it.policies.at(parameters), multipliers)
 
 
 def npg_nrl(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
@@ -176,13 +158,6 @@ def npg_nrl(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     temperature that its steps can bear leaves a bias: it settles away from the optimum.
     """
     return rpg_pd(form, it, {**settings, "dual_step": settings["step"]})
-
-
-def reload_start(form: StandardForm, settings: Settings, policies: PolicyClass) -> Iterate:
-    """Uniform policy, multipliers 0, and the gradients of that start as the past."""
-    first = start(form, settings, policies)
-    direction = natural_gradient(form, first, lagrangian_action_values(form, first))
-    return replace(first, extra={"direction": direction, "margins": first.margins})
 
 
 def reload(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
@@ -196,20 +171,11 @@ def reload(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     for any number of constraints.
     """
     direction = natural_gradient(form, it, lagrangian_action_values(form, it))
-    ahead = 2 * direction - it.extra["direction"]
-    parameters = it.parameters + per_parameter(it, settings["step"]) * ahead
-    margins, eta_d = 2 * it.margins - it.extra["margins"], per_constraint(settings["dual_step"])
-    multipliers = gradient_update(it.multipliers, margins, eta_d)
-    return move(form, it, parameters, multipliers, direction=direction, margins=it.margins)
-
-
-def opg_pd_start(form: StandardForm, settings: Settings, policies: PolicyClass) -> Iterate:
-    """Both policies uniform, all multipliers 0."""
-    first = start(form, settings, policies)
-    return replace(
-        first,
-        extra={"auxiliary_policy": first.policy, "auxiliary_multipliers": first.multipliers},
-    )
+    ahead = 2 * direction - it.extra.get("direction", direction)
+    margins_ahead = 2 * it.margins - it.extra.get("margins", it.margins)
+    point = it.policies.at(it.parameters + per_parameter(it, settings["step"]) * ahead)
+    multipliers = descend(settings, it.multipliers, margins_ahead)
+    return move(form, it, point, multipliers, direction=direction, margins=it.margins)
 
 
 def opg_pd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
@@ -223,26 +189,12 @@ def opg_pd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     constraints and two step sizes.
     """
     ascent, eta = lagrangian_action_values(form, it), per_policy(settings["step"])
-    descent = (
-        it.margins,
-        *(per_constraint(settings[name]) for name in ("dual_step", "largest_multiplier")),
-    )
-    policy = pqa(it.extra["auxiliary_policy"], ascent, eta)
-    multipliers = gradient_update(it.extra["auxiliary_multipliers"], *descent)
-    return move_to(
-        form,
-        it,
-        *it.policies.project(it.parameters, None, pqa(policy, ascent, eta)),
-        gradient_update(multipliers, *descent),
-        auxiliary_policy=policy,
-        auxiliary_multipliers=multipliers,
-    )
-
-
-def npg_dd_start(form: StandardForm, settings: Settings, policies: PolicyClass) -> Iterate:
-    """Uniform policy, lambda = y = 0."""
-    first = start(form, settings, policies)
-    return replace(first, extra={"multipliers": first.multipliers})
+    policy = pqa(it.extra.get("auxiliary_policy", it.policy), ascent, eta)
+    point = it.policies.project(it.parameters, None, pqa(policy, ascent, eta))
+    past, largest = it.extra.get("auxiliary", it.multipliers), settings["largest_multiplier"]
+    auxiliary = descend(settings, past, it.margins, largest)
+    multipliers = descend(settings, auxiliary, it.margins, largest)
+    return move(form, it, point, multipliers, auxiliary_policy=policy, auxiliary=auxiliary)
 
 
 def npg_dd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
@@ -252,21 +204,21 @@ def npg_dd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
         outer t = 1, 2..: lambda+ = max(y - eta_d u, 0),
                           y+ = max(lambda+ + t / (t + 3) (lambda+ - lambda), 0)
 
-    `Q_tau` is for the weights y: the iterate's `multipliers` are y, lambda is in `extra`; u are the
-    margins of the new policy. The policy is warm-started. The last iterate converges to the
-    regularised optimum, for any number of constraints.
+    `Q_tau` is for the weights y: the iterate's `multipliers` are y, lambda is in `extra`, 0 at
+    first; u are the margins of the new policy. The policy is warm-started. The last iterate
+    converges to the regularised optimum, for any number of constraints.
     """
     tau = settings["temperature"]
     direction = natural_gradient(form, it, soft_action_values(form, it, tau))
-    improved = move(form, it, direction / per_parameter(it, tau), it.multipliers)
+    point = it.policies.at(direction / per_parameter(it, tau))
+    improved = move(form, it, point, it.multipliers)
     t, inside = divmod(improved.count, settings["inner"])
     if inside:
         return improved
-    eta_d = per_constraint(settings["dual_step"])
-    multipliers = gradient_update(improved.multipliers, improved.margins, eta_d)
-    ahead = multipliers + t / (t + 3) * (multipliers - improved.extra["multipliers"])
-    extra = {**improved.extra, "multipliers": multipliers}
-    return replace(improved, multipliers=ahead.clip(0), extra=extra)
+    multipliers = descend(settings, improved.multipliers, improved.margins)
+    change = multipliers - it.extra.get("multipliers", 0.0)
+    ahead = (multipliers + t / (t + 3) * change).clip(0)
+    return replace(improved, multipliers=ahead, extra={"multipliers": multipliers})
 
 
 def ppo_lag(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
@@ -285,33 +237,29 @@ def ppo_lag(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     parameters = it.policies.ascend_clipped(
         it.parameters, visits, advantage, clip, eta, settings["passes"]
     )
-    improved = move(form, it, parameters, it.multipliers)
+    improved = move(form, it, it.policies.at(parameters), it.multipliers)
     if improved.count % settings["inner"]:
         return improved
-    eta_d = per_constraint(settings["dual_step"])
-    multipliers = gradient_update(improved.multipliers, improved.margins, eta_d)
+    multipliers = descend(settings, improved.multipliers, improved.margins)
     return replace(improved, multipliers=multipliers)
 
 
 @dataclass(frozen=True)
 class PrimalDual:
-    """A method: its update, what can be set (whole numbers are counts), its first iterate."""
+    """A method: its update, and what can be set, with defaults (whole numbers are counts)."""
 
     step: Step
     settings: Settings
-    init: Init = start
 
 
 STEPS = {"step": 1.0, "dual_step": 1.0}
 METHODS: Mapping[str, PrimalDual] = {
     "npg-pd": PrimalDual(npg_pd, STEPS),
     "rpg-pd": PrimalDual(rpg_pd, {**STEPS, "temperature": 0.01}),
-    "opg-pd": PrimalDual(opg_pd, STEPS, opg_pd_start),
-    "npg-dd": PrimalDual(
-        npg_dd, {"dual_step": 0.1, "temperature": 0.01, "inner": 10}, npg_dd_start
-    ),
+    "opg-pd": PrimalDual(opg_pd, STEPS),
+    "npg-dd": PrimalDual(npg_dd, {"dual_step": 0.1, "temperature": 0.01, "inner": 10}),
     "npg-nrl": PrimalDual(npg_nrl, {"step": 0.1, "temperature": 0.01}),
-    "reload": PrimalDual(reload, STEPS, reload_start),
+    "reload": PrimalDual(reload, STEPS),
     "ppo-lag": PrimalDual(ppo_lag, {**STEPS, "clip": 0.2, "passes": 10, "inner": 100}),
 }
 
@@ -330,7 +278,7 @@ def run(
     iterates whose policies are kept.
     """
     settings = {**method.settings, **settings}
-    iterate = method.init(form, settings, policies)
+    iterate = start(form, settings, policies)
     record = Recorder(keep)
     single = iterate.finite.ndim == 0
     mass = np.zeros((form.states, form.actions))
