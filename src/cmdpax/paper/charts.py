@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from cmdpax.experiments.pictures import STYLES
-from cmdpax.solvers.trajectory import Trajectory
+from cmdpax.model.result import Trajectory
 
 MARKS = ("o", "s", "^", "v", "D", "P", "X", "*", "<", ">", "p", "h")
 FLOOR = 1e-10  # errors below this are drawn at it: rounding

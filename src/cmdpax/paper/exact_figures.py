@@ -13,8 +13,7 @@ from cmdpax.experiments.pictures import policy_picture
 from cmdpax.paper import charts
 from cmdpax.paper.exact_study import JUDGED, ExactStudy
 from cmdpax.paper.settings import PROBLEMS, TOLERANCES
-from cmdpax.solvers.certified import solve
-from cmdpax.solvers.table import trajectory
+from cmdpax.solvers.solve import solve, trajectory
 
 LOWEST = 1e-6  # gaps of `features` below this are drawn at it
 STRICT = min(TOLERANCES)

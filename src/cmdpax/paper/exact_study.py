@@ -30,20 +30,20 @@ from pathlib import Path
 import numpy as np
 
 from cmdpax.environments import finite
-from cmdpax.environments.tiles import tiles as tile_features
+from cmdpax.environments.by_name import tiles as tile_features
 from cmdpax.errors import InputError
+from cmdpax.exact.standard import StandardForm
 from cmdpax.experiments.records import Row, provenance, read_lines, write_lines, write_table
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP
+from cmdpax.model.result import Trajectory
 from cmdpax.paper import settings as paper
-from cmdpax.solvers import npg, pqa, spma
-from cmdpax.solvers.algorithm import Progress, augmented_lagrangian
-from cmdpax.solvers.certified import solve
+from cmdpax.solvers.algorithm import AugmentedLagrangian, Progress, augmented_lagrangian
 from cmdpax.solvers.class_optimum import class_optimum
-from cmdpax.solvers.policy_classes import Features
-from cmdpax.solvers.projected import Projected
-from cmdpax.solvers.table import find, trajectory
-from cmdpax.solvers.trajectory import Trajectory, certified_gaps
+from cmdpax.solvers.policy_classes import Features, LogLinear
+from cmdpax.solvers.policy_gradient import PolicyGradient, npg, pqa, spma
+from cmdpax.solvers.solve import certified_gaps, solve, trajectory
+from cmdpax.solvers.table import find_method
 
 TAIL = 200  # iterates over which the worst gap and the worst violation are taken
 TIE = 1e-12  # gaps closer than this are equal up to rounding
@@ -52,7 +52,7 @@ SEED, STARTS = 0, 200  # of the search for the class optimum
 JUDGED = ("gap", "violation", "worst_gap", "worst_violation")  # of a configuration
 # a record whose header agrees in these is not run again
 MADE_BY = ("problem", "tiles", "model", "limits", "stride", "entries", "seed", "starts")
-PROJECTED = {"ppqa-alm": pqa.step, "pnpg-alm": npg.step, "pspma-alm": spma.step}
+PROJECTED = {"ppqa-alm": pqa, "pnpg-alm": npg, "pspma-alm": spma}
 LAST = f"of the last {TAIL}"
 MIXTURE = {"mixture_gap": "gap of the mixture", "mixture_violation": "violation of the mixture"}
 TABLE_COLUMNS = {
@@ -146,9 +146,8 @@ def search(
     points, skipped = configurations(entry.method)
     batch = {name: np.array([point[name] for point in points]) for name in points[0]}
     fixed = {**paper.BUDGETS[entry.method], **entry.fixed}
-    return Search(
-        entry, points, skipped, trajectory(model, entry.method, features, **batch, **fixed), optimum
-    )
+    run = trajectory(model, entry.method, features=features, **batch, **fixed)
+    return Search(entry, points, skipped, run, optimum)
 
 
 @dataclass(frozen=True)
@@ -267,11 +266,11 @@ class ExactStudy:
 
 
 def _class_optimum_row(model: CMDP, features: Features, optimum: float) -> Row:
-    best = class_optimum(model, features, STARTS, SEED)
+    best = class_optimum(StandardForm.of(model), features, STARTS, SEED)
     return {
         "kind": "class optimum",
         "rank": features.rank,
-        "groups": len(features.design),
+        "groups": len(features.group_features),
         "gap": optimum - best.reward,
         "violation": violation(best.margins),
         "hits": best.hits,
@@ -295,7 +294,7 @@ def _configuration_rows(result: Search) -> Iterator[Row]:
         }
         # the theory of the others is about the mixture of all iterates; values are linear in the
         # occupancy, so those of the mixture are the averages
-        if find(entry.method).family != "augmented Lagrangian":
+        if find_method(entry.method).family != "augmented Lagrangian":
             row["mixture_gap"] = result.optimum - run.rewards[:budget, i].mean()
             row["mixture_violation"] = violation(run.margins[:budget, i].mean(0))
         yield row
@@ -327,25 +326,28 @@ def _projection_rows(model: CMDP, features: Features, result: Search) -> Iterato
         return
     point = result.points[winner]
     step = PROJECTED[result.entry.method]
-    oracle = Projected(step, features, point["step"], point[paper.PROJECTION_STEP])
-    before, errors = oracle.start(model), []
+    policies, form = LogLinear(features, point[paper.PROJECTION_STEP]), StandardForm.of(model)
+    oracle = PolicyGradient(step, point["step"], policies)
+    before, errors = oracle.start(form), []
+
+    share = form.criterion.share
 
     def observe(progress: Progress) -> bool:
         nonlocal before
         if not progress.outer_done:
             if progress.evaluations % (5 * STRIDE) == 0:
-                pair = oracle.errors(
-                    model, before, progress.state, progress.multipliers, progress.penalty
-                )
+                utility = AugmentedLagrangian(progress.multipliers, progress.penalty)
+                target, visits = oracle.target(form, before, utility), share(form, before.policy)
+                pair = policies.projection_errors(progress.state.parameters, visits, target)
                 errors.append((progress.evaluations, *pair))
             before = progress.state
         return False
 
     augmented_lagrangian(
-        model,
+        form,
         oracle,
         before,
-        multipliers=np.zeros(model.constraint_count),
+        multipliers=np.zeros(form.constraint_count),
         penalty=paper.PENALTY,
         outer=paper.OUTER,
         inner=paper.INNER,

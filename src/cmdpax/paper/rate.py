@@ -26,13 +26,14 @@ from matplotlib.figure import Figure
 from cmdpax import lagrangian
 from cmdpax.environments import finite
 from cmdpax.errors import NumericalError
+from cmdpax.exact.standard import StandardForm
 from cmdpax.experiments.records import Row, provenance, read_lines, write_lines
 from cmdpax.model.cmdp import CMDP
 from cmdpax.paper.charts import Line, rates
 from cmdpax.paper.settings import PROBLEMS
 from cmdpax.solvers.algorithm import Progress, augmented_lagrangian
-from cmdpax.solvers.certified import solve
 from cmdpax.solvers.columns import Corrective
+from cmdpax.solvers.solve import solve
 
 PENALTIES = (0.03, 0.3, 3.0)  # small enough that convergence takes more than a few dual updates
 SIGMA, OUTER = 0.01, 1000
@@ -66,10 +67,11 @@ def measure(model: CMDP, penalty: float, sigma: float, outer: int) -> Rate:
     """Run Algorithm 1 with the certified oracle and set what happens beside what is proven."""
     best, oracle = solve(model, eps=1e-12), Corrective()
     gaps, violations, largest = [], [], []
-    zeros = np.zeros(model.constraint_count)
+    form = StandardForm.of(model)
+    zeros = np.zeros(form.constraint_count)
 
     def observe(progress: Progress) -> bool:
-        certified, state = progress.subproblem, progress.state
+        certified, state = progress.gap, progress.state
         if progress.outer_done and certified is not None:
             if certified.gap > sigma / progress.outer**2:
                 raise NumericalError(
@@ -83,9 +85,9 @@ def measure(model: CMDP, penalty: float, sigma: float, outer: int) -> Rate:
         return False
 
     augmented_lagrangian(
-        model,
+        form,
         oracle,
-        oracle.start(model),
+        oracle.start(form),
         multipliers=zeros,
         penalty=penalty,
         outer=outer,

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.experiments.sweep import Spec, read_spec
-from cmdpax.solvers.table import find
+from cmdpax.solvers.table import find_method
 
 Grid = Mapping[str, tuple[float, ...]]
 Four = tuple[float, float, float, float]
@@ -18,7 +18,7 @@ TOLERANCES = (0.001, 0.01)  # largest violation of a final policy that may be se
 TILES = ((40, 4, 1), (60, 4, 3), (80, 6, 5))  # dimension d, tilings, size
 OUTER, INNER, PENALTY = 10, 100, 10.0  # T, K and beta of Algorithm 1
 # what the projected methods call the step size of a projection, and the number of its steps
-PROJECTION_STEP, PROJECTION_STEPS = "surrogate", "passes"
+PROJECTION_STEP, PROJECTION_STEPS = "projection_step", "projection_steps"
 
 _STEPS = (0.01, 0.1, 1.0, 10.0, 100.0)
 _LINEAR_STEPS = (1e-4, 1e-3, 0.1, 1.0, 10.0)
@@ -81,7 +81,7 @@ class Entry:
     @property
     def label(self) -> str:
         """The title, by default the method's own."""
-        return self.title or find(self.method).title
+        return self.title or find_method(self.method).title
 
 
 TABLE_ENTRIES = (
