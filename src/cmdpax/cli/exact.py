@@ -10,7 +10,7 @@ import tyro
 from rich.table import Table
 
 from cmdpax import checker
-from cmdpax.cli.terminal import EXIT, Json, Progress, out
+from cmdpax.cli.terminal import EXIT, Json, StatusLine, out
 from cmdpax.environments import finite
 from cmdpax.environments.by_name import open_features, open_model
 from cmdpax.errors import InputError, did_you_mean
@@ -76,7 +76,7 @@ def solve(
     if memory_limit is not None:
         within("--memory-limit", memory_limit, math.inf, zero=True)
         settings["memory_limit"] = 1e9 * memory_limit
-    with Progress() as progress:
+    with StatusLine() as progress:
         if "report" in known and not set and table is None:
             settings["report"] = progress.row
         result = run(problem, method, eps, table, **settings)
@@ -141,7 +141,7 @@ def frontier(
         writable_path(out_file, ".png")
     problem = open_model(model)
     index = _constraint(problem, constraint)
-    with Progress() as progress:
+    with StatusLine() as progress:
         curve = trace_frontier(
             problem,
             index,
@@ -202,7 +202,7 @@ def show(
     writable_path(out_file, ".png")
     problem = open_model(model)
     if result is None:
-        with Progress() as progress:
+        with StatusLine() as progress:
             answer = run(problem, "corrective-alm", report=progress.row)
     else:
         answer = load_result(result)

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cmdpax.errors import InputError
-from cmdpax.experiments.records import Row, read_lines, write_lines
+from cmdpax.experiments.results import Row, read_lines, write_lines
 from cmdpax.experiments.runs import Run
-from cmdpax.experiments.store import Store
-from cmdpax.experiments.sweep import Spec
-from cmdpax.experiments.versions import versions
+from cmdpax.experiments.store import Store, versions
+from cmdpax.experiments.sweep import Sweep
 from cmdpax.paper import settings as presets
 from cmdpax.paper.deep_records import (
     TASKS,
@@ -28,7 +27,7 @@ from cmdpax.paper.deep_records import (
     task_name,
 )
 
-ABLATIONS: dict[str, tuple[str, Callable[..., Spec]]] = {
+ABLATIONS: dict[str, tuple[str, Callable[..., Sweep]]] = {
     "penalties": ("penalty", presets.penalties),
     "dual-steps": ("dual_step", presets.dual_steps),
 }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from cmdpax.experiments.records import Row
+from cmdpax.experiments.results import Row
 from cmdpax.paper import training_charts
 from cmdpax.paper.deep import ABLATIONS, Study, budget
 from cmdpax.paper.deep_records import LIMIT, PAPER, TASKS, TITLES, Record

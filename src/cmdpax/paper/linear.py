@@ -21,7 +21,7 @@ import numpy as np
 
 from cmdpax.environments import finite
 from cmdpax.environments.tiles import PAPER_SETS, tiles
-from cmdpax.experiments.records import Row, provenance, read_lines, write_lines, write_table
+from cmdpax.experiments.results import Row, provenance, read_lines, write_lines, write_table
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP
 from cmdpax.paper.grid import Entry, Search, search

@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 from cmdpax import lagrangian
 from cmdpax.environments import finite
 from cmdpax.errors import NumericalError
-from cmdpax.experiments.records import Row
+from cmdpax.experiments.results import Row
 from cmdpax.model.cmdp import CMDP
 from cmdpax.paper.charts import Line, rates
 from cmdpax.paper.tabular import PROBLEMS

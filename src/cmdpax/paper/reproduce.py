@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.experiments.pictures import save
-from cmdpax.experiments.records import Row, provenance, read_lines, write_lines
+from cmdpax.experiments.results import Row, provenance, read_lines, write_lines
 from cmdpax.experiments.store import Store
 from cmdpax.paper import deep as deep_study
 from cmdpax.paper import deep_figures, log_linear, rate

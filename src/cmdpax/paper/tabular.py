@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from cmdpax.environments import finite
-from cmdpax.experiments.records import Row, provenance, read_lines, write_lines, write_table
+from cmdpax.experiments.results import Row, provenance, read_lines, write_lines, write_table
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP
 from cmdpax.paper.grid import Entry, Search, configurations, search
