@@ -7,7 +7,7 @@ import pytest
 
 from cmdpax import InputError
 from cmdpax.cli.main import main
-from cmdpax.experiments.records import write_lines
+from cmdpax.experiments.results import write_lines
 from cmdpax.experiments.runs import train_run
 from cmdpax.experiments.store import Store
 from cmdpax.learning.config import TrainConfig

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cmdpax.experiments.records import read_lines
+from cmdpax.experiments.results import read_lines
 from cmdpax.paper import linear, log_linear
 from cmdpax.paper.grid import Entry
 from cmdpax.paper.linear import LinearStudy, linear_study, linear_tables

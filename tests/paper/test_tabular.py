@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cmdpax.environments import finite
-from cmdpax.experiments.records import read_lines
+from cmdpax.experiments.results import read_lines
 from cmdpax.paper import tabular
 from cmdpax.paper.all_methods import all_methods
 from cmdpax.paper.certified import certified

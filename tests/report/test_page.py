@@ -101,7 +101,7 @@ def test_the_page_holds_tables_figures_settings_and_notes(tmp_path):
 
 
 def test_figures_that_do_not_fit_are_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("cmdpax.report.page.FIGURE_ROOM", 40_000)
+    monkeypatch.setattr("cmdpax.report.page.FIGURE_BYTES", 40_000)
     for name in ("first.png", "sensitivity.png"):
         shutil.copy(RESULTS / "tabular" / name, tmp_path)
     reader = Reader(write_report(tmp_path).read_text())

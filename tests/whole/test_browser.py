@@ -55,7 +55,8 @@ def page(tmp_path_factory):
         kept = [
             row
             for row in rows
-            if row["kind"] == "header" or (row["kind"] == "curve" and row["label"] in SHOWN)
+            if row["kind"] in ("header", "configuration")
+            or (row["kind"] == "curve" and row["label"] in SHOWN)
         ]
         path = folder / "records" / f"{problem}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -207,8 +208,8 @@ def test_other_methods_and_problems_can_be_chosen(browser):
     after = seen(browser)
     assert after["arrows"][0] == before["arrows"][0] and after["arrows"][1] != before["arrows"][1]
     assert "OPG-PD" in after["labels"][1] and "dual step" in find(browser, ".panel.b .with").text
-    browser.find_elements("css selector", ".scenes input")[1].send_keys(Keys.SPACE)
-    assert "Deep Sea Treasure" in seen(browser)["labels"][0]
+    browser.find_elements("css selector", ".problems input")[1].send_keys(Keys.SPACE)
+    assert "Deep Sea" in seen(browser)["labels"][0]
     find(browser, "#viewer details summary").click()
     rows = browser.find_elements("css selector", "#viewer details tbody tr")
     assert len(rows) == 25

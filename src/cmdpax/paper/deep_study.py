@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.experiments.records import Row, read_lines, write_lines
+from cmdpax.experiments.results import read_lines, write_lines
 from cmdpax.experiments.runs import Run
-from cmdpax.experiments.store import Store
-from cmdpax.experiments.versions import versions
+from cmdpax.experiments.store import Store, versions
+from cmdpax.files import Row
 from cmdpax.model.limits import parse_limit
 from cmdpax.paper.settings import ABLATIONS, RESULTS, SAMPLES, SEEDS, SWEEPS, TASKS, TITLES
 
