@@ -300,13 +300,13 @@ def demo(out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> 
         out_dir: folder for the pictures
     """
     from cmdpax.experiments.pictures import policy_picture, save
-    from cmdpax.paper.first_figure import first_figure
+    from cmdpax.paper.exact_figures import first
 
     codes = []
     for name in ("cliff-world", "deep-sea"):
         problem = finite[name]()
         result = solve(problem, "pqa-alm")
-        out.print(f"\n{name}, {problem}", style="bold")
+        out.print(f"\n{name}, {problem!r}", style="bold")
         out.print(str(result))
         out.print(str(checker.check(problem, result)))
         gap = f"gap <= {max(result.certificate.gap, 0):.1e}"
@@ -314,5 +314,5 @@ def demo(out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> 
         path = save(policy_picture(problem, result.policy, title), out_dir / f"{name}.png")
         out.print(f"wrote {path}")
         codes.append(EXIT[result.status])
-    out.print(f"\nwrote {save(first_figure(), out_dir / 'alm-against-primal-dual.png')}")
+    out.print(f"\nwrote {save(first(), out_dir / 'alm-against-primal-dual.png')}")
     return max(codes)

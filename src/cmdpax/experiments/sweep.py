@@ -35,7 +35,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cmdpax.errors import InputError, check_known
-from cmdpax.experiments.runs import EXACT, Run, check_problems, exact_run, train_run
+from cmdpax.experiments.runs import EXACT, LIMITS, Run, check_problems, exact_run, train_run
 from cmdpax.files import Row
 from cmdpax.learning.config import TrainConfig
 from cmdpax.solvers.table import Method, find_method
@@ -163,7 +163,7 @@ class Sweep:
         if self.kind == "train":
             return False
         method, settings = self._exact(point)
-        return method.skip({**method.settings(), **settings})
+        return not method.sensible({**method.settings, **settings})
 
     def _is_one(self, name: str, value: Sequence[Any]) -> bool:
         """Whether a list is one value: fields that hold several take a list of lists."""
@@ -189,8 +189,7 @@ class Sweep:
         method = find_method(
             self._checked("method", point.get("method", EXACT_FIELDS["method"]), EXACT_FIELDS)
         )
-        known = {**method.settings(), **EXACT_FIELDS}
-        known.pop("report", None)
+        known = {**method.settings, **LIMITS, **EXACT_FIELDS}
         own = {name: value for name, value in point.items() if name not in EXACT_FIELDS}
         return method, {name: self._checked(name, value, known) for name, value in own.items()}
 

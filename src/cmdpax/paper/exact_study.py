@@ -135,9 +135,9 @@ def configurations(method: str) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
     """Points of a method's grid in order, and those that are skipped."""
     if method not in paper.GRIDS:
         raise InputError(f"method '{method}' has no paper grid; give the settings yourself.")
-    grid, skip = paper.GRIDS[method], paper.SKIPS.get(method, lambda point: False)
+    grid, fits = paper.GRIDS[method], find_method(method).sensible
     points = [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
-    return tuple(p for p in points if not skip(p)), tuple(p for p in points if skip(p))
+    return tuple(p for p in points if fits(p)), tuple(p for p in points if not fits(p))
 
 
 def search(

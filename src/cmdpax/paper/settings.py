@@ -1,6 +1,6 @@
 """Everything typed off the paper: problems, budgets, grids, tiles, tasks, results, sweeps."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -55,18 +55,6 @@ BUDGETS: Mapping[str, Mapping[str, float]] = {
     **{name: {**_BUDGET, PROJECTION_STEPS: 250} for name in _PROJECTED_ALM},
     **{name: {"steps": 1000, "inner": 100} for name in ("ppo-lag", "lin-ppo-lag")},
     "npg-dd": {"steps": 1000, "inner": 10},
-}
-
-
-def _negative_multiplier(point: Mapping[str, float]) -> bool:
-    """`(1 - eta_d tau) lambda < 0`: the regularised dual update makes no sense."""
-    return point["dual_step"] * point["temperature"] > 1
-
-
-# points of a grid that are not run
-SKIPS: Mapping[str, Callable[[Mapping[str, float]], bool]] = {
-    "rpg-pd": _negative_multiplier,
-    "lin-rpg-pd": _negative_multiplier,
 }
 
 
