@@ -16,7 +16,7 @@ import numpy as np
 
 from cmdpax.environments import garnet
 from cmdpax.loops import bellman as kernels
-from cmdpax.solvers.tabular import from_actions
+from cmdpax.solvers.policy_classes import from_actions
 
 BYTES = 12
 

@@ -5,7 +5,7 @@ from cmdpax import InputError, solve
 from cmdpax.environments import deep_sea
 from cmdpax.exact.discounted import evaluate
 from cmdpax.exact.planning import plan
-from cmdpax.solvers.tabular import from_actions
+from cmdpax.solvers.policy_classes import from_actions
 
 
 def test_reference_numbers():
