@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from cmdpax import CMDP
-from cmdpax.exact.discounted import evaluate
+from cmdpax.exact.standard import StandardForm
 
 DISCOUNTS = (0.0, 0.5, 0.9, 0.99, 0.999)
 OFFSETS = (-0.3, -0.05, -1e-3, -1e-6, -3e-7, 0.0, 3e-7, 1e-6, 1e-3, 0.05, 0.3)
@@ -62,5 +62,6 @@ def build(
     start = np.eye(S)[0] if rng.random() < 0.5 else rng.dirichlet(np.ones(S))
     transitions = (rng.integers(0, S, (S, A, B)), rng.dirichlet(np.ones(B), (S, A)))
     model = CMDP(transitions, reward, rows, np.zeros(m), start, discount)
-    margins = evaluate(model, rng.dirichlet(np.ones(A), S)).margins
-    return model.replace(thresholds=margins + offset * model.constraint_scales)
+    form = StandardForm.of(model)
+    margins = form.evaluate(rng.dirichlet(np.ones(A), S)).margins
+    return model.replace(thresholds=margins + offset * form.constraint_scales)

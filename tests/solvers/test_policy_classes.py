@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 import plain
 from cmdpax import InputError
 from cmdpax.environments import cliff_world
-from cmdpax.exact.discounted import share
+from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.policy_classes import (
     FLOOR,
     Features,
@@ -26,6 +26,10 @@ from cmdpax.solvers.policy_classes import (
 points = arrays(
     np.float64, st.tuples(st.integers(1, 4), st.integers(1, 6)), elements=st.floats(-1e3, 1e3)
 )
+
+
+def _share(form, policy):
+    return form.criterion.share(form, policy)
 
 
 # --- rows of probabilities
@@ -157,7 +161,7 @@ def test_features_of_another_model_are_refused():
     with pytest.raises(InputError, match="4 states and 2 actions"):
         Features(one_hot(3, 2)).check(4, 2)
     with pytest.raises(InputError, match="does not fit"):
-        LogLinear(Features(one_hot(3, 2))).start(cliff_world(), ())
+        LogLinear(Features(one_hot(3, 2))).start(StandardForm.of(cliff_world()), ())
 
 
 # --- the forward-KL projection
@@ -295,7 +299,9 @@ def test_the_natural_gradient_is_the_shortest_least_squares_fit():
     features, action_values = Features(array), rng.standard_normal((4, 3))
     x = rng.standard_normal(features.rank)
     policy = features.probabilities(x)
-    w = LogLinear(features).natural_gradient(x, share(model, policy), policy, action_values)
+    w = LogLinear(features).natural_gradient(
+        x, _share(StandardForm.of(model), policy), policy, action_values
+    )
     np.testing.assert_allclose(
         features.parameters(w), plain.compatible(model, policy, array, action_values), atol=1e-6
     )
@@ -309,7 +315,9 @@ def test_an_action_that_was_nearly_given_up_can_come_back():
     x = features.coordinates(-92 * np.eye(84)[5])  # state 1, action 1
     policy, action_values = features.probabilities(x), np.zeros((21, 4))
     action_values[1, 1] = 1.0
-    w = LogLinear(features).natural_gradient(x, share(model, policy), policy, action_values)
+    w = LogLinear(features).natural_gradient(
+        x, _share(StandardForm.of(model), policy), policy, action_values
+    )
     direction = features.parameters(w).reshape(21, 4)
     assert direction[1, 1] - direction[1, 0] == pytest.approx(1.0, abs=1e-2)
 
@@ -373,7 +381,9 @@ def test_one_hot_features_are_tables(batch):
     tables, linear = Tabular(), LogLinear(Features(one_hot(21, 4)), np.full(batch, 30.0), 2000)
     policy = rng.dirichlet(np.full(4, 3.0), 21)
     for nearest in (policy, None):
-        (logs, one), (x, other) = (each.start(model, batch, nearest) for each in (tables, linear))
+        (logs, one), (x, other) = (
+            each.start(StandardForm.of(model), batch, nearest) for each in (tables, linear)
+        )
         assert logs.shape == one.shape == (*batch, 21, 4) and x.shape == (*batch, 63)
         np.testing.assert_allclose(one, other, atol=3e-5)
         np.testing.assert_allclose(tables.log_policy(logs), linear.log_policy(x), atol=1e-4)

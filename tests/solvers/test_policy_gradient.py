@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from cmdpax import InputError, NumericalError
 from cmdpax.environments import cliff_world, deep_sea, garnet
-from cmdpax.environments.tiles import tiles
-from cmdpax.exact.discounted import share
+from cmdpax.environments.by_name import tiles
+from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.algorithm import AugmentedLagrangian
 from cmdpax.solvers.policy_classes import Features, LogLinear, one_hot
 from cmdpax.solvers.policy_gradient import (
@@ -20,11 +20,15 @@ from cmdpax.solvers.policy_gradient import (
     spma,
     theory_step,
 )
-from cmdpax.solvers.table import trajectory
+from cmdpax.solvers.solve import trajectory
 from random_models import cmdps
 
 STEPS = {"pqa": pqa, "ppg": ppg, "npg": npg, "spma": spma}
 UTILITY = AugmentedLagrangian(np.array([0.1]), 10.0)
+
+
+def _share(form, policy):
+    return form.criterion.share(form, policy)
 
 
 def oracle(name, size="backtracking", **settings):
@@ -66,13 +70,13 @@ def test_hand_computed_steps(step, policy, direction, size, expected):
 @pytest.mark.parametrize("environment", [cliff_world, deep_sea])
 def test_backtracking_closes_the_certified_gap_monotonically(name, environment):
     model, improve = environment(), oracle(name)
-    state = improve.start(model)
+    state = improve.start(StandardForm.of(model))
     values = [al(state, UTILITY)]
     for _ in range(300):
-        state = improve.advance(model, state, UTILITY)
+        state = improve.advance(StandardForm.of(model), state, UTILITY)
         values.append(al(state, UTILITY))
     assert (np.diff(values) >= -1e-12).all()
-    assert improve.gap(model, state, UTILITY).gap <= 2e-3
+    assert improve.gap(StandardForm.of(model), state, UTILITY).gap <= 2e-3
 
 
 @settings(max_examples=25)
@@ -84,9 +88,11 @@ def test_pqa_is_monotone_at_the_theory_step(model, seed):
     )
     utility = AugmentedLagrangian(rng.random(model.constraint_count), 2.0)
     improve = oracle("pqa", "theory")
-    state = improve.start(model, rng.dirichlet(np.ones(model.actions), model.states))
+    state = improve.start(
+        StandardForm.of(model), rng.dirichlet(np.ones(model.actions), model.states)
+    )
     for _ in range(5):
-        after = improve.advance(model, state, utility)
+        after = improve.advance(StandardForm.of(model), state, utility)
         # rounding: margins are differences of values of the size of the horizon, and the AL weighs
         # them by w
         weights = utility.weights(state.margins)
@@ -109,10 +115,13 @@ def test_smoothness_bounds_the_second_difference(model, seed):
     direction = policy * rng.uniform(-1, 1, policy.shape)
     direction = 0.3 * (direction - policy * direction.sum(1, keepdims=True))
     values = [
-        al(oracle("pqa", 0.1).start(model, policy + sign * direction), utility)
+        al(
+            oracle("pqa", 0.1).start(StandardForm.of(model), policy=policy + sign * direction),
+            utility,
+        )
         for sign in (-1, 0, 1)
     ]
-    bound = smoothness(model, utility) * (direction**2).sum()
+    bound = smoothness(StandardForm.of(model), utility) * (direction**2).sum()
     assert abs(values[0] - 2 * values[1] + values[2]) <= bound + 1e-9 * (1 + np.abs(values).max())
 
 
@@ -123,31 +132,36 @@ def test_theory_step_of_cliff_world():
     is at most A / (1-gamma)^4); with the right one the step is 4.3e-8.
     """
     utility = AugmentedLagrangian(np.zeros(1), 10.0)
-    assert theory_step(cliff_world(), utility) == pytest.approx(4.27e-8, rel=0.01)
+    assert theory_step(StandardForm.of(cliff_world()), utility) == pytest.approx(4.27e-8, rel=0.01)
 
 
 def test_the_certified_gap_is_an_upper_bound():
     """No policy that longer optimisation finds beats the bound."""
     model = garnet(states=20, constraints=2, seed=3)
     utility, improve = AugmentedLagrangian(np.array([0.2, 0.1]), 1.0), oracle("pqa")
-    early = improve.start(model)
-    bound = improve.gap(model, early, utility).gap
+    early = improve.start(StandardForm.of(model))
+    bound = improve.gap(StandardForm.of(model), early, utility).gap
     late = early
     for _ in range(200):
-        late = improve.advance(model, late, utility)
+        late = improve.advance(StandardForm.of(model), late, utility)
     assert al(late, utility) - al(early, utility) <= bound + 1e-12
-    assert improve.gap(model, late, utility).gap < bound
+    assert improve.gap(StandardForm.of(model), late, utility).gap < bound
 
 
 def test_batched_and_single_runs_agree():
     model, sizes = cliff_world(), np.array([0.1, 1.0, 10.0])
     together, singles = oracle("pqa", sizes), [oracle("pqa", size) for size in sizes]
-    batch, states = together.start(model), [single.start(model) for single in singles]
+    batch, states = (
+        together.start(StandardForm.of(model)),
+        [single.start(StandardForm.of(model)) for single in singles],
+    )
     multipliers = np.array([[0.1], [0.2], [0.3]])
     for _ in range(20):
-        batch = together.advance(model, batch, AugmentedLagrangian(multipliers, 10.0))
+        batch = together.advance(
+            StandardForm.of(model), batch, AugmentedLagrangian(multipliers, 10.0)
+        )
         states = [
-            one.advance(model, state, AugmentedLagrangian(row, 10.0))
+            one.advance(StandardForm.of(model), state, AugmentedLagrangian(row, 10.0))
             for one, state, row in zip(singles, states, multipliers, strict=True)
         ]
     for i, state in enumerate(states):
@@ -165,14 +179,14 @@ def test_theory_step_needs_every_state_in_the_start():
     model = model.replace(initial=np.eye(5)[0])
     improve = oracle("pqa", "theory")
     with pytest.raises(InputError, match=r"initial\[1\] is 0"):
-        improve.advance(model, improve.start(model), UTILITY)
+        improve.advance(StandardForm.of(model), improve.start(StandardForm.of(model)), UTILITY)
 
 
 def test_non_finite_steps_stop_loudly():
     model = cliff_world()
     improve = PolicyGradient(lambda policy, action_values, size: policy * np.nan, 0.1)
     with pytest.raises(NumericalError, match="not finite"):
-        improve.advance(model, improve.start(model), UTILITY)
+        improve.advance(StandardForm.of(model), improve.start(StandardForm.of(model)), UTILITY)
 
 
 # --- log-linear policies
@@ -183,14 +197,16 @@ def test_non_finite_steps_stop_loudly():
 def test_one_hot_features_give_back_the_tabular_step(name, size):
     model, policies = cliff_world(), LogLinear(Features(one_hot(21, 4)))
     tabular, linear = oracle(name, size), oracle(name, size, policies=policies)
-    one, other = tabular.start(model), linear.start(model)
+    one, other = tabular.start(StandardForm.of(model)), linear.start(StandardForm.of(model))
     for _ in range(5):
-        one = tabular.advance(model, one, UTILITY)
-        before, other = other, linear.advance(model, other, UTILITY)
+        one = tabular.advance(StandardForm.of(model), one, UTILITY)
+        before, other = other, linear.advance(StandardForm.of(model), other, UTILITY)
         # Newton's tolerance, in a probability
         np.testing.assert_allclose(other.policy, one.policy, atol=3e-5)
     bias, optimiser = policies.projection_errors(
-        other.parameters, share(model, before.policy), linear.target(model, before, UTILITY)
+        other.parameters,
+        _share(StandardForm.of(model), before.policy),
+        linear.target(StandardForm.of(model), before, UTILITY),
     )
     assert 0 <= bias < 1e-7 and 0 <= optimiser < 1e-7
 
@@ -199,10 +215,10 @@ def test_a_batch_is_its_members():
     model, sizes, slopes = deep_sea(), np.array([0.1, 1.0]), np.array([1.0, 0.1])
     features = Features(tiles(25, 2, 40, 4, 1))
     budget = {"outer": 2, "inner": 10, "projection_steps": 20}
-    together = trajectory(model, "ppqa-alm", features, step=sizes, projection_step=slopes, **budget)
+    together = trajectory(model, "ppqa-alm", features=features, step=sizes, projection_step=slopes, **budget)
     for i in range(2):
         alone = trajectory(
-            model, "ppqa-alm", features, step=sizes[i], projection_step=slopes[i], **budget
+            model, "ppqa-alm", features=features, step=sizes[i], projection_step=slopes[i], **budget
         )
         np.testing.assert_allclose(together.rewards[:, i], alone.rewards, atol=1e-12)
         np.testing.assert_allclose(together.policy[i], alone.policy, atol=1e-12)
@@ -213,9 +229,12 @@ def test_bias_and_optimisers_error_add_up_to_the_divergence_of_what_was_done():
     errors = []
     for policies in (LogLinear(features, 0.1, 5), LogLinear(features)):
         improve = oracle("pqa", 1.0, policies=policies)
-        before = improve.start(model)
-        visits, target = share(model, before.policy), improve.target(model, before, UTILITY)
-        after = improve.advance(model, before, UTILITY)
+        before = improve.start(StandardForm.of(model))
+        visits, target = (
+            _share(StandardForm.of(model), before.policy),
+            improve.target(StandardForm.of(model), before, UTILITY),
+        )
+        after = improve.advance(StandardForm.of(model), before, UTILITY)
         errors.append(policies.projection_errors(after.parameters, visits, target))
         assert sum(errors[-1]) == pytest.approx(
             float(policies.divergence(after.parameters, visits, target)), abs=1e-9
@@ -229,19 +248,19 @@ def test_bias_and_optimisers_error_add_up_to_the_divergence_of_what_was_done():
 def test_backtracking_never_lowers_the_augmented_lagrangian_of_a_class():
     model = cliff_world()
     improve = oracle("pqa", policies=LogLinear(Features(tiles(21, 4, 60, 4, 3))))
-    state, last = improve.start(model), -np.inf
+    state, last = improve.start(StandardForm.of(model)), -np.inf
     for _ in range(30):
-        state = improve.advance(model, state, UTILITY)
+        state = improve.advance(StandardForm.of(model), state, UTILITY)
         assert al(state, UTILITY) >= last - 1e-12
         last = al(state, UTILITY)
-    assert improve.gap(model, state, UTILITY).gap > 0
+    assert improve.gap(StandardForm.of(model), state, UTILITY).gap > 0
     assert improve.policy(model, state).shape == (21, 4)
 
 
 def test_a_given_policy_is_projected():
     model, policies = cliff_world(), LogLinear(Features(one_hot(21, 4)))
     policy = np.random.default_rng(0).dirichlet(np.ones(4), 21)
-    state = oracle("pqa", policies=policies).start(model, policy)
+    state = oracle("pqa", policies=policies).start(StandardForm.of(model), policy=policy)
     np.testing.assert_allclose(state.policy, policy, atol=1e-4)
 
 
@@ -253,6 +272,6 @@ def test_what_a_class_cannot_do_is_refused():
         oracle("pqa", policies=LogLinear(features, np.ones(2)))
     batched = oracle("pqa", np.ones(2), policies=LogLinear(features))
     with pytest.raises(InputError, match="one configuration at a time"):
-        batched.advance(model, batched.start(model), UTILITY)
+        batched.advance(StandardForm.of(model), batched.start(StandardForm.of(model)), UTILITY)
     with pytest.raises(InputError, match="does not fit"):
-        oracle("pqa", policies=LogLinear(Features(one_hot(3, 2)))).start(model)
+        oracle("pqa", policies=LogLinear(Features(one_hot(3, 2)))).start(StandardForm.of(model))

@@ -6,15 +6,17 @@ import pytest
 import plain
 from cmdpax import CMDP
 from cmdpax.environments import cliff_world, deep_sea
-from cmdpax.exact.discounted import evaluate
+from cmdpax.exact.standard import StandardForm
 from cmdpax.paper.exact_study import configurations
-from cmdpax.solvers.forms import largest_multiplier
+from cmdpax.paper.settings import GRIDS
+from cmdpax.solvers.feasibility import largest_multiplier
 from cmdpax.solvers.policy_classes import Features, LogLinear, Tabular, one_hot
 from cmdpax.solvers.primal_dual import METHODS, run, start
-from cmdpax.solvers.table import methods, trajectory
+from cmdpax.solvers.solve import trajectory
+from cmdpax.solvers.table import methods
 
 MODEL = plain.tiny()
-LARGEST = largest_multiplier(MODEL)
+LARGEST = largest_multiplier(StandardForm.of(MODEL))
 # five features for eight degrees of freedom: they cannot express every policy
 FEATURES = np.random.default_rng(7).standard_normal((MODEL.states, MODEL.actions, 5))
 
@@ -169,7 +171,7 @@ MATRIX = [
 )
 def test_the_update_is_its_formula(name, formula, features, settings, steps):
     policy, prices = formula(steps, **settings)
-    result = trajectory(MODEL, name, features, steps=steps, **settings)
+    result = trajectory(MODEL, name, features=features, steps=steps, **settings)
     tolerance = 1e-12 if features is None else 1e-6
     np.testing.assert_allclose(result.policy, policy, atol=tolerance)
     np.testing.assert_allclose(result.multipliers, prices, atol=tolerance)
@@ -185,10 +187,10 @@ def test_ppo_lag_climbs_the_clipped_surrogate(features, step, inner):
     settings = {"step": step, "dual_step": 0.4, "passes": 4}  # large enough for the clip to bite
     policy, prices = ppo_lag(4, clip_range=0.1, inner=inner, features=features, **settings)
     settings |= {"steps": 4, "inner": inner}
-    result = trajectory(MODEL, "ppo-lag", features, clip=0.1, **settings)
+    result = trajectory(MODEL, "ppo-lag", features=features, clip=0.1, **settings)
     np.testing.assert_allclose(result.policy, policy, atol=1e-7)
     np.testing.assert_allclose(result.multipliers, prices, atol=1e-7)
-    unclipped = trajectory(MODEL, "ppo-lag", features, clip=10.0, **settings)
+    unclipped = trajectory(MODEL, "ppo-lag", features=features, clip=10.0, **settings)
     assert np.abs(unclipped.policy - result.policy).max() > 1e-3
 
 
@@ -210,16 +212,16 @@ SETTINGS = {
 def test_one_hot_features_give_back_the_tabular_method(name):
     """A law for every method that is written for any class; only OPG-PD is for tables alone."""
     model = cliff_world()
-    settings = {**SETTINGS[name], "largest_multiplier": largest_multiplier(model)}
+    settings = {**SETTINGS[name], "largest_multiplier": largest_multiplier(StandardForm.of(model))}
     one, other = (
-        run(model, METHODS[name], settings, 60, policies=policies)
+        run(StandardForm.of(model), METHODS[name], settings, 60, policies=policies)
         for policies in (Tabular(), LogLinear(Features(one_hot(21, 4))))
     )
     np.testing.assert_allclose(other.rewards, one.rewards, atol=1e-8)
     np.testing.assert_allclose(other.policy, one.policy, atol=1e-6)
     np.testing.assert_allclose(other.multipliers, one.multipliers, atol=1e-6)
     if methods[name].linear:
-        named = trajectory(model, methods[name].linear, one_hot(21, 4), **SETTINGS[name], steps=60)
+        named = trajectory(model, methods[name].linear, features=one_hot(21, 4), **SETTINGS[name], steps=60)
         np.testing.assert_array_equal(named.rewards, other.rewards)
 
 
@@ -276,7 +278,7 @@ BASELINES = [
 ]
 
 
-@pytest.mark.parametrize("name", [name for name, row in methods.items() if row.grid])
+@pytest.mark.parametrize("name", GRIDS)
 def test_a_batch_agrees_with_its_single_runs(name):
     model, features = plain.tiny(), None
     points, _ = configurations(name)
@@ -286,9 +288,9 @@ def test_a_batch_agrees_with_its_single_runs(name):
         chosen = [dict.fromkeys(points[0], size) for size in sizes]
     budget = {"outer": 2, "inner": 5} if "outer" in methods[name].budget else {"steps": 10}
     grid = {key: np.array([p[key] for p in chosen]) for key in chosen[0]}
-    batch = trajectory(model, name, features, **grid, **budget)
+    batch = trajectory(model, name, features=features, **grid, **budget)
     for i, point in enumerate(chosen):
-        single = trajectory(model, name, features, **point, **budget)
+        single = trajectory(model, name, features=features, **point, **budget)
         for field in ("rewards", "margins", "weights"):
             np.testing.assert_allclose(
                 getattr(batch, field)[:, i], getattr(single, field), rtol=1e-10, atol=1e-12
@@ -306,19 +308,19 @@ def test_settings_broadcast_to_any_batch_shape():
         and result.policy.shape == (2, 3, 21, 4)
     )
     # a batch is a search; only a single run keeps the mixture's policy
-    assert result.mixture is None
+    assert result.averaged is None
 
 
 @pytest.mark.parametrize("name", BASELINES)
 def test_histories_belong_to_the_policies(name):
     model = plain.tiny()
     result = trajectory(model, name, steps=6)
-    values = evaluate(model, result.policy)
+    values = StandardForm.of(model).evaluate(result.policy)
     assert result.rewards[-1] == pytest.approx(float(values.reward), abs=1e-13)
     np.testing.assert_allclose(result.margins[-1], values.margins, atol=1e-13)
     np.testing.assert_allclose(result.policy.sum(1), 1, atol=1e-12)
     assert (result.weights >= 0).all() and not result.weights[0].any()
-    mixed = evaluate(model, result.mixture)
+    mixed = StandardForm.of(model).evaluate(result.averaged)
     assert float(mixed.reward) == pytest.approx(float(result.rewards[:-1].mean()), abs=1e-12)
     np.testing.assert_allclose(mixed.margins, result.margins[:-1].mean(0), atol=1e-12)
 
@@ -345,7 +347,9 @@ def test_a_probability_that_underflows_comes_back():
     # around
     model = CMDP(np.ones((1, 2, 1)), [[1.0, 0.0]], [[[-1.0, 0.0]]], [-0.5], [1.0], 0.0)
     result = trajectory(model, "npg-pd", step=300.0, dual_step=0.02, steps=400)
-    early = evaluate(model, trajectory(model, "npg-pd", step=300.0, dual_step=0.02, steps=5).policy)
+    early = StandardForm.of(model).evaluate(
+        trajectory(model, "npg-pd", step=300.0, dual_step=0.02, steps=5).policy
+    )
     assert early.reward == 1.0  # exp(-1500) is zero in floating point
     assert result.rewards.min() < 0.1
 
@@ -353,7 +357,9 @@ def test_a_probability_that_underflows_comes_back():
 def test_starts_carry_the_batch_shape():
     model = deep_sea()
     for policies in (Tabular(), LogLinear(Features(one_hot(25, 2)))):
-        first = start(model, {"step": np.ones((2, 1)), "dual_step": np.ones(3)}, policies)
+        first = start(
+            StandardForm.of(model), {"step": np.ones((2, 1)), "dual_step": np.ones(3)}, policies
+        )
         assert first.policy.shape == (2, 3, 25, 2) and first.multipliers.shape == (2, 3, 1)
         assert first.finite.all() and first.parameters.shape[:2] == (2, 3)
         np.testing.assert_allclose(np.exp(policies.log_policy(first.parameters)), 0.5)
@@ -382,7 +388,7 @@ def test_the_multiplier_is_capped_where_the_method_says_so():
     model = model.replace(
         thresholds=plain.margins(model, plain.uniform(model)[0]) + model.thresholds + 0.01
     )
-    largest = largest_multiplier(model)
+    largest = largest_multiplier(StandardForm.of(model))
     for name in ("npg-pd", "rpg-pd", "opg-pd"):
         result = trajectory(
             model,
