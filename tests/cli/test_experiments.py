@@ -41,6 +41,9 @@ def test_the_command(spec, tmp_path, capsys):
         assert code == 0 and "selected" in out
     assert len(Store(store).finished()) == 2 and (store / "selected.md").exists()
     assert len(table.read_text().splitlines()) == 3
+    code, out, _ = call(capsys, "report", str(store))
+    assert code == 0 and "report.html" in out
+    assert "NPG-PD, step 0.1" in (store / "report.html").read_text()
 
 
 def test_a_part_of_a_sweep_shares_its_store(spec, tmp_path, capsys):
@@ -56,9 +59,8 @@ def test_a_part_of_a_sweep_shares_its_store(spec, tmp_path, capsys):
             *part,
         )
         assert code == 0 and len(Store(tmp_path / "s").finished()) == done
-        assert (tmp_path / "s" / "selected.md").exists() == (
-            not part
-        )  # a part's would pass for the whole's
+        # a part's would pass for the whole's
+        assert (tmp_path / "s" / "selected.md").exists() == (not part)
 
 
 def test_the_board_reads_everything_in_the_store(tmp_path):

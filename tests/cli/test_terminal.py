@@ -49,8 +49,6 @@ def test_nothing_moves_where_there_is_no_terminal(monkeypatch):
         for samples in (10, 50, 100):
             bar.row(metrics(samples))
     lines = screen.export_text().splitlines()
-    assert [line.split(":")[0] for line in lines] == [
-        "10 of 100 steps",
-        "100 of 100 steps",
-    ]  # a line now and then, and the last
+    steps = [line.split(":")[0] for line in lines]
+    assert steps == ["10 of 100 steps", "100 of 100 steps"]  # a line now and then, and the last
     assert "return 12.35 heat 3 (x0.5)" in lines[-1]

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
+from cmdpax.solvers.tabular import from_actions
 
 from cmdpax import InputError, check, solve
 from cmdpax.environments import cliff_world, deep_sea, grid_world
 from cmdpax.exact.discounted import evaluate
 from cmdpax.exact.planning import plan
-from cmdpax.solvers.tabular import from_actions
 
 
 @pytest.mark.parametrize(

@@ -45,39 +45,25 @@ def row(run, score, excess, failed=None):
 
 
 def test_the_best_return_within_the_limit_is_selected():
-    scores = [
-        (1, 0),
-        (3, 0),
-        (9, 0),
-        (9, 11),
-        (5, 4),
-        (5, 5),
-    ]  # the second is best, but its mean cost is too high
-    (chosen,) = select_configurations(
-        RUNS, [row(run, *pair) for run, pair in zip(RUNS, scores)], 5.0
-    )
-    assert (
-        chosen["selected"] == "penalty 0.3"
-        and chosen["score"] == "5 +- 0"
-        and chosen["excess"] == 4.5
-    )
-    assert (chosen["configurations"], chosen["eligible"], chosen["runs"], chosen["samples"]) == (
-        3,
-        2,
-        6,
-        60,
-    )
+    # of three configurations the second is best, but its mean cost is too high
+    scores = [(1, 0), (3, 0), (9, 0), (9, 11), (5, 4), (5, 5)]
+    rows = [row(run, *pair) for run, pair in zip(RUNS, scores)]
+    (chosen,) = select_configurations(RUNS, rows, 5.0)
+    assert (chosen["selected"], chosen["score"]) == ("penalty 0.3", "5 +- 0")
+    assert chosen["excess"] == 4.5
+    counts = ("configurations", "eligible", "runs", "samples")
+    assert [chosen[name] for name in counts] == [3, 2, 6, 60]
     assert chosen["CPU hours"] == pytest.approx(0.06)
 
 
 def test_a_configuration_with_a_failed_or_missing_run_is_not_eligible():
-    found = [
+    rows = [
         row(RUNS[0], 100, 0),
         row(RUNS[1], None, None, "diverged"),
         row(RUNS[2], 50, 0),
         *(row(run, 1, 0) for run in RUNS[4:]),
     ]
-    (chosen,) = select_configurations(RUNS, found, 0.0)
+    (chosen,) = select_configurations(RUNS, rows, 0.0)
     assert chosen["selected"] == "penalty 0.3" and chosen["eligible"] == 1 and chosen["failed"] == 1
     (nothing,) = select_configurations(RUNS, [row(run, 1, 1) for run in RUNS], 0.5)
     assert nothing["selected"] == "none" and nothing["score"] == "-"

@@ -5,11 +5,12 @@ exact method's answer.
 import gymnasium as gym
 import numpy as np
 import pytest
+from cmdpax.environments.tiles import tiles
+from cmdpax.learning.sampling import Experience, GymSimulator, ModelSimulator
 
 import plain
 from cmdpax import InputError
 from cmdpax.environments import deep_sea
-from cmdpax.environments.tiles import tiles
 from cmdpax.exact.discounted import action_values, evaluate
 from cmdpax.learning.sampled_alm import (
     SampledSettings,
@@ -18,7 +19,6 @@ from cmdpax.learning.sampled_alm import (
     sampled_alm,
     update,
 )
-from cmdpax.learning.sampling import Experience, GymSimulator, ModelSimulator
 from cmdpax.solvers.algorithm import AugmentedLagrangian
 from cmdpax.solvers.policy_classes import Features, LogLinear, one_hot
 from cmdpax.solvers.policy_gradient import PolicyGradient, PolicyState, pqa

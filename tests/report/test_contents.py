@@ -13,9 +13,8 @@ RESULTS = Path(__file__).parents[2] / "results"
 def test_the_tabular_results():
     contents = gather(RESULTS / "tabular")
     assert [table.title for table in contents.tables] == ["selected", "sensitivity"]
-    assert (
-        len(contents.figures) >= 11 and not contents.notes and not contents.runs
-    )  # .md beside .csv is the same table
+    assert len(contents.figures) >= 11 and not contents.runs
+    assert not contents.notes  # .md beside .csv is the same table
     assert {replay.problem for replay in contents.replays} == {"Cliff World", "Deep Sea"}
     assert len(contents.replays) == 24
     npg = next(
@@ -48,9 +47,8 @@ def test_training_runs_and_a_mixture():
         and any(note.name == "README.md" for note in contents.notes)
     )
     records = next(table for table in contents.tables if table.title == "vs_lp/targets")
-    assert (
-        "family" in records.headings and "versions.numpy" not in records.headings
-    )  # the same in all rows
+    assert "family" in records.headings
+    assert "versions.numpy" not in records.headings  # the same in all rows
     assert gather(RESULTS / "deep-short" / "Hopper-cpo").runs[0].name == "Hopper-cpo"
 
 
@@ -94,6 +92,30 @@ def test_a_run_store(tmp_path):
         and "model cliff-world" in table.common
     )
     assert [replay.label for replay in contents.replays] == ["NPG-PD, step 0.1", "NPG-PD, step 1"]
+
+
+def test_methods_and_limits_are_those_of_the_record(tmp_path):
+    """Whoever wrote it: labels that nobody knows, and the strictest of its own limits."""
+    header = {"kind": "header", "problem": "deep-sea", "limits": [0.5, 0.25], "tiles": [8, 2, 1]}
+    tried = {"kind": "configuration", "label": "mine", "method": "npg-pd"}
+    curves = [
+        {"kind": "curve", "label": label, "settings": {"step": step}, "limits": limits}
+        for label, step, limits in (("mine", 1.0, [0.25]), ("mine", 2.0, [0.5]), ("x", 3.0, [0.25]))
+    ]
+    lines = map(json.dumps, [header, tried, *curves])
+    (tmp_path / "record.jsonl").write_text("\n".join(lines))
+    (replay,) = gather(tmp_path).replays
+    assert (replay.problem, replay.model) == ("Deep Sea, 8 features", "deep-sea")
+    assert (replay.label, replay.method, replay.settings) == ("mine", "npg-pd", {"step": 1.0})
+    assert replay.features == "tiles:8,2,1"
+
+
+def test_what_may_not_be_read_is_passed_over(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "config.json").mkdir()
+    (tmp_path / "metrics.jsonl").write_text('{"samples": 1, "return": 1.0, "cost": {}}\n')
+    contents = gather(tmp_path)
+    assert not contents.runs and len(contents.tables) == 1
 
 
 def test_certified_results(tmp_path):
@@ -155,6 +177,7 @@ def test_parts_that_are_not_what_they_should_be_are_passed_over(tmp_path):
         {**header, "tiles": 3},
         {**header, "problem": ["cliff-world"]},
         {**header, "entries": [1]},
+        {**header, "limits": ["0.1"]},
         header,
     ]
     for number, one in enumerate(headers):

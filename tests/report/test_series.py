@@ -38,8 +38,10 @@ def test_many_replays_have_fewer_frames_each():
 
 
 def test_a_replay_is_the_run_itself(tmp_path):
-    (problem,) = problems([REPLAY], tmp_path)
+    rows = []
+    (problem,) = problems([REPLAY], tmp_path, rows.append)
     (replay,) = problem["replays"]
+    assert rows == [{"problem": "Cliff World", "label": "PQA-ALM", "number": 1, "count": 1}]
     run = trajectory(cliff_world(), "pqa-alm", step=1.0, outer=2, inner=60)
     shape = (len(replay["frames"]), 21, 4)
     policies = np.frombuffer(base64.b64decode(replay["policies"]), np.uint8).reshape(shape) / 255
@@ -124,7 +126,14 @@ def test_many_rows_are_averaged_and_their_range_kept(tmp_path):
 def test_what_a_kill_left_behind_is_passed_over(tmp_path):
     write(
         tmp_path / "run",
-        [row(1), '{"samples": 20, "ret', {"samples": 30}, {**row(4), "return": None}, row(5)],
+        [
+            row(1),
+            '{"samples": 20, "ret',
+            {"samples": 30},
+            {**row(4), "return": None},
+            {**row(4), "return": 10**400},
+            row(5),
+        ],
         limit=["what?"],
     )
     run = read_run(tmp_path / "run", "run")

@@ -45,6 +45,10 @@ def test_deep_sea_with_four_groups_of_states():
 def test_a_class_without_a_feasible_policy_is_said_to_have_none():
     model = deep_sea()
     with pytest.raises(NumericalError, match="none of 2 starts"):
-        class_optimum(StandardForm.of(model.replace(thresholds=[1.0])), Features(tiles(25, 2, 40, 4, 1)), starts=2)
+        class_optimum(
+            StandardForm.of(model.replace(thresholds=[1.0])),
+            Features(tiles(25, 2, 40, 4, 1)),
+            starts=2,
+        )
     with pytest.raises(InputError, match="at least 1"):
         class_optimum(StandardForm.of(model), Features(tiles(25, 2, 40, 4, 1)), starts=0)

@@ -215,7 +215,9 @@ def test_a_batch_is_its_members():
     model, sizes, slopes = deep_sea(), np.array([0.1, 1.0]), np.array([1.0, 0.1])
     features = Features(tiles(25, 2, 40, 4, 1))
     budget = {"outer": 2, "inner": 10, "projection_steps": 20}
-    together = trajectory(model, "ppqa-alm", features=features, step=sizes, projection_step=slopes, **budget)
+    together = trajectory(
+        model, "ppqa-alm", features=features, step=sizes, projection_step=slopes, **budget
+    )
     for i in range(2):
         alone = trajectory(
             model, "ppqa-alm", features=features, step=sizes[i], projection_step=slopes[i], **budget

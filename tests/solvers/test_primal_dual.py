@@ -221,7 +221,9 @@ def test_one_hot_features_give_back_the_tabular_method(name):
     np.testing.assert_allclose(other.policy, one.policy, atol=1e-6)
     np.testing.assert_allclose(other.multipliers, one.multipliers, atol=1e-6)
     if methods[name].linear:
-        named = trajectory(model, methods[name].linear, features=one_hot(21, 4), **SETTINGS[name], steps=60)
+        named = trajectory(
+            model, methods[name].linear, features=one_hot(21, 4), **SETTINGS[name], steps=60
+        )
         np.testing.assert_array_equal(named.rewards, other.rewards)
 
 

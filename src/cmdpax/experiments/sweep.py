@@ -189,19 +189,19 @@ class Sweep:
         method = find_method(
             self._checked("method", point.get("method", EXACT_FIELDS["method"]), EXACT_FIELDS)
         )
-        known = {**method.settings, **LIMITS, **EXACT_FIELDS}
+        defaults = {**method.settings, **LIMITS, **EXACT_FIELDS}
         own = {name: value for name, value in point.items() if name not in EXACT_FIELDS}
-        return method, {name: self._checked(name, value, known) for name, value in own.items()}
+        return method, {name: self._checked(name, value, defaults) for name, value in own.items()}
 
-    def _checked(self, name: str, value: Any, known: Mapping[str, Any]) -> Any:
+    def _checked(self, name: str, value: Any, defaults: Mapping[str, Any]) -> Any:
         """A value in the type of its field, so that 1 and 1.0 are the same run."""
-        if self.kind == "train" and name in EXACT_FIELDS and name not in known:
+        if self.kind == "train" and name in EXACT_FIELDS and name not in defaults:
             remedy = 'finite models need kind = "exact"'
             raise self._error(f"a training has no field '{name}'; {remedy}.")
-        check_known(f"sweep {self.name}: field", name, known)
+        check_known(f"sweep {self.name}: field", name, defaults)
         if isinstance(value, int | float) and not _is_number(value) and not isinstance(value, bool):
             raise self._error(f"{name} is {value}; it must be finite.")
-        default = known[name]
+        default = defaults[name]
         if isinstance(default, tuple):  # several values of one type, or one of them by itself
             several = tuple(value) if isinstance(value, list | tuple) else (value,)
             if any(type(one) is not type(default[0]) for one in several):

@@ -131,7 +131,7 @@ def _kept(model: CMDP, replay: Replay, folder: Path, pace: int) -> Row:
 
 def _run(model: CMDP, replay: Replay, pace: int) -> Row:
     features = None if replay.features is None else open_features(replay.features, model)
-    wanted = frames(MAX_EVALUATIONS, pace)  # the run's length is known in the end; it has the first
+    wanted = frames(MAX_EVALUATIONS, pace)  # a shorter run has the first of them
     run = trajectory(model, replay.method, features=features, keep=wanted, **replay.settings)
     last = len(run.rewards) - 1
     if run.diverged or run.policies is None:
