@@ -11,7 +11,7 @@ from cmdpax.solvers.certified import normalise
 from cmdpax.solvers.columns import Corrective
 from cmdpax.solvers.feasibility import decide
 from cmdpax.solvers.policy_gradient import FirstOrder
-from random_models import cmdps
+from models import cmdps
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from cmdpax.environments import cliff_world, garnet
 from cmdpax.exact.discounted import evaluate
 from cmdpax.exact.planning import plan
 from cmdpax.solvers.columns import COLUMNS, Corrective, add_column, first_column
-from random_models import cmdps
+from models import cmdps
 
 
 @given(cmdps(constraints=(1, 3), states=15))

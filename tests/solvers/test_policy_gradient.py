@@ -7,7 +7,7 @@ from cmdpax import InputError, NumericalError, lagrangian
 from cmdpax.environments import cliff_world, deep_sea, garnet
 from cmdpax.solvers import npg, ppg, pqa, spma
 from cmdpax.solvers.policy_gradient import FirstOrder, smoothness, theory_step
-from random_models import cmdps
+from models import cmdps
 
 ORACLES = {
     "pqa": FirstOrder(pqa.step),
