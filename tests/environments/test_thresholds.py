@@ -7,7 +7,7 @@ from cmdpax import solve
 from cmdpax.environments import queue
 from cmdpax.environments.thresholds import with_random_constraints, with_threshold
 from cmdpax.solvers.programs import linear_program
-from random_models import cmdps
+from models import cmdps
 
 
 @given(cmdps(constraints=(1, 1)), st.floats(0, 1))

@@ -10,7 +10,7 @@ from cmdpax.solvers.certified import normalise
 from cmdpax.solvers.columns import Corrective
 from cmdpax.solvers.feasibility import decide
 from cmdpax.solvers.policy_gradient import PolicyGradient, pqa
-from random_models import cmdps
+from models import cmdps
 
 
 @pytest.mark.parametrize(

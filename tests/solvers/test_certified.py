@@ -14,7 +14,7 @@ from cmdpax.solvers.certified import Warm, normalise
 from cmdpax.solvers.columns import Corrective
 from cmdpax.solvers.policy_gradient import PolicyGradient, npg, ppg, pqa, spma
 from cmdpax.solvers.programs import linear_program
-from random_models import cmdps
+from models import cmdps
 
 
 @settings(max_examples=300)

@@ -10,7 +10,7 @@ from cmdpax.exact.discounted import evaluate
 from cmdpax.exact.planning import plan
 from cmdpax.solvers.algorithm import AugmentedLagrangian
 from cmdpax.solvers.columns import COLUMNS, Corrective, add_column, first_column
-from random_models import cmdps
+from models import cmdps
 
 
 @given(cmdps(constraints=(1, 3), states=15))

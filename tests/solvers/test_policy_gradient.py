@@ -21,7 +21,7 @@ from cmdpax.solvers.policy_gradient import (
     theory_step,
 )
 from cmdpax.solvers.solve import trajectory
-from random_models import cmdps
+from models import cmdps
 
 STEPS = {"pqa": pqa, "ppg": ppg, "npg": npg, "spma": spma}
 UTILITY = AugmentedLagrangian(np.array([0.1]), 10.0)
