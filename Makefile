@@ -1,57 +1,71 @@
 # Each target sets up what it needs, on a fresh clone, with nothing but python3.
+# Another Python has an environment of its own: `make test PYTHON=python3.13` fills .venv-3.13.
 PYTHON ?= python3
-BIN := .venv/bin
+VENV ?= .venv$(patsubst python%,-%,$(filter python3.%,$(notdir $(PYTHON))))
+BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 # one thread per process: two processes side by side are faster than one with two threads
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow browser docs bench lint clean
+.PHONY: demo test test-slow lint format signatures browser docs build bench clean
 
-demo: .venv/core
+demo: $(VENV)/core
 	$(BIN)/cmdpax demo --out demo
 
-test: .venv/dev lint
+test: $(VENV)/dev lint
 	$(BIN)/python -m pytest -n 2
 
-test-slow: .venv/dev
+test-slow: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 -m slow
 
-lint: .venv/dev
+lint: $(VENV)/dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+format: $(VENV)/dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+# what tests/whole/test_public.py compares with: run it when a public signature changed on purpose
+signatures: $(VENV)/dev
+	$(BIN)/python tests/whole/test_public.py
 
 # Chromium for the tests of the report; never fails, without it they are skipped
 browser:
 	.ci/browser
 
-docs: .venv/docs
+docs: $(VENV)/docs
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto docs build/docs
 	@echo "open build/docs/index.html"
 
-bench: .venv/bench
+build: $(VENV)/dev
+	$(BIN)/python -m build --no-isolation --outdir dist
+
+bench: $(VENV)/bench
 	$(BIN)/python benchmarks/vs_lp.py --quick
 
-.venv/python: constraints.txt
-	$(PYTHON) -m venv .venv
+$(VENV)/python:
+	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-.venv/core: .venv/python pyproject.toml
+$(VENV)/core: $(VENV)/python pyproject.toml constraints.txt
 	$(PIP) --editable .
 	touch $@
 
-.venv/dev: .venv/python pyproject.toml
+$(VENV)/dev: $(VENV)/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[dev]'
-	touch $@ .venv/core
+	touch $@ $(VENV)/core
 
-.venv/docs: .venv/python pyproject.toml
+$(VENV)/docs: $(VENV)/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[docs]'
-	touch $@ .venv/core
+	touch $@ $(VENV)/core
 
-.venv/bench: .venv/dev
+$(VENV)/bench: $(VENV)/dev
 	$(PIP) --editable '.[dev,bench]'
 	touch $@
 
 clean:
-	rm -rf .venv demo build *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-3.* demo build dist *.egg-info src/*.egg-info
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis

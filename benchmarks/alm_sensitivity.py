@@ -11,7 +11,7 @@ import numpy as np
 
 from cmdpax.environments import cliff_world, deep_sea
 from cmdpax.lagrangian import violation
-from cmdpax.paper.grid import TAIL
+from cmdpax.paper.exact_study import TAIL
 from cmdpax.solvers.certified import solve
 from cmdpax.solvers.table import FIVE, trajectory
 

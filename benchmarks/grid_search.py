@@ -10,10 +10,10 @@ import argparse
 import time
 
 import numpy as np
+from cmdpax.solvers.forms import largest_multiplier
 
 from cmdpax.environments import cliff_world, deep_sea
-from cmdpax.paper.grid import configurations
-from cmdpax.solvers.forms import largest_multiplier
+from cmdpax.paper.exact_study import configurations
 from cmdpax.solvers.table import trajectory
 
 

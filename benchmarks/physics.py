@@ -14,13 +14,13 @@ import time
 import mujoco
 import numpy as np
 
-from cmdpax.learning.velocity import TASKS, VelocityBatch
+from cmdpax.learning.velocity import TASKS, VelocitySimulator
 from cmdpax.loops.compiled import shared_threads, thread_count
 
 
 def compare(name: str, count: int, seconds: float) -> tuple[float, float]:
     """Steps per CPU-second on one thread: (bare loop, ours)."""
-    ours, bare = VelocityBatch(name, count), VelocityBatch(name, count)
+    ours, bare = VelocitySimulator(name, count), VelocitySimulator(name, count)
     ours.shared = None
     (
         ours.reset(0),
@@ -50,7 +50,7 @@ def compare(name: str, count: int, seconds: float) -> tuple[float, float]:
 
 def clocked(name: str, count: int, seconds: float) -> tuple[float, float]:
     """Our steps per second of the clock: (on one thread, on all), taking turns."""
-    sides = [VelocityBatch(name, count), VelocityBatch(name, count)]
+    sides = [VelocitySimulator(name, count), VelocitySimulator(name, count)]
     sides[0].shared, sides[1].shared = None, shared_threads()
     spent, steps, random = np.zeros(2), 0, np.random.default_rng(0)
     for side in sides:

@@ -1,42 +1,64 @@
-"""cmdpax: constrained Markov decision processes, solved to one deployable policy with a proof of
-how good it is.
+"""cmdpax: constrained Markov decision processes, solved to one deployable policy with a proof.
 
 >>> import cmdpax
 >>> model = cmdpax.environments.cliff_world()
->>> result = cmdpax.solve(model, eps=1e-6)
+>>> result = cmdpax.solve(model)
 >>> result.status, round(result.reward, 6)
 ('certified', 0.655402)
 """
 
-from cmdpax import environments
-from cmdpax.checker import check
-from cmdpax.errors import CertificateError, CmdpaxError, InputError, NumericalError
-from cmdpax.learning.policy import load_policy
-from cmdpax.model.archive import load_model, load_result, save_model, save_result
-from cmdpax.model.cmdp import CMDP, Grid
-from cmdpax.model.result import Result
-from cmdpax.solvers.certified import solve
-from cmdpax.solvers.frontier import frontier
-from cmdpax.solvers.table import methods, run
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-__all__ = [
-    "CMDP",
-    "CertificateError",
-    "CmdpaxError",
-    "Grid",
-    "InputError",
-    "NumericalError",
-    "Result",
-    "check",
-    "environments",
-    "frontier",
-    "load_model",
-    "load_policy",
-    "load_result",
-    "methods",
-    "run",
-    "save_model",
-    "save_result",
-    "solve",
-]
+__version__ = version("cmdpax")
+_HOMES = {  # where each public name lives; a module is loaded when a name of it is first used
+    "checker": ("Verified", "check"),
+    "errors": ("CertificateError", "CmdpaxError", "InputError", "NumericalError"),
+    "learning.evaluation": ("SampledEvidence", "evaluate"),
+    "learning.policy": ("load_policy",),
+    "learning.training": ("Training", "train"),
+    "model.archive": ("load_model", "load_result", "save_model", "save_result"),
+    "model.cmdp": ("CMDP", "Grid"),
+    "model.limits": ("Limits",),
+    "model.result": ("Certificate", "FrontierPoint", "Result", "Trajectory"),
+    "solvers.algorithm": ("AugmentedLagrangian", "CertifiedGap", "Oracle"),
+    "solvers.frontier": ("frontier",),
+    "solvers.policy_classes": ("Features",),
+    "solvers.solve": ("certified_gaps", "solve", "trajectory"),
+    "solvers.table": ("Method", "methods"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = sorted([*_HOME, "environments"])
+
+if TYPE_CHECKING:
+    from cmdpax import environments
+    from cmdpax.checker import Verified, check
+    from cmdpax.errors import CertificateError, CmdpaxError, InputError, NumericalError
+    from cmdpax.learning.evaluation import SampledEvidence, evaluate
+    from cmdpax.learning.policy import load_policy
+    from cmdpax.learning.training import Training, train
+    from cmdpax.model.archive import load_model, load_result, save_model, save_result
+    from cmdpax.model.cmdp import CMDP, Grid
+    from cmdpax.model.limits import Limits
+    from cmdpax.model.result import Certificate, FrontierPoint, Result, Trajectory
+    from cmdpax.solvers.algorithm import AugmentedLagrangian, CertifiedGap, Oracle
+    from cmdpax.solvers.frontier import frontier
+    from cmdpax.solvers.policy_classes import Features
+    from cmdpax.solvers.solve import certified_gaps, solve, trajectory
+    from cmdpax.solvers.table import Method, methods
+
+
+def __getattr__(name: str) -> Any:
+    if name == "environments":
+        value: Any = import_module("cmdpax.environments")
+    elif name in _HOME:
+        value = getattr(import_module(f"cmdpax.{_HOME[name]}"), name)
+    else:
+        raise AttributeError(f"module 'cmdpax' has no attribute '{name}'")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

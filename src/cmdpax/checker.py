@@ -1,13 +1,14 @@
 """An independent checker: verifies a result from the model alone, and shares no code with the
 solvers.
 
-Everything is recomputed from the successor lists with plain NumPy. The potentials in the
-certificate are not believed; their Bellman residuals are what counts, so that wrong ones only make
-the provable bounds wider than the claimed ones, which is then an error.
+It turns the model's own words (`<=`, `>=`, `==`, ranges, minimise) into rows `V >= b` by itself and
+recomputes everything from the successor lists with plain NumPy. The potentials in the certificate
+are not believed; their Bellman residuals are what counts, so that wrong ones only make the provable
+bounds wider than the claimed ones, which is then an error.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,17 +39,22 @@ class Verified:
         )
 
 
-def check(model: Any, result: Any) -> Verified:
-    """Verify every claim of `result` about `model`; raises `CertificateError` with one sentence if
-    one is false.
+class _Row(NamedTuple):
+    """`sign V_c[i] >= bound`: one side of constraint i."""
 
-    What comes back says what was proven: status, eps, bounds on the reward, the dual bound, gap and
-    violation.
+    constraint: int
+    sign: float
+    bound: float
+
+
+def check(model: Any, result: Any) -> Verified:
+    """Verify every claim of `result` about `model`; raises `CertificateError` if one is false.
+
+    The error is one sentence. What comes back says what was proven: status, eps, bounds on the
+    reward, the dual bound, gap and violation.
     """
-    if (
-        not hasattr(model, "successors")
-        or not hasattr(result, "certificate")
-        or not hasattr(result.certificate, "weights")
+    if not hasattr(model, "successors") or not hasattr(
+        getattr(result, "certificate", None), "weights"
     ):
         raise InputError("check: give it a CMDP and a Result, in this order.")
     try:
@@ -60,53 +66,32 @@ def check(model: Any, result: Any) -> Verified:
 
 
 def _verify(model: Any, result: Any) -> Verified:
-    proof = result.certificate
+    proof, m = result.certificate, len(model.senses)
     _demand(
-        result.digest == model.digest,
+        model.matches(result.digest),
         "the result belongs to another model: the fingerprints differ",
     )
-    policy = np.asarray(result.policy, dtype=np.float64)
-    _demand(
-        policy.shape == model.reward.shape,
-        f"the policy has shape {policy.shape}, the model needs {model.reward.shape}",
-    )
-    _demand(
-        bool(np.isfinite(policy).all() and (policy >= 0).all()),
-        "the policy has entries that are not probabilities",
-    )
-    off = float(np.abs(policy.sum(1) - 1).max())
-    _demand(off <= SUM_TOLERANCE, f"the policy's probabilities miss a sum of 1 by {off:.3g}")
-    policy = policy / policy.sum(
-        1, keepdims=True
-    )  # a missing 1e-9 would count for 1e-9 / (1 - gamma)
-    if model.available is not None:
-        _demand(
-            not policy[~model.available].any(),
-            "the policy chooses an action that is not available in its state",
-        )
-    m = len(model.thresholds)
-    weights = np.asarray(proof.weights, dtype=np.float64)
-    _demand(
-        weights.shape == (m,) and bool((weights >= 0).all()),
-        "the dual weights must be m numbers >= 0",
-    )
-    _demand(
-        np.array_equal(result.multipliers, weights),
-        "the multipliers are not the dual weights of the certificate",
-    )
+    policy = _checked_policy(model, result.policy)
+    rows = _rows(model)
+    _demand(tuple(result.senses) == tuple(model.senses), "the senses are not the model's")
     _demand(
         np.array_equal(result.thresholds, model.thresholds), "the thresholds are not the model's"
     )
     _demand(
-        tuple(result.senses) == tuple(model.senses),
-        "the senses of the constraints are not the model's",
-    )
-    names = tuple(result.constraint_names)
-    _demand(
-        len(names) == m and names == (model.constraint_names or names),
+        tuple(result.constraint_names) == tuple(model.constraint_names),
         "the names of the constraints are not the model's",
     )
+    _demand(
+        result.minimise == model.minimise == proof.minimise,
+        "whether the reward is minimised is not as in the model",
+    )
+    weights = _row_weights("the dual weights", proof.weights, rows, m)
+    _demand(
+        np.array_equal(result.multipliers, proof.weights),
+        "the multipliers are not the dual weights of the certificate",
+    )
     seen = _visited(model)
+    sign = -1.0 if model.minimise else 1.0
 
     low, high = _policy_bounds(model, policy, model.reward, proof.value_potentials[0], seen)
     claimed_low, claimed_high = proof.reward_bounds
@@ -119,25 +104,106 @@ def _verify(model: Any, result: Any) -> Verified:
         f"the reward {result.reward} lies outside its own bounds",
     )
 
-    violation, scaled_violation = 0.0, 0.0
+    violation, scaled_violation = _check_margins(model, result, policy, rows, seen)
+    bound = _lagrangian_bound(model, sign, rows, weights, proof.dual_potential, seen)
+    _demand(
+        bound <= sign * proof.dual_bound,
+        f"the dual bound is claimed as {proof.dual_bound}, provable is {sign * bound}",
+    )
+    gap = claimed_high - proof.dual_bound if model.minimise else proof.dual_bound - claimed_low
+    scaled_gap = gap / _scale(model.reward[seen], model.discount)
+    _close("gap", proof.gap, gap)
+    _close("violation", proof.violation, violation)
+    _close("scaled gap", result.scaled_gap, scaled_gap)
+    _close("scaled violation", result.scaled_violation, scaled_violation)
+    _check_status(model, result, scaled_gap, scaled_violation, rows, seen)
+    return Verified(
+        result.status, result.eps, proof.reward_bounds, proof.dual_bound, gap, violation
+    )
+
+
+def _checked_policy(model: Any, policy: Any) -> np.ndarray:
+    """The policy `[S, A]`, with rows that sum to 1."""
+    policy = np.asarray(policy, dtype=np.float64)
+    _demand(
+        policy.shape == model.reward.shape,
+        f"the policy has shape {policy.shape}, the model needs {model.reward.shape}",
+    )
+    _demand(
+        bool(np.isfinite(policy).all() and (policy >= 0).all()),
+        "the policy has entries that are not probabilities",
+    )
+    off = float(np.abs(policy.sum(1) - 1).max())
+    _demand(off <= SUM_TOLERANCE, f"the policy's probabilities miss a sum of 1 by {off:.3g}")
+    if model.available is not None:
+        _demand(
+            not policy[~model.available].any(),
+            "the policy chooses an action that is not available in its state",
+        )
+    # a missing 1e-9 would count for 1e-9 / (1 - gamma)
+    return policy / policy.sum(1, keepdims=True)
+
+
+def _rows(model: Any) -> list[_Row]:
+    """The model's constraints as rows `sign V >= bound`: one, or two for `==` and a range."""
+    rows = []
+    for i, (sense, threshold) in enumerate(zip(model.senses, model.thresholds, strict=True)):
+        bounds = np.broadcast_to(threshold, 2)
+        if sense != "<=":
+            rows.append(_Row(i, 1.0, float(bounds[0])))
+        if sense != ">=":
+            rows.append(_Row(i, -1.0, -float(bounds[1])))
+    return rows
+
+
+def _row_weights(what: str, prices: Any, rows: list[_Row], m: int) -> np.ndarray:
+    """Prices of m constraints as weights >= 0 of their rows; a signed one prices one of two rows."""
+    prices = np.asarray(prices, dtype=np.float64)
+    _demand(prices.shape == (m,) and bool(np.isfinite(prices).all()), f"{what} must be {m} numbers")
+    sides = [sum(row.constraint == i for row in rows) for i in range(m)]
+    _demand(
+        all(price >= 0 for price, count in zip(prices, sides, strict=True) if count == 1),
+        f"{what} must be >= 0, except those of == and ranges",
+    )
+    return np.array(
+        [
+            max(row.sign * prices[row.constraint], 0.0)
+            if sides[row.constraint] == 2
+            else prices[row.constraint]
+            for row in rows
+        ]
+    )
+
+
+def _check_margins(
+    model: Any, result: Any, policy: np.ndarray, rows: list[_Row], seen: np.ndarray
+) -> tuple[float, float]:
+    """Values and margins of every constraint; the largest violation, plain and scaled."""
+    proof, m = result.certificate, len(model.senses)
     _demand(np.shape(proof.margin_bounds) == (m, 2), "the margin bounds must be an [m, 2] array")
-    for i in range(m):
-        low_i, high_i = _policy_bounds(
-            model, policy, model.constraints[i], proof.value_potentials[1 + i], seen
-        )
+    violation, scaled_violation = 0.0, 0.0
+    for i, constraint in enumerate(model.constraints):
+        potential = proof.value_potentials[1 + i]
+        low, high = _policy_bounds(model, policy, constraint, potential, seen)
         least, most = proof.margin_bounds[i]
-        claimed, size = float(result.values[i]), _scale(model.constraints[i][seen], model.discount)
-        around = min(float(most - least), 1e-6 * size) + 1e-12 * (
-            1 + abs(low_i)
-        )  # the middle of wider bounds is good enough
+        claimed, size = float(result.values[i]), _scale(constraint[seen], model.discount)
+        # the middle of wider bounds is good enough
+        around = min(float(most - least), 1e-6 * size) + 1e-12 * (1 + abs(low))
         _demand(
-            low_i - around <= claimed <= high_i + around,
-            f"value {i} is claimed as {claimed}, provable is [{low_i}, {high_i}]",
+            low - around <= claimed <= high + around,
+            f"value {i} is claimed as {claimed}, provable is [{low}, {high}]",
         )
-        low_i, high_i = low_i - model.thresholds[i], high_i - model.thresholds[i]
+        ends = [
+            (low - row.bound, high - row.bound)
+            if row.sign > 0
+            else (-high - row.bound, -low - row.bound)
+            for row in rows
+            if row.constraint == i
+        ]
+        low, high = min(end[0] for end in ends), min(end[1] for end in ends)
         _demand(
-            least <= low_i and high_i <= most,
-            f"margin {i} is claimed in [{least}, {most}], provable is [{low_i}, {high_i}]",
+            least <= low and high <= most,
+            f"margin {i} is claimed in [{least}, {most}], provable is [{low}, {high}]",
         )
         _demand(
             least <= result.margins[i] <= most,
@@ -145,70 +211,46 @@ def _verify(model: Any, result: Any) -> Verified:
         )
         violation = max(violation, -least)
         scaled_violation = max(scaled_violation, -least / size)
-
-    bound = _lagrangian_bound(model, model.reward, weights, proof.dual_potential, seen)
-    _demand(
-        bound <= proof.dual_bound,
-        f"the dual bound is claimed as {proof.dual_bound}, provable is {bound}",
-    )
-    gap = proof.dual_bound - claimed_low
-    scaled_gap = gap / _scale(model.reward[seen], model.discount)
-    _close("gap", proof.gap, gap)
-    _close("violation", proof.violation, violation)
-    _close("scaled gap", result.scaled_gap, scaled_gap)
-    _close("scaled violation", result.scaled_violation, scaled_violation)
-    _check_status(model, result, scaled_gap, scaled_violation, seen)
-    return Verified(
-        result.status, result.eps, proof.reward_bounds, proof.dual_bound, gap, violation
-    )
+    return violation, scaled_violation
 
 
-def _check_status(model: Any, result: Any, gap: float, violation: float, seen: np.ndarray) -> None:
+def _check_status(
+    model: Any, result: Any, gap: float, violation: float, rows: list[_Row], seen: np.ndarray
+) -> None:
+    eps, proof = result.eps, result.certificate
     if result.status == "certified":
         _demand(
-            0 < result.eps < np.inf and gap <= result.eps,
-            f"status certified, but the scaled gap {gap:.3g} exceeds eps {result.eps:g}",
+            0 < eps < np.inf and gap <= eps,
+            f"status certified, but the scaled gap {gap:.3g} exceeds eps {eps:g}",
         )
         _demand(
-            violation <= result.eps,
-            f"status certified, but the scaled violation {violation:.3g} exceeds eps"
-            f" {result.eps:g}",
+            violation <= eps,
+            f"status certified, but the scaled violation {violation:.3g} exceeds eps {eps:g}",
         )
-    elif result.status in ("infeasible", "marginal"):
-        proof = result.certificate
-        if result.status == "marginal" and proof.ray is None:
-            return
-        _demand(proof.ray is not None, "status infeasible, but there is no ray to prove it")
-        ray = np.asarray(proof.ray, dtype=np.float64)
-        usable = (
-            ray.shape == model.thresholds.shape
-            and (ray >= 0).all()
-            and ray.sum() > 0
-            and np.isfinite(ray).all()
-        )
-        _demand(bool(usable), "the ray must be m numbers >= 0, not all zero")
-        bound = _lagrangian_bound(
-            model, np.zeros_like(model.reward), ray, proof.ray_potential, seen
-        )
+        return
+    if result.status == "limit" or (result.status == "marginal" and proof.ray is None):
+        return
+    _demand(result.status in ("infeasible", "marginal"), f"the status {result.status!r} is unknown")
+    _demand(proof.ray is not None, "status infeasible, but there is no ray to prove it")
+    ray = _row_weights("the ray", proof.ray, rows, len(model.senses))
+    _demand(bool(ray.sum() > 0), "the ray must not be all zero")
+    bound = _lagrangian_bound(model, 0.0, rows, ray, proof.ray_potential, seen)
+    _demand(
+        bound <= proof.ray_bound,
+        f"the ray's bound is claimed as {proof.ray_bound}, provable is {bound}",
+    )
+    if result.status == "infeasible":
         _demand(
-            bound <= proof.ray_bound,
-            f"the ray's bound is claimed as {proof.ray_bound}, provable is {bound}",
+            proof.ray_bound < 0,
+            f"status infeasible, but the ray only proves {proof.ray_bound:.3g} < 0",
         )
-        size = sum(
-            y * _scale(c[seen], model.discount) for y, c in zip(ray, model.constraints, strict=True)
-        )
-        if result.status == "infeasible":
-            _demand(
-                proof.ray_bound < 0,
-                f"status infeasible, but the ray only proves {proof.ray_bound:.3g} < 0",
-            )
-        else:
-            _demand(
-                proof.ray_bound <= 2 * MARGINAL_BAND * size,
-                "status marginal, but the ray does not show it",
-            )
-    else:
-        _demand(result.status == "limit", f"the status {result.status!r} is not known")
+        return
+    scales = [_scale(model.constraints[row.constraint][seen], model.discount) for row in rows]
+    size = float(ray @ np.array(scales))
+    _demand(
+        proof.ray_bound <= 2 * MARGINAL_BAND * size,
+        "status marginal, but the ray does not show it",
+    )
 
 
 def _policy_bounds(
@@ -240,20 +282,23 @@ def _optimum_bound(model: Any, reward: np.ndarray, potential: Any, seen: np.ndar
 
 
 def _lagrangian_bound(
-    model: Any, reward: np.ndarray, weights: np.ndarray, potential: Any, seen: np.ndarray
+    model: Any,
+    sign: float,
+    rows: list[_Row],
+    weights: np.ndarray,
+    potential: Any,
+    seen: np.ndarray,
 ) -> float:
-    """Upper bound on any policy's `V + w.(V_c - b)`, V that of `reward`; rounding in `r + w.c`
-    counts by its terms.
-    """
-    combined, size = reward.copy(), float(np.abs(reward[seen]).max())
-    for w, c in zip(weights, model.constraints, strict=True):
-        combined += w * c
-        size += w * float(np.abs(c[seen]).max())
-    best, price = (
-        _optimum_bound(model, combined, potential, seen),
-        float(weights @ model.thresholds),
-    )
-    size = size / (1 - model.discount) + float(weights @ np.abs(model.thresholds)) + abs(best)
+    """Upper bound on any policy's `sign V_r + w.(rows - bounds)`; rounding counts by the terms."""
+    combined = sign * model.reward
+    size = abs(sign) * float(np.abs(model.reward[seen]).max())
+    for row, weight in zip(rows, weights, strict=True):
+        constraint = model.constraints[row.constraint]
+        combined = combined + weight * row.sign * constraint
+        size += weight * float(np.abs(constraint[seen]).max())
+    bounds = np.array([row.bound for row in rows])
+    best, price = _optimum_bound(model, combined, potential, seen), float(weights @ bounds)
+    size = size / (1 - model.discount) + float(weights @ np.abs(bounds)) + abs(best)
     return best - price + UNIT * (len(weights) + 2) * size
 
 

@@ -1,11 +1,17 @@
+import zlib
+
 import numpy as np
 import pytest
 
 from cmdpax import InputError
 from cmdpax.environments import cliff_world, deep_sea, finite, garnet, queue
-from cmdpax.environments.by_name import open_features, open_model
+from cmdpax.environments.by_name import open_features, open_model, seeded, tiles
 from cmdpax.model.archive import save_model
-from cmdpax.solvers.policy_classes import one_hot
+from cmdpax.solvers.policy_classes import Features, one_hot
+
+# slots used and dimension of the class of policies, as the specification counts them
+TILE_SETS = ((40, 4, 1), (60, 4, 3), (80, 6, 5))
+COUNTS = {(21, 4): ((28, 12), (60, 36), (80, 63)), (25, 2): ((14, 4), (30, 12), (68, 25))}
 
 
 @pytest.mark.parametrize("name", finite)
@@ -30,27 +36,35 @@ def test_files(tmp_path, suffix):
 
 
 @pytest.mark.parametrize(
-    "source",
-    ["nothing", "garnet:x=1", "garnet:states", "garnet:states=1.5", "garnet:feasible=maybe"],
+    ("source", "message"),
+    [
+        ("nothing", "neither a model file"),
+        ("garnett", "did you mean 'garnet'"),
+        ("garnet:state=1", "did you mean 'states'"),
+        ("garnet:states", "has no value; write states=100"),
+        ("garnet:states=1.5", "not understood; write states=100"),
+        ("garnet:feasible=maybe", "not understood; write feasible=true"),
+        ("garnet:seed=1,seed=2", "given twice"),
+        ("deep-sea:mines=1+x", "write mines=12\\+16"),
+    ],
 )
-def test_bad_sources(source):
-    with pytest.raises(InputError):
+def test_bad_sources(source, message):
+    with pytest.raises(InputError, match=message):
         open_model(source)
 
 
 def test_features_from_tiles_and_files(tmp_path):
     model = cliff_world()
-    assert open_features("tiles:40,4,1", model).rank == 12
+    np.testing.assert_array_equal(open_features("tiles:40,4,1", model), tiles(21, 4, 40, 4, 1))
     table = one_hot(21, 4)
     np.save(tmp_path / "f.npy", table)
     np.savez(tmp_path / "f.npz", features=table)
     for name in ("f.npy", "f.npz"):
-        np.testing.assert_array_equal(open_features(str(tmp_path / name), model).table, table)
+        np.testing.assert_array_equal(open_features(str(tmp_path / name), model), table)
 
 
 def test_bad_features_get_one_sentence(tmp_path):
     model = cliff_world()
-    np.save(tmp_path / "wrong.npy", np.ones((3, 2, 4)) * np.arange(2)[:, None])
     np.savez(tmp_path / "other.npz", table=one_hot(21, 4))
     (tmp_path / "text.npy").write_text("no array")
     for source, message in (
@@ -60,7 +74,48 @@ def test_bad_features_get_one_sentence(tmp_path):
         (str(tmp_path / "none.npy"), "cannot be read"),
         (str(tmp_path / "text.npy"), "not an array"),
         (str(tmp_path / "other.npz"), "no array 'features'"),
-        (str(tmp_path / "wrong.npy"), "does not fit a model of 21 states and 4 actions"),
     ):
         with pytest.raises(InputError, match=message):
             open_features(source, model)
+
+
+@pytest.mark.parametrize(("states", "actions"), COUNTS)
+def test_slots_and_dimensions_of_the_papers_tiles(states, actions):
+    for parameters, (slots, dimension) in zip(TILE_SETS, COUNTS[states, actions], strict=True):
+        features = tiles(states, actions, *parameters)
+        assert features.shape == (states, actions, parameters[0])
+        assert set(np.unique(features)) == {0, 1}
+        assert features.any((0, 1)).sum() == slots
+        assert Features(features).rank == dimension
+
+
+def test_keys_by_hand():
+    features = tiles(4, 1, dimension=4, tilings=2, size=1)  # q = floor(2 s / 4) = 0, 0, 1, 1
+    # tiling 0: tile q // 2 = 0 always; tiling 1: tile (q + 1) // 2 = 0, 0, 1, 1
+    np.testing.assert_array_equal(
+        features[:, 0], [[1, 1, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 1, 0]]
+    )
+
+
+def test_a_full_table_is_shared_by_hash():
+    features = tiles(4, 1, dimension=2, tilings=2, size=1)
+    shared = zlib.crc32(b"1,1,0") % 2
+    expected = np.zeros(2)
+    expected[[0, shared]] = 1
+    np.testing.assert_array_equal(features[2, 0], expected)
+
+
+@pytest.mark.parametrize("wrong", [(0, 4, 1), (40, 0, 1), (40, 4, -1)])
+def test_sizes_of_tiles_must_be_positive(wrong):
+    with pytest.raises(InputError, match="at least 1"):
+        tiles(21, 4, *wrong)
+
+
+def test_seeds_are_given_to_what_takes_them():
+    assert seeded("garnet", 3) == "garnet:seed=3"
+    assert seeded("garnet:states=5", 3) == "garnet:states=5,seed=3"
+    assert seeded("garnet:seed=2", 0) == "garnet:seed=2"
+    assert seeded("queue", 0) == "queue"
+    for source in ("queue", "garnet:seed=2"):
+        with pytest.raises(InputError, match="takes no seed of its own"):
+            seeded(source, 1)

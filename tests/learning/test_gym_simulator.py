@@ -1,21 +1,32 @@
 import functools
+import sys
+import textwrap
 
 import gymnasium
 import numpy as np
 import pytest
 
+import plain
 import probes
 from cmdpax import InputError
-from cmdpax.learning.gym_simulator import GymBatch, check_environment, make_simulator
+from cmdpax.learning.gym_simulator import (
+    GymSampler,
+    GymSimulator,
+    check_environment,
+    environment_factory,
+    make_simulator,
+)
+from cmdpax.learning.simulator import ModelSimulator
+from cmdpax.learning.velocity import VelocitySimulator
 
 
 def test_steps_and_new_starts():
-    batch = GymBatch(probes.TwoSteps, 2)
-    np.testing.assert_array_equal(batch.reset(0), [[1, 0], [1, 0]])
-    step = batch.step(np.array([1, 0]))
+    simulator = GymSimulator(probes.TwoSteps, 2)
+    np.testing.assert_array_equal(simulator.reset(0), [[1, 0], [1, 0]])
+    step = simulator.step(np.array([1, 0]))
     np.testing.assert_array_equal(step.observation, [[0, 1], [0, 0]])
     np.testing.assert_array_equal(step.cost, [[1], [0]])
-    step = batch.step(np.array([0, 0]))
+    step = simulator.step(np.array([0, 0]))
     assert step.terminated.all() and not step.truncated.any()
     np.testing.assert_array_equal(step.reward, [1, 0])
     np.testing.assert_array_equal(step.observation, [[1, 0], [1, 0]])  # already the next episode's
@@ -23,23 +34,23 @@ def test_steps_and_new_starts():
 
 
 def test_six_values_vectors_and_mappings_are_costs_too():
-    assert GymBatch(probes.SixTuple).cost_names == ("cost",)
-    np.testing.assert_array_equal(_first(GymBatch(probes.SixTuple), 1).cost, [[1]])
-    assert GymBatch(probes.TwoLimits).cost_names == ("heat", "noise")
-    np.testing.assert_array_equal(_first(GymBatch(probes.TwoLimits), 2).cost, [[0, 1]])
+    assert GymSimulator(probes.SixTuple).cost_names == ("cost",)
+    np.testing.assert_array_equal(_first(GymSimulator(probes.SixTuple), 1).cost, [[1]])
+    assert GymSimulator(probes.TwoLimits).cost_names == ("heat", "noise")
+    np.testing.assert_array_equal(_first(GymSimulator(probes.TwoLimits), 2).cost, [[0, 1]])
 
     class Mapped(probes.Bandit):
         def step(self, action):
             return *super().step(action)[:4], {"cost": {"a": 1.0, "b": 2.0}}
 
-    assert GymBatch(Mapped).cost_names == ("a", "b")
-    np.testing.assert_array_equal(_first(GymBatch(Mapped), 0).cost, [[1, 2]])
+    assert GymSimulator(Mapped).cost_names == ("a", "b")
+    np.testing.assert_array_equal(_first(GymSimulator(Mapped), 0).cost, [[1, 2]])
 
 
 def test_box_actions_are_rescaled_and_clipped():
-    batch = GymBatch(probes.Throttle)
-    np.testing.assert_array_equal(batch.action_space.to_environment(np.array([0.5])), [1.0])
-    np.testing.assert_array_equal(batch.action_space.to_environment(np.array([3.0])), [2.0])
+    simulator = GymSimulator(probes.Throttle)
+    np.testing.assert_array_equal(simulator.action_space.to_environment(np.array([0.5])), [1.0])
+    np.testing.assert_array_equal(simulator.action_space.to_environment(np.array([3.0])), [2.0])
     np.testing.assert_array_equal(
         make_simulator("SafetyHopperVelocity-v1", 1).action_space.to_environment(np.array(3.0)),
         [3.0] * 3,
@@ -56,10 +67,10 @@ def test_box_actions_are_rescaled_and_clipped():
 )
 def test_a_bad_cost_is_an_error_never_zero(wrong, sentence):
     def run():
-        batch = GymBatch(functools.partial(probes.Broken, wrong))
-        batch.reset(0)
+        simulator = GymSimulator(functools.partial(probes.Broken, wrong))
+        simulator.reset(0)
         for _ in range(10):
-            batch.step(np.zeros(1, dtype=np.int64))
+            simulator.step(np.zeros(1, dtype=np.int64))
 
     with pytest.raises(InputError, match=sentence):
         run()
@@ -73,6 +84,29 @@ def test_unknown_names():
     with pytest.raises(InputError, match="reports no cost"):
         make_simulator("CartPole-v1", 1)
     assert make_simulator("probes:Corridor", 2).observation_size == 5
+
+
+def test_kinds_of_environments():
+    """A name, a function, a class, an object or a finite model."""
+    for environment in ("probes:Bandit", probes.Bandit, functools.partial(probes.Meter)):
+        simulator = make_simulator(environment, 2)
+        assert isinstance(simulator, GymSimulator) and simulator.reset(0).shape[0] == 2
+    assert isinstance(make_simulator("SafetyHopperVelocity-v1", 1), VelocitySimulator)
+    assert isinstance(make_simulator(plain.tiny(), 5), ModelSimulator)
+    environment = gymnasium.wrappers.TimeLimit(probes.Bandit(), 7)
+    simulator = make_simulator(environment, 1)
+    assert simulator.environments == [environment]
+    with pytest.raises(InputError, match=r"'TimeLimit': 2 copies are needed, .* give a function"):
+        make_simulator(environment, 2)
+    with pytest.raises(InputError, match="environment: 3 is no name"):
+        make_simulator(3, 1)
+
+
+def test_every_kind_can_be_checked():
+    assert check_environment(probes.Corridor, steps=20).name == "Corridor"
+    assert check_environment(probes.Corridor(), steps=20).name == "Corridor"
+    report = check_environment(plain.tiny(), steps=50)
+    assert (report.name, report.actions, report.cost_names) == ("CMDP", "3 choices", ("c0", "c1"))
 
 
 def test_check_env():
@@ -94,9 +128,9 @@ def test_check_env():
     )
 
 
-def _first(batch, action):
-    batch.reset(0)
-    return batch.step(np.array([action]))
+def _first(simulator, action):
+    simulator.reset(0)
+    return simulator.step(np.array([action]))
 
 
 class Picky(probes.Bandit):
@@ -120,15 +154,15 @@ class Picky(probes.Bandit):
     ids=str,
 )
 def test_actions_are_of_the_environments_space(space):
-    batch = GymBatch(type("Own", (Picky,), {"action_space": space}), 4)
-    batch.reset(0)
+    simulator = GymSimulator(type("Own", (Picky,), {"action_space": space}), 4)
+    simulator.reset(0)
     random = np.random.default_rng(0)
     for _ in range(20):
-        if batch.action_space.low is None:
-            own = random.integers(batch.action_space.choices, size=4)
+        if simulator.action_space.low is None:
+            own = random.integers(simulator.action_space.choices, size=4)
         else:
-            own = random.normal(size=(4, batch.action_space.size)).astype(np.float32) * 5
-        batch.step(batch.action_space.to_environment(own))
+            own = random.normal(size=(4, simulator.action_space.size)).astype(np.float32) * 5
+        simulator.step(simulator.action_space.to_environment(own))
 
 
 def test_shapes_of_observations():
@@ -138,7 +172,7 @@ def test_shapes_of_observations():
     )
 
     def made(space):
-        return GymBatch(
+        return GymSimulator(
             type(
                 "Own",
                 (probes.Bandit,),
@@ -191,9 +225,11 @@ def outcome(**changes):
 )
 def test_what_a_step_must_not_return(result, sentence):
     def run():
-        batch = GymBatch(type("Odd", (probes.Bandit,), {"step": lambda self, action: result}))
-        batch.reset(0)
-        batch.step(np.zeros(1, dtype=np.int64))
+        simulator = GymSimulator(
+            type("Odd", (probes.Bandit,), {"step": lambda self, action: result})
+        )
+        simulator.reset(0)
+        simulator.step(np.zeros(1, dtype=np.int64))
 
     with pytest.raises(InputError, match=sentence):
         run()
@@ -201,16 +237,16 @@ def test_what_a_step_must_not_return(result, sentence):
 
 def test_a_reset_of_the_old_form_is_said_to_be():
     with pytest.raises(InputError, match="reset must return two values"):
-        GymBatch(type("Old", (probes.Bandit,), {"reset": lambda self, **_: np.ones(1)}))
+        GymSimulator(type("Old", (probes.Bandit,), {"reset": lambda self, **_: np.ones(1)}))
 
 
 def test_a_reward_of_one_number_in_an_array_is_that_number():
-    batch = GymBatch(
+    simulator = GymSimulator(
         type(
             "Odd", (probes.Bandit,), {"step": lambda self, action: outcome(reward=np.full(1, 3.0))}
         )
     )
-    assert _first(batch, 0).reward == [3.0]
+    assert _first(simulator, 0).reward == [3.0]
 
 
 @pytest.mark.parametrize(
@@ -226,4 +262,204 @@ def test_a_reward_of_one_number_in_an_array_is_that_number():
 )
 def test_spaces_that_cannot_be_learned_on(changes, sentence):
     with pytest.raises(InputError, match=sentence):
-        GymBatch(type("Odd", (probes.Bandit,), changes))
+        GymSimulator(type("Odd", (probes.Bandit,), changes))
+
+
+THEIRS = """
+    import probes
+
+    class Crash(probes.Bandit):
+        def step(self, action):
+            raise ZeroDivisionError("no heat")
+
+    class Stuck(probes.Bandit):
+        def reset(self, *, seed=None, options=None):
+            return {}["key"]
+
+    class Leave(probes.Bandit):
+        def step(self, action):
+            raise SystemExit("two\\nlines")
+
+    def boom():
+        raise RuntimeError("the server is away")
+
+    def nothing():
+        return None
+
+    def drawing(render_mode=None):
+        made = probes.Bandit()
+        made.render_mode = render_mode
+        return made
+
+    number = 3
+"""
+
+
+@pytest.fixture
+def theirs(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, text in (
+        ("theirs", THEIRS),
+        ("unreadable", "def make(:"),
+        ("raising", "raise ValueError('not today')"),
+    ):
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
+    yield
+    for name in ("theirs", "unreadable", "raising"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        (
+            "theirs:boom",
+            r"making it raised RuntimeError: the server is away \(theirs.py, line 17\)",
+        ),
+        ("theirs:Leave", r"its step raised SystemExit: two lines \(theirs.py, line 14\)"),
+        ("theirs:nothing", "None was made, which is no environment"),
+        ("theirs:Crash", r"its step raised ZeroDivisionError: no heat \(theirs.py, line 6\)"),
+        ("theirs:Stuck", r"its reset raised KeyError: 'key' \(theirs.py, line 10\)"),
+        ("theirs:drawin", "module 'theirs' has no function 'drawin'; did you mean 'drawing'"),
+        ("theirs:number", "module 'theirs' has no function 'number'"),
+        (
+            "unreadable:make",
+            r"importing 'unreadable' raised SyntaxError: .* \(unreadable.py, line 1\)",
+        ),
+        (
+            "raising:make",
+            r"importing 'raising' raised ValueError: not today \(raising.py, line 1\)",
+        ),
+        ("theirs:", "write module:function"),
+        (":make", "write module:function"),
+        (
+            "nothing-like-it",
+            "is not known; give SafetyAntVelocity-v1, .* a Gymnasium id, or module:function",
+        ),
+    ],
+)
+def test_one_sentence_says_where(theirs, name, sentence):
+    with pytest.raises(InputError, match=sentence):
+        check_environment(name, steps=2)
+
+
+def test_pictures_are_asked_for_where_they_can_be(theirs):
+    assert environment_factory("theirs:drawing", pictures=True)().render_mode == "rgb_array"
+    assert environment_factory("theirs:drawing")().render_mode is None
+    assert (
+        GymSimulator(environment_factory("probes:Bandit", pictures=True))
+        .environments[0]
+        .render_mode
+        is None
+    )
+
+
+def test_velocity_tasks_can_be_drawn_by_their_plain_names(monkeypatch):
+    name = "SafetyHopperVelocity-v1"
+    monkeypatch.delitem(gymnasium.registry, name, raising=False)
+    assert environment_factory(name, pictures=True)().render_mode == "rgb_array"
+
+
+def test_numbers_that_cannot_be():
+    with pytest.raises(InputError, match="at least one step"):
+        check_environment("probes:Bandit", steps=0)
+    with pytest.raises(InputError, match="not negative"):
+        check_environment("probes:Bandit", seed=-1)
+
+
+class Line(gymnasium.Env):
+    """States 0..3; action 1 moves right, state 3 ends it; reward 1 and cost 2 for every move."""
+
+    observation_space = gymnasium.spaces.Discrete(4)
+    action_space = gymnasium.spaces.Discrete(2)
+    cost: object = None
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = 0
+        return self.place, {}
+
+    def step(self, action):
+        self.place += action
+        cost = 2.0 * action if self.cost is None else self.cost
+        return (
+            self.place,
+            float(action),
+            self.place == 3,
+            False,
+            {} if cost == "missing" else {"cost": cost},
+        )
+
+
+def uniform(observations):
+    return np.full((len(observations), 2), 0.5)
+
+
+def test_episodes_of_an_environment_for_sampled_methods():
+    sampler = GymSampler(Line(), ["cost<=3"], discount=0.9)
+    assert (sampler.states, sampler.actions, sampler.thresholds.tolist()) == (4, 2, [-3.0])
+    data = sampler.collect(uniform, 300, np.random.default_rng(0))
+    np.testing.assert_array_equal(data.rewards[:, 1], -2.0 * data.actions)
+    np.testing.assert_array_equal(data.continues, data.successors != 3)
+    assert data.first.sum() == 300 and (data.observations[data.first] == 0).all()
+    again = GymSampler(Line(), ["cost<=3"], 0.9).collect(uniform, 300, np.random.default_rng(0))
+    np.testing.assert_array_equal(data.actions, again.actions)
+
+
+def test_a_sampler_turns_each_limit_by_its_own_sense():
+    sampler = GymSampler(probes.TwoLimits, ["noise>=0.1", "heat<=0.2"], discount=0.9)
+    assert sampler.thresholds.tolist() == [0.1, -0.2] and sampler.states is None
+
+    def policy(observations):
+        return np.full((len(observations), 3), 1 / 3)
+
+    data = sampler.collect(policy, 50, np.random.default_rng(0))
+    heat, noise = (np.eye(3)[data.actions][:, 1:]).T
+    np.testing.assert_array_equal(data.rewards, np.stack([data.actions, noise, -heat], 1))
+
+
+def test_one_buffer_for_all_observations_does_no_harm():
+    class Reused(Line):
+        observation_space = gymnasium.spaces.Box(0, 3, (1,))
+        buffer = np.zeros(1)
+
+        def reset(self, **_):
+            self.buffer[:] = super().reset(**_)[0]
+            return self.buffer, {}
+
+        def step(self, action):
+            place, *others = super().step(action)
+            self.buffer[:] = place
+            return self.buffer, *others
+
+    data, same = (
+        GymSampler(kind, ["cost<=3"], 0.9).collect(uniform, 50, np.random.default_rng(0))
+        for kind in (Reused, Line)
+    )
+    np.testing.assert_array_equal(data.observations[:, 0], same.observations)
+    np.testing.assert_array_equal(data.successors[:, 0], same.successors)
+
+
+@pytest.mark.parametrize(
+    ("cost", "message"),
+    [
+        ("missing", "reports no cost"),
+        (np.nan, "cost 'cost' is nan"),
+        ([1.0, 2.0], "limit 'cost<=3' is on a cost that the environment does not have"),
+    ],
+)
+def test_a_cost_that_no_limit_can_be_held_to_is_an_error(cost, message):
+    environment = Line()
+    environment.cost = cost
+    with pytest.raises(InputError, match=message):
+        GymSampler(environment, ["cost<=3"], 0.9).collect(uniform, 1, np.random.default_rng(0))
+
+
+def test_what_a_sampler_refuses():
+    with pytest.raises(InputError, match="not discrete"):
+        GymSampler(probes.Throttle, ["cost<=3"], 0.9)
+    with pytest.raises(InputError, match="discount"):
+        GymSampler(Line(), ["cost<=3"], 1.0)
+    odd = type("Odd", (probes.Bandit,), {"step": lambda self, action: outcome(reward=np.inf)})
+    with pytest.raises(InputError, match="the reward is inf"):
+        GymSampler(odd, ["cost<=3"], 0.9).collect(uniform, 1, np.random.default_rng(0))

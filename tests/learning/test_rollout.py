@@ -5,7 +5,7 @@ import pytest
 
 import probes
 from cmdpax import InputError
-from cmdpax.learning.gym_simulator import GymBatch
+from cmdpax.learning.gym_simulator import GymSimulator
 from cmdpax.learning.policy import NetworkPolicy
 from cmdpax.learning.rollout import collect, episodes
 from cmdpax.model.limits import match_limits
@@ -44,7 +44,7 @@ def test_cut_episodes_count_only_if_none_was_completed():
 
 
 def test_a_batch_follows_from_its_seed():
-    simulator = GymBatch(probes.Corridor, 3)
+    simulator = GymSimulator(probes.Corridor, 3)
     constraints = match_limits(["cost<=1"], simulator.cost_names)
     batches = [
         collect(simulator, uniform_policy(simulator), constraints, 10, (1, update))[0]
@@ -60,7 +60,7 @@ def test_a_batch_follows_from_its_seed():
 
 
 def test_gaussian_actions_are_kept_in_the_policys_own_units():
-    simulator = GymBatch(probes.Throttle, 2)
+    simulator = GymSimulator(probes.Throttle, 2)
     batch, _ = collect(
         simulator, uniform_policy(simulator), match_limits(["cost<=1"], ("cost",)), 200, (0,)
     )
@@ -72,6 +72,6 @@ def test_gaussian_actions_are_kept_in_the_policys_own_units():
 
 @pytest.mark.parametrize("wrong", ["observation", "reward"])
 def test_nan_is_named(wrong):
-    simulator = GymBatch(functools.partial(probes.Broken, wrong), 1)
+    simulator = GymSimulator(functools.partial(probes.Broken, wrong), 1)
     with pytest.raises(InputError, match=f"{wrong} is not finite"):
         collect(simulator, uniform_policy(simulator), match_limits([], ("cost",)), 10, (0,))

@@ -3,7 +3,10 @@ import json
 import numpy as np
 import pytest
 
-from cmdpax.learning.simulator import ActionSpace
+import plain
+from cmdpax.environments import garnet, queue
+from cmdpax.exact.discounted import evaluate, occupancy
+from cmdpax.learning.simulator import ActionSpace, ModelSimulator
 
 LOW, HIGH = np.array([-1.0, 0.0, 2.0]), np.array([1.0, 10.0, 3.0])
 
@@ -48,9 +51,9 @@ def test_a_side_without_a_bound_is_open_and_the_other_is_kept():
 
 def test_actions_have_the_environments_shape_and_type():
     space = ActionSpace(-np.ones(4), np.full(4, 3.0), shape=(2, 2), dtype="int8")
-    found = space.to_environment(np.array([[-1.0, 0.0, 0.2, 7.0]] * 3))
-    assert found.dtype == np.int8 and found.shape == (3, 2, 2)
-    np.testing.assert_array_equal(found[0], [[-1, 1], [1, 3]])  # rounded, not cut off
+    action = space.to_environment(np.array([[-1.0, 0.0, 0.2, 7.0]] * 3))
+    assert action.dtype == np.int8 and action.shape == (3, 2, 2)
+    np.testing.assert_array_equal(action[0], [[-1, 1], [1, 3]])  # rounded, not cut off
 
 
 @pytest.mark.parametrize(
@@ -68,3 +71,78 @@ def test_a_space_survives_json(space):
     again = ActionSpace.from_json(notes)
     for name, value in vars(space).items():
         np.testing.assert_array_equal(getattr(again, name), value, err_msg=name)
+
+
+def test_visits_are_distributed_like_the_occupancy_and_transitions_like_the_model():
+    model = plain.tiny()
+    policy = np.random.default_rng(0).dirichlet(np.ones(3), 4)
+    data = ModelSimulator(model).collect(
+        lambda states: policy[states], 20_000, np.random.default_rng(1)
+    )
+    count = len(data.actions)
+    assert data.first.sum() == 20_000 and count == pytest.approx(
+        20_000 / (1 - model.discount), rel=0.03
+    )
+    expected = (1 - model.discount) * occupancy(model, policy)[:, None] * policy
+    share = np.zeros((4, 3))
+    np.add.at(share, (data.observations, data.actions), 1 / count)
+    np.testing.assert_allclose(share, expected, atol=0.01)
+    np.testing.assert_array_equal(data.rewards[:, 0], model.reward[data.observations, data.actions])
+    np.testing.assert_array_equal(
+        data.rewards[:, 2], model.constraints[1, data.observations, data.actions]
+    )
+    chances = model.tensor[data.observations, data.actions, data.successors]
+    assert (chances > 0).all()
+    inside = ~data.first[1:]
+    np.testing.assert_array_equal(
+        data.observations[1:][inside], data.successors[:-1][inside]
+    )  # an episode is one walk
+
+
+def test_episode_totals_of_a_simulated_model_are_its_discounted_values():
+    """As the user wrote them: costs of `<=` limits are positive."""
+    model = queue(capacity=3, discount=0.8)
+    policy = np.random.default_rng(0).dirichlet(np.ones(4), 4)
+    simulator = ModelSimulator(model, count=500)
+    assert (simulator.cost_names, simulator.limits.senses) == (("energy",), ("<=",))
+    assert simulator.limits.thresholds == -model.thresholds  # the model's arrays are `>=` today
+    rng, observation, totals, sums = np.random.default_rng(1), simulator.reset(2), [], 0.0
+    for _ in range(300):
+        np.testing.assert_array_equal(observation.sum(1), 1)
+        state = observation.argmax(1)
+        action = (rng.random((500, 1)) > policy[state].cumsum(1)).sum(1)
+        step = simulator.step(action)
+        np.testing.assert_array_equal(step.reward, model.reward[state, action])
+        np.testing.assert_array_equal(step.cost[:, 0], -model.constraints[0, state, action])
+        successor = step.next_observation.argmax(1)
+        assert (model.tensor[state, action, successor] > 0).all() and not step.truncated.any()
+        goes_on = ~step.terminated
+        np.testing.assert_array_equal(step.observation[goes_on], step.next_observation[goes_on])
+        assert (step.observation[step.terminated].argmax(1) == 0).all()  # where a queue starts
+        sums = sums + np.column_stack([step.reward, step.cost])
+        totals.append(sums[step.terminated])
+        sums = np.where(step.terminated[:, None], 0.0, sums)
+        observation = step.observation
+    totals = np.concatenate(totals)
+    values = evaluate(model, policy)
+    exact = [values.reward, -(values.margins[0] + model.thresholds[0])]
+    error = totals.std(0) / np.sqrt(len(totals))
+    assert len(totals) > 20_000 and (np.abs(totals.mean(0) - exact) < 4 * error).all()
+
+
+def test_a_reset_fixes_what_a_simulated_model_does():
+    simulator = ModelSimulator(plain.tiny(), count=3)
+
+    def run(seed):
+        steps = [simulator.reset(seed)]
+        return steps + [part for _ in range(20) for part in simulator.step(np.array([0, 1, 2]))]
+
+    for one, other in zip(run(4), run(4), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert any((one != other).any() for one, other in zip(run(4), run(5), strict=True))
+
+
+def test_a_model_without_constraints_has_no_costs():
+    simulator = ModelSimulator(garnet(states=5, constraints=0), count=2)
+    simulator.reset(0)
+    assert simulator.cost_names == () and simulator.step(np.zeros(2, int)).cost.shape == (2, 0)

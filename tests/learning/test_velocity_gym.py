@@ -7,12 +7,15 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from cmdpax import InputError
-from cmdpax.learning.velocity import TASKS, VelocityBatch
+from cmdpax.learning.velocity import TASKS, VelocitySimulator
+from cmdpax.learning.velocity_gym import VelocityEnv
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_is_a_proper_gymnasium_environment(name):
-    check_env(gymnasium.make(name).unwrapped, skip_render_check=True)
+    environment = gymnasium.make(name).unwrapped
+    assert isinstance(environment, VelocityEnv)
+    check_env(environment, skip_render_check=True)
 
 
 def test_gymnasium_finds_the_names_by_itself():
@@ -34,7 +37,7 @@ def test_an_unknown_render_mode_is_refused():
 
 @pytest.mark.parametrize("name", TASKS)
 def test_from_a_given_state_both_faces_of_a_task_agree(name):
-    single, batch = gymnasium.make(name).unwrapped, VelocityBatch(name)
+    single, batch = gymnasium.make(name).unwrapped, VelocitySimulator(name)
     batch.reset(3)
     positions, velocities = batch.data[0].qpos.copy(), batch.data[0].qvel.copy()
     single.set_state(positions, velocities)

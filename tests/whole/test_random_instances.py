@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cmdpax import CMDP, check, solve
-from cmdpax.environments.instances import instance
+from cmdpax.environments.families import instance
 
 
 def draw(seed: int) -> CMDP:

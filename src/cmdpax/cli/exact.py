@@ -10,16 +10,16 @@ import tyro
 from rich.table import Table
 
 from cmdpax import checker
-from cmdpax.cli.terminal import EXIT, Json, Progress, out
+from cmdpax.cli.terminal import EXIT, Json, StatusLine, out
 from cmdpax.environments import finite
 from cmdpax.environments.by_name import open_features, open_model
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.files import writable_path
+from cmdpax.learning.config import METHODS
 from cmdpax.model.archive import load_result, save_model, save_result
-from cmdpax.model.cmdp import CMDP
-from cmdpax.solvers.certified import within
-from cmdpax.solvers.frontier import frontier as trace_frontier
-from cmdpax.solvers.table import methods, run
+from cmdpax.solvers import frontier as frontiers
+from cmdpax.solvers import solve as door
+from cmdpax.solvers.table import methods
 
 Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
 
@@ -27,7 +27,7 @@ Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
 def solve(
     model: Model,
     eps: float = 1e-6,
-    method: str = "corrective-alm",
+    method: str | None = None,
     set: tuple[str, ...] = (),
     features: str | None = None,
     time_limit: float | None = None,
@@ -35,51 +35,45 @@ def solve(
     out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     as_json: Json = False,
 ) -> int:
-    """Solve a constrained MDP: one stationary policy, its shadow prices, and a proof of how good it
-    is.
+    """Solve a constrained MDP: one policy, its shadow prices, and a proof of how good it is.
 
     Args:
-        model: a model file (.npz, .json) or an environment, with settings if need be:
-        garnet:states=200,seed=3 eps: accuracy of gap and violation, on the scale of possible values
-        method: one of `cmdpax list methods`
-        set: settings of the method, for example --set step=0.1 inner=50 (augmented-Lagrangian
-        methods then run a fixed budget) features: log-linear policies on these features:
-        tiles:60,4,3 (dimension, tilings, size) or a .npy or .npz file [S, A, d] time_limit: seconds
-        after which the best policy so far is certified and returned (Ctrl-C does the same)
-        memory_limit: gigabytes that the process may use (corrective-alm only) out_file: write the
-        result (policy and certificate) to this .npz file as_json: print one JSON object instead of
-        a table
+        model: a model file (.npz, .json) or an environment, as in garnet:states=200,seed=3
+        eps: accuracy of gap and violation, on the scale of possible values
+        method: one of `cmdpax list methods`; without it there is nothing to choose
+        set: settings of the method, as in --set step=0.1 inner=50
+        features: tiles:60,4,3 (dimension, tilings, size) or a .npy or .npz file [S, A, d]
+        time_limit: seconds; then the best policy so far is certified (Ctrl-C does the same)
+        memory_limit: gigabytes that the process may use (corrective-alm only)
+        out_file: write the result (policy and certificate) to this .npz file
+        as_json: print one JSON object instead of a table
     """
     if out_file is not None:
         writable_path(out_file, ".npz")
         for name, source in (("model", model), ("file of features", features)):
-            if (
-                source is not None
-                and out_file.exists()
-                and Path(source).exists()
-                and out_file.samefile(source)
-            ):
+            if _is_same(out_file, source):
                 raise InputError(
                     f"--out {out_file}: that is the {name} itself; give the result another name."
                 )
     problem = open_model(model)
     table = None if features is None else open_features(features, problem)
-    settings: dict[str, Any] = dict(_setting(text) for text in set)
-    known = methods[method].settings() if method in methods else {}
-    for name in ("model", "name", "eps", "features"):
+    settings = dict(_setting(text) for text in set)
+    for name in ("model", "method", "eps", "features", "time_limit", "memory_limit", "callback"):
         if name in settings:
-            raise InputError(
-                f"--set {name}: it is no setting of a method; {did_you_mean(name, known)}"
-            )
-    if time_limit is not None:
-        settings["time_limit"] = time_limit
-    if memory_limit is not None:
-        within("--memory-limit", memory_limit, math.inf, zero=True)
-        settings["memory_limit"] = 1e9 * memory_limit
-    with Progress() as progress:
-        if "report" in known and not set and table is None:
-            settings["report"] = progress.row
-        result = run(problem, method, eps, table, **settings)
+            row = methods.get(method or "corrective-alm")
+            hint = did_you_mean(name, row.settings if row else ())
+            raise InputError(f"--set {name}: it is no setting of a method; {hint}")
+    with StatusLine() as status:
+        result = door.solve(
+            problem,
+            method,
+            eps=eps,
+            features=table,
+            time_limit=time_limit,
+            memory_limit=memory_limit,
+            callback=status.row,
+            **settings,
+        )
     if as_json:
         print(json.dumps(result.summary()))
     else:
@@ -87,6 +81,11 @@ def solve(
     if out_file is not None:
         save_result(result, out_file)
     return EXIT[result.status]
+
+
+def _is_same(path: Path, source: str | None) -> bool:
+    exists = source is not None and path.exists() and Path(source).exists()
+    return exists and path.samefile(str(source))
 
 
 def check(
@@ -126,8 +125,7 @@ def frontier(
     out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     as_json: Json = False,
 ) -> int:
-    """Trade-off curve: best reward and shadow price against one budget, over its whole feasible
-    range.
+    """Trade-off curve: best reward and shadow price against one budget, over its feasible range.
 
     Args:
         model: a model file or environment
@@ -140,23 +138,21 @@ def frontier(
     if out_file is not None:
         writable_path(out_file, ".png")
     problem = open_model(model)
-    index = _constraint(problem, constraint)
-    with Progress() as progress:
-        curve = trace_frontier(
+    is_index = constraint not in problem.constraint_names and constraint.lstrip("-").isdecimal()
+    index = frontiers.find_constraint(problem, int(constraint) if is_index else constraint)
+    with StatusLine() as status:
+        curve = frontiers.frontier(
             problem,
             index,
-            points,
-            eps,
-            lambda done, total: progress.say(f"{done} of {total} points"),
+            points=points,
+            eps=eps,
+            callback=lambda row: status.say(f"{row['done']} of {row['points']} points"),
         )
-    name, sense = (
-        problem.constraint_names[index] if problem.constraint_names else f"c{index}",
-        problem.senses[index],
-    )
+    name, sense = problem.constraint_names[index], problem.senses[index]
     if out_file is not None:
         from cmdpax.experiments.pictures import frontier_picture, save
 
-        current = (1.0 if sense == ">=" else -1.0) * float(problem.thresholds[index])
+        current = float(problem.limits.bounds[index, int(sense == "<=")])
         save(frontier_picture(curve, name, sense, current), out_file)
     if as_json:
         print(
@@ -189,12 +185,11 @@ def show(
     result: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RESULT")] = None,
     out_file: Annotated[Path, tyro.conf.arg(name="out")] = Path("policy.png"),
 ) -> int:
-    """Draw a policy and its occupancy: arrows on a grid, or bars per state. Solves the model if no
-    result is given.
+    """Draw a policy and its occupancy: arrows on a grid, or bars per state.
 
     Args:
         model: a model file or environment
-        result: what `cmdpax solve --out` wrote
+        result: what `cmdpax solve --out` wrote; without it the model is solved
         out_file: the picture
     """
     from cmdpax.experiments.pictures import policy_picture, save
@@ -202,8 +197,8 @@ def show(
     writable_path(out_file, ".png")
     problem = open_model(model)
     if result is None:
-        with Progress() as progress:
-            answer = run(problem, "corrective-alm", report=progress.row)
+        with StatusLine() as status:
+            answer = door.solve(problem, callback=status.row)
     else:
         answer = load_result(result)
         checker.check(problem, answer)
@@ -248,25 +243,33 @@ def list_(
         for name, builder in finite.items()
     }
     if as_json:
-        columns = ("title", "family", "citation", "rate", "grid")
+        columns = ("title", "family", "source", "proven")
         rows = {
             name: {column: getattr(row, column) for column in columns}
             for name, row in methods.items()
         }
-        both = {"methods": rows, "environments": environments}
-        print(json.dumps({name: part for name, part in both.items() if what in (name, "all")}))
+        parts = {
+            "methods": rows,
+            "deep methods": {name: {"title": name} for name in METHODS},
+            "environments": environments,
+        }
+        wanted = {"methods": ("methods", "deep methods")}.get(what, (what,))
+        print(
+            json.dumps({key: part for key, part in parts.items() if key in wanted or what == "all"})
+        )
         return 0
     if what != "environments":
-        table = Table(title="methods")
-        for heading in ("name", "family", "last iterate", "settings", "paper grid", "source"):
+        table = Table(title="methods for finite models (cmdpax solve)")
+        for heading in ("name", "family", "last iterate", "settings", "source"):
             table.add_column(heading, no_wrap=heading == "name", overflow="fold")
         for row in methods.values():
-            shown = ", ".join(key for key in row.settings() if key != "report")
-            grid = "; ".join(
-                f"{key} {', '.join(f'{value:g}' for value in values)}"
-                for key, values in row.grid.items()
-            )
-            table.add_row(row.name, row.family, row.rate, shown, grid, row.citation)
+            table.add_row(row.name, row.family, row.proven, ", ".join(row.settings), row.source)
+        out.print(table)
+        table = Table(title="methods for simulators (cmdpax train)")
+        for heading in ("name", "surrogate", "multipliers"):
+            table.add_column(heading)
+        for name, deep in METHODS.items():
+            table.add_row(name, deep.surrogate, deep.dual)
         out.print(table)
     if what != "methods":
         table = Table(title="environments")
@@ -294,14 +297,3 @@ def _setting(text: str) -> tuple[str, Any]:
         if number == int(number) and "." not in value and "e" not in value.lower()
         else number
     )
-
-
-def _constraint(model: CMDP, text: str) -> int:
-    """A constraint by index or by name."""
-    names = list(model.constraint_names or ())
-    if text in names:
-        return names.index(text)
-    if text.removeprefix("-").isdecimal():
-        return int(text)
-    hint = did_you_mean(text, names) if names else "give an index."
-    raise InputError(f"constraint '{text}' is neither an index nor a name; {hint}")

@@ -12,9 +12,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from cmdpax.cli.terminal import Json, TrainingBar, deep, out
-from cmdpax.learning.config import TrainConfig, paper_settings
+from cmdpax.learning.config import TrainConfig
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits
+from cmdpax.paper.settings import training_settings
 
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 Environment = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENVIRONMENT")]
@@ -63,7 +64,7 @@ def train(
 
 def train_as_the_paper(method: str) -> Callable[..., int]:
     """`train` with the paper's settings as defaults, chosen before parsing: what is given stays."""
-    return partial(train, config=Options(**paper_settings(method)))
+    return partial(train, config=Options(**training_settings(method)))
 
 
 def evaluate(

@@ -2,12 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from cmdpax.environments.cliff_world import cliff_world
-from cmdpax.environments.deep_sea import deep_sea
-from cmdpax.environments.garnet import garnet
-from cmdpax.environments.grid_world import grid_world
-from cmdpax.environments.inventory import inventory
-from cmdpax.environments.queue import queue
+from cmdpax.environments.families import garnet, inventory, queue
+from cmdpax.environments.grids import cliff_world, deep_sea, grid_world
 from cmdpax.model.cmdp import CMDP
 
 finite: Mapping[str, Callable[..., CMDP]] = {

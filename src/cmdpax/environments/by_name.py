@@ -1,11 +1,12 @@
-"""Where models and features come from on the command line.
+"""What do `garnet:states=200`, `tiles:60,4,3` and a file name mean on the command line?
 
-A model: a file, or an environment by name with settings, `garnet:states=200,seed=3`. Features `[S,
-A, d]`: tile coding, `tiles:60,4,3` (dimension, tilings, size), or an array in a `.npy` file, or the
+A model is a file, or an environment with settings, `garnet:states=200,seed=3`. Features `[S, A, d]`
+are tile coding, `tiles:60,4,3` (dimension, tilings, size), or the array in a `.npy` file, or the
 array `features` of an `.npz` file.
 """
 
 import inspect
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,9 @@ from zipfile import BadZipFile
 import numpy as np
 
 from cmdpax.environments import finite
-from cmdpax.environments.tiles import tiles
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.model.archive import load_model
 from cmdpax.model.cmdp import CMDP
-from cmdpax.solvers.policy_classes import Features
 
 SUFFIXES = (".npz", ".json")
 
@@ -37,13 +36,11 @@ def open_model(source: str) -> CMDP:
 
 
 def seeded(source: str, seed: int) -> str:
-    """The same source with a seed, where its environment takes one; a model without randomness has
-    the seed 0 only.
-    """
+    """The same source with a seed, where its environment takes one; others have the seed 0 only."""
     name, _, text = source.partition(":")
-    random = name in finite and "seed" in inspect.signature(finite[name]).parameters
-    given = any(part.partition("=")[0] == "seed" for part in text.split(","))
-    if random and not given:
+    takes_seed = name in finite and "seed" in inspect.signature(finite[name]).parameters
+    has_seed = any(part.partition("=")[0] == "seed" for part in text.split(","))
+    if takes_seed and not has_seed:
         return f"{name}:{text + ',' if text else ''}seed={seed}"
     if seed != 0:
         raise InputError(
@@ -53,82 +50,90 @@ def seeded(source: str, seed: int) -> str:
     return source
 
 
-def open_features(source: str, model: CMDP) -> Features:
-    """The features that `source` names, for this model."""
+def open_features(source: str, model: CMDP) -> np.ndarray:
+    """The features that `source` names for this model; those of a file are as they are there."""
     name, _, text = source.partition(":")
     if name == "tiles":
         try:
             dimension, tilings, size = (int(part) for part in text.split(","))
         except ValueError:
-            raise InputError(
-                f"--features {source}: write tiles:dimension,tilings,size, for example"
-                " tiles:60,4,3."
+            raise _bad_features(
+                source, "write tiles:dimension,tilings,size, for example tiles:60,4,3"
             ) from None
-        return Features(tiles(model.states, model.actions, dimension, tilings, size))
-    path = Path(source)
-    if path.suffix.lower() not in (".npy", ".npz"):
-        raise InputError(
-            f"--features {source}: give tiles:60,4,3, or a .npy or .npz file with numbers [states,"
-            " actions, d]."
+        return tiles(model.states, model.actions, dimension, tilings, size)
+    if Path(source).suffix.lower() not in (".npy", ".npz"):
+        raise _bad_features(
+            source,
+            "give tiles:60,4,3, or a .npy or .npz file with numbers [states, actions, d]",
         )
     try:
-        stored = np.load(path, allow_pickle=False)
-        table = stored if isinstance(stored, np.ndarray) else stored["features"]
+        content = np.load(source, allow_pickle=False)
+        return content if isinstance(content, np.ndarray) else content["features"]
     except OSError as error:
-        raise InputError(
-            f"--features {source}: the file cannot be read ({error.strerror or error})."
-        ) from None
+        reason = f"the file cannot be read ({error.strerror or error})"
     except KeyError:
-        raise InputError(
-            f"--features {source}: there is no array 'features' in it; save it under that name."
-        ) from None
+        reason = "there is no array 'features' in it; save it under that name"
     except (ValueError, EOFError, BadZipFile):
-        raise InputError(
-            f"--features {source}: this is not an array of numbers; write it with numpy.save."
-        ) from None
-    features = Features(table)
-    features.check(model.states, model.actions)
+        reason = "this is not an array of numbers; write it with numpy.save"
+    raise _bad_features(source, reason)
+
+
+def tiles(states: int, actions: int, dimension: int, tilings: int, size: int) -> np.ndarray:
+    """Tile coding of the state index: features `[S, A, dimension]` of zeros and ones.
+
+    N tilings of the index, each shifted against the one before by 1/N of a tile: `q = floor(N s
+    size / S)`, and tiling i has the key `(i, (q + i) // N, a)`. Keys take the d slots in the order
+    of first use (over states, actions, tilings); once all are taken, a new key shares the slot
+    `crc32("i,tile,a") mod d`. Entries are set to 1, not added. It amounts to state aggregation.
+    """
+    for name, number in (("dimension", dimension), ("tilings", tilings), ("size", size)):
+        if number < 1:
+            raise InputError(f"tiles: {name} is {number}; it must be a whole number of at least 1.")
+    features = np.zeros((states, actions, dimension))
+    slots: dict[tuple[int, int, int], int] = {}
+    for s in range(states):
+        place = tilings * s * size // states
+        for a in range(actions):
+            for i in range(tilings):
+                key = (i, (place + i) // tilings, a)
+                if key not in slots and len(slots) < dimension:
+                    slots[key] = len(slots)
+                features[s, a, slots.get(key, zlib.crc32(b"%d,%d,%d" % key) % dimension)] = 1.0
     return features
 
 
+def _bad_features(source: str, reason: str) -> InputError:
+    return InputError(f"--features {source}: {reason}.")
+
+
 def _settings(name: str, builder: Callable[..., CMDP], text: str) -> dict[str, Any]:
-    """`states=200,seed=3` as keyword arguments, converted to the type of each default; lists are
-    written `12+16`.
-    """
-    defaults = {
-        key: parameter.default for key, parameter in inspect.signature(builder).parameters.items()
-    }
+    """`states=200,seed=3` as keyword arguments of the type of each default; lists are `12+16`."""
+    parameters = inspect.signature(builder).parameters
     settings: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
-        if key not in defaults:
-            raise InputError(f"{name}: setting '{key}' is not known; {did_you_mean(key, defaults)}")
+        if key not in parameters:
+            hint = did_you_mean(key, parameters)
+            raise InputError(f"{name}: setting '{key}' is not known; {hint}")
+        default = parameters[key].default
+        example = f"write {key}={_text(default)}, for example."
         if not equals:
-            raise InputError(
-                f"{name}: setting '{key}' has no value; write {key}={_text(defaults[key])}, for"
-                " example."
-            )
+            raise InputError(f"{name}: setting '{key}' has no value; {example}")
         if key in settings:
             raise InputError(f"{name}: setting '{key}' is given twice.")
         try:
-            settings[key] = _convert(value, defaults[key])
+            settings[key] = _convert(value, default)
         except (ValueError, OverflowError):
-            raise InputError(
-                f"{name}: {key}={value} is not understood; write {key}={_text(defaults[key])}, for"
-                " example."
-            ) from None
+            raise InputError(f"{name}: {key}={value} is not understood; {example}") from None
     return settings
 
 
 def _text(default: Any) -> str:
-    return (
-        "+".join(str(part) for part in default)
-        if isinstance(default, tuple)
-        else str(default).lower()
-    )
+    return "+".join(map(str, default)) if isinstance(default, tuple) else str(default).lower()
 
 
 def _convert(text: str, default: Any) -> Any:
+    """`text` as a value of the type of `default`; a `ValueError` if it is none."""
     if isinstance(default, bool):
         if text.lower() not in ("true", "false"):
             raise ValueError

@@ -1,33 +1,71 @@
-"""Where to put the threshold of a model with one constraint, so that it binds and can be met."""
+"""Where does a threshold lie so that it binds, and can still be met?"""
 
-from cmdpax.exact.discounted import occupancy, under_policy
-from cmdpax.exact.planning import Plan, plan
+import numpy as np
+
+from cmdpax.errors import InputError
+from cmdpax.exact.planning import under_policy
+from cmdpax.exact.standard import StandardForm
 from cmdpax.model.cmdp import CMDP
 
-# how near the optimum two policies are that mark the ends, on the scale of possible values (large
-# models)
-ROUGHLY = 1e-4
-EVALUATED = 1e-10  # what is known of their values
+PLANNED = 1e-4  # share of the range of values by which the policies at the ends may be suboptimal
+EVALUATED = 1e-10  # error of their values
+
+
+def check_tightness(tightness: float) -> None:
+    """Refuse what is not at least 0 and below 1."""
+    if not 0 <= tightness < 1:
+        raise InputError(f"tightness is {tightness:g}; it must be at least 0 and below 1.")
 
 
 def with_threshold(model: CMDP, tightness: float, feasible: bool) -> CMDP:
-    """The model with a threshold between what the reward's optimum (`tightness` 0) and the
-    constraint's own (1) achieve.
+    """A model with one constraint, its threshold at `low + tightness (high - low)`.
 
-    Both ends are values of policies, so every threshold between them can be met; on large models
-    the policies are only roughly optimal, which is all it takes. With `feasible=False` the
-    threshold lies above everything that can be achieved.
+    `low` is the constraint's value under the policy that is best for the reward, `high` under the
+    one that is best for the constraint. Both are values of policies, so every threshold between
+    them can be met, although on large models the two policies are only roughly optimal. With
+    `feasible=False` the threshold lies above everything that can be achieved.
     """
-    safest = plan(
-        model, model.constraints[0], tolerance=ROUGHLY * float(model.constraint_scales[0])
-    )
+    form, sign = StandardForm.of(model), model.limits.signs[0]
+    row, scale, plan = form.constraints[0], form.constraint_scales[0], form.criterion.plan
+    safest = plan(form, row, tolerance=PLANNED * float(scale))
     if not feasible:
-        return model.replace(thresholds=[safest.value + 0.01 * model.constraint_scales[0]])
-    richest = plan(model, model.reward, tolerance=ROUGHLY * model.reward_scale)
-    low, high = _achieved(model, richest), _achieved(model, safest)
-    return model.replace(thresholds=[low + tightness * (high - low)])
+        return model.replace(thresholds=[sign * (safest.value + 0.01 * scale)])
+    richest = plan(form, form.reward, tolerance=PLANNED * form.reward_scale)
+    low, high = (
+        float(policy_values(form, row, end.actions, EVALUATED)) for end in (richest, safest)
+    )
+    return model.replace(thresholds=[sign * (low + tightness * (high - low))])
 
 
-def _achieved(model: CMDP, known: Plan) -> float:
-    visits = occupancy(model, known.actions, EVALUATED)
-    return float(under_policy(model.constraints[0], known.actions) @ visits)
+def with_random_constraints(model: CMDP, total: int, seed: int = 0) -> CMDP:
+    """Uniform random constraints beside the model's own, `total` in all, that bind together.
+
+    Each of the model's own has one bound, `<=` or `>=`.
+    Thresholds lie a little below `0.4 V(reward's optimum) + 0.6 V(constraints' optimum)`: what a
+    mixture of the two policies achieves.
+    """
+    new = np.random.default_rng(seed).random(
+        (total - model.constraint_count, model.states, model.actions)
+    )
+    wide = model.replace(
+        constraints=np.concatenate([model.constraints, new]),
+        thresholds=np.zeros(total),
+        senses=[*model.senses, *[">="] * len(new)],
+    )
+    form = StandardForm.of(wide)
+    scaled = form.constraints / form.constraint_scales[:, None, None]
+    richest, safest = (
+        policy_values(form, form.constraints, form.criterion.plan(form, reward).actions)
+        for reward in (form.reward, scaled.mean(0))
+    )
+    rows = 0.4 * richest + 0.6 * safest - 1e-3 * form.constraint_scales
+    return wide.replace(thresholds=wide.limits.signs * rows)
+
+
+def policy_values(
+    form: StandardForm, rewards: np.ndarray, actions: np.ndarray, tolerance: float = 0.0
+) -> np.ndarray:
+    """Values of `rewards [..., S, A]` under the deterministic policy `actions [S]`, `[...]`."""
+    return under_policy(rewards, actions) @ form.criterion.visits(
+        form, actions, tolerance=tolerance
+    )

@@ -16,31 +16,29 @@ Gauss-Seidel sweeps in both directions carry news across the model before each e
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cmdpax.errors import NumericalError
-from cmdpax.exact.discounted import action_values, state_values, under_policy
 from cmdpax.exact.systems import System, fixed_point
 from cmdpax.loops import bellman
-from cmdpax.model.cmdp import CMDP
 from cmdpax.stopping import Stop, never
 
-# an action must be better by this much (relative) before policy iteration switches to it: no
-# cycling on ties
-SWITCH = 1e-12
+if TYPE_CHECKING:
+    from cmdpax.exact.discounted import Discounted
+    from cmdpax.exact.standard import StandardForm
+
+SWITCH = 1e-12  # relative gain below which policy iteration keeps an action: no cycling on ties
 ITERATIONS = 1000
 FORCING = 0.01  # residual of an inexact evaluation, relative to d; 0.1 diverges on grids
 ROUNDING = 1e-13  # of d, relative to the values it is the difference of
-# iterations without halving d, after which what rounding in evaluations can explain is accepted
-STALL = 10
+STALL = 10  # iterations without halving d; then what rounding in evaluations explains is accepted
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A deterministic policy, optimal for one reward to the tolerance given; in large models
-    `values` and `value` err upwards.
-    """
+    """A deterministic policy, optimal for one reward; large models: its values err upwards."""
 
     actions: np.ndarray  # [S] int
     values: np.ndarray  # [S]
@@ -48,7 +46,8 @@ class Plan:
 
 
 def plan(
-    model: CMDP,
+    form: "StandardForm",
+    criterion: "Discounted",
     reward: np.ndarray,
     start: np.ndarray | None = None,
     *,
@@ -56,52 +55,59 @@ def plan(
     tolerance: float = 0.0,
     stop: Stop = never,
 ) -> Plan:
-    """Maximise the value of `reward [S, A]` from the actions `start [S]` (default: greedy), or from
-    a guess of its `values [S]`.
+    """Maximise the value of `reward [S, A]`.
 
-    `tolerance` is the absolute error that `value` may have (0: rounding); small models are solved
-    exactly in any case. Large ones ask `stop` now and then, and then give what they have: `value`
-    is still an upper bound, of a worse policy.
+    start: actions `[S]` to begin with (default: greedy). values: a guess of the values `[S]`, used
+    instead by large models. tolerance: the absolute error that `value` may have (0: rounding);
+    small models are solved exactly in any case. stop: polled now and then by large models; if it
+    returns True they give what they have: `value` is still an upper bound, of a worse policy.
     """
-    if model.is_small:
-        return _exact(model, reward, start)
+    if form.is_small:
+        return _exact(form, criterion, reward, start)
     if values is None:
-        values = (
-            np.zeros(model.states) if start is None else state_values(model, start, reward, FORCING)
-        )
-    return _inexact(
-        model,
-        np.broadcast_to(reward, model.reward.shape),
-        np.broadcast_to(values, model.states),
-        tolerance,
-        stop,
-    )
+        values = np.zeros(form.states)
+        if start is not None:
+            values = criterion.values(form, start, reward, tolerance=FORCING)
+    reward = np.broadcast_to(reward, form.reward.shape)
+    return _inexact(form, criterion, reward, np.broadcast_to(values, form.states), tolerance, stop)
 
 
-def _exact(model: CMDP, reward: np.ndarray, start: np.ndarray | None) -> Plan:
+def under_policy(rewards: np.ndarray, policy: np.ndarray) -> np.ndarray:
+    """Expected one-step rewards: rewards `[..., S, A]` and a policy -> `[..., S]`."""
+    if policy.ndim == 1:
+        return rewards[..., np.arange(len(policy)), policy]
+    return (rewards * policy).sum(-1)
+
+
+def _exact(
+    form: "StandardForm", criterion: "Discounted", reward: np.ndarray, start: np.ndarray | None
+) -> Plan:
     """Policy iteration."""
-    states = np.arange(model.states)
+    states = np.arange(form.states)
     actions = np.argmax(reward, axis=1) if start is None else start
     for _ in range(ITERATIONS):
-        values = state_values(model, actions, reward)
-        quality = action_values(model, reward, values)
-        best = np.argmax(quality, axis=1)
-        gain = quality[states, best] - quality[states, actions]
+        values = criterion.values(form, actions, reward)
+        action_values = criterion.action_values(form, reward, values)
+        best = np.argmax(action_values, axis=1)
+        gain = action_values[states, best] - action_values[states, actions]
         threshold = SWITCH * (np.abs(values).max() + np.abs(reward).max())
         if not (switch := gain > threshold).any():
-            return Plan(actions, values, float(model.initial @ values))
+            return Plan(actions, values, float(form.initial @ values))
         actions = np.where(switch, best, actions)
-    raise NumericalError(
-        f"planning: policy iteration did not settle in {ITERATIONS} sweeps; the model is too"
-        " ill-conditioned."
-    )
+    raise _unsettled()
 
 
 def _inexact(
-    model: CMDP, reward: np.ndarray, values: np.ndarray, tolerance: float, stop: Stop
+    form: "StandardForm",
+    criterion: "Discounted",
+    reward: np.ndarray,
+    values: np.ndarray,
+    tolerance: float,
+    stop: Stop,
 ) -> Plan:
     """Policy iteration with inexact evaluation, which tightens whenever d has not fallen."""
-    arrays, discount = (model.successors, model.probabilities, reward), model.discount
+    rows, discount = form.transitions, criterion.discount
+    arrays = (rows.successors, rows.probabilities, reward)
     reach = discount / (1 - discount)  # what d at one step amounts to in a value
     forcing, smallest, stalled, structured = FORCING, np.inf, 0, False
     for _ in range(ITERATIONS):
@@ -115,15 +121,13 @@ def _inexact(
         )
         if reach * (high - low) <= max(tolerance, reach * rounding) or stop():
             upper = backed_up + reach * high
-            return Plan(actions, upper, float((model.initial * upper).sum()))
+            return Plan(actions, upper, float((form.initial * upper).sum()))
         if high - low > smallest / 2:
             forcing, stalled = forcing / 10, stalled + 1
         else:
             smallest, stalled = high - low, 0
         right = under_policy(reward, actions)
-        system = System(
-            bellman.policy_rows(model.successors, model.probabilities, actions), discount
-        )
+        system = System(bellman.policy_rows(rows.successors, rows.probabilities, actions), discount)
         allowed = forcing * (high - low)
         if structured:
             values = system.solve(right, allowed, backed_up, mixes_slowly=True, stop=stop)
@@ -133,7 +137,11 @@ def _inexact(
         if structured:
             bellman.sweep(*arrays, values, discount, True)
             bellman.sweep(*arrays, values, discount, False)
-    raise NumericalError(
+    raise _unsettled()
+
+
+def _unsettled() -> NumericalError:
+    return NumericalError(
         f"planning: policy iteration did not settle in {ITERATIONS} sweeps; the model is too"
         " ill-conditioned."
     )

@@ -1,7 +1,7 @@
 """Which settings does a training have, and which does a method choose itself?
 
 The fields of `TrainConfig` are the options of `cmdpax train` and the settings of `cmdpax.train`;
-the text below a field is its help. The paper's settings and grids stand at the end.
+the text below a field is its help.
 """
 
 from collections.abc import Mapping
@@ -208,11 +208,6 @@ class ResolvedConfig(TrainConfig):
         """How many batches the run has."""
         return self.samples // self.batch
 
-    @property
-    def weights_penalty(self) -> float:
-        """Beta in `w = max(lambda - beta u, 0)`; 0 makes it the plain Lagrangian, `w = lambda`."""
-        return self.penalty if METHODS[self.method].dual == "augmented" else 0.0
-
     def refuse_contradictions(self) -> None:
         """Refuse settings that make no sense together."""
         if self.batch % self.rollout_steps:
@@ -239,55 +234,3 @@ class ResolvedConfig(TrainConfig):
             raise InputError(
                 f'{self.method} needs at least one limit, for example --limit "cost<=25".'
             )
-
-
-PAPER: Mapping[str, Any] = MappingProxyType(
-    {
-        "samples": 10_000_000,
-        "minibatch": 64,
-        "learning_rate": 3e-3,
-        "critic_centre": 0.0,
-        "kl_stop": 0.0,
-        "discount": 0.99,
-        "standardise": "separate",
-        "dual_optimiser": "adam",
-        "dual_step": 1e-3,
-        "penalty": 1e-2,
-        "margin": "latest",
-    }
-)
-_STEPS: Mapping[str, tuple[float, ...]] = {
-    "minibatch": (64, 256),
-    "learning_rate": (3e-3, 3e-2, 3e-1),
-}
-_DUAL: Mapping[str, tuple[float, ...]] = {"dual_step": (1e-4, 1e-3, 1e-2, 1e-1)}
-_PENALTY: Mapping[str, tuple[float, ...]] = {"penalty": (1e-3, 1e-2, 1e-1)}
-_CLIP: Mapping[str, tuple[float, ...]] = {"clip": (0.1, 0.2, 0.3)}
-PAPER_GRIDS: Mapping[str, Mapping[str, tuple[float, ...]]] = MappingProxyType(
-    {
-        "spma-alm": {
-            **_STEPS,
-            **_DUAL,
-            **_PENALTY,
-            "spma_step": (0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9),
-        },
-        "ppo-alm": {**_STEPS, **_DUAL, **_PENALTY, **_CLIP},
-        "ppo-lag": {"batch": (20_000,), **_STEPS, **_DUAL, **_CLIP},
-        "cpo": {
-            "batch": (20_000,),
-            "minibatch": (128,),
-            "learning_rate": (1e-3,),
-            "trust_region": (0.01,),
-        },
-    }
-)
-
-
-def paper_settings(method: str) -> dict[str, Any]:
-    """The paper's settings for a method, with those that it fixes for this one alone: fields of one
-    value in its grid.
-    """
-    fixed = {
-        name: values[0] for name, values in PAPER_GRIDS.get(method, {}).items() if len(values) == 1
-    }
-    return {**PAPER, "method": method, **fixed}

@@ -17,8 +17,7 @@ from scipy.special import betaincinv, stdtrit
 
 from cmdpax.errors import InputError, check_count
 from cmdpax.files import Row, plain, writable_path
-from cmdpax.learning.gym_simulator import GymBatch, make_simulator
-from cmdpax.learning.named import factory
+from cmdpax.learning.gym_simulator import GymSimulator, environment_factory, make_simulator
 from cmdpax.learning.policy import load_policy, refuse_other_spaces
 from cmdpax.learning.rollout import first_episodes
 from cmdpax.learning.run_folder import RunFolder
@@ -160,7 +159,7 @@ def video(run: str | Path, path: Path, steps: int = 500, seed: int = 12345) -> P
         os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported: it chooses then
     import imageio
 
-    simulator = GymBatch(factory(name, pictures=True), 1, name)
+    simulator = GymSimulator(environment_factory(name, pictures=True), 1, name)
     refuse_other_spaces(simulator.action_space, policy.observation_shape, simulator)
     environment = simulator.environments[0]
     if getattr(environment, "render_mode", None) != "rgb_array":

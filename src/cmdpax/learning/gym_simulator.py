@@ -1,110 +1,199 @@
-"""Any Gymnasium environment with a cost as a batch of simulators; also Safety-Gymnasium's 6-tuple.
+"""How does somebody's Gymnasium environment become a `Simulator`, and is it fit for training?
 
 A cost is `info["cost"]`: a number (named `cost`), a mapping of names to numbers, or a vector, whose
 names are the environment's attribute `cost_names` if it has one, else `cost0`, `cost1`, ... A step
-of six values carries the cost as its third. A missing, infinite or NaN cost, or one of another
-length than before, is an error: a limit on a cost that reads zero protects nobody.
+of six values (Safety-Gymnasium) carries the cost as its third. A missing, infinite or NaN cost, or
+one of another length than before, is an error: a limit on a cost that reads zero protects nobody.
+
+Whatever somebody's code raises when it is imported, made, reset or stepped becomes one sentence
+that says where.
 """
 
-from collections.abc import Callable, Mapping
+import importlib
+import inspect
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 
-from cmdpax.errors import InputError
-from cmdpax.learning.named import FAULTS, blame, factory
-from cmdpax.learning.simulator import ActionSpace, Simulator, Transition
-from cmdpax.learning.velocity import TASKS, VelocityBatch
-from cmdpax.model.limits import can_be_limited
+from cmdpax.errors import InputError, did_you_mean
+from cmdpax.learning import velocity_gym
+from cmdpax.learning.simulator import (
+    ActionSpace,
+    Experience,
+    ModelSimulator,
+    Policy,
+    Simulator,
+    Transition,
+    draw,
+)
+from cmdpax.learning.velocity import TASKS, VelocitySimulator
+from cmdpax.model.cmdp import CMDP
+from cmdpax.model.limits import Limits, can_be_limited
+
+USER_ERRORS = (Exception, SystemExit)  # what somebody's code may raise
 
 
-def make_simulator(name: str, count: int) -> Simulator:
-    """`count` copies of the environment that a user names: a velocity task, a Gymnasium id, or
-    `module:function`.
+def make_simulator(environment: Any, count: int) -> Simulator:
+    """`count` copies of an environment.
+
+    environment: a name (velocity task, Gymnasium id, `module:id`, `module:function`), a function
+    that makes a Gymnasium environment, such an environment itself (one copy), or a `CMDP`.
     """
-    return VelocityBatch(name, count) if name in TASKS else GymBatch(factory(name), count, name)
+    if isinstance(environment, CMDP):
+        return ModelSimulator(environment, count)
+    if isinstance(environment, str) and environment in TASKS:
+        return VelocitySimulator(environment, count)
+    return GymSimulator(environment, count)
 
 
-class GymBatch:
-    """`count` copies of one environment, stepped one after the other; a `Simulator`."""
+def environment_factory(environment: Any, pictures: bool = False) -> Callable[[], Any]:
+    """How to make one copy of what `GymSimulator` takes.
 
-    def __init__(self, make: Callable[[], Any], count: int = 1, name: str = "environment") -> None:
-        self.name, self.count = name, count
+    With `pictures`, a named environment draws what it shows, if it can.
+    """
+    if _is_object(environment):
+        return lambda: environment
+    if callable(environment):
+        return environment
+    if not isinstance(environment, str):
+        raise InputError(
+            f"environment: {environment!r} is no name, no function that makes an environment, no"
+            " environment and no CMDP."
+        )
+    options: dict[str, Any] = {"render_mode": "rgb_array"} if pictures else {}
+    module, colon, name = environment.partition(":")
+    if not colon:
+        return partial(gymnasium.make, _registered(environment), **options)
+    if not module or not name:
+        raise InputError(f"environment '{environment}': write module:function, as in heater:make.")
+    try:
+        content = importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(
+            f"environment '{environment}': module '{module}' cannot be imported ({error})."
+        ) from None
+    except USER_ERRORS as error:
+        raise as_input_error(environment, f"importing '{module}'", error) from error
+    make = getattr(content, name, None)
+    if callable(make):
+        return partial(make, **options) if options and _takes(make, "render_mode") else make
+    if name in gymnasium.registry:
+        return partial(gymnasium.make, name, **options)
+    public = [key for key, value in vars(content).items() if callable(value) and key[0] != "_"]
+    raise InputError(
+        f"environment '{environment}': module '{module}' has no function '{name}';"
+        f" {did_you_mean(name, public)}"
+    )
+
+
+def as_input_error(name: str, doing: str, error: BaseException) -> InputError:
+    """What an environment raised, as a sentence; an `InputError` of ours stays as it is."""
+    if isinstance(error, InputError):
+        return error
+    if isinstance(error, SyntaxError):
+        what, file, line = error.msg, error.filename, error.lineno
+    else:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        what, file, line = " ".join(str(error).split()), place.filename, place.lineno
+    where = f"{Path(file or '').name}, line {line}"
+    return InputError(
+        f"environment '{name}': {doing} raised {type(error).__name__}: {what} ({where})."
+    )
+
+
+class GymSimulator:
+    """`count` copies of one environment, stepped one after the other; a `Simulator`.
+
+    environment: as for `make_simulator`, but no `CMDP`. `name` is what error messages call it.
+    """
+
+    def __init__(self, environment: Any, count: int = 1, name: str | None = None) -> None:
+        self.name, self.count = name or name_of(environment), count
+        if count > 1 and _is_object(environment):
+            raise self.wrong(
+                f"{count} copies are needed, but an environment object is one; give a function that"
+                " makes it"
+            )
+        make = environment_factory(environment)
         try:
             self.environments = [make() for _ in range(count)]
-        except FAULTS as error:
-            raise blame(name, "making it", error) from error
-        if not hasattr(self.environments[0], "observation_space"):
-            raise InputError(
-                f"environment '{name}': {self.environments[0]!r} was made, which is no environment."
-            )
-        self.space = self.environments[0].observation_space
+        except USER_ERRORS as error:
+            raise as_input_error(self.name, "making it", error) from error
+        first = self.environments[0]
+        if not hasattr(first, "observation_space"):
+            raise self.wrong(f"{first!r} was made, which is no environment")
+        self.space = first.observation_space
         self.observation_size = self._size()
         is_array = isinstance(self.space, gymnasium.spaces.Box)
         self.observation_shape: tuple[int, ...] = (
             self.space.shape if is_array else (self.observation_size,)
         )
-        self.action_space = self._actions(self.environments[0].action_space)
-        self.episode_limit: int | None = getattr(
-            getattr(self.environments[0], "spec", None), "max_episode_steps", None
-        )
+        self.action_space = self._actions(first.action_space)
+        spec = getattr(first, "spec", None)
+        self.episode_limit: int | None = getattr(spec, "max_episode_steps", None)
         self.cost_names = self._probe()
 
     def reset(self, seed: int) -> np.ndarray:
         """Start all copies anew, `[N, d]`; each gets its own seed."""
-        seeds = np.random.SeedSequence(seed).generate_state(self.count)
-        return np.stack([self._reset(env, int(own)) for env, own in zip(self.environments, seeds)])
+        seeds = np.random.SeedSequence(seed).generate_state(self.count).tolist()
+        return np.stack([self._reset(env, own) for env, own in zip(self.environments, seeds)])
 
     def step(self, action: np.ndarray) -> Transition:
         """Advance all copies by `action [N, *shape]` or choices `[N]`; finished ones start anew."""
-        rows = [self._step(env, chosen) for env, chosen in zip(self.environments, action)]
-        successor, reward, cost, terminated, truncated = (np.array(column) for column in zip(*rows))
-        observation = successor
-        ended = np.flatnonzero(terminated | truncated)
+        rows = [self.step_one(env, chosen) for env, chosen in zip(self.environments, action)]
+        successors, *columns = zip(*rows)
+        successor = np.array([self._flat(one) for one in successors])
+        reward, cost, terminated, truncated = (np.array(column) for column in columns)
+        observation, ended = successor, np.flatnonzero(terminated | truncated)
         if len(ended):
             observation = successor.copy()
             for index in ended:
                 observation[index] = self._reset(self.environments[index])
         return Transition(observation, successor, reward, cost, terminated, truncated & ~terminated)
 
-    def _reset(self, env: Any, seed: int | None = None) -> np.ndarray:
+    def reset_one(self, env: Any, seed: int | None = None) -> Any:
+        """The first observation of an episode of one copy, as the environment gives it."""
         try:
             outcome = env.reset(seed=seed)
-        except FAULTS as error:
-            raise blame(self.name, "its reset", error) from error
+        except USER_ERRORS as error:
+            raise as_input_error(self.name, "its reset", error) from error
         if not (isinstance(outcome, tuple) and len(outcome) == 2):
-            raise self._wrong(
+            raise self.wrong(
                 "reset must return two values, an observation and a dict of further information"
             )
-        return self._observation(outcome[0])
+        return outcome[0]
 
-    def _step(
-        self, env: Any, action: np.ndarray
-    ) -> tuple[np.ndarray, float, np.ndarray, bool, bool]:
-        try:
-            outcome = env.step(int(action) if self.action_space.low is None else action)
-        except FAULTS as error:
-            raise blame(self.name, "its step", error) from error
-        observation, reward, cost, terminated, truncated = self._five(outcome)
-        return (
-            self._observation(observation),
-            self._reward(reward),
-            self._cost(cost),
-            bool(terminated),
-            bool(truncated),
-        )
+    def step_one(self, env: Any, action: Any) -> tuple[Any, float, np.ndarray, bool, bool]:
+        """Observation as the environment gives it, reward, costs `[m]`, terminated, truncated."""
+        chosen = int(action) if self.action_space.low is None else action
+        observation, reward, cost, *ends = self._outcome(env, chosen)
+        terminated, truncated = (bool(end) for end in ends)
+        return observation, self._reward(reward), self._cost(cost), terminated, truncated
 
-    def _five(self, outcome: Any) -> tuple[Any, ...]:
+    def wrong(self, what: str) -> InputError:
+        """An error that names this environment."""
+        return InputError(f"environment '{self.name}': {what}.")
+
+    def _outcome(self, env: Any, action: Any) -> tuple[Any, ...]:
         """Observation, reward, cost, terminated, truncated out of either form of a step."""
+        try:
+            outcome = env.step(action)
+        except USER_ERRORS as error:
+            raise as_input_error(self.name, "its step", error) from error
         values = len(outcome) if isinstance(outcome, tuple) else 1
         if values == 6:  # Safety-Gymnasium
             return outcome[:5]
         if values != 5:
-            raise self._wrong(
-                f"step returned {values} value{'s' * (values > 1)}; 5 (Gymnasium) or 6 are"
-                " understood"
+            plural = "s" * (values > 1)
+            raise self.wrong(
+                f"step returned {values} value{plural}; 5 (Gymnasium) or 6 are understood"
             )
         observation, reward, terminated, truncated, info = outcome
         if not isinstance(info, Mapping) or "cost" not in info:
@@ -114,14 +203,14 @@ class GymBatch:
             )
         return observation, reward, info["cost"], terminated, truncated
 
+    def _reset(self, env: Any, seed: int | None = None) -> np.ndarray:
+        return self._flat(self.reset_one(env, seed))
+
     def _reward(self, reward: Any) -> float:
         try:
             return float(np.asarray(reward).item())  # NumPy itself would make a NaN of None
         except (TypeError, ValueError):
-            raise self._wrong(f"reward {reward!r} is not a number") from None
-
-    def _wrong(self, what: str) -> InputError:
-        return InputError(f"environment '{self.name}': {what}.")
+            raise self.wrong(f"reward {reward!r} is not a number") from None
 
     def _cost(self, cost: Any) -> np.ndarray:
         names = self._names(cost)
@@ -130,20 +219,16 @@ class GymBatch:
                 f"environment '{self.name}' changed its costs from {list(self.cost_names)} to"
                 f" {list(names)}; keep them the same."
             )
-        try:
-            given = np.array(list(cost.values()) if isinstance(cost, Mapping) else cost).reshape(
-                len(names)
-            )
-            values = np.array(
-                [float(one) for one in given]
-            )  # NumPy itself would make a NaN of None
+        numbers = list(cost.values()) if isinstance(cost, Mapping) else cost
+        try:  # NumPy itself would make a NaN of None
+            values = np.array([float(one) for one in np.array(numbers).reshape(len(names))])
         except (TypeError, ValueError):
-            raise self._wrong(
+            raise self.wrong(
                 f"cost {cost!r} is not a number, a vector or a mapping to numbers"
             ) from None
         for name, value in zip(names, values):
             if not np.isfinite(value):
-                raise self._wrong(f"cost '{name}' is {value}; costs must be finite")
+                raise self.wrong(f"cost '{name}' is {value}; costs must be finite")
         return values
 
     def _names(self, cost: Any) -> tuple[str, ...]:
@@ -151,15 +236,11 @@ class GymBatch:
             return tuple(str(name) for name in cost)
         if np.ndim(cost) == 0:
             return ("cost",)
-        given = getattr(self.environments[0].unwrapped, "cost_names", None)
-        names = (
-            tuple(given)
-            if given is not None
-            else tuple(f"cost{index}" for index in range(np.size(cost)))
-        )
-        if len(names) != np.size(cost):
+        size, own = np.size(cost), getattr(self.environments[0].unwrapped, "cost_names", None)
+        names = tuple(f"cost{index}" for index in range(size)) if own is None else tuple(own)
+        if len(names) != size:
             raise InputError(
-                f"environment '{self.name}' names {len(names)} costs but reports {np.size(cost)}."
+                f"environment '{self.name}' names {len(names)} costs but reports {size}."
             )
         return names
 
@@ -167,24 +248,24 @@ class GymBatch:
         try:
             size = int(gymnasium.spaces.flatdim(self.space))
         except (NotImplementedError, ValueError):
-            raise self._wrong(
+            raise self.wrong(
                 f"observations are {self.space}, which cannot be flattened to a vector"
             ) from None
         if size < 1:
-            raise self._wrong(
+            raise self.wrong(
                 f"observations are {self.space}, which holds nothing; a policy must see something"
             )
         return size
 
-    def _observation(self, observation: Any) -> np.ndarray:
+    def _flat(self, observation: Any) -> np.ndarray:
         try:
             flat = np.asarray(gymnasium.spaces.flatten(self.space, observation), dtype=np.float64)
         except Exception as error:  # whatever flattening something else raises
-            raise self._wrong(
+            raise self.wrong(
                 f"an observation is not of {self.space} ({type(error).__name__}: {error})"
             ) from None
         if flat.shape != (self.observation_size,):
-            raise self._wrong(
+            raise self.wrong(
                 f"an observation has {flat.size} numbers where {self.space} has"
                 f" {self.observation_size}"
             )
@@ -194,13 +275,10 @@ class GymBatch:
         if isinstance(space, gymnasium.spaces.Discrete):
             return ActionSpace(choices=int(space.n), start=int(space.start))
         if not isinstance(space, gymnasium.spaces.Box):
-            raise self._wrong(f"actions are {space}; Box and Discrete are understood")
-        low, high = (
-            space.low.reshape(-1).astype(np.float64),
-            space.high.reshape(-1).astype(np.float64),
-        )
+            raise self.wrong(f"actions are {space}; Box and Discrete are understood")
+        low, high = (side.reshape(-1).astype(np.float64) for side in (space.low, space.high))
         if not len(low):
-            raise self._wrong(
+            raise self.wrong(
                 f"actions are {space}, which holds nothing; a policy must do something"
             )
         return ActionSpace(low, high, shape=space.shape, dtype=space.dtype.name)
@@ -210,20 +288,61 @@ class GymBatch:
         env = self.environments[0]
         self._reset(env, 0)
         env.action_space.seed(0)
-        try:
-            outcome = env.step(env.action_space.sample())
-        except FAULTS as error:
-            raise blame(self.name, "its step", error) from error
-        names = self._names(self._five(outcome)[2])
+        names = self._names(self._outcome(env, env.action_space.sample())[2])
         if not names:
-            raise self._wrong("its cost is empty; put at least one number into info['cost']")
+            raise self.wrong("its cost is empty; put at least one number into info['cost']")
         for name in names:
             if not can_be_limited(name):
-                raise self._wrong(
+                raise self.wrong(
                     f"no limit can name its cost '{name}'; a name holds no <, > or =, nor spaces at"
                     " its ends"
                 )
         return names
+
+
+class GymSampler:
+    """Episodes of one Gymnasium environment with discrete actions; a `Sampler`.
+
+    environment: as for `GymSimulator`; limits: on discounted costs, as in `["cost<=25"]`; discount:
+    gamma in [0, 1). Observations are as the environment gives them.
+    """
+
+    def __init__(self, environment: Any, limits: Sequence[str], discount: float) -> None:
+        if not 0 <= discount < 1:
+            raise InputError(f"discount is {discount}; it must lie in [0, 1).")
+        self.simulator, self.limits = GymSimulator(environment), Limits.parse(limits)
+        space = self.simulator.action_space
+        if space.low is not None:
+            raise self.simulator.wrong(
+                "its actions are not discrete; log-linear policies need a finite set of actions"
+            )
+        self.actions, self.discount, self._first_action = space.choices, discount, space.start
+        self.thresholds = self.limits.row_thresholds
+        self._columns = self.limits.columns(self.simulator.cost_names)
+        states = getattr(self.simulator.space, "n", None)
+        self.states: int | None = None if states is None else int(states)
+        self._is_seeded = False
+
+    def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Experience:
+        """The steps of that many episodes; they end also where the environment ends them."""
+        env, rows = self.simulator.environments[0], []
+        for _ in range(episodes):
+            # the environment keeps its own generator after the first seed
+            seed = None if self._is_seeded else int(rng.integers(2**31))
+            self._is_seeded, first, ended = True, True, False
+            observation = np.array(self.simulator.reset_one(env, seed))
+            while not ended:
+                action = int(draw(policy(observation[None]), rng)[0])
+                outcome = self.simulator.step_one(env, action + self._first_action)
+                successor, reward, cost, terminated, truncated = outcome
+                successor = np.array(successor)
+                if not np.isfinite(reward):
+                    raise self.simulator.wrong(f"the reward is {reward}; it must be finite")
+                rewards = (reward, *self.limits.turn(cost[self._columns]))
+                rows.append((observation, action, rewards, successor, not terminated, first))
+                ended = terminated or truncated or rng.random() >= self.discount
+                observation, first = successor, False
+        return Experience(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -242,24 +361,25 @@ class EnvironmentReport:
     complaints: tuple[str, ...]
 
 
-def check_environment(name: str, steps: int = 2000, seed: int = 0) -> EnvironmentReport:
-    """Run random actions, and tell what is wrong for training. What cannot work at all is an
-    `InputError`.
+def check_environment(environment: Any, steps: int = 2000, seed: int = 0) -> EnvironmentReport:
+    """Run random actions, and say what is wrong for training; what cannot work is an `InputError`.
+
+    environment: as for `make_simulator`.
     """
     if steps < 1 or seed < 0:
         raise InputError(
             f"steps is {steps} and seed is {seed}; there must be at least one step, and a seed is"
             " not negative."
         )
-    simulator, random = make_simulator(name, 1), np.random.default_rng(seed)
-    space = simulator.action_space
+    simulator, random = make_simulator(environment, 1), np.random.default_rng(seed)
+    name, space, costs = name_of(environment), simulator.action_space, simulator.cost_names
     first, complaints = simulator.reset(seed), []
     if (simulator.reset(seed) != first).any():
         complaints.append(
             "the same seed gives another first observation, so runs are not reproducible"
         )
-    totals, lengths, finished = np.zeros(1 + len(simulator.cost_names)), 0, []
-    seen = np.zeros(1 + len(simulator.cost_names), dtype=bool)
+    totals, length, episodes = np.zeros(1 + len(costs)), 0, []
+    is_used = np.zeros(1 + len(costs), dtype=bool)
     for _ in range(steps):
         chosen = (
             random.integers(space.choices, size=1)
@@ -270,32 +390,63 @@ def check_environment(name: str, steps: int = 2000, seed: int = 0) -> Environmen
         if not (np.isfinite(step.next_observation).all() and np.isfinite(step.reward).all()):
             raise InputError(f"environment '{name}': an observation or a reward is not finite.")
         now = np.concatenate((step.reward, step.cost[0]))
-        totals, lengths, seen = totals + now, lengths + 1, seen | (now != 0)
+        totals, length, is_used = totals + now, length + 1, is_used | (now != 0)
         if step.terminated[0] or step.truncated[0]:
-            finished.append((lengths, totals))
-            totals, lengths = np.zeros_like(totals), 0
-    if not finished:
+            episodes.append((length, totals))
+            totals, length = np.zeros_like(totals), 0
+    if not episodes:
         complaints.append(
             f"no episode ended within {steps} steps; limits are on episode totals, so give it a"
             " time limit"
         )
-        finished.append((lengths, totals))
+        episodes.append((length, totals))
     complaints += [
         f"cost '{cost}' was zero on every step"
-        for cost, used in zip(simulator.cost_names, seen[1:])
+        for cost, used in zip(costs, is_used[1:])
         if not used
     ]
-    means = np.mean([total for _, total in finished], axis=0)
-    kind = f"{space.choices} choices" if space.low is None else f"{space.size} continuous"
+    means = np.mean([total for _, total in episodes], axis=0).tolist()
     return EnvironmentReport(
         name,
         simulator.observation_size,
-        kind,
-        simulator.cost_names,
+        f"{space.choices} choices" if space.low is None else f"{space.size} continuous",
+        costs,
         steps,
-        len(finished),
-        max(simulator.episode_limit or 0, *(length for length, _ in finished)),
-        float(means[0]),
-        tuple(float(mean) for mean in means[1:]),
+        len(episodes),
+        max(simulator.episode_limit or 0, *(length for length, _ in episodes)),
+        means[0],
+        tuple(means[1:]),
         tuple(complaints),
     )
+
+
+def name_of(environment: Any) -> str:
+    """What messages call an environment: its name, its function's, or its class's."""
+    if isinstance(environment, str):
+        return environment
+    return str(getattr(environment, "__name__", type(environment).__name__))
+
+
+def _is_object(environment: Any) -> bool:
+    """Whether this is an environment itself, neither a name nor what makes one."""
+    return hasattr(environment, "step") and not isinstance(environment, type)
+
+
+def _registered(name: str) -> str:
+    velocity_gym.register()
+    if name in gymnasium.registry:
+        return name
+    close = get_close_matches(name, [*TASKS, *gymnasium.registry], n=1)
+    hint = (
+        f"did you mean '{close[0]}'?"
+        if close
+        else f"give {', '.join(TASKS)}, a Gymnasium id, or module:function."
+    )
+    raise InputError(f"environment '{name}' is not known; {hint}")
+
+
+def _takes(function: Callable[..., Any], parameter: str) -> bool:
+    try:
+        return parameter in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False

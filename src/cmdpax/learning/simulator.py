@@ -1,32 +1,39 @@
-"""What the deep learner asks of a simulator: a batch of copies that step together and start anew by
-themselves.
+"""What is a batch of simulators, and how is a finite model one? NumPy alone.
 
-Costs are reported as the environment has them (one column per named cost); limits and signs come
-later, at the boundary of the learner. Two simulators exist: `velocity.VelocityBatch` on raw MuJoCo,
-and `gym_adapter.GymBatch` for everything else.
+A `Simulator` is N copies of one environment that step together; a copy whose episode ended starts
+anew by itself. Costs are reported as the environment has them, one column per named cost; `Limits`
+turns them later. There are three: `ModelSimulator` here, `velocity.VelocitySimulator` on raw
+MuJoCo, and `gym_simulator.GymSimulator` for everything else.
+
+A `Sampler` is asked for whole episodes by sampled methods. They go on with probability gamma after
+every step. A visit then counts as much as any other: the states of all episodes together are
+distributed like the discounted occupancy `d = (1 - gamma) nu`, and the plain sum of rewards from a
+visit to the end of its episode is an unbiased estimate of the discounted value. There is no horizon
+to choose, no truncation bias, no weight.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+
+if TYPE_CHECKING:  # a policy is loaded without what models need
+    from cmdpax.model.cmdp import CMDP
+
+Policy = Callable[[np.ndarray], np.ndarray]  # observations [n, ...] -> probabilities [n, A]
 
 
 @dataclass(frozen=True)
 class ActionSpace:
-    """Box actions (`low`, `high` `[a]`, infinite where there is no bound) or `choices` discrete
-    ones.
-    """
+    """Box actions (`low`, `high` `[a]`, infinite where unbounded), or `choices` discrete ones."""
 
     low: np.ndarray | None = None
     high: np.ndarray | None = None
     choices: int = 0
     start: int = 0  # the first choice
-    clip: bool = (
-        True  # whether actions outside the box are clipped before the environment sees them
-    )
+    clip: bool = True  # actions outside the box are clipped before the environment sees them
     shape: tuple[int, ...] | None = None  # of an environment's action; None: [a]
     dtype: str = "float64"
 
@@ -36,8 +43,10 @@ class ActionSpace:
         return self.choices if self.low is None else len(self.low)
 
     def to_environment(self, action: np.ndarray) -> np.ndarray:
-        """A policy's action in [-1, 1] rescaled to the box, `[..., a] -> [..., *shape]`; a choice
-        `[...]` counts from `start`.
+        """A policy's action as the environment takes it.
+
+        Box: `[..., a]` in [-1, 1] rescaled to the box, `[..., *shape]`. Discrete: `[...]`, counted
+        from `start`.
         """
         if self.low is None or self.high is None:
             return action + self.start
@@ -60,9 +69,7 @@ class ActionSpace:
 
     @cached_property
     def _box(self) -> tuple[np.ndarray, np.ndarray]:
-        """Middle and half of what [-1, 1] is mapped to: a side without a bound lies two units from
-        the other.
-        """
+        """Middle and half of the image of [-1, 1]; an open side lies two units from the other."""
         low, high = np.asarray(self.low), np.asarray(self.high)
         first = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 2, -1.0))
         last = np.where(np.isfinite(high), high, first + 2)
@@ -70,43 +77,33 @@ class ActionSpace:
 
     def as_json(self) -> dict[str, Any]:
         """What `from_json` reads; bounds that are infinite are null."""
-        bounds = {
-            side: (
-                None
-                if values is None
-                else [float(one) if np.isfinite(one) else None for one in values]
-            )
-            for side, values in (("low", self.low), ("high", self.high))
-        }
+
+        def finite(bounds: np.ndarray | None) -> list[float | None] | None:
+            if bounds is None:
+                return None
+            return [float(bound) if np.isfinite(bound) else None for bound in bounds]
+
         shape = None if self.shape is None else list(self.shape)
-        return {
-            **bounds,
-            "choices": self.choices,
-            "start": self.start,
-            "clip": self.clip,
-            "shape": shape,
-            "dtype": self.dtype,
-        }
+        bounds = {"low": finite(self.low), "high": finite(self.high)}
+        return {**asdict(self), **bounds, "shape": shape}
 
     @classmethod
     def from_json(cls, notes: Mapping[str, Any]) -> "ActionSpace":
         """The space that `as_json` wrote."""
-        bounds = {
-            side: (
-                None
-                if notes[side] is None
-                else np.array([without if one is None else one for one in notes[side]])
-            )
-            for side, without in (("low", -np.inf), ("high", np.inf))
-        }
-        shape = notes.get("shape")
-        return cls(**{**notes, **bounds, "shape": None if shape is None else tuple(shape)})
+
+        def array(side: str, infinity: float) -> np.ndarray | None:
+            bounds = notes[side]
+            if bounds is None:
+                return None
+            return np.array([infinity if bound is None else bound for bound in bounds])
+
+        shape = None if notes.get("shape") is None else tuple(notes["shape"])
+        bounds = {"low": array("low", -np.inf), "high": array("high", np.inf)}
+        return cls(**{**notes, **bounds, "shape": shape})
 
 
 class Transition(NamedTuple):
-    """One step of N simulators. Where an episode ended, `observation` already belongs to the next
-    one.
-    """
+    """One step of N simulators. Where an episode ended, `observation` is the next episode's."""
 
     observation: np.ndarray  # [N, d]
     next_observation: np.ndarray  # [N, d], the true successor, also where the episode ended
@@ -121,19 +118,124 @@ class Simulator(Protocol):
 
     count: int
     observation_size: int
-    observation_shape: tuple[
-        int, ...
-    ]  # of an environment's own observation; [d] where that is no array
+    observation_shape: tuple[int, ...]  # of an environment's observation; [d] if that is no array
     action_space: ActionSpace
     cost_names: tuple[str, ...]
     episode_limit: int | None  # steps after which an episode is cut, where that is known
 
     def reset(self, seed: int) -> np.ndarray:
-        """Start all copies anew, `[N, d]`; the seed fixes everything that happens until the next
-        call.
-        """
+        """Start all copies anew, `[N, d]`; the seed fixes all that happens until the next call."""
         ...
 
     def step(self, action: np.ndarray) -> Transition:
-        """Advance all copies by actions of the environment's own, `[N, *shape]` or choices `[N]`."""
+        """Advance all copies by the environment's own actions, `[N, *shape]` or choices `[N]`."""
         ...
+
+
+@dataclass(frozen=True)
+class Experience:
+    """N steps, episode after episode, in their order."""
+
+    observations: np.ndarray  # [N, ...]
+    actions: np.ndarray  # [N] int
+    rewards: np.ndarray  # [N, 1 + M]: reward, then the rows V >= b of the limits
+    successors: np.ndarray  # [N, ...]: the next observation
+    continues: np.ndarray  # [N] bool: False where the next state is terminal, worth 0
+    first: np.ndarray  # [N] bool: first step of an episode
+
+
+class Sampler(Protocol):
+    """What a sampled method needs to know of a problem, and how it gets episodes."""
+
+    actions: int
+    states: int | None  # number of states where observations are their indices
+    thresholds: np.ndarray  # b [M]: the limits' rows are V >= b
+    discount: float
+
+    def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Experience:
+        """The steps of that many episodes."""
+        ...
+
+
+class ModelSimulator:
+    """`count` copies of a finite model: a `Simulator`, and a `Sampler`.
+
+    After every step an episode ends with probability `1 - gamma`, and nothing comes after: the mean
+    of its undiscounted totals is the discounted value, which is what the model's `limits` are on.
+    A `Simulator` shows the state one-hot, `[S]`; a `Sampler` shows its index.
+    """
+
+    episode_limit: int | None = None
+
+    def __init__(self, model: "CMDP", count: int = 1) -> None:
+        constraints, self.limits = model.constraints, model.limits
+        self.model, self.count, self.discount = model, count, model.discount
+        self.states: int | None = model.states
+        self.actions, self.observation_size = model.actions, model.states
+        self.observation_shape: tuple[int, ...] = (model.states,)
+        self.action_space = ActionSpace(choices=model.actions)
+        self.cost_names, self.thresholds = self.limits.names, self.limits.row_thresholds
+        self._reward = -model.reward if model.minimise else model.reward
+        self._costs = np.moveaxis(constraints, 0, -1)  # [S, A, m]
+        self._state = np.zeros(count, dtype=np.int64)
+        self._random = np.random.default_rng(0)
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Start all copies anew, `[N, S]`."""
+        self._random = np.random.default_rng(seed)
+        self._state = self._starts(self.count, self._random)
+        return self._one_hot(self._state)
+
+    def step(self, action: np.ndarray) -> Transition:
+        """Advance all copies by choices `[N]`; finished ones start anew."""
+        state, successor = self._state, self._successors(self._state, action, self._random)
+        terminated = self._random.random(self.count) >= self.discount
+        self._state = successor.copy()
+        self._state[terminated] = self._starts(int(terminated.sum()), self._random)
+        return Transition(
+            self._one_hot(self._state),
+            self._one_hot(successor),
+            self._reward[state, action],
+            self._costs[state, action],
+            terminated,
+            np.zeros(self.count, dtype=bool),
+        )
+
+    def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Experience:
+        """The steps of that many episodes, all of them at once."""
+        table = policy(np.arange(self.observation_size))
+        running, state = np.arange(episodes), self._starts(episodes, rng)
+        parts = []
+        while running.size:
+            action = draw(table[state], rng)
+            successor = self._successors(state, action, rng)
+            parts.append((running, state, action, successor))
+            goes_on = rng.random(running.size) < self.discount
+            running, state = running[goes_on], successor[goes_on]
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        episode, state, action, successor = (column[order] for column in columns)
+        costs = self.limits.turn(self._costs[state, action])
+        rewards = np.column_stack([self._reward[state, action], costs])
+        first = np.append(True, episode[1:] != episode[:-1])
+        return Experience(state, action, rewards, successor, np.ones(len(state), bool), first)
+
+    def _starts(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        return rng.choice(self.observation_size, size=count, p=self.model.initial)
+
+    def _successors(
+        self, state: np.ndarray, action: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
+        places = draw(self.model.probabilities[state, action], rng)
+        return self.model.successors[state, action, places]
+
+    def _one_hot(self, state: np.ndarray) -> np.ndarray:
+        observation = np.zeros((len(state), self.observation_size))
+        observation[np.arange(len(state)), state] = 1.0
+        return observation
+
+
+def draw(probabilities: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """One index for each row of `[n, k]`."""
+    cumulative = np.cumsum(probabilities, axis=1)
+    return (rng.random((len(cumulative), 1)) * cumulative[:, -1:] >= cumulative).sum(1)

@@ -1,22 +1,25 @@
-"""The three velocity tasks of Safety-Gymnasium on raw MuJoCo: run forward, but not faster than a
-threshold.
+"""The three velocity tasks of Safety-Gymnasium on raw MuJoCo: run, but not faster than a threshold.
 
 Each is the Gymnasium v4 locomotion task plus `cost = float(velocity > threshold)`:
 
-| task        | velocity            | threshold | frames | control cost | alive bonus | ends when                             |
-|-------------|---------------------|-----------|--------|--------------|-------------|---------------------------------------|
-| Ant         | sqrt(vx^2 + vy^2)   | 2.6222    | 5      | .5 |a|^2     | 1           | z outside [.2, 1]                     |
-| HalfCheetah | vx                  | 3.2096    | 5      | .1 |a|^2     | 0           | never                                 |
-| Hopper      | vx                  | 0.7402    | 4      | .001 |a|^2   | 1           | z <= .7, |angle| >= .2, |state| >= 100 |
+|              | Ant               | HalfCheetah | Hopper                                 |
+|--------------|-------------------|-------------|----------------------------------------|
+| velocity     | sqrt(vx^2 + vy^2) | vx          | vx                                     |
+| threshold    | 2.6222            | 3.2096      | 0.7402                                 |
+| frames       | 5                 | 5           | 4                                      |
+| control cost | .5 |a|^2          | .1 |a|^2    | .001 |a|^2                             |
+| alive bonus  | 1                 | 0           | 1                                      |
+| ends when    | z outside [.2, 1] | never       | z <= .7, |angle| >= .2, |state| >= 100 |
 
 Kept exactly, because they change results: the control cost sees the action before MuJoCo clamps it;
 Ant's velocity comes from the torso's `xpos`, which after a Runge-Kutta step belongs to its last
 stage and not to `qpos`; Hopper's observation clips velocities to +-10; the alive bonus is paid on
 the terminating step too. Episodes are cut after 1000 steps.
 
-`VelocityBatch` keeps N simulations alive and steps them in one loop; all but the physics is
-compiled (`velocity_loops.py`). Ten or more are shared among threads: 20 of them step 1.3 to 1.7
-times as fast on two as on one (`benchmarks/physics.py`).
+`VelocitySimulator` keeps N simulations alive and steps them in one loop; all but the physics is
+compiled: NumPy would need twenty calls a step, for a few numbers each, which with two simulations
+cost as much as the physics. Ten or more are shared among threads: 20 of them step 1.3 to 1.7 times
+as fast on two as on one (`benchmarks/physics.py`).
 """
 
 from collections.abc import Sequence
@@ -29,18 +32,19 @@ import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.learning.simulator import ActionSpace, Transition
-from cmdpax.loops.compiled import shared_threads, thread_count
+from cmdpax.loops.compiled import compiled, shared_threads, thread_count
 
 EPISODE_STEPS = 1000
-MANY = 10  # simulations that are worth sharing among threads
+SHARED_FROM = 10  # simulations that are worth sharing among threads
 FIRST_REFUSED = (3, 5)  # MuJoCo versions from here on move Ant and Hopper differently
+TORSO = 1  # body of Ant
 
 
 @dataclass(frozen=True)
 class Task:
     """What distinguishes one velocity task from another."""
 
-    name: str
+    body: str
     model_file: str
     threshold: float
     frame_skip: int
@@ -55,46 +59,20 @@ class Task:
 
 TASKS = MappingProxyType(
     {
-        task.name: task
+        f"Safety{task.body}Velocity-v1": task
         for task in (
+            Task("Ant", "ant.xml", 2.6222, 5, 0.5, 1.0, 2, np.inf, 0.1, True, True),
             Task(
-                "SafetyAntVelocity-v1", "ant.xml", 2.6222, 5, 0.5, 1.0, 2, np.inf, 0.1, True, True
+                "HalfCheetah", "half_cheetah.xml", 3.2096, 5, 0.1, 0.0, 1, np.inf, 0.1, True, False
             ),
-            Task(
-                "SafetyHalfCheetahVelocity-v1",
-                "half_cheetah.xml",
-                3.2096,
-                5,
-                0.1,
-                0.0,
-                1,
-                np.inf,
-                0.1,
-                True,
-                False,
-            ),
-            Task(
-                "SafetyHopperVelocity-v1",
-                "hopper.xml",
-                0.7402,
-                4,
-                1e-3,
-                1.0,
-                1,
-                10.0,
-                5e-3,
-                False,
-                False,
-            ),
+            Task("Hopper", "hopper.xml", 0.7402, 4, 1e-3, 1.0, 1, 10.0, 5e-3, False, False),
         )
     }
 )
 
 
 def refuse_new_mujoco(version: str) -> None:
-    """MuJoCo 3.5 and later silently change the contacts of Ant and Hopper, and with them every
-    number of the benchmark.
-    """
+    """MuJoCo 3.5 and later change the contacts of Ant and Hopper, and with them every number."""
     if tuple(int(part) for part in version.split(".")[:2]) >= FIRST_REFUSED:
         raise InputError(
             f"MuJoCo {version} changes the contacts of Ant and Hopper, so results would not be"
@@ -112,7 +90,7 @@ def load_model(task: Task) -> Any:
     return mujoco.MjModel.from_xml_path(str(assets / task.model_file))
 
 
-class VelocityBatch:
+class VelocitySimulator:
     """`count` persistent simulations of one task; a `Simulator`."""
 
     cost_names: tuple[str, ...] = ("cost",)
@@ -121,36 +99,26 @@ class VelocityBatch:
     def __init__(self, name: str, count: int = 1) -> None:
         if name not in TASKS:
             raise InputError(f"velocity task '{name}' is not known; {did_you_mean(name, TASKS)}")
-        import mujoco
-
-        from cmdpax.learning.velocity_loops import measure  # numba takes a while to import
+        import mujoco  # chooses its GL library now: a film sets MUJOCO_GL before
 
         self.task, self.count = TASKS[name], count
         self.model = load_model(self.task)
         self.data = [mujoco.MjData(self.model) for _ in range(count)]
         self.observation_size = self.model.nq + self.model.nv - self.task.hidden_positions
         self.observation_shape: tuple[int, ...] = (self.observation_size,)
-        low, high = self.model.actuator_ctrlrange.T
-        self.action_space = ActionSpace(
-            low.copy(), high.copy(), clip=False
-        )  # MuJoCo clamps; the control cost must see them
+        low, high = self.model.actuator_ctrlrange.T.copy()
+        # MuJoCo clamps actions; the control cost must see them
+        self.action_space = ActionSpace(low, high, clip=False)
         self.seconds = self.model.opt.timestep * self.task.frame_skip
-        self._positions = self.model.nq
-        self._reset_data, self._forward, self._advance = (
-            mujoco.mj_resetData,
-            mujoco.mj_forward,
-            mujoco.mj_step,
-        )
-        self._measure = measure
-        # views into MuJoCo's memory, made once: making them anew costs as much as a third of a
-        # Hopper step
+        self._reset_data, self._forward = mujoco.mj_resetData, mujoco.mj_forward
+        self._advance, self._positions = mujoco.mj_step, self.model.nq
+        # views into MuJoCo's memory, made once: making them costs a third of a Hopper step
         self._states = [part for data in self.data for part in (data.qpos, data.qvel)]
-        torso = 1
         self._places = [
-            data.xpos[torso, :2] if self.task.planar else data.qpos[:1] for data in self.data
+            data.xpos[TORSO, :2] if self.task.planar else data.qpos[:1] for data in self.data
         ]
         self._controls = [data.ctrl for data in self.data]
-        self.shared = shared_threads() if count >= MANY else None
+        self.shared = shared_threads() if count >= SHARED_FROM else None
         share = -(-count // thread_count())
         self.parts = [slice(first, first + share) for first in range(0, count, share)]
         self._start = self.data[0].qpos.copy()
@@ -177,8 +145,7 @@ class VelocityBatch:
             self.set_state(index, positions, velocities)
 
     def set_state(self, index: int, positions: np.ndarray, velocities: np.ndarray) -> None:
-        """Put one simulation into a state, `positions [nq]` and `velocities [nv]`, at the beginning
-        of an episode.
+        """Begin an episode of one simulation at `positions [nq]` and `velocities [nv]`.
 
         What follows depends on the state alone: memory is wiped, and the second `mj_forward`
         warm-starts the contact solver from the state's own acceleration. Contacts are chaotic:
@@ -193,7 +160,11 @@ class VelocityBatch:
 
     def observe(self) -> np.ndarray:
         """What the policy sees, `[N, d]`."""
-        return self._observation(self._state())
+        state = self._state()
+        if np.isfinite(self.task.velocity_clip):
+            velocities = state[:, self.model.nq :]
+            np.clip(velocities, -self.task.velocity_clip, self.task.velocity_clip, out=velocities)
+        return state[:, self.task.hidden_positions :]
 
     def step(self, action: np.ndarray) -> Transition:
         """Advance every simulation by `action [N, a]`; finished ones start anew."""
@@ -208,13 +179,9 @@ class VelocityBatch:
         return self._advanced(action)[0]
 
     def _advanced(self, action: np.ndarray) -> tuple[Transition, bool]:
-        task, model, frames, advance, count = (
-            self.task,
-            self.model,
-            self.task.frame_skip,
-            self._advance,
-            self.count,
-        )
+        """One step of all, and whether any episode ended."""
+        task, count, model, advance = self.task, self.count, self.model, self._advance
+        frames = task.frame_skip
         action = np.ascontiguousarray(action, dtype=np.float64)
         before = np.concatenate(self._places)
 
@@ -225,20 +192,20 @@ class VelocityBatch:
 
         if self.shared is None:
             run(slice(None))
-        # MuJoCo releases Python's lock; this thread takes a part itself, or handing over costs what
-        # is gained
         else:
+            # MuJoCo releases Python's lock; this thread takes a part itself, or handing over costs
+            # what is gained
             others = [self.shared.submit(run, part) for part in self.parts[1:]]
             run(self.parts[0])
             for other in others:
                 other.result()
-        observation, reward, cost = (
-            np.empty((count, self.observation_size)),
-            np.empty(count),
+        observation, reward = np.empty((count, self.observation_size)), np.empty(count)
+        cost, terminated, truncated = (
             np.empty((count, 1)),
+            np.empty(count, bool),
+            np.empty(count, bool),
         )
-        terminated, truncated = np.empty(count, dtype=bool), np.empty(count, dtype=bool)
-        any_ended = self._measure(
+        any_ended = measure(
             before.reshape(count, -1),
             np.concatenate(self._places).reshape(count, -1),
             self._state(),
@@ -261,12 +228,61 @@ class VelocityBatch:
         return Transition(observation, observation, reward, cost, terminated, truncated), any_ended
 
     def _state(self) -> np.ndarray:
-        return np.concatenate(self._states).reshape(
-            self.count, -1
-        )  # a third of the time of np.stack
+        """Positions and velocities side by side, `[N, nq + nv]`; thrice as fast as np.stack."""
+        return np.concatenate(self._states).reshape(self.count, -1)
 
-    def _observation(self, state: np.ndarray) -> np.ndarray:
-        if np.isfinite(self.task.velocity_clip):
-            velocities = state[:, self.model.nq :]
-            np.clip(velocities, -self.task.velocity_clip, self.task.velocity_clip, out=velocities)
-        return state[:, self.task.hidden_positions :]
+
+@compiled
+def healthy(state, planar, alive_bonus):  # type: ignore[no-untyped-def]
+    """Whether an episode goes on, from positions and velocities side by side, `state [nq + nv]`."""
+    if planar:  # Ant
+        return np.isfinite(state).all() and 0.2 <= state[2] <= 1.0
+    if alive_bonus:  # Hopper
+        return (np.abs(state[2:]) < 100).all() and state[1] > 0.7 and abs(state[2]) < 0.2
+    return True  # HalfCheetah
+
+
+@compiled
+def measure(  # type: ignore[no-untyped-def]
+    before,  # [N, 1] or, planar, [N, 2]: where the bodies were
+    after,  # and are
+    state,  # [N, nq + nv]
+    positions,  # nq
+    action,  # [N, a]
+    seconds,
+    control_cost,
+    alive_bonus,
+    threshold,
+    planar,
+    velocity_clip,
+    limit,  # steps of an episode
+    elapsed,  # [N] steps so far, counted on here
+    observation,  # [N, d], filled here, like all that follow
+    reward,  # [N]
+    cost,  # [N, 1]
+    terminated,  # [N] bool
+    truncated,  # [N] bool
+):
+    """Fill in one step of all simulations; whether any episode ended."""
+    any_ended = False
+    hidden = state.shape[1] - observation.shape[1]
+    for n in range(len(state)):
+        forward = (after[n, 0] - before[n, 0]) / seconds
+        speed = forward
+        if planar:
+            speed = np.sqrt(forward**2 + ((after[n, 1] - before[n, 1]) / seconds) ** 2)
+        effort = 0.0
+        for a in range(action.shape[1]):
+            effort += action[n, a] ** 2
+        reward[n] = forward + alive_bonus - control_cost * effort
+        cost[n, 0] = 1.0 if speed > threshold else 0.0
+        elapsed[n] += 1
+        terminated[n] = not healthy(state[n], planar, alive_bonus)
+        truncated[n] = elapsed[n] >= limit and not terminated[n]
+        any_ended |= terminated[n] or truncated[n]
+        for i in range(hidden, state.shape[1]):
+            value = state[n, i]
+            if i >= positions and abs(value) > velocity_clip:
+                value = np.copysign(velocity_clip, value)
+            observation[n, i - hidden] = value
+    return any_ended

@@ -1,10 +1,8 @@
-"""The velocity tasks as ordinary Gymnasium environments: cost in `info["cost"]`,
-`unwrapped.set_state`, render modes.
+"""The velocity tasks as Gymnasium environments: `info["cost"]`, `unwrapped.set_state`, pictures.
 
 Importing this module registers them. Gymnasium does it by itself given the module's name:
-`gymnasium.make("cmdpax.learning.velocity_gym:SafetyAntVelocity-v1")`. Before 1.0 Gymnasium also
-read the package's `gymnasium.envs` entry point, which made the plain names known after `import
-gymnasium` alone; 1.0 dropped that mechanism.
+`gymnasium.make("cmdpax.learning.velocity_gym:SafetyAntVelocity-v1")`. `import gymnasium` alone does
+not: the entry point that made plain names known was dropped in Gymnasium 1.0.
 """
 
 from typing import Any
@@ -13,12 +11,12 @@ import gymnasium
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.learning.velocity import EPISODE_STEPS, TASKS, VelocityBatch
+from cmdpax.learning.velocity import EPISODE_STEPS, TASKS, VelocitySimulator
 
 CAMERAS: dict[str, dict[str, Any]] = {
-    "SafetyAntVelocity-v1": {"distance": 4.0},
-    "SafetyHalfCheetahVelocity-v1": {"distance": 4.0},
-    "SafetyHopperVelocity-v1": {
+    "Ant": {"distance": 4.0},
+    "HalfCheetah": {"distance": 4.0},
+    "Hopper": {
         "trackbodyid": 2,
         "distance": 3.0,
         "lookat": np.array((0.0, 0.0, 1.15)),
@@ -52,13 +50,13 @@ class VelocityEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             raise InputError(
                 f"render_mode '{render_mode}' is not one of {self.metadata['render_modes']}."
             )
-        self.batch = VelocityBatch(name)
+        self.simulator = VelocitySimulator(name)
         self.render_mode, self.width, self.height = render_mode, width, height
-        self.metadata = {**self.metadata, "render_fps": round(1 / self.batch.seconds)}
+        self.metadata = {**self.metadata, "render_fps": round(1 / self.simulator.seconds)}
         self.observation_space = gymnasium.spaces.Box(
-            -np.inf, np.inf, (self.batch.observation_size,), np.float64
+            -np.inf, np.inf, (self.simulator.observation_size,), np.float64
         )
-        low, high = self.batch.action_space.low, self.batch.action_space.high
+        low, high = self.simulator.action_space.low, self.simulator.action_space.high
         self.action_space = gymnasium.spaces.Box(
             np.float32(low), np.float32(high), dtype=np.float32
         )
@@ -69,14 +67,14 @@ class VelocityEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start an episode from the noisy initial state."""
         super().reset(seed=seed)
-        self.batch.restart([0], self.np_random)
+        self.simulator.restart([0], self.np_random)
         if self.render_mode == "human":
             self.render()
-        return self.batch.observe()[0], {}
+        return self.simulator.observe()[0], {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Advance by `action [a]`; actions beyond the box are clamped by MuJoCo, but paid for."""
-        step = self.batch.advance(np.asarray(action)[None])
+        step = self.simulator.advance(np.asarray(action)[None])
         if self.render_mode == "human":
             self.render()
         return (
@@ -89,7 +87,7 @@ class VelocityEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def set_state(self, qpos: np.ndarray, qvel: np.ndarray) -> None:
         """Put the simulation into a state."""
-        self.batch.set_state(0, qpos, qvel)
+        self.simulator.set_state(0, qpos, qvel)
 
     def render(self) -> Any:
         """A picture `[height, width, 3]`, its depths, or the window."""
@@ -99,9 +97,9 @@ class VelocityEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             from gymnasium.envs.mujoco.mujoco_rendering import MujocoRenderer
 
             self._renderer = MujocoRenderer(
-                self.batch.model,
-                self.batch.data[0],
-                CAMERAS[self.batch.task.name],
+                self.simulator.model,
+                self.simulator.data[0],
+                CAMERAS[self.simulator.task.body],
                 self.width,
                 self.height,
             )

@@ -1,7 +1,8 @@
 """Models and results as files; the schema is documented in `docs/model-format.md`.
 
-A model is saved as `.npz` (uncompressed NumPy arrays in the normalised `>=` orientation, any size)
-or as `.json` (for people to write: small, in the caller's own orientation); a result as `.npz`.
+A model is saved as `.npz` (uncompressed NumPy arrays, any size) or as `.json` (for people to write:
+small); a result as `.npz`. Both hold the user's orientation. Version 1 of `.npz`, which held `>=`
+everywhere, is read too.
 What is not numbers is one JSON text, the array `meta`.
 
 Loading never executes code: no pickle, no `eval`. Nothing is allocated before the file has been
@@ -25,13 +26,25 @@ from typing import Any, BinaryIO, Literal, get_args
 import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.exact.certificate import Certificate
 from cmdpax.files import replacing
 from cmdpax.model.cmdp import CMDP
-from cmdpax.model.result import Result, Status
-from cmdpax.model.text import MODEL, NAMES, grid_from, model_from_json, model_to_json
+from cmdpax.model.limits import Limits
+from cmdpax.model.result import Certificate, Result, Status
+from cmdpax.model.text import (
+    MODEL,
+    NAMES,
+    VERSION,
+    checked_keys,
+    dump,
+    grid_from,
+    identified,
+    model_from_json,
+    model_to_json,
+    parse,
+    texts,
+    typed,
+)
 from cmdpax.model.transitions import PADDED_ENTRIES
-from cmdpax.model.values import VERSION, checked_keys, dump, identified, parse, texts, typed
 
 RESULT = "cmdpax-result"
 LARGEST_ARRAY = 8 * PADDED_ENTRIES  # bytes
@@ -50,6 +63,7 @@ MODEL_ARRAYS = (
 RESULT_ARRAYS = (
     "policy",
     "reward",
+    "values",
     "margins",
     "multipliers",
     "thresholds",
@@ -58,7 +72,8 @@ RESULT_ARRAYS = (
     "scaled_violation",
     "seconds",
 )
-RESULT_META = ("status", "method", "digest", "constraint_names", "senses", "trace", "mixture")
+RESULT_META = ("status", "method", "digest", "constraint_names", "senses", "trace")
+AVERAGED = {1: "mixture", 2: "averaged"}  # names of the averaged occupancy by version
 PROOF_ARRAYS = (
     "reward_bounds",
     "margin_bounds",
@@ -100,7 +115,7 @@ def save_model(model: CMDP, path: str | os.PathLike[str]) -> None:
     arrays = {name: np.asarray(getattr(model, name)) for name in MODEL_ARRAYS}
     if model.available is not None:
         arrays["available"] = model.available
-    meta = {name: getattr(model, name) for name in ("senses", *NAMES)}
+    meta = {name: getattr(model, name) for name in ("senses", "minimise", *NAMES)}
     return _write_archive(path, MODEL, arrays, {**meta, "grid": model.grid and asdict(model.grid)})
 
 
@@ -116,14 +131,12 @@ def load_model(path: str | os.PathLike[str]) -> CMDP:
 def save_result(result: Result, path: str | os.PathLike[str]) -> None:
     """Write a result, with its certificate and trace, to a `.npz` file."""
     path = _suffixed(path, (".npz",))
-    arrays = {
-        name: np.asarray(getattr(result, name), dtype=np.float64)
-        for name in (*RESULT_ARRAYS, "values")
-    }
+    arrays = {name: np.asarray(getattr(result, name), dtype=np.float64) for name in RESULT_ARRAYS}
     for name in (*PROOF_ARRAYS, *RAY_ARRAYS):
         if (value := getattr(result.certificate, name)) is not None:
             arrays[name] = np.asarray(value, dtype=np.float64)
-    _write_archive(path, RESULT, arrays, {name: getattr(result, name) for name in RESULT_META})
+    names = (*RESULT_META, "averaged", "minimise")
+    _write_archive(path, RESULT, arrays, {name: getattr(result, name) for name in names})
 
 
 def load_result(path: str | os.PathLike[str]) -> Result:
@@ -135,42 +148,52 @@ def load_result(path: str | os.PathLike[str]) -> Result:
 
 def _model_from_archive(file: BinaryIO) -> CMDP:
     meta, arrays = _read_archive(file, MODEL, MODEL_ARRAYS, ("available",))
-    checked_keys("meta", meta, ("format", "version"), ("senses", "grid", *NAMES))
-    labels = {
+    checked_keys("meta", meta, ("format", "version"), ("senses", "minimise", "grid", *NAMES))
+    labels: dict[str, Any] = {
         name: None if meta.get(name) is None else texts(f"meta.{name}", meta[name])
         for name in ("senses", *NAMES)
     }
-    senses = labels.pop("senses")
-    constraints, thresholds = arrays["constraints"], arrays["thresholds"]
-    if (
-        senses is not None
-    ):  # the file holds `>=`; the constructor wants the caller's orientation, and negation is exact
-        sign = np.array([-1.0 if sense == "<=" else 1.0 for sense in senses])
-        if constraints.shape[:1] != sign.shape or thresholds.shape != sign.shape:
-            raise InputError(
-                f"meta.senses: {len(sign)} given for constraints {constraints.shape},"
-                f" thresholds {thresholds.shape}; give one for each."
-            )
-        constraints, thresholds = (constraints.T * sign).T, thresholds * sign
+    senses, m = labels["senses"], len(arrays["thresholds"]) if arrays["thresholds"].ndim else -1
+    if senses is not None and (len(senses) != m or arrays["constraints"].shape[:1] != (m,)):
+        raise InputError(
+            f"meta.senses: {len(senses)} given for constraints {arrays['constraints'].shape},"
+            f" thresholds {arrays['thresholds'].shape}; give one for each."
+        )
+    thresholds, constraints = arrays["thresholds"], arrays["constraints"]
+    if meta["version"] == 1 and senses is not None:
+        thresholds, constraints = _turned(senses, thresholds), _turned(senses, constraints)
+    if thresholds.ndim == 2:  # pairs say their senses themselves
+        labels["senses"] = None
     return CMDP(
         (arrays["successors"], arrays["probabilities"]),
         arrays["reward"],
         constraints,
         thresholds,
         arrays["initial"],
-        arrays["discount"],  # type: ignore[arg-type]  # an array [] of one number, checked by the constructor
-        senses=senses,
+        arrays["discount"],  # type: ignore[arg-type]  # [] of one number, checked there
+        minimise=meta.get("minimise", False),
         available=arrays.get("available"),
         grid=grid_from(meta.get("grid")),
         **labels,
     )
 
 
+def _turned(senses: list[str], array: np.ndarray) -> np.ndarray:
+    """An array `[m, ...]` of version 1, which has `>=` everywhere, in the user's orientation."""
+    is_upper = np.array([sense == "<=" for sense in senses]).reshape(-1, *[1] * (array.ndim - 1))
+    return np.where(is_upper, -array, array) + 0.0
+
+
 def _result_from_archive(file: BinaryIO) -> Result:
     meta, arrays = _read_archive(
-        file, RESULT, (*RESULT_ARRAYS, *PROOF_ARRAYS), ("values", *RAY_ARRAYS)
+        file,
+        RESULT,
+        (*RESULT_ARRAYS[:2], *RESULT_ARRAYS[3:], *PROOF_ARRAYS),
+        ("values", *RAY_ARRAYS),
     )
-    checked_keys("meta", meta, ("format", "version", *RESULT_META))
+    is_old = meta["version"] == 1
+    averaged = AVERAGED[meta["version"]]
+    checked_keys("meta", meta, ("format", "version", *RESULT_META, averaged), ("minimise",))
     labels = {
         name: typed(f"meta.{name}", meta[name], str) for name in ("status", "method", "digest")
     }
@@ -179,56 +202,65 @@ def _result_from_archive(file: BinaryIO) -> Result:
             f"meta.status: {brief(labels['status'])} is unknown;"
             f" {did_you_mean(labels['status'][:40], get_args(Status))}"
         )
-    names, senses = (
-        texts("meta.constraint_names", meta["constraint_names"]),
-        texts("meta.senses", meta["senses"]),
-    )
+    names, senses = (texts(f"meta.{key}", meta[key]) for key in ("constraint_names", "senses"))
     trace = [
         typed(f"meta.trace[{i}]", row, dict)
         for i, row in enumerate(typed("meta.trace", meta["trace"], list))
     ]
-    if (
-        arrays["policy"].ndim != 2
-        or len(senses) != len(names)
-        or {name in arrays for name in RAY_ARRAYS} == {True, False}
-    ):
+    rays = {name in arrays for name in RAY_ARRAYS}
+    if arrays["policy"].ndim != 2 or len(senses) != len(names) or len(rays) > 1:
         raise InputError(
             "the policy must be [S, A], each constraint needs a name and a sense, and the arrays of"
             " a ray come together."
         )
-    S, A, m = *arrays["policy"].shape, len(names)
-    shapes = {
+    numbers = _shaped(arrays, len(names))
+    if is_old:
+        numbers.setdefault("values", numbers["margins"] + numbers["thresholds"])
+        for name in ("values", "thresholds"):
+            numbers[name] = _turned(senses, numbers[name])
+        potentials = numbers["value_potentials"]
+        numbers["value_potentials"] = _turned([">=", *senses], potentials)
+        labels["digest"] = f"0.1:{labels['digest']}"
+    thresholds, minimise = numbers.pop("thresholds"), meta.get("minimise", False)
+    if not isinstance(minimise, bool):
+        raise InputError(f"meta.minimise: {brief(minimise)} is neither true nor false.")
+    proof = {name: numbers.pop(name) for name in (*PROOF_ARRAYS, *RAY_ARRAYS) if name in numbers}
+    if "values" not in numbers:
+        raise InputError("arrays: 'values' is missing.")
+    return Result(
+        **numbers,
+        **labels,  # type: ignore[arg-type]
+        limits=Limits.of(thresholds, None if thresholds.ndim == 2 else senses, names),
+        certificate=Certificate(**proof, minimise=minimise),
+        minimise=minimise,
+        trace=trace,
+        averaged=None
+        if meta[averaged] is None
+        else typed(f"meta.{averaged}", meta[averaged], dict),
+    )
+
+
+def _shaped(arrays: Mapping[str, np.ndarray], m: int) -> dict[str, Any]:
+    """The arrays of a result with m constraints, each in the shape it must have."""
+    S, A = arrays["policy"].shape
+    shapes: dict[str, tuple[int, ...]] = {
         "policy": (S, A),
         "reward_bounds": (2,),
         "margin_bounds": (m, 2),
         "value_potentials": (1 + m, S),
     }
-    shapes |= dict.fromkeys(
-        ("values", "margins", "multipliers", "thresholds", "weights", "ray"), (m,)
-    )
+    shapes |= dict.fromkeys(("values", "margins", "multipliers", "weights", "ray"), (m,))
     shapes |= dict.fromkeys(("dual_potential", "ray_potential"), (S,))
-    values: dict[str, Any] = {}
+    shapes["thresholds"] = (m, 2) if arrays["thresholds"].ndim == 2 else (m,)
+    numbers: dict[str, Any] = {}
     for name, array in arrays.items():
         if array.shape != shapes.get(name, ()):
             raise InputError(
                 f"array '{name}' has shape {array.shape}, expected {shapes.get(name, ())}."
             )
-        values[name] = array.astype(np.float64) if array.ndim else float(array)
-    values["reward_bounds"] = tuple(values["reward_bounds"].tolist())
-    return Result(
-        values=values.get(
-            "values", values["margins"] + values["thresholds"]
-        ),  # files of the first versions have none
-        **{name: values[name] for name in RESULT_ARRAYS},
-        **labels,  # type: ignore[arg-type]
-        certificate=Certificate(
-            **{name: values[name] for name in (*PROOF_ARRAYS, *RAY_ARRAYS) if name in values}
-        ),
-        constraint_names=tuple(names),
-        senses=tuple(senses),
-        trace=trace,
-        mixture=None if meta["mixture"] is None else typed("meta.mixture", meta["mixture"], dict),
-    )
+        numbers[name] = array.astype(np.float64) if array.ndim else float(array)
+    numbers["reward_bounds"] = tuple(numbers["reward_bounds"].tolist())
+    return numbers
 
 
 def _write_archive(

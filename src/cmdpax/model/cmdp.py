@@ -1,13 +1,10 @@
-"""The exact model: a finite, discounted constrained Markov decision process.
+"""The exact model: a finite, discounted constrained Markov decision process, as the user says it.
 
-    maximise V_r(pi)  subject to  V_c[i](pi) >= b[i],   V_x(pi) = E sum_t gamma^t x(s_t, a_t),  s_0
-    ~ rho.
+    maximise (or minimise) V_r(pi)  subject to  V_c[i](pi) <= b[i]  (or >=, ==, or in a range),
+    V_x(pi) = E sum_t gamma^t x(s_t, a_t),  s_0 ~ rho.
 
-Transitions are kept as padded successor lists, `successors [S, A, B]` (int32) with `probabilities
-[S, A, B]`; B is the largest number of successors of any pair, and unused places have probability 0.
-Each row lists its successors once, in increasing order, whatever form it came in, so that equal
-mathematics has equal arrays. Constraints written with `<=` are negated once, here, at the boundary:
-inside the library only `>=` exists. A model is immutable.
+A model keeps the user's orientation and units everywhere: `exact/standard.py` turns it into the one
+problem that the mathematics knows. A model is immutable; `replace` gives a changed copy.
 
 Actions that are not available in a state (`available [S, A]`) become exact copies of the state's
 first available action, so that no solver has to know about them; `fold_unavailable` moves their
@@ -15,44 +12,41 @@ probability back before a policy is handed out.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from cmdpax.errors import InputError
-from cmdpax.loops import bellman as kernels
-from cmdpax.model.fields import (
-    Grid,
-    availability,
-    checked_grid,
-    discount_factor,
-    distribution,
-    labels,
-    numbers,
-    sense_of_each,
-    span,
-)
-from cmdpax.model.tabulate import step_fields, toy_text_fields
+from cmdpax.model.limits import LARGEST_NUMBER, Limits, listed
+from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.transitions import (
+    ROW_SUM_TOLERANCE,
+    Transitions,
     canonical,
     check_rows,
     copy_first,
     float_array,
+    normalised,
     padded,
+    real_array,
+    step_fields,
+    toy_text_fields,
     writeable,
 )
 
-DENSE_ENTRIES = 4_000_000  # the largest [S, A, S] tensor that is worth keeping dense
 
+@dataclass(frozen=True)
+class Grid:
+    """How to draw a model whose states are cells: cells, directions of actions, marked states."""
 
-class _Checked(NamedTuple):
-    """Transitions of another model: checked, canonical, read-only, to be shared."""
-
-    successors: np.ndarray
-    probabilities: np.ndarray
+    cells: tuple[tuple[float, float], ...]  # (x, y) of each state
+    moves: tuple[tuple[float, float], ...]  # (dx, dy) of each action
+    hazards: tuple[int, ...] = ()
+    goals: tuple[int, ...] = ()
+    absorbing: tuple[int, ...] = ()  # states with nothing left to choose: no arrow is drawn there
 
 
 class CMDP:
@@ -64,20 +58,21 @@ class CMDP:
         or `(successors, probabilities)`, both `[S, A, B]`
     reward: `[S, A]`
     constraints: `[m, S, A]` (or `[S, A]` for one constraint)
-    thresholds: `[m]` (or a number for one constraint)
+    thresholds: one number for each constraint, or a pair `(low, high)` for a range (a number alone
+        for one constraint)
     initial: `[S]`, the distribution of the first state
     discount: in [0, 1)
-    senses: `">="` (default) or `"<="` for each constraint, as the caller thinks of it
+    senses: `">="` (default), `"<="`, `"=="` or `"in"` (a range) for each constraint, or one for all
+    minimise: whether the reward is a cost, to be minimised
     available: `[S, A]` booleans, which actions exist in which state (default: all)
     state_names, action_names, constraint_names: optional labels
     grid: optional drawing instructions
     """
 
-    successors: np.ndarray
-    probabilities: np.ndarray
+    transitions: Transitions
     reward: np.ndarray
     constraints: np.ndarray
-    thresholds: np.ndarray
+    limits: Limits
     initial: np.ndarray
     discount: float
 
@@ -90,15 +85,19 @@ class CMDP:
         initial: Any,
         discount: float,
         *,
-        senses: Sequence[str] | str | None = None,
+        senses: Sequence[str | None] | str | None = None,
+        minimise: bool = False,
         available: Any = None,
         state_names: Sequence[str] | None = None,
         action_names: Sequence[str] | None = None,
         constraint_names: Sequence[str] | None = None,
         grid: Grid | None = None,
     ) -> None:
-        shared = isinstance(transitions, _Checked)
-        successors, probabilities = transitions if shared else padded(transitions)
+        is_shared = isinstance(transitions, Transitions)
+        if is_shared:
+            successors, probabilities = transitions.successors, transitions.probabilities
+        else:
+            successors, probabilities = padded(transitions)
         S, A, _ = successors.shape
         if S == 0:
             raise InputError("transitions: the model has no states; give at least one.")
@@ -106,46 +105,41 @@ class CMDP:
             raise InputError(
                 "transitions: the action set is empty; every state needs at least one action."
             )
-        self.available = availability(available, S, A)
-        self.reward = numbers("reward", reward, (S, A), self.available)
+        self.available = _availability(available, S, A)
+        self.reward = _numbers("reward", reward, (S, A), self.available)
+        self.minimise = _flag("minimise", minimise)
         constraints = float_array("constraints", constraints)
         if constraints.shape == (S, A):
             constraints = constraints[None]
         m = len(constraints) if constraints.ndim else 0
-        rows = numbers("constraints", constraints, (m, S, A), self.available)
-        limits = numbers("thresholds", np.atleast_1d(float_array("thresholds", thresholds)), (m,))
-        self.senses = sense_of_each(senses, m)
-        sign = np.array([1.0 if sense == ">=" else -1.0 for sense in self.senses])
-        if (
-            sign < 0
-        ).any():  # adding 0.0 turns the -0.0 of a negated zero into 0.0: one form for one number
-            rows, limits = rows * sign[:, None, None] + 0.0, limits * sign + 0.0
-        self.constraints, self.thresholds = rows, limits
-        self.initial = distribution(initial, S)
-        self.discount = discount_factor(discount)
-        if not shared:
+        self.constraints = _numbers("constraints", constraints, (m, S, A), self.available)
+        self.limits = Limits.of(thresholds, senses, _labels("constraint_names", constraint_names))
+        if len(self.limits) != m:
+            raise InputError(
+                f"thresholds: {len(self.limits)} given for {m} constraints; give one for each."
+            )
+        _refuse_count("constraint_names", constraint_names, m)
+        self.initial = _distribution(initial, S)
+        self.discount = _discount_factor(discount)
+        if not is_shared:
             check_rows(successors, probabilities, self.available)
         if self.available is not None:
             copy_first(self.available, (self.reward, *self.constraints))
-            if not shared:
+            if not is_shared:
                 successors, probabilities = writeable(successors), writeable(probabilities)
                 copy_first(self.available, (successors, probabilities))
-        self.successors, self.probabilities = (
-            (successors, probabilities) if shared else canonical(successors, probabilities)
-        )
-        self.state_names = labels("state_names", state_names, S)
-        self.action_names = labels("action_names", action_names, A)
-        self.constraint_names = labels("constraint_names", constraint_names, m)
-        self.grid = checked_grid(grid, S, A)
-        for array in (
-            self.successors,
-            self.probabilities,
-            self.reward,
-            self.constraints,
-            self.thresholds,
-            self.initial,
-        ):
+        if is_shared:
+            self.transitions = transitions
+        else:
+            self.transitions = Transitions(*canonical(successors, probabilities))
+        self.state_names = _labels("state_names", state_names)
+        self.action_names = _labels("action_names", action_names)
+        _refuse_count("state_names", self.state_names, S)
+        _refuse_count("action_names", self.action_names, A)
+        self.grid = _checked_grid(grid, S, A)
+        for array in (self.successors, self.probabilities, self.reward, self.constraints):
             array.setflags(write=False)
+        self.initial.setflags(write=False)
         self._frozen = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -155,8 +149,6 @@ class CMDP:
             )
         object.__setattr__(self, name, value)
 
-    # ---- shapes
-    # ---------------------------------------------------------------------------------------------------
     @property
     def states(self) -> int:
         """Number of states S."""
@@ -170,7 +162,32 @@ class CMDP:
     @property
     def constraint_count(self) -> int:
         """Number of constraints m."""
-        return len(self.thresholds)
+        return len(self.limits)
+
+    @property
+    def successors(self) -> np.ndarray:
+        """`[S, A, B]` int32, increasing in every row; unused places have probability 0."""
+        return self.transitions.successors
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """`[S, A, B]`, of the successors."""
+        return self.transitions.probabilities
+
+    @property
+    def thresholds(self) -> np.ndarray:
+        """As written: `[m]`, or `[m, 2]` (low, high) where one of them is a range."""
+        return self.limits.thresholds
+
+    @property
+    def senses(self) -> tuple[str, ...]:
+        """`">="`, `"<="`, `"=="` or `"in"` for each constraint."""
+        return self.limits.senses
+
+    @property
+    def constraint_names(self) -> tuple[str, ...]:
+        """As given, or `c0`, `c1`, ..."""
+        return self.limits.names
 
     def __repr__(self) -> str:
         S, A, B = self.successors.shape
@@ -179,112 +196,106 @@ class CMDP:
             f" discount={self.discount:g})"
         )
 
-    def replace(self, **changes: Any) -> "CMDP":
-        """A copy with other fields. Without `senses`, arrays are in the orientation of this model's
-        own arrays, `>=`.
+    def _rows(self) -> Rows:
+        S, A, B = self.successors.shape
+        return [
+            ("states", f"{S:,}"),
+            ("actions", f"{A:,}" + ("" if self.available is None else " at most")),
+            ("successors", f"{B} at most, {int((self.probabilities > 0).sum()):,} in all"),
+            ("discount", f"{self.discount:.12g}"),
+            ("objective", f"{'minimise' if self.minimise else 'maximise'} the reward"),
+            *(("subject to", text) for text in self.limits.texts),
+        ]
 
-        With `senses`, changed constraints and thresholds are read as those senses say; the
-        unchanged ones stay what they are. Transitions that do not change are shared, not copied or
-        checked again, with everything derived from them.
+    def __str__(self) -> str:
+        return as_text(self._rows())
+
+    def _repr_html_(self) -> str:
+        return as_html("constrained Markov decision process", self._rows())
+
+    def replace(self, **changes: Any) -> "CMDP":
+        """A copy with other fields, as the constructor takes them; everything else stays as it was.
+
+        Constraints keep their senses and names while their number stays the same. With another
+        number a common sense is kept, different ones must be given anew, and names start again.
+        Transitions that do not change are shared, not copied or checked again.
         """
         fields: dict[str, Any] = {
-            "transitions": _Checked(self.successors, self.probabilities),
+            "transitions": self.transitions,
             "reward": self.reward,
             "constraints": self.constraints,
-            "thresholds": self.thresholds,
+            "thresholds": self.limits.bounds,
             "initial": self.initial,
             "discount": self.discount,
+            "minimise": self.minimise,
             "available": self.available,
             "state_names": self.state_names,
             "action_names": self.action_names,
-            "constraint_names": self.constraint_names,
             "grid": self.grid,
         }
         if "available" in changes:  # other pairs may be copies then
             fields["transitions"] = (self.successors, self.probabilities)
-        if (
-            "senses" in changes
-        ):  # what is kept is normalised; write it as the new senses will read it
-            sign = np.array(
-                [
-                    1.0 if sense == ">=" else -1.0
-                    for sense in sense_of_each(changes["senses"], self.constraint_count)
-                ]
+        entries = listed(changes["thresholds"]) if "thresholds" in changes else None
+        if entries is not None and "senses" not in changes:
+            fields["senses"] = self._senses_for(entries)
+        elif entries is None and "senses" in changes:
+            fields["thresholds"] = self.thresholds
+        if entries is None or len(entries) == self.constraint_count:
+            fields["constraint_names"] = self.constraint_names
+        return CMDP(**{**fields, **changes})
+
+    def _senses_for(self, entries: list[Any]) -> list[str | None] | None:
+        """The senses of other thresholds: the model's own, but a pair says its sense itself."""
+        if len(entries) == self.constraint_count:
+            own = self.senses
+        elif len(set(self.senses)) == 1:
+            own = self.senses[:1] * len(entries)
+        elif not self.senses:
+            return None
+        else:
+            raise InputError(
+                f"replace: {len(entries)} thresholds for a model with the senses"
+                f" {', '.join(self.senses)}; give senses= as well."
             )
-            fields["constraints"], fields["thresholds"] = (
-                self.constraints * sign[:, None, None],
-                self.thresholds * sign,
-            )
-        copy = CMDP(**{**fields, **changes})
-        if "senses" not in changes and copy.constraint_count == self.constraint_count:
-            object.__setattr__(copy, "senses", self.senses)
-        if copy.probabilities is self.probabilities:
-            shared = (
-                ("matrix", "tensor", "reachable")
-                if "initial" not in changes
-                else ("matrix", "tensor")
-            )
-            copy.__dict__.update(
-                {name: self.__dict__[name] for name in shared if name in self.__dict__}
-            )
-        return copy
-
-    # ---- derived, cached
-    # ------------------------------------------------------------------------------------------
-    @cached_property
-    def matrix(self) -> sp.csr_array:
-        """Transition matrix `[S*A, S]`, row `s*A + a`."""
-        S, A, _ = self.successors.shape
-        used = self.probabilities > 0
-        pointers = np.append(0, np.cumsum(used.sum(-1)))
-        return sp.csr_array(
-            (self.probabilities[used], self.successors[used], pointers),
-            shape=(S * A, S),
-            copy=False,
-        )
-
-    @cached_property
-    def tensor(self) -> np.ndarray:
-        """Dense transitions `[S, A, S]`; only for models with `is_small`."""
-        return self.matrix.toarray().reshape(self.states, self.actions, self.states)
-
-    @property
-    def is_small(self) -> bool:
-        """Whether dense linear algebra is the better choice (and batches of policies are possible)."""
-        return self.states <= 256 and self.states**2 * self.actions <= DENSE_ENTRIES
-
-    @cached_property
-    def reachable(self) -> np.ndarray:
-        """`[S]` booleans: states that some policy visits from the initial distribution."""
-        seen = kernels.reachable(self.successors, self.probabilities, self.initial)
-        seen.setflags(write=False)
-        return seen
-
-    @cached_property
-    def reward_scale(self) -> float:
-        """`span(r) / (1 - gamma)` over reachable pairs: the range of possible values (span 1 if it
-        is zero).
-        """
-        return float(span(self.reward[self.reachable])) / (1 - self.discount)
-
-    @cached_property
-    def constraint_scales(self) -> np.ndarray:
-        """`span(c_i) / (1 - gamma)` over reachable pairs, `[m]`."""
-        spans = [span(row[self.reachable]) for row in self.constraints]
-        scales = np.array(spans, dtype=np.float64) / (1 - self.discount)
-        scales.setflags(write=False)
-        return scales
+        return [None if np.ndim(entry) else sense for entry, sense in zip(entries, own)]
 
     @cached_property
     def digest(self) -> str:
-        """Fingerprint of the mathematics (not of the labels)."""
+        """Fingerprint of what the user said, labels apart; how it is stored has no part in it."""
+        exists = np.ones(self.reward.shape, bool) if self.available is None else self.available
+        used = (self.probabilities > 0) & exists[:, :, None]
+        parts = (
+            np.argwhere(exists),
+            used.sum(-1)[exists],
+            self.successors[used].astype(np.int64),
+            self.probabilities[used],
+            self.reward[exists],
+            self.constraints[:, exists],
+            self.limits.bounds,
+            self.initial,
+        )
+        hasher = sha256()
+        for array in parts:
+            hasher.update(str(array.shape).encode())
+            hasher.update(np.ascontiguousarray(array).data)
+        hasher.update(f"{self.senses} {self.minimise} {self.discount!r}".encode())
+        return hasher.hexdigest()
+
+    def matches(self, digest: str) -> bool:
+        """Whether a result's fingerprint is this model's; results of version 0.1 have another."""
+        return digest in (self.digest, f"0.1:{self._digest_of_0_1}")
+
+    @cached_property
+    def _digest_of_0_1(self) -> str:
+        """As version 0.1 made it: of padded rows and of constraints turned to `>=`."""
+        turned = self.limits.turn(self.constraints, axis=0)
         hasher = sha256()
         for array in (
             self.successors,
             self.probabilities,
             self.reward,
-            self.constraints,
-            self.thresholds,
+            turned,
+            self.limits.row_thresholds,
             self.initial,
         ):
             hasher.update(str(array.shape).encode())
@@ -296,24 +307,20 @@ class CMDP:
 
     def uniform_policy(self) -> np.ndarray:
         """The policy that chooses uniformly among the available actions, `[S, A]`."""
-        if self.available is None:
-            return np.full((self.states, self.actions), 1 / self.actions)
-        return self.available / self.available.sum(1, keepdims=True)
+        return uniform_policy(self.available, self.states, self.actions)
 
     def fold_unavailable(self, policy: np.ndarray) -> np.ndarray:
-        """Move probability from unavailable actions to the action they copy, `[S, A] -> [S, A]`;
-        values do not change.
+        """A policy `[S, A]` with the probability of unavailable actions moved to those they copy.
+
+        Its values do not change.
         """
         if self.available is None:
             return policy
-        folded = np.where(self.available, policy, 0.0)
-        folded[np.arange(self.states), np.argmax(self.available, axis=1)] += np.where(
-            self.available, 0.0, policy
-        ).sum(1)
+        folded, first = np.where(self.available, policy, 0.0), np.argmax(self.available, axis=1)
+        moved = np.where(self.available, 0.0, policy).sum(1)
+        folded[np.arange(self.states), first] += moved
         return folded
 
-    # ---- builders
-    # -------------------------------------------------------------------------------------------------
     @classmethod
     def from_step(
         cls,
@@ -324,21 +331,17 @@ class CMDP:
         thresholds: Sequence[float],
         initial: Mapping[Any, float],
         discount: float,
-        senses: Sequence[str] | None = None,
-        constraint_names: Sequence[str] | None = None,
-        grid: Grid | None = None,
+        **fields: Any,
     ) -> "CMDP":
-        """Build from `step(state, action) -> ({next_state: probability}, reward, [constraint
-        rewards])`.
+        """Build from `step(state, action) -> ({next_state: probability}, reward, [constraints])`.
 
-        `actions` is a list, or a function of the state where the choice depends on it. Each
-        constraint reward keeps the sign of its own threshold: with `senses=["<="]` it is the cost
-        itself. `initial` maps states to probabilities.
+        states: names of any kind. actions: a list, or a function of the state where the choice
+        depends on it. step: its third part has one number for each threshold; with `senses=["<="]`
+        it is the cost itself. initial: `{state: probability}`. fields: `senses`, `minimise`,
+        `constraint_names`, `grid`, as in the constructor.
         """
-        fields = step_fields(states, actions, step, thresholds, initial)
-        return cls(
-            **fields, discount=discount, senses=senses, constraint_names=constraint_names, grid=grid
-        )
+        made = step_fields(states, actions, step, thresholds, initial)
+        return cls(**made, discount=discount, **fields)
 
     @classmethod
     def from_toy_text(
@@ -350,17 +353,129 @@ class CMDP:
         initial: Any = None,
         cost_name: str = "cost",
     ) -> "CMDP":
-        """Build from a Gymnasium toy-text environment (`env.unwrapped.P`) and a cost `cost(s, a,
-        next_s)` kept <= `limit`.
+        """Build from a Gymnasium toy-text environment and a cost kept at most `limit`.
 
-        A transition with `terminated` leads to an extra absorbing state of zero reward and cost.
-        `initial [S]` defaults to the environment's own `initial_state_distrib`.
+        env: it has the table `env.unwrapped.P`. cost: `cost(s, a, next_s)`. initial: `[S]`, by
+        default the environment's own. A transition with `terminated` leads to an extra absorbing
+        state of zero reward and cost.
         """
-        fields = toy_text_fields(env, cost, initial)
-        return cls(
-            **fields,
-            thresholds=[limit],
-            discount=discount,
-            senses=["<="],
-            constraint_names=[cost_name],
+        made = toy_text_fields(env, cost, initial)
+        made |= {"thresholds": [limit], "senses": ["<="], "constraint_names": [cost_name]}
+        return cls(**made, discount=discount)
+
+
+def uniform_policy(available: np.ndarray | None, states: int, actions: int) -> np.ndarray:
+    """The policy `[S, A]` that chooses uniformly among the available actions `[S, A]`."""
+    if available is None:
+        return np.full((states, actions), 1 / actions)
+    return available / available.sum(1, keepdims=True)
+
+
+def _numbers(
+    field: str, data: Any, shape: tuple[int, ...], available: np.ndarray | None = None
+) -> np.ndarray:
+    """A fresh finite float64 array of the given shape; unavailable pairs are not looked at."""
+    array = float_array(field, data)
+    if array.size == 0 and 0 in shape:
+        array = array.reshape(shape)
+    if array.shape != shape:
+        raise InputError(f"{field}: shape {array.shape}, expected {shape}.")
+    wrong = ~np.isfinite(array)
+    if available is not None:
+        wrong &= available
+    if wrong.any():
+        where = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise InputError(
+            f"{field}{list(where)} is {array[where]}; every entry must be a finite number."
         )
+    beyond = np.abs(array) > LARGEST_NUMBER
+    if (beyond if available is None else beyond & available).any():
+        raise InputError(f"{field}: it has entries beyond {LARGEST_NUMBER:g}; rescale it.")
+    return np.ascontiguousarray(array) + 0.0  # no -0.0
+
+
+def _availability(available: Any, S: int, A: int) -> np.ndarray | None:
+    """The mask of available pairs, `[S, A]`, or None if all are."""
+    if available is None:
+        return None
+    mask = np.array(real_array("available", available))
+    if mask.shape != (S, A) or mask.dtype != bool:
+        raise InputError(
+            f"available: shape {mask.shape} of {mask.dtype}, expected {(S, A)} of bool."
+        )
+    empty = ~mask.any(1)
+    if empty.any():
+        raise InputError(
+            f"available[{int(np.argmax(empty))}]: the action set is empty; every state needs at"
+            " least one action."
+        )
+    mask.setflags(write=False)
+    return None if mask.all() else mask
+
+
+def _distribution(initial: Any, S: int) -> np.ndarray:
+    """A checked and normalised distribution, `[S]`."""
+    start = _numbers("initial", initial, (S,))
+    if (start < 0).any():
+        s = int(np.argmax(start < 0))
+        raise InputError(f"initial[{s}] is {start[s]}; probabilities may not be negative.")
+    with np.errstate(over="ignore"):
+        total = start.sum()
+    if abs(total - 1) > ROW_SUM_TOLERANCE:
+        raise InputError(f"initial: probabilities sum to {total:.9g}, not 1; normalise them.")
+    return normalised(start)
+
+
+def _discount_factor(discount: Any) -> float:
+    """A checked discount factor."""
+    number = float_array("discount", discount)
+    if number.ndim:
+        raise InputError(f"discount: shape {number.shape}, expected one number.")
+    if not 0 <= number < 1:
+        raise InputError(
+            f"discount is {float(number):g}; it must be at least 0 and below 1 (values are"
+            " discounted sums)."
+        )
+    return float(number) + 0.0
+
+
+def _flag(field: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{field} is {value!r}; it must be True or False.")
+    return bool(value)
+
+
+def _labels(field: str, names: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Labels as text, or None."""
+    if names is None:
+        return None
+    try:
+        texts = tuple(str(name) for name in names)
+    except TypeError:
+        raise InputError(f"{field}: {names!r} is not a list.") from None
+    for i, label in enumerate(texts):
+        if not label.isascii() and any("\ud800" <= character <= "\udfff" for character in label):
+            raise InputError(
+                f"{field}[{i}]: {label!r} is not valid text; it holds half of a surrogate pair."
+            )
+    return texts
+
+
+def _refuse_count(field: str, names: Sequence[str] | None, count: int) -> None:
+    if names is not None and len(names) != count:
+        raise InputError(f"{field}: {len(names)} names for {count}; give one for each.")
+
+
+def _checked_grid(grid: Grid | None, S: int, A: int) -> Grid | None:
+    """Drawing instructions that fit S states and A actions."""
+    if grid is None:
+        return None
+    if not isinstance(grid, Grid):
+        raise InputError("grid: it must be a cmdpax.Grid.")
+    marked = grid.hazards + grid.goals + grid.absorbing
+    if len(grid.cells) != S or len(grid.moves) != A or any(not 0 <= s < S for s in marked):
+        raise InputError(
+            f"grid: it describes {len(grid.cells)} cells and {len(grid.moves)} moves; the model has"
+            f" {S} and {A}."
+        )
+    return grid

@@ -48,7 +48,7 @@ class Limits:
         senses: one for each, or one word for all. Without them a number means `>=` and a pair a
         range. names: one for each; without them `c0`, `c1`, ...
         """
-        pairs = [_pair(f"thresholds[{i}]", entry) for i, entry in enumerate(_listed(thresholds))]
+        pairs = [_pair(f"thresholds[{i}]", entry) for i, entry in enumerate(listed(thresholds))]
         senses = [None] * len(pairs) if senses is None else senses
         senses = [senses] * len(pairs) if isinstance(senses, str) else _words("senses", senses)
         if len(senses) != len(pairs):
@@ -127,14 +127,18 @@ class Limits:
         """Room left by values `[..., m]` -> `[..., m]`: >= 0 where the limit is kept."""
         return np.minimum(values - self.bounds[:, 0], self.bounds[:, 1] - values)
 
+    def worst(self, margins: np.ndarray) -> np.ndarray:
+        """Margins of rows `[..., M]` -> of limits `[..., m]`: the smaller where there are two."""
+        if len(self.rows) == len(self):
+            return margins
+        return np.minimum.reduceat(margins, self.first_rows, axis=-1)
+
     def fold(self, prices: np.ndarray) -> np.ndarray:
         """Prices of rows `[..., M]` -> of limits `[..., m]`; two rows give one signed price."""
         if len(self.rows) == len(self):
             return prices
         signs = np.where(self._is_double[self.rows], self.signs, 1.0)
-        folded = np.zeros((*prices.shape[:-1], len(self)))
-        np.add.at(folded, (..., self.rows), prices * signs)
-        return folded
+        return np.add.reduceat(prices * signs, self.first_rows, axis=-1)
 
     def unfold(self, prices: np.ndarray) -> np.ndarray:
         """Prices of limits `[..., m]` -> of rows `[..., M]`; of two rows at most one has a price."""
@@ -142,6 +146,11 @@ class Limits:
             return prices
         taken, is_double = prices[..., self.rows], self._is_double[self.rows]
         return np.where(is_double, np.maximum(self.signs * taken, 0.0), taken)
+
+    @cached_property
+    def first_rows(self) -> np.ndarray:
+        """`[m]`: the first row of each limit."""
+        return np.searchsorted(self.rows, np.arange(len(self)))
 
     @cached_property
     def _is_double(self) -> np.ndarray:
@@ -202,8 +211,8 @@ def _bounds(
     return sense, open_low if sense == "<=" else open_high if sense == ">=" else (low, high)
 
 
-def _listed(thresholds: Any) -> list[Any]:
-    """One entry for each limit; a number alone is one limit."""
+def listed(thresholds: Any) -> list[Any]:
+    """What a user wrote, one entry for each limit; a number alone is one limit."""
     if isinstance(thresholds, list | tuple) or np.ndim(thresholds):
         return list(thresholds)
     return [thresholds]

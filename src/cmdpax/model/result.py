@@ -1,47 +1,141 @@
-"""What a solver hands back: one policy, its values, shadow prices, proof, and how it got there.
-Prints as a table.
-"""
+"""What is handed back, as data in the user's orientation and units, and how it prints."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
-from cmdpax.exact.certificate import Certificate, value_bounds
 from cmdpax.model.cmdp import CMDP
+from cmdpax.model.limits import Limits
+from cmdpax.model.prints import Rows, as_html, as_text
 
-HUGE = 10  # a threshold this many times the largest possible value takes digits from a margin
 Status = Literal["certified", "infeasible", "marginal", "limit"]
+Row = dict[str, Any]  # of a trace
+Callback = Callable[[Row], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """Claims about a policy, and the vectors that prove them to anyone with the model.
+
+    "Best" means largest, or smallest where the model minimises. Weights and ray have one price for
+    each constraint: >= 0, or signed for `==` and ranges (positive: the lower bound is priced). For
+    an infeasible (or marginal) model `ray` and `ray_potential` prove that `ray . margins` is at
+    most `ray_bound` for every policy.
+    """
+
+    reward_bounds: tuple[float, float]  # V_r(pi) lies between
+    margin_bounds: np.ndarray  # [m, 2]: the room left in each constraint lies between
+    dual_bound: float  # no feasible policy has a better reward than this
+    weights: np.ndarray  # [m], the w of the dual bound
+    value_potentials: np.ndarray  # [1 + m, S]: values of the policy, each up to a constant
+    dual_potential: np.ndarray  # [S]: optimal values of the pseudo-reward, up to a constant
+    ray: np.ndarray | None = None  # [m]
+    ray_bound: float | None = None
+    ray_potential: np.ndarray | None = None  # [S]
+    minimise: bool = False
+
+    @property
+    def gap(self) -> float:
+        """The optimum is better than the policy by at most this.
+
+        Negative only when the policy is infeasible (or the model is).
+        """
+        low, high = self.reward_bounds
+        return high - self.dual_bound if self.minimise else self.dual_bound - low
+
+    @property
+    def violation(self) -> float:
+        """No constraint is violated by more than this, in the constraints' own units."""
+        return max(0.0, float(-self.margin_bounds[:, 0].min(initial=0.0)))
+
+    def __repr__(self) -> str:
+        return f"Certificate(gap<={self.gap:.3g}, violation<={self.violation:.3g})"
+
+    def _rows(self) -> Rows:
+        low, high = self.reward_bounds
+        best = f"at {'least' if self.minimise else 'most'} {self.dual_bound:.9g}"
+        rows = [
+            ("reward", f"{low:.12g} to {high:.12g}"),
+            ("best possible", best),
+            ("gap", f"{self.gap:.3g}"),
+            ("violation", f"{self.violation:.3g}"),
+        ]
+        if self.ray is not None:
+            rows.append(("ray", ray_sentence(self.ray, self.ray_bound)))
+        return rows
+
+    def __str__(self) -> str:
+        return as_text(self._rows())
+
+    def _repr_html_(self) -> str:
+        return as_html("certificate", self._rows())
+
+
+def ray_sentence(ray: np.ndarray, bound: float | None) -> str:
+    """What a ray `[m]` proves."""
+    text = np.array2string(ray, precision=6)
+    return f"{text} proves ray . margins <= {bound:.6g} for every policy"
+
+
+@dataclass(frozen=True, eq=False)
 class Result:
     """One deployable policy and what is known about it."""
 
     status: Status
-    method: str
+    method: str  # that ran
     eps: float  # certified means: scaled gap and violation are at most this
     policy: np.ndarray  # [S, A]
     reward: float  # V_r
-    # [m], V_c in the normalised (>=) orientation; more exact than margins + thresholds where those
-    # are huge
-    values: np.ndarray
-    margins: np.ndarray  # [m], V_c - b in the normalised (>=) orientation
-    multipliers: np.ndarray  # [m], shadow prices: what one unit of slack in each threshold is worth
+    values: np.ndarray  # [m], V_c; more exact than what margins say where thresholds are huge
+    margins: np.ndarray  # [m], room left; negative where a constraint is violated
+    multipliers: np.ndarray  # [m], shadow prices: what one unit of room in each limit is worth
     certificate: Certificate
     scaled_gap: float  # gap / (span(r) / (1 - gamma))
     scaled_violation: float
     digest: str  # of the model this belongs to
-    constraint_names: tuple[str, ...]
-    senses: tuple[str, ...]
-    thresholds: np.ndarray  # [m], normalised
-    trace: list[dict[str, Any]] = field(
-        default_factory=list
-    )  # one row per outer iteration or recorded step
+    limits: Limits
+    minimise: bool = False
+    trace: list[Row] = field(default_factory=list)  # one row for each recorded step
     seconds: float = 0.0
-    mixture: dict[str, Any] | None = (
-        None  # primal-dual methods: values of the averaged occupancy, and its memory
-    )
+    averaged: Row | None = None  # primal-dual methods: the averaged occupancy, and its memory
+
+    @property
+    def constraint_names(self) -> tuple[str, ...]:
+        """One for each constraint."""
+        return self.limits.names
+
+    @property
+    def senses(self) -> tuple[str, ...]:
+        """`">="`, `"<="`, `"=="` or `"in"` for each constraint."""
+        return self.limits.senses
+
+    @property
+    def thresholds(self) -> np.ndarray:
+        """As the model has them: `[m]`, or `[m, 2]` where one is a range."""
+        return self.limits.thresholds
+
+    @staticmethod
+    def of(model: CMDP, policy: np.ndarray, certificate: Certificate, **fields: Any) -> "Result":
+        """The result of a policy `[S, A]` with its certificate; `fields` are the other ones."""
+        low, high = certificate.reward_bounds
+        if certificate.violation == 0:  # a feasible policy: the dual bound holds for it too
+            if model.minimise:
+                low = min(high, max(low, certificate.dual_bound))
+            else:
+                high = max(low, min(high, certificate.dual_bound))
+        return Result(
+            policy=model.fold_unavailable(policy),
+            reward=(low + high) / 2,
+            margins=certificate.margin_bounds.mean(1),
+            multipliers=certificate.weights,
+            certificate=certificate,
+            digest=model.digest,
+            limits=model.limits,
+            minimise=model.minimise,
+            **fields,
+        )
 
     def summary(self) -> dict[str, Any]:
         """The headline as plain numbers, for machines."""
@@ -50,10 +144,16 @@ class Result:
             "method": self.method,
             "eps": self.eps,
             "reward": self.reward,
+            "minimise": self.minimise,
             "constraints": list(self.constraint_names),
             "senses": list(self.senses),
-            "values": [float(v) for v in self._turned(self.values)],
-            "thresholds": [float(b) for b in self._turned(self.thresholds)],
+            "values": [float(v) for v in self.values],
+            "thresholds": [
+                float(pair[0] if sense in (">=", "==") else pair[1])
+                if sense != "in"
+                else [float(bound) for bound in pair]
+                for sense, pair in zip(self.senses, self.limits.bounds)
+            ],
             "margins": [float(u) for u in self.margins],
             "multipliers": [float(x) for x in self.multipliers],
             "gap": self.certificate.gap,
@@ -61,18 +161,10 @@ class Result:
             "scaled_gap": self.scaled_gap,
             "scaled_violation": self.scaled_violation,
             "dual_bound": self.certificate.dual_bound,
-            "ray": (
-                None if self.certificate.ray is None else [float(y) for y in self.certificate.ray]
-            ),
+            "ray": None if self.certificate.ray is None else self.certificate.ray.tolist(),
             "ray_bound": self.certificate.ray_bound,
             "seconds": self.seconds,
         }
-
-    def _turned(self, numbers: np.ndarray) -> np.ndarray:
-        """Values or thresholds `[m]` in the caller's orientation."""
-        return (
-            np.where(np.array(self.senses) == "<=", -numbers, numbers) + 0.0
-        )  # adding 0.0: no "-0"
 
     def __repr__(self) -> str:
         return (
@@ -80,7 +172,9 @@ class Result:
             f" gap<={self.certificate.gap:.3g})"
         )
 
-    def __str__(self) -> str:
+    def _rows(self) -> Rows:
+        c, gap = self.certificate, self.certificate.gap
+        met = max(self.scaled_gap, self.scaled_violation) <= self.eps
         meaning = {
             "certified": (
                 f"certified: within {self.eps:g} of optimal and feasible, on the scale of possible"
@@ -88,97 +182,85 @@ class Result:
             ),
             "infeasible": "infeasible: no policy meets all constraints",
             "marginal": (
-                "marginal: whether any policy meets all constraints is undecided within 1e-7 of the"
-                " scale"
-                + (
-                    "; this one does, and is optimal, within eps"
-                    if max(self.scaled_gap, self.scaled_violation) <= self.eps
-                    else ""
-                )
+                "marginal: whether any policy meets all constraints is undecided within 1e-7 of"
+                " the scale" + ("; this one does, and is optimal, within eps" if met else "")
             ),
             "limit": f"limit: stopped before eps = {self.eps:g} was certified",
         }
-        c = self.certificate
-        lines = [
-            f"status      {meaning[self.status]}",
-            f"method      {self.method}, {self.seconds:.2f} s",
-            f"reward      {self.reward:.9g}   (best possible: at most {c.dual_bound:.9g})",
-            f"gap         {c.gap:.3g}   (scaled {self.scaled_gap:.3g}, relative"
-            f" {c.gap / max(abs(self.reward), 1e-300):.2g})"
-            + ("   negative: the policy makes use of its violation" if c.gap < 0 else ""),
-            f"violation   {c.violation:.3g}   (scaled {self.scaled_violation:.3g})",
+        side = "least" if self.minimise else "most"
+        relative = gap / max(abs(self.reward), 1e-300)
+        rows: list[tuple[str, ...]] = [
+            ("status", meaning[self.status]),
+            ("method", f"{self.method}, {self.seconds:.2f} s"),
+            ("reward", f"{self.reward:.9g}   (best possible: at {side} {c.dual_bound:.9g})"),
+            (
+                "gap",
+                f"{gap:.3g}   (scaled {self.scaled_gap:.3g}, relative {relative:.2g})"
+                + ("   negative: the policy makes use of its violation" if gap < 0 else ""),
+            ),
+            ("violation", f"{c.violation:.3g}   (scaled {self.scaled_violation:.3g})"),
         ]
         if self.status in ("infeasible", "marginal") and c.ray is not None:
-            lines.append(
-                f"ray         {np.array2string(c.ray, precision=6)} proves ray.(V_c - b) <="
-                f" {c.ray_bound:.6g} for every policy"
-            )
-        if len(self.margins):
-            width = max(10, *(len(name) for name in self.constraint_names))
-            lines.append(
-                f"{'constraint':<{width}}  {'value':>14}     {'threshold':>12} {'margin':>12}"
-                f" {'price':>12}"
-            )
-            columns = (
-                self._turned(self.values),
-                self._turned(self.thresholds),
-                self.margins,
-                self.multipliers,
-            )
-            for name, sense, value, limit, margin, price in zip(
-                self.constraint_names, self.senses, *columns, strict=True
-            ):
-                lines.append(
-                    f"{name:<{width}}  {value:>14.8g}  {sense} {limit:>12.8g} {margin:>12.3g}"
-                    f" {price:>12.6g}"
-                )
-        return "\n".join(lines)
+            rows.append(("ray", ray_sentence(c.ray, c.ray_bound)))
+        if len(self.limits):
+            rows.append(("constraint", "value", "threshold", "margin", "price"))
+        for name, sense, bounds, value, margin, price in zip(
+            self.constraint_names,
+            self.senses,
+            self.limits.bounds,
+            self.values,
+            self.margins,
+            self.multipliers,
+        ):
+            bound = f"{bounds[0 if sense != '<=' else 1]:.8g}"
+            limit = f"in {bound} to {bounds[1]:.8g}" if sense == "in" else f"{sense} {bound}"
+            rows.append((name, f"{value:.8g}", limit, f"{margin:.3g}", f"{price:.6g}"))
+        return rows
+
+    def __str__(self) -> str:
+        return as_text(self._rows())
+
+    def _repr_html_(self) -> str:
+        return as_html(f"result: {self.status}", self._rows())
 
 
-def assemble(
-    model: CMDP,
-    policy: np.ndarray,
-    multipliers: np.ndarray,
-    certificate: Certificate,
-    *,
-    status: Status | None = None,
-    method: str,
-    eps: float,
-    trace: list[dict[str, Any]] | None = None,
-    seconds: float = 0.0,
-    mixture: dict[str, Any] | None = None,
-) -> Result:
-    """A `Result` for a policy `[S, A]`; without `status` it is `certified` or `limit`, as the
-    certificate says.
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    """A fixed-budget run in the batch shape `...` of its settings; index 0 is the initial policy.
+
+    Histories are NaN from the step at which a configuration diverged; its `policy` and
+    `multipliers` are the last finite ones.
     """
-    gap, violation = certificate.scaled(model)
-    reached: Status = "certified" if gap <= eps and violation <= eps else "limit"
-    low, high = certificate.reward_bounds
-    if violation == 0:  # a feasible policy: the dual bound holds for it too
-        high = max(low, min(high, certificate.dual_bound))
-    margins = certificate.margin_bounds.mean(1)
-    values = margins + model.thresholds
-    largest = np.abs(model.constraints).max((1, 2), initial=0.0) / (1 - model.discount)
-    if (abs(model.thresholds) > HUGE * largest).any():
-        values = value_bounds(model, policy, certificate.value_potentials)[1:].mean(1)
-    return Result(
-        status=status or reached,
-        method=method,
-        eps=eps,
-        policy=model.fold_unavailable(policy),
-        reward=(low + high) / 2,
-        values=values,
-        margins=margins,
-        multipliers=multipliers,
-        certificate=certificate,
-        scaled_gap=gap,
-        scaled_violation=violation,
-        digest=model.digest,
-        constraint_names=model.constraint_names
-        or tuple(f"c{i}" for i in range(model.constraint_count)),
-        senses=model.senses,
-        thresholds=model.thresholds,
-        trace=trace or [],
-        seconds=seconds,
-        mixture=mixture,
-    )
+
+    rewards: np.ndarray  # [N + 1, ...]
+    margins: np.ndarray  # [N + 1, ..., m]
+    weights: np.ndarray  # [N + 1, ..., m]: what a constraint is worth; any gives a dual bound
+    multipliers: np.ndarray  # [..., m], final
+    policy: np.ndarray  # [..., S, A], the last iterate
+    averaged: np.ndarray | None = None  # [S, A], the policy of the average occupancy (no batch)
+    policies: np.ndarray | None = None  # [len(keep), ..., S, A], the iterates asked for
+
+    @property
+    def diverged(self) -> np.ndarray:
+        """`[...]`: the step at which each configuration stopped being finite; 0 means never."""
+        lost = np.isnan(self.rewards)
+        return np.where(lost.any(0), lost.argmax(0), 0)
+
+    def one(self, index: int) -> "Trajectory":
+        """Configuration `index` of a batch `[B]`, as an unbatched trajectory."""
+        histories = (self.rewards[:, index], self.margins[:, index], self.weights[:, index])
+        kept = None if self.policies is None else self.policies[:, index]
+        final = (self.multipliers[index], self.policy[index])
+        return Trajectory(*histories, *final, policies=kept)
+
+
+@dataclass(frozen=True)
+class FrontierPoint:
+    """The solved model at one threshold of one constraint."""
+
+    threshold: float
+    reward: float
+    multiplier: float
+    gap: float  # certified
+    violation: float  # certified
+    status: str

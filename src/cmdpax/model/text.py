@@ -1,28 +1,21 @@
-"""The `.json` form of a model, for people to write: small, in the caller's own orientation."""
+"""The `.json` form of a model, for people to write: small, in the user's orientation; and how JSON
+values that a person or a program wrote are checked, each named by where it stands in the file.
+"""
 
-from collections.abc import Mapping
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from reprlib import repr as brief
-from typing import Any, BinaryIO
+from sys import float_info
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
-from cmdpax.errors import InputError
+from cmdpax.errors import InputError, did_you_mean
 from cmdpax.model.cmdp import CMDP, Grid
+from cmdpax.model.limits import Limits
 from cmdpax.model.transitions import padded_rows
-from cmdpax.model.values import (
-    VERSION,
-    by_index,
-    checked_keys,
-    counted,
-    dump,
-    find,
-    identified,
-    index_of,
-    number,
-    parse,
-    typed,
-)
 
 MODEL = "cmdpax-model"
 NAMES = ("state_names", "action_names", "constraint_names")
@@ -39,6 +32,10 @@ MODEL_KEYS = (
 LARGEST_TEXT = 64_000_000  # bytes of a .json file
 LARGEST_JSON = 500_000  # entries of a model in .json: S * A * max(B, 1 + m)
 
+VERSION, READABLE = 2, (1, 2)  # written, and read
+WORDS: Mapping[type, str] = {dict: "a JSON object", list: "a list", str: "text"}
+T = TypeVar("T")
+
 
 def model_from_json(file: BinaryIO) -> CMDP:
     """The model in an open `.json` file."""
@@ -47,12 +44,14 @@ def model_from_json(file: BinaryIO) -> CMDP:
         raise InputError(
             f"it has more than {LARGEST_TEXT:,} bytes; save a model of this size as .npz."
         )
-    data = checked_keys("the model", identified(parse(text), MODEL), MODEL_KEYS, ("grid",))
+    data = checked_keys(
+        "the model", identified(parse(text), MODEL), MODEL_KEYS, ("grid", "minimise")
+    )
     transitions = typed("transitions", data["transitions"], list)
-    senses, thresholds, constraint_names = _limits(typed("constraints", data["constraints"], list))
+    bounds, constraint_names = _limits(typed("constraints", data["constraints"], list))
     S, state_names = counted("states", data["states"])
     A, action_names = counted("actions", data["actions"])
-    m = len(thresholds)
+    m = len(bounds)
     if len(transitions) < S:  # a count costs nothing to write, so it is not yet to be believed
         raise InputError(
             f"states: {brief(S)} of them but {len(transitions)} transitions; some state's action"
@@ -98,10 +97,10 @@ def model_from_json(file: BinaryIO) -> CMDP:
         padded_rows(rows, {s: s for s in range(S)}, S, A),
         reward,
         constraints,
-        thresholds,
+        bounds,
         _initial(data["initial"], states),
         number("discount", data["discount"]),
-        senses=senses,
+        minimise=data.get("minimise", False),
         available=available,
         state_names=state_names,
         action_names=action_names,
@@ -110,23 +109,37 @@ def model_from_json(file: BinaryIO) -> CMDP:
     )
 
 
-def _limits(limits: list[Any]) -> tuple[list[str], list[float], list[str] | None]:
-    """Senses, thresholds and names (or None) of the constraints, in the caller's own orientation."""
-    senses, thresholds, names = [], [], []
+def _limits(limits: list[Any]) -> tuple[list[tuple[float, float]], list[str] | None]:
+    """Lower and upper bounds and names (or None) of the constraints."""
+    bounds, names = [], []
     for i, limit in enumerate(limits):
         where = f"constraints[{i}]"
-        checked_keys(where, limit, (), ("name", "at_most", "at_least"))
-        if ("at_most" in limit) == ("at_least" in limit):
-            raise InputError(f"{where}: give either 'at_most' or 'at_least'.")
-        bound, sense = ("at_most", "<=") if "at_most" in limit else ("at_least", ">=")
-        senses.append(sense)
-        thresholds.append(number(f"{where}.{bound}", limit[bound]))
+        checked_keys(where, limit, (), ("name", "at_most", "at_least", "equals"))
+        if ("equals" in limit) == ("at_most" in limit or "at_least" in limit):
+            raise InputError(f"{where}: give 'at_most', 'at_least', both for a range, or 'equals'.")
+        low, high = (
+            number(f"{where}.{key}", limit[key]) if key in limit else infinity
+            for key, infinity in (("at_least", -np.inf), ("at_most", np.inf))
+        )
+        if "equals" in limit:
+            low = high = number(f"{where}.equals", limit["equals"])
+        bounds.append((low, high))
         names += [limit["name"]] if "name" in limit else []
     if names and len(names) < len(limits):
         raise InputError(
             "constraints: some have a name and some have none; name all of them, or none."
         )
-    return senses, thresholds, counted("constraints", names)[1] if names else None
+    return bounds, counted("constraints", names)[1] if names else None
+
+
+def _said(limits: Limits) -> list[dict[str, Any]]:
+    """Limits as the file has them."""
+    said = []
+    for name, sense, (low, high) in zip(limits.names, limits.senses, limits.bounds):
+        both = {"at_least": low, "at_most": high}
+        part = {key: bound for key, bound in both.items() if np.isfinite(bound)}
+        said.append({"name": name, **({"equals": low} if sense == "==" else part)})
+    return said
 
 
 def _initial(value: Any, states: Mapping[str, int]) -> np.ndarray:
@@ -175,8 +188,6 @@ def model_to_json(model: CMDP) -> str:
                 f"{field}: a .json file needs them all different; rename some, or save as .npz."
             )
     states, actions, costs = labels
-    sign = np.array([1.0 if sense == ">=" else -1.0 for sense in model.senses])
-    constraints = model.constraints * sign[:, None, None]
     head = {
         "format": MODEL,
         "version": VERSION,
@@ -184,14 +195,10 @@ def model_to_json(model: CMDP) -> str:
         "states": model.state_names or S,
         "actions": model.action_names or A,
         "initial": {states[s]: model.initial[s] for s in np.nonzero(model.initial)[0]},
-        "constraints": [
-            ({"name": name} if model.constraint_names else {})
-            | {"at_least" if sense == ">=" else "at_most": limit}
-            for name, sense, limit in zip(
-                costs, model.senses, model.thresholds * sign + 0.0, strict=True
-            )
-        ],
-    } | ({"grid": asdict(model.grid)} if model.grid else {})
+        "constraints": _said(model.limits),
+    }
+    head |= {"minimise": True} if model.minimise else {}
+    head |= {"grid": asdict(model.grid)} if model.grid else {}
     lines = []
     for s, a in np.argwhere(
         np.ones((S, A), dtype=bool) if model.available is None else model.available
@@ -206,7 +213,9 @@ def model_to_json(model: CMDP) -> str:
             },
             "reward": model.reward[s, a],
             "costs": {
-                name: row[s, a] for name, row in zip(costs, constraints, strict=True) if row[s, a]
+                name: row[s, a]
+                for name, row in zip(costs, model.constraints, strict=True)
+                if row[s, a]
             },
         }
         lines.append(f"    {dump(entry)}")
@@ -225,3 +234,138 @@ def refuse_large(S: int, A: int, width: int) -> None:
             f"{brief(S)} states x {brief(A)} actions x {width} entries are too many for .json; save"
             " the model as .npz."
         )
+
+
+def dump(value: Any, finite: bool = True) -> str:
+    """JSON text; NumPy's numbers and arrays become plain ones."""
+    try:
+        return json.dumps(value, default=lambda item: item.tolist(), allow_nan=not finite)
+    except (AttributeError, TypeError, ValueError):
+        raise InputError(
+            "trace, averaged and grid: only finite numbers, text, lists and dictionaries can be"
+            " saved."
+        ) from None
+
+
+def parse(text: str | bytes, finite: bool = True) -> Any:
+    """JSON with no key twice; NaN and Infinity, which JSON does not know, only where `finite` is
+    false.
+    """
+    try:
+        return json.loads(
+            text, object_pairs_hook=_once, parse_constant=_refuse_constant if finite else float
+        )
+    except InputError:
+        raise
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"it is not valid JSON: {error.msg} (line {error.lineno}, column {error.colno})."
+        ) from None
+    except UnicodeDecodeError:
+        raise InputError("it is not valid JSON: it is not text in UTF-8.") from None
+    except (RecursionError, ValueError):
+        raise InputError(
+            "it is JSON nested too deeply, or with a number of thousands of digits."
+        ) from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        raise InputError(
+            f"key {brief(Counter(key for key, _ in pairs).most_common(1)[0][0])} is given twice;"
+            " keep one."
+        )
+    return data
+
+
+def _refuse_constant(word: str) -> float:
+    raise InputError(f"it holds {word}; every number must be finite.")
+
+
+def identified(data: Any, kind: str) -> dict[str, Any]:
+    """A JSON object that says it is of this kind and version."""
+    found = data.get("format") if isinstance(data, dict) else None
+    if found != kind:
+        raise InputError(f"it is not a {kind} file; its 'format' is {brief(found)}.")
+    version = data.get("version")
+    if type(version) is not int or version not in READABLE:
+        raise InputError(
+            f"its version is {brief(version)}; this cmdpax reads versions {READABLE[0]} to"
+            f" {READABLE[-1]}."
+        )
+    return data
+
+
+def checked_keys(
+    where: str, value: Any, required: tuple[str, ...], optional: Iterable[str] = ()
+) -> dict[str, Any]:
+    """The object, with every required key and none that is unknown."""
+    known = (*required, *optional)
+    for key in typed(where, value, dict):
+        if key not in known:
+            raise InputError(f"{where}: unknown key {brief(key)}; {did_you_mean(key[:40], known)}")
+    for key in required:
+        if key not in value:
+            raise InputError(f"{where}: '{key}' is missing.")
+    return value
+
+
+def typed(where: str, value: Any, kind: type[T]) -> T:
+    """A value of a given JSON type."""
+    if not isinstance(value, kind):
+        raise InputError(f"{where}: {brief(value)} is not {WORDS[kind]}.")
+    return value
+
+
+def texts(where: str, value: Any) -> list[str]:
+    """A list of texts."""
+    return [typed(f"{where}[{i}]", item, str) for i, item in enumerate(typed(where, value, list))]
+
+
+def number(where: str, value: Any) -> float:
+    """A finite number."""
+    if type(value) not in (int, float) or not -float_info.max <= value <= float_info.max:
+        raise InputError(f"{where}: {brief(value)} is not a finite number.")
+    return float(value)
+
+
+def counted(where: str, value: Any) -> tuple[int, list[str] | None]:
+    """A count, or a list of different names, as (count, names or None)."""
+    if type(value) is int and value > 0:
+        return value, None
+    names = texts(where, value)
+    if not names:
+        raise InputError(f"{where}: the list is empty; give at least one.")
+    if len(set(names)) < len(names):
+        raise InputError(
+            f"{where}: {brief(Counter(names).most_common(1)[0][0])} is listed twice; names must"
+            " differ."
+        )
+    return len(names), names
+
+
+def index_of(names: Iterable[str] | None, count: int) -> dict[str, int]:
+    """Index of each label; what has no name goes by its number."""
+    return {label: i for i, label in enumerate(map(str, range(count)) if names is None else names)}
+
+
+def find(where: str, label: Any, index: Mapping[str, int]) -> int:
+    """The index of a label."""
+    found = index.get(str(label)) if type(label) in (str, int) else None
+    if found is None:
+        hint = (
+            did_you_mean(label[:40], index)
+            if isinstance(label, str) and len(index) <= 20
+            else f"there are {len(index)}."
+        )
+        raise InputError(f"{where}: {brief(label)} is not known; {hint}")
+    return found
+
+
+def by_index(where: str, value: Any, index: Mapping[str, int]) -> dict[int, float]:
+    """`{label: number}` as `{index: number}`."""
+    return {
+        find(where, label, index): number(f"{where}.{label[:40]}", x)
+        for label, x in typed(where, value, dict).items()
+    }

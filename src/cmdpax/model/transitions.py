@@ -1,12 +1,13 @@
-"""Transitions in their one form: padded successor lists, checked and sorted; and how numbers come
-in at all.
+"""Transitions in their one form, and how arrays, step functions and tables become them.
 
 `successors [S, A, B]` (int32) are increasing in every row, each once, unused places last with
 probability 0; B is the largest number of successors of any pair. So equal models have equal bytes,
-whichever way they were written: dense, sparse or as lists.
+whichever way they were written: dense, sparse, as lists, as a function or as a table.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from sys import float_info
 from typing import Any
@@ -15,11 +16,42 @@ import numpy as np
 import scipy.sparse as sp
 
 from cmdpax.errors import InputError
-from cmdpax.loops import bellman as kernels
+from cmdpax.loops import bellman
+from cmdpax.model.limits import listed
 
 ROW_SUM_TOLERANCE = 1e-8
 PADDED_ENTRIES = 2_000_000_000  # refuse to allocate more than this for successors
+DENSE_STATES, DENSE_ENTRIES = 256, 4_000_000  # up to here dense linear algebra is faster
 NUMERIC = "biuf"  # NumPy's kinds of real numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """Checked rows in their one form, read-only, shared by models that differ in other things."""
+
+    successors: np.ndarray  # [S, A, B]
+    probabilities: np.ndarray  # [S, A, B]
+
+    @cached_property
+    def matrix(self) -> sp.csr_array:
+        """Transition matrix `[S*A, S]`, row `s*A + a`."""
+        S, A, _ = self.successors.shape
+        used = self.probabilities > 0
+        pointers = np.append(0, np.cumsum(used.sum(-1)))
+        entries = (self.probabilities[used], self.successors[used], pointers)
+        return sp.csr_array(entries, shape=(S * A, S), copy=False)
+
+    @cached_property
+    def tensor(self) -> np.ndarray:
+        """Dense transitions `[S, A, S]`; only where `is_small`."""
+        S, A, _ = self.successors.shape
+        return self.matrix.toarray().reshape(S, A, S)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether dense linear algebra is the better choice; batches of policies need it."""
+        S, A, _ = self.successors.shape
+        return S <= DENSE_STATES and S**2 * A <= DENSE_ENTRIES
 
 
 def padded_rows(
@@ -145,7 +177,7 @@ def canonical(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.nda
         writeable(successors.astype(np.int32, copy=False)),
         writeable(probabilities),
     )
-    needed = kernels.order_rows(successors, probabilities)
+    needed = bellman.order_rows(successors, probabilities)
     return np.ascontiguousarray(successors[:, :, :needed]), normalised(
         np.ascontiguousarray(probabilities[:, :, :needed])
     )
@@ -282,3 +314,130 @@ def real_number(what: str, value: Any) -> float:
     if not is_real or not -float_info.max <= value <= float_info.max:
         raise InputError(f"{what}: {value!r} is not a finite number.")
     return float(value)
+
+
+def step_fields(
+    states: Sequence[Hashable],
+    actions: Sequence[Hashable] | Callable[[Any], Sequence[Hashable]],
+    step: Callable[[Any, Any], tuple[Mapping[Any, float], float, Sequence[float]]],
+    thresholds: Sequence[float],
+    initial: Mapping[Any, float],
+) -> dict[str, Any]:
+    """Arrays of a model given by `step(state, action)`; see `CMDP.from_step`."""
+    states = list(states)
+    if not isinstance(initial, Mapping):
+        raise InputError(
+            "initial: give a mapping of states to probabilities, for example {'idle': 1.0}."
+        )
+    state_index = {state: index for index, state in enumerate(states)}
+    if len(state_index) < len(states):
+        raise InputError(
+            f"states: {len(states)} given, but only {len(state_index)} differ; list each once."
+        )
+    choices: dict[Any, list[Any]] = {}
+    for state in states:
+        options = actions(state) if callable(actions) else actions
+        if isinstance(options, str):
+            raise InputError(
+                f"actions: for state {state!r} they are the text {options!r}; give a list of"
+                " actions."
+            )
+        choices[state] = list(options)
+    names: dict[Any, int] = {}
+    for state, options in choices.items():
+        if not options:
+            raise InputError(
+                f"state {state!r}: the action set is empty; every state needs at least one action."
+            )
+        for option in options:
+            names.setdefault(option, len(names))
+    S, A, m = len(states), len(names), len(listed(thresholds))
+    reward, constraints, available = (
+        np.zeros((S, A)),
+        np.zeros((m, S, A)),
+        np.zeros((S, A), dtype=bool),
+    )
+    rows: dict[tuple[int, int], Mapping[Any, float]] = {}
+    for state, s in state_index.items():
+        for option in choices[state]:
+            a = names[option]
+            outcome = step(state, option)
+            try:
+                following, reward[s, a], values = outcome
+                rows[s, a], costs = dict(following), np.asarray(values, dtype=np.float64)
+            except (TypeError, ValueError):
+                raise InputError(
+                    f"step({state!r}, {option!r}): return ({{next_state: probability}}, reward,"
+                    " [constraint rewards])."
+                ) from None
+            if costs.ndim == 0:
+                raise InputError(
+                    f"step({state!r}, {option!r}) returned the number {values} as its constraint"
+                    f" values; return a list of {m}, as in [{values}]."
+                )
+            if costs.shape != (m,):
+                raise InputError(
+                    f"step({state!r}, {option!r}) returned {costs.size} constraint values for {m}"
+                    " thresholds; return one for each."
+                )
+            constraints[:, s, a] = costs
+            available[s, a] = True
+    successors, probabilities = padded_rows(
+        rows, state_index, S, A, name=lambda s, a: f"step({states[s]!r}, ...)"
+    )
+    start = np.zeros(S)
+    for state, probability in initial.items():
+        if state not in state_index:
+            raise InputError(f"initial: {state!r} is not one of the states.")
+        start[state_index[state]] = real_number(f"initial, state {state!r}", probability)
+    return {
+        "transitions": (successors, probabilities),
+        "reward": reward,
+        "constraints": constraints,
+        "thresholds": thresholds,
+        "initial": start,
+        "available": None if available.all() else available,
+        "state_names": [str(state) for state in states],
+        "action_names": [str(action) for action in names],
+    }
+
+
+def toy_text_fields(
+    env: Any, cost: Callable[[int, int, int], float], initial: Any = None
+) -> dict[str, Any]:
+    """Arrays of a Gymnasium toy-text environment; see `CMDP.from_toy_text`."""
+    table = getattr(getattr(env, "unwrapped", env), "P", None)
+    if table is None:
+        raise InputError(
+            "environment: it has no transition table `unwrapped.P`, as FrozenLake, Taxi and"
+            " CliffWalking have; build the model with CMDP.from_step, or train on the simulator."
+        )
+    S, A = len(table) + 1, len(table[0])
+    reward, costs = np.zeros((S, A)), np.zeros((1, S, A))
+    rows: dict[tuple[int, int], Mapping[Any, float]] = {(S - 1, a): {S - 1: 1.0} for a in range(A)}
+    for s in range(S - 1):
+        for a in range(A):
+            following: dict[int, float] = {}
+            for probability, successor, gain, terminated in table[s][a]:
+                target = S - 1 if terminated else int(successor)
+                following[target] = following.get(target, 0.0) + probability
+                reward[s, a] += probability * gain
+                costs[0, s, a] += probability * real_number(
+                    f"cost({s}, {a}, {successor})", cost(s, a, int(successor))
+                )
+            rows[s, a] = following
+    start = (
+        initial if initial is not None else getattr(env.unwrapped, "initial_state_distrib", None)
+    )
+    if start is None:
+        raise InputError(
+            "initial: the environment does not tell its initial distribution; give `initial` [S]."
+        )
+    start = np.append(float_array("initial", start), 0.0)
+    return {
+        "transitions": padded_rows(rows, {s: s for s in range(S)}, S, A),
+        "reward": reward,
+        "constraints": costs,
+        "initial": start,
+        "state_names": [*(str(s) for s in range(S - 1)), "end"],
+    }

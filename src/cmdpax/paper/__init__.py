@@ -1,3 +1,1 @@
-"""The paper's figures and tables, one short file each: what is run, how it is selected, how it is
-drawn.
-"""
+"""The paper reproduced: its settings, studies, figures and tables; only `cli` imports this room."""

@@ -1,6 +1,4 @@
-"""Charts of whole studies: certified error against work, sensitivity to settings, measured rates
-against proven ones.
-"""
+"""Charts of exact studies: gap and violation, certified error, sensitivity, measured rates."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,52 +9,97 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from cmdpax.experiments.pictures import STYLES
+from cmdpax.model.result import Trajectory
 
 MARKS = ("o", "s", "^", "v", "D", "P", "X", "*", "<", ">", "p", "h")
-Curve = tuple[np.ndarray, np.ndarray, np.ndarray]  # evaluations, signed gap, signed violation
 FLOOR = 1e-10  # errors below this are drawn at it: rounding
+WORK = "policy-gradient evaluations"
+GAP, VIOLATION = r"gap  $V_r^* - V_r^{\pi}$", r"violation  $b - V_c^{\pi}$"
+# linear near zero and logarithmic beyond, so that an oscillation across zero shows
+SIGNED: dict[str, Any] = {"value": "symlog", "linthresh": 1e-3, "linscale": 0.6}
+BESIDE: dict[str, Any] = {
+    "loc": "upper left",
+    "bbox_to_anchor": (1.01, 1.0),
+    "frameon": False,
+    "fontsize": 9,
+}
+# configurations within the tolerance to the last, by their final iterate only, and not
+STEADY: dict[str, Any] = {"marker": "o", "color": "#0072b2", "linestyle": "none"}
+LUCKY = {**STEADY, "markerfacecolor": "white"}
+BAD: dict[str, Any] = {"marker": "x", "color": "#d55e00", "linestyle": "none"}
+Curve = tuple[np.ndarray, np.ndarray, np.ndarray]  # evaluations, signed gap, signed violation
+Line = tuple[np.ndarray, np.ndarray, np.ndarray]  # iterations, measured error, its bound
 
 
 def style(index: int) -> dict[str, Any]:
-    """Colour, dashes and a sparse mark for the index-th curve; where colours repeat, dashes and
-    marks differ.
-    """
-    colour, dashes = (
-        STYLES[index % len(STYLES)],
-        STYLES[(index + 3 * (index // len(STYLES))) % len(STYLES)],
+    """Colour, dashes and a mark of the index-th curve; where colours repeat, the rest differs."""
+    dashes = STYLES[(index + 3 * (index // len(STYLES))) % len(STYLES)]["linestyle"]
+    return {
+        "color": STYLES[index % len(STYLES)]["color"],
+        "linestyle": dashes,
+        "marker": MARKS[index % len(MARKS)],
+        "markersize": 4.5,
+        "linewidth": 1.4,
+    }
+
+
+def finish(figure: Figure, title: str, below: float = 0.0) -> Figure:
+    """Title and layout; a share `below` of the height is left to a legend."""
+    figure.suptitle(title, fontsize=11)
+    figure.tight_layout(rect=(0, below, 1, 1) if below else None)
+    return figure
+
+
+def legend_below(figure: Figure, handles: list[Any]) -> None:
+    """One line of a legend under all panels."""
+    figure.legend(
+        handles=handles, loc="lower center", ncols=len(handles), frameon=False, fontsize=9
     )
-    mark = {"marker": MARKS[index % len(MARKS)], "markersize": 4.5, "linewidth": 1.4}
-    return {"color": colour["color"], "linestyle": dashes["linestyle"], **mark}
+
+
+def comparison(runs: Mapping[str, Trajectory], optimum: float, title: str) -> Figure:
+    """Gap and violation of unbatched trajectories against evaluations, on signed axes."""
+    figure = Figure(figsize=(10, 3.8))
+    left, right = figure.subplots(1, 2)
+    for (name, run), look in zip(runs.items(), STYLES):
+        steps = np.arange(len(run.rewards))
+        left.plot(steps, optimum - run.rewards, label=name, linewidth=1.6, **look)
+        right.plot(steps, -run.margins.min(-1), label=name, linewidth=1.6, **look)
+    for axes, text in ((left, f"optimality {GAP}"), (right, f"constraint {VIOLATION}")):
+        axes.set_yscale(**SIGNED)
+        axes.axhline(0, color="0.4", linewidth=0.8)
+        axes.set_xlabel(WORK)
+        axes.set_ylabel(text)
+        axes.grid(alpha=0.3)
+    left.legend(frameon=False, fontsize=9)
+    return finish(figure, title)
 
 
 def side_by_side(
-    curves: Mapping[str, Curve], title: str, limit: float, reference: float | None = None
+    curves: Mapping[str, Curve], title: str, tolerance: float, reference: float | None = None
 ) -> Figure:
-    """One column per method: signed gap above, signed violation below, on shared axes; the grey
-    band is within `limit`.
+    """One column per method: signed gap above, signed violation below, on shared axes.
 
-    `reference` is a gap to mark in the upper row, that of the best policy in a class. Axes are
-    linear near zero and logarithmic beyond, so that oscillation across zero shows.
+    The grey band is within `tolerance` of zero. `reference` is a gap to mark in the upper row: that
+    of the best policy in a class.
     """
     figure = Figure(figsize=(1.2 + 1.75 * len(curves), 4.6))
     grid = figure.subplots(2, len(curves), sharex=True, sharey="row", squeeze=False)
-    for column, (name, (steps, gap, violation)) in zip(grid.T, curves.items(), strict=True):
-        for axes, errors in zip(column, (gap, violation), strict=True):
-            axes.axhspan(-limit, limit, color="0.85", linewidth=0)
+    for column, (name, (steps, *both)) in zip(grid.T, curves.items()):
+        for axes, errors in zip(column, both):
+            axes.axhspan(-tolerance, tolerance, color="0.85", linewidth=0)
             axes.axhline(0, color="0.4", linewidth=0.8)
             axes.plot(steps, errors, color=STYLES[0]["color"], linewidth=1.1)
-            axes.set_yscale("symlog", linthresh=1e-3, linscale=0.6)
+            axes.set_yscale(**SIGNED)
             axes.grid(alpha=0.3)
         if reference is not None:
             column[0].axhline(reference, color="black", linewidth=1.0, linestyle="--")
         column[0].set_title(name, fontsize=9)
-    grid[0][0].set_ylabel(r"gap  $V_r^* - V_r^{\pi}$")
-    grid[1][0].set_ylabel(r"violation  $b - V_c^{\pi}$")
-    figure.supxlabel("policy-gradient evaluations", fontsize=10)
+    grid[0][0].set_ylabel(GAP)
+    grid[1][0].set_ylabel(VIOLATION)
+    figure.supxlabel(WORK, fontsize=10)
     dashed = "" if reference is None else "; dashed: best policy in the class"
-    figure.suptitle(f"{title} (grey: within {limit:g} of zero{dashed})", fontsize=11)
-    figure.tight_layout()
-    return figure
+    return finish(figure, f"{title} (grey: within {tolerance:g} of zero{dashed})")
 
 
 def curves(
@@ -65,42 +108,29 @@ def curves(
     title: str,
     marks_every: int = 20,
 ) -> Figure:
-    """One panel per problem, one curve per method: (evaluations, error), the error logarithmic and
-    cut off at rounding.
-    """
+    """`panels[problem][method]`: (evaluations, error), the error logarithmic, cut off at FLOOR."""
     figure = Figure(figsize=(5.2 * len(panels) + 2.2, 4.6))
     row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     labels = list(dict.fromkeys(label for panel in panels.values() for label in panel))
-    for axes, (name, panel) in zip(row, panels.items(), strict=True):
+    for axes, (name, panel) in zip(row, panels.items()):
         for label, (work, error) in panel.items():
             index = labels.index(label)
-            offset = index * marks_every // max(len(labels), 1)
-            axes.plot(
-                work,
-                np.maximum(error, FLOOR),
-                label=label,
-                markevery=(offset, marks_every),
-                **style(index),
-            )
+            marks = (index * marks_every // len(labels), marks_every)
+            axes.plot(work, np.maximum(error, FLOOR), label=label, markevery=marks, **style(index))
         axes.set_yscale("log")
         axes.set_title(name, fontsize=10)
-        axes.set_xlabel("policy-gradient evaluations")
+        axes.set_xlabel(WORK)
         axes.grid(alpha=0.3)
     row[0].set_ylabel(ylabel)
     handles = [Line2D([], [], label=label, **style(index)) for index, label in enumerate(labels)]
-    row[-1].legend(
-        handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=9
-    )
-    figure.suptitle(title, fontsize=11)
-    figure.tight_layout()
-    return figure
+    row[-1].legend(handles=handles, **BESIDE)
+    return finish(figure, title)
 
 
 def sensitivity(
     panels: Mapping[str, Mapping[str, np.ndarray]], tolerance: float, title: str
 ) -> Figure:
-    """Final |gap| and violation of every configuration, one line per method; two panels per
-    problem, side by side.
+    """Final |gap| and violation of every configuration, a line per method, two panels per problem.
 
     `panels[problem][method]` is an array `[n, 4]` of gap, violation, and the worst of either among
     the last iterates, NaN where it diverged. Filled marks meet the tolerance in both and keep to
@@ -110,37 +140,25 @@ def sensitivity(
     figure = Figure(figsize=(13, 1.6 + 0.36 * len(labels) * len(panels)))
     grid = figure.subplots(len(panels), 2, sharex=True, sharey=True, squeeze=False)
     jitter = np.random.default_rng(0)  # only moves marks apart
-    for (name, methods), row in zip(panels.items(), grid, strict=True):
+    for (name, methods), row in zip(panels.items(), grid):
+        aside: dict[str, Any] = {
+            "transform": row[1].get_yaxis_transform(),
+            "va": "center",
+            "fontsize": 8,
+        }
         for y, points in enumerate(methods.values()):
             lost = np.isnan(points).any(1)
             errors = np.abs(points[~lost])
             heights = y + jitter.uniform(-0.25, 0.25, len(errors))
             good = errors[:, :2].max(1) <= tolerance
             steady = good & (errors[:, 2:].max(1) <= tolerance)
-            for axes, column in zip(row, (0, 1), strict=True):
-                shown = np.clip(errors[:, column], FLOOR, None)
-                _strip(axes, shown, heights, steady, good)
-                axes.set_title(
-                    f"{name}: {('|optimality gap|', 'constraint violation')[column]} of the final"
-                    " iterate",
-                    fontsize=10,
-                )
-            text = f"{steady.sum()}/{good.sum()}/{len(points)}" + (
-                f", {lost.sum()} diverged" if lost.any() else ""
-            )
-            row[1].text(
-                1.01, y, text, transform=row[1].get_yaxis_transform(), va="center", fontsize=8
-            )
-        row[1].text(
-            1.01,
-            -1.0,
-            "steady/good/all",
-            transform=row[1].get_yaxis_transform(),
-            va="center",
-            fontsize=8,
-            style="italic",
-        )
-        for axes in row:
+            for axes, column in zip(row, errors.T):
+                _strip(axes, np.clip(column, FLOOR, None), heights, steady, good)
+            diverged = f", {lost.sum()} diverged" if lost.any() else ""
+            row[1].text(1.01, y, f"{steady.sum()}/{good.sum()}/{len(points)}{diverged}", **aside)
+        row[1].text(1.01, -1.0, "steady/good/all", style="italic", **aside)
+        for axes, error in zip(row, ("|optimality gap|", "constraint violation")):
+            axes.set_title(f"{name}: {error} of the final iterate", fontsize=10)
             axes.set_xscale("log")
             axes.axvline(tolerance, color="0.4", linewidth=0.8, linestyle=":")
             axes.set_yticks(range(len(labels)), labels)
@@ -148,41 +166,25 @@ def sensitivity(
             axes.grid(alpha=0.3)
     for axes in grid[-1]:
         axes.set_xlabel(f"error (what is below {FLOOR:g} is drawn there); dotted: {tolerance:g}")
-    handles = [
-        Line2D(
-            [],
-            [],
-            marker="o",
-            linestyle="none",
-            color="#0072b2",
-            label=f"gap and violation within {tolerance:g}, last 200 too",
-        ),
-        Line2D(
-            [],
-            [],
-            marker="o",
-            linestyle="none",
-            color="#0072b2",
-            markerfacecolor="white",
-            label="by the final iterate only",
-        ),
-        Line2D([], [], marker="x", linestyle="none", color="#d55e00", label="not"),
-    ]
-    figure.suptitle(title, fontsize=11)
-    figure.tight_layout(rect=(0, 0.05, 1, 1))
-    figure.legend(handles=handles, loc="lower center", ncols=3, frameon=False, fontsize=9)
+    words = (
+        f"gap and violation within {tolerance:g}, last 200 too",
+        "by the final iterate only",
+        "not",
+    )
+    finish(figure, title, below=0.05)
+    legend_below(
+        figure,
+        [Line2D([], [], label=label, **look) for label, look in zip(words, (STEADY, LUCKY, BAD))],
+    )
     return figure
 
 
 def _strip(axes: Axes, x: np.ndarray, y: np.ndarray, steady: np.ndarray, good: np.ndarray) -> None:
-    blue, red = "#0072b2", "#d55e00"
-    axes.plot(x[~good], y[~good], "x", color=red, markersize=4, alpha=0.8)
+    """Marks of one method's configurations; the steady ones are drawn last."""
     lucky = good & ~steady
-    axes.plot(x[lucky], y[lucky], "o", color=blue, markerfacecolor="white", markersize=4.5)
-    axes.plot(x[steady], y[steady], "o", color=blue, markersize=4.5)
-
-
-Line = tuple[np.ndarray, np.ndarray, np.ndarray]  # iterations, measured error, its bound
+    axes.plot(x[~good], y[~good], markersize=4, alpha=0.8, **BAD)
+    axes.plot(x[lucky], y[lucky], markersize=4.5, **LUCKY)
+    axes.plot(x[steady], y[steady], markersize=4.5, **STEADY)
 
 
 def rates(panels: Mapping[str, Mapping[str, Mapping[str, Line]]], title: str) -> Figure:
@@ -193,14 +195,13 @@ def rates(panels: Mapping[str, Mapping[str, Mapping[str, Line]]], title: str) ->
     quantities = list(next(iter(panels.values())))
     figure = Figure(figsize=(11, 1.0 + 3.3 * len(panels)))
     grid = figure.subplots(len(panels), len(quantities), sharex=True, sharey=True, squeeze=False)
-    for (name, columns), row in zip(panels.items(), grid, strict=True):
-        for axes, (quantity, lines) in zip(row, columns.items(), strict=True):
+    for (name, columns), row in zip(panels.items(), grid):
+        for axes, (quantity, lines) in zip(row, columns.items()):
             for index, (label, (t, measured, bound)) in enumerate(lines.items()):
                 look = {**style(index), "linestyle": "-"}
                 axes.plot(t, np.maximum(measured, FLOOR), label=label, markevery=4, **look)
-                axes.plot(
-                    t, bound, markevery=8, **{**look, "linestyle": "--", "markerfacecolor": "white"}
-                )
+                look |= {"linestyle": "--", "markerfacecolor": "white"}
+                axes.plot(t, bound, markevery=8, **look)
             axes.set_xscale("log")
             axes.set_yscale("log")
             axes.minorticks_off()
@@ -214,13 +215,6 @@ def rates(panels: Mapping[str, Mapping[str, Mapping[str, Line]]], title: str) ->
         Line2D([], [], color="0.3", label="measured"),
         Line2D([], [], color="0.3", linestyle="--", label="proven bound"),
     ]
-    figure.suptitle(title, fontsize=11)
-    figure.tight_layout(rect=(0, 0.05, 1, 1))
-    figure.legend(
-        handles=[*handles, *kinds],
-        loc="lower center",
-        ncols=len(handles) + 2,
-        frameon=False,
-        fontsize=9,
-    )
+    finish(figure, title, below=0.05)
+    legend_below(figure, [*handles, *kinds])
     return figure

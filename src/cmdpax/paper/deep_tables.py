@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.experiments.records import write_table
+from cmdpax.experiments.results import write_table
 from cmdpax.experiments.statistics import (
     bootstrap_interval,
     improvement_interval,
@@ -22,13 +22,13 @@ from cmdpax.experiments.statistics import (
     tails_over_seeds,
 )
 from cmdpax.learning.config import TrainConfig
-from cmdpax.paper.deep import Study
-from cmdpax.paper.deep_records import LIMIT, PAPER, PAPER_TAILS, TASKS, TITLES, Record
-from cmdpax.paper.settings import RESERVE
+from cmdpax.paper.deep_study import DeepStudy, Record
+from cmdpax.paper.settings import LIMIT, RESERVE, RESULT_TAILS, RESULTS, TASKS, TITLES, Four
 
+KINDS = ("stochastic", "deterministic")  # of an evaluation
 MARKS = ("95_percent_of_paper", "paper", "95_percent_of_best")
 TAIL = ("mean", "worst", "P90", "P95")
-RESULTS = (
+RESULT_COLUMNS = (
     "task",
     "method",
     "seeds",
@@ -38,7 +38,7 @@ RESULTS = (
     "deterministic return",
     "deterministic cost - 25",
 )
-TRAINING = (
+TRAINING_COLUMNS = (
     "task",
     "method",
     "seed",
@@ -53,7 +53,7 @@ TRAINING = (
     "CPU hours",
     "differs from today's settings",
 )
-CELLS = (
+CELL_COLUMNS = (
     "task, method",
     "seeds",
     "return at cost (paper's)",
@@ -65,7 +65,7 @@ CELLS = (
     "deviation of an update's cost, share above 25 (last fifth)",
     "CPU hours a run",
 )
-COMPARISON = (
+COMPARISON_COLUMNS = (
     "method",
     "tasks",
     "interquartile mean of return / paper's best",
@@ -75,77 +75,59 @@ COMPARISON = (
 )
 
 
-def tables(found: Study, folder: Path) -> None:
+def write_tables(study: DeepStudy, folder: Path) -> None:
     """Write them all; cells without records say so."""
     results, violated, training, cells = [], [], [], []
     for task in TASKS:
         for method, title in TITLES.items():
-            cell, paper = found.of(task, method), PAPER[method][task]
+            cell, paper = study.of(task, method), RESULTS[method][task]
+            tail = RESULT_TAILS[method][task]
             printed = [f"{paper[0]:.0f} +- {paper[1]:.0f}", f"{paper[2]:.1f} +- {paper[3]:.1f}"]
             if not cell:
                 results.append([task, title, 0, "-", *["no records"] * 2, *["-"] * 2, *printed])
-                violated.append([task, title, 0, *["-"] * 8, *PAPER_TAILS[method][task]])
+                violated.append([task, title, 0, *["-"] * 8, *tail])
                 continue
-            acting, greedy = (
-                np.array([[x.mean() for x in one.episodes(kind)] for one in cell]).T
-                for kind in (False, True)
-            )
             samples = "/".join(sorted({f"{one.samples:.3g}" for one in cell}))
-            results.append(
-                [task, title, len(cell), samples, *map(_pm, acting), *map(_pm, greedy), *printed]
-            )
+            numbers = [_plus_minus(values) for kind in KINDS for values in _means(cell, kind).T]
+            results.append([task, title, len(cell), samples, *numbers, *printed])
             excess = [one.episodes()[1].tolist() for one in cell]
-            seen = [
-                f"{x:.1f}"
-                for tail in (tails_over_seeds(excess), tails_over_episodes(excess))
-                for x in tail
-            ]
-            violated.append([task, title, len(cell), *seen, *PAPER_TAILS[method][task]])
+            ours = (*tails_over_seeds(excess), *tails_over_episodes(excess))
+            violated.append([task, title, len(cell), *(f"{x:.1f}" for x in ours), *tail])
             training += [_training_row(task, title, one) for one in cell]
             if all(one.summary for one in cell):
                 star = "" if all(_differences(one) == "nothing" for one in cell) else " *"
                 cells.append([f"{task}, {title}{star}", *_cell_row(cell, paper)])
-    ours = (*(f"seed means: {one}" for one in TAIL), *(f"episodes: {one}" for one in TAIL))
-    write_table(folder / "results", [*RESULTS, "paper: return", "paper: cost - 25"], results)
-    write_table(
-        folder / "violations",
-        ["task", "method", "seeds", *ours, *(f"paper: {one}" for one in TAIL)],
-        violated,
-    )
-    write_table(folder / "training", TRAINING, training)
-    write_table(folder / "comparison", COMPARISON, _comparison(found))
-    write_table(folder / "cells", CELLS, cells)
+    columns = [f"{whose}: {one}" for whose in ("seed means", "episodes", "paper") for one in TAIL]
+    write_table(folder / "results", [*RESULT_COLUMNS, "paper: return", "paper: cost - 25"], results)
+    write_table(folder / "violations", ["task", "method", "seeds", *columns], violated)
+    write_table(folder / "training", TRAINING_COLUMNS, training)
+    write_table(folder / "comparison", COMPARISON_COLUMNS, _comparison_rows(study))
+    write_table(folder / "cells", CELL_COLUMNS, cells)
 
 
-def _pm(values: np.ndarray) -> str:
+def _means(cell: Sequence[Record], kind: str) -> np.ndarray:
+    """Mean return and mean excess of every seed of a cell, `[seeds, 2]`."""
+    return np.array([[values.mean() for values in one.episodes(kind)] for one in cell])
+
+
+def _plus_minus(values: np.ndarray) -> str:
     mean = mean_interval(values)
-    return (
-        f"{mean.value:.1f}"
-        if np.isnan(mean.low)
-        else f"{mean.value:.1f} +- {mean.high - mean.value:.1f}"
-    )
+    width = "" if np.isnan(mean.low) else f" +- {mean.high - mean.value:.1f}"
+    return f"{mean.value:.1f}{width}"
 
 
-def _cell_row(cell: Sequence[Record], paper: tuple[float, float, float, float]) -> list[Any]:
-    """Means over the seeds of a cell, and from the first to the last seed to come there where
-    samples are counted.
-    """
-    acting, greedy = (
-        np.mean([[x.mean() for x in one.episodes(kind)] for one in cell], axis=0)
-        for kind in (False, True)
-    )
+def _cell_row(cell: Sequence[Record], paper: Four) -> list[Any]:
+    """Means over the seeds of a cell; where samples are counted, the first and the last seed's."""
+    acting, greedy = (_means(cell, kind).mean(0) for kind in KINDS)
     late = [one.summary["last_fifth"] for one in cell]
     deviation = np.mean([one["cost_deviation_of_updates"] for one in late])
     above = np.mean([one["updates_above_limit"] for one in late])
-    hours = [
-        one.summary["cpu_seconds"] / 3600
-        for one in cell
-        if one.summary.get("cpu_seconds") is not None
-    ]
+    spent = [one.summary.get("cpu_seconds") for one in cell]
+    hours = [seconds / 3600 for seconds in spent if seconds is not None]
     return [
         len(cell),
         f"{_at(*acting)} ({_at(paper[0], paper[2])})",
-        _hundred(cell),
+        _longer(cell),
         _at(*greedy),
         *(
             _from_to([one.summary.get(f"samples_to_{mark}_while_feasible") for one in cell])
@@ -156,16 +138,12 @@ def _cell_row(cell: Sequence[Record], paper: tuple[float, float, float, float]) 
     ]
 
 
-def _hundred(cell: Sequence[Record]) -> str:
+def _longer(cell: Sequence[Record]) -> str:
     """What the longer evaluations of a cell say, if every seed has one."""
-    seen = [one.longer["stochastic"] for one in cell if one.longer is not None]
-    if len(seen) < len(cell):
+    if any(one.longer is None for one in cell):
         return "-"
-    gained, spent = (
-        [np.mean(one) for one in column]
-        for column in zip(*((s["returns"], s["totals"]["cost"]) for s in seen))
-    )
-    return _at(float(np.mean(gained)), float(np.mean(spent)) - LIMIT)
+    seen = [[values.mean() for values in one.episodes(evaluation=one.longer)] for one in cell]
+    return _at(*np.mean(seen, axis=0))
 
 
 def _at(gained: float, excess: float) -> str:
@@ -184,23 +162,15 @@ def _training_row(task: str, title: str, record: Record) -> list[Any]:
     seen = record.summary
     if not seen:
         return [task, title, record.seed, *["-"] * 10]
-    late, hours = seen["last_fifth"], seen.get("cpu_seconds")
-    names = (
-        "return",
-        "cost",
-        "cost_deviation_of_updates",
-        "cost_deviation_of_windows",
-        "updates_above_limit",
-    )
-    reached = [seen.get(f"samples_to_{one}_while_feasible", "-") or "never" for one in MARKS]
-    spent = "-" if hours is None else float(hours / 3600)
+    late, seconds = seen["last_fifth"], seen.get("cpu_seconds")
+    swings = ("cost_deviation_of_updates", "cost_deviation_of_windows", "updates_above_limit")
     return [
         task,
         title,
         record.seed,
-        *reached,
-        *(late[name] for name in names),
-        spent,
+        *(seen.get(f"samples_to_{mark}_while_feasible", "-") or "never" for mark in MARKS),
+        *(late[name] for name in ("return", "cost", *swings)),
+        "-" if seconds is None else float(seconds / 3600),
         _differences(record),
     ]
 
@@ -211,52 +181,43 @@ def _differences(record: Record) -> str:
         name: tuple(value) if isinstance(value, list) else value
         for name, value in record.config.items()
     }
-    given = {name: stored[name] for name in ("method", "samples", "seed")}
-    today = asdict(TrainConfig(stored["environment"], reserve=RESERVE, **given).resolved())
+    own = {name: stored[name] for name in ("method", "samples", "seed")}
+    today = asdict(TrainConfig(stored["environment"], reserve=RESERVE, **own).resolved())
     changed = [
         name for name in today if name != "checkpoint_every" and stored.get(name) != today[name]
     ]
     return ", ".join(f"{name} {stored.get(name, 'unknown')}" for name in changed) or "nothing"
 
 
-def _comparison(found: Study) -> list[list[Any]]:
-    """Across the tasks in which every method has records, with the seeds that all of these cells
-    have.
+def _comparison_rows(study: DeepStudy) -> list[list[Any]]:
+    """Across the tasks in which every method has records, with the seeds that all cells have.
 
     Unnormalised returns cannot be averaged, hence the ratio.
     """
-    tasks = [task for task in TASKS if all(found.of(task, method) for method in TITLES)]
+    tasks = [task for task in TASKS if all(study.of(task, method) for method in TITLES)]
     cells = {
-        m: [{one.seed: one.episodes()[0].mean() for one in found.of(task, m)} for task in tasks]
-        for m in TITLES
+        method: [
+            {one.seed: one.episodes()[0].mean() for one in study.of(task, method)} for task in tasks
+        ]
+        for method in TITLES
     }
-    seeds = (
-        sorted(set.intersection(*(set(cell) for row in cells.values() for cell in row)))
-        if tasks
-        else []
-    )
+    every = [set(cell) for row in cells.values() for cell in row]
+    seeds = sorted(set.intersection(*every)) if every else []
     if not seeds:
         return [[title, "none complete", "-", "-", "-", "-"] for title in TITLES.values()]
-    scores = {
-        m: np.array([[cell[seed] for cell in row] for seed in seeds]) for m, row in cells.items()
-    }  # [seeds, tasks]
-    best = np.array([max(PAPER[m][task][0] for m in TITLES) for task in tasks])
+    scores = {  # [seeds, tasks]
+        method: np.array([[cell[seed] for cell in row] for seed in seeds])
+        for method, row in cells.items()
+    }
+    best = np.array([max(RESULTS[method][task][0] for method in TITLES) for task in tasks])
     rows = []
     for method, title in TITLES.items():
         ratio = bootstrap_interval(scores[method] / best)
         beats = improvement_interval(scores[method], scores["ppo-lag"])
-        shown = [
+        ranges = [
             f"[{one.low:.3f}, {one.high:.3f}]" if len(seeds) > 1 else "one seed"
             for one in (ratio, beats)
         ]
-        rows.append(
-            [
-                title,
-                ", ".join(tasks),
-                f"{ratio.value:.3f}",
-                shown[0],
-                f"{beats.value:.2f}",
-                shown[1],
-            ]
-        )
+        numbers = [f"{ratio.value:.3f}", ranges[0], f"{beats.value:.2f}", ranges[1]]
+        rows.append([title, ", ".join(tasks), *numbers])
     return rows

@@ -1,12 +1,11 @@
-"""The outer rate of Algorithm 1: last-iterate gap and violation after T dual updates against the
-proven O(1/sqrt(T)).
+"""The outer rate of Algorithm 1: the last iterate after T dual updates against O(1/sqrt(T)).
 
-Fixed penalty beta, dual step 1/2, `lambda_1 = 0`, and the subproblem of iteration t solved to a
-CERTIFIED gap of at most `sigma / t^2` (corrective oracle). The theorem (paper, appendix on convex
+Fixed penalty beta, dual step beta / 2, `lambda_1 = 0`, and the subproblem of iteration t solved to
+a CERTIFIED gap of at most `sigma / t^2` (corrective oracle). The theorem (paper, appendix on convex
 linearly constrained problems) then says for the last iterate
 
-    |margin - slack|  <=  2 / sqrt(beta) (sqrt(C / t) + sqrt(2 sigma) / t)                  (the violation is at most this)
-    V* - V_r          <=  (B + |lambda*|) times that + sigma / t^2,
+    violation  <=  |margin - slack|  <=  2 / sqrt(beta) (sqrt(C / t) + sqrt(2 sigma) / t)
+    V* - V_r   <=  (B + |lambda*|) times that + sigma / t^2,
 
     B = |lambda*| + sqrt(sigma beta pi^2 / 3),   kappa = beta / (8 B^2),   omega = 3,
     C = 4 / kappa (1 + sqrt(2 omega sigma kappa (omega sigma kappa + 1))) + 4 max(delta, 4 / kappa),
@@ -17,8 +16,9 @@ lemma that cites it replaces `|lambda*|` by the bound `1 / (zeta (1 - gamma))` a
 of `B + |lambda*|`; the proof gives the sum.)
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -26,13 +26,15 @@ from matplotlib.figure import Figure
 from cmdpax import lagrangian
 from cmdpax.environments import finite
 from cmdpax.errors import NumericalError
-from cmdpax.experiments.records import Row
+from cmdpax.exact.standard import StandardForm
+from cmdpax.experiments.results import provenance, read_lines, write_lines
+from cmdpax.files import Row
 from cmdpax.model.cmdp import CMDP
 from cmdpax.paper.charts import Line, rates
-from cmdpax.paper.tabular import PROBLEMS
+from cmdpax.paper.settings import PROBLEMS
 from cmdpax.solvers.algorithm import Progress, augmented_lagrangian
-from cmdpax.solvers.certified import solve
 from cmdpax.solvers.columns import Corrective
+from cmdpax.solvers.solve import solve
 
 PENALTIES = (0.03, 0.3, 3.0)  # small enough that convergence takes more than a few dual updates
 SIGMA, OUTER = 0.01, 1000
@@ -52,51 +54,45 @@ class Rate:
 def theorem(
     multiplier: float, delta: float, penalty: float, sigma: float, outer: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds on gap and violation after t = 1..outer dual updates, for `|lambda*|` and `delta` as
-    in the module docstring.
-    """
+    """Bounds `[outer]` on gap and violation for `|lambda*|` and `delta`, as above."""
     t = np.arange(1, outer + 1)
-    reach = multiplier + np.sqrt(sigma * penalty * np.pi**2 / 3)
-    kappa = penalty / (8 * reach**2)
+    radius = multiplier + np.sqrt(sigma * penalty * np.pi**2 / 3)
+    kappa = penalty / (8 * radius**2)
     noise = OMEGA * sigma * kappa
     constant = 4 / kappa * (1 + np.sqrt(2 * noise * (noise + 1))) + 4 * max(delta, 4 / kappa)
     violation = 2 / np.sqrt(penalty) * (np.sqrt(constant / t) + np.sqrt(2 * sigma) / t)
-    return (reach + multiplier) * violation + sigma / t**2, violation
+    return (radius + multiplier) * violation + sigma / t**2, violation
 
 
 def measure(model: CMDP, penalty: float, sigma: float, outer: int) -> Rate:
     """Run Algorithm 1 with the certified oracle and set what happens beside what is proven."""
     best, oracle = solve(model, eps=1e-12), Corrective()
     gaps, violations, largest = [], [], []
+    form = StandardForm.of(model)
+    zeros = np.zeros(form.constraint_count)
 
     def observe(progress: Progress) -> bool:
-        known = progress.subproblem
-        if progress.outer_done and known is not None:
-            if known.gap > sigma / progress.outer**2:
+        certified, state = progress.gap, progress.state
+        if progress.outer_done and certified is not None:
+            if certified.gap > sigma / progress.outer**2:
                 raise NumericalError(
                     f"rate: subproblem {progress.outer} was not solved to sigma / t^2."
                 )
-            gaps.append(best.reward - float(progress.state.reward))
-            violations.append(float(lagrangian.violation(progress.state.margins)))
-            if (
-                progress.outer == 1
-            ):  # lambda_1 = 0: the AL here plus its certified gap bounds its maximum
-                zero = np.zeros(model.constraint_count)
-                largest.append(
-                    lagrangian.value(progress.state.reward, progress.state.margins, zero, penalty)
-                    + known.gap
-                )
+            gaps.append(best.reward - float(state.reward))
+            violations.append(float(lagrangian.violation(state.margins)))
+            if progress.outer == 1:  # lambda_1 = 0: AL plus certified gap bounds its maximum
+                value = lagrangian.value(state.reward, state.margins, zeros, penalty)
+                largest.append(value + certified.gap)
         return False
 
     augmented_lagrangian(
-        model,
+        form,
         oracle,
-        oracle.start(model),
-        multipliers=np.zeros(model.constraint_count),
+        oracle.start(form),
+        multipliers=zeros,
         penalty=penalty,
         outer=outer,
         inner=1000,
-        dual_step=0.5,
         target=lambda t: sigma / t**2,
         observe=observe,
     )
@@ -108,38 +104,47 @@ def measure(model: CMDP, penalty: float, sigma: float, outer: int) -> Rate:
     )
 
 
-def rate_records() -> list[Row]:
+@dataclass(frozen=True)
+class RateStudy:
+    """The record of measured rates and bounds, once read."""
+
+    rows: Sequence[Row] = field(default=(), compare=False, repr=False)
+
+    def complete(
+        self, folder: Path, rerun: bool = False, say: Callable[[str], None] = lambda text: None
+    ) -> "RateStudy":
+        """The same with the record in `folder`, made anew if it does not fit or with `rerun`."""
+        path = folder / "records" / "rate.jsonl"
+        made_with: Row = {"sigma": SIGMA, "penalties": list(PENALTIES), "outer": OUTER}
+        made_with["problems"] = list(PROBLEMS)
+        header, rows = read_lines(path)
+        if rerun or any(header.get(name) != value for name, value in made_with.items()):
+            say("rate of the outer loop")
+            write_lines(path, provenance(seed=None, **made_with), _measured_rows())
+            _, rows = read_lines(path)
+        return RateStudy(rows)
+
+
+def _measured_rows() -> Iterator[Row]:
     """One row per problem and penalty, at about sixty values of T."""
     shown = np.unique(np.geomspace(1, OUTER, 60).astype(int))
-    rows = []
     for problem in PROBLEMS:
         for penalty in PENALTIES:
             rate = measure(finite[problem](), penalty, SIGMA, OUTER)
-            columns = {
-                field: getattr(rate, field)[shown - 1] for field in Rate.__dataclass_fields__
-            }
-            rows.append(
-                {"kind": "rate", "problem": problem, "penalty": penalty, "outer": shown, **columns}
-            )
-    return rows
+            row = {"kind": "rate", "problem": problem, "penalty": penalty, "outer": shown}
+            yield row | {name: values[shown - 1] for name, values in vars(rate).items()}
 
 
-def rate(rows: Sequence[Row]) -> Figure:
+def rate_figure(study: RateStudy) -> Figure:
     """Measured |gap| and violation with their bounds."""
     panels: dict[str, dict[str, dict[str, Line]]] = {}
-    for row in rows:
+    for row in study.rows:
         panel = panels.setdefault(
             PROBLEMS[row["problem"]], {"|optimality gap|": {}, "constraint violation": {}}
         )
-        for quantity, field in zip(panel, ("gap", "violation"), strict=True):
-            measured, bound = np.abs(row[f"{field}s"]), np.array(row[f"{field}_bounds"])
-            panel[quantity][f"penalty {row['penalty']:g}"] = (
-                np.array(row["outer"]),
-                measured,
-                bound,
-            )
-    return rates(
-        panels,
-        f"Algorithm 1 with subproblems certified to sigma / t^2 (sigma = {SIGMA:g}): last iterate"
-        " against O(1/sqrt T)",
-    )
+        for quantity, name in zip(panel, ("gap", "violation")):
+            measured, bound = np.abs(row[f"{name}s"]), np.array(row[f"{name}_bounds"])
+            line = (np.array(row["outer"]), measured, bound)
+            panel[quantity][f"penalty {row['penalty']:g}"] = line
+    solved = f"subproblems certified to sigma / t^2 (sigma = {SIGMA:g})"
+    return rates(panels, f"Algorithm 1 with {solved}: last iterate against O(1/sqrt T)")

@@ -1,111 +1,241 @@
-"""Sweeps by name: the paper's grids and ablations, its main comparison, the exact grids, and a tiny
-one to watch.
-"""
+"""Everything typed off the paper: problems, budgets, grids, tiles, tasks, results, sweeps."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
+from typing import Any, Literal, get_args
 
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.experiments.sweep import Spec, read_spec
-from cmdpax.learning.config import PAPER, PAPER_GRIDS
-from cmdpax.solvers.table import methods
+from cmdpax.experiments.sweep import Sweep, read_sweep
+from cmdpax.solvers.table import find_method
 
-TASKS = ("SafetyAntVelocity-v1", "SafetyHalfCheetahVelocity-v1", "SafetyHopperVelocity-v1")
-RIVALS = ("spma-alm", "ppo-alm", "ppo-lag", "cpo")
-SAMPLES = 10_000_000  # of a run in the paper
-# of the limit: the paper's table has means of ten episodes, of which half would exceed a limit that
-# is just met
+Grid = Mapping[str, tuple[float, ...]]
+Four = tuple[float, float, float, float]
+
+# ---- exact experiments: two problems, policies in tables or log-linear in tile features
+PROBLEMS = {"cliff-world": "Cliff World", "deep-sea": "Deep Sea Treasure"}
+TOLERANCES = (0.001, 0.01)  # largest violation of a final policy that may be selected
+TILES = ((40, 4, 1), (60, 4, 3), (80, 6, 5))  # dimension d, tilings, size
+OUTER, INNER, PENALTY = 10, 100, 10.0  # T, K and beta of Algorithm 1
+# what the projected methods call the step size of a projection, and the number of its steps
+PROJECTION_STEP, PROJECTION_STEPS = "projection_step", "projection_steps"
+
+_STEPS = (0.01, 0.1, 1.0, 10.0, 100.0)
+_LINEAR_STEPS = (1e-4, 1e-3, 0.1, 1.0, 10.0)
+_BOTH = {"step": _STEPS, "dual_step": _STEPS}
+_LINEAR_BOTH = {"step": _LINEAR_STEPS, "dual_step": _LINEAR_STEPS}
+_CLIPS = (0.1, 0.2, 0.3)
+_ALM = ("pqa-alm", "ppg-alm", "npg-alm", "spma-alm")
+_PROJECTED_ALM = ("ppqa-alm", "pnpg-alm", "pspma-alm")
+# search spaces of policies in tables; those that the paper lacks are named in docs/reproduction-*
+TABLE_GRIDS: Mapping[str, Grid] = {
+    **{name: {"step": (0.1, 1.0, 10.0)} for name in _ALM},
+    "npg-pd": _BOTH,
+    "rpg-pd": {**_BOTH, "temperature": (1e-4, 1e-2, 1e-1)},
+    "opg-pd": _BOTH,
+    "npg-dd": {"temperature": (0.001, 0.01, 0.1, 1.0), "dual_step": (0.001, 0.01, 0.1, 1.0)},
+    "reload": _BOTH,
+    "npg-nrl": {"step": (0.01, 0.1, 1.0), "temperature": (1e-4, 1e-2, 1e-1)},
+    "ppo-lag": {**_BOTH, "clip": _CLIPS},
+}
+FEATURE_GRIDS: Mapping[str, Grid] = {  # of log-linear policies
+    **{name: {"step": _LINEAR_STEPS, PROJECTION_STEP: _LINEAR_STEPS} for name in _PROJECTED_ALM},
+    "lin-npg-pd": _LINEAR_BOTH,
+    "lin-rpg-pd": {**_LINEAR_BOTH, "temperature": (0.001, 0.01, 0.1, 1.0)},
+    "lin-reload": {"step": (1e-4, 0.01, 0.1, 1.0), "dual_step": _STEPS},
+    "lin-ppo-lag": {"step": _LINEAR_STEPS, "dual_step": _STEPS, "clip": _CLIPS},
+}
+GRIDS: Mapping[str, Grid] = {**TABLE_GRIDS, **FEATURE_GRIDS}
+
+# not searched: every configuration has 1,000 policy-gradient evaluations
+_BUDGET = {"outer": OUTER, "inner": INNER, "penalty": PENALTY}
+BUDGETS: Mapping[str, Mapping[str, float]] = {
+    **{name: {"steps": 1000} for name in GRIDS},
+    **dict.fromkeys(_ALM, _BUDGET),
+    **{name: {**_BUDGET, PROJECTION_STEPS: 250} for name in _PROJECTED_ALM},
+    **{name: {"steps": 1000, "inner": 100} for name in ("ppo-lag", "lin-ppo-lag")},
+    "npg-dd": {"steps": 1000, "inner": 10},
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method in a comparison: its name in tables, and settings that differ from its budget."""
+
+    method: str
+    title: str = ""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The title, by default the method's own."""
+        return self.title or find_method(self.method).title
+
+
+TABLE_ENTRIES = (
+    *map(Entry, TABLE_GRIDS),
+    Entry("ppo-lag", "PPO-Lag, dual every step", {"inner": 1}),
+)
+FEATURE_ENTRIES = (
+    *map(Entry, FEATURE_GRIDS),
+    Entry("lin-ppo-lag", "Lin-PPO-Lag, dual every step", {"inner": 1}),
+)
+
+# ---- deep experiments: three velocity tasks, four methods
+Task = Literal["Ant", "HalfCheetah", "Hopper"]
+TASKS = {task: f"Safety{task}Velocity-v1" for task in get_args(Task)}
+TITLES = {"spma-alm": "SPMA-ALM", "ppo-alm": "PPO-ALM", "ppo-lag": "PPO-Lag", "cpo": "CPO"}
+LIMIT = 25.0  # on the cost of an episode
+SAMPLES = 10_000_000  # of a run
+SEEDS, ABLATION_SEEDS = 5, 10
+# ours, a share of the limit: a mean of ten episodes exceeds a limit that is just met half the time
 RESERVE = 0.2
-INNER = [1, 5, 10, 20]
-SEEDS = tuple(range(5))
+
+# `cmdpax train --preset paper`
+TRAINING: Mapping[str, Any] = {
+    "samples": SAMPLES,
+    "minibatch": 64,
+    "learning_rate": 3e-3,
+    "critic_centre": 0.0,
+    "kl_stop": 0.0,
+    "discount": 0.99,
+    "standardise": "separate",
+    "dual_optimiser": "adam",
+    "dual_step": 1e-3,
+    "penalty": 1e-2,
+    "margin": "latest",
+}
+_ADAM: Grid = {"minibatch": (64, 256), "learning_rate": (3e-3, 3e-2, 3e-1)}
+_LAGRANGIAN: Grid = {**_ADAM, "dual_step": (1e-4, 1e-3, 1e-2, 1e-1)}
+_AUGMENTED: Grid = {**_LAGRANGIAN, "penalty": (1e-3, 1e-2, 1e-1)}
+_SPMA_STEPS = (0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9)
+_CPO: Grid = {"minibatch": (128,), "learning_rate": (1e-3,), "trust_region": (0.01,)}
+TRAINING_GRIDS: Mapping[str, Grid] = {
+    "spma-alm": {**_AUGMENTED, "spma_step": _SPMA_STEPS},
+    "ppo-alm": {**_AUGMENTED, "clip": _CLIPS},
+    "ppo-lag": {"batch": (20_000,), **_LAGRANGIAN, "clip": _CLIPS},
+    "cpo": {"batch": (20_000,), **_CPO},
+}
 
 
-def deep(**settings: object) -> Spec:
-    """The main comparison: three tasks, four methods, one setting for all."""
-    return Spec(
-        "deep",
-        seeds=SEEDS,
-        settings={"environment": list(TASKS), "samples": SAMPLES, "reserve": RESERVE, **settings},
-        methods={m: {} for m in RIVALS},
-    )
-
-
-def penalties(**settings: object) -> Spec:
-    """The paper's first ablation: penalty against the number of batches between dual updates."""
-    return _ablation("penalties", {"penalty": [1e-4, 1e-3, 1e-1, 1.0], **settings})
-
-
-def dual_steps(**settings: object) -> Spec:
-    """The paper's second ablation: dual step size against the same."""
-    return _ablation("dual-steps", {"dual_step": [0.05, 0.075, 0.1, 0.15, 0.2], **settings})
-
-
-def paper_grids() -> Spec:
-    """The paper's grid search with the paper's settings: 793 configurations on each task."""
-    grids = {
-        name: {field: list(values) for field, values in grid.items()}
-        for name, grid in PAPER_GRIDS.items()
+def training_settings(method: str) -> dict[str, Any]:
+    """The paper's settings of a method: the common ones, and those with one value in its grid."""
+    grid = TRAINING_GRIDS.get(method, {})
+    return {
+        **TRAINING,
+        "method": method,
+        **{name: values[0] for name, values in grid.items() if len(values) == 1},
     }
-    return Spec("paper-grids", settings={**PAPER, "environment": list(TASKS)}, methods=grids)
 
 
-def exact_grids() -> Spec:
-    """The tabular grids of the methods table, as runs of their own."""
-    grids = {
-        row.name: {k: list(v) for k, v in row.grid.items()}
-        for row in methods.values()
-        if row.grid and not row.features
-    }
-    return Spec(
-        "exact-grids",
-        "exact",
-        eps=1e-2,
-        settings={"model": ["cliff-world", "deep-sea"]},
-        methods=grids,
-    )
+# the table of results: return, its interval, cost - 25, its interval
+RESULTS: Mapping[str, Mapping[str, Four]] = {
+    "spma-alm": {
+        "Ant": (3202.29, 79.14, -2.68, 5.69),
+        "HalfCheetah": (2933.2, 69.9, -0.74, 3.34),
+        "Hopper": (1687.37, 7.64, -6.06, 2.27),
+    },
+    "ppo-alm": {
+        "Ant": (3042.76, 161.36, 2.4, 5.45),
+        "HalfCheetah": (2933.91, 21.05, -7.06, 1.87),
+        "Hopper": (1644.06, 45.45, -9.92, 2.85),
+    },
+    "ppo-lag": {
+        "Ant": (3223.58, 52.21, -4.96, 2.5),
+        "HalfCheetah": (3010.19, 37.12, -7.74, 3.3),
+        "Hopper": (1675.45, 42.51, -6.56, 9.12),
+    },
+    "cpo": {
+        "Ant": (3011.19, 123.74, -11.26, 5.13),
+        "HalfCheetah": (2685.9, 419.2, 6.18, 31.42),
+        "Hopper": (1682.68, 40.78, 3.94, 23.1),
+    },
+}
+# the table of tails of cost - 25: mean, worst, P90, P95
+RESULT_TAILS: Mapping[str, Mapping[str, Four]] = {
+    "spma-alm": {
+        "Ant": (-2.68, 7.2, 4.44, 5.82),
+        "HalfCheetah": (-0.74, 1.9, 1.62, 1.76),
+        "Hopper": (-6.06, -2.7, -3.22, -2.96),
+    },
+    "ppo-alm": {
+        "Ant": (2.4, 12.7, 11.62, 12.16),
+        "HalfCheetah": (-7.06, -3.8, -4.16, -3.98),
+        "Hopper": (-9.92, -2.9, -4.9, -3.9),
+    },
+    "ppo-lag": {
+        "Ant": (-4.96, -2.3, -2.46, -2.38),
+        "HalfCheetah": (-7.74, -3.2, -3.64, -3.42),
+        "Hopper": (-6.56, 7.7, 3.62, 5.66),
+    },
+    "cpo": {
+        "Ant": (-11.26, -4.0, -5.96, -4.98),
+        "HalfCheetah": (6.18, 68.6, 41.64, 55.12),
+        "Hopper": (3.94, 50.1, 29.1, 39.6),
+    },
+}
+
+# ---- sweeps by name
+_RUNS = {"environment": list(TASKS.values()), "samples": SAMPLES}
+DEEP_SWEEP = Sweep(
+    "deep",
+    seeds=tuple(range(SEEDS)),
+    settings={**_RUNS, "reserve": RESERVE},
+    methods={method: {} for method in TITLES},
+)
+ABLATIONS = {"penalties": "penalty", "dual-steps": "dual_step"}  # sweep, and what it varies
 
 
-def tiny() -> Spec:
-    """Forty runs of about a second, to watch a sweep at work."""
-    steps = {"step": [0.1, 0.3, 1.0, 3.0, 10.0], "dual_step": [0.1, 0.3, 1.0, 3.0]}
-    return Spec(
-        "tiny",
-        "exact",
-        eps=1e-2,
-        settings={"model": "deep-sea", "steps": 1000, **steps},
-        methods={"npg-pd": {}, "reload": {}},
-    )
-
-
-def _ablation(name: str, settings: Mapping[str, object]) -> Spec:
-    common = {"environment": list(TASKS), "samples": SAMPLES, "inner": INNER}
-    return Spec(
+def _ablation(name: str, values: list[float]) -> Sweep:
+    """Penalty or dual step against the number of batches between dual updates."""
+    return Sweep(
         name,
-        seeds=tuple(range(10)),
-        settings={**common, **settings},
+        seeds=tuple(range(ABLATION_SEEDS)),
+        settings={**_RUNS, "inner": [1, 5, 10, 20], ABLATIONS[name]: values},
         methods={"spma-alm": {}, "ppo-alm": {}},
     )
 
 
-PRESETS: Mapping[str, Callable[[], Spec]] = MappingProxyType(
-    {
-        "tiny": tiny,
-        "deep": deep,
-        "penalties": penalties,
-        "dual-steps": dual_steps,
-        "paper-grids": paper_grids,
-        "exact-grids": exact_grids,
-    }
-)
+def _lists(grid: Grid) -> dict[str, list[float]]:
+    return {name: list(values) for name, values in grid.items()}
 
 
-def find_spec(source: str) -> Spec:
-    """A sweep by the name of a preset, or from a TOML file."""
-    if source in PRESETS:
-        return PRESETS[source]()
+_TINY = {"step": [0.1, 0.3, 1.0, 3.0, 10.0], "dual_step": [0.1, 0.3, 1.0, 3.0]}
+SWEEPS: Mapping[str, Sweep] = {
+    sweep.name: sweep
+    for sweep in (
+        Sweep(  # forty runs of about a second, to watch a sweep at work
+            "tiny",
+            "exact",
+            allowed_excess=1e-2,
+            settings={"model": "deep-sea", "steps": 1000, **_TINY},
+            methods={"npg-pd": {}, "reload": {}},
+        ),
+        DEEP_SWEEP,
+        _ablation("penalties", [1e-4, 1e-3, 1e-1, 1.0]),
+        _ablation("dual-steps", [0.05, 0.075, 0.1, 0.15, 0.2]),
+        Sweep(  # 793 configurations on each task
+            "paper-grids",
+            settings={**TRAINING, "environment": list(TASKS.values())},
+            methods={method: _lists(grid) for method, grid in TRAINING_GRIDS.items()},
+        ),
+        Sweep(  # the tabular grids, as runs of their own
+            "exact-grids",
+            "exact",
+            allowed_excess=1e-2,
+            settings={"model": list(PROBLEMS)},
+            methods={method: _lists(grid) for method, grid in TABLE_GRIDS.items()},
+        ),
+    )
+}
+
+
+def find_sweep(source: str) -> Sweep:
+    """A sweep by its name, or from a TOML file."""
+    if source in SWEEPS:
+        return SWEEPS[source]
     if source.endswith(".toml"):
-        return read_spec(Path(source))
+        return read_sweep(Path(source))
     raise InputError(
-        f"'{source}' is neither a .toml file nor a preset; {did_you_mean(source, PRESETS)}"
+        f"'{source}' is neither a .toml file nor a preset; {did_you_mean(source, SWEEPS)}"
     )

@@ -1,69 +1,116 @@
 """Algorithm 1: the inexact augmented-Lagrangian method, with any oracle.
 
     for t = 1, 2, ...:
-        improve pi on the AL with multipliers lambda_t (the oracle), until its certified gap is at
-        most eps_t lambda_{t+1} = max(lambda_t - s beta margin, (1 - s) lambda_t)          (s = 1/2
-        in the paper)
+        improve pi on the AL with multipliers lambda_t (the oracle) to a certified gap <= eps_t
+        lambda_{t+1} = max(lambda_t - s beta margin, (1 - s) lambda_t)        (s = 1/2 in the paper)
 
 The paper's mode has fixed numbers of outer and inner steps, a fixed penalty and a fixed step size,
-in the model's own units; `solve` gives it targets and lets the penalty grow.
+in the model's own units; `certified.py` gives it targets and lets the penalty grow.
+
+One step is one policy-gradient evaluation, the fair x-axis of every comparison: `Recorder` keeps
+what each of them led to.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from cmdpax import lagrangian
-from cmdpax.model.cmdp import CMDP
-from cmdpax.solvers.policy_gradient import Subproblem
+from cmdpax.exact.planning import Plan
+from cmdpax.exact.standard import StandardForm
+from cmdpax.model.result import Row, Trajectory
 
 LARGEST_PENALTY = 1e10
 
 
+@dataclass(frozen=True)
+class AugmentedLagrangian:
+    """The utility of a subproblem: `V_0 + sum_i (lambda_i^2 - w_i^2) / (2 beta)`."""
+
+    multipliers: np.ndarray  # lambda [..., m]
+    penalty: float  # beta
+
+    def value(self, reward: Any, margins: np.ndarray) -> np.ndarray:
+        """Of a policy with reward `[...]` and margins `[..., m]` -> `[...]`."""
+        return lagrangian.value(reward, margins, self.multipliers, self.penalty)
+
+    def weights(self, margins: np.ndarray) -> np.ndarray:
+        """Its gradient with respect to the values of the constraints: w at margins `[..., m]`."""
+        return lagrangian.weights(self.multipliers, self.penalty, margins)
+
+
+@dataclass(frozen=True)
+class CertifiedGap:
+    """How far a policy is from the best of a utility, and the plan that proves it."""
+
+    gap: float  # max utility - utility(pi) is at most this
+    weights: np.ndarray  # [m], the w of the pseudo-reward
+    plan: Plan  # optimum of the pseudo-reward
+
+
 class Oracle(Protocol):
-    """How a subproblem is improved. A state has `reward [...]` and `margins [..., m]`."""
+    """How a utility is improved. A state has `reward [...]` and `margins [..., m]`."""
 
     @property
     def check_every(self) -> int:
         """Inner steps between two certified gaps."""
         ...
 
-    def start(self, model: CMDP, policy: np.ndarray | None = None) -> Any:
-        """First state, of a policy `[..., S, A]` or the oracle's own."""
+    @property
+    def patience(self) -> int | None:
+        """Evaluations without progress after which only rounding is left; None: never."""
         ...
 
-    def advance(self, model: CMDP, state: Any, multipliers: np.ndarray, penalty: float) -> Any:
-        """One policy-gradient evaluation with multipliers `[..., m]`."""
+    def start(self, form: StandardForm, columns: Any = None) -> Any:
+        """First state; `columns` are those of phase 1, for an oracle that can use them."""
         ...
 
-    def subproblem(
-        self, model: CMDP, state: Any, multipliers: np.ndarray, penalty: float
-    ) -> Subproblem:
+    def advance(self, form: StandardForm, state: Any, utility: AugmentedLagrangian) -> Any:
+        """One policy-gradient evaluation."""
+        ...
+
+    def gap(self, form: StandardForm, state: Any, utility: AugmentedLagrangian) -> CertifiedGap:
         """Certified gap of the state for multipliers `[m]`."""
         ...
 
-    def policy(self, model: CMDP, state: Any) -> np.ndarray:
+    def candidates(self, form: StandardForm, state: Any) -> list[Any]:
+        """States worth certifying, the state itself first."""
+        ...
+
+    def policy(self, form: StandardForm, state: Any) -> np.ndarray:
         """The state's policy `[..., S, A]`."""
         ...
 
 
 @dataclass(frozen=True)
+class Answer:
+    """What a solver returns; the door certifies it."""
+
+    policy: np.ndarray  # [S, A]
+    weights: np.ndarray  # [m], dual ones, in the units of the scaled form
+    plan: Plan | None = None  # optimum of `r + w.c`, where the solver knows it
+    trace: list[Row] = field(default_factory=list)
+    averaged: np.ndarray | None = None  # [S, A], the policy of the average occupancy
+    in_own_units: bool = False  # whether weights are those of the unscaled form
+
+
+@dataclass(frozen=True)
 class Progress:
-    """Where Algorithm 1 stands after an inner step (or, with `outer_done`, after a dual update)."""
+    """Where Algorithm 1 stands after an inner step, or with `outer_done` after a dual update."""
 
     state: Any
     multipliers: np.ndarray  # [..., m]
     penalty: float
     outer: int
     evaluations: int  # policy-gradient evaluations so far
-    subproblem: Subproblem | None  # certified gap, where one was computed
+    gap: CertifiedGap | None  # where one was computed
     outer_done: bool
 
 
 def augmented_lagrangian(
-    model: CMDP,
+    form: StandardForm,
     oracle: Oracle,
     state: Any,
     *,
@@ -71,38 +118,73 @@ def augmented_lagrangian(
     penalty: float,
     outer: int,
     inner: int,
-    dual_step: float = 0.5,
+    dual_factor: float = 0.5,
     target: Callable[[int], float] | None = None,
     penalty_growth: float = 1.0,
     observe: Callable[[Progress], bool] = lambda progress: False,
 ) -> Progress:
     """Run Algorithm 1 from a state and multipliers `[..., m]`.
 
-    `target(t)` is eps_t: inner steps stop at that certified gap (and at `inner` of them); without
-    it exactly `inner` are done. `penalty_growth > 1` raises the penalty whenever the defect
-    (violation, or slack of a priced constraint) has not fallen to a quarter. `observe` sees every
-    step and ends the run by returning True.
+    target: `target(t)` is eps_t; inner steps stop at that certified gap (and at `inner` of them).
+    Without it exactly `inner` are done. penalty_growth: above 1, the penalty grows by it whenever
+    the defect (violation, or slack of a priced constraint) has not fallen to a quarter. observe:
+    sees every step and ends the run by returning True.
     """
     evaluations, previous = 0, np.inf
     progress = Progress(state, multipliers, penalty, 0, 0, None, False)
     for t in range(1, outer + 1):
-        known: Subproblem | None = None
+        utility, gap = AugmentedLagrangian(multipliers, penalty), None
         for k in range(1, inner + 1):
-            state = oracle.advance(model, state, multipliers, penalty)
+            state = oracle.advance(form, state, utility)
             evaluations += 1
             if target is not None and (k % oracle.check_every == 0 or k == inner):
-                known = oracle.subproblem(model, state, multipliers, penalty)
-            progress = Progress(state, multipliers, penalty, t, evaluations, known, False)
+                gap = oracle.gap(form, state, utility)
+            progress = Progress(state, multipliers, penalty, t, evaluations, gap, False)
             if observe(progress):
                 return progress
-            if known is not None and target is not None and known.gap <= target(t):
+            if gap is not None and target is not None and gap.gap <= target(t):
                 break
         defect = float(np.max(lagrangian.defect(multipliers, penalty, state.margins)))
-        multipliers = lagrangian.dual_update(multipliers, penalty, state.margins, dual_step)
-        progress = Progress(state, multipliers, penalty, t, evaluations, known, True)
+        multipliers = lagrangian.dual_update(multipliers, penalty, state.margins, dual_factor)
+        progress = Progress(state, multipliers, penalty, t, evaluations, gap, True)
         if observe(progress):
             return progress
         if defect > previous / 4:
             penalty = min(penalty * penalty_growth, LARGEST_PENALTY)
         previous = defect
     return progress
+
+
+class Recorder:
+    """Collects a trajectory while a method runs, with the policies of the iterates in `keep`."""
+
+    def __init__(self, keep: Collection[int] = ()) -> None:
+        self.keep = frozenset(keep)  # 0 is the initial iterate
+        self.rewards: list[np.ndarray] = []
+        self.margins: list[np.ndarray] = []
+        self.weights: list[np.ndarray] = []
+        self.policies: list[np.ndarray] = []
+
+    def add(
+        self, reward: np.ndarray, margins: np.ndarray, weights: np.ndarray, policy: np.ndarray
+    ) -> None:
+        """Append one iterate: reward `[...]`, margins, weights `[..., m]`, policy `[..., S, A]`."""
+        if len(self.rewards) in self.keep:
+            self.policies.append(np.asarray(policy))
+        self.rewards.append(np.asarray(reward))
+        self.margins.append(np.asarray(margins))
+        self.weights.append(np.asarray(weights))
+
+    def finish(
+        self, multipliers: np.ndarray, policy: np.ndarray, averaged: np.ndarray | None = None
+    ) -> Trajectory:
+        """The trajectory: final multipliers `[..., m]`, policy `[..., S, A]`, averaged `[S, A]`."""
+        return Trajectory(
+            np.stack(self.rewards),
+            np.stack(self.margins),
+            np.stack(self.weights),
+            multipliers,
+            policy,
+            averaged,
+            np.stack(self.policies) if self.policies else None,
+        )

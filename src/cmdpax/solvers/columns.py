@@ -1,26 +1,27 @@
 """The corrective oracle: fully-corrective Frank-Wolfe on occupancies.
 
 The AL of a policy depends only on its `1 + m` values, and is concave in them. Columns are
-deterministic policies (optimal for some pseudo-reward) with their values; the master mixes them,
+deterministic policies (optimal for some pseudo-reward) with their values; `loops/mixing.py` mixes
+them,
 
-    max_alpha  sum_k alpha_k V_r[k] + sum_i (lambda_i^2 - w_i^2) / (2 beta),   w = max(lambda - beta
-    u(alpha), 0),
+    max_alpha  sum_k alpha_k V_0[k] + sum_i (lambda_i^2 - w_i^2) / (2 beta),
+    w = max(lambda - beta u(alpha), 0),
 
 a tiny quadratic program. Planning on `r + w.c` then either proves that no policy is better by more
 than the gap, or gives the next column. At most m + 1 columns carry weight, and their mixed
-occupancy is that of ONE stationary policy, `pi(a|s) = sum_k alpha_k nu_k(s) 1[a = a_k(s)] / sum_k
-alpha_k nu_k(s)`, which has exactly the mixed values.
+occupancy is that of ONE stationary policy, which has exactly the mixed values:
+`pi(a|s) = sum_k alpha_k nu_k(s) 1[a = a_k(s)] / sum_k alpha_k nu_k(s)`.
 
-Any prices w' >= 0 prove a gap, not only the AL's own weights: for all of them, with `D` the
-Lagrangian dual function,
+Any weights w' >= 0 prove a gap, not only the AL's own: for all of them, with `D` the Lagrangian
+dual function,
 
-    max AL = max_pi min_{w >= 0} V_r + w.u + |w - lambda|^2 / (2 beta)  <=  D(w') + |w' - lambda|^2
-    / (2 beta).
+    max AL = max_pi min_{w >= 0} V_0 + w.u + |w - lambda|^2 / (2 beta)
+          <= D(w') + |w' - lambda|^2 / (2 beta).
 
-So every other step plans at the mean of the prices at which the mixed columns were found. Where D
-is smooth (many states) its gradient, the margins, is nearly affine in w, and the mean of the prices
-belongs to the mean of the margins: a secant step in m dimensions. Where D is piecewise linear (few
-states) such a step finds nothing new, and none follows.
+So every other step plans at the mean of the weights at which the mixed columns were found. Where D
+is smooth (many states) its gradient, the margins, is nearly affine in w, and the mean of the
+weights belongs to the mean of the margins: a secant step in m dimensions. Where D is piecewise
+linear (few states) such a step finds nothing new, and none follows.
 """
 
 from collections.abc import Sequence
@@ -29,20 +30,19 @@ from typing import Literal
 
 import numpy as np
 
-from cmdpax import lagrangian
 from cmdpax.errors import NumericalError
-from cmdpax.exact.discounted import occupancy, pseudo_reward, under_policy
-from cmdpax.exact.planning import Plan, plan
+from cmdpax.exact.planning import Plan, under_policy
+from cmdpax.exact.standard import StandardForm
 from cmdpax.loops.mixing import best_mixture
-from cmdpax.model.cmdp import CMDP
-from cmdpax.solvers.policy_gradient import Subproblem
-from cmdpax.solvers.tabular import from_actions
+from cmdpax.solvers.algorithm import AugmentedLagrangian, CertifiedGap
+from cmdpax.solvers.policy_classes import from_actions, from_visits
 from cmdpax.stopping import Stop, never
 
-COLUMNS = 400  # columns kept at the most; the longest unused leave first
+MAX_COLUMNS = 400  # kept at the most; the longest unused leave first
 HARD_PENALTY = 1e6  # that of the mixture which meets the constraints
 LOOSENESS = 0.01  # planning may err by this fraction of the last gap
-NEVER = 1e-11  # share of all visits below which states together count as not visited
+NEVER_VISITED = 1e-11  # share of all visits below which states together count as not visited
+STALL = 500  # evaluations without progress; a few dozen are usual, so only rounding is left
 
 
 @dataclass(frozen=True)
@@ -50,198 +50,176 @@ class Columns:
     """k deterministic policies with their values, and the weights of the current mixture."""
 
     actions: tuple[np.ndarray, ...]  # k arrays [S]
-    occupancies: tuple[np.ndarray, ...]  # k arrays [S]
+    visits: tuple[np.ndarray, ...]  # k arrays [S], occupancies
     rewards: np.ndarray  # [k]
-    margin_rows: np.ndarray  # [k, m]
-    prices: (
-        np.ndarray
-    )  # [k, m]: the weights each was planned for; NaN if the reward had no part in it
-    potentials: tuple[np.ndarray | None, ...]  # k arrays [S]: optimal values at those prices
+    margins_of_columns: np.ndarray  # [k, m]
+    weights: np.ndarray  # [k, m]: those each was planned for; NaN if the reward had no part in it
+    potentials: tuple[np.ndarray | None, ...]  # k arrays [S]: optimal values at those weights
     mixture: np.ndarray  # [k], on the simplex
-    meeting: np.ndarray  # [k], the mixture that meets the constraints as well as it can
-    last: Subproblem | None = None
-    secant: Literal["next", "later", "never"] = (
-        "next"  # whether the next step plans at the mean of the prices
-    )
+    feasible_mixture: np.ndarray  # [k], best mixture at penalty 1e6: as feasible as these allow
+    last_gap: CertifiedGap | None = None
+    secant: Literal["next", "later", "never"] = "next"  # when to plan at the mean of the weights
 
     @property
     def reward(self) -> float:
-        """V_r of the mixture."""
+        """V_0 of the mixture."""
         return float(self.mixture @ self.rewards)
 
     @property
     def margins(self) -> np.ndarray:
         """Margins of the mixture, `[m]`."""
-        return self.mixture @ self.margin_rows
+        return self.mixture @ self.margins_of_columns
 
 
 @dataclass(frozen=True)
 class Corrective:
-    """The oracle. `accuracy` is the error that the values of a column may have (large models; small
-    ones are exact).
+    """The oracle.
 
-    `most` limits memory: a column takes about 20 bytes a state. `stop` cuts planning short.
+    accuracy: the error that the values of a column may have (large models; small ones are exact).
+    most: columns kept; one takes about 20 bytes a state. stop: cuts planning short.
     """
 
     accuracy: float = 1e-12
-    most: int = COLUMNS  # columns kept
-    check_every: int = 1
+    most: int = MAX_COLUMNS
     stop: Stop = never
+    check_every: int = 1
+    patience: int | None = STALL
 
-    def start(self, model: CMDP, policy: np.ndarray | None = None) -> Columns:
-        """One column: the unconstrained optimum (this oracle builds its own policies and takes
-        none).
-        """
-        return first_column(
-            model, plan(model, model.reward, tolerance=self.accuracy), self.accuracy
-        )
+    def start(self, form: StandardForm, columns: Columns | None = None) -> Columns:
+        """Known columns, or one: the unconstrained optimum."""
+        if columns is not None:
+            return columns
+        best = form.criterion.plan(form, form.reward, tolerance=self.accuracy)
+        return first_column(form, best, self.accuracy)
 
     def advance(
-        self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float
+        self, form: StandardForm, columns: Columns, utility: AugmentedLagrangian
     ) -> Columns:
-        """Mix the columns for multipliers `[m]`, plan against the mixture, and add what planning
-        found.
-        """
-        if columns.last is None:
-            columns = _meet(columns, multipliers)
-        mixture = best_mixture(
-            columns.rewards, columns.margin_rows, multipliers, penalty, columns.mixture
-        )
+        """Mix the columns, plan against the mixture, and add what planning found."""
+        last, multipliers = columns.last_gap, utility.multipliers
+        if last is None:
+            columns = _meet_constraints(columns, multipliers)
+        values = (columns.rewards, columns.margins_of_columns)
+        mixture = best_mixture(*values, multipliers, utility.penalty, columns.mixture)
         mixed = replace(columns, mixture=mixture)
-        worth = lagrangian.weights(multipliers, penalty, mixed.margins)
-        guess = columns.last.plan.values if columns.last else columns.potentials[0]
+        weights = utility.weights(mixed.margins)
+        guess = last.plan.values if last else columns.potentials[0]
         is_secant, secant = False, columns.secant
         if secant == "next":
-            used = np.nonzero(columns.meeting)[0]
-            if is_secant := len(used) > 1 and bool(np.isfinite(columns.prices[used]).all()):
-                worth, guess = (
-                    columns.meeting[used] @ columns.prices[used],
-                    _mean(columns.meeting, columns.potentials),
-                )
-        tolerance = max(self.accuracy, LOOSENESS * (columns.last.gap if columns.last else 1.0))
-        start = (
-            columns.last.plan.actions if columns.last else columns.actions[int(np.argmax(mixture))]
+            shares = columns.feasible_mixture
+            used = np.nonzero(shares)[0]
+            if is_secant := len(used) > 1 and bool(np.isfinite(columns.weights[used]).all()):
+                weights = shares[used] @ columns.weights[used]
+                guess = _mean(shares, columns.potentials)
+        tolerance = max(self.accuracy, LOOSENESS * (last.gap if last else 1.0))
+        start = last.plan.actions if last else columns.actions[int(np.argmax(mixture))]
+        reward = form.pseudo_reward(weights)
+        best = form.criterion.plan(
+            form, reward, start, values=guess, tolerance=tolerance, stop=self.stop
         )
-        best = plan(
-            model,
-            pseudo_reward(model, worth),
-            start,
-            values=guess,
-            tolerance=tolerance,
-            stop=self.stop,
-        )
-        bound = (
-            best.value
-            - float(worth @ model.thresholds)
-            + float(((worth - multipliers) ** 2).sum()) / (2 * penalty)
-        )
-        gap = bound - float(lagrangian.value(mixed.reward, mixed.margins, multipliers, penalty))
-        richer = add_column(model, mixed, best, worth, self.accuracy, self.most)
+        distance = float(((weights - multipliers) ** 2).sum()) / (2 * utility.penalty)
+        bound = best.value - float(weights @ form.thresholds) + distance
+        gap = bound - float(utility.value(mixed.reward, mixed.margins))
+        richer = add_column(form, mixed, best, weights, self.accuracy, self.most)
         if is_secant and richer is mixed:
             secant = "never"
         elif secant != "never":
             secant = "later" if is_secant else "next"
-        return replace(_meet(richer, worth), last=Subproblem(gap, worth, best), secant=secant)
+        last = CertifiedGap(gap, weights, best)
+        return replace(_meet_constraints(richer, weights), last_gap=last, secant=secant)
 
-    def subproblem(
-        self, model: CMDP, columns: Columns, multipliers: np.ndarray, penalty: float
-    ) -> Subproblem:
-        """The certified gap of the mixture for multipliers `[m]`, known from the last `advance`."""
-        if columns.last is None:
+    def gap(
+        self, form: StandardForm, columns: Columns, utility: AugmentedLagrangian
+    ) -> CertifiedGap:
+        """The certified gap of the mixture, known from the last `advance`."""
+        if columns.last_gap is None:
             raise NumericalError("corrective: no gap is known before the first step.")
-        return columns.last
+        return columns.last_gap
 
-    def policy(self, model: CMDP, columns: Columns) -> np.ndarray:
+    def candidates(self, form: StandardForm, columns: Columns) -> list[Columns]:
+        """The mixture itself, and the one that meets the constraints."""
+        return [columns, replace(columns, mixture=columns.feasible_mixture)]
+
+    def policy(self, form: StandardForm, columns: Columns) -> np.ndarray:
         """The one stationary policy with the occupancy of the mixture, `[S, A]`."""
-        mass = np.zeros((model.states, model.actions))
-        states = np.arange(model.states)
-        for weight, actions, visits in zip(
-            columns.mixture, columns.actions, columns.occupancies, strict=True
-        ):
+        mass = np.zeros((form.states, form.actions))
+        states = np.arange(form.states)
+        for weight, actions, visits in zip(columns.mixture, columns.actions, columns.visits):
             if weight > 0:
                 mass[states, actions] += weight * visits
-        total = mass.sum(1, keepdims=True)
-        fallback = from_actions(
-            columns.last.plan.actions if columns.last else columns.actions[0], model.actions
-        )
+        last = columns.last_gap
         # states that are as good as never visited get the latest plan: what is rounding in old
         # columns is no advice
-        visited = total > NEVER / (model.states * (1 - model.discount))
-        return np.where(visited, mass / np.where(visited, total, 1.0), fallback)
+        fallback = from_actions(last.plan.actions if last else columns.actions[0], form.actions)
+        least = NEVER_VISITED / (form.states * form.criterion.unit)
+        return from_visits(mass, fallback, least)
 
 
-def _meet(columns: Columns, prices: np.ndarray) -> Columns:
+def _meet_constraints(columns: Columns, weights: np.ndarray) -> Columns:
     """Find the mixture that meets the constraints (a penalty near infinity), from the last one."""
-    mixture = best_mixture(
-        columns.rewards, columns.margin_rows, prices, HARD_PENALTY, columns.meeting
-    )
-    return replace(columns, meeting=mixture)
+    values = (columns.rewards, columns.margins_of_columns)
+    mixture = best_mixture(*values, weights, HARD_PENALTY, columns.feasible_mixture)
+    return replace(columns, feasible_mixture=mixture)
 
 
-def first_column(model: CMDP, best: Plan, accuracy: float = 0.0) -> Columns:
+def first_column(form: StandardForm, best: Plan, accuracy: float = 0.0) -> Columns:
     """A mixture of one, the optimum of the reward alone."""
-    none, no_prices = np.zeros((0, model.constraint_count)), np.zeros(model.constraint_count)
+    none, no_weights = np.zeros((0, form.constraint_count)), np.zeros(form.constraint_count)
     empty = Columns((), (), np.zeros(0), none, none, (), np.zeros(0), np.zeros(0))
-    return replace(
-        add_column(model, empty, best, no_prices, accuracy), mixture=np.ones(1), meeting=np.ones(1)
-    )
+    column = add_column(form, empty, best, no_weights, accuracy)
+    return replace(column, mixture=np.ones(1), feasible_mixture=np.ones(1))
 
 
 def add_column(
-    model: CMDP,
+    form: StandardForm,
     columns: Columns,
     best: Plan,
-    prices: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
     accuracy: float = 0.0,
-    most: int = COLUMNS,
+    most: int = MAX_COLUMNS,
 ) -> Columns:
-    """Append the policy of a plan for `r + prices.c` (None: for some other reward) with weight 0,
-    unless it is there already.
+    """Append the policy of a plan for `r + weights.c` with share 0, unless it is there already.
 
-    At `most` columns, half of those without weight leave, the oldest first.
+    weights: None if the plan was for some other reward. most: at so many columns, half of those
+    without share leave, the oldest first.
     """
-    if any(np.array_equal(best.actions, known) for known in columns.actions):
+    if any(np.array_equal(best.actions, actions) for actions in columns.actions):
         return columns
-    visits = occupancy(model, best.actions, accuracy, _mean(columns.mixture, columns.occupancies))
+    guess = _mean(columns.mixture, columns.visits)
+    visits = form.criterion.visits(form, best.actions, tolerance=accuracy, guess=guess)
     # sums, not dot products: they do not depend on the number of BLAS threads
-    reward = (visits * under_policy(model.reward, best.actions)).sum()
-    margins = (visits * under_policy(model.constraints, best.actions)).sum(-1) - model.thresholds
-    keep = _kept(columns.mixture + columns.meeting, most)
+    reward = (visits * under_policy(form.reward, best.actions)).sum()
+    values = (visits * under_policy(form.constraints, best.actions)).sum(-1)
+    keep = _kept(columns.mixture + columns.feasible_mixture, most)
+    unknown = np.full(form.constraint_count, np.nan)
     return replace(
         columns,
         actions=(*(columns.actions[k] for k in keep), best.actions),
-        occupancies=(*(columns.occupancies[k] for k in keep), visits),
+        visits=(*(columns.visits[k] for k in keep), visits),
         rewards=np.append(columns.rewards[keep], reward),
-        margin_rows=np.vstack([columns.margin_rows[keep], margins]),
-        prices=np.vstack(
-            [
-                columns.prices[keep],
-                np.full(model.constraint_count, np.nan) if prices is None else prices,
-            ]
-        ),
+        margins_of_columns=np.vstack([columns.margins_of_columns[keep], values - form.thresholds]),
+        weights=np.vstack([columns.weights[keep], unknown if weights is None else weights]),
         potentials=(
             *(columns.potentials[k] for k in keep),
-            None if prices is None else best.values,
+            None if weights is None else best.values,
         ),
         mixture=np.append(columns.mixture[keep], 0.0),
-        meeting=np.append(columns.meeting[keep], 0.0),
+        feasible_mixture=np.append(columns.feasible_mixture[keep], 0.0),
     )
 
 
 def _mean(mixture: np.ndarray, vectors: Sequence[np.ndarray | None]) -> np.ndarray | None:
     """The mixture of k vectors `[S]`, where it is known."""
     mean = None
-    for weight, vector in zip(mixture, vectors, strict=True):
-        if weight > 0 and vector is not None:
-            mean = weight * vector if mean is None else mean + weight * vector
+    for share, vector in zip(mixture, vectors, strict=True):
+        if share > 0 and vector is not None:
+            mean = share * vector if mean is None else mean + share * vector
     return mean
 
 
-def _kept(weights: np.ndarray, most: int) -> np.ndarray:
-    """Indices to keep when a column is added: everything, or at the limit all but the older half of
-    those without weight.
-    """
-    if len(weights) < most:
-        return np.arange(len(weights))
-    idle = np.nonzero(weights == 0)[0]
-    return np.delete(np.arange(len(weights)), idle[: (len(idle) + 1) // 2])
+def _kept(shares: np.ndarray, most: int) -> np.ndarray:
+    """Indices to keep when a column is added: all, or at the limit not the older idle half."""
+    if len(shares) < most:
+        return np.arange(len(shares))
+    idle = np.nonzero(shares == 0)[0]
+    return np.delete(np.arange(len(shares)), idle[: (len(idle) + 1) // 2])

@@ -16,10 +16,10 @@ from typing import Literal
 import numpy as np
 from scipy.optimize import linprog
 
-from cmdpax.exact.planning import Plan, plan
+from cmdpax.exact.planning import Plan
+from cmdpax.exact.standard import StandardForm
 from cmdpax.loops.mixing import best_mixture
-from cmdpax.model.cmdp import CMDP
-from cmdpax.solvers.columns import COLUMNS, Columns, add_column, first_column
+from cmdpax.solvers.columns import MAX_COLUMNS, Columns, add_column, first_column
 from cmdpax.stopping import Stop, never
 
 BAND = 1e-7  # feasibility closer than this to the boundary, on the normalised scale, is not decided
@@ -38,8 +38,7 @@ STEPS = 2000
 
 @dataclass(frozen=True)
 class Feasibility:
-    """The verdict, the columns found on the way, and for the two negative verdicts the ray with its
-    plan.
+    """The verdict, the columns found on the way, and for a negative one the ray with its plan.
 
     "open" is no verdict: time ran out. The columns are mixed to violate the least.
     """
@@ -50,58 +49,55 @@ class Feasibility:
     plan: Plan | None = None  # optimum of ray.c
 
 
-def decide(
-    model: CMDP,
+def decide_feasibility(
+    form: StandardForm,
     columns: Columns | None = None,
     accuracy: float = ACCURACY,
-    most: int = COLUMNS,
+    most: int = MAX_COLUMNS,
     stop: Stop = never,
 ) -> Feasibility:
-    """Verdict for a normalised model (see `solve.normalise`), starting from known columns if there
-    are any.
+    """The verdict on a scaled form.
 
-    `accuracy` is the error that values of columns may have (large models). One that would blur the
-    verdict is good enough to find a model feasible with room to spare; any other verdict is then
-    reached once more, by exact columns. `most` limits the columns kept. When `stop` says so the
-    verdict is "open", with the columns so far, of which there is at least one.
+    columns: known ones to start from. accuracy: the error that values of columns may have (large
+    models). One that would blur the verdict is good enough to find a model feasible with room to
+    spare; any other verdict is then reached once more, by exact columns. most: columns kept. stop:
+    once it returns True the verdict is "open", with the columns so far, at least one.
     """
-    if model.is_small:
+    if form.is_small:
         accuracy = min(accuracy, ACCURACY)
     if columns is None:
-        columns = first_column(
-            model,
-            plan(model, model.reward, tolerance=max(accuracy, LOOSENESS), stop=stop),
-            accuracy,
-        )
-    strict = _reach(model, columns, max(BAND, ROOM * accuracy), accuracy, most, stop)
+        tolerance = max(accuracy, LOOSENESS)
+        best = form.criterion.plan(form, form.reward, tolerance=tolerance, stop=stop)
+        columns = first_column(form, best, accuracy)
+    band = max(BAND, ROOM * accuracy)
+    strict = _try_to_reach(form, columns, band, accuracy, most, stop)
     if strict.status in ("feasible", "open"):
         return strict
     if accuracy > ACCURACY:
-        return decide(model, most=most, stop=stop)
+        return decide_feasibility(form, most=most, stop=stop)
     if strict.status == "marginal":
         return strict
-    relaxed = _reach(model, strict.columns, -BAND, accuracy, most, stop)
+    relaxed = _try_to_reach(form, strict.columns, -BAND, accuracy, most, stop)
     if relaxed.status in ("infeasible", "open"):
         return relaxed
     return replace(strict, status="marginal", columns=relaxed.columns)
 
 
-def slater_slack(model: CMDP) -> float:
-    """The joint Slater slack `zeta = max_pi min_i margin_i`, in the model's own units (infinite
-    without constraints).
+def slater_slack(form: StandardForm) -> float:
+    """The joint Slater slack `zeta = max_pi min_i margin_i` (infinite without constraints).
 
-    Column generation on the matrix game between policies and constraints: the master mixes known
-    columns, planning on the constraints' prices finds the next. Stops when both sides agree to 1e-9
-    of the largest constraint scale.
+    Column generation on the matrix game between policies and constraints: a linear program mixes
+    known columns, planning on its prices finds the next. Stops when both sides agree to 1e-9 of the
+    largest constraint scale.
     """
-    m = model.constraint_count
+    m, criterion = form.constraint_count, form.criterion
     if m == 0:
         return np.inf
-    columns = first_column(model, plan(model, model.constraints.mean(0)))
+    columns = first_column(form, criterion.plan(form, form.constraints.mean(0)))
     while True:
-        rows = columns.margin_rows
+        rows = columns.margins_of_columns
         k = len(rows)
-        # variables (weights of k columns, t): maximise t with every mixed margin >= t
+        # variables (shares of k columns, t): maximise t with every mixed margin >= t
         game = linprog(
             np.append(np.zeros(k), -1.0),
             A_ub=np.hstack([-rows.T, np.ones((m, 1))]),
@@ -110,32 +106,36 @@ def slater_slack(model: CMDP) -> float:
             b_eq=[1.0],
             bounds=[(0, None)] * k + [(None, None)],
         )
-        prices = np.maximum(-game.ineqlin.marginals, 0)
-        prices = prices / prices.sum()
-        best = plan(model, np.tensordot(prices, model.constraints, 1))
-        upper = best.value - float(prices @ model.thresholds)
-        mixed = replace(
-            columns, mixture=np.maximum(game.x[:-1], 0)
-        )  # a column in use must not be given up for a new one
-        columns = add_column(model, mixed, best)
-        if upper - game.x[-1] <= 1e-9 * model.constraint_scales.max() or columns is mixed:
+        weights = np.maximum(-game.ineqlin.marginals, 0)
+        weights = weights / weights.sum()
+        best = criterion.plan(form, np.tensordot(weights, form.constraints, 1))
+        upper = best.value - float(weights @ form.thresholds)
+        # a column in use must not be given up for a new one
+        mixed = replace(columns, mixture=np.maximum(game.x[:-1], 0))
+        columns = add_column(form, mixed, best)
+        is_settled = upper - game.x[-1] <= 1e-9 * form.constraint_scales.max()
+        if is_settled or columns is mixed:
             return float(game.x[-1])
 
 
-def _reach(
-    model: CMDP, columns: Columns, target: float, accuracy: float, most: int, stop: Stop
+def largest_multiplier(form: StandardForm) -> float:
+    """`lambda_max = 2 span(r) / ((1 - gamma) zeta)`: an upper bound on optimal multipliers."""
+    slack = slater_slack(form)
+    return 2 * form.reward_scale / slack if slack > 0 else np.inf
+
+
+def _try_to_reach(
+    form: StandardForm, columns: Columns, target: float, accuracy: float, most: int, stop: Stop
 ) -> Feasibility:
-    """Whether every margin can be at least `target`; "infeasible" comes with the ray that shows it
-    cannot.
+    """Whether every margin can be at least `target`; "infeasible" comes with the ray that shows it.
 
     "marginal" means that rounding in the columns left the question open.
     """
-    no_multipliers = np.zeros(model.constraint_count)
+    no_multipliers = np.zeros(form.constraint_count)
     best: Plan | None = None
     loosest = LOOSENESS
     for _ in range(STEPS):
-        no_reward = np.zeros(len(columns.rewards))
-        lacking = columns.margin_rows - target
+        no_reward, lacking = np.zeros(len(columns.rewards)), columns.margins_of_columns - target
         mixture = best_mixture(no_reward, lacking, no_multipliers, 1.0, columns.mixture)
         columns = replace(columns, mixture=mixture)
         lack = np.maximum(target - columns.margins, 0)
@@ -146,20 +146,16 @@ def _reach(
         ray = lack / lack.sum()
         start, values = (best.actions, best.values) if best else (None, None)
         tolerance = max(accuracy, loosest * float(lack.max()))
-        best = plan(
-            model,
-            np.tensordot(ray, model.constraints, 1),
-            start,
-            values=values,
-            tolerance=tolerance,
-            stop=stop,
+        reward = np.tensordot(ray, form.constraints, 1)
+        best = form.criterion.plan(
+            form, reward, start, values=values, tolerance=tolerance, stop=stop
         )
-        bound = best.value - float(ray @ model.thresholds)
+        bound = best.value - float(ray @ form.thresholds)
         if bound < target and bound - ray @ columns.margins <= CLOSEST:
             return Feasibility("infeasible", columns, ray, best)
         if stop():
             return Feasibility("open", columns)
-        richer = add_column(model, columns, best, accuracy=accuracy, most=most)
+        richer = add_column(form, columns, best, accuracy=accuracy, most=most)
         if richer is columns:  # planning repeats itself
             if tolerance > accuracy:
                 loosest = 0.0
@@ -168,5 +164,5 @@ def _reach(
                 return Feasibility("infeasible", columns, ray, best)
             break
         columns = richer
-    met = np.all(columns.margins >= target - RESOLUTION)
-    return Feasibility("feasible" if met else "marginal", columns)
+    is_met = np.all(columns.margins >= target - RESOLUTION)
+    return Feasibility("feasible" if is_met else "marginal", columns)

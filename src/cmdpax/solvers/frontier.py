@@ -1,111 +1,107 @@
-"""The trade-off curve: best reward and shadow price against one budget, swept over its feasible
-range.
+"""The trade-off curve: best reward and shadow price against one budget, over its feasible range.
 
-The optimal value is a concave, non-increasing function of each threshold `b_i`, and minus its slope
-is the multiplier of constraint i. The range runs from where constraint i stops mattering (the value
-`V_c[i]` of the optimum without it) to the largest `b_i` that the other constraints leave feasible.
-Each solve starts from the columns and multipliers of the one before.
+The best value is a concave function of each bound `b_i`, and its slope is the price of constraint
+i. The range runs from where constraint i stops mattering (its value at the optimum without it) to
+the tightest bound that the other constraints leave feasible. Each solve starts from the columns and
+multipliers of the one before.
 """
-
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
-from cmdpax.errors import InputError
-from cmdpax.exact.discounted import evaluate
+from cmdpax.errors import InputError, check_count, did_you_mean
+from cmdpax.exact.standard import StandardForm
 from cmdpax.model.cmdp import CMDP
-from cmdpax.model.result import Result
-from cmdpax.solvers.certified import Warm, solve
+from cmdpax.model.result import Callback, FrontierPoint, Result
+from cmdpax.solvers.certified import WarmStart
+from cmdpax.solvers.solve import solve, solve_again
 from cmdpax.stopping import Stopper
 
-RANGE = 1e-6  # accuracy of the ends of the range
-# how far inside the feasible end of the range the last point lies, as a share of the range
-INSET = 1e-3
-
-
-@dataclass(frozen=True)
-class FrontierPoint:
-    """One solved threshold; `threshold` is in the caller's orientation (a `<=` budget stays a
-    budget).
-    """
-
-    threshold: float
-    reward: float
-    multiplier: float
-    gap: float  # certified
-    violation: float  # certified
-    status: str
+RANGE_EPS = 1e-6  # accuracy of the ends of the range
+INSET = 1e-3  # how far inside the feasible end of the range the last point lies, as a share of it
 
 
 def frontier(
     model: CMDP,
-    constraint: int = 0,
+    constraint: int | str = 0,
+    *,
     points: int = 25,
     eps: float = 1e-6,
-    report: Callable[[int, int], None] | None = None,
+    callback: Callback | None = None,
 ) -> list[FrontierPoint]:
-    """Sweep the threshold of one constraint; `report(done, points)` is called after every solve.
-    Ctrl-C ends the curve.
+    """Solve the model at `points` thresholds of one constraint, from loose to tight.
+
+    constraint: its index or its name; its sense is `<=` or `>=`. callback: sees every point as a
+    row with `done` and `points`. Ctrl-C ends the curve.
     """
-    m = model.constraint_count
-    if m == 0:
-        raise InputError("frontier: the model has no constraints; there is nothing to trade off.")
-    if not 0 <= constraint < m:
-        raise InputError(f"constraint is {constraint}; the model has constraints 0..{m - 1}.")
-    if points < 2:
+    i = find_constraint(model, constraint)
+    if check_count("points", points) < 2:
         raise InputError(f"points is {points}; a curve needs at least 2.")
     with Stopper() as stop:
-        loose, tight = threshold_range(model, constraint, eps)
+        loose, tight = threshold_range(model, i, eps)
         if stop():
             raise KeyboardInterrupt
-        sign = 1.0 if model.senses[constraint] == ">=" else -1.0
-        curve, warm = [], Warm()
-        for done, threshold in enumerate(
-            np.linspace(loose, tight - INSET * (tight - loose), points), start=1
-        ):
-            thresholds = model.thresholds.copy()
-            thresholds[constraint] = threshold
-            result = solve(model.replace(thresholds=thresholds), eps, warm=warm)
-            curve.append(
-                FrontierPoint(
-                    threshold=sign * float(threshold),
-                    reward=result.reward,
-                    multiplier=float(result.multipliers[constraint]),
-                    gap=result.certificate.gap,
-                    violation=result.certificate.violation,
-                    status=result.status,
-                )
+        curve, warm = [], WarmStart()
+        for threshold in np.linspace(loose, tight - INSET * (tight - loose), points):
+            thresholds = list(model.thresholds)
+            thresholds[i] = float(threshold)
+            result = solve_again(model.replace(thresholds=thresholds), eps, warm)
+            point = FrontierPoint(
+                threshold=float(threshold) + 0.0,
+                reward=result.reward,
+                multiplier=float(result.multipliers[i]),
+                gap=result.certificate.gap,
+                violation=result.certificate.violation,
+                status=result.status,
             )
-            if report:
-                report(done, points)
+            curve.append(point)
+            if callback is not None:
+                callback({"done": len(curve), "points": points, **vars(point)})
             if stop():
                 break
         return curve
 
 
+def find_constraint(model: CMDP, constraint: int | str) -> int:
+    """The index of a constraint with one bound, given by index or name."""
+    names, m = model.constraint_names, model.constraint_count
+    if m == 0:
+        raise InputError("frontier: the model has no constraints; there is nothing to trade off.")
+    if isinstance(constraint, str):
+        if constraint not in names:
+            hint = did_you_mean(constraint, names)
+            raise InputError(f"constraint '{constraint}' is not one of the model's; {hint}")
+        constraint = names.index(constraint)
+    if not 0 <= constraint < m:
+        raise InputError(f"constraint is {constraint}; the model has constraints 0..{m - 1}.")
+    if model.senses[constraint] not in ("<=", ">="):
+        raise InputError(
+            f"constraint '{names[constraint]}' is {model.limits.texts[constraint]}; a frontier"
+            " needs one with a single bound, <= or >=."
+        )
+    return constraint
+
+
 def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[float, float]:
-    """Smallest threshold that can bind and largest that is feasible, for constraint i given all the
-    others.
-    """
-    eps = min(eps, RANGE)  # a curve may be coarse, its ends may not
+    """Loosest threshold that can bind and tightest that is feasible, given all other constraints."""
+    eps = min(eps, RANGE_EPS)  # a curve may be coarse, its ends may not
     others = [i for i in range(model.constraint_count) if i != constraint]
     relaxed = model.replace(
         constraints=model.constraints[others],
-        thresholds=model.thresholds[others],
-        constraint_names=None,
+        thresholds=model.limits.bounds[others],
+        senses=None,
     )
-    without = _feasible(solve(relaxed, eps))
-    loose = float(
-        evaluate(model, without.policy).margins[constraint] + model.thresholds[constraint]
-    )
-    most = _feasible(solve(relaxed.replace(reward=model.constraints[constraint]), eps))
-    if most.reward - loose <= 10 * eps * model.constraint_scales[constraint]:
+    own, is_upper = model.constraints[constraint], model.senses[constraint] == "<="
+    extreme = relaxed.replace(reward=own, minimise=is_upper)
+    form, sign = StandardForm.of(extreme), -1.0 if is_upper else 1.0
+    policy = _feasible(solve(relaxed, eps=eps)).policy
+    loose = sign * float(form.evaluate(policy).reward)
+    tight = _feasible(solve(extreme, eps=eps)).reward
+    if sign * (tight - loose) <= 10 * eps * form.reward_scale:
         raise InputError(
-            f"constraint {constraint}: it can never bind, the unconstrained optimum already"
-            " satisfies it as far as possible."
+            f"constraint '{model.constraint_names[constraint]}': it can never bind, the optimum"
+            " without it already satisfies it as far as possible."
         )
-    return loose, most.reward
+    return loose, tight
 
 
 def _feasible(result: Result) -> Result:

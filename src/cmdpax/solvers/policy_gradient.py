@@ -1,47 +1,85 @@
-"""First-order oracles: improve the AL subproblem by policy-gradient steps (PQA, PPG, NPG, SPMA).
+"""The first-order oracle: improve a policy on a utility by policy-gradient steps, in any class.
 
-One `advance` is one policy-gradient evaluation: the pseudo-reward `Gamma = r + w.c` from the
-current margins, its Q, one step. The step size is
-- a number or an array `[...]` (then the policies carry that batch shape: a grid search is one run),
-- `"theory"`: `rho_min / L` with the smoothness constant L of the augmented Lagrangian; PQA ascends
-  monotonically, slowly,
-- `"backtracking"`: a trial that does not raise the AL is taken back and halves the step; a success
-  grows it.
+    target = step(pi, Q, eta),      pi+ = projection of the target onto the policy class,
+
+with Q of the pseudo-reward `Gamma = r + w.c`, where w is the gradient of the utility at the current
+margins. The steps are PQA, PPG, NPG and SPMA; tables need no projection, log-linear policies take
+the nearest in forward KL. One `advance` is one policy-gradient evaluation, whatever its projection
+costs. The step size is
+- a number or an array `[...]`; then policies carry that batch shape, and a grid search is one run;
+- `"theory"`: `rho_min / L`, with the smoothness constant L of the augmented Lagrangian over tables.
+  PQA ascends monotonically, slowly;
+- `"backtracking"`: a trial that lowers the utility is undone and halves the step, others grow it.
+
+Fixed points in a class: to first order in eta, NPG and SPMA move the target by `eta pi A`, whose
+projection vanishes exactly where the gradient of the utility within the class does. PQA moves it by
+`eta (Q - mean Q)`, without the factor pi: where features cannot tell states apart, its fixed points
+are other policies than the class's optima.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from cmdpax import lagrangian
 from cmdpax.errors import InputError, NumericalError
-from cmdpax.exact.discounted import Evaluation, action_values, evaluate, occupancy, pseudo_reward
-from cmdpax.exact.planning import Plan, plan
-from cmdpax.lagrangian import scalarise
-from cmdpax.model.cmdp import CMDP
+from cmdpax.exact.standard import Evaluation, StandardForm
+from cmdpax.solvers.algorithm import AugmentedLagrangian, CertifiedGap
+from cmdpax.solvers.policy_classes import (
+    FLOOR,
+    TABLES,
+    PolicyClass,
+    check_step,
+    project_simplex,
+    softmax,
+)
 
-StepFunction = Callable[
-    [np.ndarray, np.ndarray, np.ndarray], np.ndarray
-]  # (policy, Q or gradient, size) -> target
-GROW, SHRINK, LARGEST, SMALLEST = 1.5, 0.5, 1e6, 1e-6
-# adaptive sizes keep probabilities above this share of uniform: a multiplicative step could never
-# leave 0
-FLOOR = 1e-9
+# policy and Q [..., S, A], step size [..., 1, 1] -> target [..., S, A]
+StepFunction = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+GROW, SHRINK, LARGEST_STEP, SMALLEST_STEP = 1.5, 0.5, 1e6, 1e-6
 ROUNDING = 1e-14
 
 
+def pqa(policy: np.ndarray, action_values: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """PQA, projected Q-ascent: `pi+ = Proj_simplex[pi + eta Q]` in every state."""
+    return project_simplex(policy + size * action_values)
+
+
+def ppg(policy: np.ndarray, gradient: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """PPG, projected policy gradient: `pi+ = Proj_simplex[pi + eta nu Q]`, given `nu Q`."""
+    return project_simplex(policy + size * gradient)
+
+
+def npg(policy: np.ndarray, action_values: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """NPG, natural policy gradient (mirror ascent with KL): `pi+ ~ pi exp(eta Q)`."""
+    with np.errstate(divide="ignore"):  # log 0 = -inf keeps probability 0, as the formula says
+        return softmax(np.log(policy) + size * action_values)
+
+
+def spma(policy: np.ndarray, action_values: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """SPMA, softmax policy mirror ascent: `pi+ = pi (1 + eta A)`, which sums to 1 by itself.
+
+    It stays >= 0 only while `eta <= 1 / max(-A)`, so the step size is clipped to that. An action
+    whose probability is rounding has no say in it: a clipped step takes the worst action to 0 up to
+    rounding, and what is left would hold back every later step.
+    """
+    advantage = action_values - (policy * action_values).sum(-1, keepdims=True)
+    largest_loss = np.where(policy > ROUNDING, -advantage, 0.0).max((-1, -2), keepdims=True)
+    largest_step = 1 / np.maximum(largest_loss, np.finfo(float).tiny)
+    target = np.maximum(policy * (1 + np.minimum(size, largest_step) * advantage), 0)
+    return target / target.sum(-1, keepdims=True)
+
+
 @dataclass(frozen=True)
-class Iterate:
-    """A policy `[..., S, A]`, what is known about it, and the current step size `[...]`."""
+class PolicyState:
+    """A policy `[..., S, A]`, its evaluation, the step size `[...]`, its class's parameters."""
 
     policy: np.ndarray
     evaluation: Evaluation
     size: np.ndarray
-    coordinates: np.ndarray = field(
-        default_factory=lambda: np.empty(0)
-    )  # [..., r]: a log-linear policy's; a table has none
+    parameters: np.ndarray
 
     @property
     def reward(self) -> np.ndarray:
@@ -55,147 +93,139 @@ class Iterate:
 
 
 @dataclass(frozen=True)
-class Subproblem:
-    """The certified gap of an AL subproblem and the plan that proves it."""
-
-    gap: float  # max AL - AL(pi) is at most this
-    weights: np.ndarray  # [m], the w of the pseudo-reward
-    plan: Plan  # optimum of the pseudo-reward
-
-
-@dataclass(frozen=True)
-class FirstOrder:
-    """An oracle from a step function; see the module docstring for `size`."""
+class PolicyGradient:
+    """An oracle from a step function and a class of policies; the module docstring has `size`."""
 
     step: StepFunction
     size: float | np.ndarray | Literal["theory", "backtracking"] = "backtracking"
+    policies: PolicyClass = TABLES
     gradient: bool = False  # whether the step wants the gradient nu Q (PPG) instead of Q
     check_every: int = 10  # inner steps between two certified gaps, when the caller wants them
+    patience: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.size, str):
-            if self.size not in ("theory", "backtracking"):
-                raise InputError(
-                    f"step: '{self.size}' is neither a number, 'theory' nor 'backtracking'."
-                )
-        elif not (np.isfinite(self.size).all() and (np.asarray(self.size) > 0).all()):
-            raise InputError(f"step is {self.size}; step sizes must be positive and finite.")
-
-    def start(self, model: CMDP, policy: np.ndarray | None = None) -> Iterate:
-        """The uniform policy, or the given one `[S, A]`, in the batch shape of the step sizes."""
-        size = (
-            np.ones(()) if isinstance(self.size, str) else np.asarray(self.size, dtype=np.float64)
-        )
-        policy = model.uniform_policy() if policy is None else policy
-        policy = np.broadcast_to(policy, (*size.shape, model.states, model.actions))
-        return Iterate(policy, evaluate(model, policy), size)
-
-    def advance(
-        self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float
-    ) -> Iterate:
-        """One step on the AL with multipliers `[..., m]`."""
-        quality = pseudo_quality(model, iterate, multipliers, penalty)
-        direction = (
-            occupancy(model, iterate.policy)[..., None] * quality if self.gradient else quality
-        )
-        size = theory_step(model, multipliers, penalty) if self._rule == "theory" else iterate.size
-        target = self.step(iterate.policy, direction, size[..., None, None])
-        if not np.isfinite(target).all():
-            raise NumericalError(
-                "oracle: the step produced numbers that are not finite; use a smaller step size."
+        rules = ("theory", "backtracking") if self.policies.complete else ("backtracking",)
+        check_step("step", self.size, rules)
+        if self._rule == "backtracking" and self.policies.batch:
+            raise InputError(
+                "step: 'backtracking' runs one configuration at a time; give numbers to run a"
+                " batch."
             )
-        if self._rule != "backtracking":
-            return Iterate(target, evaluate(model, target), size)
-        target = np.maximum(target, FLOOR * model.uniform_policy())
-        target = target / target.sum(-1, keepdims=True)
-        return backtrack(
-            iterate, Iterate(target, evaluate(model, target), size), multipliers, penalty
-        )
 
     @property
     def _rule(self) -> str:
         return self.size if isinstance(self.size, str) else "fixed"
 
-    def subproblem(
-        self, model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float
-    ) -> Subproblem:
-        """The certified gap of the current policy for multipliers `[m]` (no batch)."""
-        return certified_gap(model, iterate, multipliers, penalty)
+    def start(
+        self, form: StandardForm, columns: Any = None, *, policy: np.ndarray | None = None
+    ) -> PolicyState:
+        """The uniform policy, or the class's nearest to `policy [S, A]`, for all step sizes.
 
-    def policy(self, model: CMDP, iterate: Iterate) -> np.ndarray:
-        """The iterate's policy `[..., S, A]`."""
-        return iterate.policy
+        Columns of phase 1 are of no use here.
+        """
+        size = np.asarray(1.0 if isinstance(self.size, str) else self.size, dtype=np.float64)
+        size = np.broadcast_to(size, np.broadcast_shapes(size.shape, self.policies.batch))
+        parameters, policy = self.policies.start(form, size.shape, policy)
+        return PolicyState(policy, form.evaluate(policy), size, parameters)
+
+    def target(
+        self, form: StandardForm, state: PolicyState, utility: AugmentedLagrangian
+    ) -> np.ndarray:
+        """Where the step leads among all policies, `[..., S, A]`."""
+        weights = utility.weights(state.margins)
+        direction = weighted_action_values(form, state.evaluation, weights)
+        if self.gradient:
+            direction = form.criterion.visits(form, state.policy)[..., None] * direction
+        size = theory_step(form, utility) if self._rule == "theory" else state.size
+        target = self.step(state.policy, direction, size[..., None, None])
+        if not np.isfinite(target).all():
+            raise NumericalError(
+                "oracle: the step produced numbers that are not finite; use a smaller step size."
+            )
+        if self._rule == "backtracking" and self.policies.complete:
+            # adaptive steps keep probabilities positive: a multiplicative one could never leave 0
+            target = np.maximum(target, FLOOR * form.uniform_policy())
+            target = target / target.sum(-1, keepdims=True)
+        return target
+
+    def advance(
+        self, form: StandardForm, state: PolicyState, utility: AugmentedLagrangian
+    ) -> PolicyState:
+        """One step on the utility, and its projection onto the class."""
+        target = self.target(form, state, utility)
+        visits = None if self.policies.complete else form.criterion.share(form, state.policy)
+        parameters, policy = self.policies.project(state.parameters, visits, target)
+        trial = PolicyState(policy, form.evaluate(policy), state.size, parameters)
+        return backtrack(state, trial, utility) if self._rule == "backtracking" else trial
+
+    def gap(
+        self, form: StandardForm, state: PolicyState, utility: AugmentedLagrangian
+    ) -> CertifiedGap:
+        """`max_pi' V_Gamma(pi') - V_Gamma(pi)`, at least the utility's distance to its maximum.
+
+        The maximum is over ALL policies, in the class or not. No batch.
+        """
+        weights = utility.weights(state.margins)
+        best = form.criterion.plan(form, form.pseudo_reward(weights))
+        current = float(state.reward + weights @ (state.margins + form.thresholds))
+        return CertifiedGap(best.value - current, weights, best)
+
+    def candidates(self, form: StandardForm, state: PolicyState) -> list[PolicyState]:
+        """The state itself."""
+        return [state]
+
+    def policy(self, form: StandardForm, state: PolicyState) -> np.ndarray:
+        """The state's policy `[..., S, A]`."""
+        return state.policy
 
 
-def pseudo_quality(
-    model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float
+def weighted_values(evaluation: Evaluation, weights: np.ndarray) -> np.ndarray:
+    """`V_r + w.V_c` in every state, for weights `[..., m]` -> `[..., S]`."""
+    values = evaluation.values
+    return lagrangian.scalarise(values[..., 0, :], values[..., 1:, :], weights)
+
+
+def weighted_action_values(
+    form: StandardForm, evaluation: Evaluation, weights: np.ndarray
 ) -> np.ndarray:
-    """`Q_Gamma` of the iterate, the direction of the AL's ascent, `[..., S, A]`."""
-    worth, values = (
-        lagrangian.weights(multipliers, penalty, iterate.margins),
-        iterate.evaluation.values,
-    )
-    return action_values(
-        model, pseudo_reward(model, worth), scalarise(values[..., 0, :], values[..., 1:, :], worth)
+    """`Q_r + w.Q_c` of the evaluated policy, for weights `[..., m]` -> `[..., S, A]`."""
+    return form.criterion.action_values(
+        form, form.pseudo_reward(weights), weighted_values(evaluation, weights)
     )
 
 
-def backtrack(iterate: Iterate, trial: Iterate, multipliers: np.ndarray, penalty: float) -> Iterate:
-    """The trial with a longer step, or, if it lowers the AL, the iterate it came from with a
-    shorter one; multipliers `[m]`.
-    """
-    before, after = (
-        lagrangian.value(one.reward, one.margins, multipliers, penalty) for one in (iterate, trial)
-    )
+def backtrack(state: PolicyState, trial: PolicyState, utility: AugmentedLagrangian) -> PolicyState:
+    """The trial with a longer step; if it lowers the utility, `state` with a shorter one."""
+    before, after = (utility.value(one.reward, one.margins) for one in (state, trial))
     if after >= before - ROUNDING * (1 + abs(before)):
-        return replace(trial, size=np.minimum(iterate.size * GROW, LARGEST))
-    return replace(iterate, size=np.maximum(iterate.size * SHRINK, SMALLEST))
+        return replace(trial, size=np.minimum(state.size * GROW, LARGEST_STEP))
+    return replace(state, size=np.maximum(state.size * SHRINK, SMALLEST_STEP))
 
 
-def certified_gap(
-    model: CMDP, iterate: Iterate, multipliers: np.ndarray, penalty: float
-) -> Subproblem:
-    """`max_pi' V_Gamma(pi') - V_Gamma(pi)`, Gamma of multipliers `[m]` and the current policy: at
-    least `max AL - AL(pi)`.
-    """
-    worth = lagrangian.weights(multipliers, penalty, iterate.margins)
-    best = plan(model, pseudo_reward(model, worth))
-    current = float(iterate.reward + worth @ (iterate.margins + model.thresholds))
-    return Subproblem(best.value - current, worth, best)
-
-
-def theory_step(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarray:
-    """The theory's step `rho_min / L` for multipliers `[..., m]` -> `[...]`; at most 1 (a linear AL
-    has L = 0).
-    """
-    smallest = model.initial.min()
+def theory_step(form: StandardForm, utility: AugmentedLagrangian) -> np.ndarray:
+    """The theory's step `rho_min / L` `[...]`; at most 1 (a linear utility has L = 0)."""
+    smallest = form.initial.min()
     if smallest <= 0:
-        state = int(np.argmin(model.initial))
+        state = int(np.argmin(form.initial))
         raise InputError(
             f"step 'theory' needs every state in the initial distribution; initial[{state}] is 0."
         )
-    return smallest / np.maximum(smoothness(model, multipliers, penalty), smallest)
+    return smallest / np.maximum(smoothness(form, utility), smallest)
 
 
-def smoothness(model: CMDP, multipliers: np.ndarray, penalty: float) -> np.ndarray:
-    """Smoothness constant L of the AL in the direct parameterisation, for multipliers `[..., m]` ->
-    `[...]`.
+def smoothness(form: StandardForm, utility: AugmentedLagrangian) -> np.ndarray:
+    """Smoothness constant L `[...]` of the augmented Lagrangian in the probabilities of a table.
 
     The paper's lemma, freed of its assumption that rewards lie in [0, 1]: a value is `span * 2
     gamma A / (1-gamma)^3`-smooth (shifting a reward shifts its value by a constant), a violated
     constraint contributes `w_i <= lambda_i - beta u_i` times that, and beta times its squared
     gradient norm, at most `A span^2 / (1-gamma)^4`.
     """
-    A, horizon = model.actions, 1 / (1 - model.discount)
-    curvature = 2 * model.discount * A * horizon**3
-    spans = np.ptp(model.constraints.reshape(model.constraint_count, model.reward.size), axis=1)
+    curvature, slope = form.criterion.smoothness(form)
+    spans = np.ptp(form.constraints.reshape(form.constraint_count, form.reward.size), axis=1)
     lowest = (
-        model.constraints.min((1, 2)) * horizon - model.thresholds
-    )  # the most negative margin possible
-    largest_weight = lagrangian.weights(multipliers, penalty, lowest)
-    from_reward = curvature * np.ptp(model.reward)
-    return (
-        from_reward
-        + (curvature * largest_weight * spans).sum(-1)
-        + penalty * A * horizon**4 * (spans**2).sum()
-    )
+        form.constraints.min((1, 2)) * form.criterion.mass - form.thresholds
+    )  # the smallest margins
+    from_reward = curvature * np.ptp(form.reward)
+    from_constraints = (curvature * utility.weights(lowest) * spans).sum(-1)
+    return from_reward + from_constraints + utility.penalty * slope * (spans**2).sum()

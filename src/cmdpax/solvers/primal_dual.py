@@ -1,15 +1,16 @@
-"""The loop that all baselines share: a method is a pair of pure functions (init, step), its
-settings may be arrays.
+"""Seven primal-dual rivals, each one function on any policy class, and the loop that they share.
 
-`init(model, settings) -> Iterate` and `step(model, iterate, settings) -> Iterate`; one step is one
-policy-gradient evaluation. Settings map names to numbers or arrays `[...]`; all arrays share one
-batch shape, which policies and multipliers carry in front. So a grid search is one run. A
-configuration whose numbers stop being finite is frozen at its last finite policy and marked; the
-others go on.
+A method is a `PrimalDual` row: its update `step(form, iterate, settings) -> Iterate` and its
+settings with their defaults. All start at the uniform policy with multipliers 0. One step is one
+policy-gradient evaluation. Settings are numbers or arrays `[...]` of one batch shape, which
+policies and multipliers carry in front: a grid search is one run. A configuration whose numbers
+stop being finite is frozen at its last finite policy and marked; the others go on.
 
-Notation of the module docstrings: `Q_lambda = Q_r + lambda.Q_c`, `u` the margins, `eta` the setting
-`step`, `eta_d` the setting `dual_step`, `tau` the setting `temperature`, `lambda_max` the setting
-`largest`.
+Notation of the docstrings: theta the parameters, `u` the margins, `lambda` the multipliers; the
+settings `eta` = step, `eta_d` = dual_step, `tau` = temperature, `lambda_max` = largest_multiplier.
+`Q_lambda = Q_r + lambda.Q_c`, and `w(Q)` is the natural gradient for action values Q: for tables Q
+itself, so that `theta+ = theta + eta w(Q)` means `pi+ ~ pi exp(eta Q)`; for features the compatible
+regression on Q.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -18,38 +19,29 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.exact.discounted import (
-    Evaluation,
-    action_values,
-    evaluate,
-    occupancy,
-    pseudo_reward,
-    state_values,
-)
-from cmdpax.lagrangian import scalarise
-from cmdpax.model.cmdp import CMDP
-from cmdpax.solvers.tabular import from_occupancy, log_softmax
-from cmdpax.solvers.trajectory import Recorder, Trajectory
+from cmdpax.exact.standard import Evaluation, StandardForm
+from cmdpax.lagrangian import gradient_update
+from cmdpax.model.result import Trajectory
+from cmdpax.solvers.algorithm import Recorder
+from cmdpax.solvers.policy_classes import TABLES, Pair, PolicyClass, from_visits
+from cmdpax.solvers.policy_gradient import pqa, weighted_action_values, weighted_values
 
 Settings = Mapping[str, Any]
-Init = Callable[[CMDP, Settings], "Iterate"]
-Step = Callable[[CMDP, "Iterate", Settings], "Iterate"]
+Step = Callable[[StandardForm, "Iterate", Settings], "Iterate"]
 
 
 @dataclass(frozen=True)
 class Iterate:
-    """A policy `[..., S, A]` with its evaluation, multipliers `[..., m]`, and whatever else the
-    method remembers.
-    """
+    """A policy of a class with its evaluation, multipliers, and what else the method remembers."""
 
-    policy: np.ndarray
+    policies: PolicyClass
+    parameters: np.ndarray  # the class's
+    policy: np.ndarray  # [..., S, A]
     evaluation: Evaluation
-    multipliers: np.ndarray
-    sound: np.ndarray  # [...] bool: False once a configuration has diverged
+    multipliers: np.ndarray  # [..., m]
+    finite: np.ndarray  # [...] bool: False once a configuration has diverged
     count: int = 0  # steps done
-    memory: dict[str, np.ndarray] = field(
-        default_factory=dict
-    )  # arrays with the batch shape in front
+    extra: dict[str, np.ndarray] = field(default_factory=dict)  # arrays with the batch in front
 
     @property
     def margins(self) -> np.ndarray:
@@ -57,112 +49,254 @@ class Iterate:
         return self.evaluation.margins
 
 
-def uniform_start(model: CMDP, settings: Settings, **memory: np.ndarray) -> Iterate:
+def start(form: StandardForm, settings: Settings, policies: PolicyClass) -> Iterate:
     """The uniform policy and zero multipliers, in the batch shape of the settings."""
     batch = np.broadcast_shapes(*(np.shape(value) for value in settings.values()))
-    policy = np.broadcast_to(model.uniform_policy(), (*batch, model.states, model.actions))
-    zeros = np.zeros((*batch, model.constraint_count))
-    return Iterate(
-        policy, evaluate(model, policy), zeros, np.ones(batch, dtype=bool), memory=memory
-    )
-
-
-def softmax_start(model: CMDP, settings: Settings) -> Iterate:
-    """The same for methods that keep `log_policy`, so that a probability that underflows can come
-    back.
-    """
-    start = uniform_start(model, settings)
-    log_policy = np.log(
-        np.maximum(start.policy, np.finfo(float).tiny)
-    )  # unavailable actions have probability 0
-    return replace(start, memory={"log_policy": log_policy})
+    parameters, policy = policies.start(form, batch)
+    multipliers, finite = np.zeros((*batch, form.constraint_count)), np.ones(batch, dtype=bool)
+    return Iterate(policies, parameters, policy, form.evaluate(policy), multipliers, finite)
 
 
 def move(
-    model: CMDP, iterate: Iterate, policy: np.ndarray, multipliers: np.ndarray, **memory: np.ndarray
+    form: StandardForm, it: Iterate, point: Pair, multipliers: np.ndarray, **extra: np.ndarray
 ) -> Iterate:
-    """The next iterate: new policy `[..., S, A]`, multipliers `[..., m]` and memory; what has
-    diverged stays where it was.
+    """The next iterate, at a point (parameters, policy) of the class and multipliers `[..., m]`.
+
+    What has diverged keeps its last finite policy and multipliers. `extra` is remembered.
     """
-    sound = iterate.sound & np.isfinite(policy).all((-1, -2)) & np.isfinite(multipliers).all(-1)
-    if not sound.all():
-        policy = np.where(sound[..., None, None], policy, iterate.policy)
-        multipliers = np.where(sound[..., None], multipliers, iterate.multipliers)
-    memory = {**iterate.memory, **memory}
-    return Iterate(policy, evaluate(model, policy), multipliers, sound, iterate.count + 1, memory)
+    parameters, policy = point
+    finite = it.finite & np.isfinite(policy).all((-1, -2)) & np.isfinite(multipliers).all(-1)
+    if not finite.all():
+        policy = np.where(finite[..., None, None], policy, it.policy)
+        multipliers = np.where(finite[..., None], multipliers, it.multipliers)
+    values, count, extra = form.evaluate(policy), it.count + 1, {**it.extra, **extra}
+    return Iterate(it.policies, parameters, policy, values, multipliers, finite, count, extra)
 
 
-def move_logits(
-    model: CMDP, iterate: Iterate, logits: np.ndarray, multipliers: np.ndarray, **memory: np.ndarray
-) -> Iterate:
-    """The next iterate of a method that keeps `log_policy`: its policy is the softmax of `logits
-    [..., S, A]`.
+def natural_gradient(form: StandardForm, it: Iterate, action_values: np.ndarray) -> np.ndarray:
+    """`w(Q)` in the shape of the parameters, for action values `[..., S, A]`."""
+    visits = None if it.policies.complete else form.criterion.share(form, it.policy)
+    return it.policies.natural_gradient(it.parameters, visits, it.policy, action_values)
+
+
+def lagrangian_action_values(form: StandardForm, it: Iterate) -> np.ndarray:
+    """`Q_lambda` of the iterate, `[..., S, A]`."""
+    return weighted_action_values(form, it.evaluation, it.multipliers)
+
+
+def soft_action_values(form: StandardForm, it: Iterate, temperature: Any) -> np.ndarray:
+    """`Q_tau = r + lambda.c + gamma E V_tau(s')`, V_tau the value of `r + lambda.c - tau log pi`;
+    `[..., S, A]`.
     """
-    log_policy = log_softmax(logits)
-    return move(model, iterate, np.exp(log_policy), multipliers, log_policy=log_policy, **memory)
+    reward = form.pseudo_reward(it.multipliers)
+    entropic = reward - per_policy(temperature) * it.policies.log_policy(it.parameters)
+    values = form.criterion.values(form, it.policy, entropic[..., None, :, :])[..., 0, :]
+    return form.criterion.action_values(form, reward, values)
 
 
-def lagrangian_quality(model: CMDP, iterate: Iterate) -> np.ndarray:
-    """`Q_lambda = Q_r + lambda.Q_c` of the iterate, `[..., S, A]`."""
-    return action_values(
-        model, pseudo_reward(model, iterate.multipliers), lagrangian_values(iterate)
+def per_constraint(setting: Any) -> np.ndarray:
+    """A setting `[...]` shaped to multiply margins `[..., m]`."""
+    return np.asarray(setting, dtype=np.float64)[..., None]
+
+
+def per_policy(setting: Any) -> np.ndarray:
+    """A setting `[...]` shaped to multiply policies `[..., S, A]`."""
+    return np.asarray(setting, dtype=np.float64)[..., None, None]
+
+
+def per_parameter(it: Iterate, setting: Any) -> np.ndarray:
+    """A setting `[...]` shaped to multiply the parameters of an iterate."""
+    axes = range(it.finite.ndim, it.parameters.ndim)
+    return np.asarray(setting, dtype=np.float64)[(..., *(None for _ in axes))]
+
+
+def descend(settings: Settings, multipliers: Any, margins: Any, largest: Any = np.inf) -> Any:
+    """`clip(lambda - eta_d u, 0, largest)` for margins `[..., m]` and a cap `[...]`."""
+    eta_d = per_constraint(settings["dual_step"])
+    return gradient_update(multipliers, margins, eta_d, per_constraint(largest))
+
+
+def npg_pd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
+    """NPG-PD (Ding et al. 2020): natural gradient on the Lagrangian, simultaneously in both.
+
+        theta+ = theta + eta w(Q_lambda),     lambda+ = clip(lambda - eta_d u, 0, lambda_max)
+
+    Its guarantee is for the mixture of all iterates; the last iterate oscillates.
+    """
+    direction = natural_gradient(form, it, lagrangian_action_values(form, it))
+    parameters = it.parameters + per_parameter(it, settings["step"]) * direction
+    largest = settings["largest_multiplier"]
+    multipliers = descend(settings, it.multipliers, it.margins, largest)
+    return move(form, it, it.policies.at(parameters), multipliers)
+
+
+def rpg_pd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
+    """RPG-PD (Ding et al. 2023): NPG-PD with entropy for the policy, a quadratic for multipliers.
+
+        theta+  = (1 - eta tau) theta + eta w(Q_tau),
+        lambda+ = clip((1 - eta_d tau) lambda - eta_d u, 0, lambda_max)
+
+    with `Q_tau` of `soft_action_values`; a pair's own entropy term, `-tau log pi`, is the shrinking
+    of theta. The last iterate converges, to the regularised saddle point: tau buys stability and
+    costs accuracy. The theory is for one constraint and a simplex cut off at its boundary; the
+    update takes any number, and the whole simplex. It needs `eta tau <= 1` and `eta_d tau <= 1`:
+    beyond, the powers alternate and grow.
+    """
+    eta, eta_d, tau = settings["step"], settings["dual_step"], settings["temperature"]
+    direction = natural_gradient(form, it, soft_action_values(form, it, tau))
+    kept = (1 - per_parameter(it, eta * tau)) * it.parameters
+    shrunk = (1 - per_constraint(eta_d * tau)) * it.multipliers
+    multipliers = descend(settings, shrunk, it.margins, settings["largest_multiplier"])
+    parameters = kept + per_parameter(it, eta) * direction
+    return move(form, it, it.policies.at(parameters), multipliers)
+
+
+def npg_nrl(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
+    """NPG-NRL (Mueller et al. 2024): RPG-PD with one step size for both players, `eta_d = eta`.
+
+    Its theory (no regret, finite horizon, O(eps^-10)) covers any number of constraints. The
+    temperature that its steps can bear leaves a bias: it settles away from the optimum.
+    """
+    return rpg_pd(form, it, {**settings, "dual_step": settings["step"]})
+
+
+def reload(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
+    """ReLOAD (Moskovitz et al. 2023): optimistic mirror steps for both players.
+
+        theta+  = theta + eta (2 w_k - w_{k-1}),             w_k = w(Q_lambda) of iterate k,
+        lambda+ = max(lambda - eta_d (2 u_k - u_{k-1}), 0)
+
+    In the first step the past counts as the present. The last iterate converges, at no known rate.
+    The theory is for occupancy measures; this is the update in policies (Algorithm 6 for features),
+    for any number of constraints.
+    """
+    direction = natural_gradient(form, it, lagrangian_action_values(form, it))
+    ahead = 2 * direction - it.extra.get("direction", direction)
+    margins_ahead = 2 * it.margins - it.extra.get("margins", it.margins)
+    point = it.policies.at(it.parameters + per_parameter(it, settings["step"]) * ahead)
+    multipliers = descend(settings, it.multipliers, margins_ahead)
+    return move(form, it, point, multipliers, direction=direction, margins=it.margins)
+
+
+def opg_pd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
+    """OPG-PD (Ding et al. 2023), tables only: optimistic projected gradient, auxiliary pair `^`.
+
+        pi^+ = Proj[pi^ + eta Q_lambda],     lambda^+ = clip(lambda^ - eta_d u, 0, lambda_max),
+        pi+  = Proj[pi^+ + eta Q_lambda],    lambda+  = clip(lambda^+ - eta_d u, 0, lambda_max),
+
+    with the same Q_lambda and u. The last iterate converges linearly, at a rate that depends on the
+    problem. The theory is for one constraint and `eta = eta_d`; the update takes any number of
+    constraints and two step sizes.
+    """
+    ascent, eta = lagrangian_action_values(form, it), per_policy(settings["step"])
+    policy = pqa(it.extra.get("auxiliary_policy", it.policy), ascent, eta)
+    point = it.policies.project(it.parameters, None, pqa(policy, ascent, eta))
+    past, largest = it.extra.get("auxiliary", it.multipliers), settings["largest_multiplier"]
+    auxiliary = descend(settings, past, it.margins, largest)
+    multipliers = descend(settings, auxiliary, it.margins, largest)
+    return move(form, it, point, multipliers, auxiliary_policy=policy, auxiliary=auxiliary)
+
+
+def npg_dd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
+    """NPG-DD (Ying et al. 2022): accelerated descent on the dual of the regularised problem.
+
+        inner, K times:   theta+ = w(Q_tau) / tau         (regularised NPG with its largest step)
+        outer t = 1, 2..: lambda+ = max(y - eta_d u, 0),
+                          y+ = max(lambda+ + t / (t + 3) (lambda+ - lambda), 0)
+
+    `Q_tau` is for the weights y: the iterate's `multipliers` are y, lambda is in `extra`, 0 at
+    first; u are the margins of the new policy. The policy is warm-started. The last iterate
+    converges to the regularised optimum, for any number of constraints.
+    """
+    tau = settings["temperature"]
+    direction = natural_gradient(form, it, soft_action_values(form, it, tau))
+    point = it.policies.at(direction / per_parameter(it, tau))
+    improved = move(form, it, point, it.multipliers)
+    t, inside = divmod(improved.count, settings["inner"])
+    if inside:
+        return improved
+    multipliers = descend(settings, improved.multipliers, improved.margins)
+    change = multipliers - it.extra.get("multipliers", 0.0)
+    ahead = (multipliers + t / (t + 3) * change).clip(0)
+    return replace(improved, multipliers=ahead, extra={"multipliers": multipliers})
+
+
+def ppo_lag(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
+    """PPO-Lag (Ray et al. 2019) with exact advantages: a clipped surrogate for the policy.
+
+        policy, every step:   theta+ = n gradient steps of size eta, from theta, on PPO's surrogate
+                              (`PolicyClass.ascend_clipped`), n = passes,
+        dual, every K steps:  lambda+ = max(lambda - eta_d u, 0),     K = inner,
+
+    with the advantage of Q_lambda, and u the margins of the new policy. A heuristic: nothing is
+    proven about any iterate.
+    """
+    values = weighted_values(it.evaluation, it.multipliers)
+    advantage = lagrangian_action_values(form, it) - values[..., None]
+    visits, clip, eta = form.criterion.share(form, it.policy), settings["clip"], settings["step"]
+    parameters = it.policies.ascend_clipped(
+        it.parameters, visits, advantage, clip, eta, settings["passes"]
     )
+    improved = move(form, it, it.policies.at(parameters), it.multipliers)
+    if improved.count % settings["inner"]:
+        return improved
+    multipliers = descend(settings, improved.multipliers, improved.margins)
+    return replace(improved, multipliers=multipliers)
 
 
-def lagrangian_values(iterate: Iterate) -> np.ndarray:
-    """`V_lambda = V_r + lambda.V_c` of the iterate, `[..., S]`."""
-    values = iterate.evaluation.values
-    return scalarise(values[..., 0, :], values[..., 1:, :], iterate.multipliers)
+@dataclass(frozen=True)
+class PrimalDual:
+    """A method: its update, and what can be set, with defaults (whole numbers are counts)."""
+
+    step: Step
+    settings: Settings
 
 
-def soft_quality(model: CMDP, iterate: Iterate, temperature: Any) -> np.ndarray:
-    """`Q_tau(s,a) = r + lambda.c + gamma E V_tau(s')`, V_tau the value of `r + lambda.c - tau log
-    pi`; `[..., S, A]`.
-    """
-    reward = pseudo_reward(model, iterate.multipliers)
-    entropic = reward - plane(temperature) * iterate.memory["log_policy"]
-    values = state_values(model, iterate.policy, entropic[..., None, :, :])[..., 0, :]
-    return action_values(model, reward, values)
+STEPS = {"step": 1.0, "dual_step": 1.0}
+METHODS: Mapping[str, PrimalDual] = {
+    "npg-pd": PrimalDual(npg_pd, STEPS),
+    "rpg-pd": PrimalDual(rpg_pd, {**STEPS, "temperature": 0.01}),
+    "opg-pd": PrimalDual(opg_pd, STEPS),
+    "npg-dd": PrimalDual(npg_dd, {"dual_step": 0.1, "temperature": 0.01, "inner": 10}),
+    "npg-nrl": PrimalDual(npg_nrl, {"step": 0.1, "temperature": 0.01}),
+    "reload": PrimalDual(reload, STEPS),
+    "ppo-lag": PrimalDual(ppo_lag, {**STEPS, "clip": 0.2, "passes": 10, "inner": 100}),
+}
 
 
 def run(
-    model: CMDP, init: Init, step: Step, settings: Settings, steps: int, keep: Collection[int] = ()
+    form: StandardForm,
+    method: PrimalDual,
+    settings: Settings,
+    steps: int,
+    keep: Collection[int] = (),
+    policies: PolicyClass = TABLES,
 ) -> Trajectory:
-    """Do `steps` steps and record every iterate; without a batch also the mixture of all iterates
-    but the last.
+    """Do `steps` steps and record every iterate; `settings` change the method's own.
 
-    `keep` numbers the iterates whose policies are kept.
+    Without a batch the mixture of all iterates but the last is recorded too. `keep` numbers the
+    iterates whose policies are kept.
     """
-    iterate = init(model, settings)
+    settings = {**method.settings, **settings}
+    iterate = start(form, settings, policies)
     record = Recorder(keep)
-    single = iterate.sound.ndim == 0
-    mass = np.zeros((model.states, model.actions))
-    with np.errstate(
-        over="ignore", invalid="ignore"
-    ):  # diverged configurations are masked, and reported by the trajectory
+    single = iterate.finite.ndim == 0
+    mass = np.zeros((form.states, form.actions))
+    # diverged configurations are masked, and reported by the trajectory
+    with np.errstate(over="ignore", invalid="ignore"):
         _add(record, iterate)
         for _ in range(steps):
             if single:
-                mass += occupancy(model, iterate.policy)[:, None] * iterate.policy / steps
-            iterate = step(model, iterate, settings)
+                mass += (
+                    form.criterion.visits(form, iterate.policy)[:, None] * iterate.policy / steps
+                )
+            iterate = method.step(form, iterate, settings)
             _add(record, iterate)
-    mixture = from_occupancy(mass, model.uniform_policy()) if single else None
+    mixture = from_visits(mass, form.uniform_policy()) if single else None
     return record.finish(iterate.multipliers, iterate.policy, mixture)
 
 
-def _add(record: Recorder, iterate: Iterate) -> None:
-    lost = np.where(iterate.sound, 0.0, np.nan)
-    weights = iterate.multipliers + lost[..., None]
-    record.add(
-        iterate.evaluation.reward + lost, iterate.margins + lost[..., None], weights, iterate.policy
-    )
-
-
-def column(value: Any) -> np.ndarray:
-    """A setting `[...]` shaped to multiply margins `[..., m]`."""
-    return np.asarray(value, dtype=np.float64)[..., None]
-
-
-def plane(value: Any) -> np.ndarray:
-    """A setting `[...]` shaped to multiply policies `[..., S, A]`."""
-    return np.asarray(value, dtype=np.float64)[..., None, None]
+def _add(record: Recorder, it: Iterate) -> None:
+    lost = np.where(it.finite, 0.0, np.nan)
+    weights, margins = (array + lost[..., None] for array in (it.multipliers, it.margins))
+    record.add(it.evaluation.reward + lost, margins, weights, it.policy)

@@ -1,54 +1,47 @@
-"""The occupancy linear program with HiGHS: the exact reference, and what everybody uses today.
+"""Four methods that let HiGHS do the work, on a scaled form.
 
-    max_{mu >= 0} mu.r   s.t.   sum_a mu(s',a) - gamma sum_{s,a} P(s'|s,a) mu(s,a) = rho(s')  for
-    all s',   mu.c_i >= b_i.
+The occupancy linear program, for `d = nu / mass` so that HiGHS' absolute tolerances mean something:
 
-It is posed for the normalised model and for `d = (1 - gamma) mu`, so that HiGHS' absolute
-tolerances mean something. Its status is never trusted: policy and multipliers are recovered,
-re-evaluated and certified like anybody else's.
+    max_{d >= 0} mass d.r   s.t.   d flows:  d(s') - inflow from d = (1 / mass) rho(s'),
+                                   mass d.c_i >= b_i.
+
+- `linear_program`: that program, the exact reference and what everybody uses today;
+- `convex_al` (Mueller et al. 2023): the augmented Lagrangian solved exactly by a quadratic program
+  over occupancies, then the dual step: as costly as the linear program, once per outer iteration;
+- `dantzig_wolfe`: column generation on mixtures of deterministic policies;
+- `cutting_plane` (Gladin et al. 2023): cutting planes on the entropy-regularised dual.
+
+No status of HiGHS is trusted: the door re-evaluates and certifies every policy.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import highspy
 import numpy as np
 import scipy.sparse as sp
+from scipy.optimize import linprog
 
-from cmdpax.errors import InputError, NumericalError
-from cmdpax.exact.certificate import certify
-from cmdpax.exact.discounted import pseudo_reward
-from cmdpax.exact.planning import plan
-from cmdpax.model.cmdp import CMDP
-from cmdpax.model.result import Result, assemble
-from cmdpax.solvers.certified import normalise
-from cmdpax.solvers.tabular import from_actions
+from cmdpax import lagrangian
+from cmdpax.errors import InputError, NumericalError, check_count, check_number
+from cmdpax.exact.standard import StandardForm
+from cmdpax.solvers.algorithm import Answer
+from cmdpax.solvers.certified import Task
+from cmdpax.solvers.columns import Corrective, add_column
+from cmdpax.solvers.feasibility import slater_slack
+from cmdpax.solvers.policy_classes import from_actions, from_visits, softmax
 
 Algorithm = Literal["simplex", "ipm", "hipo"]
-ENGINES: dict[str, str] = {
-    "ipm": "ipx"
-}  # where highspy-extras is installed, what HiGHS calls ipm is HiPO
-
-
-@dataclass(frozen=True)
-class LinearProgram:
-    """What HiGHS says, in the units of the model it was given. Not to be trusted before it is
-    certified.
-    """
-
-    status: str
-    policy: np.ndarray  # [S, A]
-    multipliers: np.ndarray  # [m]
-    reward: float
+ENGINES: dict[str, str] = {"ipm": "ipx"}  # with highspy-extras, what HiGHS calls ipm is HiPO
+MAX_COLUMNS = 5000
+SOFT_ITERATIONS, SOFT_TOLERANCE = 200, 1e-12
 
 
 @dataclass(frozen=True)
 class OccupancyProgram:
-    """`max objective.d  s.t.  matrix @ d` equals `inflow` in the first S rows and is at least
-    `lower` in the last m, `d >= 0`.
-    """
+    """`max objective.d`; `matrix @ d` is `inflow` in the first S rows, at least `lower` in m."""
 
     objective: np.ndarray  # [S*A]
     matrix: sp.csc_array  # [S + m, S*A]
@@ -56,125 +49,287 @@ class OccupancyProgram:
     lower: np.ndarray  # [m]
 
 
-def occupancy_program(model: CMDP) -> OccupancyProgram:
-    """The linear program of a model for `d = (1 - gamma) mu`; constraint rows are in the units of
-    the thresholds.
-    """
-    S, A, m = model.states, model.actions, model.constraint_count
-    horizon = 1 / (1 - model.discount)
-    outflow = sp.csr_array(
-        (np.ones(S * A), np.repeat(np.arange(S), A), np.arange(S * A + 1)), shape=(S * A, S)
-    )
-    flow = (outflow - model.discount * model.matrix).T
-    rows = sp.csr_array(horizon * model.constraints.reshape(m, S * A))
+def occupancy_program(form: StandardForm) -> OccupancyProgram:
+    """The linear program of a form; constraint rows are in the units of the thresholds."""
+    S, A, m = form.states, form.actions, form.constraint_count
+    mass, flow = form.criterion.mass, form.criterion.flow(form)
+    rows = sp.csr_array(mass * form.constraints.reshape(m, S * A))
     matrix = sp.csc_array(sp.vstack([flow, rows]) if m else flow)
     matrix.eliminate_zeros()
-    return OccupancyProgram(
-        horizon * model.reward.ravel(),
-        matrix,
-        (1 - model.discount) * model.initial,
-        model.thresholds,
-    )
+    inflow = form.criterion.unit * form.initial
+    return OccupancyProgram(mass * form.reward.ravel(), matrix, inflow, form.thresholds)
 
 
-def solve_lp(
-    model: CMDP, algorithm: Algorithm = "simplex", time_limit: float | None = None
-) -> LinearProgram:
-    """Solve the occupancy program of `model` as it stands."""
+def linear_program(form: StandardForm, task: Task, *, algorithm: Algorithm = "simplex") -> Answer:
+    """Solve the occupancy program with HiGHS' simplex, interior point (ipm) or HiPO."""
+    policy, weights, _ = solve_program(form, algorithm, task.seconds_left)
+    return Answer(policy, weights)
+
+
+def solve_program(
+    form: StandardForm, algorithm: Algorithm = "simplex", time_limit: float | None = None
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Policy `[S, A]`, weights `[m]` and objective that HiGHS finds for the form as it stands."""
     if algorithm not in get_args(Algorithm):
-        raise InputError(f"algorithm: '{algorithm}' is none of {', '.join(get_args(Algorithm))}.")
-    if (
-        algorithm == "hipo" and find_spec("highspy_extras") is None
-    ):  # HiGHS would log an error and run simplex instead
+        names = ", ".join(get_args(Algorithm))
+        raise InputError(f"algorithm: '{algorithm}' is none of {names}.")
+    if algorithm == "hipo" and find_spec("highspy_extras") is None:
+        # HiGHS would log an error and run simplex instead
         raise InputError(
             "algorithm: 'hipo' needs the package highspy-extras; install it, or use 'ipm'."
         )
-    S, A, m = model.states, model.actions, model.constraint_count
-    program = occupancy_program(model)
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = S * A, S + m
+    S, A, m = form.states, form.actions, form.constraint_count
+    program = occupancy_program(form)
+    lp = _program(program.objective, program.matrix, program.inflow, program.lower)
     lp.sense_ = highspy.ObjSense.kMaximize
-    lp.col_cost_ = program.objective
-    lp.col_lower_, lp.col_upper_ = np.zeros(S * A), np.full(S * A, highspy.kHighsInf)
-    lp.row_lower_ = np.concatenate([program.inflow, program.lower])
-    lp.row_upper_ = np.concatenate([program.inflow, np.full(m, highspy.kHighsInf)])
-    matrix = program.matrix
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = (
-        matrix.indptr,
-        matrix.indices,
-        matrix.data,
-    )
-    solver = highspy.Highs()
-    options: dict[str, bool | int | float | str] = {
-        "output_flag": False,
+    solver = _solver()
+    options: dict[str, Any] = {
         "solver": ENGINES.get(algorithm, algorithm),
-        "threads": 1,
         "primal_feasibility_tolerance": 1e-9,
         "dual_feasibility_tolerance": 1e-9,
         "ipm_optimality_tolerance": 1e-10,
     }
+    if time_limit is not None:
+        options["time_limit"] = float(time_limit)
     for option, setting in options.items():
         solver.setOptionValue(option, setting)
-    if time_limit is not None:
-        solver.setOptionValue("time_limit", float(time_limit))
     solver.passModel(lp)
     solver.run()
     solution = solver.getSolution()
-    if (
-        not solution.value_valid and algorithm != "simplex"
-    ):  # crossover fails on long queues, whose interior solution is good
+    if not solution.value_valid and algorithm != "simplex":
+        # crossover fails on long queues, whose interior solution is good
         solver.setOptionValue("run_crossover", "off")
         solver.run()
         solution = solver.getSolution()
     if not solution.value_valid:
-        raise NumericalError(
-            "linear program: HiGHS ended with"
-            f" '{solver.modelStatusToString(solver.getModelStatus())}' and no solution."
-        )
-    policy = policy_of(model, np.array(solution.col_value).reshape(S, A))
+        status = solver.modelStatusToString(solver.getModelStatus())
+        raise NumericalError(f"linear program: HiGHS ended with '{status}' and no solution.")
+    policy = _policy(form, np.array(solution.col_value).reshape(S, A))
     duals = np.array(solution.row_dual)[S:] if solution.dual_valid else np.zeros(m)
-    multipliers = np.maximum(-duals, 0)
-    return LinearProgram(
-        solver.modelStatusToString(solver.getModelStatus()),
-        policy,
-        multipliers,
-        float(solver.getInfo().objective_function_value),
-    )
+    objective = float(solver.getInfo().objective_function_value)
+    return policy, np.maximum(-duals, 0), objective
 
 
-def policy_of(model: CMDP, mass: np.ndarray) -> np.ndarray:
-    """The policy `[S, A]` of an occupancy `[S, A]` that may be slightly negative; greedy where it
-    is zero.
-    """
-    mass = np.maximum(mass, 0)
-    total = mass.sum(1, keepdims=True)
-    greedy = from_actions(np.argmax(model.reward, axis=1), model.actions)
-    return np.where(total > 0, mass / np.where(total > 0, total, 1.0), greedy)
-
-
-def linear_program(
-    model: CMDP,
-    eps: float = 1e-6,
+def convex_al(
+    form: StandardForm,
+    task: Task,
     *,
-    algorithm: Algorithm = "simplex",
-    time_limit: float | None = None,
-) -> Result:
-    """Solve by linear programming; the policy is re-evaluated and certified by us. `limit` if that
-    does not reach eps.
+    penalty: float = 10.0,
+    outer: int = 20,
+    dual_factor: float = 1.0,
+) -> Answer:
+    """Algorithm 1 with exact subproblems; `penalty` is on the scale of [0, 1].
+
+    max_d  mass d.r - sum_i v_i^2 / (2 beta),   v_i >= lambda_i - beta (mass d.c_i - b_i),  v_i >= 0
     """
-    started = time.perf_counter()
-    answer = solve_lp(normalise(model), algorithm, time_limit)
-    seconds = time.perf_counter() - started
-    multipliers = answer.multipliers * model.reward_scale / model.constraint_scales
-    best = plan(model, pseudo_reward(model, multipliers))
-    certificate = certify(model, answer.policy, multipliers, best.actions)
-    return assemble(
-        model,
-        answer.policy,
-        multipliers,
-        certificate,
-        method=f"lp ({algorithm})",
-        eps=eps,
-        seconds=seconds,
+    check_number("penalty", penalty, above=0)
+    check_number("dual_factor", dual_factor, above=0, below=2)
+    outer = check_count("outer", outer)
+    multipliers, policy = np.zeros(form.constraint_count), form.uniform_policy()
+    for _ in range(outer):
+        policy = maximise_al(form, multipliers, penalty)
+        margins = form.evaluate(policy).margins
+        moved = lagrangian.dual_update(multipliers, penalty, margins, dual_factor)
+        is_settled = np.abs(moved - multipliers).max(initial=0.0) <= 0.01 * task.eps
+        multipliers = moved
+        if is_settled or task.stop():
+            break
+    return Answer(policy, multipliers)
+
+
+def maximise_al(form: StandardForm, multipliers: np.ndarray, penalty: float) -> np.ndarray:
+    """The policy `[S, A]` that maximises the AL exactly, by HiGHS' quadratic solver."""
+    S, A, m = form.states, form.actions, form.constraint_count
+    program = occupancy_program(form)
+    # variables d and v; the constraint rows become v_i / beta + V_i >= lambda_i / beta + b_i
+    slack = sp.csc_array((S, 0))
+    if m:
+        slack = sp.vstack([sp.csc_array((S, m)), sp.eye_array(m) / penalty])
+    lp = _program(
+        np.append(-program.objective, np.zeros(m)),
+        sp.csc_array(sp.hstack([program.matrix, slack])),
+        program.inflow,
+        multipliers / penalty + program.lower,
     )
+    hessian = highspy.HighsHessian()
+    hessian.dim_ = S * A + m
+    hessian.format_ = highspy.HessianFormat.kTriangular
+    hessian.start_ = np.append(np.zeros(S * A, np.int32), np.arange(m + 1, dtype=np.int32))
+    hessian.index_ = np.arange(S * A, S * A + m, dtype=np.int32)
+    hessian.value_ = np.full(m, 1 / penalty)
+    model = highspy.HighsModel()
+    model.lp_, model.hessian_ = lp, hessian
+    solver = _solver()
+    solver.passModel(model)
+    solver.run()
+    solution = solver.getSolution()
+    if not solution.value_valid:
+        status = solver.modelStatusToString(solver.getModelStatus())
+        raise NumericalError(
+            f"quadratic program: HiGHS ended with '{status}' and no solution; another penalty may"
+            " help."
+        )
+    return _policy(form, np.array(solution.col_value)[: S * A].reshape(S, A))
+
+
+def _program(
+    objective: np.ndarray, matrix: sp.csc_array, inflow: np.ndarray, lower: np.ndarray
+) -> highspy.HighsLp:
+    """A linear program in variables >= 0: rows equal to `inflow [S]`, then at least `lower [m]`."""
+    lp = highspy.HighsLp()
+    lp.num_row_, lp.num_col_ = matrix.shape
+    lp.col_cost_ = objective
+    lp.col_lower_ = np.zeros(lp.num_col_)
+    lp.col_upper_ = np.full(lp.num_col_, highspy.kHighsInf)
+    lp.row_lower_ = np.append(inflow, lower)
+    lp.row_upper_ = np.append(inflow, np.full(len(lower), highspy.kHighsInf))
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_ = matrix.indptr, matrix.indices
+    lp.a_matrix_.value_ = matrix.data
+    return lp
+
+
+def _solver() -> highspy.Highs:
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    return solver
+
+
+def _policy(form: StandardForm, mass: np.ndarray) -> np.ndarray:
+    """The policy `[S, A]` of an occupancy `[S, A]` that may be slightly negative."""
+    greedy = from_actions(np.argmax(form.reward, axis=1), form.actions)
+    return from_visits(np.maximum(mass, 0), greedy)
+
+
+def dantzig_wolfe(form: StandardForm, task: Task) -> Answer:
+    """Column generation on the linear program over mixtures, from the columns of phase 1.
+
+    max_alpha  sum_k alpha_k V_0[k]   s.t.   sum_k alpha_k u_i[k] >= 0,   alpha in the simplex
+
+    The program's prices w go into one planning problem on `r + w.c`, whose optimum is the next
+    column and whose value is the dual bound D(w). It is the corrective AL without the proximal
+    term: with one constraint the two tie, with several its prices jump and it needs more plans.
+    """
+    columns, started = task.columns, time.perf_counter()
+    bound, weights = np.inf, np.zeros(form.constraint_count)
+    best = dual_plan = None
+    for iteration in range(1, MAX_COLUMNS + 1):
+        mixture, prices = _best_feasible(columns.rewards, columns.margins_of_columns)
+        columns = replace(columns, mixture=mixture)
+        start = columns.actions[0] if dual_plan is None else dual_plan.actions
+        best = form.criterion.plan(form, form.pseudo_reward(prices), start)
+        value = best.value - float(prices @ form.thresholds)
+        if value < bound:
+            bound, weights, dual_plan = value, prices, best
+        gap = bound - columns.reward
+        task.record(
+            {
+                "outer": iteration,
+                "evaluations": iteration,
+                "gap": gap,
+                "margins": columns.margins,
+                "seconds": time.perf_counter() - started,
+            }
+        )
+        if gap <= task.eps / 2 or task.stop():
+            break
+        count = len(columns.rewards)
+        columns = add_column(form, columns, best, prices)
+        if len(columns.rewards) == count:  # a known column: optimal to HiGHS' own tolerance
+            break
+    return Answer(Corrective().policy(form, columns), weights, dual_plan)
+
+
+def _best_feasible(rewards: np.ndarray, margins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Best feasible mixture `[k]` of columns, and the prices `[m]` of the constraints.
+
+    rewards: `[k]`. margins: `[k, m]`.
+    """
+    k, m = margins.shape
+    answer = linprog(
+        -rewards,
+        A_ub=-margins.T if m else None,
+        b_ub=np.zeros(m) if m else None,
+        A_eq=np.ones((1, k)),
+        b_eq=[1.0],
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    if answer.x is None:
+        message = answer.message.split(".")[0]
+        raise NumericalError(f"dantzig-wolfe: HiGHS found no mixture of the columns ({message}).")
+    mixture = np.maximum(answer.x, 0)
+    prices = np.maximum(-answer.ineqlin.marginals, 0) if m else np.zeros(0)
+    return mixture / mixture.sum(), prices
+
+
+def cutting_plane(
+    form: StandardForm, task: Task, *, entropy: float = 1e-5, cuts: int = 100
+) -> Answer:
+    """Cutting planes on the entropy-regularised dual; `entropy` is tau on the scale of [0, 1].
+
+    With entropy of weight tau the Lagrangian has one optimal policy `pi_w ~ exp(Q_w / tau)` for
+    every w, and the dual `D_tau(w) = max_pi V_0 + tau H + w.(V - b)` is smooth and convex with
+    gradient `u(pi_w)`. One constraint: bisection on the sign of the margin. Several: Kelley's
+    cutting planes in the box `[0, lambda_max]^m`. The last policy is returned; its error is of
+    order tau log A mass, so it stays above the unregularised methods however long it runs.
+    """
+    check_number("entropy", entropy, above=0)
+    cuts, m = check_count("cuts", cuts), form.constraint_count
+    slack = slater_slack(form)
+    largest = 2 / slack if slack > 1e-9 else 1e9
+    low, high = np.zeros(m), np.full(m, largest)
+    planes: list[tuple[float, np.ndarray]] = []  # D_tau(w) >= value + gradient.w
+    weights, policy = np.zeros(m), np.full((form.states, form.actions), 1 / form.actions)
+    for _ in range(cuts):
+        policy, value, margins = soft_optimum(form, weights, entropy, policy)
+        if m == 0 or task.stop():
+            break
+        if m == 1:  # the dual's slope is the margin: a violated constraint wants a larger weight
+            low, high = (weights, high) if margins[0] < 0 else (low, weights)
+            if weights[0] == 0 and margins[0] >= 0:
+                break
+            proposal = (low + high) / 2
+        else:
+            planes.append((value - float(margins @ weights), margins))
+            proposal = _kelley(planes, largest)
+        if np.abs(proposal - weights).max() <= 1e-13 * (1 + np.abs(weights).max()):
+            break
+        weights = proposal
+    return Answer(policy, weights)
+
+
+def soft_optimum(
+    form: StandardForm, weights: np.ndarray, entropy: float, start: np.ndarray
+) -> tuple[np.ndarray, float, np.ndarray]:
+    """The entropy-regularised optimum of `r + w.c`: policy `[S, A]`, D_tau(w), margins `[m]`.
+
+    Soft policy iteration `pi = softmax(Q_tau / tau)`, which converges like Newton's method.
+    """
+    reward, policy, criterion = form.pseudo_reward(weights), start, form.criterion
+    for _ in range(SOFT_ITERATIONS):
+        logs = np.log(np.where(policy > 0, policy, 1.0))
+        values = criterion.values(form, policy, reward - entropy * logs)
+        updated = softmax(criterion.action_values(form, reward, values) / entropy)
+        change = np.abs(updated - policy).max()
+        policy = updated
+        if change <= SOFT_TOLERANCE:
+            break
+    logs = np.log(np.where(policy > 0, policy, 1.0))
+    stacked = np.concatenate([(reward - entropy * logs)[None], form.constraints])
+    at_start = criterion.values(form, policy, stacked) @ form.initial
+    value = float(at_start[0] - weights @ form.thresholds)
+    return policy, value, at_start[1:] - form.thresholds
+
+
+def _kelley(planes: list[tuple[float, np.ndarray]], largest: float) -> np.ndarray:
+    """Minimiser `[m]` of the piecewise-linear model of the dual in the box."""
+    gradients = np.array([gradient for _, gradient in planes])
+    m = gradients.shape[1]
+    answer = linprog(
+        np.append(np.zeros(m), 1.0),
+        A_ub=np.hstack([gradients, -np.ones((len(planes), 1))]),
+        b_ub=[-value for value, _ in planes],
+        bounds=[(0, largest)] * m + [(None, None)],
+    )
+    return np.maximum(answer.x[:m], 0)

@@ -1,51 +1,32 @@
-"""ONE table of every method on exact models: name -> how to run it, its paper grid, where it comes
-from, what is known about it.
+"""ONE table of every method on exact models: how it runs, what can be set, what is known about it.
 
-`run(model, "pqa-alm", step=0.1)` runs a method with its paper settings; for the
-augmented-Lagrangian methods and no `step` it is the certified solver of `cmdpax.solve` with that
-oracle and adaptive steps. `trajectory(model, name, **settings)` is the batched form: settings may
-be arrays, and the whole history comes back. With `features` both run the log-linear form of the
-method: `ppo-lag` with features is `lin-ppo-lag`, `pqa-alm` is `ppqa-alm`.
+A row has up to two forms. `solve(form, task, **settings)` works on a scaled form and returns an
+answer for the door to certify. `trace(form, keep, **settings)` runs a fixed budget in the model's
+own units, with the paper's defaults; its settings may be arrays of one batch shape.
 """
 
-import time
+import inspect
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from cmdpax.errors import InputError, NumericalError, did_you_mean
-from cmdpax.model.cmdp import CMDP
-from cmdpax.model.result import Result
-from cmdpax.solvers import (
-    lin_npg_pd,
-    lin_ppo_lag,
-    lin_reload,
-    lin_rpg_pd,
-    npg,
-    npg_dd,
-    npg_nrl,
-    npg_pd,
-    opg_pd,
-    ppg,
-    ppo_lag,
-    pqa,
-    reload,
-    rpg_pd,
-    spma,
-)
-from cmdpax.solvers.certified import normalise, phase_one_result, within
-from cmdpax.solvers.convex_al import convex_al
-from cmdpax.solvers.cutting_plane import cutting_plane
-from cmdpax.solvers.dantzig_wolfe import dantzig_wolfe
-from cmdpax.solvers.feasibility import decide
-from cmdpax.solvers.forms import LINEAR_STEPS, alm, baseline, corrective, parameters, projected
-from cmdpax.solvers.policy_classes import Features
-from cmdpax.solvers.programs import linear_program
-from cmdpax.solvers.trajectory import Trajectory, to_result
-from cmdpax.stopping import Stopper
+from cmdpax import lagrangian
+from cmdpax.errors import InputError, check_count, check_known, check_positive
+from cmdpax.exact.standard import StandardForm
+from cmdpax.model.result import Trajectory
+from cmdpax.solvers import primal_dual, programs
+from cmdpax.solvers.algorithm import Answer, Oracle, Progress, Recorder, augmented_lagrangian
+from cmdpax.solvers.certified import Task, solve_certified
+from cmdpax.solvers.columns import Corrective
+from cmdpax.solvers.feasibility import largest_multiplier
+from cmdpax.solvers.policy_classes import Features, LogLinear, Tabular
+from cmdpax.solvers.policy_gradient import PolicyGradient, StepFunction, npg, ppg, pqa, spma
+
+ACCURACY = 1e-2  # of the values of columns, relative to eps
 
 
 @dataclass(frozen=True)
@@ -54,100 +35,233 @@ class Method:
 
     name: str
     title: str
-    family: str  # "augmented Lagrangian", "primal-dual", "exact"
-    citation: str
-    rate: str  # what is proven about the last iterate
-    trajectory: Callable[..., Trajectory] | None = (
-        None  # fixed budget, batched; takes `budget` as keyword arguments
-    )
-    budget: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # settings of the fixed-budget form with their defaults
-    solve: Callable[..., Result] | None = None  # certified; settings are its keyword arguments
-    grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # the paper's search space
+    family: str  # "augmented Lagrangian", "primal-dual", "dual", "exact"
+    source: str
+    proven: str  # about the last iterate
+    solve: Callable[..., Answer] | None = None  # certified
+    own_settings: Mapping[str, Any] = field(default_factory=dict)  # of `solve`, with defaults
+    trace: Callable[..., Trajectory] | None = None  # fixed budget, batched
+    budget: Mapping[str, Any] = field(default_factory=dict)  # settings of `trace`, with defaults
     features: bool = False  # whether policies are log-linear: features are needed
     linear: str = ""  # the name of the method's log-linear form
-    skip: Callable[[Mapping[str, float]], bool] = lambda settings: (
-        False
-    )  # points of the grid where the update makes no sense
+    sensible: Callable[[Mapping[str, Any]], bool] = lambda settings: True  # for these settings
 
+    @property
     def settings(self) -> dict[str, Any]:
         """What can be set, with its default."""
-        return {**parameters(self.solve), **self.budget}
+        return {**self.own_settings, **self.budget}
+
+    def check_settings(self, settings: Mapping[str, Any], allowed: Mapping[str, Any]) -> None:
+        """Refuse settings that are not among `allowed`, and texts where numbers belong."""
+        for name, value in settings.items():
+            check_known(f"setting of {self.name}", name, allowed)
+            is_rule = name in ("step", "projection_step")
+            if isinstance(value, str) and not isinstance(allowed[name], str) and not is_rule:
+                raise InputError(f"{name} is '{value}'; it must be a number.")
 
 
+def of_oracle(oracle: Oracle) -> Method:
+    """The row of somebody's own oracle."""
+    if not hasattr(oracle, "advance"):
+        raise InputError(f"method: {oracle!r} is neither the name of a method nor an Oracle.")
+    name = type(oracle).__name__
+    solve = partial(_solve_with, lambda task: oracle)
+    return Method(name, name, "augmented Lagrangian", "yours", "unknown", solve, AL_SETTINGS)
+
+
+def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    """Keyword settings of a function with their defaults."""
+    given = inspect.signature(function).parameters.values()
+    return {
+        parameter.name: parameter.default
+        for parameter in given
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is not parameter.empty
+    }
+
+
+def _solve_with(
+    oracle: Callable[[Task], Oracle], form: StandardForm, task: Task, **settings: Any
+) -> Answer:
+    return solve_certified(form, task, oracle(task), **settings)
+
+
+def _corrective(task: Task) -> Corrective:
+    return Corrective(ACCURACY * task.eps, task.most, task.stop)
+
+
+def _alm(step: StepFunction, gradient: bool = False) -> dict[str, Any]:
+    """Both forms of an augmented-Lagrangian method with tables."""
+    function = step
+
+    def trace(
+        form: StandardForm,
+        keep: Collection[int] = (),
+        *,
+        step: Any = 0.1,
+        penalty: float = 10.0,
+        outer: int = 10,
+        inner: int = 100,
+        dual_factor: float = 0.5,
+    ) -> Trajectory:
+        oracle = PolicyGradient(function, _size("step", step), gradient=gradient)
+        return _fixed_budget(form, oracle, penalty, outer, inner, dual_factor, keep)
+
+    certified = partial(_solve_with, lambda task: PolicyGradient(function, gradient=gradient))
+    return {"trace": trace, "budget": _defaults(trace), "solve": certified}
+
+
+def _projected(step: StepFunction) -> dict[str, Any]:
+    """The fixed-budget form of an augmented-Lagrangian method with log-linear policies."""
+    function = step
+
+    def trace(
+        form: StandardForm,
+        keep: Collection[int] = (),
+        *,
+        features: Features,
+        step: Any = "backtracking",
+        projection_step: Any = "newton",
+        projection_steps: int = 250,
+        penalty: float = 10.0,
+        outer: int = 10,
+        inner: int = 100,
+        dual_factor: float = 0.5,
+    ) -> Trajectory:
+        count = check_count("projection_steps", projection_steps)
+        policies = LogLinear(features, _size("projection_step", projection_step), count)
+        oracle = PolicyGradient(function, _size("step", step), policies)
+        return _fixed_budget(form, oracle, penalty, outer, inner, dual_factor, keep)
+
+    return {"trace": trace, "budget": _defaults(trace), "features": True}
+
+
+def _size(name: str, step: Any) -> Any:
+    """A step size, or the name of a rule for one."""
+    return step if isinstance(step, str) else check_positive(name, step)
+
+
+def _fixed_budget(
+    form: StandardForm,
+    oracle: PolicyGradient,
+    penalty: float,
+    outer: int,
+    inner: int,
+    dual_factor: float,
+    keep: Collection[int],
+) -> Trajectory:
+    """Algorithm 1 with fixed numbers of steps, every iterate recorded."""
+    penalty = check_positive("penalty", penalty)
+    dual_factor = check_positive("dual_factor", dual_factor)
+    state, record = oracle.start(form), Recorder(keep)
+    multipliers = np.zeros((*state.size.shape, form.constraint_count))
+
+    def add(state: Any, multipliers: np.ndarray) -> None:
+        weights = lagrangian.weights(multipliers, penalty, state.margins)
+        record.add(state.reward, state.margins, weights, oracle.policy(form, state))
+
+    def observe(progress: Progress) -> bool:
+        if not progress.outer_done:
+            add(progress.state, progress.multipliers)
+        return False
+
+    add(state, multipliers)
+    final = augmented_lagrangian(
+        form,
+        oracle,
+        state,
+        multipliers=multipliers,
+        penalty=penalty,
+        outer=check_count("outer", outer),
+        inner=check_count("inner", inner),
+        dual_factor=dual_factor,
+        observe=observe,
+    )
+    return record.finish(final.multipliers, final.state.policy)
+
+
+def _primal_dual(name: str, features: bool = False, **defaults: Any) -> dict[str, Any]:
+    """The fixed-budget form of a primal-dual method; whole numbers in its settings are counts."""
+    method = primal_dual.METHODS[name]
+    budget = {**method.settings, **defaults, "steps": 1000}
+
+    def trace(
+        form: StandardForm,
+        keep: Collection[int] = (),
+        features: Features | None = None,
+        **given: Any,
+    ) -> Trajectory:
+        settings = {
+            key: (check_count if isinstance(default, int) else check_positive)(
+                key, given.get(key, default)
+            )
+            for key, default in budget.items()
+        }
+        steps = settings.pop("steps")
+        settings["largest_multiplier"] = largest_multiplier(form)
+        policies = Tabular() if features is None else LogLinear(features)
+        return primal_dual.run(form, method, settings, steps, keep, policies)
+
+    return {"trace": trace, "budget": budget, "features": features}
+
+
+def _shrinks(settings: Mapping[str, Any]) -> bool:
+    """Whether `(1 - eta_d tau) lambda` keeps its sign: the regularised dual update needs it."""
+    return bool(np.all(np.asarray(settings["dual_step"]) * settings["temperature"] <= 1))
+
+
+def _program(solve: Callable[..., Answer]) -> dict[str, Any]:
+    return {"solve": solve, "own_settings": _defaults(solve)}
+
+
+AL_SETTINGS = _defaults(solve_certified)
+AL, PD = "augmented Lagrangian", "primal-dual"
 LU = "Lu, Lin, Chen, Vaswani 2026"
 DING = "Ding, Wei, Zhang, Ribeiro 2023"
-FIVE = (0.01, 0.1, 1.0, 10.0, 100.0)
-STEPS = {"step": FIVE, "dual_step": FIVE}
+DING_2020 = "Ding, Zhang, Basar, Jovanovic 2020"
+MOSKOVITZ = "Moskovitz, O'Donoghue, Veeriah, Flennerhag, Singh, Zahavy 2023"
+RAY = "Ray, Achiam, Amodei 2019"
+MUELLER = "Mueller, Alatur, Cevher, Ramponi, He 2024"
+OUTER = "outer O(1/sqrt T)"
 _rows = (
     Method(
         "corrective-alm",
         "Corrective ALM",
-        "augmented Lagrangian",
+        AL,
         "cmdpax",
         "O(1/sqrt T) outer; finite",
-        solve=corrective,
+        solve=partial(_solve_with, _corrective),
+        own_settings=AL_SETTINGS,
     ),
-    Method(
-        "pqa-alm",
-        "PQA-ALM",
-        "augmented Lagrangian",
-        LU,
-        "O(eps^-6) evaluations",
-        linear="ppqa-alm",
-        **alm(pqa.step),
-    ),
-    Method(
-        "ppg-alm", "PPG-ALM", "augmented Lagrangian", LU, "as PQA", **alm(ppg.step, gradient=True)
-    ),
-    Method(
-        "npg-alm",
-        "NPG-ALM",
-        "augmented Lagrangian",
-        LU,
-        "outer O(1/sqrt T)",
-        linear="pnpg-alm",
-        **alm(npg.step),
-    ),
-    Method(
-        "spma-alm",
-        "SPMA-ALM",
-        "augmented Lagrangian",
-        LU,
-        "outer O(1/sqrt T)",
-        linear="pspma-alm",
-        **alm(spma.step),
-    ),
+    Method("pqa-alm", "PQA-ALM", AL, LU, "O(eps^-6) evaluations", linear="ppqa-alm", **_alm(pqa)),
+    Method("ppg-alm", "PPG-ALM", AL, LU, "as PQA", **_alm(ppg, gradient=True)),
+    Method("npg-alm", "NPG-ALM", AL, LU, OUTER, linear="pnpg-alm", **_alm(npg)),
+    Method("spma-alm", "SPMA-ALM", AL, LU, OUTER, linear="pspma-alm", **_alm(spma)),
     Method(
         "npg-pd",
         "NPG-PD",
-        "primal-dual",
-        "Ding, Zhang, Basar, Jovanovic 2020",
+        PD,
+        DING_2020,
         "mixture only, O(1/sqrt T)",
-        grid=STEPS,
         linear="lin-npg-pd",
-        **baseline(npg_pd),
+        **_primal_dual("npg-pd"),
     ),
     Method(
         "rpg-pd",
         "RPG-PD",
-        "primal-dual",
+        PD,
         DING,
         "O(eps^-6) evaluations, m = 1",
-        grid={**STEPS, "temperature": (1e-4, 1e-2, 1e-1)},
-        skip=lambda settings: settings["dual_step"] * settings["temperature"] > 1,
         linear="lin-rpg-pd",
-        **baseline(rpg_pd),
+        sensible=_shrinks,
+        **_primal_dual("rpg-pd"),
     ),
     Method(
         "opg-pd",
         "OPG-PD",
-        "primal-dual",
+        PD,
         DING,
         "linear, problem-dependent, m = 1",
-        grid=STEPS,
-        **baseline(opg_pd),
+        **_primal_dual("opg-pd"),
     ),
     Method(
         "npg-dd",
@@ -155,110 +269,72 @@ _rows = (
         "dual",
         "Ying, Ding, Lavaei 2022",
         "O(eps^-2) evaluations",
-        grid={"temperature": (0.001, 0.01, 0.1, 1.0), "dual_step": (0.001, 0.01, 0.1, 1.0)},
-        **baseline(npg_dd),
+        **_primal_dual("npg-dd"),
     ),
     Method(
         "reload",
         "ReLOAD",
-        "primal-dual",
-        "Moskovitz, O'Donoghue, Veeriah, Flennerhag, Singh, Zahavy 2023",
+        PD,
+        MOSKOVITZ,
         "converges, no rate",
-        grid=STEPS,
         linear="lin-reload",
-        **baseline(reload),
+        **_primal_dual("reload"),
     ),
     Method(
         "npg-nrl",
         "NPG-NRL",
-        "primal-dual",
-        "Mueller, Alatur, Cevher, Ramponi, He 2024",
+        PD,
+        MUELLER,
         "O(eps^-10), finite horizon",
-        grid={"step": (0.01, 0.1, 1.0), "temperature": (1e-4, 1e-2, 1e-1)},
-        **baseline(npg_nrl),
+        **_primal_dual("npg-nrl"),
     ),
-    Method(
-        "ppo-lag",
-        "PPO-Lag",
-        "primal-dual",
-        "Ray, Achiam, Amodei 2019",
-        "none",
-        grid={**STEPS, "clip": (0.1, 0.2, 0.3)},
-        linear="lin-ppo-lag",
-        **baseline(ppo_lag),
-    ),
-    Method(
-        "ppqa-alm",
-        "PPQA-ALM",
-        "augmented Lagrangian",
-        LU,
-        "O(eps^-6), small bias",
-        **projected(pqa.step),
-    ),
-    Method(
-        "pnpg-alm", "Projected NPG-ALM", "augmented Lagrangian", LU, "none", **projected(npg.step)
-    ),
-    Method(
-        "pspma-alm",
-        "Projected SPMA-ALM",
-        "augmented Lagrangian",
-        LU,
-        "none",
-        **projected(spma.step),
-    ),
+    Method("ppo-lag", "PPO-Lag", PD, RAY, "none", linear="lin-ppo-lag", **_primal_dual("ppo-lag")),
+    Method("ppqa-alm", "PPQA-ALM", AL, LU, "O(eps^-6), small bias", **_projected(pqa)),
+    Method("pnpg-alm", "Projected NPG-ALM", AL, LU, "none", **_projected(npg)),
+    Method("pspma-alm", "Projected SPMA-ALM", AL, LU, "none", **_projected(spma)),
     Method(
         "lin-npg-pd",
         "Lin-NPG-PD",
-        "primal-dual",
-        "Ding, Zhang, Basar, Jovanovic 2020",
+        PD,
+        DING_2020,
         "mixture only, plus bias",
-        grid={"step": LINEAR_STEPS, "dual_step": LINEAR_STEPS},
-        features=True,
-        **baseline(lin_npg_pd),
+        **_primal_dual("npg-pd", features=True),
     ),
     Method(
         "lin-rpg-pd",
         "Lin-RPG-PD",
-        "primal-dual",
+        PD,
         DING,
         "O(eps^-6) plus bias, m = 1",
-        grid={
-            "step": LINEAR_STEPS,
-            "dual_step": LINEAR_STEPS,
-            "temperature": (0.001, 0.01, 0.1, 1.0),
-        },
-        skip=lambda settings: settings["dual_step"] * settings["temperature"] > 1,
-        features=True,
-        **baseline(lin_rpg_pd),
+        sensible=_shrinks,
+        **_primal_dual("rpg-pd", features=True),
     ),
     Method(
-        "lin-reload",
-        "Lin-ReLOAD",
-        "primal-dual",
-        "Moskovitz, O'Donoghue, Veeriah, Flennerhag, Singh, Zahavy 2023",
-        "none",
-        grid={"step": (1e-4, 0.01, 0.1, 1.0), "dual_step": FIVE},
-        features=True,
-        **baseline(lin_reload),
+        "lin-reload", "Lin-ReLOAD", PD, MOSKOVITZ, "none", **_primal_dual("reload", features=True)
     ),
     Method(
         "lin-ppo-lag",
         "Lin-PPO-Lag",
-        "primal-dual",
-        "Ray, Achiam, Amodei 2019",
+        PD,
+        RAY,
         "none",
-        grid={"step": LINEAR_STEPS, "dual_step": FIVE, "clip": (0.1, 0.2, 0.3)},
-        features=True,
-        **baseline(lin_ppo_lag),
+        **_primal_dual("ppo-lag", features=True, passes=250, inner=100),
     ),
-    Method("lp", "Linear program (HiGHS)", "exact", "Altman 1999", "exact", solve=linear_program),
+    Method(
+        "lp",
+        "Linear program (HiGHS)",
+        "exact",
+        "Altman 1999",
+        "exact",
+        **_program(programs.linear_program),
+    ),
     Method(
         "dantzig-wolfe",
         "Dantzig-Wolfe",
         "exact",
         "Dantzig, Wolfe 1960",
         "finite",
-        solve=dantzig_wolfe,
+        **_program(programs.dantzig_wolfe),
     ),
     Method(
         "cutting-plane",
@@ -266,7 +342,7 @@ _rows = (
         "exact",
         "Gladin et al. 2023",
         "O(log 1/eps) cuts, regularised",
-        solve=cutting_plane,
+        **_program(programs.cutting_plane),
     ),
     Method(
         "convex-al",
@@ -274,109 +350,13 @@ _rows = (
         "exact",
         "Mueller et al. 2023",
         "finite",
-        solve=convex_al,
+        **_program(programs.convex_al),
     ),
 )
 methods: Mapping[str, Method] = MappingProxyType({row.name: row for row in _rows})
 
 
-def find(name: str) -> Method:
+def find_method(name: str) -> Method:
     """The row of a method; an unknown name gets a suggestion."""
-    if name not in methods:
-        raise InputError(f"method '{name}' is not known; {did_you_mean(name, methods)}")
+    check_known("method", name, methods)
     return methods[name]
-
-
-def form(model: CMDP, name: str, features: Any) -> tuple[Method, dict[str, Features]]:
-    """The row of a method, its log-linear form if `features` (`[S, A, d]`, or `Features`) are
-    given, and what to pass it.
-    """
-    method = find(name)
-    if features is None:
-        if method.features:
-            raise InputError(
-                f"method '{name}' has log-linear policies; give it features, for example --features"
-                " tiles:60,4,3."
-            )
-        return method, {}
-    if not (method.features or method.linear):
-        known = ", ".join(row.name for row in methods.values() if row.features or row.linear)
-        raise InputError(f"method '{name}' takes no features; these do: {known}.")
-    features = features if isinstance(features, Features) else Features(features)
-    features.check(model.states, model.actions)
-    return method if method.features else methods[method.linear], {"features": features}
-
-
-def trajectory(
-    model: CMDP, name: str, features: Any = None, keep: Collection[int] = (), **settings: Any
-) -> Trajectory:
-    """Fixed-budget run; settings may be arrays of one batch shape. `features [S, A, d]` make the
-    policies log-linear.
-
-    The policies of the iterates in `keep` come back with the histories; 0 is the initial one.
-    """
-    method, given = form(model, name, features)
-    if method.trajectory is None:
-        raise InputError(f"method '{name}' has no fixed-budget form; use cmdpax.run.")
-    _refuse_unknown(method, settings, method.budget)
-    return method.trajectory(model, keep, **given, **settings)
-
-
-def run(model: CMDP, name: str, eps: float = 1e-6, features: Any = None, **settings: Any) -> Result:
-    """Run one method on one model and certify what it returns. An infeasible model is answered with
-    its proof.
-
-    `settings` are the method's own (`find(name).settings()`). A method with both forms is run as a
-    certified solver, unless a setting of its fixed-budget form is given. With `features [S, A, d]`
-    policies are log-linear: the certificate then still measures against the best of all policies,
-    so that its gap includes what the features cannot express.
-    """
-    if not isinstance(model, CMDP):
-        raise InputError(f"model: a CMDP is needed, not {type(model).__name__}.")
-    within("eps", eps, 1.0)
-    if settings.get("time_limit") is not None:
-        within("time_limit", settings["time_limit"], np.inf, zero=True)
-    started = time.perf_counter()
-    method, given = form(model, name, features)
-    _refuse_unknown(method, settings, method.settings())
-    certified = method.solve is not None and set(settings) <= set(parameters(method.solve))
-    if certified and method.family == "augmented Lagrangian":  # decides about feasibility by itself
-        return replace(method.solve(model, eps, **settings), method=name)  # type: ignore[misc]
-    with Stopper(settings.get("time_limit")) as stop:
-        verdict = decide(normalise(model), stop=stop)
-    if verdict.status in ("infeasible", "open"):
-        return replace(phase_one_result(model, verdict, eps, started), method=method.name)
-    try:
-        if certified:
-            result = replace(method.solve(model, eps, **settings), method=method.name)  # type: ignore[misc]
-        else:
-            done = trajectory(model, method.name, given.get("features"), **settings)
-            result = to_result(model, done, method=method.name, eps=eps, started=started)
-    except NumericalError:
-        if verdict.status != "marginal":
-            raise
-        # too close for the method's own solver
-        return replace(
-            phase_one_result(model, verdict, eps, started), method=method.name, status="marginal"
-        )
-    proven = (
-        result.scaled_violation == 0 and result.scaled_gap <= eps
-    )  # what is proven to be feasible is not undecided
-    return (
-        replace(result, status="marginal")
-        if verdict.status == "marginal" and not proven
-        else result
-    )
-
-
-def _refuse_unknown(method: Method, settings: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    for name, value in settings.items():
-        if name not in known:
-            hint = did_you_mean(name, [key for key in known if key != "report"])
-            raise InputError(f"setting '{name}' is not one of {method.name}'s; {hint}")
-        if name == "report" and not callable(value):
-            raise InputError("report: it must be a function that takes a row of the trace.")
-        if (
-            isinstance(value, str) and not isinstance(known[name], str) and name != "step"
-        ):  # a step may be a rule
-            raise InputError(f"{name} is '{value}'; it must be a number.")

@@ -1,0 +1,228 @@
+"""Families of models of any size: random (Garnet), a queue, an inventory; and instances by size."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from cmdpax.environments.grids import grid_world
+from cmdpax.environments.thresholds import (
+    check_tightness,
+    policy_values,
+    with_random_constraints,
+    with_threshold,
+)
+from cmdpax.errors import InputError
+from cmdpax.exact.standard import StandardForm
+from cmdpax.model.cmdp import CMDP
+from cmdpax.model.transitions import refuse_huge
+
+MAX_NAMED_STATES = 10_000
+Family = Literal["garnet", "grid", "queue", "inventory"]
+
+
+def garnet(
+    states: int = 100,
+    actions: int = 4,
+    branching: int = 5,
+    constraints: int = 1,
+    discount: float = 0.9,
+    seed: int = 0,
+    tightness: float = 0.5,
+    feasible: bool = True,
+) -> CMDP:
+    """A random model, feasible or infeasible by construction.
+
+    Every pair leads to `branching` random states with random probabilities; all rewards are uniform
+    in [0, 1]. A reference policy is greedy for the mean of all constraint rewards in every state. A
+    threshold lies at `typical + tightness (V - typical)`, where V is the reference's value and
+    `typical` that of the mean reward 1/2; where V is smaller than `typical`, it lies below V by a
+    hundredth of the range. With `feasible=False` the first threshold lies above the largest
+    conceivable value.
+    """
+    if min(states, actions, branching) < 1 or min(constraints, seed) < 0:
+        raise InputError(
+            "garnet: states, actions and branching must be at least 1, constraints and seed at"
+            " least 0."
+        )
+    if not feasible and not constraints:
+        raise InputError("garnet: an infeasible model needs at least one constraint.")
+    check_tightness(tightness)
+    refuse_huge((states, actions, branching))
+    rng = np.random.default_rng(seed)
+    successors = rng.integers(0, states, (states, actions, branching), dtype=np.int32)
+    cuts = rng.random((states, actions, branching - 1))
+    cuts.sort(axis=-1)
+    probabilities = np.empty((states, actions, branching))
+    probabilities[..., :-1], probabilities[..., -1] = cuts, 1.0
+    probabilities[..., 1:] -= cuts
+    del cuts  # at 1e6 states every array of this size counts
+    reward = rng.random((states, actions))
+    rows = rng.random((constraints, states, actions))
+    initial = np.full(states, 1 / states)
+    model = CMDP(
+        (successors, probabilities), reward, rows, np.zeros(constraints), initial, discount
+    )
+    del successors, probabilities
+    if not constraints:
+        return model
+    best = policy_values(StandardForm.of(model), rows, np.argmax(rows.mean(0), axis=1))
+    typical = np.full(constraints, 0.5 / (1 - discount))
+    thresholds = np.where(
+        best > typical, typical + tightness * (best - typical), best - 0.01 / (1 - discount)
+    )
+    if not feasible:
+        thresholds[0] = rows[0].max() / (1 - discount) + 0.01 / (1 - discount)
+    return model.replace(thresholds=thresholds)
+
+
+def queue(
+    capacity: int = 50,
+    arrival: float = 0.4,
+    rates: Sequence[float] = (0.0, 0.3, 0.6, 0.9),
+    discount: float = 0.99,
+    tightness: float = 0.5,
+    feasible: bool = True,
+) -> CMDP:
+    """A single-server queue with service levels, `energy <= budget`.
+
+    State: 0..capacity customers. In each slot one arrives with probability `arrival` (lost when the
+    queue is full), and service level a finishes one with probability `rates[a]`, using `rates[a]^2`
+    units of energy. The reward is `-customers / capacity`. The budget lies between the energy of
+    the cheapest policy and that of the optimal one without a budget (`tightness` 1 and 0); with
+    `feasible=False` it is below what any policy needs.
+    """
+    if capacity < 1:
+        raise InputError(f"capacity is {capacity}; the queue needs room for at least one customer.")
+    if not 0 < arrival < 1 or not len(rates) or not all(0 <= rate <= 1 for rate in rates):
+        raise InputError(
+            "queue: arrival must lie strictly between 0 and 1, and every service rate between 0"
+            " and 1."
+        )
+    check_tightness(tightness)
+    refuse_huge((capacity + 1, len(rates), 3))
+    S, A = capacity + 1, len(rates)
+    length, levels = np.arange(S), np.asarray(rates, dtype=np.float64)
+    service = np.where(length[:, None] > 0, levels, 0.0)
+    arrive = np.where(length < capacity, arrival, 0.0)[:, None]
+    up, down = arrive * (1 - service), (1 - arrive) * service
+    successors = np.stack(
+        [np.minimum(length + 1, capacity), np.maximum(length - 1, 0), length], axis=1
+    ).astype(np.int32)
+    model = CMDP(
+        (
+            np.broadcast_to(successors[:, None, :], (S, A, 3)),
+            np.stack([up, down, 1 - up - down], axis=-1),
+        ),
+        np.broadcast_to(-length[:, None] / capacity, (S, A)),
+        np.broadcast_to(levels**2, (1, S, A)),
+        [0.0],
+        _first_state(S),
+        discount,
+        senses="<=",
+        state_names=[f"{n} waiting" for n in length] if S <= MAX_NAMED_STATES else None,
+        action_names=[f"serve {rate:g}" for rate in rates],
+        constraint_names=("energy",),
+    )
+    return with_threshold(model, tightness, feasible)
+
+
+def inventory(
+    capacity: int = 100,
+    orders: Sequence[int] = (0, 5, 10, 20),
+    demand: float = 5.0,
+    margin: float = 1.0,
+    holding: float = 0.1,
+    order_cost: float = 3.0,
+    discount: float = 0.99,
+    tightness: float = 0.5,
+    feasible: bool = True,
+) -> CMDP:
+    """Stock against Poisson demand with mean `demand`, `lost sales <= limit`.
+
+    State: 0..capacity units in stock. Action a orders `orders[a]` units, which arrive at once; what
+    does not fit is neither delivered nor charged. Sales are the smaller of demand and stock. The
+    reward is `margin sales - holding stock left - order_cost [something was ordered]`, so that
+    profit alone lets customers wait. The limit lies between the lost sales of the most reliable
+    policy and those of the most profitable one (`tightness` 1 and 0); with `feasible=False` it lies
+    below the former.
+    """
+    if capacity < 1:
+        raise InputError(f"capacity is {capacity}; the store needs room for at least one unit.")
+    if not len(orders) or any(quantity < 0 for quantity in orders):
+        raise InputError(
+            f"orders: {list(orders)}; give at least one quantity, none of them negative."
+        )
+    if not (np.isfinite(demand) and 0 < demand <= 1000):
+        raise InputError(f"demand is {demand:g}; its mean must be positive and at most 1000.")
+    check_tightness(tightness)
+    orders = [min(quantity, capacity) for quantity in orders]
+    chances = poisson(demand)
+    refuse_huge((capacity + 1, len(orders), len(chances)))
+    demanded, stock = np.arange(len(chances)), np.arange(capacity + 1)
+    filled = np.minimum(stock[:, None] + np.asarray(orders), capacity)  # [S, A], after delivery
+    left = np.maximum(filled[:, :, None] - demanded, 0).astype(np.int32)  # [S, A, B], after sales
+    sales = np.minimum(demanded, stock[:, None]) @ chances  # [S], by stock after delivery
+    lost, unsold = chances @ demanded - sales, stock - sales
+    ordered = filled > stock[:, None]
+    model = CMDP(
+        (left, np.broadcast_to(chances, left.shape)),
+        margin * sales[filled] - holding * unsold[filled] - order_cost * ordered,
+        lost[filled][None],
+        [0.0],
+        _first_state(capacity + 1),
+        discount,
+        senses="<=",
+        state_names=[f"{n} in stock" for n in stock] if capacity < MAX_NAMED_STATES else None,
+        action_names=[f"order {quantity}" for quantity in orders],
+        constraint_names=("lost sales",),
+    )
+    return with_threshold(model, tightness, feasible)
+
+
+def poisson(mean: float) -> np.ndarray:
+    """Poisson chances `[n + 1]` of 0, 1, ..., n = mean + 4 deviations; n has all beyond it."""
+    last = int(np.ceil(mean + 4 * np.sqrt(mean)))
+    counts = np.arange(1, last + 1)
+    logarithms = np.append(0.0, np.cumsum(np.log(mean / counts))) - mean
+    chances = np.exp(logarithms)
+    chances[-1] = max(1.0 - chances[:-1].sum(), 0.0)
+    return chances
+
+
+def instance(
+    family: Family,
+    states: int,
+    discount: float = 0.99,
+    constraints: int = 1,
+    seed: int = 0,
+    **options: Any,
+) -> CMDP:
+    """A feasible model with about `states` states, for benchmarks and stress tests.
+
+    `options` are those of the family's own builder. Constraints beyond the family's one are random.
+    """
+    if family not in get_args(Family):
+        raise InputError(f"family: '{family}' is none of {', '.join(get_args(Family))}.")
+    if family == "garnet":
+        return garnet(
+            states=states, constraints=constraints, discount=discount, seed=seed, **options
+        )
+    if family == "grid":
+        side = max(2, round(np.sqrt(states)))
+        model = grid_world(width=side, height=side, discount=discount, seed=seed, **options)
+    elif family == "queue":
+        options = {"arrival": 0.4 + 0.01 * (seed % 50), **options}
+        model = queue(capacity=states - 1, discount=discount, **options)
+    else:
+        model = inventory(capacity=states - 1, discount=discount, **options)
+    if constraints <= model.constraint_count:
+        return model
+    return with_random_constraints(model, constraints, seed)
+
+
+def _first_state(states: int) -> np.ndarray:
+    """The initial distribution `[S]` that is always in state 0."""
+    initial = np.zeros(states)
+    initial[0] = 1.0
+    return initial

@@ -1,0 +1,278 @@
+"""The one problem that the mathematics knows, how it is made, scaled and translated back.
+
+    maximise V_0(pi)  subject to  V_i(pi) >= b_i,   in one criterion.
+
+`StandardForm.of` turns a model's signs: a reward to be minimised is negated, `<=` is negated, `==`
+and a range become two rows. That is exact in floating point, so a certificate of the form holds for
+the user's numbers; `said_back` translates it. `scaled` maps every range of values to [0, 1], which
+is not exact: solvers work there, and nothing scaled is ever certified.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from cmdpax.exact.discounted import Discounted
+from cmdpax.exact.planning import Plan
+from cmdpax.lagrangian import scalarise
+from cmdpax.loops import bellman
+from cmdpax.model.cmdp import CMDP, uniform_policy
+from cmdpax.model.result import Certificate
+from cmdpax.model.transitions import Transitions
+from cmdpax.stopping import Stop, never
+
+
+class Criterion(Protocol):
+    """What values, visits and bounds mean. A policy is `[..., S, A]`, or integer actions `[S]`."""
+
+    @property
+    def mass(self) -> float:
+        """Total visits of every policy."""
+        ...
+
+    @property
+    def unit(self) -> float:
+        """`1 / mass`: what one visit counts as a share."""
+        ...
+
+    def values(
+        self,
+        form: "StandardForm",
+        policy: np.ndarray,
+        rewards: np.ndarray | Sequence[np.ndarray],
+        *,
+        tolerance: float = 0.0,
+        guess: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Values of k rewards `[k, S, A]` (or one, `[S, A]`) -> `[..., k, S]` (or `[..., S]`)."""
+        ...
+
+    def action_values(
+        self, form: "StandardForm", reward: np.ndarray, values: np.ndarray
+    ) -> np.ndarray:
+        """`Q = x + K V` of a reward `[..., S, A]` and values `[..., S]` -> `[..., S, A]`."""
+        ...
+
+    def visits(
+        self,
+        form: "StandardForm",
+        policy: np.ndarray,
+        *,
+        tolerance: float = 0.0,
+        guess: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Occupancy of states `[..., S]`."""
+        ...
+
+    def share(self, form: "StandardForm", policy: np.ndarray) -> np.ndarray:
+        """The occupancy as a distribution `[..., S]`."""
+        ...
+
+    def flow(self, form: "StandardForm") -> sp.csr_array:
+        """Net outflow of pairs `[S, S*A]`: `flow @ mu = rho` for every occupancy mu of pairs."""
+        ...
+
+    def smoothness(self, form: "StandardForm") -> tuple[float, float]:
+        """What a value of span 1 is smooth to as a function of a table, and its squared slope."""
+        ...
+
+    def plan(
+        self,
+        form: "StandardForm",
+        reward: np.ndarray,
+        start: np.ndarray | None = None,
+        *,
+        values: np.ndarray | None = None,
+        tolerance: float = 0.0,
+        stop: Stop = never,
+    ) -> Plan:
+        """The best policy for one reward `[S, A]`, to a stated error."""
+        ...
+
+    def potentials(
+        self,
+        form: "StandardForm",
+        policy: np.ndarray,
+        rewards: Sequence[np.ndarray],
+        accuracy: float = 0.0,
+    ) -> np.ndarray:
+        """Potentials that prove tight bounds on k values of a policy, `[k, S]`."""
+        ...
+
+    def value_bounds(
+        self, form: "StandardForm", policy: np.ndarray, reward: np.ndarray, potential: np.ndarray
+    ) -> tuple[float, float]:
+        """Bounds on a policy's value of one reward `[S, A]`, from any potential `[S]`."""
+        ...
+
+    def optimum_bound(
+        self, form: "StandardForm", reward: np.ndarray, potential: np.ndarray
+    ) -> float:
+        """Upper bound on the best value of one reward `[S, A]`, from any potential `[S]`."""
+        ...
+
+    def scale(self, form: "StandardForm", reward: np.ndarray) -> tuple[float, float]:
+        """Offset and width of the possible values of one reward `[S, A]` (width 1 if it is 0)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an exact method needs to know about a policy, with its batch shape in front."""
+
+    values: np.ndarray  # [..., 1 + m, S]: V_0, then every V_i
+    reward: np.ndarray  # [...]: V_0(rho)
+    margins: np.ndarray  # [..., m]: V_i(rho) - b_i
+
+
+@dataclass(frozen=True, eq=False)
+class StandardForm:
+    """Maximise `V_0` subject to `V_i >= b_i`, i = 1..m. It has no names, no senses and no eps."""
+
+    transitions: Transitions
+    reward: np.ndarray  # [S, A]
+    constraints: np.ndarray  # [m, S, A]
+    thresholds: np.ndarray  # [m]
+    initial: np.ndarray  # [S]
+    criterion: Criterion
+    available: np.ndarray | None = None  # [S, A]; unavailable actions are copies of available ones
+
+    @staticmethod
+    def of(model: CMDP) -> "StandardForm":
+        """The form of a model; arrays that need no turning are the model's own."""
+        return StandardForm(
+            model.transitions,
+            -model.reward + 0.0 if model.minimise else model.reward,
+            model.limits.turn(model.constraints, axis=0),
+            model.limits.row_thresholds,
+            model.initial,
+            Discounted(model.discount),
+            model.available,
+        )
+
+    @property
+    def states(self) -> int:
+        """Number of states S."""
+        return self.reward.shape[0]
+
+    @property
+    def actions(self) -> int:
+        """Number of actions A."""
+        return self.reward.shape[1]
+
+    @property
+    def constraint_count(self) -> int:
+        """Number of rows m; a constraint of the model may have two."""
+        return len(self.thresholds)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether dense linear algebra is used, and batches of policies are possible."""
+        return self.transitions.is_small
+
+    @cached_property
+    def reachable(self) -> np.ndarray:
+        """`[S]` booleans: states that some policy visits from the initial distribution."""
+        rows = (self.transitions.successors, self.transitions.probabilities)
+        return bellman.reachable(*rows, self.initial)
+
+    @cached_property
+    def reward_scale(self) -> float:
+        """Width of the possible values of the reward (1 if it is zero)."""
+        return self.criterion.scale(self, self.reward)[1]
+
+    @cached_property
+    def constraint_scales(self) -> np.ndarray:
+        """The same of every constraint, `[m]`."""
+        return np.array([self.criterion.scale(self, row)[1] for row in self.constraints])
+
+    def replace(self, **changes: Any) -> "StandardForm":
+        """A copy with other fields; what was found about reachable states is shared."""
+        copy = replace(self, **changes)
+        if "reachable" in self.__dict__ and not {"transitions", "initial"} & changes.keys():
+            copy.__dict__["reachable"] = self.reachable
+        return copy
+
+    def uniform_policy(self) -> np.ndarray:
+        """The policy that chooses uniformly among the available actions, `[S, A]`."""
+        return uniform_policy(self.available, self.states, self.actions)
+
+    def pseudo_reward(self, weights: np.ndarray) -> np.ndarray:
+        """`r + sum_i w_i c_i`, for weights `[..., m]` -> `[..., S, A]`."""
+        rows = self.constraints.reshape(self.constraint_count, self.reward.size)
+        flat = scalarise(self.reward.ravel(), rows, weights)
+        return flat.reshape(*weights.shape[:-1], self.states, self.actions)
+
+    def evaluate(self, policy: np.ndarray) -> Evaluation:
+        """V_0, all V_i and the margins of a policy `[..., S, A]`."""
+        rewards: Any = (self.reward, *self.constraints)
+        if self.is_small:
+            rewards = np.stack(rewards)
+        values = self.criterion.values(self, policy, rewards)
+        at_start = values @ self.initial
+        return Evaluation(values, at_start[..., 0], at_start[..., 1:] - self.thresholds)
+
+    def scaled(self) -> "Scaled":
+        """The same problem with every range of values mapped to [0, 1]; policies are the same.
+
+        States that are never reached have no say, but large numbers there would blur those of the
+        others: they are clipped.
+        """
+        criterion, rows = self.criterion, (self.reward, *self.constraints)
+        offsets, widths = np.array([criterion.scale(self, row) for row in rows]).T
+        arrays = np.empty((len(rows), *self.reward.shape))
+        for array, row, offset, width in zip(arrays, rows, offsets, widths):
+            np.subtract(row, offset, out=array)
+            array /= width
+        np.clip(arrays, 0, criterion.unit, out=arrays)
+        reward, constraints = arrays[0], arrays[1:]
+        thresholds = (self.thresholds - offsets[1:] * criterion.mass) / widths[1:]
+        form = self.replace(reward=reward, constraints=constraints, thresholds=thresholds)
+        return Scaled(form, self.reward_scale, self.constraint_scales)
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """A form with values in [0, 1], and the only code that translates its numbers back."""
+
+    form: StandardForm
+    reward_scale: float
+    constraint_scales: np.ndarray  # [m]
+
+    def weights(self, weights: np.ndarray) -> np.ndarray:
+        """Prices `[m]` of the scaled form as those of the form it was made of."""
+        return weights * self.reward_scale / self.constraint_scales
+
+    def scaled_weights(self, weights: np.ndarray) -> np.ndarray:
+        """Prices `[m]` of the form it was made of as those of the scaled form."""
+        return weights * self.constraint_scales / self.reward_scale
+
+    def potential(self, values: np.ndarray) -> np.ndarray:
+        """Values `[S]` of a pseudo-reward, up to a constant, which no bound depends on."""
+        return values * self.reward_scale
+
+    def ray(self, ray: np.ndarray) -> np.ndarray:
+        """A ray `[m]`."""
+        return ray / self.constraint_scales
+
+
+def said_back(model: CMDP, proof: Certificate) -> Certificate:
+    """A certificate of the model's form in the model's own orientation; exact."""
+    limits, sign = model.limits, -1.0 if model.minimise else 1.0
+    first = limits.first_rows
+    signs = np.append(sign, limits.signs[first])
+    low, high = proof.reward_bounds
+    return replace(
+        proof,
+        reward_bounds=(-high, -low) if model.minimise else (low, high),
+        margin_bounds=limits.worst(proof.margin_bounds.T).T,
+        dual_bound=sign * proof.dual_bound,
+        weights=limits.fold(proof.weights),
+        value_potentials=proof.value_potentials[np.append(0, 1 + first)] * signs[:, None] + 0.0,
+        ray=None if proof.ray is None else limits.fold(proof.ray),
+        minimise=model.minimise,
+    )

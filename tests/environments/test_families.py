@@ -1,0 +1,169 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cmdpax import InputError, check, solve
+from cmdpax.environments import garnet, inventory, queue
+from cmdpax.environments.families import instance, poisson
+from cmdpax.exact.standard import StandardForm
+from cmdpax.solvers.feasibility import slater_slack
+
+
+@settings(max_examples=20)
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 40),
+    st.integers(1, 5),
+    st.integers(1, 4),
+    st.sampled_from([0.9, 0.99]),
+)
+def test_garnets_are_feasible_or_infeasible_by_construction(
+    seed, states, actions, constraints, discount
+):
+    wanted = {
+        "states": states,
+        "actions": actions,
+        "constraints": constraints,
+        "discount": discount,
+        "seed": seed,
+    }
+    impossible = garnet(**wanted, feasible=False)
+    result = solve(impossible)
+    assert result.status == "infeasible"
+    check(impossible, result)
+    if actions > 1 and states > 2:  # with one action everything is on the boundary
+        assert solve(garnet(**wanted)).status in ("certified", "marginal")
+
+
+def test_same_seed_same_model():
+    assert garnet(seed=4).digest == garnet(seed=4).digest != garnet(seed=5).digest
+
+
+def test_shapes():
+    model = garnet(states=12, actions=3, branching=2, constraints=4)
+    assert model.successors.shape == (12, 3, 2) and model.constraints.shape == (4, 12, 3)
+    np.testing.assert_allclose(model.probabilities.sum(-1), 1)
+
+
+@pytest.mark.parametrize("sizes", [(5, 1, 1), (20, 1, 1), (4, 2, 6), (10, 2, 8), (3, 2, 2)])
+def test_few_actions_and_many_constraints_are_feasible_too(sizes):
+    states, actions, constraints = sizes
+    for seed in range(10):
+        model = garnet(states=states, actions=actions, constraints=constraints, seed=seed)
+        assert slater_slack(StandardForm.of(model)) > 0
+
+
+@pytest.mark.parametrize("discount", [0.9, 0.99, 0.999])
+@pytest.mark.parametrize("feasible", [True, False])
+def test_queues_are_solved_without_a_hyperparameter(discount, feasible):
+    model = queue(capacity=60, discount=discount, feasible=feasible)
+    result = solve(model)
+    assert result.status == ("certified" if feasible else "infeasible")
+    check(model, result)
+
+
+def test_energy_is_a_budget_in_the_callers_orientation():
+    model = queue(capacity=20)
+    assert model.senses == ("<=",)
+    result = solve(model)
+    assert model.constraints.min() == 0 and model.thresholds[0] > 0
+    assert result.values[0] == pytest.approx(model.thresholds[0], rel=1e-5)  # discounted energy
+    assert "energy" in str(result) and "<=" in str(result)
+
+
+def test_birth_and_death_probabilities():
+    model = queue(capacity=2, arrival=0.4, rates=(0.0, 0.5))
+    row = dict(zip(model.successors[1, 1], model.probabilities[1, 1], strict=True))
+    assert row == pytest.approx({2: 0.4 * 0.5, 0: 0.6 * 0.5, 1: 0.5})
+    np.testing.assert_allclose(model.constraints[0, :, 1], 0.25)
+
+
+def test_poisson_sums_to_one_and_has_its_mean():
+    chances = poisson(5.0)
+    assert chances.sum() == pytest.approx(1.0, abs=1e-15)
+    assert chances[:3] == pytest.approx(np.exp(-5.0) * np.array([1, 5, 12.5]))
+    assert chances @ np.arange(len(chances)) == pytest.approx(5.0, abs=5e-3)  # the tail is folded
+
+
+def test_one_pair_of_an_inventory_by_hand():
+    model = inventory(
+        capacity=3, orders=(0, 2), demand=1.0, margin=2.0, holding=0.5, order_cost=0.25
+    )
+    chances = poisson(1.0)
+    after = 3  # two in stock, two ordered, one of them does not fit
+    sales = sum(p * min(d, after) for d, p in enumerate(chances))
+    assert model.reward[2, 1] == pytest.approx(2.0 * sales - 0.5 * (after - sales) - 0.25)
+    lost = sum(p * max(d - after, 0) for d, p in enumerate(chances))
+    assert model.constraints[0, 2, 1] == pytest.approx(lost)
+    assert model.transitions.tensor[2, 1] == pytest.approx(
+        [1 - chances[:3].sum(), chances[2], chances[1], chances[0]]
+    )
+    assert model.reward[3, 1] == model.reward[3, 0]  # nothing fits: no order, no charge
+
+
+@pytest.mark.parametrize("tightness", [0.0, 0.5, 0.95])
+def test_an_inventory_is_solved_like_the_linear_program(tightness):
+    model = inventory(capacity=40, tightness=tightness)
+    result, reference = solve(model), solve(model, "lp")
+    assert result.status == reference.status == "certified"
+    scale = StandardForm.of(model).reward_scale
+    assert result.reward == pytest.approx(reference.reward, abs=1e-5 * scale)
+
+
+def test_the_constraint_costs_profit():
+    loose, tight = (solve(inventory(capacity=60, tightness=share)) for share in (0.1, 0.9))
+    assert tight.reward < loose.reward
+    assert tight.multipliers[0] > loose.multipliers[0] > 0
+
+
+def test_infeasible_inventory():
+    assert solve(inventory(capacity=40, feasible=False)).status == "infeasible"
+
+
+@pytest.mark.parametrize("family", ["garnet", "grid", "queue", "inventory"])
+@pytest.mark.parametrize("constraints", [1, 3])
+def test_every_family_is_feasible_and_of_the_size_asked_for(family, constraints):
+    model = instance(family, 100, 0.9, constraints, seed=3)
+    assert 90 <= model.states <= 110
+    assert (model.discount, model.constraint_count) == (0.9, constraints)
+    assert solve(model).status == "certified"
+
+
+def test_seeds_of_instances_differ_and_repeat():
+    first, again, other = (instance("queue", 50, 0.9, 2, seed) for seed in (0, 0, 1))
+    assert first.digest == again.digest != other.digest
+
+
+def test_options_reach_the_builder():
+    assert instance("garnet", 50, branching=2).successors.shape[2] == 2
+
+
+def test_unknown_family():
+    with pytest.raises(InputError, match="garnet, grid, queue, inventory"):
+        instance("maze", 10)
+
+
+@pytest.mark.parametrize(
+    ("build", "wrong", "message"),
+    [
+        (garnet, {"states": 0}, "states"),
+        (garnet, {"branching": 0}, "branching"),
+        (garnet, {"constraints": 0, "feasible": False}, "at least one constraint"),
+        (garnet, {"tightness": 1.0}, "tightness"),
+        (queue, {"capacity": 0}, "capacity"),
+        (queue, {"arrival": 1.0}, "arrival"),
+        (queue, {"rates": ()}, "rate"),
+        (queue, {"rates": (2.0,)}, "rate"),
+        (queue, {"tightness": 1.0}, "tightness"),
+        (inventory, {"capacity": 0}, "capacity"),
+        (inventory, {"orders": ()}, "orders"),
+        (inventory, {"orders": (-1, 2)}, "orders"),
+        (inventory, {"demand": 0.0}, "demand"),
+        (inventory, {"demand": np.nan}, "demand"),
+        (inventory, {"tightness": 1.0}, "tightness"),
+    ],
+)
+def test_bad_settings(build, wrong, message):
+    with pytest.raises(InputError, match=message):
+        build(**wrong)
