@@ -17,6 +17,7 @@ from cmdpax.errors import InputError, did_you_mean
 from cmdpax.files import target
 from cmdpax.model.archive import load_result, save_model, save_result
 from cmdpax.model.cmdp import CMDP
+from cmdpax.paper.settings import GRIDS
 from cmdpax.solvers.certified import within
 from cmdpax.solvers.frontier import frontier as trace_frontier
 from cmdpax.solvers.table import methods, run
@@ -248,9 +249,10 @@ def list_(
         for name, builder in finite.items()
     }
     if as_json:
-        columns = ("title", "family", "citation", "rate", "grid")
+        columns = ("title", "family", "citation", "rate")
         rows = {
             name: {column: getattr(row, column) for column in columns}
+            | {"grid": GRIDS.get(name, {})}
             for name, row in methods.items()
         }
         both = {"methods": rows, "environments": environments}
@@ -264,7 +266,7 @@ def list_(
             shown = ", ".join(key for key in row.settings() if key != "report")
             grid = "; ".join(
                 f"{key} {', '.join(f'{value:g}' for value in values)}"
-                for key, values in row.grid.items()
+                for key, values in GRIDS.get(row.name, {}).items()
             )
             table.add_row(row.name, row.family, row.rate, shown, grid, row.citation)
         out.print(table)
