@@ -4,7 +4,7 @@ import pytest
 
 from cmdpax import InputError
 from cmdpax.cli.main import main
-from cmdpax.experiments.records import write_lines
+from cmdpax.experiments.results import write_lines
 from cmdpax.experiments.store import Store
 from cmdpax.paper import rate, reproduce
 from cmdpax.paper.deep_study import read_records

@@ -8,38 +8,38 @@ import pytest
 from cmdpax import InputError
 from cmdpax.learning.config import METHODS, TrainConfig
 from cmdpax.paper import settings
-from cmdpax.paper.settings import SWEEPS, find_spec
-from cmdpax.solvers.table import find
+from cmdpax.paper.settings import SWEEPS, find_sweep
+from cmdpax.solvers.table import find_method
 
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_every_preset_is_a_sweep(name):
-    runs = find_spec(name).runs()
+    runs = find_sweep(name).runs()
     assert len({run.id for run in runs}) == len(runs) >= 40
     assert all(json.loads(run.text)["kind"] == run.kind for run in runs)
 
 
 def test_the_papers_grid_has_its_size():
-    assert len(find_spec("paper-grids").runs()) == 3 * (504 + 216 + 72 + 1)
-    assert len(find_spec("penalties").runs()) == 3 * 2 * 4 * 4 * 10
-    assert {run.config["samples"] for run in find_spec("deep").with_fraction(0.01).runs()} == {
+    assert len(find_sweep("paper-grids").runs()) == 3 * (504 + 216 + 72 + 1)
+    assert len(find_sweep("penalties").runs()) == 3 * 2 * 4 * 4 * 10
+    assert {run.config["samples"] for run in find_sweep("deep").with_fraction(0.01).runs()} == {
         100_000
     }
 
 
 def test_what_is_no_sweep(tmp_path):
     with pytest.raises(InputError, match="did you mean 'tiny'"):
-        find_spec("tini")
+        find_sweep("tini")
     with pytest.raises(InputError, match="cannot be read"):
-        find_spec(str(tmp_path / "none.toml"))
+        find_sweep(str(tmp_path / "none.toml"))
     with pytest.raises(InputError, match=r"must lie in \(0, 1\]"):
-        find_spec("deep").with_fraction(2)
+        find_sweep("deep").with_fraction(2)
 
 
 @pytest.mark.parametrize("method", settings.GRIDS)
 def test_grids_and_budgets_are_settings_of_the_methods(method):
     grid, budget = settings.GRIDS[method], settings.BUDGETS[method]
-    assert grid.keys() | budget.keys() <= find(method).settings().keys()
+    assert grid.keys() | budget.keys() <= find_method(method).settings.keys()
     assert not grid.keys() & budget.keys()
     evaluations = budget.get("steps") or budget["outer"] * budget["inner"]
     assert evaluations == 1000
