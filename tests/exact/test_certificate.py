@@ -14,7 +14,7 @@ from models import cmdps
 
 @given(cmdps(constraints=(1, 4), states=12), st.integers(0, 10**6))
 def test_weak_duality_for_any_weights(model, seed):
-    """No feasible policy beats D(w), whatever w >= 0 and whatever policy stands in for the optimum."""
+    """No feasible policy beats D(w), for any w >= 0 and any policy in place of the optimum."""
     form, rng = StandardForm.of(model), np.random.default_rng(seed)
     scale = form.reward_scale / form.constraint_scales
     weights = rng.random(model.constraint_count) * scale * rng.choice([0.0, 1.0, 10.0])
