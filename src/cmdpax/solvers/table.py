@@ -179,7 +179,7 @@ def _fixed_budget(
 
 
 def _primal_dual(name: str, features: bool = False, **defaults: Any) -> dict[str, Any]:
-    """The fixed-budget form of a primal-dual method; whole numbers among its settings are counts."""
+    """The fixed-budget form of a primal-dual method; settings with whole defaults are counts."""
     method = primal_dual.METHODS[name]
     budget = {**method.settings, **defaults, "steps": 1000}
 
