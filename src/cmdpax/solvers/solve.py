@@ -197,11 +197,11 @@ class _Door:
         )
 
     def _answered(self, answer: Callable[[], Answer], verdict: Feasibility) -> Result:
-        """The result of the method, or of phase 1 if its own solver was out of time or failed."""
+        """The result of the method, or of phase 1 where its own solver fails at the very edge."""
         try:
             return self._result(answer(), verdict)
         except NumericalError:
-            if verdict.status != "marginal" and not self.stop():
+            if verdict.status != "marginal":
                 raise
             return self._phase_one(verdict)
 
@@ -288,14 +288,13 @@ class _Door:
         """The policy of phase 1: the least violating one, with the proof that none is feasible.
 
         Where rounding (values of 1e9 that differ by 1) spoils the proof the status is `marginal`:
-        nothing is claimed unproven. Where time ran out, in phase 1 or after it, there is nothing
-        but the policy's own certificate.
+        nothing is claimed unproven. Where time ran out there is no verdict, and nothing but the
+        policy's own certificate.
         """
         form, columns = self.form, verdict.columns
         policy, actions = Corrective().policy(form, columns), columns.actions[0]
         potential, accuracy = None, 0.0
-        is_decided = verdict.status in ("infeasible", "marginal")
-        if is_decided:  # there is time: the first plan was a loose one
+        if verdict.status != "open":  # there is time: the first plan was a loose one
             tolerance = ACCURACY * self.eps * form.reward_scale
             plan = form.criterion.plan(form, form.reward, actions, tolerance=tolerance)
             actions = plan.actions
@@ -307,9 +306,9 @@ class _Door:
             form, policy, no_weights, actions, potential=potential, accuracy=accuracy
         )
         proof = self._with_ray(proof, verdict)
+        is_proven = proof.ray_bound is not None and proof.ray_bound < 0
         status: Status = "certified" if self._is_certified(proof) else "limit"
-        if is_decided:
-            is_proven = proof.ray_bound is not None and proof.ray_bound < 0
+        if verdict.status != "open":
             status = "infeasible" if verdict.status == "infeasible" and is_proven else "marginal"
         return self._said(status, policy, proof, values)
 
