@@ -7,6 +7,7 @@ from cmdpax.environments import cliff_world, garnet
 from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.feasibility import decide_feasibility, largest_multiplier, slater_slack
 from random_models import cmdps
+from solvers.tasks import scaled_form
 from sparse_models import large_path
 
 
@@ -31,10 +32,6 @@ def slack_by_linear_program(model, form):
     )
     assert answer.status == 0
     return -answer.fun
-
-
-def scaled_form(model):
-    return StandardForm.of(model).scaled().form
 
 
 def at_slack(model, slack):

@@ -8,8 +8,7 @@ from cmdpax.environments import cliff_world, deep_sea, garnet
 from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers import programs
 from cmdpax.solvers.algorithm import AugmentedLagrangian
-from cmdpax.solvers.certified import Task, WarmStart
-from cmdpax.solvers.columns import MAX_COLUMNS, Corrective
+from cmdpax.solvers.columns import Corrective
 from cmdpax.solvers.feasibility import decide_feasibility
 from cmdpax.solvers.programs import (
     cutting_plane,
@@ -20,28 +19,8 @@ from cmdpax.solvers.programs import (
     soft_optimum,
     solve_program,
 )
-from cmdpax.stopping import never
 from random_models import cmdps
-
-
-def scaled_form(model):
-    return StandardForm.of(model).scaled().form
-
-
-def task_for(form, **changes):
-    """A task as the door makes it, with nobody to accept an answer."""
-    fields = {
-        "eps": 1e-6,
-        "columns": decide_feasibility(form).columns,
-        "most": MAX_COLUMNS,
-        "stop": never,
-        "seconds_left": None,
-        "record": lambda row: None,
-        "accept": lambda answer: False,
-        "warm": WarmStart(),
-    }
-    return Task(**{**fields, **changes})
-
+from solvers.tasks import scaled_form, task_for
 
 OPTIMA = [(cliff_world, 0.655402, 0.171), (deep_sea, 0.392671, 0.203158)]
 
