@@ -12,7 +12,7 @@ what each of them led to.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from cmdpax import lagrangian
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.standard import StandardForm
-from cmdpax.model.result import Row, Trajectory
+from cmdpax.model.result import Trajectory
 
 LARGEST_PENALTY = 1e10
 
@@ -91,7 +91,6 @@ class Answer:
     policy: np.ndarray  # [S, A]
     weights: np.ndarray  # [m], dual ones, in the units of the scaled form
     plan: Plan | None = None  # optimum of `r + w.c`, where the solver knows it
-    trace: list[Row] = field(default_factory=list)
     averaged: np.ndarray | None = None  # [S, A], the policy of the average occupancy
     in_own_units: bool = False  # whether weights are those of the unscaled form
 
