@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cmdpax.experiments.executors import executor
+from cmdpax.experiments.executors import find_executor
 from cmdpax.experiments.runs import Run, exact_run
 from cmdpax.experiments.store import Store
 
@@ -36,8 +36,8 @@ def measure(name: str, jobs: Sequence[Run], workers: int) -> tuple[np.ndarray, n
     """
     with tempfile.TemporaryDirectory() as folder:
         store, started = Store(folder, create=True), clock()
-        executor(name)(jobs, store, workers, lambda: None)
-        spent = [store.spent(run) or {} for run in jobs]
+        find_executor(name)(jobs, store, workers, lambda: None)
+        spent = [store.spent(run) for run in jobs]
         inside = np.array([sum(one[key] for one in spent) for key in ("seconds", "cpu_seconds")])
         return clock() - started, inside
 

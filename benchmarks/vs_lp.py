@@ -43,7 +43,7 @@ from cmdpax.environments.families import instance  # noqa: E402
 from cmdpax.exact.certificate import certify  # noqa: E402
 from cmdpax.exact.discounted import pseudo_reward  # noqa: E402
 from cmdpax.exact.planning import plan  # noqa: E402
-from cmdpax.experiments.versions import installed  # noqa: E402
+from cmdpax.experiments.store import installed  # noqa: E402
 from cmdpax.solvers.certified import normalise  # noqa: E402
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cmdpax import CMDP, CertificateError, check, solve
 from cmdpax.environments import cliff_world, deep_sea, garnet
-from random_models import cmdps
+from models import cmdps
 
 
 @given(cmdps())

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from cmdpax import lagrangian
 from cmdpax.exact.discounted import action_values, evaluate, occupancy, pseudo_reward, state_values
-from random_models import cmdps
+from models import cmdps
 
 numbers = st.floats(-50, 50)
 positive = st.floats(1e-3, 1e3)

@@ -15,7 +15,7 @@ __version__ = version("cmdpax")
 _HOMES = {  # where each public name lives; a module is loaded when a name of it is first used
     "checker": ("Verified", "check"),
     "errors": ("CertificateError", "CmdpaxError", "InputError", "NumericalError"),
-    "learning.evaluation": ("SampledEvidence", "evaluate"),
+    "learning.evaluation": ("Evidence", "evaluate"),
     "learning.policy": ("load_policy",),
     "learning.training": ("Training", "train"),
     "model.archive": ("load_model", "load_result", "save_model", "save_result"),
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cmdpax import environments
     from cmdpax.checker import Verified, check
     from cmdpax.errors import CertificateError, CmdpaxError, InputError, NumericalError
-    from cmdpax.learning.evaluation import SampledEvidence, evaluate
+    from cmdpax.learning.evaluation import Evidence, evaluate
     from cmdpax.learning.policy import load_policy
     from cmdpax.learning.training import Training, train
     from cmdpax.model.archive import load_model, load_result, save_model, save_result

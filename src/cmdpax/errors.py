@@ -5,10 +5,11 @@ Every message is one sentence: what, where, how to fix. A check returns what it 
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from numbers import Real
 from typing import Any
 
 import numpy as np
+
+NUMBERS = (int, float, np.integer, np.floating)
 
 
 class CmdpaxError(Exception):
@@ -51,7 +52,7 @@ def check_number(
     below: float | None = None,
 ) -> float:
     """A finite number with `above < value`, `least <= value` and `value < below`, where given."""
-    fits = isinstance(value, Real) and -np.inf < value < np.inf
+    fits = isinstance(value, NUMBERS) and -np.inf < value < np.inf
     if not (
         fits
         and (above is None or value > above)
@@ -67,7 +68,7 @@ def check_number(
 
 def check_count(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
     """A whole number of at least `least` and at most `most`; 3.0 is one too. Seeds begin at 0."""
-    fits = isinstance(value, Real) and -np.inf < value < np.inf and int(value) == value
+    fits = isinstance(value, NUMBERS) and -np.inf < value < np.inf and int(value) == value
     if not fits or value < least or (most is not None and value > most):
         span = f"of at least {least}" if most is None else f"between {least} and {most}"
         raise InputError(f"{name} is {value!r}; it must be a whole number {span}.")
@@ -87,6 +88,6 @@ def check_positive(name: str, value: Any) -> Any:
 
 def check_share(name: str, value: Any) -> float:
     """A number in `[0, 1]`."""
-    if not (isinstance(value, Real) and 0 <= value <= 1):
+    if not (isinstance(value, NUMBERS) and 0 <= value <= 1):
         raise InputError(f"{name} is {value}; it must lie in [0, 1].")
     return float(value)

@@ -41,6 +41,9 @@ def test_the_command(spec, tmp_path, capsys):
         assert code == 0 and "selected" in out
     assert len(Store(store).finished()) == 2 and (store / "selected.md").exists()
     assert len(table.read_text().splitlines()) == 3
+    code, out, _ = call(capsys, "report", str(store))
+    assert code == 0 and "report.html" in out
+    assert "NPG-PD, step 0.1" in (store / "report.html").read_text()
 
 
 def test_a_part_of_a_sweep_shares_its_store(spec, tmp_path, capsys):
@@ -56,9 +59,8 @@ def test_a_part_of_a_sweep_shares_its_store(spec, tmp_path, capsys):
             *part,
         )
         assert code == 0 and len(Store(tmp_path / "s").finished()) == done
-        assert (tmp_path / "s" / "selected.md").exists() == (
-            not part
-        )  # a part's would pass for the whole's
+        # a part's would pass for the whole's
+        assert (tmp_path / "s" / "selected.md").exists() == (not part)
 
 
 def test_the_board_reads_everything_in_the_store(tmp_path):
@@ -91,11 +93,42 @@ def test_only_whole_rows_are_read(tmp_path, text, row):
     assert last_row(path) == row
 
 
+@pytest.mark.parametrize("workers", ["0", "-1"])
+def test_workers_are_a_positive_number(spec, tmp_path, capsys, workers):
+    store = tmp_path / "s"
+    code, _, err = call(capsys, "sweep", str(spec), "--store", str(store), "--workers", workers)
+    assert code == 2 and f"--workers is {workers}; it must be a whole number of at least 1" in err
+    assert not store.exists()
+
+
 def test_an_interrupt_is_safe_and_says_how_to_go_on(spec, tmp_path, monkeypatch, capsys):
-    def interrupted(runs, store, workers, report):
+    def interrupted(runs, store, workers, watch):
         store.carry_out(runs[0])
         raise KeyboardInterrupt
 
     monkeypatch.setitem(executors.EXECUTORS, "local", interrupted)
     code, _, err = call(capsys, "sweep", str(spec), "--store", str(tmp_path / "s"))
     assert code == 130 and "interrupted; 1 of 2 runs are done" in err
+
+
+def test_demo(capsys, tmp_path):
+    code, out, _ = call(capsys, "demo", "--out", str(tmp_path))
+    assert code == 0 and out.count("verified: certified") == 2
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "cliff-world.png",
+        "deep-sea.png",
+        "alm-against-primal-dual.png",
+    }
+
+
+def test_reproduce_draws_one_figure(capsys, tmp_path):
+    code, out, _ = call(
+        capsys, "reproduce", "tabular", "--figure", "deep-sea-policy", "--out", str(tmp_path)
+    )
+    assert code == 0 and "deep-sea-policy.png" in out
+    assert (tmp_path / "deep-sea-policy.png").stat().st_size > 5000
+
+
+def test_what_does_not_belong_to_a_study_is_refused(capsys, tmp_path):
+    code, _, err = call(capsys, "reproduce", "tabular", "--fraction", "0.5", "--out", str(tmp_path))
+    assert code == 2 and "fraction" in err

@@ -3,7 +3,7 @@ from rich.console import Console
 
 from cmdpax import InputError
 from cmdpax.cli import terminal
-from cmdpax.cli.terminal import Progress, TrainingBar, deep
+from cmdpax.cli.terminal import StatusLine, TrainingBar, deep
 
 
 def console(terminal_or_not):
@@ -33,24 +33,22 @@ def test_a_missing_package_is_named_with_the_extra_that_has_it():
 def test_progress_appears_only_after_two_seconds(monkeypatch, started_ago):
     screen = console(True)
     monkeypatch.setattr(terminal, "err", screen)
-    with Progress() as progress:
-        progress.started -= started_ago
-        progress.row({"outer": 1, "evaluations": 7, "gap": 1e-3, "violation": 0.0})
-        assert progress.visible == (started_ago > 2)
+    with StatusLine() as status:
+        status.started -= started_ago
+        status.row({"outer": 1, "evaluations": 7, "gap": 1e-3, "violation": 0.0})
+        assert status.visible == (started_ago > 2)
 
 
 def test_nothing_moves_where_there_is_no_terminal(monkeypatch):
     screen = console(False)
     monkeypatch.setattr(terminal, "err", screen)
-    with Progress() as progress:
-        progress.started -= 5
-        progress.say("planning")
+    with StatusLine() as status:
+        status.started -= 5
+        status.say("planning")
     with TrainingBar(100) as bar:
         for samples in (10, 50, 100):
             bar.row(metrics(samples))
     lines = screen.export_text().splitlines()
-    assert [line.split(":")[0] for line in lines] == [
-        "10 of 100 steps",
-        "100 of 100 steps",
-    ]  # a line now and then, and the last
+    steps = [line.split(":")[0] for line in lines]
+    assert steps == ["10 of 100 steps", "100 of 100 steps"]  # a line now and then, and the last
     assert "return 12.35 heat 3 (x0.5)" in lines[-1]

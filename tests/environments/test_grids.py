@@ -3,9 +3,12 @@ import pytest
 
 from cmdpax import InputError, check, solve
 from cmdpax.environments import cliff_world, deep_sea, grid_world
-from cmdpax.exact.discounted import evaluate
-from cmdpax.exact.planning import plan
-from cmdpax.solvers.tabular import from_actions
+from cmdpax.exact.standard import StandardForm
+from cmdpax.solvers.policy_classes import from_actions
+
+
+def best_value(form, reward):
+    return form.criterion.plan(form, reward).value
 
 
 @pytest.mark.parametrize(
@@ -16,19 +19,20 @@ from cmdpax.solvers.tabular import from_actions
     ],
 )
 def test_reference_numbers(build, best, safest, uniform):
-    model = build()
-    assert plan(model, model.reward).value == pytest.approx(best, abs=1e-6)
-    assert plan(model, model.constraints[0]).value == pytest.approx(safest, abs=1e-6)
-    values = evaluate(model, model.uniform_policy())
+    form = StandardForm.of(build())
+    assert best_value(form, form.reward) == pytest.approx(best, abs=1e-6)
+    assert best_value(form, form.constraints[0]) == pytest.approx(safest, abs=1e-6)
+    values = form.evaluate(form.uniform_policy())
     assert values.reward == pytest.approx(uniform[0], abs=1e-6)
-    assert values.margins[0] + model.thresholds[0] == pytest.approx(uniform[1], abs=1e-6)
+    assert values.margins[0] + form.thresholds[0] == pytest.approx(uniform[1], abs=1e-6)
 
 
 def test_what_the_treasure_costs():
-    model = deep_sea()
-    values = evaluate(model, from_actions(plan(model, model.reward).actions, 2))
-    assert values.margins[0] + model.thresholds[0] == pytest.approx(-0.8744, abs=1e-6)
-    assert plan(model, model.constraints[0]).value == pytest.approx(0, abs=1e-12)
+    form = StandardForm.of(deep_sea())
+    best = form.criterion.plan(form, form.reward)
+    values = form.evaluate(from_actions(best.actions, 2))
+    assert values.margins[0] + form.thresholds[0] == pytest.approx(-0.8744, abs=1e-6)
+    assert best_value(form, form.constraints[0]) == pytest.approx(0, abs=1e-12)
 
 
 def test_best_constraint_value_among_reward_optima():
@@ -101,7 +105,7 @@ def test_moves_and_slips():
     model = grid_world(width=3, height=3, slip=0.2)
     row = dict(zip(model.successors[4, 1], model.probabilities[4, 1], strict=True))
     assert row == pytest.approx({5: 0.8, 1: 0.1, 7: 0.1})  # up; slides left and right
-    np.testing.assert_allclose(model.tensor[8:, :, 9], 1)  # goal and end lead to the end
+    np.testing.assert_allclose(model.transitions.tensor[8:, :, 9], 1)  # the goal leads to the end
 
 
 @pytest.mark.parametrize(

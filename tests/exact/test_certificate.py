@@ -11,7 +11,7 @@ from cmdpax.exact.certificate import certify, lagrangian_bound, optimum_bound, v
 from cmdpax.exact.discounted import evaluate, pseudo_reward, stacked_rewards
 from cmdpax.exact.planning import plan
 from cmdpax.solvers.programs import linear_program
-from random_models import cmdps
+from models import cmdps
 
 
 @given(cmdps(), st.integers(0, 10**6), st.sampled_from([0.0, 1e-9, 1e-3, 1.0]))

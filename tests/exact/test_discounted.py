@@ -17,7 +17,7 @@ from cmdpax.exact.discounted import (
 )
 from cmdpax.loops import systems as loops
 from cmdpax.model.cmdp import CMDP
-from sparse_models import STRUCTURES, build, dense_transitions, large_path, models
+from models import STRUCTURES, build, cmdps, dense_transitions, large_path
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def check(model: CMDP, policy: np.ndarray) -> None:
 
 
 @settings(max_examples=80)
-@given(models)
+@given(cmdps(states=40))
 def test_values_and_occupancies_against_dense_algebra(model):
     rng = np.random.default_rng(0)
     check(model, rng.integers(0, model.actions, model.states))

@@ -9,7 +9,7 @@ from cmdpax.exact.discounted import state_values
 from cmdpax.exact.planning import plan
 from cmdpax.loops import bellman
 from cmdpax.model.cmdp import CMDP
-from sparse_models import STRUCTURES, build, large_path, models
+from models import STRUCTURES, build, cmdps, large_path
 
 
 def best_values(model: CMDP) -> np.ndarray:
@@ -51,7 +51,7 @@ def sparse():
 
 
 @settings(max_examples=80)
-@given(models)
+@given(cmdps(states=40))
 def test_small_and_large_paths_against_dense_policy_iteration(model):
     check(model)
     with large_path():

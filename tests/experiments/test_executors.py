@@ -11,10 +11,9 @@ import time
 import pytest
 
 from cmdpax import InputError
-from cmdpax.experiments.executors import executor, local
-from cmdpax.experiments.runs import exact_run
+from cmdpax.experiments import executors
+from cmdpax.experiments.executors import ONE_THREAD, answer, find_executor
 from cmdpax.experiments.store import Store
-from cmdpax.experiments.worker import ONE_THREAD, carry_out
 from experiments.sweeps import children, contents, tiny_runs
 
 RUNS = tiny_runs(6)
@@ -23,7 +22,7 @@ RUNS = tiny_runs(6)
 @pytest.fixture(scope="module")
 def serial(tmp_path_factory):
     store = Store(tmp_path_factory.mktemp("serial") / "store", create=True)
-    executor("serial")(RUNS, store, 1, lambda: None)
+    find_executor("serial")(RUNS, store, 1, lambda: None)
     return store
 
 
@@ -31,7 +30,7 @@ def test_in_this_process_numba_keeps_its_threads(tmp_path, monkeypatch):
     monkeypatch.setattr(
         os, "environ", {name: value for name, value in os.environ.items() if name not in ONE_THREAD}
     )
-    executor("serial")([], Store(tmp_path / "store", create=True), 1, lambda: None)
+    find_executor("serial")([], Store(tmp_path / "store", create=True), 1, lambda: None)
     assert {name for name in ONE_THREAD if name not in os.environ} == {"NUMBA_NUM_THREADS"}
 
 
@@ -44,18 +43,17 @@ def test_local_workers_and_a_kill(serial, tmp_path):
             killed.extend(children(os.getpid())[-1:])
             os.kill(killed[0], signal.SIGKILL)
 
-    executor("local")([*RUNS, *RUNS], store, 2, kill_one)
+    find_executor("local")([*RUNS, *RUNS], store, 2, kill_one)
     assert contents(store.done) == contents(serial.done)
     assert len(store.finished()) == len(RUNS) and not store.pending(RUNS)
 
 
 def test_ray(serial, tmp_path):
     store = Store(tmp_path / "store", create=True)
-    before = dict(os.environ)
-    executor("ray")(RUNS, store, 1, lambda: None)
-    assert {name: value for name, value in os.environ.items() if name in ONE_THREAD} == {
-        name: value for name, value in before.items() if name in ONE_THREAD
-    }  # numba refuses another number of threads once it has started some
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    find_executor("ray")(RUNS, store, 1, lambda: None)
+    # numba refuses another number of threads once it has started some
+    assert {name: os.environ.get(name) for name in ONE_THREAD} == before
     assert contents(store.done) == contents(serial.done)
 
 
@@ -63,11 +61,8 @@ def test_a_paused_worker_that_wakes_late_does_no_harm(serial, tmp_path):
     """A worker stands still in the middle of a run; another finishes it; the first wakes and is
     told that it is late.
     """
-    store, run = (
-        Store(tmp_path / "store", create=True),
-        exact_run(tiny_runs(1, steps=3000)[0].config),
-    )
-    command = [sys.executable, "-m", "cmdpax.experiments.worker", str(store.folder)]
+    store, (run,) = Store(tmp_path / "store", create=True), tiny_runs(1, steps=3000)
+    command = [sys.executable, "-m", "cmdpax.experiments.executors", str(store.folder)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as worker:
@@ -92,7 +87,7 @@ def test_a_paused_worker_that_wakes_late_does_no_harm(serial, tmp_path):
 
 def test_a_worker_ends_with_its_driver(tmp_path):
     store, run = Store(tmp_path / "store", create=True), tiny_runs(1, steps=100_000)[0]
-    command = [sys.executable, "-m", "cmdpax.experiments.worker", str(store.folder)]
+    command = [sys.executable, "-m", "cmdpax.experiments.executors", str(store.folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as worker:
         print(run.text, file=worker.stdin, flush=True)
         while not any(store.work.iterdir()):
@@ -104,21 +99,21 @@ def test_a_worker_ends_with_its_driver(tmp_path):
 
 def test_a_run_that_kills_its_workers_is_given_up(tmp_path, monkeypatch):
     store = Store(tmp_path / "store", create=True)
-    monkeypatch.setattr(local, "DEATHS", 2)
-    monkeypatch.setattr(local.sys, "executable", "/bin/false")
-    executor("local")(RUNS[:2], store, 2, lambda: None)
+    monkeypatch.setattr(executors, "DEATHS", 2)
+    monkeypatch.setattr(executors.sys, "executable", "/bin/false")
+    find_executor("local")(RUNS[:2], store, 2, lambda: None)
     assert len(store.pending(RUNS)) == len(RUNS)
 
 
 def test_what_stops_a_sweep_is_said(tmp_path):
-    assert "no run store" in carry_out(str(tmp_path), RUNS[0].text)
+    assert "no run store" in answer(str(tmp_path), RUNS[0].text)
     with pytest.raises(InputError, match="did you mean 'ray'"):
-        executor("rai")
+        find_executor("rai")
     for address, sentence in (
         ("127.0.0.1:1", "no Ray cluster answers"),
         ("here", "write HOST:PORT"),
     ):
         with pytest.raises(InputError, match=sentence):
-            executor("ray", address)
+            find_executor("ray", address)
     with pytest.raises(InputError, match="--address is for --executor ray"):
-        executor("local", "somewhere:6379")
+        find_executor("local", "somewhere:6379")

@@ -1,12 +1,13 @@
-"""A run is finished or it is not."""
+"""A run is what it was in 0.1, and it is finished or it is not."""
 
 import signal
 
 import pytest
 
 from cmdpax.experiments import runs
-from cmdpax.experiments.runs import exact_run, perform
+from cmdpax.experiments.runs import carry_out, exact_run, train_run
 from cmdpax.experiments.store import Store
+from cmdpax.learning.config import TrainConfig
 from cmdpax.solvers.table import run as run_method
 
 
@@ -26,4 +27,15 @@ def test_an_interrupted_solve_is_not_the_outcome_of_its_run(tmp_path, monkeypatc
         with pytest.warns(UserWarning, match="stopping"), pytest.raises(KeyboardInterrupt):
             store.carry_out(run)
     assert store.pending([run]) == [run]
-    assert perform(run, tmp_path)["status"] == "certified"
+    assert carry_out(run, tmp_path)["status"] == "certified"
+
+
+def test_ids_are_those_of_version_0_1():
+    """A store goes by ids: if one of these changes, finished runs of 0.1 are done again."""
+    settings = {"step": 0.1, "dual_step": 1.0, "steps": 50}
+    exact = exact_run({"model": "cliff-world", "method": "npg-pd", "settings": settings})
+    assert exact.id == "e634fc926e8ce947"
+    assert (
+        train_run(TrainConfig("SafetyHopperVelocity-v1", method="cpo", seed=3)).id
+        == "2a059d28001526a8"
+    )

@@ -7,16 +7,18 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
+import cmdpax
 from cmdpax import InputError
 from cmdpax.experiments import runs as runs_module
 from cmdpax.experiments import store as store_module
 from cmdpax.experiments.results import made_by_others
-from cmdpax.experiments.runs import Run, exact_run, perform, train_run
-from cmdpax.experiments.store import Store
-from cmdpax.experiments.versions import versions
+from cmdpax.experiments.runs import Run, carry_out, exact_run, train_run
+from cmdpax.experiments.store import Store, difference, installed, versions
 from cmdpax.learning.config import TrainConfig
 from experiments.sweeps import contents, tiny_runs
 
@@ -60,14 +62,14 @@ def test_the_first_of_two_commits_wins(store, monkeypatch):
     """While one attempt is at work, another commits: the late one leaves everything as it is."""
     inner = []
 
-    def slow(run, folder, earlier, note):
+    def slow(run, folder, earlier, watch):
         if not inner:
             inner.append(1)
             inner.append(Store(store.folder).carry_out(run))
             inner.append({path: path.stat().st_ino for path in store.done.rglob("*")})
-        return perform(run, folder, earlier, note)
+        return carry_out(run, folder, earlier, watch)
 
-    monkeypatch.setattr(store_module, "perform", slow)
+    monkeypatch.setattr(store_module, "carry_out", slow)
     assert not store.carry_out(RUN)
     assert inner[1] is True
     assert {path: path.stat().st_ino for path in store.done.rglob("*")} == inner[2]
@@ -79,12 +81,12 @@ def test_a_late_worker_never_commits_half_a_folder(store, monkeypatch):
     still must not commit it.
     """
 
-    def slow(run, folder, earlier, note):
+    def slow(run, folder, earlier, watch):
         store._discard(folder)
         folder.mkdir()
         return {}
 
-    monkeypatch.setattr(store_module, "perform", slow)
+    monkeypatch.setattr(store_module, "carry_out", slow)
     assert not store.carry_out(RUN)
     assert not store.finished() and not list(store.work.iterdir())
 
@@ -200,7 +202,7 @@ def test_a_disk_that_says_no_gives_one_sentence(store, monkeypatch, reason):
     def refuse(*_):
         raise OSError(reason, os.strerror(reason))
 
-    monkeypatch.setattr(store_module, "write", refuse)
+    monkeypatch.setattr(store_module, "write_json", refuse)
     with pytest.raises(InputError, match=f"cannot be written .{os.strerror(reason)}.; mend that"):
         store.carry_out(RUN)
     assert store.pending([RUN]) == [RUN]
@@ -208,7 +210,7 @@ def test_a_disk_that_says_no_gives_one_sentence(store, monkeypatch, reason):
 
 FILL = """
     import pathlib, subprocess, sys
-    from cmdpax.cli import main
+    from cmdpax.cli.main import main
     sys.argv = ["cmdpax"]
     pathlib.Path("/mnt/ballast").write_bytes(bytes(%d))
     main(["sweep", "tiny", "--store", "/mnt/store", "--executor", "%s", "--workers", "1"])
@@ -226,7 +228,7 @@ def test_a_full_disk_gives_one_sentence(executor):
 def test_a_read_only_store_gives_one_sentence():
     body = """
         import subprocess
-        from cmdpax.cli import main
+        from cmdpax.cli.main import main
         from cmdpax.experiments.store import Store
         Store("/mnt/store", create=True)
         subprocess.run(["mount", "-o", "remount,ro", "/mnt"], check=True)
@@ -317,10 +319,8 @@ def test_a_retry_goes_on_from_the_checkpoint_and_ends_in_the_same_bytes(
     assert contents(store.done) == contents(whole.done)
     spent = store.spent(run)
     assert spent["attempt"] == 2 and not list(store.work.iterdir())
-    assert (
-        spent["cpu_seconds"] > 1000 + noted["cpu_seconds"]
-        and spent["seconds"] > 1000 + noted["seconds"]
-    )  # of both attempts
+    for name in ("cpu_seconds", "seconds"):  # of both attempts
+        assert spent[name] > 1000 + noted[name]
 
 
 def test_a_retry_takes_the_checkpoint_before_a_damaged_one_and_none_of_other_versions(
@@ -336,8 +336,40 @@ def test_a_retry_takes_the_checkpoint_before_a_damaged_one_and_none_of_other_ver
     assert not (folder / "config.json").exists()  # the only one is damaged: from the start
     store = Store(tmp_path / "store", create=True)
     made = json.loads((attempt / "run.json").read_text())
-    assert store_module._same_versions(attempt)
+    assert store_module._is_usable(attempt)
     made["versions"]["code"] = "another"
     (attempt / "run.json").write_text(json.dumps(made))
-    assert not store_module._same_versions(attempt)
+    assert not store_module._is_usable(attempt)
     assert store.attempts(run) == []
+
+
+def test_only_packages_that_are_there_have_versions():
+    assert installed(["numpy", "no-such-package"]) == {"numpy": version("numpy")}
+
+
+def test_the_code_is_known_by_its_source(tmp_path, monkeypatch):
+    """A digest that sees every file, its name and its content, and nothing else."""
+    seen = []
+    for name, text in (
+        ("a.py", "1"),
+        ("a.py", "2"),
+        ("b.py", "2"),
+        ("c/d.py", "2"),
+        ("note.txt", "3"),
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        monkeypatch.setattr(cmdpax, "__file__", str(tmp_path / "__init__.py"))
+        seen.append(store_module._digest())
+    assert len(set(seen)) == 4 and seen[-1] == seen[-2]
+    monkeypatch.undo()
+    assert (
+        versions()["code"] == store_module._digest() not in seen and Path(cmdpax.__file__).exists()
+    )
+
+
+def test_differences_in_words():
+    assert difference({"a": "1", "b": "1"}, {"a": "1", "b": "2"}) == "b 1 -> 2"
+    assert difference({"a": "1"}, {"b": "2"}) == "a 1 -> none, b none -> 2"
+    assert difference(versions(), versions()) == ""

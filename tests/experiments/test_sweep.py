@@ -1,5 +1,5 @@
-"""Sweeps as files: every combination, draws that stay, and mistakes that are named before work
-begins.
+"""Sweeps as files: every combination, draws that stay, parts of them, and mistakes that are named
+before work begins.
 """
 
 import re
@@ -9,9 +9,11 @@ import pytest
 
 from cmdpax import InputError
 from cmdpax.experiments.runs import train_config
-from cmdpax.experiments.sweep import Spec, read_spec
+from cmdpax.experiments.sweep import Sweep, read_sweep, subset
+from cmdpax.paper.settings import find_spec
 
 TASK = "SafetyHopperVelocity-v1"
+PENALTIES = find_spec("penalties").with_seeds(2).runs()
 
 
 def write(tmp_path, text):
@@ -32,7 +34,7 @@ def test_a_grid_with_fields_of_each_method(tmp_path):
         [methods.ppo-lag]
         clip = 0.1
     """
-    runs = read_spec(write(tmp_path, text)).runs()
+    runs = read_sweep(write(tmp_path, text)).runs()
     assert len(runs) == 2 * (2 * 2 + 2)
     configs = [train_config(run) for run in runs]
     assert {config.seed for config in configs} == {3, 5} and all(
@@ -48,13 +50,13 @@ def test_a_grid_with_fields_of_each_method(tmp_path):
 
 
 def test_one_and_one_point_zero_are_one_run():
-    one, two = (Spec("x", settings={"environment": TASK, "penalty": value}) for value in (1, 1.0))
+    one, two = (Sweep("x", settings={"environment": TASK, "penalty": value}) for value in (1, 1.0))
     assert [run.id for run in one.runs()] == [run.id for run in two.runs()]
-    assert len(Spec("x", settings={"environment": TASK, "penalty": [1, 1.0]}).runs()) == 1
+    assert len(Sweep("x", settings={"environment": TASK, "penalty": [1, 1.0]}).runs()) == 1
 
 
 def test_one_limit_or_layer_needs_no_list():
-    (run,) = Spec(
+    (run,) = Sweep(
         "x", settings={"environment": "SafetyHopperVelocity-v1", "limit": "cost<=40", "hidden": 16}
     ).runs()
     assert (run.config["limit"], run.config["hidden"]) == (["cost<=40"], [16])
@@ -66,7 +68,7 @@ def test_draws_lie_in_their_range_and_stay_when_there_are_more():
         "inner": {"low": 1, "high": 20},
     }
     few, many = (
-        Spec("x", draws=count, settings={"environment": TASK, **ranges}).runs()
+        Sweep("x", draws=count, settings={"environment": TASK, **ranges}).runs()
         for count in (5, 200)
     )
     assert [run.id for run in few] == [run.id for run in many[:5]] and len(many) == 200
@@ -77,7 +79,7 @@ def test_draws_lie_in_their_range_and_stay_when_there_are_more():
 
 
 def test_exact_runs_take_settings_of_the_method_and_seeds_of_the_model():
-    spec = Spec(
+    spec = Sweep(
         "x",
         "exact",
         settings={"model": "garnet:states=20", "method": "npg-pd", "step": [1, 2], "steps": 10},
@@ -85,11 +87,11 @@ def test_exact_runs_take_settings_of_the_method_and_seeds_of_the_model():
     runs = spec.with_seeds(2).runs()
     assert len(runs) == 4 and runs[0].config["settings"] == {"step": 1.0, "steps": 10}
     with pytest.raises(InputError, match="takes no seed"):
-        Spec("x", "exact", settings={"model": "cliff-world"}).with_seeds(2).runs()
+        Sweep("x", "exact", settings={"model": "cliff-world"}).with_seeds(2).runs()
 
 
 def test_points_that_make_no_sense_are_left_out():
-    runs = Spec(
+    runs = Sweep(
         "x",
         "exact",
         settings={"model": "cliff-world"},
@@ -102,7 +104,7 @@ def test_points_that_make_no_sense_are_left_out():
     ("text", "sentence"),
     [
         ("seeds = ", "not TOML"),
-        ("sedes = 3", "no key 'sedes'; did you mean 'seeds'"),
+        ("sedes = 3", "key 'sedes' is not known; did you mean 'seeds'"),
         ("kind = 'deep'", "it is 'train' or 'exact'"),
         ("settings = 3", "must be a table"),
         ("[methods]\ncpo = 3", "methods.cpo must be a table"),
@@ -112,7 +114,7 @@ def test_points_that_make_no_sense_are_left_out():
         ("", "environment is missing"),
         (
             "[settings]\nenvironment = 'X'\npenalti = 1",
-            "no field 'penalti'; did you mean 'penalty'",
+            "field 'penalti' is not known; did you mean 'penalty'",
         ),
         (
             "[settings]\nenvironment = 'X'\nlearning_rate = 'much'",
@@ -139,12 +141,20 @@ def test_points_that_make_no_sense_are_left_out():
             "methods.cpo is of the method 'cpo'",
         ),
         ("kind = 'exact'", "model is missing"),
-        ("kind = 'exact'\n[settings]\nmodel = 'cliff-world'\nstep = 1", "has no field 'step'"),
+        (
+            "kind = 'exact'\n[settings]\nmodel = 'cliff-world'\nstep = 1",
+            "field 'step' is not known",
+        ),
+        ("kind = 'exact'\n[settings]\nmodle = 'cliff-world'", "did you mean 'model'"),
+        (
+            "kind = 'exact'\n[settings]\nmodel = 'cliff-world'\nsettings = 'x'",
+            "field 'settings' is not known",
+        ),
     ],
 )
 def test_mistakes_are_named(tmp_path, text, sentence):
     with pytest.raises(InputError, match=re.escape(sentence)):
-        read_spec(write(tmp_path, text)).runs()
+        read_sweep(write(tmp_path, text)).runs()
 
 
 def test_a_fraction_is_of_the_samples_wherever_they_are(tmp_path):
@@ -152,7 +162,7 @@ def test_a_fraction_is_of_the_samples_wherever_they_are(tmp_path):
         "[settings]\nenvironment = 'SafetyHopperVelocity-v1'\n[methods.ppo]\nsamples = [40_000,"
         " 80_000]\n[methods.spma]\n"
     )
-    runs = read_spec(write(tmp_path, text)).with_fraction(0.5).runs()
+    runs = read_sweep(write(tmp_path, text)).with_fraction(0.5).runs()
     assert [(run.config["method"], run.config["samples"]) for run in runs] == [
         ("ppo", 20_000),
         ("ppo", 40_000),
@@ -162,7 +172,7 @@ def test_a_fraction_is_of_the_samples_wherever_they_are(tmp_path):
 
 @pytest.mark.parametrize("samples", ["'many'", "{ low = 1, high = 9 }", "1", "[]"])
 def test_a_fraction_of_nothing(tmp_path, samples):
-    spec = read_spec(write(tmp_path, f"[settings]\nenvironment = 'X'\nsamples = {samples}"))
+    spec = read_sweep(write(tmp_path, f"[settings]\nenvironment = 'X'\nsamples = {samples}"))
     with pytest.raises(InputError, match="empty list" if samples == "[]" else "makes no sense"):
         spec.with_fraction(0.1).runs()
 
@@ -171,6 +181,7 @@ def test_a_fraction_of_nothing(tmp_path, samples):
     ("text", "sentence"),
     [
         ('kind = "exact"\neps = "x"\n[settings]\nmodel = "cliff-world"', "eps is 'x'"),
+        ("allowed_excess = -1", "allowed_excess is -1; it must be a number >= 0"),
         ('kind = "exact"\ndraws = -1\n[settings]\nmodel = "cliff-world"', "draws is -1"),
         ('kind = "exact"\nseeds = 1000000000\n[settings]\nmodel = "garnet"', "between 1 and"),
         (
@@ -203,15 +214,19 @@ def test_a_fraction_of_nothing(tmp_path, samples):
 def test_what_is_wrong_is_said_before_any_work(tmp_path, text, sentence):
     (tmp_path / "sweep.toml").write_text(text)
     with pytest.raises(InputError, match=re.escape(sentence)):
-        read_spec(tmp_path / "sweep.toml").runs()
+        read_sweep(tmp_path / "sweep.toml").runs()
 
 
 def test_the_excess_that_is_allowed_suits_the_kind():
-    assert (Spec("x").excess, Spec("x", "exact").excess, Spec("x", "exact", eps=0.0).excess) == (
-        5.0,
-        0.01,
-        0.0,
-    )
+    sweeps = (Sweep("x"), Sweep("x", "exact"), Sweep("x", "exact", allowed_excess=0.0))
+    assert [sweep.excess for sweep in sweeps] == [5.0, 0.01, 0.0]
+
+
+def test_the_old_name_of_a_key_is_read(tmp_path):
+    for key in ("eps", "allowed_excess"):
+        assert read_sweep(write(tmp_path, f"{key} = 3")).allowed_excess == 3
+    with pytest.raises(InputError, match="eps is the old name of allowed_excess; give one of them"):
+        read_sweep(write(tmp_path, "eps = 3\nallowed_excess = 3"))
 
 
 def test_whole_ranges_are_drawn_whole_also_in_the_logarithm():
@@ -222,7 +237,7 @@ def test_whole_ranges_are_drawn_whole_also_in_the_logarithm():
     }
     steps = [
         run.config["settings"]["steps"]
-        for run in Spec("x", "exact", draws=50, settings=settings).runs()
+        for run in Sweep("x", "exact", draws=50, settings=settings).runs()
     ]
     assert all(type(one) is int and 10 <= one <= 1000 for one in steps) and np.median(
         steps
@@ -251,7 +266,7 @@ def test_whole_ranges_are_drawn_whole_also_in_the_logarithm():
         ("[settings]\nmodel = 'cliff-world'\neps = 5.0", "eps is 5.0"),
         ("[settings]\nmodel = 'cliff-world'\ntime_limit = 'x'", 'time_limit is "x"; write'),
         ("[settings]\nmodel = 'cliff-world'\ntime_limit = -1", "time_limit is -1"),
-        ("[settings]\nmodel = 'cliff-world'\nreport = 3", "has no field 'report'"),
+        ("[settings]\nmodel = 'cliff-world'\nreport = 3", "field 'report' is not known"),
         ("seeds = [true, 0]\n[settings]\nmodel = 'garnet'", "a list of whole numbers"),
         (
             "draws = 1\n[settings]\nmodel = 'cliff-world'\nmethod = 'npg-pd'\nsteps = { low = 1,"
@@ -262,12 +277,69 @@ def test_whole_ranges_are_drawn_whole_also_in_the_logarithm():
 )
 def test_odd_values_of_exact_sweeps_are_named(tmp_path, text, sentence):
     with pytest.raises(InputError, match=re.escape(sentence)):
-        read_spec(write(tmp_path, 'kind = "exact"\n' + text)).runs()
+        read_sweep(write(tmp_path, 'kind = "exact"\n' + text)).runs()
 
 
 @pytest.mark.parametrize("samples", ["inf", "nan", "2020-01-01", "1" + 400 * "0"])
 def test_a_fraction_of_odd_samples(tmp_path, samples):
     with pytest.raises(InputError, match="makes no sense"):
-        read_spec(
+        read_sweep(
             write(tmp_path, f"[settings]\nenvironment = 'X'\nsamples = {samples}")
         ).with_fraction(0.1)
+
+
+def test_without_conditions_it_is_the_whole():
+    assert subset(PENALTIES, []) == PENALTIES
+
+
+def test_every_condition_holds_and_the_order_stays():
+    found = subset(
+        PENALTIES,
+        ["method=ppo-alm", "seed=1", "penalty=0.1,1", "environment=SafetyHopperVelocity-v1"],
+    )
+    assert [(run.config["penalty"], run.config["inner"]) for run in found] == [
+        (p, k) for k in (1, 5, 10, 20) for p in (0.1, 1.0)
+    ]
+    assert {(run.config["method"], run.seed) for run in found} == {("ppo-alm", 1)}
+    assert found == [run for run in PENALTIES if run in found]
+
+
+def test_fields_of_an_exact_method_count_too():
+    runs = find_spec("tiny").runs()
+    assert len(subset(runs, ["step=0.3,10.0", "method=reload"])) == 8
+    assert len(subset(runs, ["steps=1000"])) == len(runs)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "message"),
+    [
+        (["method"], "write FIELD=VALUE"),
+        (["method="], "write FIELD=VALUE"),
+        (["methods=cpo"], "field 'methods' is not known; did you mean 'method'"),
+        (["method=cpo"], "no run has method cpo; there are spma-alm, ppo-alm"),
+        (["penalty=0.5"], "no run has penalty 0.5; there are 0.0001, 0.001, 0.1, 1"),
+        (["seed=0,"], "no run has seed ; there are 0, 1"),
+    ],
+)
+def test_what_no_run_meets(conditions, message):
+    with pytest.raises(InputError, match=message):
+        subset(PENALTIES, conditions)
+
+
+def test_conditions_that_exclude_each_other():
+    with pytest.raises(InputError, match="no run has seed 0; there are 1"):
+        subset(PENALTIES, ["seed=1", "seed=0"])
+
+
+def test_values_that_are_lists(tmp_path):
+    path = tmp_path / "lists.toml"
+    path.write_text(
+        '[settings]\nenvironment = "SafetyHopperVelocity-v1"\nhidden = [[8, 8], [16], [4]]\n'
+    )
+    runs = read_sweep(path).runs()
+    assert [run.config["hidden"] for run in subset(runs, ["hidden=[8, 8]"])] == [[8, 8]]
+    assert [run.config["hidden"] for run in subset(runs, ["hidden=[16],[4]"])] == [[16], [4]]
+    with pytest.raises(
+        InputError, match=r"no run has hidden \[8\]; there are \[8, 8\], \[16\], \[4\]"
+    ):
+        subset(runs, ["hidden=[8]"])

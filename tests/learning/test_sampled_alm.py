@@ -5,18 +5,23 @@ exact method's answer.
 import gymnasium as gym
 import numpy as np
 import pytest
+from cmdpax.environments.tiles import tiles
+from cmdpax.learning.sampling import Experience, GymSimulator, ModelSimulator
 
 import plain
-from cmdpax import InputError, lagrangian
+from cmdpax import InputError
 from cmdpax.environments import deep_sea
-from cmdpax.environments.by_name import tiles
 from cmdpax.exact.discounted import action_values, evaluate
-from cmdpax.learning.gym_simulator import GymSampler
-from cmdpax.learning.sampled_alm import Batch, Settings, returns, sampled_alm, update
-from cmdpax.learning.simulator import Experience, ModelSimulator
-from cmdpax.solvers import pqa
-from cmdpax.solvers.policy_classes import Features, one_hot
-from cmdpax.solvers.projected import Projected
+from cmdpax.learning.sampled_alm import (
+    SampledSettings,
+    VisitedStates,
+    returns,
+    sampled_alm,
+    update,
+)
+from cmdpax.solvers.algorithm import AugmentedLagrangian
+from cmdpax.solvers.policy_classes import Features, LogLinear, one_hot
+from cmdpax.solvers.policy_gradient import PolicyGradient, PolicyState, pqa
 from cmdpax.solvers.table import trajectory
 
 
@@ -26,14 +31,14 @@ def batch_of(model, policy, episodes, seed, table=None):
     )
     critic = one_hot(model.states, model.actions)
     table = critic if table is None else table
-    return Batch(data, lambda states: table[states], lambda states: critic[states])
+    return VisitedStates(data, lambda states: table[states], lambda states: critic[states])
 
 
-def exact_quality(model, policy):
-    known = evaluate(model, policy)
+def exact_action_values(model, policy):
+    values = evaluate(model, policy)
     rewards = np.concatenate([model.reward[None], model.constraints])
-    return action_values(model, rewards, known.values), np.append(
-        known.reward, known.margins + model.thresholds
+    return action_values(model, rewards, values.values), np.append(
+        values.reward, values.margins + model.thresholds
     )
 
 
@@ -49,57 +54,58 @@ def test_action_values_and_values_at_the_start_are_estimated(estimator):
     model = plain.tiny()
     policy = np.random.default_rng(0).dirichlet(np.full(3, 3.0), 4)
     batch = batch_of(model, policy, 20_000, seed=1)
-    found = (
+    estimates = (
         batch.temporal_differences(policy, model.discount)
         if estimator == "temporal_differences"
         else batch.monte_carlo()
     )
-    quality, start = exact_quality(model, policy)
+    exact, start = exact_action_values(model, policy)
     spread, pairs = returns(batch.data), batch.data.observations * 3 + batch.data.actions
     for s in range(4):  # temporal differences are at least as exact as the mean of the returns
         for a in range(3):
             own = spread[pairs == 3 * s + a]
             assert (
-                np.abs(found[:, s, a] - quality[:, s, a]) < 5 * own.std(0) / np.sqrt(len(own))
+                np.abs(estimates[:, s, a] - exact[:, s, a]) < 5 * own.std(0) / np.sqrt(len(own))
             ).all()
-    np.testing.assert_allclose(batch.at_start(policy, found), start, atol=0.05)
+    np.testing.assert_allclose(batch.at_start(policy, estimates), start, atol=0.05)
 
 
 def test_another_policys_values_come_from_the_same_batch():
     model, rng = plain.tiny(), np.random.default_rng(0)
     behaviour, other = rng.dirichlet(np.full(3, 3.0), 4), rng.dirichlet(np.full(3, 3.0), 4)
     batch = batch_of(model, behaviour, 20_000, seed=1)
-    found = batch.temporal_differences(other, model.discount)
-    quality, start = exact_quality(model, other)
-    np.testing.assert_allclose(found, quality, atol=0.1)
-    np.testing.assert_allclose(batch.at_start(other, found), start, atol=0.05)
+    estimates = batch.temporal_differences(other, model.discount)
+    exact, start = exact_action_values(model, other)
+    np.testing.assert_allclose(estimates, exact, atol=0.1)
+    np.testing.assert_allclose(batch.at_start(other, estimates), start, atol=0.05)
 
 
 def test_an_update_converges_to_the_exact_one_at_the_rate_of_monte_carlo():
     """Root mean square error of the updated policy against episodes N: slope -1/2 on logarithmic
     axes.
     """
-    model, table, multipliers, penalty = deep_sea(), tiles(25, 2, 60, 4, 3), np.array([0.2]), 10.0
+    model, table, utility = (
+        deep_sea(),
+        tiles(25, 2, 60, 4, 3),
+        AugmentedLagrangian(np.array([0.2]), 10.0),
+    )
     features = Features(table)
-    oracle = Projected(pqa.step, features, 1.0)
-    before = oracle.at(
-        model, 0.5 * np.random.default_rng(3).standard_normal(features.rank), np.ones(())
-    )
-    exact, theta = (
-        oracle.advance(model, before, multipliers, penalty).policy,
-        features.parameters(before.coordinates),
-    )
+    oracle = PolicyGradient(pqa, 1.0, LogLinear(features))
+    x = 0.5 * np.random.default_rng(3).standard_normal(features.rank)
+    policy = features.probabilities(x)
+    before = PolicyState(policy, evaluate(model, policy), np.ones(()), x)
+    exact, parameters = oracle.advance(model, before, utility).policy, features.parameters(x)
     sizes, errors = np.array([100, 400, 1600]), []
     for episodes in sizes:
         squares = []
         for seed in range(10):
             batch = batch_of(model, before.policy, episodes, seed, table)
-            policy = batch.policy(theta)
-            quality = batch.temporal_differences(policy, model.discount)
-            margins = batch.at_start(policy, quality)[1:] - model.thresholds
-            worth = lagrangian.weights(multipliers, penalty, margins)
-            found = features.coordinates(update(batch, theta, policy, quality, worth, 1.0))
-            squares.append(((features.probabilities(found) - exact) ** 2).mean())
+            policy = batch.policy(parameters)
+            estimates = batch.temporal_differences(policy, model.discount)
+            weights = utility.weights(batch.at_start(policy, estimates)[1:] - model.thresholds)
+            after = update(batch, parameters, policy, estimates, weights, 1.0)
+            updated = features.probabilities(features.coordinates(after))
+            squares.append(((updated - exact) ** 2).mean())
         errors.append(np.sqrt(np.mean(squares)))
     slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
     assert -0.65 < slope < -0.35
@@ -108,17 +114,17 @@ def test_an_update_converges_to_the_exact_one_at_the_rate_of_monte_carlo():
 
 def test_a_short_run_is_deterministic_and_reuses_its_batches():
     model, table = deep_sea(), tiles(25, 2, 40, 4, 1)
-    settings = Settings(outer=2, inner=4, episodes=50, reuse=2, seed=7)
+    settings = SampledSettings(outer=2, inner=4, episodes=50, reuse=2, seed=7)
     one, two = (sampled_alm(ModelSimulator(model), table, settings) for _ in range(2))
-    np.testing.assert_array_equal(one.theta, two.theta)
+    np.testing.assert_array_equal(one.parameters, two.parameters)
     assert len(one.history) == 8 and one.margins.shape == (1,) and (one.multipliers >= 0).all()
     np.testing.assert_allclose(one(np.arange(25)).sum(1), 1)
     frozen = sampled_alm(
         ModelSimulator(model),
         table,
-        Settings(outer=1, inner=4, episodes=50, reuse=2, estimator="monte-carlo"),
+        SampledSettings(outer=1, inner=4, episodes=50, reuse=2, estimator="monte-carlo"),
     )
-    assert np.isfinite(frozen.theta).all()
+    assert np.isfinite(frozen.parameters).all()
 
 
 @pytest.mark.slow
@@ -128,7 +134,9 @@ def test_a_run_converges_to_the_exact_methods_answer():
     errors = []
     for episodes in (50, 800):
         runs = [
-            sampled_alm(ModelSimulator(model), table, Settings(outer=5, episodes=episodes, seed=s))
+            sampled_alm(
+                ModelSimulator(model), table, SampledSettings(outer=5, episodes=episodes, seed=s)
+            )
             for s in range(4)
         ]
         true = [evaluate(model, run(np.arange(25))) for run in runs]
@@ -165,20 +173,20 @@ def test_a_gymnasium_environment_with_a_known_answer():
     def features(observations):
         return np.eye(2)[None, :, :] * observations[:, :1, None] + 0.0 * observations[:, 1:, None]
 
-    settings = Settings(step=0.2, penalty=2.0, outer=8, inner=15, episodes=200)
-    result = sampled_alm(GymSampler(Toll(), ["cost<=0.3"], 0.9), features, settings)
+    settings = SampledSettings(step=0.2, penalty=2.0, outer=8, inner=15, episodes=200)
+    result = sampled_alm(GymSimulator(Toll(), 0.3, 0.9), features, settings)
     pays = result(np.array([[1.0, 0.0]]))[0, 1]
     assert pays == pytest.approx(0.3, abs=0.08)
     assert result.multipliers[0] == pytest.approx(1.0, abs=0.4)
 
 
 def test_bad_input_is_refused():
-    simulator = GymSampler(Toll(), ["cost<=0.3"], 0.9)
+    simulator = GymSimulator(Toll(), 0.3, 0.9)
     with pytest.raises(InputError, match="function of observations"):
         sampled_alm(simulator, one_hot(3, 2))
     with pytest.raises(InputError, match="does not fit"):
         sampled_alm(ModelSimulator(deep_sea()), one_hot(3, 2))
     with pytest.raises(InputError, match="episodes is 0"):
-        Settings(episodes=0)
+        SampledSettings(episodes=0)
     with pytest.raises(InputError, match="estimator"):
-        Settings(estimator="guess")  # type: ignore[arg-type]
+        SampledSettings(estimator="guess")  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from cmdpax.errors import InputError
 from cmdpax.loops import bellman, compiled, systems
 from cmdpax.model.cmdp import CMDP
-from sparse_models import STRUCTURES, build, dense_transitions, models
+from models import STRUCTURES, build, cmdps, dense_transitions
 
 
 def policies(model: CMDP) -> tuple[np.ndarray, np.ndarray]:
@@ -36,7 +36,7 @@ def everything(model: CMDP) -> list[np.ndarray]:
 
 
 @settings(max_examples=60)
-@given(models)
+@given(cmdps(states=40))
 def test_threads_change_no_number(model):
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(3) as threads:
         alone = everything(model)
@@ -47,7 +47,7 @@ def test_threads_change_no_number(model):
 
 
 @settings(max_examples=60)
-@given(models)
+@given(cmdps(states=40))
 def test_rows_expectations_and_backup_against_brute_force(model):
     values = np.random.default_rng(2).normal(size=model.states)
     arrays = model.successors, model.probabilities
@@ -114,7 +114,7 @@ def test_reachable_against_powers(structure, states):
 
 
 @settings(max_examples=60)
-@given(models)
+@given(cmdps(states=40))
 def test_rows_are_ordered_as_by_hand(model):
     rng = np.random.default_rng(0)
     shape = (model.states, model.actions, 6)

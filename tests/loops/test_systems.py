@@ -9,8 +9,7 @@ from cmdpax.loops import systems
 from cmdpax.loops.bellman import policy_rows
 from cmdpax.loops.systems import Rows, batch_occupancies, batch_values
 from cmdpax.model.cmdp import CMDP
-from random_models import cmdps
-from sparse_models import STRUCTURES, build, dense_transitions, models
+from models import STRUCTURES, build, cmdps, dense_transitions
 
 
 def policies(model: CMDP) -> tuple[np.ndarray, np.ndarray]:
@@ -42,7 +41,7 @@ def test_rows_are_not_to_be_written_to():
 
 
 @settings(max_examples=60)
-@given(models)
+@given(cmdps(states=40))
 def test_fixed_point_steps_by_hand(model):
     """Every step, its size and the last middle against dense products; steps end at the target."""
     start = np.random.default_rng(3).normal(size=model.states)
@@ -75,7 +74,7 @@ def test_fixed_point_steps_by_hand(model):
 
 
 @settings(max_examples=60)
-@given(models)
+@given(cmdps(states=40))
 def test_systems_are_canonical(model):
     for policy in policies(model):
         rows = policy_rows(model.successors, model.probabilities, policy)

@@ -4,14 +4,6 @@ import json
 
 import numpy as np
 import pytest
-
-from cmdpax import InputError
-from cmdpax.cli.main import main
-from cmdpax.experiments.records import write_lines
-from cmdpax.experiments.runs import train_run
-from cmdpax.experiments.store import Store
-from cmdpax.learning.config import TrainConfig
-from cmdpax.paper import deep, reproduce
 from cmdpax.paper.deep_records import (
     PAPER,
     TASKS,
@@ -21,6 +13,14 @@ from cmdpax.paper.deep_records import (
     read_records,
     summarise,
 )
+
+from cmdpax import InputError
+from cmdpax.cli.main import main
+from cmdpax.experiments.results import write_lines
+from cmdpax.experiments.runs import train_run
+from cmdpax.experiments.store import Store
+from cmdpax.learning.config import TrainConfig
+from cmdpax.paper import deep, reproduce
 from cmdpax.paper.settings import RESERVE
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from cmdpax.experiments.records import read_lines
-from cmdpax.paper import linear, log_linear
 from cmdpax.paper.grid import Entry
 from cmdpax.paper.linear import LinearStudy, linear_study, linear_tables
+
+from cmdpax.experiments.results import read_lines
+from cmdpax.paper import linear, log_linear
 
 RECORDS = Path(__file__).parents[2] / "results" / "linear" / "records"
 # gap of PPQA-ALM at violation <= 1e-3 and of the class optimum, as the specification has them

@@ -5,15 +5,15 @@ run lands on.
 from pathlib import Path
 
 import pytest
-
-from cmdpax.environments import finite
-from cmdpax.experiments.records import read_lines
-from cmdpax.paper import tabular
 from cmdpax.paper.all_methods import all_methods
 from cmdpax.paper.certified import certified
 from cmdpax.paper.grid import Entry
 from cmdpax.paper.selected import selected
 from cmdpax.paper.sensitivity import sensitivity
+
+from cmdpax.environments import finite
+from cmdpax.experiments.results import read_lines
+from cmdpax.paper import tabular
 
 RESULTS = Path(__file__).parents[2] / "results" / "tabular"
 # |gap| of the best of the grid at violation <= 1e-3 (spec of the reproduction); 0 means rounding

@@ -11,24 +11,25 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 
 def test_the_tabular_results():
-    found = gather(RESULTS / "tabular")
-    assert [table.title for table in found.tables] == ["selected", "sensitivity"]
-    assert (
-        len(found.figures) >= 11 and not found.notes and not found.runs
-    )  # .md beside .csv is the same table
-    assert {shot.scene for shot in found.shots} == {"Cliff World", "Deep Sea Treasure"}
-    assert len(found.shots) == 24
+    contents = gather(RESULTS / "tabular")
+    assert [table.title for table in contents.tables] == ["selected", "sensitivity"]
+    assert len(contents.figures) >= 11 and not contents.runs
+    assert not contents.notes  # .md beside .csv is the same table
+    assert {replay.problem for replay in contents.replays} == {"Cliff World", "Deep Sea"}
+    assert len(contents.replays) == 24
     npg = next(
-        shot for shot in found.shots if shot.label == "NPG-PD" and shot.model == "cliff-world"
+        replay
+        for replay in contents.replays
+        if replay.label == "NPG-PD" and replay.model == "cliff-world"
     )
     assert npg.method == "npg-pd" and set(npg.settings) == {"step", "dual_step"}
 
 
 def test_the_linear_results():
-    found = gather(RESULTS / "linear")
-    scenes = {shot.scene for shot in found.shots}
-    assert len(scenes) == 6 and "Cliff World, 40 features" in scenes
-    assert {shot.features for shot in found.shots} == {
+    contents = gather(RESULTS / "linear")
+    problems = {replay.problem for replay in contents.replays}
+    assert len(problems) == 6 and "Cliff World, 40 features" in problems
+    assert {replay.features for replay in contents.replays} == {
         "tiles:40,4,1",
         "tiles:60,4,3",
         "tiles:80,6,5",
@@ -36,15 +37,18 @@ def test_the_linear_results():
 
 
 def test_training_runs_and_a_mixture():
-    found = gather(RESULTS)
+    contents = gather(RESULTS)
     assert {"deep-short/Hopper-cpo", "deep-short/Hopper-spma-alm"} <= {
-        run.name for run in found.runs
+        run.name for run in contents.runs
     }
-    assert found.shots and found.figures and any(note.name == "README.md" for note in found.notes)
-    records = next(table for table in found.tables if table.title == "vs_lp/targets")
     assert (
-        "family" in records.headings and "versions.numpy" not in records.headings
-    )  # the same in all rows
+        contents.replays
+        and contents.figures
+        and any(note.name == "README.md" for note in contents.notes)
+    )
+    records = next(table for table in contents.tables if table.title == "vs_lp/targets")
+    assert "family" in records.headings
+    assert "versions.numpy" not in records.headings  # the same in all rows
     assert gather(RESULTS / "deep-short" / "Hopper-cpo").runs[0].name == "Hopper-cpo"
 
 
@@ -79,15 +83,39 @@ def test_a_run_store(tmp_path):
     )
     put("done/4", "lp", 0, {}, {"reward": 0.6, "status": "certified"})
     put("work/5.abc", "npg-pd", 0, {"step": 2.0}, {"reward": 0.5})
-    found = gather(tmp_path)
-    (table,) = found.tables
+    contents = gather(tmp_path)
+    (table,) = contents.tables
     assert table.title == "finished runs of the sweep" and len(table.rows) == 4
     assert (
         "settings.step" in table.headings
         and "model" not in table.headings
         and "model cliff-world" in table.common
     )
-    assert [shot.label for shot in found.shots] == ["NPG-PD, step 0.1", "NPG-PD, step 1"]
+    assert [replay.label for replay in contents.replays] == ["NPG-PD, step 0.1", "NPG-PD, step 1"]
+
+
+def test_methods_and_limits_are_those_of_the_record(tmp_path):
+    """Whoever wrote it: labels that nobody knows, and the strictest of its own limits."""
+    header = {"kind": "header", "problem": "deep-sea", "limits": [0.5, 0.25], "tiles": [8, 2, 1]}
+    tried = {"kind": "configuration", "label": "mine", "method": "npg-pd"}
+    curves = [
+        {"kind": "curve", "label": label, "settings": {"step": step}, "limits": limits}
+        for label, step, limits in (("mine", 1.0, [0.25]), ("mine", 2.0, [0.5]), ("x", 3.0, [0.25]))
+    ]
+    lines = map(json.dumps, [header, tried, *curves])
+    (tmp_path / "record.jsonl").write_text("\n".join(lines))
+    (replay,) = gather(tmp_path).replays
+    assert (replay.problem, replay.model) == ("Deep Sea, 8 features", "deep-sea")
+    assert (replay.label, replay.method, replay.settings) == ("mine", "npg-pd", {"step": 1.0})
+    assert replay.features == "tiles:8,2,1"
+
+
+def test_what_may_not_be_read_is_passed_over(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "config.json").mkdir()
+    (tmp_path / "metrics.jsonl").write_text('{"samples": 1, "return": 1.0, "cost": {}}\n')
+    contents = gather(tmp_path)
+    assert not contents.runs and len(contents.tables) == 1
 
 
 def test_certified_results(tmp_path):
@@ -105,8 +133,12 @@ def test_damaged_files_are_passed_over(tmp_path, junk):
     for name in ("metrics.jsonl", "config.json", "result.json", "x.jsonl", "x.npz", "x.csv"):
         (tmp_path / name).write_bytes(junk)
     (tmp_path / "good.csv").write_text("a,b\n1,2\n")
-    found = gather(tmp_path)
-    assert not found.runs and not found.shots and "good" in [table.title for table in found.tables]
+    contents = gather(tmp_path)
+    assert (
+        not contents.runs
+        and not contents.replays
+        and "good" in [table.title for table in contents.tables]
+    )
 
 
 def test_a_folder_without_results_is_one_sentence(tmp_path):
@@ -145,6 +177,7 @@ def test_parts_that_are_not_what_they_should_be_are_passed_over(tmp_path):
         {**header, "tiles": 3},
         {**header, "problem": ["cliff-world"]},
         {**header, "entries": [1]},
+        {**header, "limits": ["0.1"]},
         header,
     ]
     for number, one in enumerate(headers):
@@ -159,14 +192,14 @@ def test_parts_that_are_not_what_they_should_be_are_passed_over(tmp_path):
     (tmp_path / "run" / "evaluation.json").write_text(
         '{"stochastic": 3, "deterministic": {"costs": {"cost": 4}}}'
     )
-    found = gather(tmp_path)
+    contents = gather(tmp_path)
     assert (
-        found.tables[0].title == "t"
-        and not found.shots
-        and len(found.runs) == 1
-        and not found.runs[0].evaluation
+        contents.tables[0].title == "t"
+        and not contents.replays
+        and len(contents.runs) == 1
+        and not contents.runs[0].evaluation
     )
-    assert "<table" in compose(found, [])
+    assert "<table" in compose(contents, [])
 
 
 def test_every_seed_of_a_sweep_has_its_own_model(tmp_path):
@@ -183,7 +216,8 @@ def test_every_seed_of_a_sweep_has_its_own_model(tmp_path):
             "outcome": {"reward": 1.0},
         }
         (tmp_path / str(seed) / "result.json").write_text(json.dumps(content))
-    shots = gather(tmp_path).shots
-    assert [shot.model.rpartition(",")[2] for shot in shots] == ["seed=0", "seed=1"] and shots[
-        0
-    ].scene != shots[1].scene
+    replays = gather(tmp_path).replays
+    assert [replay.model.rpartition(",")[2] for replay in replays] == [
+        "seed=0",
+        "seed=1",
+    ] and replays[0].problem != replays[1].problem

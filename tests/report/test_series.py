@@ -1,14 +1,17 @@
 import base64
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cmdpax.environments import cliff_world
-from cmdpax.report import series as films
-from cmdpax.report.series import Shot, frames, scenes
+from cmdpax.report import series
+from cmdpax.report.series import POINTS, Replay, environments, frames, problems, read_run
 from cmdpax.solvers.table import trajectory
 
-SHOT = Shot(
+RESULTS = Path(__file__).parents[2] / "results" / "deep-short"
+REPLAY = Replay(
     "Cliff World", "cliff-world", "PQA-ALM", "pqa-alm", {"step": 1.0, "outer": 2, "inner": 60}
 )
 
@@ -28,58 +31,127 @@ def test_frames_are_dense_at_first_and_never_hide_an_oscillation():
     assert {k % 2 for k in late} == {0, 1}  # both phases of period two
 
 
-def test_many_films_have_fewer_frames_each():
+def test_many_replays_have_fewer_frames_each():
     many, few = frames(1000), frames(1000, pace=3)
     assert len(few) < len(many) / 2 and few[-1] == 1000
     assert np.diff(few).max() % 2 == 1
 
 
-def test_a_film_is_the_run_itself(tmp_path):
-    (scene,) = scenes([SHOT], tmp_path)
-    (film,) = scene["films"]
+def test_a_replay_is_the_run_itself(tmp_path):
+    rows = []
+    (problem,) = problems([REPLAY], tmp_path, rows.append)
+    (replay,) = problem["replays"]
+    assert rows == [{"problem": "Cliff World", "label": "PQA-ALM", "number": 1, "count": 1}]
     run = trajectory(cliff_world(), "pqa-alm", step=1.0, outer=2, inner=60)
-    shape = (len(film["frames"]), 21, 4)
-    policies = np.frombuffer(base64.b64decode(film["policies"]), np.uint8).reshape(shape) / 255
+    shape = (len(replay["frames"]), 21, 4)
+    policies = np.frombuffer(base64.b64decode(replay["policies"]), np.uint8).reshape(shape) / 255
     np.testing.assert_allclose(policies[0], 0.25, atol=1 / 500)
     np.testing.assert_allclose(policies[-1], run.policy, atol=1 / 500)
-    prices = np.frombuffer(base64.b64decode(film["prices"]), "<f4")
-    np.testing.assert_allclose(prices, run.weights[film["frames"], 0], rtol=1e-6, atol=1e-12)
-    rewards = np.frombuffer(base64.b64decode(film["rewards"]), "<f4")
+    weights = np.frombuffer(base64.b64decode(replay["weights"]), "<f4")
+    np.testing.assert_allclose(weights, run.weights[replay["frames"], 0], rtol=1e-6, atol=1e-12)
+    rewards = np.frombuffer(base64.b64decode(replay["rewards"]), "<f4")
     np.testing.assert_allclose(rewards, run.rewards, rtol=1e-6)
-    visits = np.frombuffer(base64.b64decode(film["visits"]), np.uint8).reshape(shape[:2])
-    assert visits.max() == 255 and (film["most"] * visits[-1] / 255).sum() == pytest.approx(
+    visits = np.frombuffer(base64.b64decode(replay["visits"]), np.uint8).reshape(shape[:2])
+    assert visits.max() == 255 and (replay["most"] * visits[-1] / 255).sum() == pytest.approx(
         1, abs=0.05
     )
-    assert film["frames"][-1] == 120 and scene["optimum"] == pytest.approx(0.655402, abs=1e-6)
+    assert replay["frames"][-1] == 120 and problem["optimum"] == pytest.approx(0.655402, abs=1e-6)
 
 
 def test_problems_that_cannot_be_drawn_and_runs_that_fail_are_left_out(tmp_path):
-    without_grid = Shot(
+    without_grid = Replay(
         "Garnet", "garnet:states=20", "PQA-ALM", "pqa-alm", {"outer": 1, "inner": 2}
     )
-    gone = Shot("lost", "lost.json", "PQA-ALM", "pqa-alm")
-    renamed = Shot("Cliff World", "cliff-world", "PQA-ALM", "pqa-alm", {"no_such_setting": 1.0})
-    assert scenes([without_grid, gone, renamed], tmp_path) == []
+    gone = Replay("lost", "lost.json", "PQA-ALM", "pqa-alm")
+    renamed = Replay("Cliff World", "cliff-world", "PQA-ALM", "pqa-alm", {"no_such_setting": 1.0})
+    assert problems([without_grid, gone, renamed], tmp_path) == []
 
 
 def test_a_run_that_took_long_is_not_done_twice(tmp_path, monkeypatch):
-    monkeypatch.setattr(films, "PATIENCE", -1.0)
-    first = scenes([SHOT], tmp_path)
-    (kept,) = (tmp_path / films.CACHE).iterdir()
-    monkeypatch.setattr(films, "trajectory", None)  # would fail if it were called
-    assert scenes([SHOT], tmp_path) == first
+    monkeypatch.setattr(series, "PATIENCE_SECONDS", -1.0)
+    first = problems([REPLAY], tmp_path)
+    (kept,) = (tmp_path / series.CACHE).iterdir()
+    monkeypatch.setattr(series, "trajectory", None)  # would fail if it were called
+    assert problems([REPLAY], tmp_path) == first
     kept.write_text("{")  # damaged: it has to be done again
     with pytest.raises(TypeError):
-        scenes([SHOT], tmp_path)
+        problems([REPLAY], tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_only_costs_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(films, "PATIENCE", -1.0)
-    (tmp_path / films.CACHE).write_text("in the way")
-    assert scenes([SHOT], tmp_path)[0]["films"]
+    monkeypatch.setattr(series, "PATIENCE_SECONDS", -1.0)
+    (tmp_path / series.CACHE).write_text("in the way")
+    assert problems([REPLAY], tmp_path)[0]["replays"]
 
 
-def test_a_model_without_constraints_has_a_film():
+def test_a_model_without_constraints_has_a_replay():
     model = cliff_world()
     free = model.replace(constraints=[], thresholds=[], constraint_names=None)
-    assert films._run(free, Shot("x", "x", "x", "npg-pd", {"steps": 5}), 1)["rewards"]
+    assert series._run(free, Replay("x", "x", "x", "npg-pd", {"steps": 5}), 1)["rewards"]
+
+
+def write(folder, rows, **config):
+    folder.mkdir(parents=True)
+    lines = [json.dumps(row) if isinstance(row, dict) else row for row in rows]
+    (folder / "metrics.jsonl").write_text("\n".join(lines))
+    (folder / "config.json").write_text(
+        json.dumps({"environment": "e", "method": "ppo-lag", "limit": ["cost<=25"], **config})
+    )
+
+
+def row(k, value=1.0):
+    return {"samples": 10 * k, "return": value, "cost": {"cost": 2 * value}}
+
+
+def test_a_committed_run_is_read():
+    run = read_run(RESULTS / "Hopper-cpo", "Hopper-cpo")
+    assert run.method == "cpo" and run.environment == "SafetyHopperVelocity-v1"
+    assert set(run.series) == {"return", "cost"} and run.samples[-1] == 2_000_000
+    assert run.limits == {"cost": {"sense": "<=", "bound": 25.0}}
+    assert run.evaluation["stochastic"]["episodes"] == 10
+
+
+def test_many_rows_are_averaged_and_their_range_kept(tmp_path):
+    values = np.random.default_rng(0).normal(size=1000)
+    write(tmp_path / "run", [row(k, value) for k, value in enumerate(values)])
+    curves = read_run(tmp_path / "run", "run").curves()
+    line = curves["series"]["return"]
+    assert len(curves["samples"]) == len(line["mean"]) == POINTS
+    np.testing.assert_allclose(line["mean"][0], values[:5].mean(), rtol=1e-4)
+    np.testing.assert_allclose(
+        [line["low"][0], line["high"][0]], [values[:5].min(), values[:5].max()], rtol=1e-4
+    )
+
+
+def test_what_a_kill_left_behind_is_passed_over(tmp_path):
+    write(
+        tmp_path / "run",
+        [
+            row(1),
+            '{"samples": 20, "ret',
+            {"samples": 30},
+            {**row(4), "return": None},
+            {**row(4), "return": 10**400},
+            row(5),
+        ],
+        limit=["what?"],
+    )
+    run = read_run(tmp_path / "run", "run")
+    assert run.samples.tolist() == [10, 50] and run.limits == {}
+    assert read_run(tmp_path, "nothing") is None
+    (tmp_path / "run" / "config.json").unlink()
+    assert read_run(tmp_path / "run", "run") is None
+
+
+def test_runs_stand_together_by_environment_in_the_order_of_the_methods(tmp_path):
+    for name, settings in {
+        "a": {"method": "cpo"},
+        "b": {"method": "spma-alm"},
+        "c": {"environment": "d"},
+    }.items():
+        write(tmp_path / name, [row(1), row(2)], **settings)
+    runs = [read_run(tmp_path / name, name) for name in "abc"]
+    first, second = environments(runs)
+    assert [first["title"], second["title"]] == ["d", "e"]
+    assert [run["method"] for run in second["runs"]] == ["spma-alm", "cpo"]
+    assert second["limits"]["cost"]["bound"] == 25 and second["costs"] == ["cost"]

@@ -5,13 +5,12 @@ from hypothesis import strategies as st
 
 from cmdpax import lagrangian, solve
 from cmdpax.environments import cliff_world, deep_sea
-from cmdpax.solvers import pqa
-from cmdpax.solvers.algorithm import augmented_lagrangian
+from cmdpax.solvers.algorithm import AugmentedLagrangian, augmented_lagrangian
 from cmdpax.solvers.certified import normalise
 from cmdpax.solvers.columns import Corrective
 from cmdpax.solvers.feasibility import decide
-from cmdpax.solvers.policy_gradient import FirstOrder
-from random_models import cmdps
+from cmdpax.solvers.policy_gradient import PolicyGradient, pqa
+from models import cmdps
 
 
 @pytest.mark.parametrize(
@@ -31,7 +30,7 @@ def test_paper_mode_lands_on_the_recorded_numbers(environment, step, expected):
     """
     model = environment()
     optimum = solve(model).reward
-    oracle = FirstOrder(pqa.step, step)
+    oracle = PolicyGradient(pqa, step)
     final = augmented_lagrangian(
         model,
         oracle,
@@ -48,11 +47,12 @@ def test_paper_mode_lands_on_the_recorded_numbers(environment, step, expected):
 def dual_function(model, multipliers, penalty):
     """`d(lambda) = max_pi AL`, to rounding, by the corrective oracle."""
     oracle, columns = Corrective(), Corrective().start(model)
+    utility = AugmentedLagrangian(multipliers, penalty)
     for _ in range(300):
-        columns = oracle.advance(model, columns, multipliers, penalty)
+        columns = oracle.advance(model, columns, utility)
         if columns.last.gap <= 1e-12:
             break
-    return float(lagrangian.value(columns.reward, columns.margins, multipliers, penalty))
+    return float(utility.value(columns.reward, columns.margins))
 
 
 @settings(max_examples=25)
@@ -70,7 +70,7 @@ def test_the_theory_of_the_outer_loop(model, penalty, sigma):
 
     def observe(progress):
         if progress.outer_done:
-            history.append((progress.multipliers, progress.state, progress.subproblem.gap))
+            history.append((progress.multipliers, progress.state, progress.gap.gap))
         return False
 
     augmented_lagrangian(

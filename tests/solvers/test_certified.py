@@ -9,12 +9,12 @@ from cmdpax import CMDP, InputError, check, solve
 from cmdpax.environments import cliff_world, deep_sea, finite, garnet, grid_world, queue
 from cmdpax.exact.discounted import evaluate
 from cmdpax.exact.planning import plan
-from cmdpax.solvers import feasibility, npg, ppg, pqa, spma
+from cmdpax.solvers import feasibility
 from cmdpax.solvers.certified import Warm, normalise
 from cmdpax.solvers.columns import Corrective
-from cmdpax.solvers.policy_gradient import FirstOrder
+from cmdpax.solvers.policy_gradient import PolicyGradient, npg, ppg, pqa, spma
 from cmdpax.solvers.programs import linear_program
-from random_models import cmdps
+from models import cmdps
 
 
 @settings(max_examples=300)
@@ -87,9 +87,9 @@ def test_families_cover_every_environment():
     ("environment", "optimum"), [(cliff_world, 0.6554023762), (deep_sea, 0.3926711579)]
 )
 def test_first_order_oracles_certify_the_papers_problems(name, environment, optimum):
-    step = {"pqa": pqa, "ppg": ppg, "npg": npg, "spma": spma}[name].step
+    step = {"pqa": pqa, "ppg": ppg, "npg": npg, "spma": spma}[name]
     model = environment()
-    result = solve(model, oracle=FirstOrder(step, gradient=name == "ppg"))
+    result = solve(model, oracle=PolicyGradient(step, gradient=name == "ppg"))
     assert result.status == "certified"
     assert result.reward == pytest.approx(optimum, abs=2e-5)
     check(model, result)

@@ -4,20 +4,21 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from cmdpax import NumericalError, lagrangian
+from cmdpax import NumericalError
 from cmdpax.environments import cliff_world, garnet
 from cmdpax.exact.discounted import evaluate
 from cmdpax.exact.planning import plan
+from cmdpax.solvers.algorithm import AugmentedLagrangian
 from cmdpax.solvers.columns import COLUMNS, Corrective, add_column, first_column
-from random_models import cmdps
+from models import cmdps
 
 
 @given(cmdps(constraints=(1, 3), states=15))
 def test_the_mixture_is_one_stationary_policy_with_the_mixed_values(model):
-    oracle, multipliers = Corrective(), np.full(model.constraint_count, 0.3)
+    oracle, utility = Corrective(), AugmentedLagrangian(np.full(model.constraint_count, 0.3), 1.0)
     columns = oracle.start(model)
     for _ in range(6):
-        columns = oracle.advance(model, columns, multipliers, 1.0)
+        columns = oracle.advance(model, columns, utility)
     found = evaluate(model, oracle.policy(model, columns))
     scale = model.reward_scale + np.abs(model.reward).max() / (1 - model.discount)
     assert float(found.reward) == pytest.approx(columns.reward, abs=1e-9 * scale)
@@ -26,12 +27,13 @@ def test_the_mixture_is_one_stationary_policy_with_the_mixed_values(model):
 
 
 def test_the_gap_closes_and_bounds_the_truth():
-    model, oracle, multipliers = garnet(states=30, constraints=3), Corrective(), np.full(3, 0.1)
+    model, oracle = garnet(states=30, constraints=3), Corrective()
+    utility = AugmentedLagrangian(np.full(3, 0.1), 2.0)
     columns, seen = oracle.start(model), []
     for _ in range(40):
-        columns = oracle.advance(model, columns, multipliers, 2.0)
-        value = float(lagrangian.value(columns.reward, columns.margins, multipliers, 2.0))
-        seen.append((value, oracle.subproblem(model, columns, multipliers, 2.0).gap))
+        columns = oracle.advance(model, columns, utility)
+        value = float(utility.value(columns.reward, columns.margins))
+        seen.append((value, oracle.gap(model, columns, utility).gap))
     best = seen[-1][0]
     assert seen[-1][1] <= 1e-10
     assert all(best - value <= gap + 1e-10 for value, gap in seen)
@@ -50,6 +52,6 @@ def test_columns_are_not_repeated_and_their_number_is_limited():
 
 
 def test_no_gap_before_the_first_step():
-    model = cliff_world()
+    model, utility = cliff_world(), AugmentedLagrangian(np.zeros(1), 1.0)
     with pytest.raises(NumericalError, match="before the first step"):
-        Corrective().subproblem(model, Corrective().start(model), np.zeros(1), 1.0)
+        Corrective().gap(model, Corrective().start(model), utility)

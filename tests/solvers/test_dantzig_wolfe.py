@@ -6,7 +6,7 @@ from cmdpax.environments import garnet
 from cmdpax.solvers.certified import normalise
 from cmdpax.solvers.dantzig_wolfe import dantzig_wolfe
 from cmdpax.solvers.feasibility import decide
-from random_models import cmdps
+from models import cmdps
 
 
 @settings(max_examples=40)

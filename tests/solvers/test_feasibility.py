@@ -6,8 +6,7 @@ from scipy.optimize import linprog
 from cmdpax.environments import cliff_world, garnet
 from cmdpax.solvers.certified import normalise
 from cmdpax.solvers.feasibility import decide, slater_slack
-from random_models import cmdps
-from sparse_models import large_path
+from models import cmdps, large_path
 
 
 def slack_by_linear_program(model):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from cmdpax import InputError, check
 from cmdpax.environments import cliff_world, deep_sea, garnet
 from cmdpax.solvers.programs import linear_program, solve_lp
-from random_models import cmdps
+from models import cmdps
 
 
 @pytest.mark.parametrize("algorithm", ["simplex", "ipm"])

@@ -168,12 +168,12 @@ def test_a_fixed_budget_is_run_when_one_of_its_settings_is_given():
 # |gap| to the optimum over all policies within a factor of 3 of the specification's figure, or
 # below it where the specification says 0
 IN_CLASS = {
-    ("deep-sea", (40, 4, 1)): ({"step": 1.0, "surrogate": 1.0}, 0.032),
-    ("deep-sea", (60, 4, 3)): ({"step": 1.0, "surrogate": 1.0}, 0.0013),
-    ("deep-sea", (80, 6, 5)): ({"step": 1.0, "surrogate": 1.0}, 1.5e-4),
-    ("cliff-world", (40, 4, 1)): ({"step": 1e-3, "surrogate": 10.0}, 0.58),
-    ("cliff-world", (60, 4, 3)): ({"step": 1.0, "surrogate": 0.1}, 0.0045),
-    ("cliff-world", (80, 6, 5)): ({"step": 1.0, "surrogate": 10.0}, 0.0),
+    ("deep-sea", (40, 4, 1)): ({"step": 1.0, "projection_step": 1.0}, 0.032),
+    ("deep-sea", (60, 4, 3)): ({"step": 1.0, "projection_step": 1.0}, 0.0013),
+    ("deep-sea", (80, 6, 5)): ({"step": 1.0, "projection_step": 1.0}, 1.5e-4),
+    ("cliff-world", (40, 4, 1)): ({"step": 1e-3, "projection_step": 10.0}, 0.58),
+    ("cliff-world", (60, 4, 3)): ({"step": 1.0, "projection_step": 0.1}, 0.0045),
+    ("cliff-world", (80, 6, 5)): ({"step": 1.0, "projection_step": 10.0}, 0.0),
 }
 
 
@@ -201,8 +201,8 @@ def test_features_choose_the_log_linear_form():
         cmdpax.run(model, "lp", features=table)
     with pytest.raises(InputError, match="does not fit"):
         cmdpax.run(model, "ppqa-alm", features=one_hot(3, 3))
-    with pytest.raises(InputError, match="surrogate is"):
-        trajectory(model, "ppqa-alm", table, surrogate=-1.0)
+    with pytest.raises(InputError, match="projection_step is"):
+        trajectory(model, "ppqa-alm", table, projection_step=-1.0)
 
 
 @pytest.mark.parametrize(

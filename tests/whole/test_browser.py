@@ -43,7 +43,7 @@ SHOWN = ("PQA-ALM", "NPG-PD", "OPG-PD")
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """A report on a mixture: some of the recorded exact runs, two training runs, a table, a figure."""
+    """A report on a mixture: some recorded exact runs, two training runs, a table, a figure."""
     folder = tmp_path_factory.mktemp("browser") / "results"
     for problem in ("cliff-world", "deep-sea"):
         rows = [
@@ -55,7 +55,8 @@ def page(tmp_path_factory):
         kept = [
             row
             for row in rows
-            if row["kind"] == "header" or (row["kind"] == "curve" and row["label"] in SHOWN)
+            if row["kind"] in ("header", "configuration")
+            or (row["kind"] == "curve" and row["label"] in SHOWN)
         ]
         path = folder / "records" / f"{problem}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,17 +106,19 @@ def seen(browser):
     """
     return browser.execute_script("""
         const number = (element, name) => Number(element.getAttribute(name));
-        const charts = [...document.querySelectorAll('#viewer .chart')];
+        const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
+        const charts = all('#viewer .chart'), boards = all('.panel .board');
+        const evaluation = document.querySelector('.transport b').textContent;
         return {
-          evaluation: Number(document.querySelector('.transport b').textContent.replaceAll(',', '')),
+          evaluation: Number(evaluation.replaceAll(',', '')),
           spoken: document.querySelector('.transport input').getAttribute('aria-valuetext'),
-          panels: [...document.querySelectorAll('.panel .readout')].map((list) => list.textContent),
+          panels: all('.panel .readout').map((list) => list.textContent),
           now: charts.map((chart) => number(chart.querySelector('.now'), 'x1')),
           dots: charts.map((chart) => number(chart.querySelector('circle.dot'), 'cy')),
-          lines: charts.map((chart) => [...chart.querySelectorAll('.line')].map((line) => line.getAttribute('d').length)),
-          arrows: [...document.querySelectorAll('.panel .board')].map((board) =>
-            [...board.querySelectorAll('.arrow')].map((arrow) => arrow.getAttribute('d')).join('')),
-          labels: [...document.querySelectorAll('.panel .board')].map((board) => board.getAttribute('aria-label')),
+          lines: charts.map((chart) => all('.line', chart).map((e) => e.getAttribute('d').length)),
+          arrows: boards.map((board) =>
+            all('.arrow', board).map((arrow) => arrow.getAttribute('d')).join('')),
+          labels: boards.map((board) => board.getAttribute('aria-label')),
         };
     """)
 
@@ -207,8 +210,8 @@ def test_other_methods_and_problems_can_be_chosen(browser):
     after = seen(browser)
     assert after["arrows"][0] == before["arrows"][0] and after["arrows"][1] != before["arrows"][1]
     assert "OPG-PD" in after["labels"][1] and "dual step" in find(browser, ".panel.b .with").text
-    browser.find_elements("css selector", ".scenes input")[1].send_keys(Keys.SPACE)
-    assert "Deep Sea Treasure" in seen(browser)["labels"][0]
+    browser.find_elements("css selector", ".problems input")[1].send_keys(Keys.SPACE)
+    assert "Deep Sea" in seen(browser)["labels"][0]
     find(browser, "#viewer details summary").click()
     rows = browser.find_elements("css selector", "#viewer details tbody tr")
     assert len(rows) == 25
@@ -255,9 +258,10 @@ def test_light_and_dark(browser, scheme):
         {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
     )
     colours = browser.execute_script("""
-        const colour = (selector, name) => getComputedStyle(document.querySelector(selector))[name].match(/[\\d.]+/g).map(Number);
-        return [colour('body', 'color'), colour('body', 'backgroundColor'), colour('.lead', 'color'),
-          colour('.board .arrow', 'fill')];
+        const style = (selector) => getComputedStyle(document.querySelector(selector));
+        const colour = (selector, name) => style(selector)[name].match(/[\\d.]+/g).map(Number);
+        return [colour('body', 'color'), colour('body', 'backgroundColor'),
+          colour('.lead', 'color'), colour('.board .arrow', 'fill')];
     """)
     text, ground, lead, arrows = (sum(colour[:3]) / 3 for colour in colours)
     assert (ground > 200) == (scheme == "light")
@@ -267,8 +271,10 @@ def test_light_and_dark(browser, scheme):
 def test_everything_has_a_name(browser):
     """What can be operated or stands for a picture is labelled for those who do not see it."""
     nameless = browser.execute_script("""
-        const named = (e) => e.getAttribute('aria-label') || e.textContent.trim() || e.getAttribute('alt')
-          || e.querySelector('img[alt]') || (e.id && document.querySelector(`label[for="${e.id}"]`)) || e.closest('label');
+        const labelled = (e) => e.id && document.querySelector(`label[for="${e.id}"]`);
+        const named = (e) => e.getAttribute('aria-label') || e.textContent.trim()
+          || e.getAttribute('alt') || e.querySelector('img[alt]') || labelled(e)
+          || e.closest('label');
         const all = [...document.querySelectorAll('button, select, input, svg[role=img], img')];
         return all.filter((e) => !named(e)).map((e) => e.outerHTML);
     """)

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 from cmdpax.experiments.store import Store
-from cmdpax.experiments.sweep import read_spec
+from cmdpax.experiments.sweep import read_sweep
 from experiments.sweeps import children, contents
 
 pytestmark = pytest.mark.slow
 EVERY = 5.0  # seconds
 SPEC = """
 kind = "exact"
-eps = 0.01
+allowed_excess = 0.01
 [settings]
 model = "deep-sea"
 method = ["npg-pd", "reload"]
@@ -35,7 +35,7 @@ dual_step = [0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 7, 10]
 def spec(tmp_path_factory):
     path = tmp_path_factory.mktemp("kills") / "grid.toml"
     path.write_text(SPEC)
-    assert len(read_spec(path).runs()) == 200
+    assert len(read_sweep(path).runs()) == 200
     return path
 
 
@@ -63,7 +63,7 @@ def command(spec, folder, executor, *more):
 
 def check(folder, serial, spec):
     """None lost, none double, none different, nothing left behind."""
-    store, runs = Store(folder), read_spec(spec).runs()
+    store, runs = Store(folder), read_sweep(spec).runs()
     assert store.finished() == {run.id for run in runs} and len(runs) == 200
     assert contents(folder / "done") == contents(serial / "done")
     store.tidy()

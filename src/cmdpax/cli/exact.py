@@ -10,7 +10,7 @@ import tyro
 from rich.table import Table
 
 from cmdpax import checker
-from cmdpax.cli.terminal import EXIT, Json, Progress, out
+from cmdpax.cli.terminal import EXIT, Json, StatusLine, out
 from cmdpax.environments import finite
 from cmdpax.environments.by_name import open_features, open_model
 from cmdpax.errors import InputError, did_you_mean
@@ -63,7 +63,7 @@ def solve(
             row = methods.get(method or "corrective-alm")
             hint = did_you_mean(name, row.settings if row else ())
             raise InputError(f"--set {name}: it is no setting of a method; {hint}")
-    with Progress() as status:
+    with StatusLine() as status:
         result = door.solve(
             problem,
             method,
@@ -140,7 +140,7 @@ def frontier(
     problem = open_model(model)
     is_index = constraint not in problem.constraint_names and constraint.lstrip("-").isdecimal()
     index = frontiers.find_constraint(problem, int(constraint) if is_index else constraint)
-    with Progress() as status:
+    with StatusLine() as status:
         curve = frontiers.frontier(
             problem,
             index,
@@ -197,7 +197,7 @@ def show(
     writable_path(out_file, ".png")
     problem = open_model(model)
     if result is None:
-        with Progress() as status:
+        with StatusLine() as status:
             answer = door.solve(problem, callback=status.row)
     else:
         answer = load_result(result)

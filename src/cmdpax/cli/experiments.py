@@ -1,4 +1,4 @@
-"""Commands of whoever runs many configurations: sweep."""
+"""Commands on many runs and whole studies: sweep, reproduce, report, demo."""
 
 import json
 import os
@@ -11,99 +11,101 @@ import tyro
 from rich.live import Live
 from rich.table import Table
 
-from cmdpax.cli.terminal import err, out
-from cmdpax.errors import InputError
-from cmdpax.experiments.executors import Execute
-from cmdpax.experiments.executors import executor as find_executor
-from cmdpax.experiments.export import check_export
-from cmdpax.experiments.export import export as write_export
-from cmdpax.experiments.part import part
-from cmdpax.experiments.results import made_by_others, problem, rows, select, write_selection
+from cmdpax import checker
+from cmdpax.cli.terminal import EXIT, StatusLine, err, out
+from cmdpax.environments import finite
+from cmdpax.errors import InputError, check_count
+from cmdpax.experiments import results
+from cmdpax.experiments.executors import Execute, find_executor
 from cmdpax.experiments.runs import Run
 from cmdpax.experiments.store import Store
-from cmdpax.paper.settings import find_spec
+from cmdpax.experiments.sweep import subset
+from cmdpax.paper.settings import find_sweep
+from cmdpax.solvers.solve import solve
 
-SAY_SECONDS = 30.0  # off a terminal, one line in so many seconds
+LINE_SECONDS = 30.0  # off a terminal, one line in so many seconds
 
 
 def sweep(
-    spec: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SPEC")],
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SWEEP")],
     store: Path | None = None,
     executor: Literal["local", "serial", "ray"] = "local",
-    workers: int = 0,
+    workers: int | None = None,
     address: str | None = None,
     seeds: int | None = None,
     fraction: float = 1.0,
     only: tuple[str, ...] = (),
     export: Path | None = None,
 ) -> int:
-    """Run many configurations, and select the best of each method. Kill it when you like: the same
-    command continues.
+    """Run many configurations, and select the best of each method.
+
+    Kill it when you like: the same command continues.
 
     Args:
-        spec: a .toml file (docs/experiments.md), or a preset: tiny, deep, penalties, dual-steps,
-        paper-grids, exact-grids store: folder of the runs; default runs/NAME
+        source: a .toml file (docs/experiments.md), or a preset: tiny, deep, penalties, dual-steps,
+            paper-grids, exact-grids
+        store: folder of the runs; default runs/NAME
         executor: processes of this machine, this process, or Ray
-        workers: how many at a time; 0: one per core
+        workers: processes, each with one run at a time; default: one per core
         address: of a running Ray cluster whose nodes all see the store; without it, ray means an
-        embedded one seeds: so many seeds instead of the sweep's own
+            embedded one
+        seeds: so many seeds instead of the sweep's own
         fraction: of the training samples of every run
         only: a part of the sweep, as in --only method=cpo,ppo-lag seed=0; the parts of a sweep
-        share its store export: write one row a run to this .jsonl, .csv or .parquet file
+            share its store
+        export: write one row a run to this .jsonl, .csv or .parquet file
     """
-    chosen = find_spec(spec)
+    if workers is not None:
+        check_count("--workers", workers)
+    chosen = find_sweep(source)
     if seeds is not None:
         chosen = chosen.with_seeds(seeds)
     if fraction != 1.0:
         chosen = chosen.with_fraction(fraction)
-    runs, carry_out = part(chosen.runs(), only), find_executor(executor, address)
+    runs, run_all = subset(chosen.runs(), only), find_executor(executor, address)
     if export is not None:
-        check_export(export)
+        results.check_export(export)
     folder = Store(store or Path("runs") / chosen.name, create=True)
-    execute(runs, folder, carry_out, workers)
-    found = rows(runs, folder)
-    table = select(runs, found, chosen.excess)
-    written = (
-        [] if only else [write_selection(folder, table)]
-    )  # that of a part would take the whole's place
-    shown = Table(
-        title=f"selected: best score with excess <= {chosen.excess:g}, and what the search cost"
-    )
-    for heading in ("problem", "method", "eligible", "selected", "score", "excess", "CPU hours"):
+    execute(runs, folder, run_all, workers)
+    rows = results.rows(runs, folder)
+    table = results.select_configurations(runs, rows, chosen.excess)
+    # the selection of a part would take the whole's place
+    written = [] if only else [results.write_selection(folder, table)]
+    rule = f"best score with excess <= {chosen.excess:g}"
+    shown = Table(title=f"selected: {rule}, and what the search cost")
+    headings = ("problem", "method", "eligible", "selected", "score", "excess", "CPU hours")
+    for heading in headings:
         shown.add_column(heading)
     for row in table:
         row = {**row, "eligible": f"{row['eligible']} of {row['configurations']}"}
-        cells = (row[str(column.header)] for column in shown.columns)
-        shown.add_row(
-            *(f"{entry:.3g}" if isinstance(entry, float) else str(entry) for entry in cells)
-        )
+        shown.add_row(*(results.cell(row[heading]) for heading in headings))
     out.print(shown)
     if export is not None:
-        write_export(found, export)
+        results.export(rows, export)
         written.append(export)
     for path in written:
         out.print(f"wrote {path}")
-    return 1 if all(row["failed"] for row in found) else 0
+    return 1 if all(row["failed"] for row in rows) else 0
 
 
-def execute(runs: Sequence[Run], store: Store, carry_out: Execute, workers: int) -> None:
-    """Carry runs out under the eyes of the caller; whatever stops it, finished runs are kept, and
-    it says how to go on.
+def execute(
+    runs: Sequence[Run], store: Store, run_all: Execute, workers: int | None = None
+) -> None:
+    """Carry runs out under the eyes of the caller, by so many workers, or one per core.
+
+    Whatever stops it, finished runs are kept, and it says how to go on.
     """
-    if workers < 0:
-        raise InputError(f"--workers {workers}: give a positive number, or 0 for one per core.")
     with store.alone():
         store.tidy()
-        changed = made_by_others(runs, store)
+        changed = results.made_by_others(runs, store)
         if changed:
             err.print(f"note: {changed}")
         with Board(runs, store) as board:
             try:
-                carry_out(runs, store, workers or len(os.sched_getaffinity(0)), board.refresh)
+                run_all(runs, store, workers or len(os.sched_getaffinity(0)), board.watch)
             except KeyboardInterrupt:
-                raise KeyboardInterrupt(
-                    f"interrupted; {board.summary()}; the same command continues."
-                ) from None
+                sentence = f"interrupted; {board.summary()}; the same command continues."
+                raise KeyboardInterrupt(sentence) from None
         store.tidy()
         missing = store.pending(runs)
     if missing:
@@ -111,13 +113,9 @@ def execute(runs: Sequence[Run], store: Store, carry_out: Execute, workers: int)
             f"{len(missing)} runs were given up, because their workers died again and again (see"
             f" {store.folder / 'workers.log'})."
         )
-    reasons = {
-        run.id: outcome["failed"]
-        for run in runs
-        if "failed" in (outcome := store.result(run)["outcome"])  # type: ignore[index]
-    }
-    if reasons:
-        name, reason = next(iter(reasons.items()))
+    outcomes = {run.id: (store.result(run) or {})["outcome"] for run in runs}
+    reasons = {name: one["failed"] for name, one in outcomes.items() if "failed" in one}
+    for name, reason in list(reasons.items())[:1]:
         err.print(f"{len(reasons)} of {len(runs)} runs failed, the first of them with: {reason}")
         err.print(f"to try one again, remove its folder, as in {store.done / name}")
 
@@ -127,26 +125,24 @@ def last_row(path: Path) -> dict[str, Any] | None:
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 4096))
-            lines = file.read().split(b"\n")[
-                :-1
-            ]  # what follows the last end of a line is not whole
-        return json.loads(lines[-1])
-    except (FileNotFoundError, IndexError, ValueError):
+            whole = file.read().rpartition(b"\n")[0]  # what follows the last line's end is not
+        return json.loads(whole.rpartition(b"\n")[2])
+    except (FileNotFoundError, ValueError):
         return None
 
 
 class Board:
-    """How a sweep stands: on a terminal a live table, otherwise a line now and then. All it knows,
-    it reads in the store.
+    """How a sweep stands: on a terminal a live table, otherwise a line now and then.
+
+    All it knows, it reads in the store.
     """
 
     def __init__(self, runs: Sequence[Run], store: Store) -> None:
-        self.store, self.runs, self.said = store, {run.id: run for run in runs}, time.perf_counter()
+        self.store, self.runs = store, {run.id: run for run in runs}
+        self.started = self.said = time.perf_counter()
         self.at_start = len(store.finished() & self.runs.keys())
-        self.started = time.perf_counter()
-        self.live = (
-            Live(console=err, auto_refresh=False, transient=True) if err.is_terminal else None
-        )
+        live = Live(console=err, auto_refresh=False, transient=True)
+        self.live = live if err.is_terminal else None
 
     def __enter__(self) -> "Board":
         if self.live:
@@ -157,29 +153,23 @@ class Board:
         if self.live:
             self.live.stop()
 
-    def summary(self) -> str:
-        """One line."""
-        done = len(self.store.finished() & self.runs.keys())
-        working = len(
-            {entry.name.split(".")[0] for entry in os.scandir(self.store.work)} & self.runs.keys()
-        )
-        text = f"{done} of {len(self.runs)} runs are done, {working} begun"
-        if done > self.at_start and done < len(self.runs):
-            left = (
-                (time.perf_counter() - self.started)
-                / (done - self.at_start)
-                * (len(self.runs) - done)
-            )
-            text += f", about {left / 60:.0f} min left"
-        return text
-
-    def refresh(self) -> None:
+    def watch(self) -> None:
         """Show the state of now."""
         if self.live:
             self.live.update(self.table(), refresh=True)
-        elif time.perf_counter() - self.said > SAY_SECONDS:
+        elif time.perf_counter() - self.said > LINE_SECONDS:
             err.print(self.summary())
             self.said = time.perf_counter()
+
+    def summary(self) -> str:
+        """One line."""
+        done = len(self.store.finished() & self.runs.keys())
+        working = len(self.store.begun() & self.runs.keys())
+        text = f"{done} of {len(self.runs)} runs are done, {working} begun"
+        if self.at_start < done < len(self.runs):
+            seconds = (time.perf_counter() - self.started) / (done - self.at_start)
+            text += f", about {seconds * (len(self.runs) - done) / 60:.0f} min left"
+        return text
 
     def training(self) -> list[str]:
         """How far each training under way is."""
@@ -189,29 +179,140 @@ class Board:
             if run is not None and row is not None:
                 costs = ", ".join(f"{name} {value:.3g}" for name, value in row["cost"].items())
                 share = 100 * row["samples"] / run.config["samples"]
-                who = f"{problem(run)} {run.config['method']} seed {run.seed}"
+                who = f"{run.problem} {run.config['method']} seed {run.seed}"
                 lines.append(f"{who}: {share:.0f}%, return {row['return']:.4g}, {costs}")
         return sorted(lines)
 
     def table(self) -> Table:
         """Runs done and begun, by problem and method."""
-        done, begun = (
-            self.store.finished(),
-            {entry.name.split(".")[0] for entry in os.scandir(self.store.work)},
-        )
+        done, begun = self.store.finished(), self.store.begun()
         counts: dict[tuple[str, str], list[int]] = {}
         for run in self.runs.values():
-            count = counts.setdefault((problem(run), run.config["method"]), [0, 0, 0])
+            count = counts.setdefault((run.problem, run.config["method"]), [0, 0, 0])
             count[0] += 1
             count[1] += run.id in done
             count[2] += run.id in begun and run.id not in done
         caption = "\n".join([*self.training(), "Ctrl-C is safe: the same command continues"])
         table = Table(title=self.summary(), caption=caption)
         for heading in ("problem", "method", "runs", "done", "begun", ""):
-            table.add_column(
-                heading, justify="left" if heading in ("problem", "method", "") else "right"
-            )
-        for (where, method), (of, finished, working) in counts.items():
+            is_number = heading in ("runs", "done", "begun")
+            table.add_column(heading, justify="right" if is_number else "left")
+        for group, (of, finished, working) in counts.items():
             bar = "█" * (20 * finished // of)
-            table.add_row(where, method, str(of), str(finished), str(working), f"{bar:<20}")
+            table.add_row(*group, str(of), str(finished), str(working), f"{bar:<20}")
         return table
+
+
+def reproduce(
+    what: Annotated[Literal["tabular", "linear", "deep"], tyro.conf.Positional],
+    figure: str | None = None,
+    out_dir: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
+    rerun: bool = False,
+    fraction: float | None = None,
+    seeds: int | None = None,
+    tasks: tuple[Literal["Ant", "HalfCheetah", "Hopper"], ...] = ("Ant", "HalfCheetah", "Hopper"),
+    store: Path | None = None,
+) -> int:
+    """The paper's experiments: grid searches of every method, tables and figures.
+
+    Redrawn in seconds from their records. `tabular` takes about a minute; `linear` (log-linear
+    policies) minutes on two cores, and goes on where it was stopped. `deep` draws what is recorded;
+    with --fraction it first runs what is missing, one process per core, and goes on where it was
+    stopped.
+
+    Args:
+        what: which experiments
+        figure: one figure only: first, all-methods, cliff-world-0.001, certified, sensitivity,
+            rate, ... (linear: cliff-world-40, ...; deep: learning-curves, violations, penalties,
+            dual-steps)
+        out_dir: folder of records, tables and figures (default: results/tabular, linear or deep;
+            deep-FRACTION below 1)
+        rerun: run again what is recorded there (tabular and linear)
+        fraction: deep: run what is missing with this share of the paper's 10,000,000 samples a run
+        seeds: deep: so many seeds (default: the paper's, 5, and 10 for the ablations)
+        tasks: deep: run, or record, these only
+        store: deep: record what this store of `cmdpax sweep` has finished (--figure penalties: a
+            store of that sweep); with --fraction, run what is missing there (default: runs/deep,
+            penalties and dual-steps)
+    """
+    from cmdpax.paper import reproduce
+
+    missing = []
+    if what == "deep":
+        share = "" if fraction in (None, 1) else f"-{fraction:g}"
+        folder = out_dir or Path("results") / f"deep{share}"
+        written = reproduce.deep(
+            folder,
+            figure,
+            fraction=fraction,
+            seeds=seeds,
+            tasks=tasks,
+            store=store,
+            carry_out=lambda runs, made: execute(runs, made, find_executor("local")),
+        )
+        if figure is None:
+            missing = sorted(set(reproduce.FIGURES["deep"]) - {path.stem for path in written})
+    elif fraction is not None or seeds is not None or store is not None:
+        raise InputError(
+            f"--fraction, --seeds and --store are for deep; {what} has one budget, and nothing"
+            " random in it."
+        )
+    else:
+        folder = out_dir or Path("results") / what
+        with StatusLine() as status:
+            written = reproduce.exact(what, folder, figure, rerun, status.say)
+    for path in written:
+        out.print(f"wrote {path}")
+    if missing:
+        out.print(f"no records yet: {', '.join(missing)}; --fraction runs them")
+    return 0
+
+
+def report(
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")],
+    out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
+) -> int:
+    """One HTML page about a folder of results: tables, figures, settings, learning curves, replays.
+
+    The page needs no network and nothing beside it. Exact runs are done again to have their
+    policies, which takes seconds (log-linear ones: minutes, once; they are kept in DIR/.replays).
+
+    Args:
+        folder: what reproduce, sweep, train or solve --out wrote, or a folder of such folders
+        out_file: the page (default: DIR/report.html)
+    """
+    from cmdpax.report import write_report
+
+    with StatusLine() as status:
+        written = write_report(
+            folder,
+            out_file,
+            lambda row: status.say("{problem}: {label} ({number} of {count})".format(**row)),
+        )
+    out.print(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB)")
+    return 0
+
+
+def demo(out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> int:
+    """The main job on the paper's two problems: solve with PQA-ALM, certify, check, and draw.
+
+    Args:
+        out_dir: folder for the pictures
+    """
+    from cmdpax.experiments.pictures import policy_picture, save
+    from cmdpax.paper.exact_figures import first
+
+    codes = []
+    for name in ("cliff-world", "deep-sea"):
+        problem = finite[name]()
+        result = solve(problem, "pqa-alm")
+        out.print(f"\n{name}, {problem!r}", style="bold")
+        out.print(str(result))
+        out.print(str(checker.check(problem, result)))
+        gap = f"gap <= {max(result.certificate.gap, 0):.1e}"
+        title = f"{name}: optimal policy, reward {result.reward:.4f}, {gap}"
+        path = save(policy_picture(problem, result.policy, title), out_dir / f"{name}.png")
+        out.print(f"wrote {path}")
+        codes.append(EXIT[result.status])
+    out.print(f"\nwrote {save(first(), out_dir / 'alm-against-primal-dual.png')}")
+    return max(codes)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,16 +12,25 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from cmdpax.cli.terminal import Json, TrainingBar, deep, out
-from cmdpax.learning import run_folder as stored
 from cmdpax.learning.config import TrainConfig
-from cmdpax.model.limits import parse_limit
+from cmdpax.learning.run_folder import RunFolder
+from cmdpax.model.limits import Limits
 from cmdpax.paper.settings import training_settings
 
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+Environment = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENVIRONMENT")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(TrainConfig):
+    """The settings as options: limits are given as `--limit`."""
+
+    limits: Annotated[tuple[str, ...], tyro.conf.arg(name="limit")] = TrainConfig.limits
 
 
 def train(
-    config: Annotated[TrainConfig, tyro.conf.arg(name="")],
+    environment: Environment,
+    config: Annotated[Options, tyro.conf.arg(name="")],
     out_dir: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     resume: bool = False,
     preset: Literal["default", "paper"] = "default",
@@ -30,35 +39,32 @@ def train(
     and resumed.
 
     Args:
+        environment: a velocity task, a Gymnasium id (also module:id), or module:function that makes
+            one
         config: the settings
         out_dir: run folder; default runs/ENVIRONMENT-METHOD-SEED
         resume: continue the run in that folder where its last checkpoint left it
         preset: paper: the paper's settings for whatever is not given (`--preset paper --help` shows
-        them)
+            them)
     """
-    training = deep("cmdpax.learning.training")
-    plain = config.environment.replace(":", "-").replace("/", "-")
-    folder = out_dir or Path("runs") / f"{plain}-{config.method}-{config.seed}"
+    training, settings = deep("cmdpax.learning.training"), asdict(config)
+    folder = out_dir or training.default_folder(environment, config.method, config.seed)
     with TrainingBar(config.resolved().samples) as bar:
         try:
-            training.train(config, folder, resume, bar.row)
+            training.train(environment, folder=folder, resume=resume, callback=bar.row, **settings)
         except KeyboardInterrupt:
-            begun = (folder / "config.json").exists()
-            rest = (
-                f"{stored.kept(folder)}; the same command with --resume goes on."
-                if begun
-                else "the run had not begun."
-            )
+            rest = "the run had not begun."
+            if (folder / "config.json").exists():
+                kept = RunFolder(folder).last_checkpoint_sentence()
+                rest = f"{kept}; the same command with --resume goes on."
             raise KeyboardInterrupt(f"interrupted; {rest}") from None
     out.print(f"trained; next: cmdpax evaluate {folder}")
     return 0
 
 
 def train_as_the_paper(method: str) -> Callable[..., int]:
-    """`train` with the paper's settings as defaults: before parsing, since later nobody knows what
-    was given.
-    """
-    return partial(train, config=TrainConfig(tyro.MISSING, **training_settings(method)))
+    """`train` with the paper's settings as defaults, chosen before parsing: what is given stays."""
+    return partial(train, config=Options(**training_settings(method)))
 
 
 def evaluate(
@@ -79,28 +85,23 @@ def evaluate(
         as_json: print one JSON object
     """
     evaluation = deep("cmdpax.learning.evaluation")
-    found = evaluation.evaluate(run_dir, episodes, seed)
+    measured = evaluation.evaluate(run_dir, episodes=episodes, seed=seed)
     if as_json:
-        print(evaluation.as_json(found))
+        print(json.dumps(evaluation.as_numbers(measured)))
         return 0
-    limits = {limit.name: limit for limit in map(parse_limit, stored.read_config(run_dir)["limit"])}
-    for kind, seen in found.items():
-        table = Table(
-            title=f"{kind}: {seen.episodes} episodes of {seen.length:.0f} steps",
-            box=SIMPLE_HEAD,
-            pad_edge=False,
-        )
+    limits = Limits.parse(RunFolder(run_dir).config["limits"])
+    texts = dict(zip(limits.names, limits.texts))
+    for kind, seen in measured.items():
+        title = f"{kind}: {seen.episodes} episodes of {seen.length:.0f} steps"
+        table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
         table.add_column("", overflow="fold")
         for heading in ("mean", "std", "P90", "P95", "worst", "bound", "P(violation)"):
             table.add_column(heading, justify="right")
         table.add_row("return", *_numbers(seen.reward), "")
         for name, part in seen.costs.items():
-            chance = (
-                f"{seen.violation_probability[name]:.2f} (<= {seen.violation_bound[name]:.2f})"
-                if name in limits
-                else ""
-            )
-            table.add_row(str(limits.get(name, name)), *_numbers(part), chance)
+            chance, bound = seen.violation_probability.get(name), seen.violation_bound.get(name)
+            violation = "" if chance is None else f"{chance:.2f} (<= {bound:.2f})"
+            table.add_row(texts.get(name, name), *_numbers(part), violation)
         out.print(table)
     out.print(
         "bound: of the mean, 95% confidence; the chance of a violation with its own; no optimality"
@@ -127,12 +128,12 @@ def film(
         steps: at most so many steps of one episode
         seed: of the environment
     """
-    out.print(f"wrote {deep('cmdpax.learning.film').film(run_dir, out_file, steps, seed)}")
+    out.print(f"wrote {deep('cmdpax.learning.evaluation').video(run_dir, out_file, steps, seed)}")
     return 0
 
 
 def check_env(
-    environment: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENVIRONMENT")],
+    environment: Environment,
     steps: int = 2000,
     seed: int = 0,
     as_json: Json = False,
@@ -142,12 +143,12 @@ def check_env(
 
     Args:
         environment: a velocity task, a Gymnasium id (also module:id), or module:function that makes
-        one steps: how many random steps
+            one
+        steps: how many random steps
         seed: of the environment and of the actions
         as_json: print one JSON object
     """
-    gym_adapter = deep("cmdpax.learning.gym_simulator")
-    report = gym_adapter.check_environment(environment, steps, seed)
+    report = deep("cmdpax.learning.gym_simulator").check_environment(environment, steps, seed)
     if as_json:
         print(json.dumps(asdict(report)))
         return 0
@@ -164,13 +165,10 @@ def check_env(
     )
     for complaint in report.complaints:
         out.print(f"warning: {complaint}.")
-    whole = (
-        f" --horizon {report.longest} --batch {2 * report.longest}"
-        if report.longest > TrainConfig.horizon
-        else ""
-    )
-    out.print(
-        f"{'next' if report.complaints else 'ready'}: cmdpax train {report.name} --limit"
-        f' "{report.cost_names[0]}<=25"{whole}'
-    )
+    whole, longest = "", report.longest
+    if longest > TrainConfig.rollout_steps:
+        whole = f" --rollout-steps {longest} --batch {2 * longest}"
+    ready = "next" if report.complaints else "ready"
+    limit = f'--limit "{report.cost_names[0]}<=25"'
+    out.print(f"{ready}: cmdpax train {report.name} {limit}{whole}")
     return 0

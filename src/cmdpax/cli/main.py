@@ -11,8 +11,7 @@ from itertools import pairwise
 import tyro
 
 import cmdpax
-from cmdpax.cli import exact, studies
-from cmdpax.cli import experiments as sweeping
+from cmdpax.cli import exact, experiments
 from cmdpax.cli import learning as training
 from cmdpax.errors import CertificateError, InputError, NumericalError
 from cmdpax.learning.config import TrainConfig
@@ -28,10 +27,10 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "film": training.film,
     "check-env": training.check_env,
     "list": exact.list_,
-    "demo": studies.demo,
-    "sweep": sweeping.sweep,
-    "reproduce": studies.reproduce,
-    "report": studies.report,
+    "demo": experiments.demo,
+    "sweep": experiments.sweep,
+    "reproduce": experiments.reproduce,
+    "report": experiments.report,
 }
 
 

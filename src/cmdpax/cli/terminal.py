@@ -1,6 +1,4 @@
-"""What the commands share: consoles, exit codes, progress, and the packages that only some of them
-need.
-"""
+"""What the commands share: consoles, exit codes, a status line, and packages only some need."""
 
 import importlib
 import time
@@ -8,8 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.status import Status as Spinner
 
 from cmdpax.errors import InputError
@@ -23,17 +20,14 @@ out, err = Console(**PLAIN), Console(stderr=True, **PLAIN)
 Json = Annotated[bool, tyro.conf.arg(name="json")]
 
 
-class Progress:
+class StatusLine:
     """A line that appears on a terminal once something takes longer than two seconds."""
 
     def __init__(self) -> None:
-        self.started, self.spinner = (
-            time.perf_counter(),
-            None if not err.is_terminal else Spinner("", console=err),
-        )
-        self.visible = False
+        self.started, self.visible = time.perf_counter(), False
+        self.spinner = Spinner("", console=err) if err.is_terminal else None
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "StatusLine":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -58,9 +52,7 @@ class Progress:
 
 
 class TrainingBar:
-    """A bar with return, cost, multiplier, steps per second and time left; off a terminal, a line
-    now and then.
-    """
+    """Return, cost, multiplier, steps per second, time left; off a terminal, a line at times."""
 
     def __init__(self, samples: int) -> None:
         columns = (
@@ -69,7 +61,7 @@ class TrainingBar:
             TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(),
         )
-        self.bar = Bar(*columns, console=err, disable=not err.is_terminal)
+        self.bar = Progress(*columns, console=err, disable=not err.is_terminal)
         self.task = self.bar.add_task("training", total=samples, rate="")
         self.samples, self.first, self.started, self.said = samples, None, time.perf_counter(), 0.0
 
@@ -103,6 +95,5 @@ def deep(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"this command needs the package '{error.name}'; install cmdpax[deep]."
-        ) from None
+        sentence = f"this command needs the package '{error.name}'; install cmdpax[deep]."
+        raise InputError(sentence) from None

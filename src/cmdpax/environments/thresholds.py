@@ -40,20 +40,26 @@ def with_threshold(model: CMDP, tightness: float, feasible: bool) -> CMDP:
 def with_random_constraints(model: CMDP, total: int, seed: int = 0) -> CMDP:
     """Uniform random constraints beside the model's own, `total` in all, that bind together.
 
+    Each of the model's own has one bound, `<=` or `>=`.
     Thresholds lie a little below `0.4 V(reward's optimum) + 0.6 V(constraints' optimum)`: what a
     mixture of the two policies achieves.
     """
-    random, own = np.random.default_rng(seed), StandardForm.of(model)
-    new = random.random((total - own.constraint_count, model.states, model.actions))
-    rows = np.concatenate([own.constraints, new])
-    wide = model.replace(constraints=rows, thresholds=np.zeros(total), senses=">=")
+    new = np.random.default_rng(seed).random(
+        (total - model.constraint_count, model.states, model.actions)
+    )
+    wide = model.replace(
+        constraints=np.concatenate([model.constraints, new]),
+        thresholds=np.zeros(total),
+        senses=[*model.senses, *[">="] * len(new)],
+    )
     form = StandardForm.of(wide)
     scaled = form.constraints / form.constraint_scales[:, None, None]
     richest, safest = (
         policy_values(form, form.constraints, form.criterion.plan(form, reward).actions)
         for reward in (form.reward, scaled.mean(0))
     )
-    return wide.replace(thresholds=0.4 * richest + 0.6 * safest - 1e-3 * form.constraint_scales)
+    rows = 0.4 * richest + 0.6 * safest - 1e-3 * form.constraint_scales
+    return wide.replace(thresholds=wide.limits.signs * rows)
 
 
 def policy_values(

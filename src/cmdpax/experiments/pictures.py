@@ -1,10 +1,10 @@
-"""Pictures: a policy on its grid, the budget frontier. Readable in black and white.
+"""Pictures: a policy on its grid, curves of gap and violation, the budget frontier; a saved PNG.
 
-Every function returns a matplotlib figure; `save` writes it as PNG. Nothing here computes anything
-but what it draws.
+Readable in black and white. Every function returns a matplotlib figure; `save` writes it. Nothing
+here computes anything but what it draws.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,17 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.lines import Line2D
+from matplotlib.patches import Circle, Rectangle
 from PIL import Image
 
 from cmdpax.errors import InputError
-from cmdpax.exact.discounted import occupancy
+from cmdpax.exact.standard import StandardForm
 from cmdpax.files import replacing
 from cmdpax.model.cmdp import CMDP, Grid
-from cmdpax.solvers.frontier import FrontierPoint
+from cmdpax.model.result import FrontierPoint, Trajectory
 
-# colours that stay apart for colour-blind readers, each with a dash pattern so that print without
-# colour works too
+# colours that colour-blind readers tell apart, each with a dash pattern for print without colour
 STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#0072b2", "linestyle": "-"},
     {"color": "#d55e00", "linestyle": "--"},
@@ -33,98 +33,67 @@ STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#56b4e9", "linestyle": (0, (1, 1))},
     {"color": "#7f7f7f", "linestyle": (0, (7, 2, 1, 2))},
 )
-HAZARD, GOAL = "#f4b6a6", "#b9e3c0"
+HATCHES = ("", "///", "...", "xx", "\\\\", "++", "oo")
+HAZARD: dict[str, Any] = {"facecolor": "#f4b6a6", "hatch": "///"}
+GOAL: dict[str, Any] = {"facecolor": "#b9e3c0", "hatch": "..."}
+ARROW, EDGE = "#0b3c6f", "0.55"
+LEGEND: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "frameon": False}
 TABLE_STATES = 60  # without a grid, at most this many states are drawn one by one
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Write a figure as PNG and return where; a reader finds the old picture or the new one, never
-    a part of it.
-    """
+    """Write a figure as PNG and return where; a reader finds the old picture or the new one."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn = BytesIO()
     figure.savefig(drawn, dpi=130, bbox_inches="tight")
-    # a palette of 256 colours takes a third of the room and looks the same; the octree keeps rare
-    # colours apart
+    # 256 colours take a third of the room and look the same; the octree keeps rare ones apart
     picture = Image.open(drawn).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE)
     with replacing(path) as file:
         picture.save(file, format="png", optimize=True)
     return path
 
 
-def plain(text: str) -> str:
+def escape_math(text: str) -> str:
     """A caller's name as text: matplotlib would read mathematics between dollar signs."""
     return text.replace("$", r"\$")
 
 
 def policy_picture(model: CMDP, policy: np.ndarray, title: str = "") -> Figure:
-    """A policy `[S, A]` with its occupancy: arrows on the model's grid, or bars per state where
-    there is no grid.
-    """
-    visits = (1 - model.discount) * occupancy(model, policy)
+    """A policy `[S, A]` with its occupancy: arrows on the model's grid, or bars without one."""
+    form = StandardForm.of(model)
+    visits = form.criterion.share(form, policy)
+    title = escape_math(title) or "policy and occupancy"
     if model.grid is None:
         return _bars(model, policy, visits, title)
-    return _arrows(model, model.grid, policy, visits, title)
+    return _arrows(model.grid, policy, visits, title)
 
 
-def _arrows(model: CMDP, grid: Grid, policy: np.ndarray, visits: np.ndarray, title: str) -> Figure:
+def _arrows(grid: Grid, policy: np.ndarray, visits: np.ndarray, title: str) -> Figure:
     cells = np.array(grid.cells)
     width, height = np.ptp(cells, axis=0) + 1
     figure = Figure(figsize=(min(1.1 * width + 2.2, 14), min(1.1 * height + 1.0, 12)))
     axes = figure.add_subplot()
-    shades = matplotlib.colormaps["Greys"]
-    top = max(
-        float(visits[[s for s in range(len(cells)) if s not in grid.absorbing]].max(initial=0.0)),
-        1e-12,
-    )
+    shade = matplotlib.colormaps["Greys"](0.35)
+    inner = [s for s in range(len(cells)) if s not in grid.absorbing]
+    most = max(float(visits[inner].max(initial=0.0)), 1e-12)
     for s, (x, y) in enumerate(cells):
-        marked = HAZARD if s in grid.hazards else GOAL if s in grid.goals else "white"
-        hatch = "///" if s in grid.hazards else "..." if s in grid.goals else None
-        axes.add_patch(
-            Rectangle(
-                (x - 0.5, y - 0.5),
-                1,
-                1,
-                facecolor=marked,
-                edgecolor="0.55",
-                hatch=hatch,
-                linewidth=0.8,
-                zorder=1,
-            )
-        )
-        # the disc's area is the occupancy; a corner number names the state when there is room
-        if s not in grid.absorbing:
-            size = np.sqrt(min(float(visits[s]) / top, 1.0)) * 0.42
-            axes.add_patch(
-                matplotlib.patches.Circle(
-                    (x, y), size, facecolor=shades(0.35), edgecolor="none", zorder=2
-                )
-            )
-        if len(cells) <= 100:
-            axes.text(
-                x - 0.46, y + 0.44, str(s), fontsize=7, ha="left", va="top", color="0.25", zorder=5
-            )
+        look = HAZARD if s in grid.hazards else GOAL if s in grid.goals else {"facecolor": "white"}
+        axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, edgecolor=EDGE, linewidth=0.8, **look))
+        if len(cells) <= 100:  # a corner number names the state when there is room
+            corner: dict[str, Any] = {"ha": "left", "va": "top", "color": "0.25", "zorder": 5}
+            axes.text(x - 0.46, y + 0.44, str(s), fontsize=7, **corner)
         if s in grid.absorbing:
             axes.text(x, y, "end", fontsize=8, ha="center", va="center", zorder=5)
             continue
+        radius = np.sqrt(min(float(visits[s]) / most, 1.0)) * 0.42  # the area is the occupancy
+        axes.add_patch(Circle((x, y), radius, facecolor=shade, edgecolor="none", zorder=2))
         for probability, move in zip(policy[s], np.array(grid.moves), strict=True):
             if probability > 0.01 and s not in grid.goals:
                 dx, dy = 0.44 * probability * move / max(np.abs(move).max(), 1e-9)
-                axes.annotate(
-                    "",
-                    xy=(x + dx, y + dy),
-                    xytext=(x, y),
-                    arrowprops={
-                        "arrowstyle": "-|>",
-                        "color": "#0b3c6f",
-                        "lw": 0.8 + probability,
-                        "shrinkA": 0,
-                        "shrinkB": 0,
-                        "mutation_scale": 3 + 7 * probability,
-                    },
-                    zorder=4,
-                )
+                look = {"color": ARROW, "lw": 0.8 + probability, "arrowstyle": "-|>"}
+                look |= {"shrinkA": 0, "shrinkB": 0, "mutation_scale": 3 + 7 * probability}
+                axes.annotate("", (x + dx, y + dy), (x, y), arrowprops=look, zorder=4)
     axes.set_xlim(cells[:, 0].min() - 0.55, cells[:, 0].max() + 0.55)
     axes.set_ylim(cells[:, 1].min() - 0.55, cells[:, 1].max() + 0.55)
     axes.set_aspect("equal")
@@ -132,118 +101,113 @@ def _arrows(model: CMDP, grid: Grid, policy: np.ndarray, visits: np.ndarray, tit
     axes.set_ylabel("row y")
     axes.set_xticks(np.unique(cells[:, 0]) if width <= 30 else [])
     axes.set_yticks(np.unique(cells[:, 1]) if height <= 30 else [])
+    disc: dict[str, Any] = {"marker": "o", "color": shade, "markersize": 11}
+    arrow: dict[str, Any] = {"marker": r"$\rightarrow$", "color": ARROW, "markersize": 13}
     handles = [
-        Rectangle((0, 0), 1, 1, facecolor=HAZARD, edgecolor="0.55", hatch="///", label="hazard"),
-        Rectangle((0, 0), 1, 1, facecolor=GOAL, edgecolor="0.55", hatch="...", label="goal"),
-        matplotlib.lines.Line2D(
-            [],
-            [],
-            marker="o",
-            linestyle="none",
-            color=shades(0.35),
-            markersize=11,
-            label="occupancy (area)",
-        ),
-        matplotlib.lines.Line2D(
-            [],
-            [],
-            marker=r"$\rightarrow$",
-            linestyle="none",
-            color="#0b3c6f",
-            markersize=13,
-            label="probability (length)",
-        ),
+        Rectangle((0, 0), 1, 1, edgecolor=EDGE, label="hazard", **HAZARD),
+        Rectangle((0, 0), 1, 1, edgecolor=EDGE, label="goal", **GOAL),
+        Line2D([], [], linestyle="none", label="occupancy (area)", **disc),
+        Line2D([], [], linestyle="none", label="probability (length)", **arrow),
     ]
-    axes.legend(
-        handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=9
-    )
-    axes.set_title(plain(title) or "policy and occupancy", fontsize=11)
+    axes.legend(handles=handles, fontsize=9, **LEGEND)
+    axes.set_title(title, fontsize=11)
     return figure
 
 
 def _bars(model: CMDP, policy: np.ndarray, visits: np.ndarray, title: str) -> Figure:
-    """States in order of occupancy, each a stacked bar of action probabilities, with the occupancy
-    above.
+    """Each state a stacked bar of action probabilities, with its occupancy above.
+
+    Of many states the most visited are drawn.
     """
-    chosen = (
-        np.sort(np.argsort(-visits)[:TABLE_STATES])
-        if model.states > TABLE_STATES
-        else np.arange(model.states)
-    )
+    chosen = np.sort(np.argsort(-visits)[:TABLE_STATES])
     figure = Figure(figsize=(min(4 + 0.16 * len(chosen), 14), 5))
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 2])
-    place = np.arange(len(chosen))
+    place, bottom = np.arange(len(chosen)), np.zeros(len(chosen))
     above.bar(place, visits[chosen], color="0.45", width=0.9)
     above.set_ylabel("occupancy")
-    bottom = np.zeros(len(chosen))
-    hatches = ("", "///", "...", "xx", "\\\\", "++", "oo")
     for a in range(model.actions):
-        name = model.action_names[a] if model.action_names else f"action {a}"
-        below.bar(
-            place,
-            policy[chosen, a],
-            bottom=bottom,
-            width=0.9,
-            color=STYLES[a % len(STYLES)]["color"],
-            hatch=hatches[a % len(hatches)],
-            edgecolor="white",
-            linewidth=0.3,
-            label=plain(name),
-        )
-        bottom += policy[chosen, a]
+        look: dict[str, Any] = {
+            "color": STYLES[a % len(STYLES)]["color"],
+            "hatch": HATCHES[a % len(HATCHES)],
+            "label": escape_math(model.action_names[a]) if model.action_names else f"action {a}",
+        }
+        heights = policy[chosen, a]
+        below.bar(place, heights, 0.9, bottom, edgecolor="white", linewidth=0.3, **look)
+        bottom += heights
     below.set_ylabel("probability of action")
     below.set_ylim(0, 1)
-    every = max(1, len(chosen) // 20)
-    names = model.state_names
-    below.set_xticks(
-        place[::every],
-        [names[s] if names and len(names[s]) < 12 else str(s) for s in chosen[::every]],
-        rotation=60,
-        fontsize=7,
-    )
-    below.set_xlabel(
-        "state"
-        if len(chosen) == model.states
-        else f"state (the {len(chosen)} most visited of {model.states})"
-    )
-    below.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=9)
-    above.set_title(plain(title) or "policy and occupancy", fontsize=11)
+    every, names = max(1, len(chosen) // 20), model.state_names
+    labels = [names[s] if names and len(names[s]) < 12 else str(s) for s in chosen[::every]]
+    below.set_xticks(place[::every], labels, rotation=60, fontsize=7)
+    few = f"state (the {len(chosen)} most visited of {model.states})"
+    below.set_xlabel("state" if len(chosen) == model.states else few)
+    below.legend(fontsize=9, **LEGEND)
+    above.set_title(title, fontsize=11)
+    return figure
+
+
+def comparison(
+    runs: Mapping[str, Trajectory], optimum: float, title: str, violation_limit: float | None = None
+) -> Figure:
+    """Optimality gap and constraint violation of unbatched trajectories against policy-gradient
+    evaluations.
+
+    Both axes are signed and linear near zero, logarithmic beyond, so that oscillation across the
+    optimum shows.
+    """
+    figure = Figure(figsize=(10, 3.8))
+    left, right = figure.subplots(1, 2)
+    for (name, run), style in zip(runs.items(), STYLES, strict=False):
+        steps = np.arange(len(run.rewards))
+        left.plot(steps, optimum - run.rewards, label=name, linewidth=1.6, **style)
+        right.plot(steps, -run.margins.min(-1), label=name, linewidth=1.6, **style)
+    for axes, text in (
+        (left, r"optimality gap  $V_r^* - V_r^{\pi}$"),
+        (right, r"constraint violation  $b - V_c^{\pi}$"),
+    ):
+        axes.set_yscale("symlog", linthresh=1e-3, linscale=0.6)
+        axes.axhline(0, color="0.4", linewidth=0.8)
+        axes.set_xlabel("policy-gradient evaluations")
+        axes.set_ylabel(text)
+        axes.grid(alpha=0.3)
+    if violation_limit is not None:
+        right.axhline(violation_limit, color="0.4", linewidth=0.8, linestyle=":")
+        right.annotate(
+            f"allowed {violation_limit:g}",
+            (0.99, violation_limit),
+            xycoords=("axes fraction", "data"),
+            ha="right",
+            va="bottom",
+            fontsize=8,
+        )
+    left.legend(frameon=False, fontsize=9)
+    figure.suptitle(title, fontsize=11)
+    figure.tight_layout()
     return figure
 
 
 def frontier_picture(
     curve: Sequence[FrontierPoint], name: str, sense: str, current: float | None = None
 ) -> Figure:
-    """Best reward and shadow price against one budget."""
+    """Best reward and shadow price against the budget `name`; `current` is the model's own."""
     if not curve:
         raise InputError("frontier: there are no points to draw.")
-    figure = Figure(figsize=(10, 3.8))
+    figure, name = Figure(figsize=(10, 3.8)), escape_math(name)
     left, right = figure.subplots(1, 2)
     budget = [point.threshold for point in curve]
-    left.plot(budget, [point.reward for point in curve], marker="o", markersize=3.5, **STYLES[0])
+    dots: dict[str, Any] = {"marker": "o", "markersize": 3.5}
+    left.plot(budget, [point.reward for point in curve], **dots, **STYLES[0])
     left.set_ylabel("best reward $V_r^*$")
-    right.step(
-        budget,
-        [point.multiplier for point in curve],
-        where="mid",
-        marker="o",
-        markersize=3.5,
-        **STYLES[1],
-    )
+    right.step(budget, [point.multiplier for point in curve], where="mid", **dots, **STYLES[1])
     right.set_ylabel("shadow price (reward per unit)")
     for axes in (left, right):
-        axes.set_xlabel(f"threshold b of '{plain(name)}'  ($V_c$ {sense} b)")
+        axes.set_xlabel(f"threshold b of '{name}'  ($V_c$ {sense} b)")
         axes.grid(alpha=0.3)
         if current is not None and min(budget) <= current <= max(budget):
             axes.axvline(current, color="0.4", linestyle=":", linewidth=1)
-            axes.annotate(
-                "the model's b",
-                (current, 0.03),
-                xycoords=("data", "axes fraction"),
-                fontsize=8,
-                rotation=90,
-                ha="right",
-            )
-    figure.suptitle(f"trade-off between reward and '{plain(name)}'", fontsize=11)
+            frame = ("data", "axes fraction")
+            place: dict[str, Any] = {"xycoords": frame, "rotation": 90, "ha": "right"}
+            axes.annotate("the model's b", (current, 0.03), fontsize=8, **place)
+    figure.suptitle(f"trade-off between reward and '{name}'", fontsize=11)
     figure.tight_layout()
     return figure

@@ -1,131 +1,108 @@
-"""Results of a sweep: one row a run, the selection rule, and what the tuning of every method cost.
+"""Results: one row a run, the selection rule, records and tables, exports for other programs.
 
 The rule: for every problem and method, the configuration with the highest mean return over seeds
-among those whose mean cost is at most `limit + eps` (exact runs: highest reward with violation at
-most `eps`). A configuration of which a run failed, or is missing, is not eligible. Ties go to the
-first of the sweep.
+among those whose mean cost is at most `limit + allowed_excess` (exact runs: highest reward with
+violation at most `allowed_excess`). A configuration of which a run failed, or is missing, is not
+eligible. Ties go to the first of the sweep.
+
+A record is JSON lines to read back. Its first line says what made it; numbers of the others have
+four significant digits, and nothing depends on the machine or the day but versions.
 """
 
+import csv
 import json
+import platform
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cmdpax.experiments.records import write_table
+from cmdpax.errors import InputError
 from cmdpax.experiments.runs import Run
 from cmdpax.experiments.statistics import Interval, mean_interval
-from cmdpax.experiments.store import Store
-from cmdpax.experiments.versions import difference, versions
+from cmdpax.experiments.store import Store, difference, versions
+from cmdpax.files import Row, plain, read_rows, replacing, writable_path, write_text
 
-Row = dict[str, Any]
 SUMMARY = (
-    "problem",
-    "method",
-    "configurations",
-    "eligible",
-    "runs",
-    "failed",
-    "samples",
-    "CPU hours",
-    "selected",
-    "score",
-    "excess",
+    *("problem", "method", "configurations", "eligible", "runs", "failed", "samples"),
+    *("CPU hours", "selected", "score", "excess"),
 )
+SUFFIXES = (".jsonl", ".csv", ".parquet")
 
 
 def rows(runs: Sequence[Run], store: Store) -> list[Row]:
-    """One flat row for each finished run: what was varied, its score and its excess over the
-    limits, what it cost.
-    """
-    varied, found = varied_fields(runs), []
+    """One flat row for each finished run: what was varied, score, excess over the limits, cost."""
+    varied, rows = varied_fields(runs), []
     for run in runs:
         result = store.result(run)
         if result is None:
             continue
-        outcome, spent = result["outcome"], store.spent(run) or {}
-        config = flat(run)
+        outcome, settings = result["outcome"], _settings(run)
         score, excess = ("return", "excess") if run.kind == "train" else ("reward", "violation")
-        found.append(
+        rows.append(
             {
                 "id": run.id,
-                "problem": problem(run),
+                "problem": run.problem,
                 "method": run.config["method"],
                 "seed": run.seed,
-                **{name: config.get(name) for name in varied},
+                **{name: settings.get(name) for name in varied},
                 "score": outcome.get(score),
                 "excess": outcome.get(excess),
                 "samples": outcome.get("samples"),
                 "failed": outcome.get("failed"),
-                "cpu_seconds": spent.get("cpu_seconds"),
+                "cpu_seconds": store.spent(run).get("cpu_seconds"),
             }
         )
-    return found
-
-
-def problem(run: Run) -> str:
-    """The simulator or the model."""
-    return run.config["environment" if run.kind == "train" else "model"]
-
-
-def flat(run: Run) -> Row:
-    """Fields of a run's config by name, those of the method itself among them; lists as JSON."""
-    config = {**run.config, **run.config.get("settings", {})}
-    shown = {
-        name: value
-        for name, value in config.items()
-        if name not in ("settings", "environment", "model", "method")
-    }
-    return {
-        name: json.dumps(value) if isinstance(value, list) else value
-        for name, value in shown.items()
-    }
+    return rows
 
 
 def varied_fields(runs: Sequence[Run]) -> list[str]:
     """Fields that differ between runs of one method; what a method sets by itself is not varied."""
-    seen: dict[tuple[str, str], set[Any]] = {}
+    values: dict[tuple[str, str], set[Any]] = {}
     for run in runs:
-        for name, value in flat(run).items():
-            seen.setdefault((run.config["method"], name), set()).add(value)
-    return list(dict.fromkeys(name for (_, name), values in seen.items() if len(values) > 1))
+        for name, value in _settings(run).items():
+            values.setdefault((run.config["method"], name), set()).add(value)
+    return list(dict.fromkeys(name for (_, name), seen in values.items() if len(seen) > 1))
 
 
-def select(runs: Sequence[Run], found: Sequence[Row], eps: float) -> list[Row]:
-    """For every problem and method: how much was tried, and the configuration that the rule
-    selects, if any.
-    """
-    varied, by_id = varied_fields(runs), {row["id"]: row for row in found}
+def _settings(run: Run) -> Row:
+    """Fields of a run but its problem, method and seed; lists as JSON."""
+    others = ("seed", "settings", "environment", "model", "method")
+    return {
+        name: json.dumps(value) if isinstance(value, list) else value
+        for name, value in run.fields.items()
+        if name not in others
+    }
+
+
+def select_configurations(
+    runs: Sequence[Run], rows: Sequence[Row], allowed_excess: float
+) -> list[Row]:
+    """For every problem and method: how much was tried, and what the rule selects, if anything."""
+    varied, by_id = varied_fields(runs), {row["id"]: row for row in rows}
     groups: dict[tuple[str, str], dict[str, list[Run]]] = {}
     for run in runs:
-        configuration = json.dumps(run.config, sort_keys=True)
-        groups.setdefault((problem(run), run.config["method"]), {}).setdefault(
-            configuration, []
-        ).append(run)
+        configurations = groups.setdefault((run.problem, run.config["method"]), {})
+        configurations.setdefault(json.dumps(run.config, sort_keys=True), []).append(run)
     table = []
-    for (where, method), configurations in groups.items():
-        eligible = []
+    for (problem, method), configurations in groups.items():
+        tried, eligible = [], []
         for seeds in configurations.values():
             done = [by_id[run.id] for run in seeds if run.id in by_id]
-            if len(done) < len(seeds) or any(
-                row["score"] is None or row["excess"] is None for row in done
-            ):
-                continue
-            score, excess = (
-                mean_interval([row["score"] for row in done]),
-                float(np.mean([row["excess"] for row in done])),
-            )
-            if excess <= eps:
-                eligible.append((score, excess, done[0]))
-        tried = [
-            by_id[run.id] for seeds in configurations.values() for run in seeds if run.id in by_id
-        ]
+            tried += done
+            scores, excesses = ([row[name] for row in done] for name in ("score", "excess"))
+            if len(done) == len(seeds) and None not in scores and None not in excesses:
+                excess = float(np.mean(excesses))
+                if excess <= allowed_excess:
+                    eligible.append((mean_interval(scores), excess, done[0]))
         best = max(eligible, key=lambda one: one[0].value, default=None)  # the first of equals
         table.append(
             {
-                "problem": where,
+                "problem": problem,
                 "method": method,
                 "configurations": len(configurations),
                 "eligible": len(eligible),
@@ -133,56 +110,121 @@ def select(runs: Sequence[Run], found: Sequence[Row], eps: float) -> list[Row]:
                 "failed": sum(row["failed"] is not None for row in tried),
                 "samples": sum(row["samples"] or 0 for row in tried),
                 "CPU hours": sum(row["cpu_seconds"] or 0.0 for row in tried) / 3600,
-                "selected": _settings(best[2], varied) if best else "none",
-                "score": _shown(best[0]) if best else "-",
+                "selected": _configuration(best[2], varied) if best else "none",
+                "score": _score(best[0]) if best else "-",
                 "excess": best[1] if best else "-",
             }
         )
     return table
 
 
+def _configuration(row: Row, varied: Sequence[str]) -> str:
+    settings = (f"{name} {row[name]}" for name in varied if row.get(name) is not None)
+    return ", ".join(settings) or "the only one"
+
+
+def _score(score: Interval) -> str:
+    half = "" if np.isnan(score.low) else f" +- {score.high - score.value:.3g}"
+    return f"{score.value:.5g}{half}"
+
+
 def write_selection(store: Store, table: Sequence[Row]) -> Path:
-    """The selection with the tuning budgets beside the runs, as `selected.csv` and `selected.md`;
-    returns the latter.
-    """
+    """Selection and tuning budgets as `selected.csv` and `selected.md` in the store; the latter."""
     with store.writing():
-        write_table(
-            store.folder / "selected", SUMMARY, [[row[name] for name in SUMMARY] for row in table]
-        )
+        rows = [[row[name] for name in SUMMARY] for row in table]
+        write_table(store.folder / "selected", SUMMARY, rows)
     return store.folder / "selected.md"
 
 
 def made_by_others(runs: Sequence[Run], store: Store) -> str:
-    """One sentence on finished runs that other versions made, one on those they began; empty if
-    there are none.
-    """
-    changes = Counter(
-        difference(result["versions"], versions()) for run in runs if (result := store.result(run))
-    )
-    finished = [
+    """A sentence on runs that other versions finished, one on those they began; empty if none."""
+    results = [result for run in runs if (result := store.result(run))]
+    changes = Counter(difference(result["versions"], versions()) for result in results)
+    sentences = [
         f"{count} finished runs were made by other versions ({change}); they are kept: to make them"
         " anew, give another store."
         for change, count in changes.items()
         if change
     ]
     begun = len(store.begun_by_others() & {run.id for run in store.pending(runs)})
-    restarted = [
-        f"{begun} runs were begun by other versions; they start anew, so that one version makes all"
-        " of a run."
-    ]
-    return " ".join([*finished, *(restarted if begun else [])])
+    if begun:
+        sentences.append(
+            f"{begun} runs were begun by other versions; they start anew, so that one version makes"
+            " all of a run."
+        )
+    return " ".join(sentences)
 
 
-def _settings(row: Row, varied: Sequence[str]) -> str:
-    return (
-        ", ".join(f"{name} {row[name]}" for name in varied if row.get(name) is not None)
-        or "the only one"
-    )
+def provenance(**facts: Any) -> Row:
+    """The header of a record: versions, and whatever else it depends on."""
+    packages = {name: version(name) for name in ("cmdpax", "numpy", "scipy")}
+    return {"kind": "header", "python": platform.python_version(), **packages, **facts}
 
 
-def _shown(score: Interval) -> str:
-    return (
-        f"{score.value:.5g}"
-        if np.isnan(score.low)
-        else f"{score.value:.5g} +- {score.high - score.value:.3g}"
-    )
+def write_lines(path: Path, header: Row, rows: Iterable[Row]) -> None:
+    """Write a record; the file appears only when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = (header, *(plain(row, digits=4) for row in rows))
+    texts = (json.dumps(line, allow_nan=False, separators=(",", ":")) for line in lines)
+    write_text(path, "".join(f"{text}\n" for text in texts))
+
+
+def read_lines(path: Path) -> tuple[Row, list[Row]]:
+    """Header and rows of a record; both empty if there is none or it is damaged."""
+    header, *rows = read_rows(path, whole=True) or [{}]
+    return header, rows
+
+
+def write_table(path: Path, headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """The same table as `path`.csv and `path`.md; numbers with three digits."""
+    text = [[cell(entry) for entry in row] for row in rows]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path.with_suffix(".csv"), _csv([headings, *text]))
+    lines = [" | ".join(row) for row in (headings, ["---"] * len(headings), *text)]
+    write_text(path.with_suffix(".md"), "".join(f"| {line} |\n" for line in lines))
+
+
+def cell(entry: Any) -> str:
+    """An entry of a table as text."""
+    if entry is None:
+        return "none"
+    return f"{entry:.3g}" if isinstance(entry, float) else str(entry)
+
+
+def _csv(rows: Iterable[Sequence[Any]]) -> str:
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def check_export(path: Path) -> Path:
+    """The path, if rows can be written so; asked before hours of work."""
+    writable_path(path, *SUFFIXES, option="--export")
+    if path.suffix.lower() == ".parquet":
+        _pyarrow(path)
+    return path
+
+
+def export(rows: Sequence[Row], path: Path) -> None:
+    """Write flat rows, numbers in full; the file appears only when it is complete."""
+    if path.suffix.lower() == ".jsonl":
+        write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
+    elif path.suffix.lower() == ".csv":
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        write_text(path, _csv([names, *([row.get(name) for name in names] for row in rows)]))
+    else:
+        arrow = _pyarrow(path)
+        with replacing(path) as file:
+            arrow.parquet.write_table(arrow.Table.from_pylist(list(rows)), file)
+
+
+def _pyarrow(path: Path) -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError:
+        raise InputError(
+            f"--export {path}: Parquet needs the package 'pyarrow'; install cmdpax[parquet], or"
+            " write .csv."
+        ) from None
+    return pyarrow

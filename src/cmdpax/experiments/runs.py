@@ -1,10 +1,9 @@
-"""A run: one plain JSON object that determines everything, and how it is carried out in a folder of
-its own.
+"""What is a run, and how is it carried out?
 
-Two kinds. `train` trains a network policy on a simulator and evaluates it; `exact` runs a method of
-the table on a finite model and certifies what it returns. The same run makes the same bytes on the
-same machine with the same versions, whoever carries it out and however often it was interrupted: no
-clock, host or process is in them.
+A run is one plain JSON object that determines everything. `train` trains a network policy on a
+simulator and evaluates it; `exact` runs a method of the table on a finite model and certifies what
+it returns. The same run makes the same bytes on the same machine with the same versions, whoever
+carries it out and however often it was interrupted: no clock, host or process is in them.
 """
 
 import hashlib
@@ -19,21 +18,18 @@ from typing import Any, Literal
 import numpy as np
 
 from cmdpax.environments.by_name import open_features, open_model, seeded
-from cmdpax.errors import InputError, did_you_mean
+from cmdpax.errors import InputError, check_known, check_number
+from cmdpax.files import Row
 from cmdpax.learning.config import TrainConfig
-from cmdpax.solvers.certified import within
+from cmdpax.model.limits import Limits
 from cmdpax.solvers.policy_classes import Features
-from cmdpax.solvers.table import find
-from cmdpax.solvers.table import run as run_method
+from cmdpax.solvers.solve import solve
+from cmdpax.solvers.table import find_method
 from cmdpax.stopping import Stopper
 
-EXACT = {
-    "model": "",
-    "method": "corrective-alm",
-    "eps": 1e-6,
-    "features": None,
-    "settings": {},
-}  # the config of an exact run
+# the config of an exact run
+EXACT = {"model": "", "method": "corrective-alm", "eps": 1e-6, "features": None, "settings": {}}
+LIMITS = {"time_limit": None, "memory_limit": None}  # that every method takes among its settings
 
 
 @dataclass(frozen=True)
@@ -54,6 +50,16 @@ class Run:
         """A short hash of kind, config and seed."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
+    @property
+    def problem(self) -> str:
+        """The simulator or the model."""
+        return self.config["environment" if self.kind == "train" else "model"]
+
+    @property
+    def fields(self) -> Row:
+        """Everything that determines the run, by name; settings of an exact method among them."""
+        return {"seed": self.seed, **self.config, **self.config.get("settings", {})}
+
     @staticmethod
     def from_text(text: str) -> "Run":
         """The run that `text` is the canonical JSON of."""
@@ -67,138 +73,120 @@ def train_run(config: TrainConfig) -> Run:
     return Run("train", settings, seed)
 
 
+def train_config(run: Run) -> TrainConfig:
+    """The training config of a run."""
+    config: Row = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in run.config.items()
+    }
+    return TrainConfig(**config, seed=run.seed)
+
+
 def exact_run(config: Mapping[str, Any], seed: int = 0) -> Run:
     """The run of a method on a finite model; the seed is the model's, if it has one."""
     for name in config:
-        if name not in EXACT:
-            raise InputError(f"an exact run has no field '{name}'; {did_you_mean(name, EXACT)}")
+        check_known("an exact run: field", name, EXACT)
     filled = {**EXACT, **config}
-    known = find(filled["method"]).settings()
-    for name in filled["settings"]:
-        if name not in known:
-            raise InputError(
-                f"setting '{name}' is not one of {filled['method']}'s; {did_you_mean(name, known)}"
-            )
-    within("eps", filled["eps"], 1.0)
-    if filled["settings"].get("time_limit") is not None:
-        within("time_limit", filled["settings"]["time_limit"], np.inf, zero=True)
+    method, settings = find_method(filled["method"]), filled["settings"]
+    for name in settings:
+        check_known(f"{method.name}: setting", name, {**method.settings, **LIMITS})
+    check_number("eps", filled["eps"], above=0, below=1)
+    for name in LIMITS:
+        if settings.get(name) is not None:
+            check_number(name, settings[name], least=0)
     seeded(filled["model"], seed)  # refuses a seed where there is nothing to seed
     return Run("exact", json.loads(json.dumps(filled)), seed)
 
 
 def check_problems(runs: Sequence[Run]) -> None:
-    """Open each simulator and each model once, and match the limits: what is misspelt is said
-    before any work is done.
-    """
-    telling = ("environment", "limit", "model", "features")
-    for run in {
-        json.dumps([run.config.get(name) for name in telling]): run for run in runs
-    }.values():
+    """Open each simulator and each model once, and match the limits: before any work is done."""
+    names = ("environment", "limit", "model", "features")
+    problems = {json.dumps([run.config.get(name) for name in names]): run for run in runs}
+    for run in problems.values():
         if run.kind == "exact":
-            model = open_model(seeded(run.config["model"], run.seed))
-            if run.config["features"] is not None:
-                features = Features(open_features(run.config["features"], model))
-                features.check(model.states, model.actions)
+            _open(run)
         else:
             from cmdpax.learning.gym_simulator import make_simulator
-            from cmdpax.model.limits import match_limits
 
-            match_limits(
-                run.config["limit"], make_simulator(run.config["environment"], 1).cost_names
-            )
+            limits = Limits.parse(run.config["limit"])
+            limits.columns(make_simulator(run.problem, 1).cost_names)
 
 
-def perform(
-    run: Run, folder: Path, earlier: Sequence[Path] = (), note: Callable[[], None] = lambda: None
-) -> dict[str, Any]:
+def carry_out(
+    run: Run, folder: Path, earlier: Sequence[Path] = (), watch: Callable[[], None] = lambda: None
+) -> Row:
     """Carry a run out in `folder` and return its outcome.
 
-    `earlier` attempts may have checkpoints to go on from; `note` is called after every update of a
-    training.
+    earlier: folders of other attempts, which may have checkpoints to go on from.
+    watch: called after every update of a training.
     """
-    return _train(run, folder, earlier, note) if run.kind == "train" else _exact(run)
+    return _train(run, folder, earlier, watch) if run.kind == "train" else _exact(run)
 
 
-def _exact(run: Run) -> dict[str, Any]:
-    config = run.config
-    model = open_model(seeded(config["model"], run.seed))
-    features = None if config["features"] is None else open_features(config["features"], model)
+def _open(run: Run) -> tuple[Any, Any]:
+    """Model and features of an exact run."""
+    model, source = open_model(seeded(run.problem, run.seed)), run.config["features"]
+    if source is None:
+        return model, None
+    features = Features(open_features(source, model))
+    features.check(model.states, model.actions)
+    return model, features
+
+
+def _exact(run: Run) -> Row:
+    config, (model, features) = run.config, _open(run)
     with Stopper() as stop:
-        outcome = run_method(
-            model, config["method"], config["eps"], features, **config["settings"]
-        ).summary()
+        settings = {"eps": config["eps"], "features": features, **config["settings"]}
+        result = solve(model, config["method"], **settings)
     if stop():  # the best so far is an answer to somebody who waits, not the outcome of a run
         raise KeyboardInterrupt
-    return {
-        name: value for name, value in outcome.items() if name not in ("seconds", "method", "eps")
-    }
+    left_out = ("seconds", "method", "eps")
+    return {name: value for name, value in result.summary().items() if name not in left_out}
 
 
-def _train(
-    run: Run, folder: Path, earlier: Sequence[Path], note: Callable[[], None]
-) -> dict[str, Any]:
+def _train(run: Run, folder: Path, earlier: Sequence[Path], watch: Callable[[], None]) -> Row:
     from cmdpax.learning.evaluation import evaluate
     from cmdpax.learning.run_folder import newest
     from cmdpax.learning.training import train
-    from cmdpax.model.limits import parse_limit
 
     config = train_config(run)
     _adopt(folder, earlier)
-    train(config, folder, resume=(folder / "config.json").exists(), report=lambda row: note())
-    acting = evaluate(folder)["stochastic"]
+    train(config, folder, resume=(folder / "config.json").exists(), report=lambda row: watch())
+    evidence = evaluate(folder)["stochastic"]
     # what has clocks in it, and what only a resume needs, is not part of the result
     shutil.rmtree(folder / "tensorboard", ignore_errors=True)
     for old in list(newest(folder / "checkpoints"))[1:]:
         old.unlink()
         old.with_suffix(".json").unlink()
-    limits = [parse_limit(text) for text in config.limit]
-    costs = {limit.name: acting.costs[limit.name].mean for limit in limits}
-    excess = [float(-limit.sign) * (costs[limit.name] - limit.bound) for limit in limits]
+    limits = Limits.parse(config.limit)
+    costs = {name: evidence.costs[name].mean for name in limits.names}
+    excess = -limits.margins(np.array(list(costs.values())))
     return {
-        "return": acting.reward.mean,
+        "return": evidence.reward.mean,
         "cost": costs,
-        "excess": max(excess, default=0.0),
+        "excess": float(excess.max(initial=-np.inf)) if len(limits) else 0.0,
         "samples": config.updates * config.batch,
     }
 
 
-def train_config(run: Run) -> TrainConfig:
-    """The training config of a run."""
-    settings: dict[str, Any] = {**run.config, "seed": run.seed}
-    settings.update(
-        {name: tuple(value) for name, value in settings.items() if isinstance(value, list)}
-    )
-    return TrainConfig(**settings)
-
-
 def _adopt(folder: Path, earlier: Sequence[Path]) -> None:
-    """Copy the furthest intact checkpoint of other attempts; their owners may be alive and at work,
-    hence copies.
-    """
-    from cmdpax.learning import run_folder as stored
+    """Copy the furthest intact checkpoint of other attempts, whose owners may be at work still."""
+    from cmdpax.learning import run_folder
 
-    found = [
-        (path.name, path) for attempt in earlier for path in stored.newest(attempt / "checkpoints")
-    ]
-    for name, path in sorted(found, reverse=True):
-        attempt = path.parents[1]
+    checkpoints = [path for one in earlier for path in run_folder.newest(one / "checkpoints")]
+    for path in sorted(checkpoints, key=lambda path: (path.name, path), reverse=True):
+        attempt, updates, place = path.parents[1], int(path.stem), folder / "checkpoints"
         try:
-            stored.read(path)
-            rows = (attempt / "metrics.jsonl").read_bytes().splitlines()[: int(path.stem)]
-            if len(rows) < int(path.stem):
+            run_folder.read(path)
+            rows = (attempt / "metrics.jsonl").read_bytes().splitlines()[:updates]
+            if len(rows) < updates:
                 continue
-            (folder / "checkpoints").mkdir(exist_ok=True)
-            shutil.copyfile(path, folder / "checkpoints" / name)
-            shutil.copyfile(
-                path.with_suffix(".json"), (folder / "checkpoints" / name).with_suffix(".json")
-            )
+            place.mkdir(exist_ok=True)
+            for name in (path.name, f"{path.stem}.json"):
+                shutil.copyfile(path.with_name(name), place / name)
             (folder / "metrics.jsonl").write_bytes(b"".join(row + b"\n" for row in rows))
-            shutil.copyfile(
-                attempt / "config.json", folder / "config.json"
-            )  # last: with it, the folder can be resumed
+            # last: with it, the folder can be resumed
+            shutil.copyfile(attempt / "config.json", folder / "config.json")
             return
-        except (
-            FileNotFoundError,
-            InputError,
-        ):  # its owner has moved on, or it is damaged: the one before
+        except (FileNotFoundError, InputError):  # its owner has moved on, or it is damaged
             continue

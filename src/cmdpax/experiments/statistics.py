@@ -1,4 +1,4 @@
-"""Statistics over seeds: what may be said from a handful of runs.
+"""What may be said from a handful of seeds?
 
 - mean with a 95% interval by Student's t: `mean +- t(0.975, n - 1) s / sqrt(n)`;
 - interquartile mean (Agarwal et al. 2021): the mean of the middle half of all scores, a quarter cut
@@ -21,7 +21,8 @@ from scipy.special import stdtrit
 
 from cmdpax.errors import InputError
 
-LEVEL = 0.95
+Scores = Sequence[float] | np.ndarray
+LEVEL = 0.95  # of every interval
 RESAMPLES = 2_000
 
 
@@ -45,22 +46,18 @@ class Tails(NamedTuple):
     p95: float
 
 
-def mean_interval(values: Sequence[float] | np.ndarray, level: float = LEVEL) -> Interval:
+def mean_interval(values: Scores) -> Interval:
     """Mean of `values [n]` with Student's interval."""
     values = _scores(values).ravel()
-    mean = float(values.mean())
-    if len(values) < 2:
+    mean, n = float(values.mean()), len(values)
+    if n < 2:
         return Interval(mean, np.nan, np.nan)
-    half = float(
-        stdtrit(len(values) - 1, (1 + level) / 2) * values.std(ddof=1) / np.sqrt(len(values))
-    )
+    half = float(stdtrit(n - 1, (1 + LEVEL) / 2) * values.std(ddof=1) / np.sqrt(n))
     return Interval(mean, mean - half, mean + half)
 
 
-def interquartile_mean(scores: Sequence[float] | np.ndarray) -> float:
-    """Mean of all scores `[seeds, tasks]` together without the lowest and the highest quarter, each
-    rounded down.
-    """
+def interquartile_mean(scores: Scores) -> float:
+    """Mean of all scores `[seeds, tasks]` but the lowest and highest quarter, both rounded down."""
     ordered = np.sort(_scores(scores), axis=None)
     cut = len(ordered) // 4
     return float(ordered[cut : len(ordered) - cut].mean())
@@ -69,21 +66,19 @@ def interquartile_mean(scores: Sequence[float] | np.ndarray) -> float:
 def bootstrap_interval(
     scores: np.ndarray,
     statistic: Callable[[np.ndarray], float] = interquartile_mean,
-    level: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval:
     """A statistic of `scores [seeds, tasks]` with its stratified percentile-bootstrap interval."""
-    scores = _table(scores)
-    random = np.random.default_rng(seed)
+    scores, random = _table(scores), np.random.default_rng(seed)
     drawn = [statistic(_resample(scores, random)) for _ in range(resamples)]
-    low, high = np.percentile(drawn, [50 * (1 - level), 50 * (1 + level)])
-    return Interval(statistic(scores), float(low), float(high))
+    return _percentiles(statistic(scores), drawn)
 
 
 def probability_of_improvement(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """P(a run of `ours` scores above one of `theirs`) on a random task; `[seeds, tasks]` each,
-    numbers of seeds may differ.
+    """P(a run of `ours` scores above one of `theirs`) on a random task.
+
+    Both are `[seeds, tasks]`; their numbers of seeds may differ.
     """
     ours, theirs = _table(ours), _table(theirs)
     if ours.shape[1] != theirs.shape[1]:
@@ -97,33 +92,22 @@ def probability_of_improvement(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def improvement_interval(
-    ours: np.ndarray,
-    theirs: np.ndarray,
-    level: float = LEVEL,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    ours: np.ndarray, theirs: np.ndarray, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
-    """The probability of improvement, `[seeds, tasks]` each, with its stratified bootstrap
-    interval; both are resampled.
-    """
-    ours, theirs = _table(ours), _table(theirs)
-    random = np.random.default_rng(seed)
+    """The probability of improvement with its stratified bootstrap interval; both are resampled."""
+    ours, theirs, random = _table(ours), _table(theirs), np.random.default_rng(seed)
     drawn = [
         probability_of_improvement(_resample(ours, random), _resample(theirs, random))
         for _ in range(resamples)
     ]
-    low, high = np.percentile(drawn, [50 * (1 - level), 50 * (1 + level)])
-    return Interval(probability_of_improvement(ours, theirs), float(low), float(high))
+    return _percentiles(probability_of_improvement(ours, theirs), drawn)
 
 
-def tails(values: Sequence[float] | np.ndarray) -> Tails:
+def tails(values: Scores) -> Tails:
     """Mean, worst, P90 and P95 of `values [n]`."""
     values = _scores(values)
-    return Tails(
-        float(values.mean()),
-        float(values.max()),
-        *(float(p) for p in np.percentile(values, [90, 95])),
-    )
+    p90, p95 = np.percentile(values, [90, 95])
+    return Tails(float(values.mean()), float(values.max()), float(p90), float(p95))
 
 
 def tails_over_seeds(episodes: Sequence[Sequence[float]]) -> Tails:
@@ -136,12 +120,17 @@ def tails_over_episodes(episodes: Sequence[Sequence[float]]) -> Tails:
     return tails(np.concatenate([np.asarray(one, dtype=np.float64) for one in episodes]))
 
 
+def _percentiles(value: float, drawn: Sequence[float]) -> Interval:
+    low, high = np.percentile(drawn, [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
+    return Interval(value, float(low), float(high))
+
+
 def _resample(scores: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """Seeds drawn with replacement, for every task on its own."""
     return np.take_along_axis(scores, random.integers(0, len(scores), scores.shape), axis=0)
 
 
-def _scores(values: Sequence[float] | np.ndarray) -> np.ndarray:
+def _scores(values: Scores) -> np.ndarray:
     array = np.asarray(values, dtype=np.float64)
     if not array.size:
         raise InputError("there are no scores to summarise; give at least one.")

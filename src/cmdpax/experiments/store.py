@@ -1,9 +1,10 @@
-"""The run store: a folder in which every run is one folder, and a run's state is the place where
-its folder stands.
+"""Where do runs live so that a kill loses nothing, and which versions made them?
+
+A run is one folder, and its state is the place where the folder stands:
 
     STORE/work/<id>.<attempt>/    attempts under way, or left behind by the dead
     STORE/done/<id>/              finished: run.json, result.json, spent.json, and for training the
-    run folder itself
+                                  run folder itself
 
 A worker makes an attempt folder that is its own, works there, and commits by renaming it to
 `done/<id>`. A rename onto a folder that is not empty fails, so that the first commit wins; whoever
@@ -16,45 +17,38 @@ between two makers. The folder must be seen by every machine that takes part.
 """
 
 import errno
+import hashlib
 import json
-import math
 import os
+import platform
 import shutil
 import socket
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
+import cmdpax
 from cmdpax.errors import InputError, NumericalError
-from cmdpax.experiments.runs import Run, perform
-from cmdpax.experiments.versions import versions
-from cmdpax.files import write_text
+from cmdpax.experiments.runs import Run, carry_out
+from cmdpax.files import Row, read_json, write_json
 
+PACKAGES = ("numpy", "scipy", "numba", "highspy", "jax", "jaxlib", "optax", "gymnasium", "mujoco")
 MARK = "store.json"  # says what the folder is
-SPENT = "spent.json"
+RUN, RESULT, SPENT = "run.json", "result.json", "spent.json"
 NOTE_SECONDS = 5.0  # between two notes of what an attempt has cost so far
-# says that an attempt was begun, and by which versions; without it, it was cleared away
-MINE = "run.json"
 TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
-REFUSALS = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
-    errno.EIO,
-    errno.ENOTDIR,
-)
+REFUSALS = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS),
+    *(errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR),
+}
 
 
 class Store:
-    """A run store on disk. Everything it knows is in the folder: two objects of one folder are
-    equal.
-    """
+    """A run store on disk. All it knows is in the folder: two objects of one folder are equal."""
 
     def __init__(self, folder: str | Path, create: bool = False) -> None:
         self.folder = Path(folder)
@@ -64,7 +58,7 @@ class Store:
                 with self.writing():
                     self.work.mkdir(parents=True, exist_ok=True)
                     self.done.mkdir(exist_ok=True)
-                    write(self.folder / MARK, {"holds": "runs of cmdpax, one folder each"})
+                    write_json(self.folder / MARK, {"holds": "runs of cmdpax, one folder each"})
             except FileNotFoundError:  # as in /proc, where nothing can be made
                 raise InputError(
                     f"the store {self.folder} cannot be made there; give another folder."
@@ -79,6 +73,15 @@ class Store:
         """Ids of finished runs."""
         return {entry.name for entry in os.scandir(self.done)}
 
+    def begun(self) -> set[str]:
+        """Ids of runs that are, or were, worked on."""
+        return {entry.name.split(".")[0] for entry in os.scandir(self.work)} - {""}
+
+    def begun_by_others(self) -> set[str]:
+        """Those begun by other versions alone: their checkpoints are of no use here."""
+        usable = {path.name.split(".")[0] for path in self.work.iterdir() if _is_usable(path)}
+        return self.begun() - usable
+
     def pending(self, runs: Iterable[Run]) -> list[Run]:
         """Those of `runs` that are not finished, each once."""
         done = self.finished()
@@ -88,38 +91,31 @@ class Store:
         """Folders in which the run is, or was, worked on."""
         return sorted(self.work.glob(f"{run.id}.*"))
 
-    def result(self, run: Run) -> dict[str, Any] | None:
+    def result(self, run: Run) -> Row | None:
         """Run, versions and outcome, once it is finished."""
         folder = self.done / run.id
-        found = read(folder / "result.json")
-        if folder.exists() and not (
-            isinstance(found, dict) and {"versions", "outcome"} <= found.keys()
-        ):
+        result = read_json(folder / RESULT)
+        if folder.exists() and not {"versions", "outcome"} <= result.keys():
             raise InputError(
-                f"{folder / 'result.json'} is damaged; remove {folder}, and the same command does"
-                " the run again."
+                f"{folder / RESULT} is damaged; remove {folder}, and the same command does the run"
+                " again."
             )
-        return found
+        return result or None
 
     def finished_runs(self) -> list[Run]:
-        """Finished runs as they were asked for, in the order of their ids; what is damaged is
-        passed over.
-        """
-        notes = [read(self.done / name / MINE) for name in sorted(self.finished())]
-        asked = [
-            note["run"]
-            for note in notes
-            if isinstance(note, dict) and isinstance(note.get("run"), dict)
-        ]
-        return [Run(**one) for one in asked if one.keys() == {"kind", "config", "seed"}]
+        """Finished runs as they were asked for, in the order of ids; damaged ones are left out."""
+        runs = [read_json(self.done / name / RUN).get("run") for name in sorted(self.finished())]
+        keys = {"kind", "config", "seed"}
+        return [Run(**run) for run in runs if isinstance(run, dict) and run.keys() == keys]
 
-    def spent(self, run: Run) -> dict[str, Any] | None:
+    def spent(self, run: Run) -> Row:
         """What it cost in all attempts: wall and CPU seconds; the last one's number and host."""
-        return read(self.done / run.id / SPENT)
+        return read_json(self.done / run.id / SPENT)
 
     def carry_out(self, run: Run) -> bool:
-        """Do a run and commit it; False if somebody else committed it first. A failure of the run
-        itself is an outcome.
+        """Do a run and commit it; False if somebody else committed it first.
+
+        A failure of the run itself is an outcome.
         """
         if (self.done / run.id).exists():
             return False
@@ -128,30 +124,21 @@ class Store:
             folder.mkdir()
             meter = _Meter(folder / SPENT)
             try:
-                write(folder / MINE, {"run": json.loads(run.text), "versions": versions()})
+                made = {"run": json.loads(run.text), "versions": versions()}
+                write_json(folder / RUN, made)
                 try:
-                    outcome = perform(
-                        run, folder, [path for path in earlier if _same_versions(path)], meter.note
-                    )
+                    usable = [path for path in earlier if _is_usable(path)]
+                    outcome = carry_out(run, folder, usable, meter.note)
                 except (InputError, NumericalError) as error:
                     outcome = {"failed": str(error).replace(str(folder), "its folder")}
-                write(
-                    folder / "result.json",
-                    {
-                        "run": json.loads(run.text),
-                        "versions": versions(),
-                        "outcome": _plain(outcome),
-                    },
-                )
-                others = [read(path / SPENT) or {} for path in self.attempts(run) if path != folder]
-                total = {
+                write_json(folder / RESULT, {**made, "outcome": outcome})
+                others = [read_json(path / SPENT) for path in self.attempts(run) if path != folder]
+                spent: Row = {
                     name: own + sum(one.get(name, 0.0) for one in others)
                     for name, own in meter.spent().items()
                 }
-                write(
-                    folder / SPENT,
-                    {**total, "host": socket.gethostname(), "attempt": len(earlier) + 1},
-                )
+                spent |= {"host": socket.gethostname(), "attempt": len(earlier) + 1}
+                write_json(folder / SPENT, spent)
                 return self._commit(run, folder)
             except FileNotFoundError:
                 if not (self.done / run.id).exists():
@@ -160,10 +147,8 @@ class Store:
                 return False
 
     def _commit(self, run: Run, folder: Path) -> bool:
-        """Move an attempt into its final place, all of it or nothing, and clear other attempts at
-        the run away.
-        """
-        won = (folder / MINE).exists()  # not so if it was cleared away as a late one
+        """Move an attempt into its final place, whole or not at all, and clear others away."""
+        won = (folder / RUN).exists()  # not so if it was cleared away as a late one
         if won:
             _flush([folder, *folder.rglob("*")])
             try:
@@ -177,27 +162,15 @@ class Store:
             self._discard(other)
         return won
 
-    def begun_by_others(self) -> set[str]:
-        """Ids of runs that were begun, but by other versions alone: their checkpoints are of no use
-        here.
-        """
-        begun: dict[str, bool] = {}
-        for entry in os.scandir(self.work):
-            name = entry.name.split(".")[0]
-            begun[name] = begun.get(name, False) or _same_versions(Path(entry.path))
-        return {name for name, usable in begun.items() if name and not usable}
-
     def tidy(self) -> None:
         """Remove attempts at runs that are finished, and halves of removals."""
         done = self.finished()
-        for entry in list(os.scandir(self.work)):
-            if entry.name.split(".")[0] in done or entry.name.startswith(".gone"):
-                self._discard(Path(entry.path))
+        for path in list(self.work.iterdir()):
+            if path.name.split(".")[0] in done or path.name.startswith(".gone"):
+                self._discard(path)
 
     def _discard(self, folder: Path) -> None:
-        """Remove an attempt. Renamed first: its owner, if alive, then never finds half of it and
-        takes it for whole.
-        """
+        """Remove an attempt. Renamed first, so that a living owner does not take half for whole."""
         gone = self.work / f".gone-{uuid.uuid4().hex[:8]}"
         try:
             folder.rename(gone)
@@ -207,9 +180,7 @@ class Store:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the store as its only driver; the system frees it when the driver dies, however it
-        dies.
-        """
+        """Hold the store as its only driver; the system frees it however the driver dies."""
         import fcntl
 
         with self.writing():
@@ -239,9 +210,7 @@ class Store:
 
 
 class _Meter:
-    """What an attempt has cost so far, noted in its folder now and then: whoever comes after its
-    death can add it.
-    """
+    """What an attempt has cost so far, noted in its folder now and then, in case it dies."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.wall, self.cpu = path, time.perf_counter(), time.process_time()
@@ -249,44 +218,19 @@ class _Meter:
 
     def spent(self) -> dict[str, float]:
         """Wall and CPU seconds until now."""
-        return {
-            "seconds": time.perf_counter() - self.wall,
-            "cpu_seconds": time.process_time() - self.cpu,
-        }
+        wall, cpu = time.perf_counter() - self.wall, time.process_time() - self.cpu
+        return {"seconds": wall, "cpu_seconds": cpu}
 
     def note(self) -> None:
         """Write them down, if that was long ago."""
         if time.perf_counter() - self.noted >= NOTE_SECONDS:
-            write(self.path, self.spent())
+            write_json(self.path, self.spent())
             self.noted = time.perf_counter()
 
 
-def write(path: Path, content: Any) -> None:
-    """A small JSON file, whole or not at all."""
-    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
-
-
-def read(path: Path) -> Any | None:
-    """What such a file holds; None if there is none, or it is damaged."""
-    try:
-        return json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
-        return None
-
-
-def _same_versions(attempt: Path) -> bool:
+def _is_usable(attempt: Path) -> bool:
     """Whether a checkpoint of that attempt leads to the bytes that this code would make."""
-    made = read(attempt / MINE)
-    return isinstance(made, dict) and made.get("versions") == versions()
-
-
-def _plain(value: Any) -> Any:
-    """With null for what is not finite: JSON has no other word for it."""
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return read_json(attempt / RUN).get("versions") == versions()
 
 
 def _flush(paths: Iterable[Path]) -> None:
@@ -297,3 +241,41 @@ def _flush(paths: Iterable[Path]) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of Python, of this package (and a digest of its source), of what it computes with.
+
+    They stand beside every result; a difference is shown, and nothing is redone for it.
+    """
+    own = {"python": platform.python_version(), "cmdpax": cmdpax.__version__, "code": _digest()}
+    return {**own, **installed(PACKAGES)}
+
+
+def installed(names: Iterable[str]) -> dict[str, str]:
+    """Versions of those packages that are there."""
+    versions = {}
+    for name in names:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def difference(made_by: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """What changed, as in `numpy 2.3.1 -> 2.4.6, code 1f3a -> 77b0`; empty if nothing did."""
+    return ", ".join(
+        f"{name} {made_by.get(name, 'none')} -> {now.get(name, 'none')}"
+        for name in dict.fromkeys([*made_by, *now])
+        if made_by.get(name) != now.get(name)
+    )
+
+
+def _digest() -> str:
+    """Of the names and contents of all source files."""
+    root, total = Path(cmdpax.__file__).parent, hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return total.hexdigest()[:12]

@@ -1,18 +1,21 @@
-"""What a sweep is: fields of a config, each with a value, a list (every combination is tried) or a
-range (drawn at random).
+"""Which runs does a sweep have, and which part is wanted?
+
+A sweep gives each field of a config a value, a list (every combination is tried) or a range (drawn
+at random):
 
     kind = "train"                 # or "exact"
     seeds = 5                      # so many, or a list of them
     draws = 20                     # random points, if any field is a range
-    eps = 5.0                      # selection: best return with cost <= limit + eps (exact:
-    violation <= eps, by default 0.01)
+    allowed_excess = 5.0           # selection: best return with cost <= limit + allowed_excess
+                                   # (exact: violation <= allowed_excess, by default 0.01)
 
     [settings]                     # any field; for exact runs: model, method, eps, features, and
-    the method's own settings environment = ["SafetyAntVelocity-v1", "SafetyHopperVelocity-v1"]
+                                   # the method's own settings
+    environment = ["SafetyAntVelocity-v1", "SafetyHopperVelocity-v1"]
     learning_rate = { low = 1e-4, high = 1e-2, log = true }
 
-    [methods.spma-alm]             # the same for one method only; the methods named here are the
-    ones that are run spma_step = [0.1, 0.3]
+    [methods.spma-alm]             # the same for one method only; only methods named here are run
+    spma_step = [0.1, 0.3]
 
 `limit` and `hidden` hold several values: a list of them is one setting, and a list of lists every
 combination. A draw depends on the method, the field and its number alone: with more draws, the
@@ -31,16 +34,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cmdpax.errors import InputError, did_you_mean
-from cmdpax.experiments.runs import EXACT, Run, check_problems, exact_run, train_run
+from cmdpax.errors import InputError, check_known
+from cmdpax.experiments.runs import EXACT, LIMITS, Run, check_problems, exact_run, train_run
+from cmdpax.files import Row
 from cmdpax.learning.config import TrainConfig
-from cmdpax.solvers.table import Method, find
+from cmdpax.solvers.table import Method, find_method
 
 Kind = Literal["train", "exact"]
 EXCESS: Mapping[Kind, float] = {"train": 5.0, "exact": 0.01}
-LARGEST = 1e300  # larger integers are no floats
-MOST_RUNS = 100_000  # more would take longer to list than anybody waits; split the sweep
-TRAIN = {
+MAX_NUMBER = 1e300  # larger integers are no floats
+MAX_RUNS = 100_000  # more would take longer to list than anybody waits; split the sweep
+OLD_KEYS = {"eps": "allowed_excess"}  # of files written for 0.1
+EXACT_FIELDS = {name: default for name, default in EXACT.items() if name != "settings"}
+TRAIN_FIELDS = {
     one.name: "" if one.default is MISSING else one.default
     for one in fields(TrainConfig)
     if one.name != "seed"
@@ -48,91 +54,81 @@ TRAIN = {
 
 
 @dataclass(frozen=True)
-class Spec:
+class Sweep:
     """A sweep, as in the module docstring."""
 
     name: str
     kind: Kind = "train"
     seeds: tuple[int, ...] = (0,)
     draws: int = 0
-    eps: float = -1.0  # the kind's own
+    allowed_excess: float | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def excess(self) -> float:
-        """By how much a selected run may exceed its limits: `eps`, or what suits the kind."""
-        return EXCESS[self.kind] if self.eps < 0 else self.eps
+        """By how much a selected run may exceed its limits: as given, or what suits the kind."""
+        return EXCESS[self.kind] if self.allowed_excess is None else self.allowed_excess
 
-    def with_seeds(self, count: int) -> "Spec":
+    def with_seeds(self, count: int) -> "Sweep":
         """The same with the seeds 0, 1, ..., count - 1."""
-        if not 1 <= count <= MOST_RUNS:
-            raise InputError(
-                f"sweep {self.name}: seeds is {count}; it must lie between 1 and {MOST_RUNS}."
-            )
+        if not 1 <= count <= MAX_RUNS:
+            raise self._error(f"seeds is {count}; it must lie between 1 and {MAX_RUNS}.")
         return replace(self, seeds=tuple(range(count)))
 
-    def with_fraction(self, fraction: float) -> "Spec":
+    def with_fraction(self, fraction: float) -> "Sweep":
         """The same with that part of every run's samples."""
         if self.kind != "train" or not 0 < fraction <= 1:
             raise InputError(
                 f"fraction is {fraction:g}; it must lie in (0, 1], and is for training runs only."
             )
-        settings = self._scaled({"samples": TRAIN["samples"], **self.settings}, fraction)
-        return replace(
-            self,
-            settings=settings,
-            methods={name: self._scaled(own, fraction) for name, own in self.methods.items()},
-        )
+        settings = self._scaled({"samples": TRAIN_FIELDS["samples"], **self.settings}, fraction)
+        methods = {name: self._scaled(own, fraction) for name, own in self.methods.items()}
+        return replace(self, settings=settings, methods=methods)
 
     def _scaled(self, table: Mapping[str, Any], fraction: float) -> Mapping[str, Any]:
         """A table with that part of its samples, if it has any."""
         if "samples" not in table:
             return table
-        given = table["samples"]
-        every = given if isinstance(given, list) else [given]
+        samples = table["samples"]
+        every = samples if isinstance(samples, list) else [samples]
         if not all(_is_number(one) and round(fraction * one) >= 1 for one in every):
-            raise InputError(
-                f"sweep {self.name}: samples is {_text(given)}, of which a fraction of {fraction:g}"
-                " makes no sense."
-            )
+            what = f"samples is {_json(samples)}, of which a fraction of {fraction:g}"
+            raise self._error(f"{what} makes no sense.")
         scaled = [round(fraction * one) for one in every]
-        return {**table, "samples": scaled if isinstance(given, list) else scaled[0]}
+        return {**table, "samples": scaled if isinstance(samples, list) else scaled[0]}
 
     def runs(self) -> list[Run]:
         """Every run of the sweep, each once, the first seed of all before the second of any.
 
         Whatever is wrong with any of them is said here, before work begins.
         """
-        tables = [
-            {**self.settings, **own, "method": name} for name, own in self.methods.items()
-        ] or [dict(self.settings)]
+        tables = [{**self.settings, **own, "method": name} for name, own in self.methods.items()]
         points = [
-            point for table in tables for point in self._points(table) if not self._senseless(point)
+            point
+            for table in tables or [dict(self.settings)]
+            for point in self._points(table)
+            if not self._is_senseless(point)
         ]
         if not points:
-            raise InputError(f"sweep {self.name}: there is nothing to run.")
-        if len(points) * len(self.seeds) > MOST_RUNS:
-            raise self._too_many(len(points))
-        found = list(
-            {
-                run.id: run
-                for seed in self.seeds
-                for point in points
-                for run in [self._run(point, seed)]
-            }.values()
-        )
-        check_problems(found)
-        return found
+            raise self._error("there is nothing to run.")
+        self._refuse_too_many(len(points))
+        every = (self._run(point, seed) for seed in self.seeds for point in points)
+        runs = list({run.id: run for run in every}.values())
+        check_problems(runs)
+        return runs
 
-    def _too_many(self, points: int) -> InputError:
+    def _error(self, sentence: str) -> InputError:
+        return InputError(f"sweep {self.name}: {sentence}")
+
+    def _refuse_too_many(self, points: int) -> None:
         runs = points * len(self.seeds)
-        return InputError(
-            f"sweep {self.name}: it has {runs} runs, more than {MOST_RUNS}; make it smaller, or"
-            " several sweeps."
-        )
+        if runs > MAX_RUNS:
+            raise self._error(
+                f"it has {runs} runs, more than {MAX_RUNS}; make it smaller, or several sweeps."
+            )
 
-    def _points(self, table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _points(self, table: Mapping[str, Any]) -> list[Row]:
         """Every combination of the lists, with every draw of the ranges."""
         lists, ranges, fixed = {}, {}, {}
         for name, value in table.items():
@@ -140,25 +136,21 @@ class Spec:
                 ranges[name] = value
             elif isinstance(value, list | tuple) and not self._is_one(name, value):
                 if not value:
-                    raise InputError(
-                        f"sweep {self.name}: '{name}' is an empty list; give it a value, or leave"
-                        " it out."
-                    )
+                    remedy = "give it a value, or leave it out"
+                    raise self._error(f"'{name}' is an empty list; {remedy}.")
                 lists[name] = value
             else:
                 fixed[name] = value
         if ranges and self.draws < 1:
-            raise InputError(
-                f"sweep {self.name}: '{next(iter(ranges))}' is a range; say how many draws to make,"
-                " as in draws = 20."
+            raise self._error(
+                f"'{next(iter(ranges))}' is a range; say how many draws to make, as in draws = 20."
             )
-        size = math.prod(map(len, lists.values())) * (self.draws if ranges else 1)
-        if size * len(self.seeds) > MOST_RUNS:  # before anything is listed
-            raise self._too_many(size)
+        draws = self.draws if ranges else 1
+        self._refuse_too_many(math.prod(map(len, lists.values())) * draws)  # before any is listed
         points = []
         for values in itertools.product(*lists.values()):
             grid = {**fixed, **dict(zip(lists, values))}
-            for number in range(self.draws if ranges else 1):
+            for number in range(draws):
                 drawn = {
                     name: _draw(name, one, f"{grid.get('method', '')}/{name}/{number}")
                     for name, one in ranges.items()
@@ -166,153 +158,153 @@ class Spec:
                 points.append({**grid, **drawn})
         return points
 
-    def _senseless(self, point: Mapping[str, Any]) -> bool:
+    def _is_senseless(self, point: Row) -> bool:
         """Whether the methods table says that the update makes no sense there."""
         if self.kind == "train":
             return False
         method, settings = self._exact(point)
-        return method.skip({**method.settings(), **settings})
+        return not method.sensible({**method.settings, **settings})
 
     def _is_one(self, name: str, value: Sequence[Any]) -> bool:
         """Whether a list is one value: fields that hold several take a list of lists."""
-        return (
-            isinstance(TRAIN.get(name), tuple)
-            and self.kind == "train"
-            and not any(isinstance(v, list | tuple) for v in value)
-        )
+        holds_several = self.kind == "train" and isinstance(TRAIN_FIELDS.get(name), tuple)
+        return holds_several and not any(isinstance(one, list | tuple) for one in value)
 
-    def _run(self, point: Mapping[str, Any], seed: int) -> Run:
+    def _run(self, point: Row, seed: int) -> Run:
         if self.kind == "train":
-            settings = {name: self._checked(name, value, TRAIN) for name, value in point.items()}
+            settings = {
+                name: self._checked(name, value, TRAIN_FIELDS) for name, value in point.items()
+            }
             if not settings.get("environment"):
-                raise InputError(
-                    f"sweep {self.name}: settings.environment is missing; name a simulator."
-                )
-            return train_run(TrainConfig(**{**settings, "seed": seed}))
-        config = {
-            name: self._checked(name, value, EXACT)
-            for name, value in point.items()
-            if name in EXACT
-        }
-        config["settings"] = self._exact(point)[1]
+                raise self._error("settings.environment is missing; name a simulator.")
+            return train_run(TrainConfig(**settings, seed=seed))
+        own = {name: value for name, value in point.items() if name in EXACT_FIELDS}
+        config = {name: self._checked(name, value, EXACT_FIELDS) for name, value in own.items()}
         if not config.get("model"):
-            raise InputError(
-                f"sweep {self.name}: settings.model is missing; name a model file or an"
-                " environment."
-            )
-        return exact_run(config, seed)
+            raise self._error("settings.model is missing; name a model file or an environment.")
+        return exact_run({**config, "settings": self._exact(point)[1]}, seed)
 
-    def _exact(self, point: Mapping[str, Any]) -> tuple[Method, dict[str, Any]]:
+    def _exact(self, point: Row) -> tuple[Method, Row]:
         """The method of an exact run, and those of its own settings that are given."""
-        method = find(self._checked("method", point.get("method", EXACT["method"]), EXACT))
-        known = {name: value for name, value in method.settings().items() if name != "report"}
-        return method, {
-            name: self._checked(name, value, known)
-            for name, value in point.items()
-            if name not in EXACT
-        }
+        method = find_method(
+            self._checked("method", point.get("method", EXACT_FIELDS["method"]), EXACT_FIELDS)
+        )
+        defaults = {**method.settings, **LIMITS, **EXACT_FIELDS}
+        own = {name: value for name, value in point.items() if name not in EXACT_FIELDS}
+        return method, {name: self._checked(name, value, defaults) for name, value in own.items()}
 
-    def _checked(self, name: str, value: Any, known: Mapping[str, Any]) -> Any:
+    def _checked(self, name: str, value: Any, defaults: Mapping[str, Any]) -> Any:
         """A value in the type of its field, so that 1 and 1.0 are the same run."""
-        if name not in known:
-            kind = (
-                ' (finite models need kind = "exact")'
-                if self.kind == "train" and name in EXACT
-                else ""
-            )
-            raise InputError(
-                f"sweep {self.name}: a run of kind '{self.kind}' has no field '{name}'{kind};"
-                f" {did_you_mean(name, known)}"
-            )
+        if self.kind == "train" and name in EXACT_FIELDS and name not in defaults:
+            remedy = 'finite models need kind = "exact"'
+            raise self._error(f"a training has no field '{name}'; {remedy}.")
+        check_known(f"sweep {self.name}: field", name, defaults)
         if isinstance(value, int | float) and not _is_number(value) and not isinstance(value, bool):
-            raise InputError(f"sweep {self.name}: {name} is {value}; it must be finite.")
-        default = known[name]
+            raise self._error(f"{name} is {value}; it must be finite.")
+        default = defaults[name]
         if isinstance(default, tuple):  # several values of one type, or one of them by itself
             several = tuple(value) if isinstance(value, list | tuple) else (value,)
             if any(type(one) is not type(default[0]) for one in several):
-                raise InputError(
-                    f"sweep {self.name}: {name} is {_text(value)}; write {_text(default)}, for"
-                    " example."
-                )
+                raise self._error(f"{name} is {_json(value)}; write {_json(default)}, for example.")
             return several
+        is_name = default == "" or name == "features"
         if isinstance(default, bool) or isinstance(value, bool):
             fits = isinstance(default, bool) and isinstance(value, bool)
-        elif isinstance(default, int | float):
-            fits = isinstance(value, int | float) and (
-                isinstance(default, float) or value == int(value)
-            )
+        elif isinstance(default, str) or is_name:
+            fits = isinstance(value, str)
+        elif default is None:  # a limit, which is not set by default
+            fits = _is_number(value)
+        elif isinstance(value, str):
+            fits = name == "step"  # a step may be a rule
+        else:
+            fits = _is_number(value) and (isinstance(default, float) or value == int(value))
             value = type(default)(value) if fits else value
-            fits = fits or (name == "step" and isinstance(value, str))  # a step may be a rule
-        else:  # features, or a limit, which are not set by default
-            fits = (
-                _is_number(value)
-                if default is None and name != "features"
-                else isinstance(value, str)
-            )
         if not fits:
-            example = (
-                "a name in quotes"
-                if default == "" or name == "features"
-                else f"{_text(10 if default is None else default)}, for example"
-            )
-            raise InputError(f"sweep {self.name}: {name} is {_text(value)}; write {example}.")
+            default = 10 if default is None else default
+            example = "a name in quotes" if is_name else f"{_json(default)}, for example"
+            raise self._error(f"{name} is {_json(value)}; write {example}.")
         return value
 
 
-def read_spec(path: Path) -> Spec:
+def read_sweep(path: Path) -> Sweep:
     """A sweep from a TOML file."""
+    where = f"sweep {path}"
     try:
-        given = tomllib.loads(path.read_text())
+        table = tomllib.loads(path.read_text())
     except OSError as error:
-        raise InputError(f"sweep {path}: the file cannot be read ({error.strerror}).") from None
+        raise InputError(f"{where}: the file cannot be read ({error.strerror}).") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"sweep {path}: this is not TOML: {error}.") from None
-    known = [one.name for one in fields(Spec) if one.name != "name"]
-    for name in given:
-        if name not in known:
-            raise InputError(f"sweep {path}: there is no key '{name}'; {did_you_mean(name, known)}")
-    if given.get("kind", "train") not in ("train", "exact"):
-        raise InputError(f"sweep {path}: kind is {given['kind']!r}; it is 'train' or 'exact'.")
-    for name, kinds in (("eps", (int, float)), ("draws", (int,))):
-        value = given.get(name, 0)
-        if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < math.inf:
-            raise InputError(
-                f"sweep {path}: {name} is {value!r}; it must be a"
-                f" {'whole ' if name == 'draws' else ''}number >= 0."
-            )
+        raise InputError(f"{where}: this is not TOML: {error}.") from None
+    keys = [one.name for one in fields(Sweep) if one.name != "name"]
+    for old, new in OLD_KEYS.items():
+        if old in table and new in table:
+            raise InputError(f"{where}: {old} is the old name of {new}; give one of them.")
+    for name in table:
+        check_known(f"{where}: key", OLD_KEYS.get(name, name), keys)
+    if table.get("kind", "train") not in ("train", "exact"):
+        raise InputError(f"{where}: kind is {table['kind']!r}; it is 'train' or 'exact'.")
+    for name in ("allowed_excess", "eps", "draws"):
+        value, types = table.get(name, 0), (int,) if name == "draws" else (int, float)
+        if isinstance(value, bool) or not isinstance(value, types) or not 0 <= value < math.inf:
+            wanted = f"a {'whole ' if name == 'draws' else ''}number >= 0"
+            raise InputError(f"{where}: {name} is {value!r}; it must be {wanted}.")
     for name in ("settings", "methods"):
-        if not isinstance(given.get(name, {}), Mapping):
-            raise InputError(f"sweep {path}: {name} must be a table, [{name}].")
-    for name, own in given.get("methods", {}).items():
+        if not isinstance(table.get(name, {}), Mapping):
+            raise InputError(f"{where}: {name} must be a table, [{name}].")
+    for name, own in table.get("methods", {}).items():
         if not isinstance(own, Mapping):
-            raise InputError(f"sweep {path}: methods.{name} must be a table, [methods.{name}].")
+            raise InputError(f"{where}: methods.{name} must be a table, [methods.{name}].")
         if "method" in own:
             raise InputError(
-                f"sweep {path}: methods.{name} is of the method '{name}'; it cannot name another."
+                f"{where}: methods.{name} is of the method '{name}'; it cannot name another."
             )
-    spec = Spec(path.stem, **{name: value for name, value in given.items() if name != "seeds"})
-    return spec if "seeds" not in given else _seeded(spec, given["seeds"])
-
-
-def _seeded(spec: Spec, seeds: Any) -> Spec:
-    if isinstance(seeds, int) and not isinstance(seeds, bool):
-        return spec.with_seeds(seeds)
-    if (
-        not isinstance(seeds, list)
-        or not seeds
-        or not all(type(seed) is int and seed >= 0 for seed in seeds)
-    ):
+    seeds = table.pop("seeds", [0])
+    sweep = Sweep(path.stem, **{OLD_KEYS.get(name, name): value for name, value in table.items()})
+    if type(seeds) is int:
+        return sweep.with_seeds(seeds)
+    is_list = isinstance(seeds, list) and all(type(seed) is int and seed >= 0 for seed in seeds)
+    if not is_list or not seeds:
         raise InputError(
-            f"sweep {spec.name}: seeds is {seeds}; give a number of them, or a list of whole"
-            " numbers >= 0."
+            f"{where}: seeds is {seeds}; give a number of them, or a list of whole numbers >= 0."
         )
-    return replace(spec, seeds=tuple(seeds))
+    return replace(sweep, seeds=tuple(seeds))
+
+
+def subset(runs: Sequence[Run], conditions: Sequence[str]) -> list[Run]:
+    """`subset(runs, ["method=cpo,ppo-lag", "seed=0"])`: the runs that meet every condition.
+
+    A value that no run has is an error. The parts of a sweep, run one after the other, make up the
+    whole.
+    """
+    for condition in conditions:
+        name, _, values = condition.partition("=")
+        if not values:
+            example = "write FIELD=VALUE, or FIELD=VALUE,VALUE, as in method=cpo,ppo-lag"
+            raise InputError(f"--only {condition}: {example}.")
+        check_known(f"--only {condition}: field", name, {key for run in runs for key in run.fields})
+        present = {_shown(run.fields.get(name)): None for run in runs}
+        wanted = [_shown(value) for value in _values(values)]
+        for value in wanted:
+            if value not in present:
+                there = ", ".join(list(present)[:20])
+                raise InputError(
+                    f"--only {condition}: no run has {name} {value}; there are {there}."
+                )
+        runs = [run for run in runs if _shown(run.fields.get(name)) in wanted]
+    return list(runs)
+
+
+def _values(text: str) -> list[Any]:
+    """What stands between commas: numbers and lists, as in `[8, 8],[16]`, or else words."""
+    try:
+        return json.loads(f"[{text}]") or [text]
+    except ValueError:
+        words = text.split(",")
+        return [value for word in words for value in _values(word)] if len(words) > 1 else words
 
 
 def _draw(name: str, limits: Mapping[str, Any], place: str) -> Any:
-    """A number between `low` and `high`, evenly, or evenly in its logarithm; whole if both limits
-    are.
-    """
+    """A number between `low` and `high`, evenly, or evenly in its logarithm; whole if both are."""
     low, high, log = limits.get("low", np.nan), limits.get("high", np.nan), limits.get("log", False)
     numbers, whole = (
         all(isinstance(limit, kind) for limit in (low, high)) for kind in (int | float, int)
@@ -326,19 +318,22 @@ def _draw(name: str, limits: Mapping[str, Any], place: str) -> Any:
     random = np.random.default_rng(zlib.crc32(place.encode()))
     if whole and not log:
         return int(random.integers(low, high + 1))
-    value = float(
-        np.exp(random.uniform(np.log(low), np.log(high))) if log else random.uniform(low, high)
-    )
+    value = random.uniform(np.log(low), np.log(high)) if log else random.uniform(low, high)
+    value = float(np.exp(value) if log else value)
     return round(value) if whole else float(f"{value:.4g}")
 
 
 def _is_number(value: Any) -> bool:
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and -LARGEST < value < LARGEST
-    )
+    is_real = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_real and -MAX_NUMBER < value < MAX_NUMBER
 
 
-def _text(value: Any) -> str:
+def _json(value: Any) -> str:
     return json.dumps(value, default=str)  # TOML has dates
+
+
+def _shown(value: Any) -> str:
+    """A value as it is compared and shown: 1 and 1.0 are the same."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    return value if isinstance(value, str) else json.dumps(value)

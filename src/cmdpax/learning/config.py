@@ -1,31 +1,47 @@
-"""Settings of a training run (the dataclass is the command line), and the methods."""
+"""Which settings does a training have, and which does a method choose itself?
+
+The fields of `TrainConfig` are the options of `cmdpax train` and the settings of `cmdpax.train`;
+the text below a field is its help.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Any, Literal, get_args
 
-import tyro
+from cmdpax.errors import (
+    InputError,
+    check_count,
+    check_known,
+    check_number,
+    check_positive,
+    check_share,
+)
 
-from cmdpax.errors import InputError, did_you_mean
-
-MOST_SEEDS = 2**32  # of a JAX key
+MOST_UNITS = 10_000  # of a hidden layer
 # beyond these a machine's memory or a lifetime ends; better refused than found out
-MOST = {
-    "samples": 10**12,
-    "batch": 10**7,
-    "passes": 10**4,
-    "inner": 10**6,
-    "checkpoint_every": 10**9,
-}
-WIDEST = 10_000
+MOST = MappingProxyType(
+    {
+        "samples": 10**12,
+        "batch": 10**7,
+        "rollout_steps": 10**7,
+        "passes": 10**4,
+        "minibatch": 10**7,
+        "inner": 10**6,
+        "checkpoint_every": 10**9,
+    }
+)
+POSITIVE = "learning_rate clip spma_step trust_region penalty dual_step initial_std".split()
+SHARES = ("reserve", "critic_centre", "discount", "gae")
+DualOptimiser = Literal["plain", "adam"]
+Margin = Literal["smooth", "latest"]
+Standardise = Literal["combined", "separate"]
+CHOICES = {"dual_optimiser": DualOptimiser, "margin": Margin, "standardise": Standardise}
 
 
 @dataclass(frozen=True)
 class DeepMethod:
-    """How a method improves its policy, where its constraint weights come from, and what it sets by
-    itself.
-    """
+    """How a method improves its policy, where its weights come from, and what it sets itself."""
 
     surrogate: Literal["spma", "ppo", "trpo", "cpo"]
     dual: Literal["augmented", "lagrangian", "none"]
@@ -36,6 +52,11 @@ class DeepMethod:
     dual_step: float = 0.01
     trust_region: float = 0.01
 
+    @property
+    def is_descent(self) -> bool:
+        """Whether Adam moves the policy; else one trust-region step does."""
+        return self.surrogate in ("spma", "ppo")
+
 
 METHODS: Mapping[str, DeepMethod] = MappingProxyType(
     {
@@ -45,90 +66,80 @@ METHODS: Mapping[str, DeepMethod] = MappingProxyType(
         "ppo-lag": DeepMethod(
             "ppo", "lagrangian", gradient_clip=40.0, kl_stop=0.03, dual_step=0.003
         ),
-        "cpo": DeepMethod("cpo", "none", batch=5_000, gradient_clip=40.0, trust_region=0.02),
+        "cpo": DeepMethod("cpo", "none", batch=5_000, trust_region=0.02),
         "ppo": DeepMethod("ppo", "none", kl_stop=0.03),
         "spma": DeepMethod("spma", "none", kl_stop=0.02),
     }
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Everything that determines a run."""
+    """Everything that determines a run in an environment; None: the method's own."""
 
-    environment: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENVIRONMENT")]
-    """A velocity task, a Gymnasium id (also module:id), or module:function that makes one."""
     method: str = "spma-alm"
     """spma-alm, ppo-alm, trpo-alm, ppo-lag, cpo, or without limits: ppo, spma."""
-    limit: tuple[str, ...] = ("cost<=25",)
-    """Limits on named costs, for example --limit "cost<=25" "heat<=3"; the unconstrained methods
-    only report them.
-    """
+    limits: tuple[str, ...] = ("cost<=25",)
+    """Limits on named costs, for example --limit "cost<=25" "2<=heat<=3"; the unconstrained methods
+    only report them."""
     discounted: bool = False
     """Whether limits are on discounted episode totals."""
     reserve: float = 0.0
     """Share of every limit that training keeps in reserve: with 0.2 it aims at 20 for cost<=25
-    (what it holds is a mean).
-    """
+    (what it holds is a mean)."""
     seed: int = 0
     """Fixes everything random."""
     samples: int = 2_000_000
     """Environment steps in all, of which whole batches are taken."""
-    batch: int = 0
-    """Environment steps between two policy updates; 0: 2,000, and 5,000 for cpo."""
-    horizon: int = 1_000
-    """Steps of one simulator in a batch; batch / horizon simulators run side by side."""
+    batch: int | None = None
+    """Environment steps per update. None: the method's own (2,000; cpo 5,000)."""
+    rollout_steps: int = 1_000
+    """Steps of one simulator in a batch; batch / rollout_steps simulators run side by side."""
     passes: int = 10
     """Passes over a batch."""
-    minibatch: int = 0
-    """Samples in a gradient step; 0: 256, or a whole smaller batch."""
+    minibatch: int | None = None
+    """Samples in a gradient step. None: 256, or a whole smaller batch."""
     learning_rate: float = 1e-3
     """Adam's step for the policy and the critics, decaying linearly to 0."""
     critic_centre: float = 0.1
     """Share of a batch in the running mean of the critics' targets; the networks learn the rest. 0:
-    they learn all of it.
-    """
+    they learn all of it."""
     clip: float = 0.2
     """PPO's ratio clipping."""
     spma_step: float = 0.3
     """SPMA's step size eta."""
-    trust_region: float = 0.0
-    """Largest mean KL of a TRPO or CPO step, decaying linearly to 0; 0: 0.01, and 0.02 for cpo."""
-    kl_stop: float = -1.0
-    """KL of a minibatch beyond which the policy is left alone, 0: none; -1: 0.02 for SPMA, 0.03 for
-    PPO.
-    """
-    gradient_clip: float = -1.0
-    """Largest gradient norm of the policy in Adam's steps (a trust region has its own bound), 0 for
-    none; -1: 40 for ppo-lag and cpo, else none."""
-    penalty: float = 0.0
-    """Penalty beta of the augmented Lagrangian; 0: 0.02, and 0.05 for ppo-alm."""
+    trust_region: float | None = None
+    """Largest mean KL of a TRPO or CPO step, decaying linearly to 0. None: the method's own (0.01;
+    cpo 0.02)."""
+    kl_stop: float | None = None
+    """KL of a minibatch beyond which the policy is left alone; 0: no such stop. None: the method's
+    own (SPMA 0.02; PPO 0.03)."""
+    gradient_clip: float | None = None
+    """Largest norm of the policy's gradient in Adam's steps; 0: none. None: the method's own
+    (ppo-lag 40; else none). TRPO and CPO have a trust region instead."""
+    penalty: float | None = None
+    """Penalty beta of the augmented Lagrangian. None: the method's own (0.02; ppo-alm 0.05)."""
     inner: int = 10
     """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag updates them
-    with every batch).
-    """
-    dual_step: float = 0.0
-    """Step size of the multipliers; 0: 0.01, and 0.003 for ppo-lag, which takes a step with every
-    batch.
-    """
-    dual_optimiser: Literal["plain", "adam"] = "plain"
+    with every batch)."""
+    dual_step: float | None = None
+    """Step size of the multipliers. None: the method's own (0.01; ppo-lag, which takes a step with
+    every batch, 0.003)."""
+    dual_optimiser: DualOptimiser = "plain"
     """How the multipliers move: Adam lags after a long feasible phase."""
-    margin: Literal["smooth", "latest"] = "smooth"
-    """What weights and multipliers see: an exponential mean of margins over some twenty episodes,
-    or the latest batch alone.
-    """
-    standardise: Literal["combined", "separate"] = "combined"
+    margin: Margin = "smooth"
+    """What weights and multipliers see: a running mean of margins over some twenty episodes, or the
+    latest batch alone."""
+    standardise: Standardise = "combined"
     """Whether advantages are added in true units and then standardised, or before, as the
-    incumbents do.
-    """
+    incumbents do."""
     rescale: bool = False
     """Divide separately standardised advantages by 1 + the constraint weights, as the incumbents
-    do.
-    """
+    do."""
     discount: float = 0.995
     """Discount factor of the critics."""
     gae: float = 0.95
-    """Trace of generalised advantage estimation."""
+    """Decay of generalised advantage estimation."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers."""
     initial_std: float = 0.6
@@ -136,66 +147,73 @@ class TrainConfig:
     checkpoint_every: int = 10
     """Updates between two checkpoints."""
 
-    def resolved(self) -> "TrainConfig":
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> "TrainConfig":
+        """The config of settings by name; an unknown name is refused.
+
+        Lists, as JSON has them, become tuples; one limit or one width may stand by itself.
+        """
+        names = [field.name for field in fields(cls)]
+        for name in settings:
+            check_known("setting", name, names)
+        several = {
+            name: tuple(value) if isinstance(value, list | tuple) else (value,)
+            for name in ("limits", "hidden")
+            if (value := settings.get(name)) is not None
+        }
+        return cls(**{**settings, **several})
+
+    def resolved(self) -> "ResolvedConfig":
         """The same with the method's own settings filled in, and every setting checked."""
-        if self.method not in METHODS:
-            raise InputError(
-                f"method '{self.method}' is not known; {did_you_mean(self.method, METHODS)}"
-            )
-        method = METHODS[self.method]
-        batch = self.batch or method.batch
-        config = replace(
-            self,
-            batch=batch,
-            minibatch=self.minibatch or min(256, batch),
-            gradient_clip=method.gradient_clip if self.gradient_clip == -1 else self.gradient_clip,
-            kl_stop=method.kl_stop if self.kl_stop == -1 else self.kl_stop,
-            penalty=self.penalty or method.penalty,
-            dual_step=self.dual_step or method.dual_step,
-            trust_region=self.trust_region or method.trust_region,
-        )
-        config._check()
+        method, settings = METHODS[check_known("method", self.method, METHODS)], asdict(self)
+        for name in ("batch", "trust_region", "kl_stop", "gradient_clip", "penalty", "dual_step"):
+            if settings[name] is None:
+                settings[name] = getattr(method, name)
+        if settings["minibatch"] is None:
+            settings["minibatch"] = min(256, check_count("batch", settings["batch"]))
+        for name, most in MOST.items():
+            settings[name] = check_count(name, settings[name], most=most)
+        settings["seed"] = check_count("seed", self.seed, least=0, most=2**32 - 1)  # a JAX key
+        settings["hidden"] = tuple(check_count("hidden", w, most=MOST_UNITS) for w in self.hidden)
+        for name in POSITIVE:
+            settings[name] = check_positive(name, settings[name])
+        for name in ("kl_stop", "gradient_clip"):
+            settings[name] = check_number(name, settings[name], least=0)
+        for name in SHARES:
+            settings[name] = check_share(name, settings[name])
+        for name, words in CHOICES.items():
+            check_known(name, settings[name], get_args(words))
+        for limit in self.limits:
+            if not isinstance(limit, str):
+                raise InputError(f"limits: {limit!r} is no text; write 'cost<=25', for example.")
+        config = ResolvedConfig(**settings)
+        config.refuse_contradictions()
         return config
 
-    def _check(self) -> None:
-        method = METHODS[self.method]
-        positive: tuple[str, ...] = (
-            "samples",
-            "batch",
-            "horizon",
-            "passes",
-            "minibatch",
-            "learning_rate",
-            "clip",
-            "spma_step",
-            "trust_region",
-        )
-        positive += ("penalty", "inner", "dual_step", "initial_std", "checkpoint_every")
-        for name in positive:
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be positive.")
-        for name, most in MOST.items():
-            if getattr(self, name) > most:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be at most {most}.")
-        for name in ("kl_stop", "gradient_clip"):
-            if not getattr(self, name) >= 0:
-                raise InputError(
-                    f"{name} is {getattr(self, name)}; it must not be negative, but for -1, the"
-                    " method's own."
-                )
-        if not 0 <= self.seed < MOST_SEEDS:
-            raise InputError(f"seed is {self.seed}; it must lie between 0 and {MOST_SEEDS - 1}.")
-        if not all(1 <= width <= WIDEST for width in self.hidden):
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedConfig(TrainConfig):
+    """A config in which nothing is left open; made by `TrainConfig.resolved`."""
+
+    batch: int
+    minibatch: int
+    trust_region: float
+    kl_stop: float
+    gradient_clip: float
+    penalty: float
+    dual_step: float
+
+    @property
+    def updates(self) -> int:
+        """How many batches the run has."""
+        return self.samples // self.batch
+
+    def refuse_contradictions(self) -> None:
+        """Refuse settings that make no sense together."""
+        if self.batch % self.rollout_steps:
             raise InputError(
-                f"hidden is {self.hidden}; every layer has between one unit and {WIDEST}."
-            )
-        for name in ("discount", "gae", "reserve", "critic_centre"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} is {getattr(self, name)}; it must lie in [0, 1].")
-        if self.batch % self.horizon:
-            raise InputError(
-                f"batch {self.batch} is not a multiple of horizon {self.horizon}; every simulator"
-                " runs whole horizons."
+                f"batch {self.batch} is not a multiple of rollout_steps {self.rollout_steps}; every"
+                " simulator takes as many steps."
             )
         if self.minibatch > self.batch:
             raise InputError(f"minibatch {self.minibatch} is larger than batch {self.batch}.")
@@ -203,15 +221,16 @@ class TrainConfig:
             raise InputError(f"samples {self.samples} are fewer than one batch of {self.batch}.")
         if self.rescale and self.standardise == "combined":
             raise InputError(
-                "rescale changes nothing where combined advantages are standardised; add"
-                " --standardise separate."
+                "rescale changes nothing where combined advantages are standardised; set"
+                " standardise to separate."
             )
-        if not self.limit and (method.dual != "none" or method.surrogate == "cpo"):
+        method = METHODS[self.method]
+        if self.gradient_clip and not method.is_descent:
+            raise InputError(
+                f"gradient_clip is {self.gradient_clip}, but {self.method} has a trust region"
+                " instead; leave it out."
+            )
+        if not self.limits and (method.dual != "none" or method.surrogate == "cpo"):
             raise InputError(
                 f'{self.method} needs at least one limit, for example --limit "cost<=25".'
             )
-
-    @property
-    def updates(self) -> int:
-        """How many batches the run has."""
-        return self.samples // self.batch

@@ -1,34 +1,34 @@
-"""What a trained policy does, measured: episode returns and costs, their tails, and the chance of a
-violation.
+"""What does a trained policy do: measured, and filmed?
 
-Evidence from samples is not a certificate: it says how the policy did in so many episodes, nothing
-about the optimum.
+Measured: episode returns and costs, their tails, and the chance of a violation. Evidence from
+samples is not a certificate: it says how the policy did in so many episodes, nothing about the
+optimum. Filmed: one deterministic episode, headless, as .mp4 or .gif.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.special import betaincinv, stdtrit
 
-from cmdpax.errors import InputError
-from cmdpax.files import write_bytes
-from cmdpax.learning import run_folder as stored
-from cmdpax.learning.gym_simulator import make_simulator
-from cmdpax.learning.policy import NetworkPolicy, load_policy, refuse_other_spaces
-from cmdpax.learning.simulator import Simulator
-from cmdpax.model.limits import Limit, match_limits
+from cmdpax.errors import InputError, check_count
+from cmdpax.files import Row, plain, writable_path
+from cmdpax.learning.gym_simulator import GymSimulator, environment_factory, make_simulator
+from cmdpax.learning.policy import load_policy, refuse_other_spaces
+from cmdpax.learning.rollout import first_episodes
+from cmdpax.learning.run_folder import RunFolder
+from cmdpax.model.limits import Limits
 
-STEP_LIMIT = 100_000  # an environment without an end is noticed here
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean, deviation and tails of E numbers. Tails are on the bad side: high for a cost, low for a
-    return.
-    """
+    """Mean, deviation and tails of E numbers; tails are on the bad side, small for a return."""
 
     mean: float
     std: float
@@ -39,7 +39,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class SampledEvidence:
+class Evidence:
     """What E episodes say about one policy. No optimality gap is known."""
 
     updates: int  # that made the policy: a run that went on has another by now
@@ -47,145 +47,158 @@ class SampledEvidence:
     deterministic: bool
     reward: Spread
     costs: dict[str, Spread]  # all the environment has, also those without a limit
-    violation_probability: dict[
-        str, float
-    ]  # share of episodes beyond the limit, of costs that have one
+    violation_probability: dict[str, float]  # share of episodes beyond the limit, if there is one
     violation_bound: dict[str, float]  # 95% upper confidence bound on that chance (Clopper-Pearson)
     length: float
     returns: tuple[float, ...]
     totals: dict[str, tuple[float, ...]]
 
 
-def spread(values: np.ndarray, bad: int) -> Spread:
-    """Of `values [E]`; `bad` is +1 if large is bad, -1 if small is."""
-    turned = bad * values
-    error = (
-        stdtrit(len(values) - 1, 0.95) * values.std(ddof=1) / np.sqrt(len(values))
-        if len(values) > 1
-        else np.inf
-    )
-    tails = (
-        np.percentile(turned, 90),
-        np.percentile(turned, 95),
-        turned.max(),
-        turned.mean() + error,
-    )
-    deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
-    return Spread(float(values.mean()), deviation, *(float(bad * tail) for tail in tails))
+def evaluate(
+    run: Any,
+    *,
+    environment: Any = None,
+    episodes: int = 10,
+    seed: int = 12345,
+    callback: Callable[[Row], None] | None = None,
+) -> dict[str, Evidence]:
+    """Evidence on a trained policy, `stochastic` as in training, and `deterministic`.
 
-
-def run_episodes(
-    simulator: Simulator,
-    policy: NetworkPolicy,
-    seed: int,
-    deterministic: bool,
-    cost_discount: float = 1.0,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The first episode of each simulator: returns `[N]`, costs `[N, costs]` (discounted if asked),
-    lengths `[N]`.
+    run: what `train` returned, or its folder, which keeps the numbers as `evaluation.json`.
+    environment: as for `train`; by default the one that the policy was trained in. seed: of the
+    environment and of the actions. callback: sees one row for every episode. Where limits are on
+    discounted totals, so are the costs that are reported.
     """
-    random = np.random.default_rng(seed)
-    observation = simulator.reset(seed)
-    running = np.ones(simulator.count, dtype=bool)
-    returns, costs, lengths = (
-        np.zeros(simulator.count),
-        np.zeros((simulator.count, len(simulator.cost_names))),
-        np.zeros(simulator.count),
-    )
-    for age in range(STEP_LIMIT):
-        if deterministic:
-            action = policy.best(observation)
-        else:
-            noise = policy.noise(random, (simulator.count,))
-            action = simulator.action_space.to_environment(
-                policy.sample(policy.normalise(observation), noise)
-            )
-        step = simulator.step(action)
-        returns += running * step.reward
-        costs += cost_discount**age * running[:, None] * step.cost
-        lengths += running
-        running &= ~(step.terminated | step.truncated)
-        observation = step.observation
-        if not running.any():
-            return returns, costs, lengths
-    raise InputError(
-        f"an episode did not end within {STEP_LIMIT} steps; give the environment a time limit."
-    )
+    check_count("episodes", episodes)
+    check_count("seed", seed, least=0)
+    run_folder = RunFolder(getattr(run, "folder", run))
+    config, policy = run_folder.config, load_policy(run_folder.path)
+    if environment is None:
+        environment = getattr(run, "environment", config["environment"])
+    is_object = hasattr(environment, "step") and not isinstance(environment, type)
+    rounds, count = (episodes, 1) if is_object else (1, episodes)  # of an object there is one copy
+    simulator = make_simulator(environment, count)
+    refuse_other_spaces(policy.action_space, policy.observation_shape, simulator)
+    limits = Limits.parse(config["limits"])
+    limits.columns(simulator.cost_names)  # refuses a limit on a cost that is not there
+    cost_discount = config["discount"] if config["discounted"] else 1.0
+    measured = {}
+    for kind in ("stochastic", "deterministic"):
+        is_best = kind == "deterministic"
+        parts = [
+            first_episodes(simulator, policy, seed + number, is_best, cost_discount)
+            for number in range(rounds)
+        ]
+        returns, costs, lengths = (np.concatenate(part) for part in zip(*parts))
+        named = dict(zip(simulator.cost_names, costs.T))
+        measured[kind] = evidence(returns, named, lengths, limits, policy.updates, is_best)
+        if callback:
+            for i in range(episodes):
+                cost = {name: values[i] for name, values in named.items()}
+                row = {"policy": kind, "episode": i, "return": returns[i], "cost": cost}
+                callback(plain({**row, "length": int(lengths[i])}))
+    run_folder.save_evaluation(as_numbers(measured))
+    return measured
+
+
+def as_numbers(measured: Mapping[str, Evidence]) -> Row:
+    """Evidence as JSON says it; None for the bound that one episode cannot give."""
+    return plain({kind: asdict(seen) for kind, seen in measured.items()})
 
 
 def evidence(
     returns: np.ndarray,
     costs: Mapping[str, np.ndarray],
     lengths: np.ndarray,
-    limits: Sequence[Limit],
+    limits: Limits,
     updates: int,
     deterministic: bool,
-) -> SampledEvidence:
+) -> Evidence:
     """Summary of E episodes against limits; every cost is `[E]`, in the environment's order."""
-    by_name = {limit.name: limit for limit in limits}
-    spreads, chance, bound = {}, {}, {}
-    for name, values in costs.items():
-        limit = by_name.get(name)
-        bad = -int(limit.sign) if limit else 1
-        spreads[name] = spread(values, bad)
-        if limit:
-            beyond = int((bad * values > bad * limit.bound).sum())
-            chance[name] = beyond / len(values)
-            bound[name] = (
-                float(betaincinv(beyond + 1, len(values) - beyond, 0.95))
-                if beyond < len(values)
-                else 1.0
-            )
-    return SampledEvidence(
+    # a value is bad if it is large, unless its limit has no upper bound
+    small_is_bad = {name for name, high in zip(limits.names, limits.bounds[:, 1]) if np.isinf(high)}
+    chance, bound = {}, {}
+    if len(limits):
+        totals = np.stack([costs[name] for name in limits.names], -1)
+        violations = (limits.margins(totals) < 0).sum(0)
+        for name, count in zip(limits.names, violations.tolist()):
+            kept = len(returns) - count
+            chance[name] = count / len(returns)
+            bound[name] = float(betaincinv(count + 1, kept, CONFIDENCE)) if kept else 1.0
+    return Evidence(
         updates,
         len(returns),
         deterministic,
         spread(returns, -1),
-        spreads,
-        chance,
-        bound,
+        {name: spread(values, -1 if name in small_is_bad else 1) for name, values in costs.items()},
+        {name: chance[name] for name in costs if name in chance},
+        {name: bound[name] for name in costs if name in bound},
         float(lengths.mean()),
         tuple(returns.tolist()),
         {name: tuple(values.tolist()) for name, values in costs.items()},
     )
 
 
-def evaluate(run: Path, episodes: int = 10, seed: int = 12345) -> dict[str, SampledEvidence]:
-    """Stochastic and deterministic evidence on the policy of a run folder, which keeps it as
-    `evaluation.json`.
+def spread(values: np.ndarray, bad: int) -> Spread:
+    """Of `values [E]`; `bad` is +1 if large is bad, -1 if small is."""
+    turned, count = bad * values, len(values)
+    deviation = values.std(ddof=1) if count > 1 else 0.0
+    error = stdtrit(count - 1, CONFIDENCE) * deviation / np.sqrt(count) if count > 1 else np.inf
+    p90, p95 = np.percentile(turned, 90), np.percentile(turned, 95)
+    tails = (p90, p95, turned.max(), turned.mean() + error)
+    return Spread(float(values.mean()), float(deviation), *(float(bad * tail) for tail in tails))
 
-    Where limits are on discounted totals, so are the costs that are reported.
-    """
-    if episodes < 1 or seed < 0:
+
+def video(run: str | Path, path: Path, steps: int = 500, seed: int = 12345) -> Path:
+    """Record at most `steps` steps of the policy of a run folder as `path`, .mp4 or .gif."""
+    writable_path(path, ".mp4", ".gif")
+    check_count("steps", steps)
+    check_count("seed", seed, least=0)
+    name, policy = RunFolder(run).config["environment"], load_policy(run)
+    if sys.platform == "linux" and not os.environ.get("DISPLAY"):
+        os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported: it chooses then
+    import imageio
+
+    simulator = GymSimulator(environment_factory(name, pictures=True), 1, name)
+    refuse_other_spaces(simulator.action_space, policy.observation_shape, simulator)
+    environment = simulator.environments[0]
+    if getattr(environment, "render_mode", None) != "rgb_array":
         raise InputError(
-            f"episodes is {episodes} and seed is {seed}; it takes one episode or more, and a seed"
-            " of 0 or more."
+            f"environment '{name}' draws no pictures; its function must take render_mode and hand"
+            " it to the environment."
         )
-    config, policy = stored.read_config(run), load_policy(run)
-    simulator = make_simulator(config["environment"], episodes)
-    refuse_other_spaces(policy.action_space, policy.observation_shape, simulator)
-    constraints = match_limits(config["limit"], simulator.cost_names)
-    cost_discount = config["discount"] if config["discounted"] else 1.0
-    found = {}
-    for kind, deterministic in (("stochastic", False), ("deterministic", True)):
-        returns, costs, lengths = run_episodes(
-            simulator, policy, seed, deterministic, cost_discount
-        )
-        named = dict(zip(simulator.cost_names, costs.T))
-        found[kind] = evidence(
-            returns, named, lengths, constraints.limits, policy.updates, deterministic
-        )
-    write_bytes(run / "evaluation.json", (as_json(found) + "\n").encode())
-    return found
+    observation, frames = simulator.reset(seed), list[Any]()
+    try:
+        for _ in range(steps):
+            frames.append(_even(environment.render(), name))
+            step = simulator.step(policy.best(observation))
+            if step.terminated[0] or step.truncated[0]:
+                break
+            observation = step.observation
+    except InputError:
+        raise
+    except Exception as error:  # the GL libraries raise whatever they like
+        raise InputError(
+            f"no picture could be drawn ({error}); install EGL (libegl1) or OSMesa and set"
+            " MUJOCO_GL accordingly."
+        ) from None
+    finally:
+        environment.close()
+    rate = environment.metadata.get("render_fps", 30)
+    if path.suffix.lower() == ".gif":
+        imageio.mimsave(path, frames[::2], duration=2000 / rate, loop=0)
+    else:
+        imageio.mimsave(path, frames, fps=rate, macro_block_size=1)
+    return path
 
 
-def as_json(found: dict[str, SampledEvidence]) -> str:
-    """One JSON object: kind of evidence -> its numbers; null for the bound that one episode cannot
-    give.
+def _even(frame: Any, name: str) -> np.ndarray:
+    """A picture `[height, width, 3]`, its last row or column repeated where their number is odd.
+
+    Other sizes .mp4 cannot have.
     """
-    numbers = {kind: asdict(seen) for kind, seen in found.items()}
-    for part in [
-        one for seen in numbers.values() for one in (seen["reward"], *seen["costs"].values())
-    ]:
-        part["bound"] = part["bound"] if np.isfinite(part["bound"]) else None
-    return json.dumps(numbers, allow_nan=False)
+    picture = np.asarray(frame)
+    if picture.ndim != 3 or picture.shape[2] != 3:
+        raise InputError(f"environment '{name}': render returned no picture of [height, width, 3].")
+    height, width, _ = picture.shape
+    return np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")

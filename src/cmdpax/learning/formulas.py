@@ -1,9 +1,8 @@
-"""Policies and critics as plain trees of arrays.
+"""Networks, log-probabilities, KL, advantages, surrogates: one formula, one function, one test.
 
 A network is a list of layers `{"weight": [in, out], "bias": [out]}` with tanh between them. A
 policy is `{"layers": network, "log_std": [a]}` (Gaussian, deviation independent of the state) or
-`{"layers": network}` (categorical). All functions take observations `[..., d]` that are already
-normalised.
+`{"layers": network}` (categorical). Observations `[..., d]` are normalised already.
 """
 
 from collections.abc import Sequence
@@ -14,28 +13,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cmdpax import lagrangian
+
 Network = list[dict[str, jax.Array]]
 Policy = dict[str, Any]
 
 
 def init_network(key: jax.Array, sizes: Sequence[int], last_gain: float) -> Network:
-    """Orthogonal weights `[in, out]`, gain sqrt 2 for hidden layers and `last_gain` for the last,
-    zero biases `[out]`.
-    """
+    """Orthogonal weights, gain sqrt 2 (`last_gain` for the last layer), and zero biases."""
     layers = []
-    for index, (width, following) in enumerate(pairwise(sizes)):
-        gain = last_gain if index == len(sizes) - 2 else 2**0.5
-        weight = jax.nn.initializers.orthogonal(gain)(
-            jax.random.fold_in(key, index), (width, following)
+    for index, (width, next_width) in enumerate(pairwise(sizes)):
+        orthogonal = jax.nn.initializers.orthogonal(
+            last_gain if index == len(sizes) - 2 else 2**0.5
         )
-        layers.append({"weight": weight, "bias": jnp.zeros(following)})
+        weight = orthogonal(jax.random.fold_in(key, index), (width, next_width))
+        layers.append({"weight": weight, "bias": jnp.zeros(next_width)})
     return layers
 
 
 def init_policy(key: jax.Array, sizes: Sequence[int], gaussian: bool, initial_std: float) -> Policy:
-    """A policy whose first actions hardly depend on the state: small last layer. A Gaussian one has
-    a `log_std [actions]`.
-    """
+    """A policy whose first actions hardly depend on the state: its last layer is small."""
     policy: Policy = {"layers": init_network(key, sizes, 0.01)}
     if gaussian:
         policy["log_std"] = jnp.full(sizes[-1], np.log(initial_std), jnp.float32)
@@ -43,7 +40,7 @@ def init_policy(key: jax.Array, sizes: Sequence[int], gaussian: bool, initial_st
 
 
 def apply(network: Network, observation: jax.Array) -> jax.Array:
-    """Forward pass, `[..., in] -> [..., out]`."""
+    """The forward pass that is differentiated, `[..., in] -> [..., out]`."""
     hidden = observation
     for layer in network[:-1]:
         hidden = jnp.tanh(hidden @ layer["weight"] + layer["bias"])
@@ -51,7 +48,7 @@ def apply(network: Network, observation: jax.Array) -> jax.Array:
 
 
 def values(critics: Sequence[Network], observation: jax.Array) -> jax.Array:
-    """What every critic says, `[..., d] -> [1 + m, ...]`: reward first, then one per constraint."""
+    """What every critic says, `[..., d] -> [1 + M, ...]`: reward first, then the rows of limits."""
     return jnp.stack([apply(critic, observation)[..., 0] for critic in critics])
 
 
@@ -65,7 +62,7 @@ def log_probability(policy: Policy, observation: jax.Array, action: jax.Array) -
     return (-0.5 * distance**2 - log_std - 0.5 * jnp.log(2 * jnp.pi)).sum(-1)
 
 
-def divergence(old: Policy, new: Policy, observation: jax.Array) -> jax.Array:
+def kl(old: Policy, new: Policy, observation: jax.Array) -> jax.Array:
     """`KL(old || new) [...]` at each state."""
     before, after = apply(old["layers"], observation), apply(new["layers"], observation)
     if "log_std" not in old:
@@ -76,6 +73,14 @@ def divergence(old: Policy, new: Policy, observation: jax.Array) -> jax.Array:
     return (wider + 0.5 * (jnp.exp(-2 * wider) + moved - 1)).sum(-1)
 
 
+def sampled_kl(log_ratio: jax.Array) -> jax.Array:
+    """`E[ratio - 1 - log ratio]`, an estimate of `KL(pi_k || pi)` from samples of pi_k, `[K]`.
+
+    It is never negative. `log_ratio = log(pi / pi_k)`, here and below.
+    """
+    return (jnp.expm1(log_ratio) - log_ratio).mean()
+
+
 def entropy(policy: Policy, observation: jax.Array) -> jax.Array:
     """Entropy of the policy at each state, `[...]`."""
     if "log_std" in policy:
@@ -83,3 +88,83 @@ def entropy(policy: Policy, observation: jax.Array) -> jax.Array:
         return jnp.broadcast_to(level, observation.shape[:-1])
     log_chance = jax.nn.log_softmax(apply(policy["layers"], observation))
     return -(jnp.exp(log_chance) * log_chance).sum(-1)
+
+
+def generalised_advantage(
+    reward: jax.Array,
+    value: jax.Array,
+    next_value: jax.Array,
+    terminated: jax.Array,
+    ended: jax.Array,
+    discount: float,
+    decay: float,
+) -> jax.Array:
+    """`A_t = delta_t + discount decay A_{t+1}`, `delta_t = r_t + discount V(s') - V(s)`.
+
+    reward, value, next_value `[..., T, N]`, of the true successors; terminated, ended `[T, N]` ->
+    `[..., T, N]`. Truncation is not termination: where an episode was cut by the time limit or by
+    the end of the batch, V(s') still counts; where it ended by itself, it does not.
+    """
+    delta = reward + discount * next_value * (1 - terminated) - value
+    carry_on = discount * decay * (1 - ended)
+
+    def backwards(next_advantage: jax.Array, row: Any) -> tuple[jax.Array, jax.Array]:
+        step_delta, step_carry = row
+        advantage = step_delta + step_carry * next_advantage
+        return advantage, advantage
+
+    rows = (jnp.moveaxis(delta, -2, 0), carry_on)
+    start = jnp.zeros(delta.shape[:-2] + delta.shape[-1:])
+    return jnp.moveaxis(jax.lax.scan(backwards, start, rows, reverse=True)[1], 0, -2)
+
+
+def standardise(advantage: jax.Array) -> jax.Array:
+    """Mean zero, deviation one, over the last axis, `[..., K]`."""
+    centred = advantage - advantage.mean(-1, keepdims=True)
+    return centred / (centred.std(-1, keepdims=True) + 1e-8)
+
+
+def combine(
+    advantages: jax.Array, weights: jax.Array, rule: str, rescale: bool = False
+) -> jax.Array:
+    """The advantage of the pseudo-reward `r + w.c`, `[1 + M, K]` and weights `[M]` -> `[K]`.
+
+    `combined` adds in true units, then standardises: the multiplier keeps its meaning. `separate`
+    (the incumbents, and the paper by its table) standardises the reward's and only centres the
+    constraints' *before* adding, which silently multiplies the multiplier by the reward advantage's
+    deviation. `rescale` divides by `1 + sum w`, the incumbents' heuristic.
+    """
+    reward, constraints = advantages[0], advantages[1:]
+    if rule == "separate":
+        reward, constraints = standardise(reward), constraints - constraints.mean(-1, keepdims=True)
+    total = lagrangian.scalarise(reward, constraints, weights)
+    if rescale:
+        total = total / (1 + weights.sum())
+    return total if rule == "separate" else standardise(total)
+
+
+def ppo(log_ratio: jax.Array, advantage: jax.Array, clip: float) -> jax.Array:
+    """`E min(ratio A, clip(ratio, 1 - c, 1 + c) A)`, PPO's surrogate; `[K]`, `[K]` -> scalar."""
+    ratio = jnp.exp(log_ratio)
+    return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage).mean()
+
+
+def spma(log_ratio: jax.Array, advantage: jax.Array, step: float) -> jax.Array:
+    """`E[A log ratio - (ratio - 1 - log ratio) / eta]`, SPMA's surrogate; `[K]`, `[K]` -> scalar.
+
+    Maximised, it projects `pi_k (1 + eta A)` onto the policies. In expectation it equals the
+    paper's `E[(A + 1/eta) log ratio]`, because `E ratio = 1` under pi_k; sample by sample it is far
+    less noisy, since one with A = 0 pulls towards no change instead of towards itself. `pi_k (1 +
+    eta A)` is a policy only where `A >= -1/eta`, and below that the surrogate has no maximum. So a
+    sample's own step is `min(eta, 1/|A|)`: its target lies between never and twice as often, and
+    its gradient at `pi = pi_k`, which is A, stays. Clipping A instead would play down rare
+    disasters, whose advantages are -8 deviations where one happened, and as large upwards where it
+    was expected and escaped.
+    """
+    slope = jnp.maximum(jnp.abs(advantage), 1 / step)  # one over the sample's own step
+    return (advantage * log_ratio - slope * (jnp.expm1(log_ratio) - log_ratio)).mean()
+
+
+def linear(log_ratio: jax.Array, advantage: jax.Array) -> jax.Array:
+    """`E[ratio A]`, the surrogate of trust regions; `[K]`, `[..., K]` -> `[...]`."""
+    return (jnp.exp(log_ratio) * advantage).mean(-1)

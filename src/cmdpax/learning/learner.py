@@ -1,4 +1,4 @@
-"""One update: from a batch and the constraint weights to better critics and a better policy.
+"""From a batch and weights to better critics and a better policy: one update.
 
 The critics and the surrogate methods (SPMA, PPO) take `passes` passes of minibatch Adam steps,
 compiled into one loop; the trust-region methods (TRPO, CPO) take one step for the policy and the
@@ -14,66 +14,56 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from cmdpax.learning import normaliser, surrogates, trust_region
-from cmdpax.learning.advantages import combine, generalised_advantage
-from cmdpax.learning.config import METHODS, TrainConfig
-from cmdpax.learning.formulas import (
-    Network,
-    Policy,
-    divergence,
-    entropy,
-    init_network,
-    init_policy,
-    log_probability,
-    values,
-)
+from cmdpax.learning import formulas, trust_region
+from cmdpax.learning.config import METHODS, ResolvedConfig
+from cmdpax.learning.formulas import Network, Policy, log_probability, values
+from cmdpax.learning.policy import Statistics
 from cmdpax.learning.rollout import Batch
 from cmdpax.learning.simulator import Simulator
+from cmdpax.model.limits import Limits
 
 adam = optax.scale_by_adam()
 
 
 class Learner(NamedTuple):
-    """The whole state of a run, as one tree of arrays; together with the config it determines the
-    rest of the run.
-    """
+    """The whole state of a run, as one tree of arrays; with the config it determines the rest."""
 
     policy: Policy
     critics: list[Network]
-    centre: np.ndarray  # [1 + m], what the critics' networks are added to
+    value_offset: np.ndarray  # [1 + M], what the critics' networks are added to
     policy_adam: Any
     critics_adam: Any
-    multiplier: np.ndarray  # [m]
+    multiplier: np.ndarray  # [M], one for each row of the limits
     dual_adam: Any
-    margin: np.ndarray  # [m], what weights and multipliers see of the batches so far
-    seen: normaliser.Statistics
+    margin: np.ndarray  # [M], what weights and multipliers see of the batches so far
+    observed: Statistics
     update: np.ndarray  # how many updates were made
 
 
-def init(config: TrainConfig, simulator: Simulator) -> Learner:
+def init(config: ResolvedConfig, simulator: Simulator) -> Learner:
     """The state before the first batch."""
-    key, count = jax.random.key(config.seed), len(config.limit)
+    key, rows = jax.random.key(config.seed), len(Limits.parse(config.limits).rows)
     space, size = simulator.action_space, simulator.observation_size
-    policy = init_policy(
+    policy = formulas.init_policy(
         jax.random.fold_in(key, 0),
         (size, *config.hidden, space.size),
         space.low is not None,
         config.initial_std,
     )
     critics = [
-        init_network(jax.random.fold_in(key, 1 + i), (size, *config.hidden, 1), 1.0)
-        for i in range(1 + count)
+        formulas.init_network(jax.random.fold_in(key, 1 + i), (size, *config.hidden, 1), 1.0)
+        for i in range(1 + rows)
     ]
     return Learner(
         policy,
         critics,
-        np.zeros(1 + count),
+        np.zeros(1 + rows),
         adam.init(policy),
         adam.init(critics),
-        np.zeros(count),
-        adam.init(np.zeros(count)),
-        np.zeros(count),
-        normaliser.empty(size),
+        np.zeros(rows),
+        adam.init(np.zeros(rows)),
+        np.zeros(rows),
+        Statistics.empty(size),
         np.zeros((), np.int64),
     )
 
@@ -84,53 +74,46 @@ class Samples(NamedTuple):
     observation: jax.Array  # [K, d]
     action: jax.Array  # [K, a] or [K]
     log_old: jax.Array  # [K]
-    advantages: jax.Array  # [1 + m, K]
-    targets: jax.Array  # [K, 1 + m]
+    advantages: jax.Array  # [1 + M, K]
+    targets: jax.Array  # [K, 1 + M]
 
 
 @partial(jax.jit, static_argnums=(4, 5))
 def prepare(
     policy: Policy,
     critics: Sequence[Network],
-    centre: np.ndarray,
+    value_offset: np.ndarray,
     batch: Batch,
     discount: float,
-    gae: float,
+    decay: float,
 ) -> Samples:
-    """Advantages and critic targets of a batch; a critic's value is its network's plus its
-    `centre`, `[1 + m]`.
-    """
-    level = jnp.asarray(centre, jnp.float32)[:, None, None]
-    value, following = (
-        values(critics, batch.observation) + level,
-        values(critics, batch.next_observation) + level,
-    )
-    advantages = generalised_advantage(
-        batch.rewards, value, following, batch.terminated, batch.ended, discount, gae
+    """Advantages and critic targets; a critic's value is its network's plus its offset."""
+    offset = jnp.asarray(value_offset, jnp.float32)[:, None, None]
+    value = values(critics, batch.observation) + offset
+    next_value = values(critics, batch.next_observation) + offset
+    advantages = formulas.generalised_advantage(
+        batch.rewards, value, next_value, batch.terminated, batch.ended, discount, decay
     )
     observation = batch.observation.reshape(-1, batch.observation.shape[-1])
     action = batch.action.reshape(len(observation), *batch.action.shape[2:])
     targets = (advantages + value).reshape(len(critics), -1).T
-    return Samples(
-        observation,
-        action,
-        log_probability(policy, observation, action),
-        advantages.reshape(len(critics), -1),
-        targets,
-    )
+    log_old = log_probability(policy, observation, action)
+    return Samples(observation, action, log_old, advantages.reshape(len(critics), -1), targets)
 
 
 @lru_cache(maxsize=8)  # compiling takes seconds
-def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, Any]]]:
-    """`learn(learner, batch, worth [m], margin [m], units) -> (learner, metrics)` for a config."""
+def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str, Any]]]:
+    """`learn` for a config: `learn(learner, batch, weights, margin, steps_per_episode)`.
+
+    weights `[M]` of the pseudo-reward; margin `[M]` of the batch, per episode; steps_per_episode
+    turns a mean advantage per step into a change of an episode's total. Returns learner, metrics.
+    """
     method = METHODS[config.method]
 
     def surrogate(log_ratio: jax.Array, advantage: jax.Array) -> jax.Array:
         if method.surrogate == "spma":
-            return surrogates.spma(log_ratio, advantage, config.spma_step)
-        return surrogates.ppo(log_ratio, advantage, config.clip)
-
-    descend = method.surrogate in ("spma", "ppo")  # else the trust region moves the policy
+            return formulas.spma(log_ratio, advantage, config.spma_step)
+        return formulas.ppo(log_ratio, advantage, config.clip)
 
     def minibatch_step(carry: Any, rows: Any) -> Any:
         policy, critics, policy_adam, critics_adam, rate, frozen = carry
@@ -143,45 +126,36 @@ def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, An
         def critics_loss(parameters: list[Network]) -> jax.Array:
             return jnp.square(values(parameters, observation) - targets.T).mean(-1).sum()
 
+        def improve(state: Any) -> Any:
+            policy, policy_adam, _ = state
+            gradient, log_ratio = jax.grad(policy_loss, has_aux=True)(policy)
+            if config.gradient_clip > 0:
+                clip = optax.clip_by_global_norm(config.gradient_clip)
+                gradient = clip.update(gradient, optax.EmptyState())[0]
+            change, moved_adam = adam.update(gradient, policy_adam)
+            moved = jax.tree.map(lambda old, move: old - rate * move, policy, change)
+            enough = (config.kl_stop > 0) & (formulas.sampled_kl(log_ratio) > config.kl_stop)
+            before, after = (policy, policy_adam), (moved, moved_adam)
+            chosen = jax.tree.map(lambda old, new: jnp.where(enough, old, new), before, after)
+            return *chosen, enough
+
         loss, gradient = jax.value_and_grad(critics_loss)(critics)
         change, critics_adam = adam.update(gradient, critics_adam)
         critics = jax.tree.map(lambda old, move: old - rate * move, critics, change)
-        if descend:
-
-            def improve(state: Any) -> Any:
-                policy, policy_adam, _ = state
-                gradient, log_ratio = jax.grad(policy_loss, has_aux=True)(policy)
-                if config.gradient_clip > 0:
-                    gradient = optax.clip_by_global_norm(config.gradient_clip).update(
-                        gradient, optax.EmptyState()
-                    )[0]
-                change, moved_adam = adam.update(gradient, policy_adam)
-                moved = jax.tree.map(lambda old, move: old - rate * move, policy, change)
-                enough = (config.kl_stop > 0) & (surrogates.divergence(log_ratio) > config.kl_stop)
-                before, after = (policy, policy_adam), (moved, moved_adam)
-                return *jax.tree.map(
-                    lambda old, new: jnp.where(enough, old, new), before, after
-                ), enough
-
-            # a frozen policy costs nothing more
+        if method.is_descent:  # a frozen policy costs nothing more
             state = (policy, policy_adam, frozen)
             policy, policy_adam, frozen = jax.lax.cond(frozen, lambda state: state, improve, state)
         return (policy, critics, policy_adam, critics_adam, rate, frozen), loss
 
     @jax.jit
-    def descend_passes(
-        learner: Any, samples: Samples, advantage: jax.Array, rate: jax.Array, orders: jax.Array
+    def descend(
+        state: Any, samples: Samples, advantage: jax.Array, rate: jax.Array, orders: jax.Array
     ) -> Any:
-        old, critics, policy_adam, critics_adam = learner
+        old, critics, policy_adam, critics_adam = state
+        observation, action, log_old, _, targets = samples
 
         def one_pass(carry: Any, order: jax.Array) -> Any:
-            data = (
-                samples.observation,
-                samples.action,
-                samples.log_old,
-                advantage,
-                samples.targets,
-            )
+            data = (observation, action, log_old, advantage, targets)
             rows = jax.tree.map(lambda x: x[order], data)
             carry, losses = jax.lax.scan(minibatch_step, carry, rows)
             return carry, losses.mean()
@@ -189,70 +163,65 @@ def make_learn(config: TrainConfig) -> Callable[..., tuple[Learner, dict[str, An
         carry = (old, critics, policy_adam, critics_adam, rate, jnp.array(False))
         carry, losses = jax.lax.scan(one_pass, carry, orders)
         return carry[:4], {
-            "kl": divergence(old, carry[0], samples.observation).mean(),
-            "entropy": entropy(old, samples.observation).mean(),
+            "kl": formulas.kl(old, carry[0], observation).mean(),
+            "entropy": formulas.entropy(old, observation).mean(),
             "critic_loss": losses[-1],
         }
 
     def learn(
-        learner: Learner, batch: Batch, worth: np.ndarray, margin: np.ndarray, units: float
+        learner: Learner,
+        batch: Batch,
+        weights: np.ndarray,
+        margin: np.ndarray,
+        steps_per_episode: float,
     ) -> tuple[Learner, dict[str, Any]]:
-        samples = prepare(
-            learner.policy, learner.critics, learner.centre, batch, config.discount, config.gae
-        )
+        policy, offset = learner.policy, learner.value_offset
+        samples = prepare(policy, learner.critics, offset, batch, config.discount, config.gae)
         # Adam moves a critic by a few units an update, but returns rise by hundreds: with networks
         # alone most seeds of Hopper stand still for good
-        moved = np.asarray(samples.targets, np.float64).mean(0) - learner.centre
-        learner = learner._replace(centre=learner.centre + config.critic_centre * moved)
-        samples = samples._replace(targets=samples.targets - learner.centre.astype(np.float32))
+        moved = np.asarray(samples.targets, np.float64).mean(0) - offset
+        offset = offset + config.critic_centre * moved
+        samples = samples._replace(targets=samples.targets - offset.astype(np.float32))
         advantage = _combine(
-            samples.advantages, worth.astype(np.float32), config.standardise, config.rescale
+            samples.advantages, weights.astype(np.float32), config.standardise, config.rescale
         )
-        remaining = (
-            1 - int(learner.update) / config.updates
-        )  # every step size of the policy and critics decays linearly to 0
+        # every step size of the policy and the critics decays linearly to 0
+        remaining = 1 - int(learner.update) / config.updates
         rate = np.float32(config.learning_rate * remaining)
         orders = minibatches(len(samples.observation), config, int(learner.update))
-        policy = learner.policy
         step_metrics: dict[str, Any] = {}
-        if not descend:
-            bounds = (
-                samples.advantages[1:] if method.surrogate == "cpo" else samples.advantages[1:1]
-            )
+        if not method.is_descent:
+            rows = len(margin) if method.surrogate == "cpo" else 0
+            bounds = samples.advantages[1 : 1 + rows]
             centred = bounds - bounds.mean(-1, keepdims=True)
             policy, step_metrics = trust_region.improve(
                 policy,
                 samples.observation,
                 samples.action,
                 jnp.concatenate((advantage[None], centred)),
-                margin if method.surrogate == "cpo" else margin[:0],
-                units,
+                margin[:rows],
+                steps_per_episode,
                 config.trust_region * remaining,
             )
         state = (policy, learner.critics, learner.policy_adam, learner.critics_adam)
-        (policy, critics, policy_adam, critics_adam), metrics = descend_passes(
-            state, samples, advantage, rate, orders
-        )
-        learner = learner._replace(
-            policy=policy, critics=critics, policy_adam=policy_adam, critics_adam=critics_adam
-        )
+        state, metrics = descend(state, samples, advantage, rate, orders)
+        names = ("policy", "critics", "policy_adam", "critics_adam")
+        learner = learner._replace(value_offset=offset, **dict(zip(names, state)))
         return learner, {**{name: float(value) for name, value in metrics.items()}, **step_metrics}
 
     return learn
 
 
-def minibatches(samples: int, config: TrainConfig, update: int) -> np.ndarray:
+def minibatches(samples: int, config: ResolvedConfig, update: int) -> np.ndarray:
     """Which samples make up each minibatch of each pass, `[passes, minibatches, minibatch]`.
 
     Samples that fill no minibatch are left out, others in every pass. Shuffled by NumPy: JAX sorts
     random keys, which took a seventh of the whole update.
     """
-    random, used = (
-        np.random.default_rng((config.seed, update, 1)),
-        samples - samples % config.minibatch,
-    )
+    random = np.random.default_rng((config.seed, update, 1))
+    used = samples - samples % config.minibatch
     orders = [random.permutation(samples)[:used] for _ in range(config.passes)]
     return np.array(orders, np.int32).reshape(config.passes, -1, config.minibatch)
 
 
-_combine = jax.jit(combine, static_argnums=(2, 3))
+_combine = jax.jit(formulas.combine, static_argnums=(2, 3))

@@ -1,8 +1,8 @@
-"""One batch of experience, from reset: T steps of N simulators under one fixed policy.
+"""One batch of experience; whole episodes for an evaluation.
 
-Everything random in it follows from its seed, so that a resumed run needs no simulator state. The
-last step cuts running episodes; they are bootstrapped like a time limit, and count as episodes only
-if none was completed.
+A batch is T steps of N simulators under one fixed policy, from reset. Everything random in it
+follows from its seed, so that a resumed run needs no simulator state. The last step cuts running
+episodes; they are bootstrapped like a time limit, and count as episodes only if none was completed.
 """
 
 from typing import Any, NamedTuple
@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.learning.forward import actor
 from cmdpax.learning.policy import NetworkPolicy
 from cmdpax.learning.simulator import Simulator
-from cmdpax.model.limits import Constraints
+from cmdpax.model.limits import Limits
 
+MAX_EPISODE_STEPS = 100_000  # an environment without an end is noticed here
 Array = Any  # NumPy when collected, JAX inside compiled functions
 
 
@@ -24,15 +24,13 @@ class Batch(NamedTuple):
     observation: Array  # [T, N, d] float32
     next_observation: Array  # [T, N, d], the true successors
     action: Array  # [T, N, a] float32, or [T, N] int
-    rewards: Array  # [1 + m, T, N]: reward first, then constraint rewards
+    rewards: Array  # [1 + M, T, N]: reward first, then constraint rewards, one for each row
     terminated: Array  # [T, N] float32
     ended: Array  # [T, N] float32, by itself or by the time limit
 
 
 class Episodes(NamedTuple):
-    """Totals of E episodes: `totals [1 + m, E]` and `lengths [E]`; `completed` of them were not cut
-    by the batch.
-    """
+    """Totals `[1 + M, E]` and lengths `[E]` of E episodes; the batch cut all but `completed`."""
 
     totals: np.ndarray
     lengths: np.ndarray
@@ -42,55 +40,41 @@ class Episodes(NamedTuple):
 def collect(
     simulator: Simulator,
     policy: NetworkPolicy,
-    constraints: Constraints,
+    limits: Limits,
     steps: int,
     seed: tuple[int, ...],
 ) -> tuple[Batch, np.ndarray]:
-    """A batch of `steps` steps of each simulator, and the raw observations `[T * N, d]` behind it."""
+    """A batch of `steps` steps of each simulator, and its raw observations `[T * N, d]`."""
     random = np.random.default_rng(seed)
     count, size = simulator.count, simulator.observation_size
     raw, successors = np.empty((steps, count, size)), np.empty((steps, count, size))
-    seen, output = (
-        np.empty_like(raw, np.float32),
-        np.empty((steps, count, policy.action_space.size), np.float32),
-    )
+    normalised = np.empty_like(raw, np.float32)
+    output = np.empty((steps, count, policy.action_space.size), np.float32)
     reward, cost = np.empty((steps, count)), np.empty((steps, count, len(simulator.cost_names)))
     terminated, ended = np.empty((steps, count), bool), np.empty((steps, count), bool)
     observation = simulator.reset(int(random.integers(2**31)))
     noise = policy.noise(random, (steps, count))
-    act, gaussian, to_environment = (
-        actor(policy),
-        policy.log_std is not None,
-        simulator.action_space.to_environment,
-    )
     for t in range(steps):
         raw[t] = observation
-        act(raw[t], noise[t], seen[t], output[t])
-        step = simulator.step(to_environment(output[t] if gaussian else output[t].argmax(-1)))
-        observation, successors[t], reward[t], cost[t] = (
-            step.observation,
-            step.next_observation,
-            step.reward,
-            step.cost,
-        )
+        policy.act(raw[t], noise[t], normalised[t], output[t])
+        step = simulator.step(policy.to_environment(output[t]))
+        observation, successors[t] = step.observation, step.next_observation
+        reward[t], cost[t] = step.reward, step.cost
         terminated[t], ended[t] = step.terminated, step.terminated | step.truncated
-    for name, values in (
-        ("reward", reward),
-        ("cost", cost),
-        ("observation", raw),
-        ("observation", successors),
-    ):
+    names = ("reward", "cost", "observation", "observation")
+    for name, values in zip(names, (reward, cost, raw, successors)):
         if not np.isfinite(values).all():
             when = int(np.argwhere(~np.isfinite(values))[0][0])
             raise InputError(
                 f"the environment's {name} is not finite at step {when} of this batch; training"
                 " stops."
             )
-    rewards = np.concatenate((reward[None], np.moveaxis(constraints.rewards(cost), -1, 0)))
+    constraints = limits.turn(cost[..., limits.columns(simulator.cost_names)])
+    rewards = np.concatenate((reward[None], np.moveaxis(constraints, -1, 0)))
     batch = Batch(
-        seen,
+        normalised,
         policy.normalise(successors),
-        output if gaussian else output.argmax(-1),
+        policy.choose(output),
         rewards.astype(np.float32),
         terminated.astype(np.float32),
         ended.astype(np.float32),
@@ -99,9 +83,7 @@ def collect(
 
 
 def episodes(rewards: np.ndarray, ended: np.ndarray, discount: float = 1.0) -> Episodes:
-    """Episode totals of `rewards [K, T, N]`, discounted from each episode's start if asked; `ended
-    [T, N]`.
-    """
+    """Episode totals of `rewards [K, T, N]`, discounted from each start; `ended [T, N]`."""
     kinds, steps, count = rewards.shape
     ends = ended.astype(bool).T.copy()  # simulator by simulator, [N, T]
     cut = ~ends[:, -1]
@@ -117,3 +99,35 @@ def episodes(rewards: np.ndarray, ended: np.ndarray, discount: float = 1.0) -> E
     whole = ~np.isin(last, np.flatnonzero(cut) * steps + steps - 1)
     keep = whole if whole.any() else np.ones_like(whole)
     return Episodes(totals[:, keep], lengths[keep], int(whole.sum()))
+
+
+def first_episodes(
+    simulator: Simulator,
+    policy: NetworkPolicy,
+    seed: int,
+    deterministic: bool,
+    cost_discount: float = 1.0,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The first episode of each simulator: returns `[N]`, costs `[N, costs]`, lengths `[N]`."""
+    random, observation = np.random.default_rng(seed), simulator.reset(seed)
+    running = np.ones(simulator.count, dtype=bool)
+    returns, lengths = np.zeros(simulator.count), np.zeros(simulator.count)
+    costs = np.zeros((simulator.count, len(simulator.cost_names)))
+    for age in range(MAX_EPISODE_STEPS):
+        if deterministic:
+            action = policy.best(observation)
+        else:
+            noise = policy.noise(random, (simulator.count,))
+            action = policy.to_environment(policy.outputs(observation, noise))
+        step = simulator.step(action)
+        returns += running * step.reward
+        costs += cost_discount**age * running[:, None] * step.cost
+        lengths += running
+        running &= ~(step.terminated | step.truncated)
+        observation = step.observation
+        if not running.any():
+            return returns, costs, lengths
+    raise InputError(
+        f"an episode did not end within {MAX_EPISODE_STEPS} steps; give the environment a time"
+        " limit."
+    )

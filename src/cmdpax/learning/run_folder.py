@@ -1,94 +1,354 @@
-"""A run on disk: its config, and checkpoints, arrays in a safetensors file with counters and a
-checksum in a JSON file beside it.
+"""THE reader and writer of a run on disk: config, metrics, checkpoints, evaluation, lock.
 
-Both files are written to a temporary name, flushed to the disk and renamed, arrays first: a
-checkpoint exists once its JSON does, whatever is killed when. Reading never executes code, and a
-damaged file is noticed by its checksum.
+| file                              | what                                                      |
+|-----------------------------------|-----------------------------------------------------------|
+| config.json                       | environment and every setting; written once, at the start |
+| metrics.jsonl                     | one row an update, without clocks                         |
+| checkpoints/N.safetensors, N.json | arrays after update N; their spaces and checksums         |
+| evaluation.json                   | what `evaluate` measured                                  |
+| tensorboard/                      | for the eye only: never read here                         |
+
+Files are whole or not there. Of a checkpoint the arrays come first: it exists once its JSON does,
+whatever is killed when. Reading never executes code. Whatever is damaged is refused with one
+sentence, an `InputError`; a row that is still being written is no damage. NumPy and the standard
+library are all it takes.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import math
+import os
+import shutil
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.files import write_bytes
+from cmdpax.files import Row, parse_json, write_bytes
 
-KEPT = 3  # older checkpoints are removed
-NEEDED = {
+Arrays = dict[str, np.ndarray]
+CHECKPOINTS_KEPT = 3  # older ones are removed
+REQUIRED = {  # of a config: what its readers rely on
     "environment": str,
-    "limit": list,
+    "method": str,
+    "limits": list,
+    "seed": int,
+    "samples": int,
     "discount": int | float,
     "discounted": bool,
-}  # of a config, by what reads it
+}
+NAMES_OF_0_1 = {"limit": "limits", "horizon": "rollout_steps"}
+OWN_OF_0_1 = {  # what stood for "the method's own", which is None now
+    "batch": 0,
+    "minibatch": 0,
+    "trust_region": 0,
+    "penalty": 0,
+    "dual_step": 0,
+    "kl_stop": -1,
+    "gradient_clip": -1,
+}
+# safetensors' names of NumPy's types, in the order that its files sort arrays by, last first
+TYPES = {"BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "U16": "<u2", "F16": "<f2"}
+TYPES |= {"I32": "<i4", "U32": "<u4", "F32": "<f4", "F64": "<f8", "I64": "<i8", "U64": "<u8"}
 
 
-def write(
-    folder: Path, number: int, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]
-) -> Path:
-    """Add checkpoint `number` to a folder; returns its arrays' file."""
-    from safetensors.numpy import save
+class RunFolder:
+    """A run on disk at `path`, which need not exist yet.
 
-    folder.mkdir(parents=True, exist_ok=True)
-    data = save({name: np.array(value, order="C") for name, value in arrays.items()})
-    path = folder / f"{number:08d}.safetensors"
-    write_bytes(path, data)
-    described = {"checkpoint": number, "sha256": hashlib.sha256(data).hexdigest(), **notes}
-    write_bytes(path.with_suffix(".json"), json.dumps(described, indent=1).encode())
-    for old in _numbers(folder)[:-KEPT]:
-        for suffix in (".json", ".safetensors"):
-            (folder / f"{old:08d}{suffix}").unlink(missing_ok=True)
-    return path
+    Readers use `config`, `rows`, `last_row`, `checkpoints`, `newest` and `evaluation`. A training
+    calls `begin`, or `resume` and `rewind`, then `add` for every row and `save` now and then, all
+    under `lock`.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @property
+    def config(self) -> Row:
+        """Environment and settings, in today's names also where 0.1 wrote them."""
+        path = self.path / "config.json"
+        if not path.is_file():
+            raise InputError(f"{self.path} is not a run folder: it has no config.json.")
+        try:
+            config = from_0_1(parse_json(path.read_bytes()))
+            whole = all(isinstance(config.get(name), kind) for name, kind in REQUIRED.items())
+            whole = whole and all(isinstance(limit, str) for limit in config["limits"])
+        except (InputError, OSError, AttributeError):
+            whole = False
+        if not whole:
+            raise InputError(f"{self.path} is not a run folder: its config.json is damaged.")
+        return config
+
+    def rows(self) -> list[Row]:
+        """Every row of metrics, in order; empty before the first."""
+        path, rows = self.path / "metrics.jsonl", []
+        lines = path.read_bytes().split(b"\n") if path.is_file() else [b""]
+        for number, line in enumerate(lines[:-1], 1):  # the last is empty, or still being written
+            row = _row(line)
+            if row is None:
+                raise InputError(f"{path} is damaged: line {number} is no row of metrics.")
+            rows.append(row)
+        return rows
+
+    def last_row(self) -> Row | None:
+        """The last whole row, found without reading all of them; None if there is none."""
+        path = self.path / "metrics.jsonl"
+        try:
+            with path.open("rb") as file:
+                file.seek(max(0, path.stat().st_size - 4096))
+                return _row(file.read().split(b"\n")[-2])
+        except (OSError, IndexError):
+            return None
+
+    def checkpoints(self) -> list[Path]:
+        """The `.safetensors` files of the checkpoints, newest first; a stem is the update."""
+        stems = (path.stem for path in (self.path / "checkpoints").glob("*.json"))
+        numbers = sorted((int(stem) for stem in stems if stem.isdigit()), reverse=True)
+        return [self._checkpoint(number) for number in numbers]
+
+    def newest(self) -> tuple[Arrays, Row]:
+        """Arrays and notes of the newest intact checkpoint; damaged ones are warned of."""
+        for path in self.checkpoints():
+            try:
+                return read_checkpoint(path)
+            except InputError as error:
+                warnings.warn(f"{error} The one before is taken, if there is one.", stacklevel=2)
+        raise InputError(
+            f"{self.path} holds no intact checkpoint; give a run folder of cmdpax train, or train"
+            " anew."
+        )
+
+    @property
+    def evaluation(self) -> Row | None:
+        """What `evaluate` measured, `stochastic` and `deterministic`; None if it did not yet."""
+        path = self.path / "evaluation.json"
+        if not path.is_file():
+            return None
+        try:
+            measured = parse_json(path.read_bytes())
+            parts = [measured[kind][part] for kind in measured for part in ("reward", "costs")]
+            whole = {"stochastic", "deterministic"} <= measured.keys()
+            whole = whole and all(isinstance(part, dict) for part in parts)
+        except (InputError, OSError, TypeError, KeyError, AttributeError):
+            whole = False
+        if not whole:
+            raise InputError(f"{path} is damaged; evaluate the run again.")
+        return measured
+
+    def last_checkpoint_sentence(self) -> str:
+        """What there is to go on from, for whoever reads why a run stopped."""
+        newest = next(iter(self.checkpoints()), None)
+        if newest is None:
+            return "there was no checkpoint yet"
+        return f"the checkpoint of update {int(newest.stem)} is kept in {self.path}"
+
+    def begin(self, config: Mapping[str, Any]) -> None:
+        """Make the folder, with `config` in it; a folder that holds a run already is refused."""
+        parts = ("config.json", "metrics.jsonl", "checkpoints")
+        if any((self.path / part).exists() for part in parts):
+            raise InputError(f"{self.path} already holds a run; give another folder, or resume it.")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise InputError(f"{self.path} is not a folder; give another for the run.") from None
+        write_bytes(self.path / "config.json", json.dumps(config, indent=1).encode())
+
+    def resume(self, config: Mapping[str, Any]) -> None:
+        """Refuse to go on unless the run was begun with the same `config`."""
+        if not self.path.exists():
+            raise InputError(f"{self.path} holds no run to resume; start one without resume.")
+        before, now = self.config, json.loads(json.dumps(config))
+        changed = [
+            f"{name} was {before.get(name)!r}, is {now[name]!r}"
+            for name in now
+            if before.get(name) != now[name]
+        ]
+        if changed:
+            raise InputError(
+                f"{self.path} was started with another config ({'; '.join(changed)}); repeat it,"
+                " or give another folder."
+            )
+
+    def rewind(self, updates: int) -> None:
+        """Keep only the rows of the first `updates` updates, those behind the checkpoint."""
+        lines, path = self._lines(), self.path / "metrics.jsonl"
+        kept = [lines[update] for update in sorted(lines) if 0 < update <= updates]
+        if len(kept) < updates:
+            warnings.warn(
+                f"{path} lacks {updates - len(kept)} of the {updates} rows before the checkpoint.",
+                stacklevel=2,
+            )
+        write_bytes(path, b"".join(line + b"\n" for line in kept))
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Append a row of metrics; its `update` counts from 1."""
+        with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def save(self, number: int, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> Path:
+        """Write checkpoint `number`, and remove all but the last few; returns its arrays' file."""
+        path, metrics = self._checkpoint(number), self.path / "metrics.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if metrics.exists():  # no checkpoint without the rows before it, even if the power fails
+            with open(metrics, "rb+") as rows:
+                os.fsync(rows.fileno())
+        data, notes = pack(arrays), {"checkpoint": number, **notes}
+        checksums = {"sha256": _sha256(data), "notes_sha256": _sha256_of_notes(notes)}
+        write_bytes(path, data)
+        text = json.dumps({**notes, **checksums}, indent=1)
+        write_bytes(path.with_suffix(".json"), text.encode())
+        oldest = int(self.checkpoints()[:CHECKPOINTS_KEPT][-1].stem)
+        for file in sorted(path.parent.iterdir()):  # the .json before the .safetensors
+            if file.stem.isdigit() and int(file.stem) < oldest:
+                file.unlink()
+        return path
+
+    def save_evaluation(self, measured: Mapping[str, Any]) -> None:
+        """Keep what `evaluate` measured, in numbers that JSON knows."""
+        text = json.dumps(measured, allow_nan=False) + "\n"
+        write_bytes(self.path / "evaluation.json", text.encode())
+
+    def adopt(self, others: Iterable["str | Path | RunFolder"]) -> None:
+        """Copy the furthest intact checkpoint of other attempts at the same run, with its rows.
+
+        Their owners may be alive and at work, hence copies. Where there is none, nothing happens.
+        """
+        folders = [one if isinstance(one, RunFolder) else RunFolder(one) for one in others]
+        found = [(path.stem, path, folder) for folder in folders for path in folder.checkpoints()]
+        for stem, path, folder in sorted(found, key=lambda one: one[:2], reverse=True):
+            try:
+                read_checkpoint(path)
+                lines, target = folder._lines(), self._checkpoint(int(stem))
+                rows = [lines[update] + b"\n" for update in range(1, int(stem) + 1)]
+                target.parent.mkdir(parents=True, exist_ok=True)
+                for suffix in (".safetensors", ".json"):
+                    shutil.copyfile(path.with_suffix(suffix), target.with_suffix(suffix))
+                (self.path / "metrics.jsonl").write_bytes(b"".join(rows))
+                # last: with its config, the folder can be resumed
+                shutil.copyfile(folder.path / "config.json", self.path / "config.json")
+                return
+            except (FileNotFoundError, InputError, KeyError):  # removed, damaged, or rows missing
+                continue
+
+    def keep_result(self) -> None:
+        """Remove what only a resume or a watcher needs: older checkpoints, and `tensorboard/`."""
+        shutil.rmtree(self.path / "tensorboard", ignore_errors=True)
+        for old in self.checkpoints()[1:]:
+            old.with_suffix(".json").unlink()
+            old.unlink()
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Be the only one who trains here; the system frees it when a process dies, however."""
+        with open(self.path / "config.json", "rb") as file:
+            try:
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(f"{self.path} is being trained by another process.") from None
+            except ImportError:  # Windows
+                pass
+            yield
+
+    def _checkpoint(self, number: int) -> Path:
+        return self.path / "checkpoints" / f"{number:08d}.safetensors"
+
+    def _lines(self) -> dict[int, bytes]:
+        """Lines of the metrics by their update; whatever is no row is passed over."""
+        path = self.path / "metrics.jsonl"
+        lines = path.read_bytes().split(b"\n") if path.is_file() else []
+        rows = ((_row(line), line) for line in lines)
+        return {row["update"]: line for row, line in rows if row and row.get("update")}
 
 
-def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays and notes of one checkpoint, given either of its files."""
-    from safetensors.numpy import load
-
+def read_checkpoint(path: Path) -> tuple[Arrays, Row]:
+    """Arrays and notes of one checkpoint, from the path of either of its files."""
     try:
-        notes = json.loads(path.with_suffix(".json").read_bytes())
+        notes = parse_json(path.with_suffix(".json").read_bytes())
         data = path.with_suffix(".safetensors").read_bytes()
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise InputError(f"checkpoint {path} cannot be read: {error}.") from None
-    if not isinstance(notes, dict) or hashlib.sha256(data).hexdigest() != notes.get("sha256"):
+    except InputError as error:
+        raise InputError(f"checkpoint {path} is damaged: {error}") from None
+    # 0.1 had no checksum of the notes
+    sound = isinstance(notes, dict) and notes.get("sha256") == _sha256(data)
+    if not sound or notes.get("notes_sha256", _sha256_of_notes(notes)) != _sha256_of_notes(notes):
         raise InputError(f"checkpoint {path} is damaged: its checksum does not match.")
-    return load(data), notes
-
-
-def newest(folder: Path) -> Iterator[Path]:
-    """Checkpoints of a folder, newest first."""
-    for number in reversed(_numbers(folder)):
-        yield folder / f"{number:08d}.safetensors"
-
-
-def kept(run: Path) -> str:
-    """What a run folder has to go on from, for whoever reads why the run stopped."""
-    last = next(newest(run / "checkpoints"), None)
-    return (
-        f"the checkpoint of update {int(last.stem)} is kept in {run}"
-        if last
-        else "there was no checkpoint yet"
-    )
-
-
-def read_config(run: Path) -> dict[str, Any]:
-    """The frozen config of a run folder."""
-    path = run / "config.json"
     try:
-        config = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        config = None
-    whole = isinstance(config, dict) and all(
-        isinstance(config.get(name), kind) for name, kind in NEEDED.items()
-    )
-    if not whole or not all(isinstance(limit, str) for limit in config["limit"]):
-        what = "its config.json is damaged" if path.exists() else "it has no config.json"
-        raise InputError(f"{run} is not a run folder: {what}.")
-    return config
+        return unpack(data), notes
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InputError(f"checkpoint {path} is damaged: {error}.") from None
 
 
-def _numbers(folder: Path) -> list[int]:
-    return sorted(int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit())
+def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Arrays in the safetensors format, byte for byte as its own package writes them.
+
+    The length of the header (8 bytes, little-endian), the header in JSON, and the data.
+    """
+    order, header, parts, end = [np.dtype(one) for one in TYPES.values()], {}, [], 0
+    for name in sorted(arrays, key=lambda name: (-order.index(arrays[name].dtype), name)):
+        parts.append(arrays[name].tobytes())
+        start, end = end, end + len(parts[-1])
+        kind = list(TYPES)[order.index(arrays[name].dtype)]
+        shape = list(arrays[name].shape)
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join((len(text).to_bytes(8, "little"), text, *parts))
+
+
+def unpack(data: bytes) -> Arrays:
+    """The arrays that `pack` wrote; read-only. A ValueError says what is wrong with the data."""
+    start = 8 + int.from_bytes(data[:8], "little")
+    if start > len(data):
+        raise ValueError("its header is longer than the file")
+    header = json.loads(data[8:start])
+    header.pop("__metadata__", None)
+    arrays, end = {}, 0
+    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        dtype, shape, (first, last) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        count = math.prod(shape)
+        if first != end or last - first != count * np.dtype(TYPES[dtype]).itemsize or count < 0:
+            raise ValueError(f"array '{name}' has other bytes than its shape needs")
+        end = last
+        part = data[start + first : start + last]
+        arrays[name] = np.frombuffer(part, TYPES[dtype]).reshape(shape)
+    if start + end != len(data):
+        raise ValueError("its data are not as long as its header says")
+    return arrays
+
+
+def from_0_1(config: Row) -> Row:
+    """A config in today's names and meanings, if 0.1 wrote it; one of today's as it is."""
+    if not NAMES_OF_0_1.keys() & config.keys():
+        return config
+    renamed = {NAMES_OF_0_1.get(name, name): value for name, value in config.items()}
+    for name, sentinel in OWN_OF_0_1.items():
+        if renamed.get(name) == sentinel:
+            renamed[name] = None
+    if renamed.get("method") == "cpo":
+        renamed["gradient_clip"] = 0.0  # it was written down, but not used
+    return renamed
+
+
+def _row(line: bytes) -> Row | None:
+    """The object on a line of JSON; None if there is none."""
+    try:
+        row = parse_json(line, finite=False)
+    except InputError:
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _sha256_of_notes(notes: Mapping[str, Any]) -> str:
+    own = {name: value for name, value in notes.items() if not name.endswith("sha256")}
+    return _sha256(json.dumps(own, sort_keys=True).encode())

@@ -1,17 +1,14 @@
-"""The training loop, one for all methods: act, measure the margins, move the multipliers, improve
-the policy.
+"""The loop, one for all methods: act, measure margins, move multipliers, improve the policy.
 
-A run is a folder: `config.json` (frozen), `metrics.jsonl` (one row per update, no clocks in it),
-`tensorboard/`, `checkpoints/`. Each batch starts from reset with a seed of its own, so that a
-checkpoint of networks, optimisers, multipliers, normaliser and counter is the whole state, and a
-resumed run repeats the uninterrupted one bit for bit on the same machine.
+Each batch starts from reset with a seed of its own. So a checkpoint of networks, optimisers,
+multipliers, statistics of observations and counter is the whole state, and a resumed run repeats
+the uninterrupted one bit for bit on the same machine.
 """
 
-import json
-import os
+import sys
 import warnings
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,142 +16,177 @@ import jax
 import numpy as np
 
 from cmdpax import lagrangian
-from cmdpax.errors import InputError, NumericalError
-from cmdpax.files import write_bytes
-from cmdpax.learning import normaliser
-from cmdpax.learning import run_folder as stored
-from cmdpax.learning.config import METHODS, TrainConfig
+from cmdpax.errors import InputError, NumericalError, check_known
+from cmdpax.files import Row
+from cmdpax.learning.config import METHODS, ResolvedConfig, TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import Learner, adam, init, make_learn
-from cmdpax.learning.policy import NetworkPolicy, read_newest, refuse_other_spaces
+from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces
 from cmdpax.learning.rollout import collect, episodes
+from cmdpax.learning.run_folder import RunFolder
 from cmdpax.learning.simulator import ActionSpace, Simulator
-from cmdpax.model.limits import match_limits
+from cmdpax.model.limits import Limits
 
-ENOUGH = 20  # episodes for an estimate of a margin
-Report = Callable[[dict[str, Any]], None]
+EPISODES_PER_ESTIMATE = 20  # of a margin
+FIELDS_IN_FILES = {"value_offset": "centre", "observed": "seen"}  # what 0.1 called them
+
+
+@dataclass(frozen=True)
+class Training:
+    """A finished training."""
+
+    environment: Any  # as it was given to `train`
+    folder: Path
+    policy: NetworkPolicy
+
+    @property
+    def metrics(self) -> list[Row]:
+        """One row for each update: return, costs, multipliers, weights and more."""
+        return RunFolder(self.folder).rows()
 
 
 def train(
-    config: TrainConfig, folder: Path, resume: bool = False, report: Report = lambda row: None
-) -> Learner:
-    """Train to the end and return the final state; `report` sees every row of metrics."""
-    config = config.resolved()
-    simulator = make_simulator(config.environment, config.batch // config.horizon)
-    constraints = match_limits(config.limit, simulator.cost_names)
-    aim = constraints.thresholds + config.reserve * abs(constraints.thresholds)
-    learn = make_learn(config)
-    learner = init(config, simulator)
+    environment: Any,
+    method: str = "spma-alm",
+    *,
+    limits: Sequence[str] | str = TrainConfig.limits,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    callback: Callable[[Row], None] | None = None,
+    **settings: Any,
+) -> Training:
+    """Train a policy on a simulator with limits on its costs, to the end.
+
+    environment: a velocity task, a Gymnasium id (also `module:id`), `module:function`, a function
+    that makes a Gymnasium environment, or such an environment itself, of which there is one copy
+    (then `rollout_steps` is `batch`). Its steps report their costs in `info["cost"]`.
+    method: spma-alm, ppo-alm, trpo-alm, ppo-lag, cpo, or without limits ppo, spma.
+    limits: on named costs, as in `["cost<=25", "uptime>=10", "2<=heat<=5"]`.
+    folder: where the run is kept, by default `runs/ENVIRONMENT-METHOD-SEED`; a new one, or with
+    `resume` that of an unfinished run, which goes on from its last checkpoint.
+    callback: sees every row of metrics. settings: the fields of `TrainConfig`.
+    """
+    if hasattr(environment, "step") and not isinstance(environment, type):  # an object
+        own = METHODS[check_known("method", method, METHODS)].batch
+        settings.setdefault("rollout_steps", settings.get("batch") or own)
+    config = TrainConfig.of({"method": method, "limits": limits, **settings}).resolved()
+    name = recorded_name(environment)
+    run_folder = RunFolder(folder or default_folder(name, config.method, config.seed))
+    simulator = make_simulator(environment, config.batch // config.rollout_steps)
+    Limits.parse(config.limits).columns(simulator.cost_names)  # refuses others before all work
+    learner, recorded = init(config, simulator), {"environment": name, **asdict(config)}
     if resume:
-        _refuse_changes(config, folder)
-        learner = restore(learner, folder, simulator)
+        run_folder.resume(recorded)
     else:
-        _begin(config, folder)
-    warned = False
-    metrics_file, board = _metrics(folder, int(learner.update)), _tensorboard(folder)
-    with metrics_file, board:
+        run_folder.begin(recorded)
+    with run_folder.lock():
+        learner = restore(learner, run_folder, simulator) if resume else learner
+        run_folder.rewind(int(learner.update))
+        learner = _learn(learner, simulator, config, run_folder, callback)
+    return Training(environment, run_folder.path, network_policy(learner, simulator))
+
+
+def _learn(
+    learner: Learner,
+    simulator: Simulator,
+    config: ResolvedConfig,
+    run_folder: RunFolder,
+    callback: Callable[[Row], None] | None,
+) -> Learner:
+    """The remaining updates of a run."""
+    limits, learn, warned = Limits.parse(config.limits), make_learn(config), False
+    thresholds = training_thresholds(limits, config.reserve)
+    # with penalty 0 the weights are the multipliers: the plain Lagrangian
+    penalty = config.penalty if METHODS[config.method].dual == "augmented" else 0.0
+    with _tensorboard(run_folder.path) as board:
         for update in range(int(learner.update), config.updates):
-            acting = network_policy(learner, simulator)
-            batch, raw = collect(
-                simulator, acting, constraints, config.horizon, (config.seed, update)
+            acting, seed = network_policy(learner, simulator), (config.seed, update)
+            batch, raw = collect(simulator, acting, limits, config.rollout_steps, seed)
+            finished = valued = episodes(batch.rewards, batch.ended)
+            if config.discounted:
+                valued = episodes(batch.rewards, batch.ended, config.discount)
+            means, length = valued.totals[1:].mean(1), float(finished.lengths.mean())
+            margin = means - thresholds
+            learner = smooth_margin(learner, margin, len(finished.lengths), config)
+            learner = move_multipliers(learner, config)
+            weights = lagrangian.weights(learner.multiplier, penalty, learner.margin)
+            learner, metrics = learn(
+                learner, batch, weights, margin, steps_per_episode(length, config)
             )
-            finished = episodes(batch.rewards, batch.ended)
-            valued = (
-                episodes(batch.rewards, batch.ended, config.discount)
-                if config.discounted
-                else finished
-            )
-            margin = valued.totals[1:].mean(1) - aim
-            learner = move_multipliers(
-                see_margin(learner, margin, len(finished.lengths), config), config
-            )
-            worth = constraint_weights(learner.multiplier, learner.margin, config)
-            length = float(finished.lengths.mean())
-            learner, metrics = learn(learner, batch, worth, margin, episode_units(length, config))
             learner = learner._replace(
-                seen=normaliser.absorb(learner.seen, raw), update=np.asarray(update + 1)
+                observed=learner.observed.add(raw), update=np.asarray(update + 1)
             )
-            _refuse_nan(learner, update, folder)
+            _refuse_nan(learner, run_folder)
             if not finished.completed and not warned:
                 warned = _warn_of_cut_episodes(update, config)
-            sign = [limit.sign for limit in constraints.limits]
-            names = [limit.name for limit in constraints.limits]
+            first_rows = np.searchsorted(limits.rows, np.arange(len(limits)))
             row = {
                 "update": update + 1,
                 "samples": (update + 1) * config.batch,
                 "return": float(finished.totals[0].mean()),
-                "cost": dict(zip(names, (sign * valued.totals[1:].mean(1) + 0.0).tolist())),
-                "multiplier": dict(zip(names, learner.multiplier.tolist())),
-                "weight": dict(zip(names, worth.tolist())),
+                "cost": _by_name(limits, (limits.signs * means + 0.0)[first_rows]),
+                "multiplier": _by_name(limits, limits.fold(learner.multiplier)),
+                "weight": _by_name(limits, limits.fold(weights)),
                 "length": length,
                 "episodes": finished.completed,
                 **metrics,
             }
-            metrics_file.write(json.dumps(row) + "\n")
-            metrics_file.flush()
-            for name, value in _flat(row):
+            run_folder.add(row)
+            for name, value in _scalars(row):
                 board.add_scalar(name, value, row["samples"])
             if (update + 1) % config.checkpoint_every == 0 or update + 1 == config.updates:
-                os.fsync(
-                    metrics_file.fileno()
-                )  # no checkpoint without the rows before it, even if the power fails
-                save(learner, simulator, folder)
-            report(row)
+                save(learner, simulator, run_folder)
+            if callback:
+                callback(row)
     return learner
 
 
-def see_margin(learner: Learner, margin: np.ndarray, episodes: int, config: TrainConfig) -> Learner:
-    """Take in the margins `[m]` of a batch: it counts for as many of `ENOUGH` episodes as it has,
-    what came before for the rest.
+def training_thresholds(limits: Limits, reserve: float) -> np.ndarray:
+    """`b + reserve |b|`, `[M]`: what training aims at; of a range at most the middle."""
+    half = (limits.bounds[:, 1] - limits.bounds[:, 0])[limits.rows] / 2
+    return limits.row_thresholds + np.minimum(reserve * abs(limits.row_thresholds), half)
+
+
+def smooth_margin(
+    learner: Learner, margin: np.ndarray, episodes: int, config: ResolvedConfig
+) -> Learner:
+    """Running mean of the margins `[M]`, `u <- u + a (u_batch - u)` with `a = min(1, episodes /
+    20)`: twenty episodes replace the past, two move it by a tenth.
 
     Two episodes say little about a policy that hardly changes from batch to batch. Worse, a weight
     that follows them is largest just when they had much cost: `E[w c] = E[w] E[c] + penalty Var(c)`
     makes the policy shun whatever varies. Many short episodes say enough by themselves, and then
     the answer must be quick: a policy that has learned to run and fall is hard to teach.
     """
-    share = 1.0 if config.margin == "latest" or learner.update == 0 else min(1.0, episodes / ENOUGH)
+    latest = config.margin == "latest" or learner.update == 0
+    share = 1.0 if latest else min(1.0, episodes / EPISODES_PER_ESTIMATE)
     return learner._replace(margin=learner.margin + share * (margin - learner.margin))
 
 
-def move_multipliers(learner: Learner, config: TrainConfig) -> Learner:
-    """The dual update, where one is due: every `inner` batches with the slack (augmented), or every
-    batch (Lagrangian).
-    """
+def move_multipliers(learner: Learner, config: ResolvedConfig) -> Learner:
+    """The dual update: every `inner` batches with the slack (augmented), or with every batch."""
     dual, update, multiplier = METHODS[config.method].dual, int(learner.update), learner.multiplier
     # before the first update nothing has been learned yet: its margin is the random policy's
     if dual == "none" or update == 0 or (dual == "augmented" and update % config.inner):
         return learner
     margin, step = learner.margin, config.dual_step
     if config.dual_optimiser == "adam":
-        slope = (
-            margin - lagrangian.slack(multiplier, config.penalty, margin)
-            if dual == "augmented"
-            else margin
-        )
-        change, dual_adam = adam.update(slope.astype(np.float32), learner.dual_adam)
+        augmented = dual == "augmented"
+        slack = lagrangian.slack(multiplier, config.penalty, margin) if augmented else 0.0
+        slope = (margin - slack).astype(np.float32)
+        change, dual_adam = adam.update(slope, learner.dual_adam)
         moved = (multiplier - step * np.asarray(change, dtype=np.float64)).clip(0)
         return learner._replace(multiplier=moved, dual_adam=dual_adam)
     if dual == "augmented":
-        return learner._replace(
-            multiplier=lagrangian.step_update(multiplier, config.penalty, margin, step)
-        )
-    return learner._replace(multiplier=lagrangian.gradient_update(multiplier, margin, step))
+        moved = lagrangian.step_update(multiplier, config.penalty, margin, step)
+    else:
+        moved = lagrangian.gradient_update(multiplier, margin, step)
+    return learner._replace(multiplier=moved)
 
 
-def constraint_weights(
-    multiplier: np.ndarray, margin: np.ndarray, config: TrainConfig
-) -> np.ndarray:
-    """What each constraint is worth in the pseudo-reward, `[m]`: AL weights, multiplier, or
-    nothing.
-    """
-    if METHODS[config.method].dual == "augmented":
-        return lagrangian.weights(multiplier, config.penalty, margin)
-    return multiplier
-
-
-def episode_units(length: float, config: TrainConfig) -> float:
-    """What turns a mean advantage per step into a change of an episode's total: CPO compares it
-    with the margin.
+def steps_per_episode(length: float, config: ResolvedConfig) -> float:
+    """What turns a mean advantage per step into a change of an episode's total, for CPO's margin:
+    `length`, or `(1 - discount^length) / (1 - discount)` where limits are on discounted totals.
     """
     if not config.discounted or config.discount == 1:
         return length
@@ -169,98 +201,70 @@ def network_policy(learner: Learner, simulator: Simulator) -> NetworkPolicy:
         [layer["weight"] for layer in layers],
         [layer["bias"] for layer in layers],
         None if log_std is None else np.asarray(log_std),
-        learner.seen.mean,
-        learner.seen.scale,
+        learner.observed.mean,
+        learner.observed.scale,
         simulator.action_space,
         simulator.observation_shape,
         int(learner.update),
     )
 
 
-def save(learner: Learner, simulator: Simulator, folder: Path) -> Path:
-    """Write a checkpoint of the whole state, with what its policy needs to know of the environment."""
+def save(learner: Learner, simulator: Simulator, run_folder: RunFolder) -> Path:
+    """Write a checkpoint of the whole state, with what its policy needs of the environment."""
     notes = {
         "action_space": simulator.action_space.as_json(),
         "observation_shape": list(simulator.observation_shape),
     }
-    return stored.write(folder / "checkpoints", int(learner.update), named(learner), notes)
+    return run_folder.save(int(learner.update), leaves_by_path(learner), notes)
 
 
-def restore(template: Learner, folder: Path, simulator: Simulator) -> Learner:
-    """The state of the newest intact checkpoint, in the shape of `template`; the template itself if
-    there is none yet.
-    """
-    if not any(stored.newest(folder / "checkpoints")):
+def restore(template: Learner, run_folder: RunFolder, simulator: Simulator) -> Learner:
+    """The state of the newest intact checkpoint; `template`, of its shape, if there is none yet."""
+    if not run_folder.checkpoints():
         return template
-    arrays, notes = read_newest(folder / "checkpoints")
-    seen = notes.get("observation_shape", simulator.observation_shape)
-    refuse_other_spaces(ActionSpace.from_json(notes["action_space"]), seen, simulator)
-    wanted = named(template)
-    if {name: value.shape for name, value in arrays.items()} != {
-        name: value.shape for name, value in wanted.items()
-    }:
-        raise InputError(f"the checkpoint in {folder} has other arrays than this config needs.")
-    leaves = [arrays[name] for name in wanted]
-    return jax.tree.unflatten(jax.tree.structure(template), leaves)
-
-
-def named(tree: Any) -> dict[str, np.ndarray]:
-    """Leaves of a tree by their path, as in `policy/layers/0/weight`, in the tree's own order."""
-    flat = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf)
-        for path, leaf in flat
-    }
-
-
-def _begin(config: TrainConfig, folder: Path) -> None:
-    if any((folder / part).exists() for part in ("config.json", "metrics.jsonl", "checkpoints")):
+    arrays, notes = run_folder.newest()
+    shape = notes.get("observation_shape", simulator.observation_shape)
+    refuse_other_spaces(ActionSpace.from_json(notes["action_space"]), shape, simulator)
+    leaves = leaves_by_path(template)
+    shapes, wanted = (
+        {name: value.shape for name, value in part.items()} for part in (arrays, leaves)
+    )
+    if shapes != wanted:
         raise InputError(
-            f"{folder} already holds a run; give another folder, or --resume to continue it."
+            f"the checkpoint in {run_folder.path} has other arrays than this config needs."
         )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise InputError(f"{folder} is not a folder; give another name for the run.") from None
-    write_bytes(folder / "config.json", json.dumps(asdict(config), indent=1).encode())
+    return jax.tree.unflatten(jax.tree.structure(template), [arrays[name] for name in leaves])
 
 
-def _refuse_changes(config: TrainConfig, folder: Path) -> None:
-    if not folder.exists():
-        raise InputError(f"{folder} holds no run to resume; start one without --resume.")
-    before, now = stored.read_config(folder), json.loads(json.dumps(asdict(config)))
-    changed = [
-        f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
-        for name in now
-        if before.get(name) != now.get(name)
-    ]
-    if changed:
-        raise InputError(
-            f"{folder} was started with another config ({'; '.join(changed)}); repeat it, or give"
-            " another folder."
-        )
+def leaves_by_path(learner: Learner) -> dict[str, np.ndarray]:
+    """Leaves of the state by their path, as in `policy/layers/0/weight`, in the tree's order."""
+    leaves = {}
+    for path, leaf in jax.tree_util.tree_flatten_with_path(learner)[0]:
+        text = jax.tree_util.keystr(path, simple=True, separator="/")
+        field, slash, rest = text.partition("/")
+        leaves[FIELDS_IN_FILES.get(field, field) + slash + rest] = np.asarray(leaf)
+    return leaves
 
 
-def _metrics(folder: Path, updates: int) -> Any:
-    """The metrics file, cut back to the rows of the updates that the restored state has made."""
-    path = folder / "metrics.jsonl"
-    lines = path.read_bytes().split(b"\n") if path.exists() else []
-    rows = {number: line for line in lines if 0 < (number := _update_of(line)) <= updates}
-    if len(rows) < updates:
-        warnings.warn(
-            f"{path} lacks {updates - len(rows)} of the {updates} rows before the checkpoint.",
-            stacklevel=3,
-        )
-    write_bytes(path, b"".join(rows[number] + b"\n" for number in sorted(rows)))
-    return open(path, "a", encoding="utf-8")
+def recorded_name(environment: Any) -> str:
+    """The environment's name in the run folder: from it, where possible, it is made again."""
+    if isinstance(environment, str):
+        return environment
+    name = str(getattr(environment, "__qualname__", type(environment).__name__))
+    module = str(getattr(environment, "__module__", ""))
+    if module != "__main__" and getattr(sys.modules.get(module), name, None) is environment:
+        return f"{module}:{name}"
+    return f"{name} (object)"
 
 
-def _update_of(line: bytes) -> int:
-    """The update of a row of metrics; 0 if the line is none."""
-    try:
-        return int(json.loads(line)["update"])
-    except (ValueError, TypeError, KeyError):
-        return 0
+def default_folder(environment: str, method: str, seed: int) -> Path:
+    """`runs/ENVIRONMENT-METHOD-SEED`."""
+    plain = environment.replace(":", "-").replace("/", "-")
+    return Path("runs") / f"{plain}-{method}-{seed}"
+
+
+def _by_name(limits: Limits, values: np.ndarray) -> dict[str, float]:
+    return dict(zip(limits.names, values.tolist()))
 
 
 def _tensorboard(folder: Path) -> Any:
@@ -271,31 +275,29 @@ def _tensorboard(folder: Path) -> Any:
         return SummaryWriter(str(folder / "tensorboard"))
 
 
-def _flat(row: dict[str, Any]) -> list[tuple[str, float]]:
+def _scalars(row: Row) -> list[tuple[str, float]]:
     """Numbers of a row with flat names, `cost/heat` for nested ones."""
-    found = []
+    flat: list[tuple[str, Any]] = []
     for name, value in row.items():
-        if isinstance(value, dict):
-            found += [(f"{name}/{inner}", number) for inner, number in value.items()]
-        elif isinstance(value, int | float):
-            found.append((name, value))
-    return found
+        nested = value.items() if isinstance(value, dict) else ()
+        flat += [(f"{name}/{inner}", number) for inner, number in nested] or [(name, value)]
+    return [(name, value) for name, value in flat if isinstance(value, int | float)]
 
 
-def _refuse_nan(learner: Learner, update: int, folder: Path) -> None:
-    for name, value in named((learner.policy, learner.critics, learner.multiplier)).items():
-        if not np.isfinite(value).all():
-            part = ("policy", "critics", "multiplier")[int(name[0])]
+def _refuse_nan(learner: Learner, run_folder: RunFolder) -> None:
+    for part in ("policy", "critics", "multiplier"):
+        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(getattr(learner, part))):
             raise NumericalError(
-                f"update {update + 1} made the {part} not finite; {stored.kept(folder)}."
+                f"update {learner.update} made the {part} not finite;"
+                f" {run_folder.last_checkpoint_sentence()}."
             )
 
 
-def _warn_of_cut_episodes(update: int, config: TrainConfig) -> bool:
+def _warn_of_cut_episodes(update: int, config: ResolvedConfig) -> bool:
     warnings.warn(
-        f"update {update + 1}: no episode ended within the {config.horizon} steps of --horizon, so"
-        " the limits are held to the beginnings of episodes; give a longer --horizon (and"
-        " --batch), or the environment a time limit.",
-        stacklevel=3,
+        f"update {update + 1}: no episode ended within the {config.rollout_steps} steps of"
+        " rollout_steps, so the limits are held to the beginnings of episodes; give more"
+        " rollout_steps (and a larger batch), or the environment a time limit.",
+        stacklevel=4,
     )
     return True

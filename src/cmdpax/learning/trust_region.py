@@ -1,4 +1,4 @@
-"""TRPO and CPO: the best step inside a KL ball, without and with linearised constraints.
+"""The best step inside a KL ball: TRPO, and with linearised constraints CPO.
 
 Around the current parameters, with `g` the gradient of the objective, `G_i` of constraint value i
 (in units of its margin `u_i = V_ci - b_i`) and `H` the Hessian of the mean KL, both solve
@@ -17,23 +17,19 @@ cost settles above the limit (Hopper: at 40 instead of 25). The incumbent implem
 same, by comparing an episode's margin with a gradient per step.
 """
 
-from collections.abc import Callable
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jax.scipy.sparse.linalg import cg
 
-from cmdpax.learning.formulas import Policy, divergence, log_probability
-from cmdpax.learning.surrogates import linear
+from cmdpax.learning.formulas import Policy, kl, linear, log_probability
 
 DAMPING = 0.1
 ITERATIONS = 15
-CURVATURE_SAMPLES = (
-    4_000  # as TRPO does: curvature needs fewer samples than gradients; the line search sees all
-)
+CURVATURE_SAMPLES = 4_000  # fewer than gradients need, as TRPO does; the line search sees all
 BACKTRACKS = 20
 SHRINK = 0.8
 
@@ -47,8 +43,7 @@ class Step(NamedTuple):
 
 
 def best_step(q: float, r: np.ndarray, s: np.ndarray, margin: np.ndarray, radius: float) -> Step:
-    """Solve the quadratic subproblem from `q = g.H^-1 g`, `r = G H^-1 g [m]`, `s = G H^-1 G^T [m,
-    m]` and `margin [m]`.
+    """The optimum, from `q = g.H^-1 g`, `r = G H^-1 g [m]`, `s = G H^-1 G^T [m, m]`, `margin [m]`.
 
     Stationarity says `x = H^-1 (g + G^T nu) / mu`; for a set of active constraints `nu` and `mu`
     follow in closed form, and the set whose nu are >= 0 and whose x is feasible is optimal, the
@@ -74,31 +69,10 @@ def best_step(q: float, r: np.ndarray, s: np.ndarray, margin: np.ndarray, radius
 
 
 def recovery(s: np.ndarray, margin: np.ndarray, radius: float) -> Step:
-    """Straight back towards the violated limits, as far as the trust region goes; `s` and `margin`
-    as in `best_step`.
-    """
+    """Straight back towards the violated limits, as far as the ball goes; arguments as above."""
     violated = np.maximum(-margin, 0)
     length = violated @ s @ violated
     return Step("recover", 0.0, violated * np.sqrt(2 * radius / max(length, 1e-12)))
-
-
-def conjugate_gradient(
-    product: Callable[[jax.Array], jax.Array], target: jax.Array, iterations: int
-) -> jax.Array:
-    """`x` with `product(x) = target` approximately, `product` symmetric and positive definite;
-    `[K]`.
-    """
-
-    def iterate(_: int, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        x, residual, direction, square = state
-        image = product(direction)
-        step = square / jnp.maximum(direction @ image, 1e-20)
-        x, residual = x + step * direction, residual - step * image
-        following = residual @ residual
-        return x, residual, residual + following / jnp.maximum(square, 1e-20) * direction, following
-
-    start = (jnp.zeros_like(target), target, target, target @ target)
-    return jax.lax.fori_loop(0, iterations, iterate, start)[0]
 
 
 @jax.jit
@@ -113,16 +87,17 @@ def _directions(
 
     some = observation[:: max(1, len(observation) // CURVATURE_SAMPLES)]
 
-    def kl(parameters: jax.Array) -> jax.Array:
-        return divergence(policy, unravel(parameters), some).mean()
+    def mean_kl(parameters: jax.Array) -> jax.Array:
+        return kl(policy, unravel(parameters), some).mean()
 
     def curvature(vector: jax.Array) -> jax.Array:
-        return jax.jvp(jax.grad(kl), (flat,), (vector,))[1] + DAMPING * vector
+        return jax.jvp(jax.grad(mean_kl), (flat,), (vector,))[1] + DAMPING * vector
+
+    def solve(gradient: jax.Array) -> jax.Array:
+        return cg(curvature, gradient, tol=1e-10, atol=1e-12, maxiter=ITERATIONS)[0]
 
     gradients = jax.jacrev(surrogate)(flat)
-    return gradients, jax.lax.map(
-        lambda gradient: conjugate_gradient(curvature, gradient, ITERATIONS), gradients
-    )
+    return gradients, jax.lax.map(solve, gradients)
 
 
 @jax.jit
@@ -137,10 +112,9 @@ def _candidate(
     """A moved policy, its mean KL and its surrogates' changes `[1 + m]`."""
     flat, unravel = ravel_pytree(policy)
     moved = unravel(flat + step)
-    change = linear(
-        log_probability(moved, observation, action) - old, advantages
-    ) - advantages.mean(-1)
-    return moved, divergence(policy, moved, observation).mean(), change
+    log_ratio = log_probability(moved, observation, action) - old
+    change = linear(log_ratio, advantages) - advantages.mean(-1)
+    return moved, kl(policy, moved, observation).mean(), change
 
 
 def improve(
@@ -149,34 +123,33 @@ def improve(
     action: jax.Array,
     advantages: jax.Array,
     margin: np.ndarray,
-    units: float,
+    steps_per_episode: float,
     radius: float,
 ) -> tuple[Policy, dict[str, Any]]:
-    """One trust-region step; the policy stays when the line search finds nothing.
+    """One trust-region step; the policy stays where the line search finds nothing.
 
     observation `[K, d]`; action `[K, a]` or `[K]`; advantages `[1 + m, K]`, objective first; margin
-    `[m]` in episode units; `units` turns a mean advantage per step into those units. Returns the
-    policy and what happened.
+    `[m]` of an episode; steps_per_episode turns a mean advantage per step into a change of an
+    episode's total. Returns the policy and what happened.
     """
     old = log_probability(policy, observation, action)
     gradients, solutions = (
         np.asarray(part, dtype=np.float64)
         for part in _directions(policy, observation, action, old, advantages)
     )
-    constraint_gradients, constraint_solutions = units * gradients[1:], units * solutions[1:]
+    constraint_gradients = steps_per_episode * gradients[1:]
+    constraint_solutions = steps_per_episode * solutions[1:]
     q, r = float(gradients[0] @ solutions[0]), constraint_gradients @ solutions[0]
     s = constraint_gradients @ constraint_solutions.T
-    best = recovery(s, margin, radius) if (margin < 0).any() else best_step(q, r, s, margin, radius)
+    violated = bool((margin < 0).any())
+    best = recovery(s, margin, radius) if violated else best_step(q, r, s, margin, radius)
     direction = best.objective * solutions[0] + best.constraints @ constraint_solutions
     for trial in range(BACKTRACKS):
-        moved, kl, change = _candidate(
-            policy, SHRINK**trial * direction, observation, action, old, advantages
-        )
-        gained, kept = np.asarray(change, dtype=np.float64), float(kl) <= radius
+        step = SHRINK**trial * direction
+        moved, mean_kl, change = _candidate(policy, step, observation, action, old, advantages)
+        gained, kept = np.asarray(change, dtype=np.float64), float(mean_kl) <= radius
         # a satisfied limit may be used up, a violated one must not get worse
-        kept &= bool((units * gained[1:] >= np.minimum(-margin, 0)).all())
-        if kept and (
-            (margin < 0).any() or gained[0] >= 0
-        ):  # coming back to a violated limit may cost reward
-            return moved, {"case": best.case, "kl": float(kl), "backtracks": trial}
+        kept &= bool((steps_per_episode * gained[1:] >= np.minimum(-margin, 0)).all())
+        if kept and (violated or gained[0] >= 0):  # coming back to a limit may cost reward
+            return moved, {"case": best.case, "kl": float(mean_kl), "backtracks": trial}
     return policy, {"case": best.case, "kl": 0.0, "backtracks": BACKTRACKS}

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from numba import get_num_threads, njit
+from numba.extending import overload
 
 BLOCK = 1 << 16  # states that one thread treats at a time; models of fewer stay on one thread
 
@@ -36,6 +37,11 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 def contracted(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator: as `compiled`, but `a * b + c` may be rounded once instead of twice."""
     return compiled(function, fastmath={"contract"})
+
+
+def inlined(function: Callable[..., Any], source: Callable[..., Any]) -> None:
+    """Let compiled loops call the plain `function`: `source` is compiled in its place."""
+    overload(function, inline="always", strict=False)(lambda *_: source)
 
 
 def readable(array: np.ndarray) -> np.ndarray:

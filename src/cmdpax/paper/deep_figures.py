@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from cmdpax.experiments.records import Row
 from cmdpax.experiments.statistics import mean_interval
+from cmdpax.files import Row
 from cmdpax.paper.charts import finish, legend_below, style
 from cmdpax.paper.deep_study import DeepStudy, Record, budget
 from cmdpax.paper.settings import ABLATION_SEEDS, ABLATIONS, LIMIT, RESULTS, SWEEPS, TASKS, TITLES

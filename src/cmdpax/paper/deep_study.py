@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.experiments.records import Row, read_lines, write_lines
+from cmdpax.experiments.results import read_lines, write_lines
 from cmdpax.experiments.runs import Run
-from cmdpax.experiments.store import Store
-from cmdpax.experiments.versions import versions
-from cmdpax.model.limits import parse_limit
+from cmdpax.experiments.store import Store, versions
+from cmdpax.files import Row
+from cmdpax.model.limits import Limits
 from cmdpax.paper.settings import ABLATIONS, RESULTS, SAMPLES, SEEDS, SWEEPS, TASKS, TITLES
 
 WINDOW = 20_000  # samples over which rows are averaged
@@ -318,5 +318,5 @@ def summarise(rows: Sequence[Row], config: Row) -> Row:
 
 def _excess(text: str) -> tuple[str, Callable[[np.ndarray], np.ndarray]]:
     """The cost that a limit such as `cost<=25` names, and the function from costs to excess."""
-    limit = parse_limit(text)
-    return limit.name, lambda costs: -limit.sign * (costs - limit.bound)
+    limits = Limits.parse([text])
+    return limits.names[0], lambda costs: -limits.margins(costs[..., None])[..., 0]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.experiments.records import write_table
+from cmdpax.experiments.results import write_table
 from cmdpax.experiments.statistics import (
     bootstrap_interval,
     improvement_interval,

@@ -33,7 +33,8 @@ from cmdpax.environments import finite
 from cmdpax.environments.by_name import tiles as tile_features
 from cmdpax.errors import InputError
 from cmdpax.exact.standard import StandardForm
-from cmdpax.experiments.records import Row, provenance, read_lines, write_lines, write_table
+from cmdpax.experiments.results import provenance, read_lines, write_lines, write_table
+from cmdpax.files import Row
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Trajectory
@@ -134,9 +135,9 @@ def configurations(method: str) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
     """Points of a method's grid in order, and those that are skipped."""
     if method not in paper.GRIDS:
         raise InputError(f"method '{method}' has no paper grid; give the settings yourself.")
-    grid, skip = paper.GRIDS[method], paper.SKIPS.get(method, lambda point: False)
+    grid, fits = paper.GRIDS[method], find_method(method).sensible
     points = [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
-    return tuple(p for p in points if not skip(p)), tuple(p for p in points if skip(p))
+    return tuple(p for p in points if fits(p)), tuple(p for p in points if not fits(p))
 
 
 def search(

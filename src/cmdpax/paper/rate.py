@@ -27,7 +27,8 @@ from cmdpax import lagrangian
 from cmdpax.environments import finite
 from cmdpax.errors import NumericalError
 from cmdpax.exact.standard import StandardForm
-from cmdpax.experiments.records import Row, provenance, read_lines, write_lines
+from cmdpax.experiments.results import provenance, read_lines, write_lines
+from cmdpax.files import Row
 from cmdpax.model.cmdp import CMDP
 from cmdpax.paper.charts import Line, rates
 from cmdpax.paper.settings import PROBLEMS

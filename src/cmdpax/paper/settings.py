@@ -1,12 +1,12 @@
 """Everything typed off the paper: problems, budgets, grids, tiles, tasks, results, sweeps."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.experiments.sweep import Spec, read_spec
+from cmdpax.experiments.sweep import Sweep, read_sweep
 from cmdpax.solvers.table import find_method
 
 Grid = Mapping[str, tuple[float, ...]]
@@ -55,18 +55,6 @@ BUDGETS: Mapping[str, Mapping[str, float]] = {
     **{name: {**_BUDGET, PROJECTION_STEPS: 250} for name in _PROJECTED_ALM},
     **{name: {"steps": 1000, "inner": 100} for name in ("ppo-lag", "lin-ppo-lag")},
     "npg-dd": {"steps": 1000, "inner": 10},
-}
-
-
-def _negative_multiplier(point: Mapping[str, float]) -> bool:
-    """`(1 - eta_d tau) lambda < 0`: the regularised dual update makes no sense."""
-    return point["dual_step"] * point["temperature"] > 1
-
-
-# points of a grid that are not run
-SKIPS: Mapping[str, Callable[[Mapping[str, float]], bool]] = {
-    "rpg-pd": _negative_multiplier,
-    "lin-rpg-pd": _negative_multiplier,
 }
 
 
@@ -189,7 +177,7 @@ RESULT_TAILS: Mapping[str, Mapping[str, Four]] = {
 
 # ---- sweeps by name
 _RUNS = {"environment": list(TASKS.values()), "samples": SAMPLES}
-DEEP_SWEEP = Spec(
+DEEP_SWEEP = Sweep(
     "deep",
     seeds=tuple(range(SEEDS)),
     settings={**_RUNS, "reserve": RESERVE},
@@ -198,9 +186,9 @@ DEEP_SWEEP = Spec(
 ABLATIONS = {"penalties": "penalty", "dual-steps": "dual_step"}  # sweep, and what it varies
 
 
-def _ablation(name: str, values: list[float]) -> Spec:
+def _ablation(name: str, values: list[float]) -> Sweep:
     """Penalty or dual step against the number of batches between dual updates."""
-    return Spec(
+    return Sweep(
         name,
         seeds=tuple(range(ABLATION_SEEDS)),
         settings={**_RUNS, "inner": [1, 5, 10, 20], ABLATIONS[name]: values},
@@ -213,28 +201,28 @@ def _lists(grid: Grid) -> dict[str, list[float]]:
 
 
 _TINY = {"step": [0.1, 0.3, 1.0, 3.0, 10.0], "dual_step": [0.1, 0.3, 1.0, 3.0]}
-SWEEPS: Mapping[str, Spec] = {
+SWEEPS: Mapping[str, Sweep] = {
     sweep.name: sweep
     for sweep in (
-        Spec(  # forty runs of about a second, to watch a sweep at work
+        Sweep(  # forty runs of about a second, to watch a sweep at work
             "tiny",
             "exact",
-            eps=1e-2,
+            allowed_excess=1e-2,
             settings={"model": "deep-sea", "steps": 1000, **_TINY},
             methods={"npg-pd": {}, "reload": {}},
         ),
         DEEP_SWEEP,
         _ablation("penalties", [1e-4, 1e-3, 1e-1, 1.0]),
         _ablation("dual-steps", [0.05, 0.075, 0.1, 0.15, 0.2]),
-        Spec(  # 793 configurations on each task
+        Sweep(  # 793 configurations on each task
             "paper-grids",
             settings={**TRAINING, "environment": list(TASKS.values())},
             methods={method: _lists(grid) for method, grid in TRAINING_GRIDS.items()},
         ),
-        Spec(  # the tabular grids, as runs of their own
+        Sweep(  # the tabular grids, as runs of their own
             "exact-grids",
             "exact",
-            eps=1e-2,
+            allowed_excess=1e-2,
             settings={"model": list(PROBLEMS)},
             methods={method: _lists(grid) for method, grid in TABLE_GRIDS.items()},
         ),
@@ -242,12 +230,12 @@ SWEEPS: Mapping[str, Spec] = {
 }
 
 
-def find_spec(source: str) -> Spec:
+def find_sweep(source: str) -> Sweep:
     """A sweep by its name, or from a TOML file."""
     if source in SWEEPS:
         return SWEEPS[source]
     if source.endswith(".toml"):
-        return read_spec(Path(source))
+        return read_sweep(Path(source))
     raise InputError(
         f"'{source}' is neither a .toml file nor a preset; {did_you_mean(source, SWEEPS)}"
     )

@@ -1,30 +1,29 @@
-"""One self-contained HTML page about a folder of results: it opens from disk, needs no network, and
-holds everything it shows.
+"""One self-contained HTML page about a folder of results: it opens from disk and needs no network.
 
-`found` says what lies in the folder, `films` runs exact runs again to have their policies,
-`learning` reads training runs, `page` puts it all into HTML.
+`contents` says what lies in the folder, `series` what the interactive parts show (exact runs done
+again, learning curves), `page` puts it all into HTML.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 
-from cmdpax.files import writable_path, write_text
+from cmdpax.files import Row, writable_path, write_text
 from cmdpax.report.contents import gather
 from cmdpax.report.page import compose
-from cmdpax.report.series import scenes
+from cmdpax.report.series import problems
 
 NAME = "report.html"
 
 
 def write_report(
-    folder: Path, out: Path | None = None, say: Callable[[str], None] = lambda text: None
+    folder: Path, out: Path | None = None, callback: Callable[[Row], None] = lambda row: None
 ) -> Path:
-    """Write the report about `folder`, by default into it, and return where; a reader finds the old
-    page or the new one.
+    """Write the report about `folder` to `out`, by default into the folder, and return where.
+
+    callback: called before each exact run with its `problem`, `label`, `number`, and the `count`.
     """
     out = folder / NAME if out is None else out
-    found = gather(folder)
+    contents = gather(folder)
     writable_path(out, ".html", ".htm")
-    text = compose(found, scenes(found.shots, folder, say))
-    write_text(out, text)
+    write_text(out, compose(contents, problems(contents.replays, folder, callback)))
     return out

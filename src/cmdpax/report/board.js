@@ -17,13 +17,13 @@ class Board {
     this.node = shape("svg", { class: "board", role: "img" });
   }
 
-  stage(scene) {
-    this.scene = scene;
-    const xs = scene.cells.map((cell) => cell[0]), ys = scene.cells.map((cell) => cell[1]);
+  stage(problem) {
+    this.problem = problem;
+    const xs = problem.cells.map((cell) => cell[0]), ys = problem.cells.map((cell) => cell[1]);
     const left = Math.min(...xs), top = Math.max(...ys), wide = Math.max(...xs) - left + 1, high = top - Math.min(...ys) + 1;
     this.node.setAttribute("viewBox", `-3 -3 ${wide * CELL + 6} ${high * CELL + 6}`);
-    const id = unique("hazard"), has = (list, s) => scene[list].includes(s);
-    this.middles = scene.cells.map(([x, y]) => [(x - left + 0.5) * CELL, (top - y + 0.5) * CELL]);
+    const id = unique("hazard"), has = (list, s) => problem[list].includes(s);
+    this.middles = problem.cells.map(([x, y]) => [(x - left + 0.5) * CELL, (top - y + 0.5) * CELL]);
     this.discs = [], this.arrows = [], this.titles = [];
     const parts = [shape("defs", {}, hatching(id, "hatch", 13))];
     this.middles.forEach(([x, y], s) => {
@@ -33,11 +33,11 @@ class Board {
       if (kind === "hazard") group.append(shape("rect", { ...box, fill: `url(#${id})` }));
       const disc = shape("circle", { class: "visit", cx: x, cy: y, r: 0 });
       group.append(disc);
-      if (scene.cells.length <= 100) group.append(shape("text", { class: "number", x: x - 41, y: y - 29 }, String(s)));
+      if (problem.cells.length <= 100) group.append(shape("text", { class: "number", x: x - 41, y: y - 29 }, String(s)));
       if (kind === "goal") group.append(shape("text", { class: "glyph", x, y }, "★"));
       else if (has("absorbing", s)) group.append(shape("text", { class: "over", x, y }, "end"));
       const still = has("absorbing", s) || kind === "goal";
-      this.arrows.push(still ? [] : scene.moves.map(() => group.appendChild(shape("path", { class: "arrow" }))));
+      this.arrows.push(still ? [] : problem.moves.map(() => group.appendChild(shape("path", { class: "arrow" }))));
       this.discs.push(has("absorbing", s) ? null : disc);
       this.titles.push(title);
       parts.push(group);
@@ -47,7 +47,7 @@ class Board {
 
   // policy [S, A] and visits [S] of one frame, in 1/255; `most` is what 255 visits stand for
   show(policy, visits, most, label) {
-    const { moves, actions, states, absorbing } = this.scene, A = moves.length;
+    const { moves, actions, states, absorbing } = this.problem, A = moves.length;
     const top = Math.max(1, ...visits.filter((_, s) => !absorbing.includes(s)));
     this.middles.forEach((middle, s) => {
       this.discs[s]?.setAttribute("r", (DISC * Math.sqrt(visits[s] / top)).toFixed(1));

@@ -1,5 +1,4 @@
-"""The page itself: what was found, as HTML. Everything that is not interactive is there without
-scripts.
+"""How does it look in HTML? What is not interactive is there without scripts.
 
 Names come from files that anybody may have written: every text is escaped on its way into HTML, the
 data of the interactive part is JSON in which `<` cannot occur, and a content security policy lets
@@ -19,56 +18,45 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 
-from cmdpax.report.contents import Found, Table, text
-from cmdpax.report.learning import Row, TrainingRun, environments
+from cmdpax.files import Row, plain
+from cmdpax.report.contents import Contents, Table, text
+from cmdpax.report.series import POINTS, TrainingRun, environments
 
 SCRIPTS = ("parts.js", "chart.js", "board.js", "viewer.js", "learning.js", "tables.js")
-MIME = {
-    ".png": "image/png",
-    ".svg": "image/svg+xml",
-    ".jpg": "image/jpeg",
-    ".jpeg": "image/jpeg",
-    ".gif": "image/gif",
-}
-FIGURE_ROOM = 1_500_000  # bytes of pictures in one page; the others are named
-ROWS = 500  # of a table; the rest is counted
+MIME = {".png": "png", ".svg": "svg+xml", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif"}
+FIGURE_BYTES = 1_500_000  # of pictures in one page; the others are named
+TABLE_ROWS = 500  # of a table; the rest is counted
 escape = html.escape
 
 
-def compose(found: Found, scenes: Sequence[Row]) -> str:
+def compose(contents: Contents, problems: Sequence[Row]) -> str:
     """The whole page as one text."""
     assets = files("cmdpax.report")
-    script = (
-        "(() => {\n'use strict';\n"
-        + "\n".join((assets / name).read_text() for name in SCRIPTS)
-        + "\n})();"
-    )
+    parts = "\n".join((assets / name).read_text() for name in SCRIPTS)
+    script = f"(() => {{\n'use strict';\n{parts}\n}})();"
     sections = [
-        ("exact", "Exact runs", _viewer(scenes)),
-        ("learning", "Learning curves", _learning(found.runs)),
-        ("tables", "Tables", "".join(map(_table, found.tables))),
-        ("figures", "Figures", _figures(found)),
-        ("settings", "Settings", _settings(found)),
-        ("notes", "Notes", _notes(found)),
+        ("exact", "Exact runs", _viewer(problems)),
+        ("learning", "Learning curves", _learning(contents.runs)),
+        ("tables", "Tables", "".join(map(_table, contents.tables))),
+        ("figures", "Figures", _figures(contents)),
+        ("settings", "Settings", _settings(contents)),
+        ("notes", "Notes", _notes(contents)),
     ]
     shown = [(anchor, title, body) for anchor, title, body in sections if body]
-    data = json.dumps(
-        {"scenes": list(scenes), "environments": environments(found.runs)}, separators=(",", ":")
-    )
-    name = found.folder.resolve().name
+    data = {"problems": list(problems), "environments": environments(contents.runs)}
     return Template((assets / "page.html").read_text()).substitute(
-        title=escape(name),
+        title=escape(contents.folder.resolve().name),
         policy=escape(_policy(script)),
         style=(assets / "page.css").read_text(),
-        summary="".join(f"<li>{escape(fact)}</li>" for fact in _summary(found)),
+        summary="".join(f"<li>{escape(fact)}</li>" for fact in _summary(contents)),
         navigation="".join(f'<a href="#{anchor}">{title}</a>' for anchor, title, _ in shown),
         sections="\n".join(
-            f'<section id="{anchor}" aria-labelledby="{anchor}-title"><h2'
-            f' id="{anchor}-title">{title}</h2>\n{body}\n</section>'
+            f'<section id="{anchor}" aria-labelledby="{anchor}-title">'
+            f'<h2 id="{anchor}-title">{title}</h2>\n{body}\n</section>'
             for anchor, title, body in shown
         ),
         version=escape(version("cmdpax")),
-        data=data.replace("<", "\\u003c"),
+        data=json.dumps(plain(data), separators=(",", ":")).replace("<", "\\u003c"),
         script=script,
     )
 
@@ -76,32 +64,31 @@ def compose(found: Found, scenes: Sequence[Row]) -> str:
 def _policy(script: str) -> str:
     """What the browser may do: show inlined pictures, run this very script, fetch nothing."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src"
-        f" 'sha256-{digest}'"
-    )
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src"
+    return f"{policy} 'sha256-{digest}'"
 
 
-def _summary(found: Found) -> Iterable[str]:
+def _summary(contents: Contents) -> Iterable[str]:
     """Facts for the head of the page."""
-    for count, one, many in (
-        (len({header["problem"] for _, header in found.studies}), "problem", "problems"),
-        (len({shot.method for shot in found.shots}), "exact method", "exact methods"),
-        (len(found.runs), "training run", "training runs"),
-        (len({run.environment for run in found.runs}), "environment", "environments"),
-        (len(found.tables), "table", "tables"),
-        (len(found.figures), "figure", "figures"),
-    ):
+    headers = [header for _, header in contents.studies]
+    for what, count in {
+        "problem": len({header["problem"] for header in headers}),
+        "exact method": len({replay.method for replay in contents.replays}),
+        "training run": len(contents.runs),
+        "environment": len({run.environment for run in contents.runs}),
+        "table": len(contents.tables),
+        "figure": len(contents.figures),
+    }.items():
         if count:
-            yield f"{count} {one if count == 1 else many}"
+            yield f"{count} {what}{'' if count == 1 else 's'}"
     for package in ("cmdpax", "numpy", "python"):
-        versions = {str(header[package]) for _, header in found.studies if package in header}
+        versions = {str(header[package]) for header in headers if package in header}
         if versions:
             yield f"{package} {', '.join(sorted(versions))}"
 
 
-def _viewer(scenes: Sequence[Row]) -> str:
-    if not scenes:
+def _viewer(problems: Sequence[Row]) -> str:
+    if not problems:
         return ""
     return (
         "<p class='lead'>Two methods on one problem, one policy-gradient evaluation at a time. Drag"
@@ -114,50 +101,30 @@ def _viewer(scenes: Sequence[Row]) -> str:
 def _learning(runs: Sequence[TrainingRun]) -> str:
     if not runs:
         return ""
-    thinned = any(len(run.samples) > len(run.curves()["samples"]) for run in runs)
-    band = (
-        " A line is the mean of neighbouring updates, its band their lowest and highest."
-        if thinned
-        else ""
-    )
+    band = " A line is the mean of neighbouring updates, its band their lowest and highest."
+    thinned = any(len(run.samples) > POINTS for run in runs)
     return (
         "<p class='lead'>Return and cost of the batches each policy was trained on, against"
         " environment steps. The limit is the dotted line; a cost in the hatched part breaks"
-        f" it.{band}</p><div id='learning-curves'><p class='note'>This part needs"
-        f" JavaScript.</p></div>{_table(_evaluations(runs))}"
+        f" it.{band if thinned else ''}</p><div id='learning-curves'><p class='note'>This part"
+        f" needs JavaScript.</p></div>{_table(_evaluations(runs))}"
     )
 
 
 def _evaluations(runs: Sequence[TrainingRun]) -> Table:
     """Final policies, one row for a run and a way of acting."""
-    headings = [
-        "run",
-        "method",
-        "seed",
-        "acting",
-        "episodes",
-        "return",
-        "±",
-        "worst",
-        "cost",
-        "mean",
-        "±",
-        "worst",
-        "P(violation)",
+    measures = ("mean", "std", "worst")
+    headings = ["run", "method", "seed", "acting", "episodes", "return", "±", "worst"]
+    headings += ["cost", "mean", "±", "worst", "P(violation)"]
+    rows = [
+        [run.name, run.method, text(run.config.get("seed")), kind, text(evidence.get("episodes"))]
+        + [text(evidence.get("reward", {}).get(measure)) for measure in measures]
+        + [name, *(text(cost.get(measure)) for measure in measures)]
+        + [text(evidence.get("violation_probability", {}).get(name))]
+        for run in runs
+        for kind, evidence in run.evaluation.items()
+        for name, cost in evidence.get("costs", {}).items()
     ]
-    rows: list[list[str]] = []
-    for run in runs:
-        seed = text(run.config.get("seed"))
-        for kind, seen in run.evaluation.items():
-            reward, costs = seen.get("reward", {}), seen.get("costs", {})
-            measures = ("mean", "std", "worst")
-            for name, cost in costs.items():
-                chance = seen.get("violation_probability", {}).get(name)
-                rows.append(
-                    [run.name, run.method, seed, kind, text(seen.get("episodes"))]
-                    + [text(reward.get(measure)) for measure in measures]
-                    + [name, *(text(cost.get(measure)) for measure in measures), text(chance)]
-                )
     return Table("final policies, evaluated", headings, rows)
 
 
@@ -165,7 +132,7 @@ def _table(table: Table) -> str:
     """A table whose columns can be sorted; numbers stand to the right."""
     if not table.rows:
         return ""
-    rows = table.rows[:ROWS]
+    rows = table.rows[:TABLE_ROWS]
     numeric = [
         all(_is_number(row[i]) for row in rows if i < len(row) and row[i] not in ("", "-", "–"))
         for i in range(len(table.headings))
@@ -175,26 +142,21 @@ def _table(table: Table) -> str:
         f"<button type='button'>{escape(heading)}</button></th>"
         for heading, number in zip(table.headings, numeric)
     )
-    body = "".join(
-        "<tr>"
-        + "".join(
+    lines = (
+        "".join(
             f"<td{' class=number' if number else ''}>{escape(cell)}</td>"
             for cell, number in zip(row, numeric)
         )
-        + "</tr>"
         for row in rows
     )
-    more = (
-        f"<p class='note'>The first {ROWS} of {len(table.rows)} rows.</p>"
-        if len(table.rows) > ROWS
-        else ""
-    )
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    more = f"<p class='note'>The first {TABLE_ROWS} of {len(table.rows)} rows.</p>"
     common = f"<p class='note'>In all rows: {escape(table.common)}.</p>" if table.common else ""
     return (
         f"<figure class='card table'><figcaption>{escape(table.title)}</figcaption>{common}"
         f"<div class='scroll' tabindex='0' role='region' aria-label='{escape(table.title)}'>"
-        "<table"
-        f" class='sortable'><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{more}</figure>"
+        f"<table class='sortable'><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+        f"</div>{more if len(table.rows) > TABLE_ROWS else ''}</figure>"
     )
 
 
@@ -206,66 +168,62 @@ def _is_number(entry: str) -> bool:
     return True
 
 
-def _figures(found: Found) -> str:
-    shown, named, room = [], [], FIGURE_ROOM
-    for path in found.figures:
-        picture = path.read_bytes()
-        name = found.name(path)
+def _figures(contents: Contents) -> str:
+    shown, named, room = [], [], FIGURE_BYTES
+    for path in contents.figures:
+        picture, name = path.read_bytes(), contents.name(path)
         if len(picture) > room:
             named.append(name)
             continue
         room -= len(picture)
-        source = f"data:{MIME[path.suffix.lower()]};base64,{base64.b64encode(picture).decode()}"
+        data = base64.b64encode(picture).decode()
+        source = f"data:image/{MIME[path.suffix.lower()]};base64,{data}"
         shown.append(
             "<figure class='card picture'><button type='button' aria-expanded='false'"
             f" title='larger or smaller'><img alt='{escape(path.stem.replace('-', ' '))}'"
             f" src='{source}'></button><figcaption>{escape(name)}</figcaption></figure>"
         )
-    left = (
-        f"<p class='note'>Too large for this page: {escape(', '.join(named))}.</p>" if named else ""
-    )
-    return f"<div class='gallery'>{''.join(shown)}</div>{left}" if shown or named else ""
+    left = f"<p class='note'>Too large for this page: {escape(', '.join(named))}.</p>"
+    gallery = f"<div class='gallery'>{''.join(shown)}</div>"
+    return f"{gallery}{left if named else ''}" if shown or named else ""
 
 
-def _settings(found: Found) -> str:
-    parts = []
-    if found.runs:
-        parts.append(_configs(found.runs))
-    for name, header in found.studies:
+def _settings(contents: Contents) -> str:
+    parts = [_configs(contents.runs)] if contents.runs else []
+    for name, header in contents.studies:
         rows = [
-            [entry.get("label", ""), _grid(entry.get("grid", {})), _grid(entry.get("fixed", {}))]
+            [
+                text(entry.get("label", "")),
+                _grid(entry.get("grid", {})),
+                _grid(entry.get("fixed", {})),
+            ]
             for entry in header.get("entries", [])
         ]
         facts = {key: value for key, value in header.items() if key not in ("kind", "entries")}
-        parts.append(
-            f"<details class='card'><summary>{escape(name)}</summary>{_facts(facts)}"
-            f"{_table(Table('grids that were searched', ['method', 'grid', 'fixed'], rows))}</details>"
-        )
-    for path in found.specs:
+        grids = _table(Table("grids that were searched", ["method", "grid", "fixed"], rows))
+        parts.append(_details(name, _facts(facts) + grids))
+    for path in contents.sweeps:
         content = escape(path.read_text(encoding="utf-8", errors="replace"))
-        parts.append(
-            "<details"
-            f" class='card'><summary>{escape(found.name(path))}</summary><pre>{content}</pre></details>"
-        )
+        parts.append(_details(contents.name(path), f"<pre>{content}</pre>"))
     return "".join(parts)
 
 
 def _configs(runs: Sequence[TrainingRun]) -> str:
     """Training settings: what differs between runs as a table, what they share below it."""
     names = list(dict.fromkeys(name for run in runs for name in run.config))
-    seen = {name: [text(run.config.get(name)) for run in runs] for name in names}
-    differing = [name for name in names if len(set(seen[name])) > 1]
-    rows = [[run.name, *(seen[name][i] for name in differing)] for i, run in enumerate(runs)]
+    values = {name: [text(run.config.get(name)) for run in runs] for name in names}
+    differing = [name for name in names if len(set(values[name])) > 1]
+    rows = [[run.name, *(values[name][i] for name in differing)] for i, run in enumerate(runs)]
     shared = {name: runs[0].config.get(name) for name in names if name not in differing}
-    table = (
-        _table(Table("settings that differ between training runs", ["run", *differing], rows))
-        if differing
-        else ""
-    )
-    return (
-        f"{table}<details class='card'><summary>settings that all training runs"
-        f" share</summary>{_facts(shared)}</details>"
-    )
+    title = "settings that differ between training runs"
+    table = _table(Table(title, ["run", *differing], rows)) if differing else ""
+    return table + _details("settings that all training runs share", _facts(shared))
+
+
+def _details(summary: str, body: str, kind: str = "card", opened: bool = False) -> str:
+    """A part that a reader opens; `body` is HTML, `summary` text."""
+    state = " open" if opened else ""
+    return f"<details class='{kind}'{state}><summary>{escape(summary)}</summary>{body}</details>"
 
 
 def _facts(facts: Row) -> str:
@@ -276,36 +234,25 @@ def _facts(facts: Row) -> str:
     return f"<dl class='facts'>{entries}</dl>"
 
 
-def _grid(grid: dict[str, Any]) -> str:
+def _grid(grid: Row) -> str:
     return "; ".join(f"{name} {text(values)}" for name, values in grid.items())
 
 
 class _Renderer(RendererHTML):
-    """Markdown without what would lead out of the page: a link to a file beside it becomes plain
-    text.
-    """
+    """Markdown without what would lead out of the page: other links become plain text."""
 
     def link_open(self, tokens: Any, at: int, options: Any, env: Any) -> str:
         target = str(tokens[at].attrGet("href") or "")
-        return (
-            f"<a rel='noreferrer' href='{escape(target)}'>"
-            if target.startswith(("https://", "http://"))
-            else "<a>"
-        )
+        is_address = target.startswith(("https://", "http://"))
+        return f"<a rel='noreferrer' href='{escape(target)}'>" if is_address else "<a>"
 
 
-def _notes(found: Found) -> str:
-    markdown = (
-        MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer)
-        .enable("table")
-        .disable("image")
-    )
+def _notes(contents: Contents) -> str:
+    parser = MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer)
+    parser.enable("table").disable("image")
     notes = []
-    for path in found.notes:
-        content = markdown.render(path.read_text(encoding="utf-8", errors="replace"))
-        opened = " open" if len(found.notes) == 1 else ""
-        notes.append(
-            "<details class='card"
-            f" prose'{opened}><summary>{escape(found.name(path))}</summary>{content}</details>"
-        )
+    for path in contents.notes:
+        content = parser.render(path.read_text(encoding="utf-8", errors="replace"))
+        opened = len(contents.notes) == 1
+        notes.append(_details(contents.name(path), content, "card prose", opened))
     return "".join(notes)

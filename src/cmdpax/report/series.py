@@ -1,21 +1,26 @@
-"""Exact runs as films: the policy and its occupancy at a choice of iterations, gap, violation and
-prices at all of them.
+"""What do the interactive parts show: replays of exact runs, learning curves?
 
-Records hold curves, not policies, so that a run is done again from its method and settings: exact
-runs take a second and are deterministic. Those that take longer (log-linear policies) are kept in
-`.films/` beside the results, under a hash of what they depend on. Probabilities and occupancies are
-rounded to 1/255, which no eye sees in an arrow; curves are 32-bit floats.
+A replay has the policy and its occupancy at a choice of iterations; gap, violation and weights at
+all of them. Records hold curves, not policies, so that a run is done again from its method and
+settings: exact runs take a second and are deterministic. Those that take longer (log-linear
+policies) are kept in `.replays/` beside the results, under a hash of what they depend on.
+Probabilities and occupancies are rounded to 1/255, which no eye sees in an arrow; curves are 32-bit
+floats.
 
-Frames: every iterate at first, then ever fewer, but never more than `STRIDE` apart, an odd number:
-an oscillation of period two would vanish at an even one. A page of many films has fewer frames of
-each: `pace` times fewer.
+Frames of a replay: every iterate at first, then ever fewer, but never more than `STRIDE` apart, an
+odd number: an oscillation of period two would vanish at an even one. On a page of many replays each
+has fewer frames: `pace` times fewer.
+
+A training run is a folder with `config.json` and `metrics.jsonl`; a row that was cut off when a run
+was killed is passed over. Of more than `POINTS` rows, neighbours are averaged, and their smallest
+and largest value kept as a band.
 """
 
 import base64
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,29 +30,31 @@ import numpy as np
 
 from cmdpax.environments.by_name import open_features, open_model
 from cmdpax.errors import InputError, NumericalError
-from cmdpax.exact.discounted import occupancy
-from cmdpax.experiments.records import provenance
-from cmdpax.files import write_text
+from cmdpax.exact.standard import StandardForm
+from cmdpax.experiments.results import provenance
+from cmdpax.files import Row, read_json, read_rows, write_text
+from cmdpax.learning.config import METHODS
 from cmdpax.model.cmdp import CMDP
-from cmdpax.solvers.certified import solve
-from cmdpax.solvers.table import trajectory
+from cmdpax.model.limits import Limits
+from cmdpax.solvers.solve import solve, trajectory
 
 DENSE, GROWTH, STRIDE = 40, 0.025, 9
-LARGEST, LONGEST = 2_500, 20_000  # states that can be drawn, evaluations that can be shown
-PATIENCE = 2.0  # seconds; what took longer is worth keeping
-ENOUGH = 24  # films of which every frame is kept
-CACHE = ".films"
+MAX_STATES, MAX_EVALUATIONS = 2_500, 20_000  # that can be drawn, and shown
+PATIENCE_SECONDS = 2.0  # what took longer is worth keeping
+FULL_REPLAYS = 24  # so many have every frame
+CACHE = ".replays"
+POINTS = 200
 
 
 @dataclass(frozen=True)
-class Shot:
+class Replay:
     """An exact run to be shown: what to run, and the names it goes by on the page."""
 
-    scene: str  # title of the problem; runs of one scene can be compared
+    problem: str  # its title; runs of one problem can be compared
     model: str  # as `open_model` reads it
     label: str
     method: str
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Row = field(default_factory=dict)
     features: str | None = None  # as `open_features` reads it
 
 
@@ -60,34 +67,33 @@ def frames(last: int, pace: int = 1) -> list[int]:
     return kept
 
 
-def scenes(
-    shots: Sequence[Shot], folder: Path, say: Callable[[str], None] = lambda text: None
-) -> list[dict[str, Any]]:
-    """The problems of `shots` with the films of their runs, ready for JSON; a problem that cannot
-    be drawn is left out.
+def problems(
+    replays: Sequence[Replay], folder: Path, callback: Callable[[Row], None] = lambda row: None
+) -> list[Row]:
+    """The problems of `replays` with their runs, ready for JSON; what cannot be drawn is left out.
+
+    callback: called before each run with its `problem`, `label`, `number`, and the `count`.
     """
-    shown, pace = [], max(1, round(len(shots) / ENOUGH))
-    for title in dict.fromkeys(shot.scene for shot in shots):
-        own = [shot for shot in shots if shot.scene == title]
+    shown, pace = [], max(1, round(len(replays) / FULL_REPLAYS))
+    for title in dict.fromkeys(replay.problem for replay in replays):
+        own = [replay for replay in replays if replay.problem == title]
         try:
             model = open_model(own[0].model)
         except InputError:  # a model file that has moved away
             continue
-        if model.grid is None or model.states > LARGEST:
+        if model.grid is None or model.states > MAX_STATES:
             continue
-        films = []
-        for number, shot in enumerate(own, 1):
-            say(f"{title}: {shot.label} ({number} of {len(own)})")
-            with suppress(
-                InputError, NumericalError
-            ):  # of another version, diverged, or too long: there is nothing to show
-                films.append(_film(model, shot, folder, pace))
-        if films:
-            shown.append({**_stage(title, model), "films": films})
+        runs = []
+        for number, replay in enumerate(own, 1):
+            callback({"problem": title, "label": replay.label, "number": number, "count": len(own)})
+            with suppress(InputError, NumericalError):  # of another version, diverged, too long
+                runs.append(_kept(model, replay, folder, pace))
+        if runs:
+            shown.append({**_common(title, model), "replays": runs})
     return shown
 
 
-def _stage(title: str, model: CMDP) -> dict[str, Any]:
+def _common(title: str, model: CMDP) -> Row:
     """What the runs of one problem have in common."""
     assert model.grid is not None
     names = model.constraint_names or [f"c{i}" for i in range(model.constraint_count)]
@@ -101,73 +107,175 @@ def _stage(title: str, model: CMDP) -> dict[str, Any]:
     }
 
 
-def _film(model: CMDP, shot: Shot, folder: Path, pace: int) -> dict[str, Any]:
-    """Run a shot, or take it from where an earlier report left it."""
+def _kept(model: CMDP, replay: Replay, folder: Path, pace: int) -> Row:
+    """Run a replay, or take it from where an earlier report left it."""
     made_by = {
-        "shot": asdict(shot),
+        "replay": asdict(replay),
         "model": model.digest,
         "by": provenance(),
         "frames": [DENSE, GROWTH, STRIDE, pace],
     }
-    path = (
-        folder
-        / CACHE
-        / f"{hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()[:24]}.json"
-    )
-    with suppress(OSError, ValueError):
-        return json.loads(path.read_text())
+    name = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()[:24]
+    path = folder / CACHE / f"{name}.json"
+    with suppress(OSError):
+        if run := read_json(path):
+            return run
     started = time.perf_counter()
-    film = _run(model, shot, pace)
-    if time.perf_counter() - started > PATIENCE:
+    run = _run(model, replay, pace)
+    if time.perf_counter() - started > PATIENCE_SECONDS:
         with suppress(OSError):  # a folder that cannot be written only costs time
             path.parent.mkdir(exist_ok=True)
-            write_text(path, json.dumps(film))
-    return film
+            write_text(path, json.dumps(run))
+    return run
 
 
-def _run(model: CMDP, shot: Shot, pace: int) -> dict[str, Any]:
-    features = None if shot.features is None else open_features(shot.features, model)
-    wanted = frames(
-        LONGEST, pace
-    )  # how long the run is shows when it is done; what lies beyond its end is never reached
-    done = trajectory(model, shot.method, features, wanted, **shot.settings)
-    last = len(done.rewards) - 1
-    if done.diverged or done.policies is None:
-        raise NumericalError(
-            f"{shot.method}: step {done.diverged} produced numbers that are not finite."
-        )
-    if last > LONGEST:
-        raise InputError(f"{shot.method}: {last} evaluations are more than a page can show.")
-    kept, policies = wanted[: len(done.policies)], done.policies
+def _run(model: CMDP, replay: Replay, pace: int) -> Row:
+    features = None if replay.features is None else open_features(replay.features, model)
+    wanted = frames(MAX_EVALUATIONS, pace)  # a shorter run has the first of them
+    run = trajectory(model, replay.method, features=features, keep=wanted, **replay.settings)
+    last = len(run.rewards) - 1
+    if run.diverged or run.policies is None:
+        raise NumericalError(f"{replay.method}: step {run.diverged} is not finite.")
+    if last > MAX_EVALUATIONS:
+        raise InputError(f"{replay.method}: {last} evaluations are more than a page can show.")
+    kept, policies = wanted[: len(run.policies)], run.policies
     if kept[-1] < last:
-        kept, policies = [*kept, last], np.concatenate([policies, done.policy[None]])
-    visits = (1 - model.discount) * np.stack([occupancy(model, policy) for policy in policies])
-    short = -done.margins.min(-1) if model.constraint_count else np.zeros_like(done.rewards)
+        kept, policies = [*kept, last], np.concatenate([policies, run.policy[None]])
+    form = StandardForm.of(model)
+    visits = np.stack([form.criterion.share(form, policy) for policy in policies])
+    short = -run.margins.min(-1) if model.constraint_count else np.zeros_like(run.rewards)
+    settings = {k: v if isinstance(v, str) else float(v) for k, v in replay.settings.items()}
     return {
-        "label": shot.label,
-        "method": shot.method,
-        "settings": {
-            key: str(value) if isinstance(value, str) else float(value)
-            for key, value in shot.settings.items()
-        },
-        "features": shot.features,
+        "label": replay.label,
+        "method": replay.method,
+        "settings": settings,
+        "features": replay.features,
         "frames": kept,
         "policies": _bytes(policies),  # [frames, S, A]
         "visits": _bytes(visits / visits.max()),  # [frames, S]
         "most": float(visits.max()),
-        "rewards": _floats(done.rewards),  # [N + 1]
+        "rewards": _floats(run.rewards),  # [N + 1]
         "violations": _floats(short),  # [N + 1], signed: negative means slack
-        "prices": _floats(done.weights[kept]),  # [frames, m]
+        "weights": _floats(run.weights[kept]),  # [frames, m]
     }
 
 
 def _bytes(shares: np.ndarray) -> str:
     """Numbers in 0..1 as bytes."""
-    return base64.b64encode(
-        np.rint(255 * np.clip(shares, 0, 1)).astype(np.uint8).tobytes()
-    ).decode()
+    numbers = np.rint(255 * np.clip(shares, 0, 1)).astype(np.uint8)
+    return base64.b64encode(numbers.tobytes()).decode()
 
 
 def _floats(numbers: np.ndarray) -> str:
     """Numbers as 32-bit floats, little-endian."""
     return base64.b64encode(numbers.astype("<f4").tobytes()).decode()
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """A training run as it lies on disk."""
+
+    name: str  # its folder
+    config: Row
+    samples: np.ndarray  # [n]
+    series: dict[str, np.ndarray]  # "return" and every cost, each [n]
+    evaluation: Row  # "stochastic" and "deterministic", if it was evaluated
+
+    @property
+    def environment(self) -> str:
+        """What it was trained on."""
+        return str(self.config.get("environment", "unknown environment"))
+
+    @property
+    def method(self) -> str:
+        """What it was trained with."""
+        return str(self.config.get("method", "unknown method"))
+
+    @property
+    def limits(self) -> dict[str, Row]:
+        """Limit of each cost that has one."""
+        try:
+            limits = Limits.parse(self.config.get("limit", ()))
+        except (InputError, TypeError):
+            return {}
+        return {
+            name: {
+                "sense": "<=" if high < np.inf else ">=",
+                "bound": high if high < np.inf else low,
+            }
+            for name, (low, high) in zip(limits.names, limits.bounds)
+        }
+
+    def curves(self) -> Row:
+        """Ready for JSON: mean, lowest and highest of each group of neighbouring rows."""
+        groups = np.array_split(np.arange(len(self.samples)), min(POINTS, len(self.samples)))
+        measures: dict[str, Any] = {"mean": np.mean, "low": np.min, "high": np.max}
+        return {
+            "name": self.name,
+            "method": self.method,
+            "seed": self.config.get("seed"),
+            "samples": [_rounded(self.samples[group].mean()) for group in groups],
+            "series": {
+                name: {
+                    kind: [_rounded(measure(numbers[group])) for group in groups]
+                    for kind, measure in measures.items()
+                }
+                for name, numbers in self.series.items()
+            },
+        }
+
+
+def read_run(folder: Path, name: str) -> TrainingRun | None:
+    """The run in a folder; None if there is none, or nothing of it that can be read."""
+    config, evaluation = (read_json(folder / f"{one}.json") for one in ("config", "evaluation"))
+    rows = [row for row in read_rows(folder / "metrics.jsonl") if _is_whole(row)]
+    if not config or not rows:
+        return None
+    costs = [cost for cost in rows[0]["cost"] if all(cost in row["cost"] for row in rows)]
+    series = {"return": _column(row["return"] for row in rows)}
+    series |= {cost: _column(row["cost"][cost] for row in rows) for cost in costs}
+    evaluation = {kind: one for kind, one in evaluation.items() if _is_evidence(one)}
+    samples = _column(row["samples"] for row in rows)
+    return TrainingRun(name, config, samples, series, evaluation)
+
+
+def environments(runs: Sequence[TrainingRun]) -> list[Row]:
+    """Runs by environment with limits, ready for JSON; methods in the order of their table."""
+    shown, order = [], [*METHODS, ""]
+    ordered = sorted(runs, key=lambda run: order.index(run.method if run.method in METHODS else ""))
+    for environment in sorted({run.environment for run in runs}):
+        own = [run for run in ordered if run.environment == environment]
+        costs = dict.fromkeys(name for run in own for name in run.series if name != "return")
+        shown.append(
+            {
+                "title": environment,
+                "limits": {name: limit for run in own for name, limit in run.limits.items()},
+                "costs": list(costs),
+                "runs": [run.curves() for run in own],
+            }
+        )
+    return shown
+
+
+def _is_evidence(evidence: Any) -> bool:
+    """Whether the parts of an evaluation that are shown are what they should be."""
+    if not isinstance(evidence, dict):
+        return False
+    parts = [evidence.get(name, {}) for name in ("reward", "costs", "violation_probability")]
+    return all(isinstance(part, dict) for part in parts) and all(
+        isinstance(cost, dict) for cost in parts[1].values()
+    )
+
+
+def _is_whole(row: Row) -> bool:
+    costs = row["cost"].values() if isinstance(row.get("cost"), dict) else [None]
+    numbers = [row.get("samples"), row.get("return"), *costs]
+    return all(isinstance(number, int | float) and abs(number) < 1e300 for number in numbers)
+
+
+def _column(numbers: Iterable[float]) -> np.ndarray:
+    return np.array(list(numbers), dtype=np.float64)
+
+
+def _rounded(number: Any) -> float:
+    return float(f"{float(number):.5g}")

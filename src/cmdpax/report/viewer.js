@@ -23,61 +23,61 @@ class Panel {
       this.settings, node("div", { class: "body" }, this.board.node, list));
   }
 
-  stage(scene, index) {
-    this.scene = scene;
-    this.select.replaceChildren(...scene.films.map((film, i) => node("option", { value: i }, film.label)));
+  stage(problem, index) {
+    this.problem = problem;
+    this.select.replaceChildren(...problem.replays.map((replay, i) => node("option", { value: i }, replay.label)));
     this.select.value = String(index);
-    this.board.stage(scene);
+    this.board.stage(problem);
   }
 
-  get film() {
-    const film = this.scene.films[Number(this.select.value)];
-    if (!film.read) {
-      film.read = true;
-      for (const name of ["policies", "visits"]) film[name] = bytes(film[name]);
-      for (const name of ["rewards", "violations", "prices"]) film[name] = floats(film[name]);
-      film.gaps = film.rewards.map((reward) => this.scene.optimum - reward);
-      film.steps = film.rewards.map((_, k) => k);
+  get replay() {
+    const replay = this.problem.replays[Number(this.select.value)];
+    if (!replay.read) {
+      replay.read = true;
+      for (const name of ["policies", "visits"]) replay[name] = bytes(replay[name]);
+      for (const name of ["rewards", "violations", "weights"]) replay[name] = floats(replay[name]);
+      replay.gaps = replay.rewards.map((reward) => this.problem.optimum - reward);
+      replay.steps = replay.rewards.map((_, k) => k);
     }
-    return film;
+    return replay;
   }
 
   // the last frame that is no later than evaluation k
   frame(k) {
-    let low = 0, high = this.film.frames.length - 1;
+    let low = 0, high = this.replay.frames.length - 1;
     while (low < high) {
       const middle = (low + high + 1) >> 1;
-      if (this.film.frames[middle] <= k) low = middle;
+      if (this.replay.frames[middle] <= k) low = middle;
       else high = middle - 1;
     }
     return low;
   }
 
   show(k) {
-    const { film, scene } = this, S = scene.cells.length, A = scene.moves.length, f = this.frame(k), at = film.frames[f];
-    const gap = film.gaps[at], violation = Math.max(0, film.violations[at]), m = scene.constraints.length;
-    this.policy = film.policies.subarray(f * S * A, (f + 1) * S * A);
-    this.visits = film.visits.subarray(f * S, (f + 1) * S);
+    const { replay, problem } = this, S = problem.cells.length, A = problem.moves.length, f = this.frame(k), at = replay.frames[f];
+    const gap = replay.gaps[at], violation = Math.max(0, replay.violations[at]), m = problem.constraints.length;
+    this.policy = replay.policies.subarray(f * S * A, (f + 1) * S * A);
+    this.visits = replay.visits.subarray(f * S, (f + 1) * S);
     const feasible = violation <= 1e-3;
     const settled = violation <= 1e-6 ? "feasible" : feasible ? "feasible within 0.001" : "violates";
     this.verdict.replaceChildren(node("span", { class: `verdict ${feasible ? "good" : "bad"}` }, `${feasible ? "✓" : "✕"} ${settled}`));
-    this.values.reward.textContent = short(film.rewards[at]);
+    this.values.reward.textContent = short(replay.rewards[at]);
     this.values.gap.replaceChildren(short(gap), ...(gap < -1e-9 ? [node("small", {}, "negative: bought by violating")] : []));
     this.values.violation.textContent = short(violation);
-    this.values.price.textContent = [...film.prices.subarray(f * m, (f + 1) * m)].map(short).join(", ");
-    this.board.show(this.policy, this.visits, film.most,
-      `${film.label} on ${scene.title} after ${at} evaluations: reward ${short(film.rewards[at])}, gap ${short(gap)}, violation ${short(violation)}`);
+    this.values.price.textContent = [...replay.weights.subarray(f * m, (f + 1) * m)].map(short).join(", ");
+    this.board.show(this.policy, this.visits, replay.most,
+      `${replay.label} on ${problem.title} after ${at} evaluations: reward ${short(replay.rewards[at])}, gap ${short(gap)}, violation ${short(violation)}`);
   }
 
   describe() {
-    const settings = Object.entries(this.film.settings).map(([name, value]) => `${name.replaceAll("_", " ")} ${typeof value === "number" ? short(value) : value}`);
+    const settings = Object.entries(this.replay.settings).map(([name, value]) => `${name.replaceAll("_", " ")} ${typeof value === "number" ? short(value) : value}`);
     this.settings.textContent = settings.length ? `with ${settings.join(", ")}` : "with its default settings";
   }
 }
 
 class Viewer {
-  constructor(place, scenes) {
-    this.scenes = scenes;
+  constructor(place, problems) {
+    this.problems = problems;
     this.panels = ["A", "B"].map((letter) => new Panel(letter, () => this.changed()));
     this.gaps = new Chart({ title: "Distance from the optimum, |gap|", hint: "logarithmic", across: "policy-gradient evaluations", log: true });
     this.violations = new Chart({ title: "Constraint violation", hint: "logarithmic", across: "policy-gradient evaluations", log: true });
@@ -92,9 +92,9 @@ class Viewer {
   }
 
   chooser() {
-    const name = unique("scene");
-    const choices = this.scenes.map((scene, i) => node("label", {}, node("input", { type: "radio", name, checked: i === 0, onchange: () => this.open(i) }), node("span", {}, scene.title)));
-    return node("div", { class: "scenes", role: "radiogroup", "aria-label": "Problem" }, ...choices);
+    const name = unique("problem");
+    const choices = this.problems.map((problem, i) => node("label", {}, node("input", { type: "radio", name, checked: i === 0, onchange: () => this.open(i) }), node("span", {}, problem.title)));
+    return node("div", { class: "problems", role: "radiogroup", "aria-label": "Problem" }, ...choices);
   }
 
   legend() {
@@ -125,29 +125,29 @@ class Viewer {
   get position() { return Number(this.slider.value); }
 
   open(index) {
-    const scene = this.scenes[index], rival = scene.films.findIndex((film) => !film.method.endsWith("-alm"));
-    this.scene = scene;
-    this.panels[0].stage(scene, 0);
-    this.panels[1].stage(scene, rival > 0 ? rival : Math.min(1, scene.films.length - 1));
+    const problem = this.problems[index], rival = problem.replays.findIndex((replay) => !replay.method.endsWith("-alm"));
+    this.problem = problem;
+    this.panels[0].stage(problem, 0);
+    this.panels[1].stage(problem, rival > 0 ? rival : Math.min(1, problem.replays.length - 1));
     this.fresh = true;
     this.changed();
   }
 
   // other runs: the slider goes over the frames of the longer one
   changed() {
-    const films = this.panels.map((panel) => panel.film), k = this.fresh ? 0 : this.evaluation;
-    const longer = films[0].frames.at(-1) >= films[1].frames.at(-1) ? films[0] : films[1];
+    const replays = this.panels.map((panel) => panel.replay), k = this.fresh ? 0 : this.evaluation;
+    const longer = replays[0].frames.at(-1) >= replays[1].frames.at(-1) ? replays[0] : replays[1];
     this.frames = longer.frames;
     this.slider.max = this.frames.length - 1;
     this.slider.value = this.fresh ? Math.min(this.frames.length - 1, 40) : this.nearest(k);
     this.fresh = false;
-    const x = [0, this.frames.at(-1)], lines = (values) => films.map((film, i) => ({ x: film.steps, y: film[values].map((v) => Math.max(values === "gaps" ? Math.abs(v) : v, FLOOR)), mark: i ? "own-b" : "own-a" }));
+    const x = [0, this.frames.at(-1)], lines = (values) => replays.map((replay, i) => ({ x: replay.steps, y: replay[values].map((v) => Math.max(values === "gaps" ? Math.abs(v) : v, FLOOR)), mark: i ? "own-b" : "own-a" }));
     const both = (values) => {
       const drawn = lines(values), [least, most] = extent(drawn.map((line) => line.y));
       const low = Math.max(FLOOR, 10 ** Math.floor(Math.log10(least))), high = 10 ** Math.ceil(Math.log10(Math.max(most, 10 * low)));
       return { x, y: [low, high], lines: drawn, floor: low === FLOOR ? FLOOR : 0 };
     };
-    const names = films.map((film) => film.label).join(" (solid) and ") + " (dashed)";
+    const names = replays.map((replay) => replay.label).join(" (solid) and ") + " (dashed)";
     this.gaps.show(both("gaps"), `Distance from the optimum of ${names}`);
     this.violations.show(both("violations"), `Constraint violation of ${names}`);
     for (const panel of this.panels) panel.describe();
@@ -171,7 +171,7 @@ class Viewer {
     const k = this.evaluation, last = this.frames.at(-1);
     for (const panel of this.panels) panel.show(k);
     const values = (name, size) => this.panels.map((panel, i) => {
-      const value = panel.film[name][Math.min(k, panel.film.frames.at(-1))];
+      const value = panel.replay[name][Math.min(k, panel.replay.frames.at(-1))];
       return [Math.max(size(value), FLOOR), i ? "own-b" : "own-a", i === 1];
     });
     this.gaps.mark(k, values("gaps", Math.abs));
@@ -183,7 +183,7 @@ class Viewer {
 
   numbers() {
     if (!this.details.open) return;
-    const { states, actions } = this.scene, A = actions.length;
+    const { states, actions } = this.problem, A = actions.length;
     const percent = (panel, s, a) => node("td", { class: "number" }, `${Math.round(panel.policy[s * A + a] / 2.55)}%`);
     const heads = this.panels.flatMap((panel) => actions.map((name) => node("th", { class: "number", scope: "col" }, `${panel.letter.toUpperCase()}: ${name}`)));
     const rows = states.map((name, s) => node("tr", {}, node("th", { scope: "row" }, `${s}`), node("td", {}, name), ...this.panels.flatMap((panel) => actions.map((_, a) => percent(panel, s, a)))));
@@ -220,4 +220,4 @@ class Viewer {
   }
 }
 
-if (data.scenes.length) new Viewer(document.getElementById("viewer"), data.scenes);
+if (data.problems.length) new Viewer(document.getElementById("viewer"), data.problems);

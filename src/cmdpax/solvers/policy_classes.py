@@ -24,7 +24,7 @@ FEATURE_DIGITS = 12  # to which features of one group agree, relative to the lar
 RANK_TOLERANCE = 1e-10  # singular values below this share of the largest are rounding
 FLOOR = 1e-9  # share of uniform to which targets and policies are raised where 0 would be final
 NEWTON_TOLERANCE = 1e-12  # of the estimate of l - min l
-NEWTON_STEPS = 500
+NEWTON_STEPS = 10_000  # hundreds are enough unless the minimum lies thousands of logits away
 # no logit moves further in one Newton step: far from the minimum the quadratic model is worthless
 MAX_LOGIT_CHANGE = 4.0
 # shares of the trace; they keep parameters of states that nobody visits where they are

@@ -44,6 +44,7 @@ class Method:
     budget: Mapping[str, Any] = field(default_factory=dict)  # settings of `trace`, with defaults
     features: bool = False  # whether policies are log-linear: features are needed
     linear: str = ""  # the name of the method's log-linear form
+    sensible: Callable[[Mapping[str, Any]], bool] = lambda settings: True  # for these settings
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -179,7 +180,7 @@ def _fixed_budget(
 
 
 def _primal_dual(name: str, features: bool = False, **defaults: Any) -> dict[str, Any]:
-    """The fixed-budget form of a primal-dual method; whole numbers among its settings are counts."""
+    """The fixed-budget form of a primal-dual method; whole numbers in its settings are counts."""
     method = primal_dual.METHODS[name]
     budget = {**method.settings, **defaults, "steps": 1000}
 
@@ -201,6 +202,11 @@ def _primal_dual(name: str, features: bool = False, **defaults: Any) -> dict[str
         return primal_dual.run(form, method, settings, steps, keep, policies)
 
     return {"trace": trace, "budget": budget, "features": features}
+
+
+def _shrinks(settings: Mapping[str, Any]) -> bool:
+    """Whether `(1 - eta_d tau) lambda` keeps its sign: the regularised dual update needs it."""
+    return bool(np.all(np.asarray(settings["dual_step"]) * settings["temperature"] <= 1))
 
 
 def _program(solve: Callable[..., Answer]) -> dict[str, Any]:
@@ -246,6 +252,7 @@ _rows = (
         DING,
         "O(eps^-6) evaluations, m = 1",
         linear="lin-rpg-pd",
+        sensible=_shrinks,
         **_primal_dual("rpg-pd"),
     ),
     Method(
@@ -299,6 +306,7 @@ _rows = (
         PD,
         DING,
         "O(eps^-6) plus bias, m = 1",
+        sensible=_shrinks,
         **_primal_dual("rpg-pd", features=True),
     ),
     Method(

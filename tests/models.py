@@ -1,0 +1,125 @@
+"""Random models with the structures that break solvers, and the path of large models."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from cmdpax import CMDP
+from cmdpax.exact.standard import StandardForm
+from cmdpax.model.transitions import Transitions
+
+STRUCTURES = ("random", "cycle", "absorbing", "identity", "reset", "unreachable", "chain")
+KINDS = ("normal", "uniform", "binary", "scaled", "redundant", "constant")
+DISCOUNTS = (0.0, 0.5, 0.9, 0.99, 0.999)
+OFFSETS = (-0.3, -0.05, -1e-3, -1e-6, -3e-7, 0.0, 3e-7, 1e-6, 1e-3, 0.05, 0.3)
+
+
+def build(
+    structure: str,
+    states: int,
+    actions: int,
+    branching: int,
+    discount: float,
+    seed: int,
+    constraints: int = 1,
+    *,
+    kind: str = "normal",
+    start: str = "uniform",
+    offset: float | None = None,
+) -> CMDP:
+    """One model; every constraint is `>=`.
+
+    structure: one of `STRUCTURES`; `unreachable` and `chain` begin in state 0, and `unreachable`
+    only ever moves down. kind: of rewards, one of `KINDS`. start: `uniform`, `first` or `random`.
+    offset: thresholds lie this share of the scale above what a random policy achieves, so that
+    models are feasible, infeasible and in between; None puts them at 0.
+    """
+    rng = np.random.default_rng(seed)
+    own, shape = np.arange(states)[:, None, None], (states, actions, branching)
+    successors = rng.integers(0, states, shape)
+    if structure == "cycle":
+        successors = np.broadcast_to((own + 1) % states, shape)
+    elif structure == "absorbing":
+        successors[:, 0] = own[:, 0]
+    elif structure == "identity":
+        successors = np.broadcast_to(own, shape)
+    elif structure == "reset":
+        successors[:, :, 0] = 0
+    elif structure == "unreachable":
+        successors = np.minimum(successors, own)
+    elif structure == "chain":
+        successors = np.clip(own + rng.integers(-1, 2, shape), 0, states - 1)
+    transitions = (successors, rng.dirichlet(np.ones(branching), (states, actions)))
+    reward, rows = _rewards(rng, kind, (states, actions), constraints)
+    if start == "first" or structure in ("unreachable", "chain"):
+        initial = np.eye(states)[0]
+    elif start == "uniform":
+        initial = np.full(states, 1 / states)
+    else:
+        initial = rng.dirichlet(np.ones(states))
+    model = CMDP(transitions, reward, rows, np.zeros(constraints), initial, discount)
+    if offset is None:
+        return model
+    form = StandardForm.of(model)
+    achieved = form.evaluate(rng.dirichlet(np.ones(actions), states)).margins
+    return model.replace(thresholds=achieved + offset * form.constraint_scales)
+
+
+def _rewards(
+    rng: np.random.Generator, kind: str, shape: tuple[int, int], m: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rewards `[S, A]` and constraint rewards `[m, S, A]`."""
+    if kind == "normal":
+        return rng.normal(size=shape), rng.normal(size=(m, *shape))
+    reward, rows = rng.random(shape), rng.random((m, *shape))
+    if kind == "binary":
+        return np.round(reward), np.round(rows)
+    if kind == "scaled":
+        sizes = 10.0 ** rng.integers(-3, 4, (1 + m, 1, 1))
+        return reward * sizes[0], (rows - 0.5) * sizes[1:]
+    if kind == "redundant" and m > 1:
+        rows[1], rows[-1] = rows[0], 1 - rows[0]
+    elif kind == "constant" and m:
+        rows[0] = 0.25
+    return reward, rows
+
+
+@st.composite
+def cmdps(
+    draw: st.DrawFn, constraints: tuple[int, int] = (0, 4), states: int = 30, actions: int = 5
+) -> CMDP:
+    """Models of every structure and kind, with thresholds around what a random policy achieves."""
+    return build(
+        draw(st.sampled_from(STRUCTURES)),
+        draw(st.integers(1, states)),
+        draw(st.integers(1, actions)),
+        draw(st.integers(1, 4)),
+        draw(st.sampled_from(DISCOUNTS)),
+        draw(st.integers(0, 2**32 - 1)),
+        draw(st.integers(*constraints)),
+        kind=draw(st.sampled_from(KINDS)),
+        start=draw(st.sampled_from(["first", "random", "uniform"])),
+        offset=draw(st.sampled_from(OFFSETS)),
+    )
+
+
+def dense_transitions(model: CMDP, policy: np.ndarray) -> np.ndarray:
+    """`P_pi [S, S]` by brute force, for actions `[S]` or probabilities `[S, A]`."""
+    matrix = np.zeros((model.states, model.states))
+    for s in range(model.states):
+        for a in range(model.actions):
+            weight = float(policy[s] == a) if policy.ndim == 1 else policy[s, a]
+            for b in range(model.successors.shape[2]):
+                matrix[s, model.successors[s, a, b]] += weight * model.probabilities[s, a, b]
+    return matrix
+
+
+@contextmanager
+def large_path() -> Iterator[None]:
+    """Send models of every size down the path of large ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Transitions, "is_small", property(lambda transitions: False))
+        yield
