@@ -1,4 +1,5 @@
 import pytest
+
 from whole.installing import build
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+
 from whole.installing import PACKAGES, ROOT, install, run
 
 SOLVE = """
