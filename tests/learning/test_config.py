@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from cmdpax import InputError
-from cmdpax.learning.config import METHODS, PAPER_GRIDS, TrainConfig, paper_settings
+from cmdpax.learning.config import TrainConfig
 from cmdpax.learning.training import train
 from short_run import SMALL
 
@@ -43,27 +43,6 @@ def test_bad_settings(settings, sentence, tmp_path):
     with pytest.raises(InputError, match=sentence):
         train(replace(SMALL, **settings), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_the_papers_settings_are_a_preset():
-    found = {name: TrainConfig("x", **paper_settings(name)).resolved() for name in METHODS}
-    assert all(config.method == name for name, config in found.items())
-    common = {
-        (c.samples, c.standardise, c.dual_optimiser, c.discount, c.kl_stop) for c in found.values()
-    }
-    assert common == {(10_000_000, "separate", "adam", 0.99, 0.0)}
-    own = [
-        (found[name].batch, found[name].minibatch, found[name].learning_rate)
-        for name in ("ppo-alm", "ppo-lag", "cpo")
-    ]
-    assert (
-        own == [(2_000, 64, 3e-3), (20_000, 64, 3e-3), (20_000, 128, 1e-3)]
-        and found["cpo"].trust_region == 0.01
-    )
-    names = set(vars(SMALL))
-    assert all(set(grid) <= names for grid in PAPER_GRIDS.values()) and set(PAPER_GRIDS) <= set(
-        METHODS
-    )
 
 
 def test_a_method_fills_in_its_own_settings():
