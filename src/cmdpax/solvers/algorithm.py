@@ -56,32 +56,25 @@ class Oracle(Protocol):
     @property
     def check_every(self) -> int:
         """Inner steps between two certified gaps."""
-        ...
 
     @property
     def patience(self) -> int | None:
         """Evaluations without progress after which only rounding is left; None: never."""
-        ...
 
     def start(self, form: StandardForm, columns: Any = None) -> Any:
         """First state; `columns` are those of phase 1, for an oracle that can use them."""
-        ...
 
     def advance(self, form: StandardForm, state: Any, utility: AugmentedLagrangian) -> Any:
         """One policy-gradient evaluation."""
-        ...
 
     def gap(self, form: StandardForm, state: Any, utility: AugmentedLagrangian) -> CertifiedGap:
         """Certified gap of the state for multipliers `[m]`."""
-        ...
 
     def candidates(self, form: StandardForm, state: Any) -> list[Any]:
         """States worth certifying, the state itself first."""
-        ...
 
     def policy(self, form: StandardForm, state: Any) -> np.ndarray:
         """The state's policy `[..., S, A]`."""
-        ...
 
 
 @dataclass(frozen=True)
