@@ -36,8 +36,9 @@ signatures: $(VENV)/dev
 browser:
 	.ci/browser
 
+# a fresh environment each time: a page that Sphinx remembers is not warned about again
 docs: $(VENV)/docs
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto docs build/docs
+	$(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet docs build/docs
 	@echo "open build/docs/index.html"
 
 build: $(VENV)/dev

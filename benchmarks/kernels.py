@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from cmdpax.solvers.tabular import from_actions
+from cmdpax.solvers.policy_classes import from_actions
 
 from cmdpax.environments import garnet
 from cmdpax.loops import bellman, systems

@@ -33,8 +33,7 @@ def mathml(self, node: nodes.Node) -> None:
 
 
 def plain_docstring(app, what, name, obj, options, lines: list[str]) -> None:
-    """Docstrings are plain text with code in backticks; what reStructuredText would read into them
-    is kept from it.
+    """Docstrings are plain text with code in backticks: keep reStructuredText from reading more.
 
     Paragraphs that are indented, or drawn (tables, grids), become literal blocks.
     """
@@ -47,12 +46,8 @@ def plain_docstring(app, what, name, obj, options, lines: list[str]) -> None:
         if rows[1:2] == ["----------"]:  # a list of parameters
             shown += [f"- {escaped(row)}" for row in rows[2:]] + [""]
         elif indented or ruled or (len(rows) > 1 and "   " in rows[0].strip()):
-            shown += [
-                "::",
-                "",
-                *("    " + row for row in inspect.cleandoc("\n" + paragraph).split("\n")),
-                "",
-            ]
+            plain = inspect.cleandoc("\n" + paragraph).split("\n")
+            shown += ["::", "", *("    " + row for row in plain), ""]
         elif rows[0].startswith(("- ", ">>>")):
             shown += [*rows, ""]
         else:
@@ -68,7 +63,22 @@ def escaped(row: str) -> str:
     )
 
 
+def files_outside(app, page: str, source: list[str]) -> None:
+    """Links to Markdown outside this folder, such as tables in results/, lead to copies of it.
+
+    Without this Sphinx takes them for pages of the site, which they are not.
+    """
+    here = app.env.doc2path(page).parent
+
+    def link(match: re.Match) -> str:
+        outside = not (here / match[1]).resolve().is_relative_to(app.srcdir)
+        return f"](path:{match[1]})" if outside else match[0]
+
+    source[0] = re.sub(r"\]\(([^):#\s]+\.md)\)", link, source[0])
+
+
 def setup(app) -> None:
-    """Register the two above."""
+    """Register the three above."""
+    app.connect("source-read", files_outside)
     app.add_html_math_renderer("mathml", (mathml, None), (mathml, None))
     app.connect("autodoc-process-docstring", plain_docstring)

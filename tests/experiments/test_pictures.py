@@ -3,9 +3,8 @@ import pytest
 
 from cmdpax import InputError, solve
 from cmdpax.environments import cliff_world, deep_sea, garnet, queue
-from cmdpax.experiments.pictures import comparison, frontier_picture, policy_picture, save
+from cmdpax.experiments.pictures import frontier_picture, policy_picture, save
 from cmdpax.solvers.frontier import frontier
-from cmdpax.solvers.table import trajectory
 
 
 @pytest.mark.parametrize(
@@ -31,20 +30,6 @@ def test_an_arrow_is_as_long_as_its_probability():
     assert len(arrows) == 19 * 4  # no arrow in the goal and in the end
     lengths = {round(max(abs(t.xy[0] - t.xyann[0]), abs(t.xy[1] - t.xyann[1])), 6) for t in arrows}
     assert lengths == {0.11}
-
-
-def test_comparison_draws_gap_and_violation_of_every_run():
-    model = cliff_world()
-    runs = {
-        "PQA-ALM": trajectory(model, "pqa-alm", outer=2, inner=5),
-        "NPG-PD": trajectory(model, "npg-pd", steps=10),
-    }
-    figure = comparison(runs, 0.655402, "title", violation_limit=1e-3)
-    left, right = figure.axes
-    assert [line.get_label() for line in left.get_lines()[:2]] == ["PQA-ALM", "NPG-PD"]
-    assert left.get_lines()[0].get_ydata()[0] == pytest.approx(0.655402 - 0.171924, abs=1e-6)
-    assert right.get_lines()[0].get_ydata()[0] == pytest.approx(1.094389 - 0.17, abs=1e-6)
-    assert left.get_lines()[0].get_linestyle() != left.get_lines()[1].get_linestyle()
 
 
 def test_frontier_picture():

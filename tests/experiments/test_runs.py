@@ -8,7 +8,7 @@ from cmdpax.experiments import runs
 from cmdpax.experiments.runs import carry_out, exact_run, train_run
 from cmdpax.experiments.store import Store
 from cmdpax.learning.config import TrainConfig
-from cmdpax.solvers.table import run as run_method
+from cmdpax.solvers.solve import solve as run_method
 
 
 def test_an_interrupted_solve_is_not_the_outcome_of_its_run(tmp_path, monkeypatch):

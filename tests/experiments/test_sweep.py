@@ -10,10 +10,10 @@ import pytest
 from cmdpax import InputError
 from cmdpax.experiments.runs import train_config
 from cmdpax.experiments.sweep import Sweep, read_sweep, subset
-from cmdpax.paper.settings import find_spec
+from cmdpax.paper.settings import find_sweep
 
 TASK = "SafetyHopperVelocity-v1"
-PENALTIES = find_spec("penalties").with_seeds(2).runs()
+PENALTIES = find_sweep("penalties").with_seeds(2).runs()
 
 
 def write(tmp_path, text):
@@ -305,7 +305,7 @@ def test_every_condition_holds_and_the_order_stays():
 
 
 def test_fields_of_an_exact_method_count_too():
-    runs = find_spec("tiny").runs()
+    runs = find_sweep("tiny").runs()
     assert len(subset(runs, ["step=0.3,10.0", "method=reload"])) == 8
     assert len(subset(runs, ["steps=1000"])) == len(runs)
 

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import gymnasium
+import mujoco
 import numpy as np
 import pytest
 
@@ -19,6 +20,10 @@ from cmdpax.learning.velocity import (
 
 RECORDED = np.load(Path(__file__).parents[1] / "data" / "velocity_reference.npz")
 BODIES = ("Ant", "HalfCheetah", "Hopper")
+# of the benchmark's own MuJoCo 2.3.3; MuJoCo 3 solves HalfCheetah's contacts a little differently
+TOLERANCE = dict.fromkeys(BODIES, 1e-6)
+if not mujoco.__version__.startswith("2."):
+    TOLERANCE["HalfCheetah"] = 7e-5  # 6.2e-5 with 3.4.0
 SECONDS, THRESHOLD, LIMIT, POSITIONS = 0.05, 2.0, 10, 4  # of a step made up
 
 
@@ -36,8 +41,8 @@ def test_replay_of_the_incumbents_trajectories(body):
             env.reset()
             env.unwrapped.set_state(rows["qpos"][t], rows["qvel"][t])
         observation, reward, terminated, truncated, info = env.step(rows["action"][t])
-        np.testing.assert_allclose(observation, rows["obs"][t], atol=1e-6, rtol=0)
-        assert reward == pytest.approx(rows["reward"][t], abs=1e-6)
+        np.testing.assert_allclose(observation, rows["obs"][t], atol=TOLERANCE[body], rtol=0)
+        assert reward == pytest.approx(rows["reward"][t], abs=TOLERANCE[body])
         assert (info["cost"], terminated, truncated) == (
             rows["cost"][t],
             rows["terminated"][t],

@@ -1,6 +1,9 @@
 import numpy as np
+import pytest
 
+from cmdpax.environments import cliff_world
 from cmdpax.paper import charts
+from cmdpax.solvers.solve import trajectory
 
 WORK = np.arange(5)
 
@@ -40,3 +43,16 @@ def test_rates_draw_measured_and_bound():
         and bound.get_linestyle() == "--"
         and (bound.get_ydata() == 2.0).all()
     )
+
+
+def test_comparison_draws_gap_and_violation_of_every_run():
+    model = cliff_world()
+    runs = {
+        "PQA-ALM": trajectory(model, "pqa-alm", outer=2, inner=5),
+        "NPG-PD": trajectory(model, "npg-pd", steps=10),
+    }
+    left, right = charts.comparison(runs, 0.655402, "title").axes
+    assert [line.get_label() for line in left.get_lines()[:2]] == ["PQA-ALM", "NPG-PD"]
+    assert left.get_lines()[0].get_ydata()[0] == pytest.approx(0.655402 - 0.171924, abs=1e-6)
+    assert right.get_lines()[0].get_ydata()[0] == pytest.approx(1.094389 - 0.17, abs=1e-6)
+    assert left.get_lines()[0].get_linestyle() != left.get_lines()[1].get_linestyle()

@@ -8,7 +8,7 @@ import pytest
 from cmdpax.environments import cliff_world
 from cmdpax.report import series
 from cmdpax.report.series import POINTS, Replay, environments, frames, problems, read_run
-from cmdpax.solvers.table import trajectory
+from cmdpax.solvers.solve import trajectory
 
 RESULTS = Path(__file__).parents[2] / "results" / "deep-short"
 REPLAY = Replay(

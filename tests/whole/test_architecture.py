@@ -1,58 +1,192 @@
-"""Imports point downwards only: a lower room never imports a higher one."""
+"""The house: eight floors, foreign packages in their rooms, and a budget of lines for each room."""
 
 import ast
+import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+
+import pytest
 
 import cmdpax
 
 ROOT = Path(cmdpax.__file__).parent
-# from the ground floor up; a module may import what stands in an earlier place
+HOME = ROOT.parents[1]  # of the repository
+FILES = sorted(str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py"))
+# from the ground up: a room imports lower floors, and rooms to its left on its own
 FLOORS = (
     ("errors", "files", "stopping", "lagrangian", "loops"),
-    ("model", "exact"),  # model.result still imports exact.certificate
-    ("checker",),
-    ("solvers", "environments"),
+    ("model",),
+    ("checker", "exact"),
+    ("environments", "solvers"),
     ("learning",),
     ("experiments", "report"),
     ("paper",),
     ("cli", "__main__"),
 )
+STRANGERS = {"environments", "solvers"}  # on one floor, but neither imports the other
+# which files may import a package; a room stands for all of its files
+HOSTS = {
+    "numba": ("loops/compiled.py",),
+    "jax": tuple(
+        f"learning/{file}.py" for file in ["formulas", "learner", "trust_region", "training"]
+    ),
+    "optax": ("learning/learner.py",),
+    "gymnasium": ("learning/",),
+    "mujoco": ("learning/velocity.py",),
+    "highspy": ("solvers/programs.py",),
+    "matplotlib": ("experiments/pictures.py", "paper/"),
+    "ray": ("experiments/executors.py",),
+    "markdown_it": ("report/page.py",),
+    "tyro": ("cli/",),
+    "rich": ("cli/",),
+    "pickle": (),
+    "cloudpickle": (),
+    "safetensors": (),
+}
+# who may ask whether a limit is an upper or a lower bound, and who may know a discount factor
+SENSES = ("model/limits.py", "model/text.py", "model/result.py", "model/prints.py", "checker.py")
+DISCOUNT = (
+    *("model/", "exact/discounted.py", "exact/planning.py", "exact/systems.py", "loops/"),
+    *("checker.py", "environments/", "learning/"),
+)
+# lines, raised only on purpose
+BUDGETS = {
+    "loose modules": 870,
+    "loops": 1080,
+    "model": 1900,
+    "exact": 1040,
+    "solvers": 2960,
+    "environments": 750,
+    "learning": 3210,
+    "experiments": 1880,
+    "report": 870,
+    "paper": 2470,
+    "cli": 1080,
+}
+LINES, MODULES, LOOSE_MODULES = 16_500, 90, 8
+# the longest list of files that one has to read, in CONTRIBUTING.md
+READING = {
+    "one `solve`": 15,
+    "PQA-ALM": 5,
+    "the corrective oracle": 7,
+    "an update of SPMA-ALM": 8,
+    "a baseline": 4,
+}
 
 
-def floor(module: str) -> int:
-    room = module.split(".")[1]
-    return next(level for level, rooms in enumerate(FLOORS) if room in rooms)
+@cache
+def tree(file: str) -> ast.Module:
+    return ast.parse((ROOT / file).read_text())
 
 
-def imports(path: Path) -> set[str]:
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+def room(file: str) -> str:
+    return file.removesuffix(".py").split("/")[0]
+
+
+def place(name: str) -> tuple[int, int]:
+    """Floor, and place on it from the left."""
+    floor = next(number for number, rooms in enumerate(FLOORS) if name in rooms)
+    return floor, FLOORS[floor].index(name)
+
+
+def imports(file: str) -> Iterator[str]:
+    """Every module that a file imports anywhere, as `cmdpax.loops` or `numba`."""
+    for node in ast.walk(tree(file)):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module == "cmdpax":
-            found |= {f"cmdpax.{alias.name}" for alias in node.names}
+            yield from (f"cmdpax.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-    return {name for name in found if name.startswith("cmdpax.")}
+            yield node.module
 
 
-def test_no_room_imports_a_higher_one():
-    files = [path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py"]
-    assert len(files) > 20
-    for path in files:
-        module = "cmdpax." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for imported in imports(path):
-            assert floor(imported) <= floor(module), (
-                f"{module} imports {imported}, which stands above it"
-            )
+def rooms_imported(file: str) -> set[str]:
+    return {name.split(".")[1] for name in imports(file) if name.startswith("cmdpax.")}
+
+
+def allowed(file: str, hosts: tuple[str, ...]) -> bool:
+    return file.startswith(hosts)
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file != "__init__.py"])
+def test_a_room_imports_lower_floors_and_rooms_to_its_left(file):
+    own = room(file)
+    for other in rooms_imported(file) - {own}:
+        assert place(other) < place(own), f"{file} imports {other}, which stands above it"
+        assert {own, other} != STRANGERS, f"{file} imports {other}"
 
 
 def test_the_checker_shares_no_code_with_the_solvers():
-    assert imports(ROOT / "checker.py") == {"cmdpax.errors"}
+    assert rooms_imported("checker.py") == {"errors"}
 
 
-def test_nothing_is_pickled():
-    for path in ROOT.rglob("*.py"):
-        text = path.read_text()
-        assert "import pickle" not in text
-        assert "allow_pickle=True" not in text
+def test_nobody_imports_the_paper_but_the_command_line():
+    importers = {room(file) for file in FILES if "paper" in rooms_imported(file)}
+    assert importers <= {"paper", "cli"}
+
+
+@pytest.mark.parametrize("package", HOSTS)
+def test_a_foreign_package_has_its_rooms(package):
+    users = {file for file in FILES for name in imports(file) if name.split(".")[0] == package}
+    assert not [file for file in sorted(users) if not allowed(file, HOSTS[package])]
+
+
+def test_nothing_is_unpickled():
+    for file in FILES:
+        for node in ast.walk(tree(file)):
+            if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+                assert isinstance(node.value, ast.Constant) and node.value.value is False, file
+
+
+def asks_for_a_sense(node: ast.AST) -> bool:
+    """Whether a comparison, or a key of a dictionary, is `"<="` or `">="`."""
+    parts: list[ast.AST | None] = []
+    if isinstance(node, ast.Compare):
+        parts = [node.left, *node.comparators]
+    elif isinstance(node, ast.Dict):
+        parts = [*node.keys]
+    constants = [inner for part in parts if part for inner in ast.walk(part)]
+    return any(isinstance(one, ast.Constant) and one.value in ("<=", ">=") for one in constants)
+
+
+def test_a_sign_comes_from_a_sense_in_one_place():
+    asking = {file for file in FILES if any(map(asks_for_a_sense, ast.walk(tree(file))))}
+    assert not [file for file in sorted(asking) if not allowed(file, SENSES)]
+
+
+def test_only_mathematics_of_one_criterion_knows_the_discount():
+    knowing = {
+        file
+        for file in FILES
+        for node in ast.walk(tree(file))
+        if "discount" in (getattr(node, "id", ""), getattr(node, "attr", ""))
+    }
+    assert not [file for file in sorted(knowing) if not allowed(file, DISCOUNT)]
+
+
+def lines(file: str) -> int:
+    return len((ROOT / file).read_text().splitlines())
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_a_room_keeps_to_its_budget(name):
+    inside = [file for file in FILES if (room(file) if "/" in file else "loose modules") == name]
+    assert 0 < sum(map(lines, inside)) <= BUDGETS[name]
+
+
+def test_the_house_is_small():
+    loose = [file for file in FILES if "/" not in file]
+    assert sum(map(lines, FILES)) < LINES
+    assert len(FILES) <= MODULES and len(loose) <= LOOSE_MODULES
+    assert {room(file) for file in FILES} == {"__init__", *(name for one in FLOORS for name in one)}
+    assert {room(file) for file in FILES if "/" in file} == BUDGETS.keys() - {"loose modules"}
+
+
+@pytest.mark.parametrize("what", READING)
+def test_a_reading_path_is_short_and_leads_through_the_house(what):
+    text = (HOME / "CONTRIBUTING.md").read_text()
+    (row,) = re.findall(rf"^\| {re.escape(what)} \|(.*)\|$", text, flags=re.M)
+    path = re.findall(r"`([\w/]+)`", row)
+    assert 0 < len(path) == len(set(path)) <= READING[what]
+    assert {f"{file}.py" for file in path} <= set(FILES)

@@ -1,0 +1,96 @@
+import numpy as np
+import pytest
+
+from cmdpax.experiments.statistics import mean_interval
+from cmdpax.paper import deep_figures
+from cmdpax.paper.deep_study import DeepStudy, Record
+from cmdpax.paper.settings import LIMIT, RESULTS, TASKS, TITLES
+
+
+@pytest.fixture
+def study(tmp_path):
+    """A function to a study of SPMA-ALM on Ant: seed i has the return and the cost 10 i."""
+
+    def make(seeds):
+        made = DeepStudy(tmp_path)
+        for seed in range(seeds):
+            config = {"environment": TASKS["Ant"], "limit": ["cost<=25"], "samples": 4_000}
+            rows = [
+                {"samples": 1_000 * n, "return": 10.0 * seed, "cost": {"cost": 10.0 * seed}}
+                for n in range(1, 5)
+            ]
+            totals = {"cost": [LIMIT - 10.0 + 12 * seed, LIMIT - 8.0 + 12 * seed]}
+            evaluation = {"stochastic": {"returns": [1.0, 2.0], "totals": totals}}
+            made.records.append(Record("Ant", "spma-alm", seed, config, rows, evaluation, {}))
+        return made
+
+    return make
+
+
+def words(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "legend"), [(1, None), (2, "both seeds"), (3, "95% interval"), (5, "95% interval")]
+)
+def test_bands_are_intervals_but_of_two_seeds_the_seeds(study, seeds, legend):
+    figure = deep_figures.learning_curves(study(seeds))
+    axes = figure.axes[0]
+    assert axes.get_lines()[0].get_ydata().tolist() == [5.0 * (seeds - 1)] * 4
+    edge = "paper's final value (right edge)"
+    assert words(figure) == [*TITLES.values(), edge, *([legend] if legend else [])]
+    if seeds == 1:
+        assert not axes.collections
+        return
+    heights = axes.collections[0].get_paths()[0].vertices[:, 1]
+    interval = mean_interval(10.0 * np.arange(seeds))
+    wanted = (0.0, 10.0) if seeds == 2 else (interval.low, interval.high)
+    assert (heights.min(), heights.max()) == pytest.approx(wanted)
+
+
+def test_limit_and_paper_are_drawn_and_the_missing_is_said(study):
+    figure = deep_figures.learning_curves(study(2))
+    returns, costs = figure.axes[0], figure.axes[3]
+    dashed = [line for line in costs.get_lines() if line.get_linestyle() == "--"]
+    assert dashed[-1].get_ydata()[0] == LIMIT
+    edges = [line.get_ydata()[0] for line in returns.get_lines()[1:]]
+    assert edges == [RESULTS[method]["Ant"][0] for method in TITLES]
+    assert "no records: PPO-ALM, PPO-Lag, CPO" in [text.get_text() for text in returns.texts]
+    assert [text.get_text() for text in figure.axes[1].texts] == ["no records"]
+    assert figure.get_suptitle() == (
+        "Velocity tasks: 0.04% of the paper's samples, 2 seeds (paper: 100%, 5 seeds)"
+    )
+
+
+def test_boxes_are_over_all_episodes_and_dots_over_seeds(study):
+    figure = deep_figures.violations(study(2))
+    by_marker = {
+        line.get_marker(): np.asarray(line.get_ydata()).tolist()
+        for line in figure.axes[0].get_lines()
+        if line.get_marker() in "^."
+    }
+    assert by_marker["^"] == [-3.0] and by_marker["."] == [-9.0, 3.0]
+    assert words(figure) == ["median", "mean", "mean of a seed"]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["no records"] * 3
+
+
+def test_an_ablation_has_a_line_for_each_value(study):
+    made, row = study(0), {"task": "Ant", "method": "ppo-alm", "penalty": 0.1, "samples": 500_000}
+    made.ablations["penalties"] = [
+        {**row, "inner": inner, "seed": seed, "return": 1.0, "excess": 2.0}
+        for inner in (1, 10)
+        for seed in range(3)
+    ]
+    figure = deep_figures.ablation(made, "penalties")
+    lines = [f"penalty {value:g}" for value in (1e-4, 1e-3, 0.1, 1)]
+    assert words(figure) == [*lines, "95% interval"]
+    left, right = figure.axes[:2]
+    assert [axes.get_title() for axes in (left, right)] == ["Ant, SPMA-ALM", "Ant, PPO-ALM"]
+    assert [text.get_text() for text in left.texts] == ["no records"]
+    # evenly spaced: 1 is the first of K, 10 the third
+    assert right.get_lines()[0].get_xdata().tolist() == [0, 2]
+    assert figure.get_suptitle() == (
+        "Penalty and K: 5% of the paper's samples, 3 seeds (paper: 100%, 10 seeds)"
+        "\nno records: HalfCheetah, Hopper"
+    )

@@ -1,0 +1,203 @@
+"""Records of training runs: what a run leaves, what a store has finished, what is still to run."""
+
+import json
+
+import numpy as np
+import pytest
+
+from cmdpax import InputError
+from cmdpax.experiments.runs import train_run
+from cmdpax.experiments.store import Store
+from cmdpax.learning.config import TrainConfig
+from cmdpax.paper.deep_study import (
+    DeepStudy,
+    Record,
+    budget,
+    condensed,
+    read_records,
+    record_finished,
+    run_missing,
+    summarise,
+)
+from cmdpax.paper.settings import RESULTS, TASKS
+
+
+def config(method, limit="cost<=25"):
+    return {"environment": TASKS["Hopper"], "method": method, "limit": [limit]}
+
+
+def test_a_record_is_small_and_read_back(recorded):
+    records = read_records(recorded)
+    assert [(one.task, one.method, one.seed) for one in records][:2] == [
+        ("Hopper", "ppo-lag", 0),
+        ("Hopper", "ppo-lag", 1),
+    ]
+    assert [len(one.rows) for one in records] == [50, 50, 250, 250]
+    assert records[0].rows[-1]["samples"] == 1_000_000
+    gained, excess = records[0].episodes()
+    assert gained.tolist() == [10, 20] and excess.tolist() == [-1, 5]
+    assert records[0].summary["cpu_seconds"] == 3600
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [("cost<=25", [-1.0, 5.0]), ("cost>=25", [1.0, -5.0])]
+)
+def test_excess_is_how_far_a_limit_is_broken_whatever_its_sense(limit, expected):
+    seen = {"returns": [1.0, 2.0], "totals": {"cost": [24.0, 30.0]}}
+    evaluation = {"stochastic": seen, "deterministic": seen}
+    record = Record("Hopper", "cpo", 0, config("cpo", limit), [], evaluation, {}, evaluation)
+    for one in (
+        record.episodes(),
+        record.episodes("deterministic"),
+        record.episodes(evaluation=record.longer),
+    ):
+        assert one[1].tolist() == expected
+
+
+def test_curves_are_means_over_equal_parts_of_the_samples(recorded):
+    record = next(one for one in read_records(recorded) if one.method == "ppo-lag")
+    halves = record.curve("return", np.array([0, 500_000, 1_000_000]))
+    assert halves.tolist() == [13.0, 38.0]  # of updates 1 to 25, and 26 to 50
+    assert record.curve("cost", np.array([0, 1_000_000])).tolist() == [20.5]
+    assert np.isnan(record.curve("return", np.array([0, 1_000_000, 2_000_000]))[1])
+
+
+def test_the_summary_of_a_run(rows):
+    seen = summarise(rows(2_000, 5_000), config("spma-alm"))
+    assert seen["samples"] == 10_000_000
+    late = seen["last_fifth"]
+    assert late["return"] == pytest.approx(4500.5) and late["cost_deviation_of_updates"] == 0.5
+    assert late["cost_deviation_of_windows"] == 0 and late["updates_above_limit"] == 0
+    # windows of ten updates: the mean of n - 9 .. n is n - 4.5
+    wanted = 0.95 * RESULTS["spma-alm"]["Hopper"][0]
+    reached = 2_000 * 10 * int(np.ceil((wanted + 4.5) / 10))
+    own, best = (f"samples_to_95_percent_of_{whose}_while_feasible" for whose in ("paper", "best"))
+    assert seen[own] == seen[best] == reached
+    # SPMA-ALM has the paper's best return on Hopper
+    other = summarise(rows(2_000, 5_000), config("ppo-alm"))
+    assert other[best] == reached and other[own] < reached
+    broken = summarise(rows(2_000, 5_000, cost=30.0), config("spma-alm"))
+    assert broken["samples_to_paper_while_feasible"] is None
+    assert broken["last_fifth"]["updates_above_limit"] == 1
+    kept = summarise(rows(2_000, 5_000, cost=30.0), config("spma-alm", "cost>=25"))
+    assert kept[own] == reached and kept["last_fifth"]["updates_above_limit"] == 0
+
+
+def test_records_keep_means_and_not_samples():
+    rows = [
+        {
+            "update": u,
+            "samples": 10 * u,
+            "return": float(u),
+            "cost": {"heat": 2.0 * u},
+            "case": str(u),
+        }
+        for u in range(1, 8)
+    ]
+    kept = condensed(rows, most=3)
+    assert [
+        (row["update"], row["samples"], row["return"], row["cost"]["heat"], row["case"])
+        for row in kept
+    ] == [
+        (3, 30, 2.0, 4.0, "3"),
+        (6, 60, 5.0, 10.0, "6"),
+        (7, 70, 7.0, 14.0, "7"),
+    ]
+    assert condensed(rows) == rows
+
+
+def test_the_budget_in_words():
+    assert budget([10_000_000], [3, 0, 3], 5) == (
+        "100% of the paper's samples, 3 seeds (paper: 100%, 5 seeds)"
+    )
+    assert budget([500_000, 10_000_000], [1, 2], 10) == (
+        "5% and 100% of the paper's samples, 1 to 2 seeds (paper: 100%, 10 seeds)"
+    )
+
+
+def test_only_what_is_missing_is_run(recorded, tmp_path):
+    asked = []
+
+    def carry_out(runs, store):
+        assert store.folder == tmp_path / "store"
+        asked.extend(runs)
+
+    run_missing(recorded, "deep", 0.1, 2, list(TASKS), tmp_path / "store", carry_out)
+    assert len(asked) == 3 * 4 * 2 - 4 and {run.config["samples"] for run in asked} == {1_000_000}
+    assert len(read_records(recorded)) == 4  # nothing was finished
+
+
+def finished(store, run_folder, task, method, seed, **settings):
+    """A training run that a store has finished, without the training."""
+    run = train_run(
+        TrainConfig(TASKS[task], method=method, seed=seed, samples=1_000_000, **settings)
+    )
+    folder = run_folder(store.done / run.id, task, method, seed)
+    note = {"run": json.loads(run.text), "versions": {"code": "c0de"}}
+    (folder / "run.json").write_text(json.dumps(note))
+    (folder / "result.json").write_text(
+        json.dumps({**note, "outcome": {"return": 15.0, "excess": 2.0}})
+    )
+    (folder / "spent.json").write_text(json.dumps({"cpu_seconds": 1800.0}))
+
+
+def test_records_out_of_a_store_without_running_anything(tmp_path, run_folder):
+    store, out = Store(tmp_path / "store", create=True), tmp_path / "out"
+    for seed in (0, 1):
+        finished(store, run_folder, "Hopper", "spma-alm", seed)
+        finished(store, run_folder, "Ant", "cpo", seed)
+    for _ in range(2):  # what is recorded is kept
+        assert record_finished(out, "deep", None, ["Hopper"], store) == 2
+    records = read_records(out)
+    assert [(one.task, one.method, one.seed) for one in records] == [
+        ("Hopper", "spma-alm", 0),
+        ("Hopper", "spma-alm", 1),
+    ]
+    assert records[0].summary["cpu_seconds"] == 1800
+    assert records[0].summary["versions"] == {"code": "c0de"}
+    assert record_finished(out, "deep", 1, list(TASKS), store) == 2  # one seed of each
+    finished(store, run_folder, "Hopper", "spma-alm", 0, penalty=0.1)
+    with pytest.raises(
+        InputError, match=r"more than one run of Hopper, spma-alm, 0 \(.* differ in penalty\)"
+    ):
+        record_finished(out, "deep", None, list(TASKS), store)
+
+
+def test_rows_of_an_ablation_out_of_a_store(tmp_path, run_folder):
+    store, out = Store(tmp_path / "store", create=True), tmp_path / "out"
+    finished(store, run_folder, "Hopper", "spma-alm", 0, penalty=0.1, inner=5)
+    finished(store, run_folder, "Hopper", "spma-alm", 0, penalty=0.3, inner=5)  # no such line
+    assert record_finished(out, "penalties", None, list(TASKS), store) == 1
+    (row,) = DeepStudy(out).ablations["penalties"]
+    assert row == {
+        "task": "Hopper",
+        "method": "spma-alm",
+        "penalty": 0.1,
+        "inner": 5,
+        "seed": 0,
+        "samples": 1_000_000,
+        "return": 15,
+        "excess": 2,
+        "code": "c0de",
+    }
+    asked = []
+    run_missing(
+        out, "penalties", 0.001, 1, ["Hopper"], store.folder, lambda runs, store: asked.extend(runs)
+    )
+    assert len(asked) == 2 * 4 * 4 - 1  # without what is recorded
+
+
+def test_what_cannot_be_read(tmp_path, run_folder):
+    run_folder(tmp_path / "other", "Hopper", "cpo", 0)
+    (tmp_path / "other" / "evaluation.json").write_text("[]")
+    with pytest.raises(
+        InputError, match="other cannot be read: an evaluation is not what cmdpax evaluate writes"
+    ):
+        DeepStudy(tmp_path)
+    (tmp_path / "other" / "config.json").write_text("{}")
+    with pytest.raises(InputError, match="is not that of a run"):
+        DeepStudy(tmp_path)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    with pytest.raises(InputError, match="broken cannot be read"):
+        DeepStudy(tmp_path)

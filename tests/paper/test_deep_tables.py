@@ -1,0 +1,73 @@
+"""Tables from records: what is missing is said, and the numbers are those of the records."""
+
+import json
+
+from cmdpax.paper.deep_study import DeepStudy, write_record
+from cmdpax.paper.deep_tables import write_tables
+from cmdpax.paper.settings import TASKS, TITLES
+
+
+def table(folder, name):
+    """The lines of a table, written anew from the records in a folder."""
+    write_tables(DeepStudy(folder), folder)
+    return (folder / f"{name}.md").read_text().splitlines()[2:]
+
+
+def test_ours_stand_beside_the_papers_and_the_missing_is_said(recorded):
+    results = table(recorded, "results")
+    assert len(results) == len(TASKS) * len(TITLES)
+    (ours,) = [line for line in results if "Hopper | SPMA-ALM" in line]
+    assert "| 2 | 1e+06 | 15.5 +- 6.4 | 2.0 +- 0.0 |" in ours and "1687 +- 8 | -6.1 +- 2.3" in ours
+    assert sum("no records" in line for line in results) == 10
+    tails = "Hopper | PPO-Lag | 2 | 2.0 | 2.0 | 2.0 | 2.0 | 2.0 | 5.0 |"
+    assert tails in (recorded / "violations.md").read_text()
+    assert "| 1 | nothing |" in (recorded / "training.md").read_text()
+    assert "none complete" in (recorded / "comparison.md").read_text()
+    cell = "| Hopper, SPMA-ALM | 2 | 16 at 27.0 (1,687 at 18.9) | - | 16 at 27.0 |"
+    never = "never | never | never | 0.5, 0% | 1.00 |"
+    assert f"{cell} {never}" in (recorded / "cells.md").read_text()
+
+
+def test_a_cell_says_when_its_first_and_its_last_seed_came_there(tmp_path, run_folder, rows):
+    for seed in (0, 1):
+        run = run_folder(tmp_path / "runs" / str(seed), "Hopper", "spma-alm", seed)
+        last = 1_700 if seed else 1_650  # the paper's return is 1,687
+        lines = "".join(json.dumps(row) + "\n" for row in rows(2_000, last))
+        (run / "metrics.jsonl").write_text(lines)
+        write_record(run, tmp_path / "out" / f"Hopper-spma-alm-{seed}")
+    (row,) = table(tmp_path / "out", "cells")
+    assert "| 3.22e6 | 3.40e6 to never | 3.22e6 | 0.5, 0% | - |" in row
+
+
+def test_records_made_with_other_settings_are_said_to_be(recorded):
+    path = recorded / "Hopper-ppo-lag-0" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "learning_rate": 0.5}))
+    labels = [line.split(" | ")[0] for line in table(recorded, "cells")]
+    assert labels == ["| Hopper, SPMA-ALM", "| Hopper, PPO-Lag *"]
+    assert "learning_rate 0.5" in (recorded / "training.md").read_text()
+
+
+def test_across_tasks_every_method_is_compared(tmp_path, run_folder):
+    returns = {"spma-alm": 2.0, "ppo-lag": 1.0, "ppo-alm": 1.0, "cpo": 1.0}
+    for task in TASKS:
+        for name in TITLES:
+            for seed in (0, 1, 2):
+                if (task, name, seed) == ("Ant", "cpo", 0):
+                    continue  # so that seed 0 is compared nowhere
+                best = 9.0 if (name, seed) == ("ppo-lag", 0) else returns[name]
+                folder = tmp_path / "runs" / f"{task}{name}{seed}"
+                run = run_folder(folder, task, name, seed, returns=(best,), costs=(1.0,))
+                write_record(run, tmp_path / "out" / f"{task}-{name}-{seed}")
+    first, *others = table(tmp_path / "out", "comparison")
+    assert first.startswith(f"| SPMA-ALM | {', '.join(TASKS)} |")
+    assert "| 1.00 | [1.000, 1.000] |" in first
+    assert len(others) == 3 and all("| 0.50 | [0.500, 0.500] |" in line for line in others)
+
+
+def test_a_longer_evaluation_stands_beside_the_papers_ten_episodes(recorded):
+    seen = {"returns": [5.0, 7.0], "totals": {"cost": [20.0, 23.0]}}
+    evaluation = json.dumps({"stochastic": seen, "deterministic": seen})
+    for name in ("Hopper-spma-alm-0", "Hopper-spma-alm-1", "Hopper-ppo-lag-0"):
+        (recorded / name / "evaluation-100.json").write_text(evaluation)
+    columns = [line.split(" | ")[3] for line in table(recorded, "cells")]
+    assert columns == ["6 at 21.5", "-"]  # one of PPO-Lag's is missing
