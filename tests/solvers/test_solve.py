@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from models import cmdps
 
 import cmdpax
 import plain
@@ -21,7 +22,6 @@ from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.policy_classes import Features, one_hot
 from cmdpax.solvers.policy_gradient import PolicyGradient, npg, ppg, pqa, spma
 from cmdpax.solvers.solve import certified_gaps
-from random_models import cmdps
 
 PROBLEMS = {"cliff-world": (cliff_world, 0.655402376190), "deep-sea": (deep_sea, 0.392671157895)}
 FIXED = [name for name, row in methods.items() if row.trace and not row.features]
