@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from models import cmdps
 
 import cmdpax
 import plain
@@ -22,6 +21,7 @@ from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.policy_classes import Features, one_hot
 from cmdpax.solvers.policy_gradient import PolicyGradient, npg, ppg, pqa, spma
 from cmdpax.solvers.solve import certified_gaps
+from models import cmdps
 
 PROBLEMS = {"cliff-world": (cliff_world, 0.655402376190), "deep-sea": (deep_sea, 0.392671157895)}
 FIXED = [name for name, row in methods.items() if row.trace and not row.features]
