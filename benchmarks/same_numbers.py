@@ -24,7 +24,19 @@ from typing import Any
 
 import numpy as np
 
-RENAMED: dict[str, str] = {}  # field names that changed, old: new; applied to both sides
+RENAMED = {  # field names that changed since 0.1, applied to both sides
+    "citation": "source",
+    "rate": "proven",
+    "dual_step": "dual_factor",
+    "surrogate": "projection_step",
+    "passes": "projection_steps",
+    "mixture": "averaged",
+}
+GONE = (  # names that are not compared
+    r"list/methods/.*/grid/",  # the paper's grids are the paper's, not the methods'
+    r"model\.json/version$",
+    r"garnet.*model\.json/transitions/costs$",  # constraints without names are called c0, c1 now
+)
 DROPPED = {"python", "cmdpax", "numpy", "scipy", "seconds", "cpu_seconds", "model", "id"}
 TOLERANCE = 1e-9
 SHORT, LONG = 8, 300  # so many numbers are kept as they are; text beyond so many characters is not
@@ -222,7 +234,8 @@ def renamed(numbers: dict[str, Any]) -> dict[str, Any]:
     """The same with the new field names, in texts too."""
     fresh = partial(re.sub, r"[\w-]+", lambda word: RENAMED.get(word[0], word[0]))
     texts = {k: {"text": fresh(v["text"])} for k, v in numbers.items() if "text" in v}
-    return {fresh(k): v for k, v in {**numbers, **texts}.items()}
+    kept = {k: v for k, v in {**numbers, **texts}.items() if not any(re.search(g, k) for g in GONE)}
+    return {fresh(k): v for k, v in kept.items()}
 
 
 def compare(before: Path, after: Path) -> int:

@@ -1,6 +1,6 @@
 """Random models with the structures that break solvers, and the path of large models."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -103,6 +103,21 @@ def cmdps(
         kind=draw(st.sampled_from(KINDS)),
         start=draw(st.sampled_from(["first", "random", "uniform"])),
         offset=draw(st.sampled_from(OFFSETS)),
+    )
+
+
+def turned(model: CMDP, which: Sequence[bool], objective: bool = False) -> CMDP:
+    """The same problem with the marked constraints (and the objective) the other way round."""
+    marked = np.asarray(which, dtype=bool)
+    signs = np.where(marked, -1.0, 1.0)
+    bounds = np.where(marked[:, None], -model.limits.bounds[:, ::-1], model.limits.bounds)
+    return model.replace(
+        reward=-model.reward if objective else model.reward,
+        minimise=model.minimise != objective,
+        constraints=model.constraints * signs[:, None, None],
+        thresholds=bounds,  # pairs say their senses themselves
+        senses=None,
+        constraint_names=model.constraint_names,
     )
 
 

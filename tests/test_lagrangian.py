@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmdpax import lagrangian
-from cmdpax.exact.discounted import action_values, evaluate, occupancy, pseudo_reward, state_values
+from cmdpax.exact.standard import StandardForm
 from models import cmdps
 
 numbers = st.floats(-50, 50)
@@ -78,13 +78,13 @@ def test_hand_computed_weights_value_and_violation():
 
 def test_scalarise_broadcasts_over_batches():
     rng = np.random.default_rng(0)
-    reward, constraints, worth = rng.random(7), rng.random((3, 7)), rng.random((5, 3))
-    expected = reward + sum(worth[:, [i]] * constraints[i] for i in range(3))
-    np.testing.assert_allclose(lagrangian.scalarise(reward, constraints, worth), expected)
+    reward, constraints, weights = rng.random(7), rng.random((3, 7)), rng.random((5, 3))
+    expected = reward + sum(weights[:, [i]] * constraints[i] for i in range(3))
+    np.testing.assert_allclose(lagrangian.scalarise(reward, constraints, weights), expected)
     own = rng.random((5, 3, 7))
     np.testing.assert_allclose(
-        lagrangian.scalarise(reward, own, worth),
-        reward + np.einsum("bm,bmk->bk", worth, own),
+        lagrangian.scalarise(reward, own, weights),
+        reward + np.einsum("bm,bmk->bk", weights, own),
         rtol=1e-13,
     )
     np.testing.assert_array_equal(
@@ -107,26 +107,25 @@ def test_al_gradient_matches_finite_differences(model, seed):
     distribution.
     """
     rng = np.random.default_rng(seed)
-    model = model.replace(discount=min(model.discount, 0.9))
-    policy = rng.dirichlet(np.full(model.actions, 5.0), model.states)
-    multipliers = rng.random(model.constraint_count) * model.reward_scale / model.constraint_scales
-    penalty = model.reward_scale / model.constraint_scales.max() ** 2
+    form = StandardForm.of(model.replace(discount=min(model.discount, 0.9)))
+    criterion = form.criterion
+    policy = rng.dirichlet(np.full(form.actions, 5.0), form.states)
+    multipliers = rng.random(form.constraint_count) * form.reward_scale / form.constraint_scales
+    penalty = form.reward_scale / form.constraint_scales.max() ** 2
 
     def value(probabilities):
-        found = evaluate(model, probabilities)
-        return float(lagrangian.value(found.reward, found.margins, multipliers, penalty))
+        at = form.evaluate(probabilities)
+        return float(lagrangian.value(at.reward, at.margins, multipliers, penalty))
 
-    worth = lagrangian.weights(multipliers, penalty, evaluate(model, policy).margins)
-    pseudo = pseudo_reward(model, worth)
-    gradient = occupancy(model, policy)[:, None] * action_values(
-        model, pseudo, state_values(model, policy, pseudo)
-    )
+    weights = lagrangian.weights(multipliers, penalty, form.evaluate(policy).margins)
+    pseudo = form.pseudo_reward(weights)
+    action_values = criterion.action_values(form, pseudo, criterion.values(form, policy, pseudo))
+    gradient = criterion.visits(form, policy)[:, None] * action_values
     direction = policy * rng.uniform(-1, 1, policy.shape)
     direction -= policy * direction.sum(1, keepdims=True)
     h = 1e-6
     slope = (value(policy + h * direction) - value(policy - h * direction)) / (2 * h)
-    size = np.abs(gradient * direction).sum() + np.abs(pseudo).max() / (1 - model.discount)
-    rounding = (
-        1e-15 * (multipliers**2 + worth**2).sum() / (penalty * h)
-    )  # of the large terms that cancel in the AL
+    size = np.abs(gradient * direction).sum() + np.abs(pseudo).max() * criterion.mass
+    # of the large terms that cancel in the AL
+    rounding = 1e-15 * (multipliers**2 + weights**2).sum() / (penalty * h)
     assert abs(slope - (gradient * direction).sum()) <= 2e-6 * size + rounding

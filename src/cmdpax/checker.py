@@ -29,12 +29,14 @@ class Verified:
     dual_bound: float
     gap: float
     violation: float
+    minimise: bool = False
 
     def __str__(self) -> str:
         low, high = self.reward_bounds
+        side = ">=" if self.minimise else "<="
         return (
             f"verified: {self.status} at eps {self.eps:g}; reward in [{low:.12g}, {high:.12g}],"
-            f" optimum <= {self.dual_bound:.12g}, gap <= {self.gap:.3g}, violation <="
+            f" optimum {side} {self.dual_bound:.12g}, gap <= {self.gap:.3g}, violation <="
             f" {self.violation:.3g}"
         )
 
@@ -59,7 +61,7 @@ def check(model: Any, result: Any) -> Verified:
         raise InputError("check: give it a CMDP and a Result, in this order.")
     try:
         return _verify(model, result)
-    except (TypeError, ValueError, IndexError) as error:  # what cannot be read is not proven
+    except (AttributeError, TypeError, ValueError, IndexError) as error:  # what cannot be read is not proven
         raise CertificateError(
             f"check failed: a field of the result has the wrong type or shape ({error})."
         ) from None
@@ -117,9 +119,8 @@ def _verify(model: Any, result: Any) -> Verified:
     _close("scaled gap", result.scaled_gap, scaled_gap)
     _close("scaled violation", result.scaled_violation, scaled_violation)
     _check_status(model, result, scaled_gap, scaled_violation, rows, seen)
-    return Verified(
-        result.status, result.eps, proof.reward_bounds, proof.dual_bound, gap, violation
-    )
+    proven = (proof.reward_bounds, proof.dual_bound, gap, violation, model.minimise)
+    return Verified(result.status, result.eps, *proven)
 
 
 def _checked_policy(model: Any, policy: Any) -> np.ndarray:

@@ -1,131 +1,184 @@
+from contextlib import nullcontext
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.sparse.linalg as spla
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cmdpax.environments import cliff_world
 from cmdpax.errors import InputError, NumericalError
-from cmdpax.exact import systems as linear
-from cmdpax.exact.discounted import (
-    action_values,
-    evaluate,
-    expected_next,
-    occupancy,
-    stacked_rewards,
-    state_values,
-    transition_matrix,
-)
+from cmdpax.exact import systems
+from cmdpax.exact.discounted import transition_matrix
+from cmdpax.exact.standard import StandardForm
 from cmdpax.loops import systems as loops
-from cmdpax.model.cmdp import CMDP
 from models import STRUCTURES, build, cmdps, dense_transitions, large_path
 
 
 @pytest.fixture(autouse=True)
-def _sparse():
-    """Everything here is about the path of large models."""
+def _sparse(request):
+    """Most of this is about the path of large models."""
+    if "small" in request.fixturenames:
+        yield
+        return
     with large_path():
         yield
 
 
-def truth(model: CMDP, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+@pytest.fixture
+def small():
+    """This test is about small models."""
+
+
+def form_of(*arguments) -> StandardForm:
+    return StandardForm.of(build(*arguments))
+
+
+def rewards_of(form: StandardForm) -> np.ndarray:
+    return np.stack([form.reward, *form.constraints])
+
+
+def truth(form: StandardForm, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Values `[1 + m, S]` and occupancy `[S]` by dense linear algebra."""
-    system = np.eye(model.states) - model.discount * dense_transitions(model, policy)
-    chosen = np.eye(model.actions)[policy] if policy.ndim == 1 else policy
-    rewards = (stacked_rewards(model) * chosen).sum(-1)
-    return np.linalg.solve(system, rewards.T).T, np.linalg.solve(system.T, model.initial)
+    rows = form.transitions
+    chosen = np.eye(form.actions)[policy] if policy.ndim == 1 else policy
+    matrix = np.zeros((form.states, form.states))
+    for s, a, b in np.ndindex(rows.successors.shape):
+        matrix[s, rows.successors[s, a, b]] += chosen[s, a] * rows.probabilities[s, a, b]
+    system = np.eye(form.states) - form.criterion.discount * matrix
+    rewards = (rewards_of(form) * chosen).sum(-1)
+    return np.linalg.solve(system, rewards.T).T, np.linalg.solve(system.T, form.initial)
 
 
-def check(model: CMDP, policy: np.ndarray) -> None:
-    values, visits = truth(model, policy)
-    horizon = 1 / (1 - model.discount)
-    scale = horizon * max(np.abs(model.reward).max(), np.abs(model.constraints).max())
-    np.testing.assert_allclose(
-        state_values(model, policy, stacked_rewards(model)), values, atol=1e-12 * horizon * scale
-    )
-    found = occupancy(model, policy)
-    assert (found >= 0).all()
-    assert np.abs(found - visits).sum() <= 1e-12 * horizon**2
-    both = evaluate(model, policy)
-    assert both.reward == pytest.approx(values[0] @ model.initial, abs=1e-12 * horizon * scale)
+def check(form: StandardForm, policy: np.ndarray) -> None:
+    values, visits = truth(form, policy)
+    criterion, mass = form.criterion, form.criterion.mass
+    scale = mass * np.abs(rewards_of(form)).max()
+    allowed = 1e-12 * mass * scale
+    for rewards in (rewards_of(form), (form.reward, *form.constraints)):
+        np.testing.assert_allclose(criterion.values(form, policy, rewards), values, atol=allowed)
+    occupancy = criterion.visits(form, policy)
+    assert (occupancy >= 0).all()
+    assert np.abs(occupancy - visits).sum() <= 1e-12 * mass**2
+    np.testing.assert_array_equal(criterion.share(form, policy), criterion.unit * occupancy)
+    evaluation = form.evaluate(policy)
+    at_start = values @ form.initial
+    assert evaluation.reward == pytest.approx(at_start[0], abs=allowed)
+    np.testing.assert_allclose(evaluation.margins, at_start[1:] - form.thresholds, atol=allowed)
 
 
 @settings(max_examples=80)
 @given(cmdps(states=40))
 def test_values_and_occupancies_against_dense_algebra(model):
-    rng = np.random.default_rng(0)
-    check(model, rng.integers(0, model.actions, model.states))
-    check(model, rng.dirichlet(np.ones(model.actions), model.states))
+    form, rng = StandardForm.of(model), np.random.default_rng(0)
+    check(form, rng.integers(0, model.actions, model.states))
+    check(form, rng.dirichlet(np.ones(model.actions), model.states))
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("discount", [0.9, 0.999])
 def test_larger_structures(structure, discount):
-    check(
-        build(structure, 400, 3, 3, discount, 5),
-        np.random.default_rng(0).dirichlet(np.ones(3), 400),
-    )
+    policy = np.random.default_rng(0).dirichlet(np.ones(3), 400)
+    check(form_of(structure, 400, 3, 3, discount, 5), policy)
 
 
-def test_batches_on_small_models_agree_with_single_policies(monkeypatch):
+def test_batches_on_small_models_agree_with_single_policies(small):
     """Any leading shape; rewards shared by all policies, or each policy's own."""
-    monkeypatch.setattr(CMDP, "is_small", True)
-    model, rng = cliff_world(), np.random.default_rng(0)
+    form, rng = StandardForm.of(cliff_world()), np.random.default_rng(0)
+    assert form.is_small
     policies, own = rng.dirichlet(np.ones(4), (2, 3, 21)), rng.random((2, 3, 2, 21, 4))
-    shared = stacked_rewards(model)
-    values = state_values(model, policies, own), state_values(model, policies, shared)
-    visits = occupancy(model, policies)
+    shared, criterion = rewards_of(form), form.criterion
+    values = criterion.values(form, policies, own), criterion.values(form, policies, shared)
+    visits = criterion.visits(form, policies)
     assert values[0].shape == values[1].shape == (2, 3, 2, 21)
+    one = criterion.values(form, policies, form.reward)
+    np.testing.assert_array_equal(one, values[1][:, :, 0])
     for place in np.ndindex(2, 3):
-        alone = (state_values(model, policies[place], rewards) for rewards in (own[place], shared))
-        for batched, single in zip(values, alone):
-            np.testing.assert_allclose(batched[place], single, atol=1e-13)
-        np.testing.assert_allclose(visits[place], occupancy(model, policies[place]), atol=1e-13)
+        policy = policies[place]
+        for batched, rewards in zip(values, (own[place], shared)):
+            alone = criterion.values(form, policy, rewards)
+            np.testing.assert_allclose(batched[place], alone, atol=1e-13)
+        np.testing.assert_allclose(visits[place], criterion.visits(form, policy), atol=1e-13)
 
 
-def test_expected_next_takes_any_leading_shape():
+def test_batches_need_a_small_model():
+    form = form_of("random", 300, 2, 2, 0.9, 0)
+    with pytest.raises(InputError, match="batches"):
+        form.criterion.values(form, np.full((3, 300, 2), 0.5), form.reward)
+
+
+@pytest.mark.parametrize("path", [nullcontext, large_path])
+def test_action_values_take_any_leading_shape(path, small):
     model = build("random", 30, 2, 3, 0.9, 0)
+    form = StandardForm.of(model)
     values = np.random.default_rng(0).normal(size=(2, 3, 30))
-    expected = np.stack(
-        [values @ dense_transitions(model, np.full(30, a)).T for a in range(2)], axis=-1
-    )
-    np.testing.assert_allclose(expected_next(model, values), expected, atol=1e-14)
-    np.testing.assert_allclose(
-        action_values(model, model.reward, values[0, 0]),
-        model.reward + 0.9 * expected[0, 0],
-        atol=1e-14,
-    )
+    each = [values @ dense_transitions(model, np.full(30, a)).T for a in range(2)]
+    expected = model.reward + 0.9 * np.stack(each, axis=-1)
+    with path():
+        action_values = form.criterion.action_values(form, form.reward, values)
+    np.testing.assert_allclose(action_values, expected, atol=1e-14)
+
+
+@settings(max_examples=30)
+@given(cmdps())
+def test_occupancies_satisfy_the_flow(model):
+    form = StandardForm.of(model)
+    policy = np.random.default_rng(1).dirichlet(np.ones(model.actions), model.states)
+    pairs = form.criterion.visits(form, policy)[:, None] * policy
+    residual = form.criterion.flow(form) @ pairs.ravel() - form.initial
+    assert np.abs(residual).sum() <= 1e-12 * form.criterion.mass
+
+
+@settings(max_examples=30)
+@given(cmdps(states=6, actions=3), st.integers(0, 10**6))
+def test_values_are_as_smooth_as_is_said(model, seed):
+    """Second differences and slopes of a value of span 1 along a line of tables."""
+    form = StandardForm.of(model.replace(discount=min(model.discount, 0.9)))
+    rng = np.random.default_rng(seed)
+    reward = rng.random(form.reward.shape)
+    ends = rng.dirichlet(np.ones(form.actions), (2, form.states))
+    line = np.linspace(*ends, 5)
+    at = np.array([form.criterion.values(form, one, reward) @ form.initial for one in line])
+    curvature, squared_slope = form.criterion.smoothness(form)
+    step = np.linalg.norm(line[1] - line[0])
+    assert np.abs(np.diff(at, 2)).max() <= curvature * step**2 + 1e-12
+    assert np.abs(np.diff(at)).max() <= np.sqrt(squared_slope) * step + 1e-12
 
 
 def test_guess_and_tolerance_change_the_work_not_the_answer():
-    model = build("random", 500, 2, 4, 0.99, 1)
-    actions = np.zeros(500, dtype=int)
-    values, visits = truth(model, actions)
-    rng = np.random.default_rng(0)
-    loose = state_values(model, actions, model.reward, 1e-4, guess=rng.normal(size=500))
-    assert abs((loose - values[0]) @ model.initial) <= 1e-4 * np.abs(model.reward).max() * 100
-    warm = occupancy(model, actions, 1e-10, guess=visits * 3.0)
+    form = form_of("random", 500, 2, 4, 0.99, 1)
+    actions, criterion = np.zeros(500, dtype=int), form.criterion
+    values, visits = truth(form, actions)
+    guess = np.random.default_rng(0).normal(size=500)
+    loose = criterion.values(form, actions, form.reward, tolerance=1e-4, guess=guess)
+    assert abs((loose - values[0]) @ form.initial) <= 1e-4 * np.abs(form.reward).max() * 100
+    warm = criterion.visits(form, actions, tolerance=1e-10, guess=visits * 3.0)
     assert np.abs(warm - visits).sum() <= 1e-10 * 100
     with pytest.raises(ValueError):
-        state_values(model, actions, model.reward, guess=np.zeros(3))
+        criterion.values(form, actions, form.reward, guess=np.zeros(3))
 
 
 def test_uniform_start_does_not_break_the_occupancy_down():
     """BiCGStab with the uniform right-hand side as its shadow broke down here (SciPy: info -11)."""
-    model = build("random", 3000, 1, 5, 0.99, 0)
-    visits = occupancy(model, np.zeros(3000, dtype=int))
-    rows = transition_matrix(model, np.zeros(3000, dtype=int))
-    assert np.abs(model.initial + 0.99 * (rows.matrix.T @ visits) - visits).sum() <= 1e-12
+    form = form_of("random", 3000, 1, 5, 0.99, 0)
+    actions = np.zeros(3000, dtype=int)
+    visits = form.criterion.visits(form, actions)
+    matrix = transition_matrix(form, actions).matrix
+    assert np.abs(form.initial + 0.99 * (matrix.T @ visits) - visits).sum() <= 1e-12
     assert visits.sum() == pytest.approx(100)
 
 
 def test_zero_reward():
-    model = build("cycle", 10, 1, 1, 0.99, 0).replace(reward=np.zeros((10, 1)))
-    assert (state_values(model, np.zeros(10, dtype=int), model.reward) == 0).all()
+    form = form_of("cycle", 10, 1, 1, 0.99, 0)
+    zero, actions = np.zeros((10, 1)), np.zeros(10, dtype=int)
+    assert (form.criterion.values(form, actions, zero) == 0).all()
 
 
-def slow_chain() -> CMDP:
+def slow_chain() -> StandardForm:
     """A chain that mixes slowly, started anywhere: fixed-point steps give up."""
-    return build("chain", 300, 2, 3, 0.999, 2).replace(initial=np.full(300, 1 / 300))
+    form = form_of("chain", 300, 2, 3, 0.999, 2)
+    return form.replace(initial=np.full(300, 1 / 300))
 
 
 @pytest.mark.parametrize("rubbish", [0.0, 1e3, np.nan])
@@ -148,16 +201,19 @@ def test_failing_everything_raises(monkeypatch):
 
     monkeypatch.setattr(loops, "bicgstab", lambda system, factors, right, *_: np.zeros_like(right))
     monkeypatch.setattr(spla, "splu", lambda matrix: Broken())
-    for attempt in (lambda m, a: occupancy(m, a), lambda m, a: state_values(m, a, m.reward)):
+    form, actions = slow_chain(), np.zeros(300, dtype=int)
+    values = partial(form.criterion.values, rewards=form.reward)
+    for attempt in (form.criterion.visits, values):
         with pytest.raises(NumericalError, match="could not be solved"):
-            attempt(slow_chain(), np.zeros(300, dtype=int))
+            attempt(form, actions)
 
 
 def test_lu_is_not_tried_on_models_it_could_choke_on(monkeypatch):
-    monkeypatch.setattr(linear, "MAX_LU_STATES", 10)
+    monkeypatch.setattr(systems, "MAX_LU_STATES", 10)
     monkeypatch.setattr(loops, "bicgstab", lambda system, factors, right, *_: np.zeros_like(right))
+    form = slow_chain()
     with pytest.raises(NumericalError):
-        occupancy(slow_chain(), np.zeros(300, dtype=int))
+        form.criterion.visits(form, np.zeros(300, dtype=int))
 
 
 def test_fixed_point_that_overflows_is_caught(monkeypatch):
@@ -165,10 +221,47 @@ def test_fixed_point_that_overflows_is_caught(monkeypatch):
     monkeypatch.setattr(
         loops, "relax", lambda *arguments: (original(*arguments)[0], [np.nan], np.nan)
     )
-    check(build("random", 50, 2, 3, 0.9, 0), np.zeros(50, dtype=int))
+    check(form_of("random", 50, 2, 3, 0.9, 0), np.zeros(50, dtype=int))
 
 
-def test_batches_need_a_small_model():
-    model = build("random", 300, 2, 2, 0.9, 0)
-    with pytest.raises(InputError, match="batches"):
-        state_values(model, np.full((3, 300, 2), 0.5), model.reward)
+def test_potentials_are_centred_and_unreachable_states_do_not_count():
+    """State 2 is never reached: its large numbers are cut to the range of the others."""
+    form = form_of("unreachable", 30, 2, 2, 0.9, 0)
+    assert not form.reachable.all()
+    huge = np.where(form.reachable[:, None], form.reward, 1e90)
+    policy = np.full((30, 2), 0.5)
+    potential = form.criterion.potentials(form, policy, (huge,))[0]
+    seen = potential[form.reachable]
+    assert seen.max() == pytest.approx(-seen.min())
+    plain = form.criterion.values(form, policy, form.reward)
+    np.testing.assert_allclose(np.ptp(seen), np.ptp(plain[form.reachable]), rtol=1e-12)
+    low, high = form.criterion.value_bounds(form, policy, huge, potential)
+    assert low <= plain @ form.initial <= high and high - low <= 1e-12 * form.reward_scale
+
+
+@given(cmdps(), st.integers(0, 10**6), st.sampled_from([0.0, 1e-9, 1e-3, 1.0]))
+def test_value_bounds_hold_for_any_potential(small, model, seed, noise):
+    """A wrong potential widens the bounds; it can never move the truth out of them."""
+    form, rng = StandardForm.of(model), np.random.default_rng(seed)
+    policy = rng.dirichlet(np.ones(model.actions), model.states)
+    evaluation = form.evaluate(policy)
+    potentials = evaluation.values * (1 + noise * rng.normal(size=evaluation.values.shape))
+    for reward, potential, values in zip(rewards_of(form), potentials, evaluation.values):
+        low, high = form.criterion.value_bounds(form, policy, reward, potential)
+        size = np.abs(reward).max() * form.criterion.mass
+        assert low <= values @ form.initial + 1e-13 * size
+        assert values @ form.initial - 1e-13 * size <= high
+        if noise == 0:
+            assert high - low <= 1e-9 * size + 1e-12
+
+
+@given(cmdps(), st.integers(0, 10**6), st.sampled_from([0.0, 1e-3, 1.0]))
+def test_optimum_bound_holds_for_any_potential(small, model, seed, noise):
+    form, rng = StandardForm.of(model), np.random.default_rng(seed)
+    best = form.criterion.plan(form, form.reward)
+    potential = best.values + noise * rng.normal(size=model.states)
+    bound = form.criterion.optimum_bound(form, form.reward, potential)
+    size = np.abs(model.reward).max() * form.criterion.mass
+    assert bound >= best.value - 1e-13 * size
+    if noise == 0:
+        assert bound <= best.value + 1e-9 * size + 1e-12

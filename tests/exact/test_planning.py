@@ -4,44 +4,52 @@ from hypothesis import given, settings
 
 from cmdpax.environments import garnet, grid_world, inventory, queue
 from cmdpax.errors import NumericalError
-from cmdpax.exact.certificate import optimum_bound
-from cmdpax.exact.discounted import state_values
-from cmdpax.exact.planning import plan
+from cmdpax.exact.planning import Plan
+from cmdpax.exact.standard import StandardForm
 from cmdpax.loops import bellman
-from cmdpax.model.cmdp import CMDP
 from models import STRUCTURES, build, cmdps, large_path
 
 
-def best_values(model: CMDP) -> np.ndarray:
+def form_of(*arguments) -> StandardForm:
+    return StandardForm.of(build(*arguments))
+
+
+def plan(form: StandardForm, **options) -> Plan:
+    return form.criterion.plan(form, form.reward, **options)
+
+
+def value_of(form: StandardForm, actions: np.ndarray) -> float:
+    return float(form.criterion.values(form, actions, form.reward) @ form.initial)
+
+
+def best_values(form: StandardForm) -> np.ndarray:
     """Optimal values by policy iteration on dense matrices, `[S]`."""
-    states, actions = np.arange(model.states), np.zeros(model.states, dtype=int)
+    states, actions = np.arange(form.states), np.zeros(form.states, dtype=int)
+    tensor, discount = form.transitions.tensor, form.criterion.discount
     for _ in range(1000):
-        values = np.linalg.solve(
-            np.eye(model.states) - model.discount * model.tensor[states, actions],
-            model.reward[states, actions],
-        )
-        quality = model.reward + model.discount * model.tensor @ values
-        better = np.where(
-            quality.max(1) > quality[states, actions] + 1e-11, quality.argmax(1), actions
-        )
+        system = np.eye(form.states) - discount * tensor[states, actions]
+        values = np.linalg.solve(system, form.reward[states, actions])
+        action_values = form.reward + discount * tensor @ values
+        gain = action_values.max(1) - action_values[states, actions]
+        better = np.where(gain > 1e-11, action_values.argmax(1), actions)
         if (better == actions).all():
             return values
         actions = better
     raise AssertionError("policy iteration cycles")
 
 
-def check(model: CMDP, tolerance: float = 0.0, **guess: np.ndarray) -> None:
+def check(form: StandardForm, tolerance: float = 0.0, **guess: np.ndarray) -> None:
     """The plan's value is an upper bound, within the tolerance (or rounding), and its actions
     attain it.
     """
-    optimum = float(best_values(model) @ model.initial)
-    horizon = 1 / (1 - model.discount)
-    allowed = max(tolerance, 1e-11 * horizon * horizon * np.abs(model.reward).max())
-    found = plan(model, model.reward, tolerance=tolerance, **guess)
-    assert optimum - allowed <= found.value <= optimum + allowed
-    attained = state_values(model, found.actions, model.reward) @ model.initial
-    assert attained >= optimum - 2 * allowed
-    assert optimum_bound(model, model.reward, found.values) <= optimum + 2 * allowed
+    optimum = float(best_values(form) @ form.initial)
+    mass = form.criterion.mass
+    allowed = max(tolerance, 1e-11 * mass * mass * np.abs(form.reward).max())
+    best = plan(form, tolerance=tolerance, **guess)
+    assert optimum - allowed <= best.value <= optimum + allowed
+    assert value_of(form, best.actions) >= optimum - 2 * allowed
+    bound = form.criterion.optimum_bound(form, form.reward, best.values)
+    assert optimum - allowed <= bound <= optimum + 2 * allowed
 
 
 @pytest.fixture
@@ -53,16 +61,17 @@ def sparse():
 @settings(max_examples=80)
 @given(cmdps(states=40))
 def test_small_and_large_paths_against_dense_policy_iteration(model):
-    check(model)
+    form = StandardForm.of(model)
+    check(form)
     with large_path():
-        check(model)
-        check(model, tolerance=1e-6)
+        check(form)
+        check(form, tolerance=1e-6)
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("discount", [0.9, 0.999])
 def test_structures_at_high_discount(structure, discount, sparse):
-    check(build(structure, 250, 3, 2, discount, 11))
+    check(form_of(structure, 250, 3, 2, discount, 11))
 
 
 @pytest.mark.parametrize(
@@ -77,66 +86,62 @@ def test_structures_at_high_discount(structure, discount, sparse):
     ids=["garnet", "grid", "deterministic grid", "queue", "inventory"],
 )
 def test_environments(model):
-    check(model)
-    check(model.replace(reward=model.constraints[0]))
+    form = StandardForm.of(model)
+    check(form)
+    check(form.replace(reward=form.constraints[0]))
 
 
 def test_warm_starts_change_the_work_not_the_answer(sparse):
-    model = build("random", 200, 3, 3, 0.99, 1)
+    form = form_of("random", 200, 3, 3, 0.99, 1)
     rng = np.random.default_rng(0)
-    check(model, values=rng.normal(size=200) * 100)
-    check(model, start=rng.integers(0, 3, 200))
-    check(model, values=best_values(model))
+    check(form, values=rng.normal(size=200) * 100)
+    check(form, start=rng.integers(0, 3, 200))
+    check(form, values=best_values(form))
 
 
 def test_a_good_guess_needs_one_backup(sparse, monkeypatch):
-    model = build("random", 200, 3, 3, 0.99, 1)
-    known = plan(model, model.reward).values
-    calls = []
-    original = bellman.backup
+    form = form_of("random", 200, 3, 3, 0.99, 1)
+    values, calls, original = plan(form).values, [], bellman.backup
     monkeypatch.setattr(
         bellman, "backup", lambda *arguments: calls.append(1) or original(*arguments)
     )
-    plan(model, model.reward, values=known + 5.0, tolerance=1e-8)  # a constant does not matter
+    plan(form, values=values + 5.0, tolerance=1e-8)  # a constant does not matter
     assert len(calls) == 1
 
 
 def test_loose_tolerance_is_a_bound_too(sparse):
-    model = build("random", 300, 4, 3, 0.99, 3)
-    loose, tight = plan(model, model.reward, tolerance=1.0), plan(model, model.reward)
+    form = form_of("random", 300, 4, 3, 0.99, 3)
+    loose, tight = plan(form, tolerance=1.0), plan(form)
     assert tight.value <= loose.value + 1e-9 <= tight.value + 1.0
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("after", [0, 2, 5])
 def test_planning_cut_short_is_a_bound_too(structure, after, sparse):
-    model, asked = build(structure, 300, 4, 3, 0.99, 3), []
+    form, asked = form_of(structure, 300, 4, 3, 0.99, 3), []
 
     def stop():
         asked.append(1)
         return len(asked) > after
 
-    short, whole = plan(model, model.reward, stop=stop), plan(model, model.reward)
-    assert whole.value <= short.value + 1e-9 * model.reward_scale and len(asked) <= after + 2
-    assert (
-        float(model.initial @ state_values(model, short.actions, model.reward))
-        <= whole.value + 1e-9 * model.reward_scale
-    )
+    short, whole, rounding = plan(form, stop=stop), plan(form), 1e-9 * form.reward_scale
+    assert whole.value <= short.value + rounding and len(asked) <= after + 2
+    assert value_of(form, short.actions) <= whole.value + rounding
 
 
 def test_wrong_shapes_are_refused(sparse):
-    model = build("random", 20, 2, 2, 0.9, 0)
+    form = form_of("random", 20, 2, 2, 0.9, 0)
     with pytest.raises(ValueError):
-        plan(model, model.reward, values=np.zeros(3))
+        plan(form, values=np.zeros(3))
     with pytest.raises(ValueError):
-        plan(model, np.zeros((3, 2)))
+        form.criterion.plan(form, np.zeros((3, 2)))
 
 
 def test_planning_that_does_not_settle_raises(sparse, monkeypatch):
-    model = build("random", 30, 2, 2, 0.9, 0)
+    form = form_of("random", 30, 2, 2, 0.9, 0)
     monkeypatch.setattr(
         "cmdpax.exact.planning.fixed_point",
         lambda system, right, tolerance, guess: (right * 0.0, True),
     )
     with pytest.raises(NumericalError, match="settle"):
-        plan(model, model.reward)
+        plan(form)

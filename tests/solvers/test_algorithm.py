@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from cmdpax import lagrangian, solve
 from cmdpax.environments import cliff_world, deep_sea
-from cmdpax.solvers.algorithm import AugmentedLagrangian, augmented_lagrangian
-from cmdpax.solvers.certified import normalise
+from cmdpax.exact.standard import StandardForm
+from cmdpax.solvers.algorithm import AugmentedLagrangian, Recorder, augmented_lagrangian
 from cmdpax.solvers.columns import Corrective
-from cmdpax.solvers.feasibility import decide
+from cmdpax.solvers.feasibility import decide_feasibility
 from cmdpax.solvers.policy_gradient import PolicyGradient, pqa
 from models import cmdps
 
@@ -25,16 +25,16 @@ from models import cmdps
     ],
 )
 def test_paper_mode_lands_on_the_recorded_numbers(environment, step, expected):
-    """PQA-ALM with T=10, K=100, penalty 10: the recorded |gap| within a factor of 3 (limit cycles
-    included).
+    """PQA-ALM with T=10, K=100, penalty 10: the recorded |gap| within a factor of 3.
+
+    Limit cycles are included.
     """
     model = environment()
-    optimum = solve(model).reward
-    oracle = PolicyGradient(pqa, step)
+    form, oracle, optimum = StandardForm.of(model), PolicyGradient(pqa, step), solve(model).reward
     final = augmented_lagrangian(
-        model,
+        form,
         oracle,
-        oracle.start(model),
+        oracle.start(form),
         multipliers=np.zeros(1),
         penalty=10.0,
         outer=10,
@@ -44,13 +44,12 @@ def test_paper_mode_lands_on_the_recorded_numbers(environment, step, expected):
     assert expected / 3 <= abs(float(final.state.reward) - optimum) <= expected * 3
 
 
-def dual_function(model, multipliers, penalty):
+def dual_function(form, utility):
     """`d(lambda) = max_pi AL`, to rounding, by the corrective oracle."""
-    oracle, columns = Corrective(), Corrective().start(model)
-    utility = AugmentedLagrangian(multipliers, penalty)
+    oracle, columns = Corrective(), Corrective().start(form)
     for _ in range(300):
-        columns = oracle.advance(model, columns, utility)
-        if columns.last.gap <= 1e-12:
+        columns = oracle.advance(form, columns, utility)
+        if columns.last_gap.gap <= 1e-12:
             break
     return float(utility.value(columns.reward, columns.margins))
 
@@ -60,12 +59,11 @@ def dual_function(model, multipliers, penalty):
     cmdps(constraints=(1, 3), states=10), st.sampled_from([0.5, 5.0]), st.sampled_from([1e-2, 1e-4])
 )
 def test_the_theory_of_the_outer_loop(model, penalty, sigma):
-    """Multipliers stay within the lemma's distance of the optimal ones, and every dual step ascends
-    as the lemma says.
-    """
-    scaled = normalise(model)
-    assume(decide(scaled).status == "feasible")
-    optimal = solve(scaled, eps=1e-9).multipliers
+    """Multipliers stay near the optimal ones, and every dual step ascends, as the lemmas say."""
+    scaled = StandardForm.of(model).scaled()
+    form = scaled.form
+    assume(decide_feasibility(form).status == "feasible")
+    optimal = scaled.scaled_weights(solve(model, eps=1e-9).multipliers)
     oracle, history = Corrective(), []
 
     def observe(progress):
@@ -74,32 +72,63 @@ def test_the_theory_of_the_outer_loop(model, penalty, sigma):
         return False
 
     augmented_lagrangian(
-        scaled,
+        form,
         oracle,
-        oracle.start(scaled),
-        multipliers=np.zeros(model.constraint_count),
+        oracle.start(form),
+        multipliers=np.zeros(form.constraint_count),
         penalty=penalty,
         outer=8,
         inner=300,
         target=lambda t: sigma / t**2,
         observe=observe,
     )
-    before, spent = np.zeros(model.constraint_count), 0.0
+    before, spent, size = np.zeros(form.constraint_count), 0.0, (optimal**2).sum()
+    assert len(history) == 8
     for t, (after, state, gap) in enumerate(history, start=1):
         tolerance = sigma / t**2
         assert gap <= tolerance
         spent += 2 * penalty * tolerance
-        # lemma (bounded dual iterates): |lambda_t - lambda*|^2 <= |lambda_1 - lambda*|^2 + 2 beta
-        # sum eps
-        assert ((after - optimal) ** 2).sum() <= (optimal**2).sum() + spent + 1e-6 * (
-            1 + (optimal**2).sum()
-        )
-        # lemma (dual ascent, for a maximisation problem): d(lambda_{t+1}) <= AL(pi_{t+1}, lambda_t)
-        # - beta/4 |Ax - b|^2 + 2 eps
+        # bounded dual iterates: |lambda_t - lambda*|^2 <= |lambda_1 - lambda*|^2 + 2 beta sum eps
+        assert ((after - optimal) ** 2).sum() <= size + spent + 1e-6 * (1 + size)
+        # dual ascent, for a maximisation problem:
+        # d(lambda_{t+1}) <= AL(pi_{t+1}, lambda_t) - beta/4 |Ax - b|^2 + 2 eps
+        utility = AugmentedLagrangian(before, penalty)
         residual = state.margins - lagrangian.slack(before, penalty, state.margins)
-        reached = float(lagrangian.value(state.reward, state.margins, before, penalty))
-        assert (
-            dual_function(scaled, after, penalty)
-            <= reached - penalty / 4 * (residual**2).sum() + 2 * tolerance + 1e-9
-        )
+        reached = float(utility.value(state.reward, state.margins))
+        least = reached - penalty / 4 * (residual**2).sum() + 2 * tolerance + 1e-9
+        assert dual_function(form, AugmentedLagrangian(after, penalty)) <= least
         before = after
+
+
+def test_an_observer_ends_the_run_and_the_penalty_grows_while_the_defect_does_not_fall():
+    form = StandardForm.of(cliff_world()).scaled().form
+    oracle, seen = Corrective(), []
+
+    def observe(progress):
+        seen.append(progress)
+        return len(seen) == 5
+
+    arguments = {"multipliers": np.zeros(1), "penalty": 1e-3, "outer": 50, "inner": 3}
+    final = augmented_lagrangian(form, oracle, oracle.start(form), observe=observe, **arguments)
+    assert len(seen) == 5 and final is seen[-1]
+    assert [one.outer_done for one in seen] == [False, False, False, True, False]
+    assert [one.evaluations for one in seen] == [1, 2, 3, 3, 4]
+    fixed = augmented_lagrangian(form, oracle, oracle.start(form), **arguments)
+    grown = augmented_lagrangian(form, oracle, oracle.start(form), penalty_growth=3.0, **arguments)
+    assert fixed.penalty == 1e-3 < grown.penalty
+    assert abs(grown.state.margins[0]) < abs(fixed.state.margins[0])
+
+
+def test_a_recorder_keeps_histories_and_the_policies_asked_for():
+    rng, record = np.random.default_rng(0), Recorder(keep=(0, 2))
+    policies = [rng.dirichlet(np.ones(4), (2, 21)) for _ in range(4)]
+    for k, policy in enumerate(policies):
+        record.add(np.full(2, float(k)), np.full((2, 3), k), np.full((2, 3), 0.1), policy)
+    run = record.finish(np.ones((2, 3)), policies[-1], policies[0])
+    np.testing.assert_array_equal(run.rewards, [[0, 0], [1, 1], [2, 2], [3, 3]])
+    assert run.margins.shape == run.weights.shape == (4, 2, 3)
+    np.testing.assert_array_equal(run.policies, [policies[0], policies[2]])
+    np.testing.assert_array_equal(run.policy, policies[-1])
+    np.testing.assert_array_equal(run.multipliers, np.ones((2, 3)))
+    assert run.averaged is policies[0] and run.diverged.tolist() == [0, 0]
+    assert Recorder().keep == frozenset()

@@ -5,7 +5,7 @@ import pytest
 
 from cmdpax import InputError, solve
 from cmdpax.environments import cliff_world, garnet, queue
-from cmdpax.solvers.frontier import frontier, threshold_range
+from cmdpax.solvers.frontier import find_constraint, frontier, threshold_range
 
 
 def test_range_of_cliff_world():
@@ -33,8 +33,51 @@ def test_a_budget_keeps_its_orientation():
     curve = frontier(model, points=5)
     budgets = [p.threshold for p in curve]
     assert min(budgets) >= 0 and budgets == sorted(budgets, reverse=True)
-    again = solve(model.replace(thresholds=[-budgets[2]]))
+    assert min(p.multiplier for p in curve[1:]) > 0
+    again = solve(model.replace(thresholds=[budgets[2]]))
     assert again.reward == pytest.approx(curve[2].reward, abs=1e-4)
+
+
+def test_turning_the_model_turns_the_curve():
+    """`energy <= b` as `-energy >= -b`, and a reward to be maximised as a cost to be minimised."""
+    model = queue(capacity=10)
+    turned = model.replace(
+        constraints=-model.constraints, senses=">=", thresholds=-model.thresholds
+    )
+    cost = model.replace(reward=-model.reward, minimise=True)
+    for p, q, r in zip(*(frontier(one, points=4) for one in (model, turned, cost)), strict=True):
+        assert (q.threshold, q.reward, q.multiplier) == (-p.threshold, p.reward, p.multiplier)
+        assert (r.threshold, r.reward, r.multiplier) == (p.threshold, -p.reward, p.multiplier)
+        assert p.gap == q.gap == r.gap >= 0 and p.violation == q.violation == r.violation
+
+
+def test_a_constraint_is_found_by_index_or_name():
+    model = queue(capacity=8)
+    assert frontier(model, "energy", points=3) == frontier(model, 0, points=3)
+    assert find_constraint(garnet(constraints=2), "c1") == 1
+
+
+def test_the_callback_sees_every_point():
+    rows = []
+    curve = frontier(queue(capacity=8), points=3, callback=rows.append)
+    assert [(row["done"], row["points"]) for row in rows] == [(1, 3), (2, 3), (3, 3)]
+    assert [row["threshold"] for row in rows] == [point.threshold for point in curve]
+
+
+def test_other_constraints_may_have_any_sense():
+    """Three constraints: a budget, a range and a second budget, of which the first is swept."""
+    model = garnet(states=30, constraints=3)
+    values = solve(model).values
+    mixed = model.replace(
+        thresholds=[values[0] + 1, (values[1] - 1, values[1] + 1), values[2]],
+        senses=["<=", "in", ">="],
+    )
+    curve = frontier(mixed, 0, points=4)
+    budgets = [point.threshold for point in curve]
+    assert budgets == sorted(budgets, reverse=True)
+    assert {point.status for point in curve} == {"certified"}
+    with pytest.raises(InputError, match=r"'c1' is .*<=c1<=.*; a frontier needs .* single bound"):
+        frontier(mixed, "c1")
 
 
 @pytest.mark.parametrize(
@@ -42,9 +85,12 @@ def test_a_budget_keeps_its_orientation():
     [
         (garnet(constraints=0), {}, "no constraints"),
         (cliff_world(), {"constraint": 1}, r"constraints 0\.\.0"),
+        (cliff_world(), {"constraint": -1}, r"constraint is -1; .* constraints 0\.\.0"),
+        (queue(), {"constraint": "enrgy"}, r"'enrgy' is not one .* did you mean 'energy'\?"),
         (cliff_world(), {"points": 1}, "at least 2"),
+        (cliff_world(), {"points": 2.5}, "points is 2.5; it must be a whole number"),
         (garnet(constraints=2, feasible=False), {"constraint": 1}, "infeasible by themselves"),
-        (garnet(actions=1), {}, "never bind"),
+        (garnet(actions=1), {}, "'c0': it can never bind"),
     ],
 )
 def test_bad_input(model, options, sentence):
@@ -53,16 +99,16 @@ def test_bad_input(model, options, sentence):
 
 
 def test_an_interrupt_ends_the_curve():
-    def interrupt(done, points):
-        if done == 2:
+    def interrupt(row):
+        if row["done"] == 2:
             signal.raise_signal(signal.SIGINT)
 
+    model = garnet(states=40, constraints=2)
     with pytest.warns(UserWarning, match="stopping"):
-        assert len(frontier(garnet(states=40, constraints=2), 0, points=6, report=interrupt)) == 2
+        assert len(frontier(model, points=6, callback=interrupt)) == 2
 
 
 def test_a_coarse_curve_has_exact_ends():
     model = cliff_world()
-    assert threshold_range(model, 0, 0.01) == pytest.approx(
-        threshold_range(model, 0, 1e-6), abs=1e-4
-    )
+    coarse, fine = threshold_range(model, 0, 0.01), threshold_range(model, 0, 1e-6)
+    assert coarse == pytest.approx(fine, abs=1e-4)

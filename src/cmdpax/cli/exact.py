@@ -71,7 +71,7 @@ def solve(
             features=table,
             time_limit=time_limit,
             memory_limit=memory_limit,
-            callback=status.row,
+            callback=lambda row: status.row(row) if "gap" in row else None,  # else a fixed budget
             **settings,
         )
     if as_json:

@@ -12,7 +12,7 @@ what each of them led to.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from cmdpax import lagrangian
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.standard import StandardForm
-from cmdpax.model.result import Row, Trajectory
+from cmdpax.model.result import Trajectory
 
 LARGEST_PENALTY = 1e10
 
@@ -56,32 +56,25 @@ class Oracle(Protocol):
     @property
     def check_every(self) -> int:
         """Inner steps between two certified gaps."""
-        ...
 
     @property
     def patience(self) -> int | None:
         """Evaluations without progress after which only rounding is left; None: never."""
-        ...
 
     def start(self, form: StandardForm, columns: Any = None) -> Any:
         """First state; `columns` are those of phase 1, for an oracle that can use them."""
-        ...
 
     def advance(self, form: StandardForm, state: Any, utility: AugmentedLagrangian) -> Any:
         """One policy-gradient evaluation."""
-        ...
 
     def gap(self, form: StandardForm, state: Any, utility: AugmentedLagrangian) -> CertifiedGap:
         """Certified gap of the state for multipliers `[m]`."""
-        ...
 
     def candidates(self, form: StandardForm, state: Any) -> list[Any]:
         """States worth certifying, the state itself first."""
-        ...
 
     def policy(self, form: StandardForm, state: Any) -> np.ndarray:
         """The state's policy `[..., S, A]`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -91,7 +84,6 @@ class Answer:
     policy: np.ndarray  # [S, A]
     weights: np.ndarray  # [m], dual ones, in the units of the scaled form
     plan: Plan | None = None  # optimum of `r + w.c`, where the solver knows it
-    trace: list[Row] = field(default_factory=list)
     averaged: np.ndarray | None = None  # [S, A], the policy of the average occupancy
     in_own_units: bool = False  # whether weights are those of the unscaled form
 

@@ -82,7 +82,7 @@ def find_constraint(model: CMDP, constraint: int | str) -> int:
 
 
 def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[float, float]:
-    """Loosest threshold that can bind and tightest that is feasible, given all other constraints."""
+    """Loosest threshold that can bind, and tightest that the other constraints leave feasible."""
     eps = min(eps, RANGE_EPS)  # a curve may be coarse, its ends may not
     others = [i for i in range(model.constraint_count) if i != constraint]
     relaxed = model.replace(

@@ -14,7 +14,6 @@ The occupancy linear program, for `d = nu / mass` so that HiGHS' absolute tolera
 No status of HiGHS is trusted: the door re-evaluates and certifies every policy.
 """
 
-import time
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
@@ -211,8 +210,7 @@ def dantzig_wolfe(form: StandardForm, task: Task) -> Answer:
     column and whose value is the dual bound D(w). It is the corrective AL without the proximal
     term: with one constraint the two tie, with several its prices jump and it needs more plans.
     """
-    columns, started = task.columns, time.perf_counter()
-    bound, weights = np.inf, np.zeros(form.constraint_count)
+    columns, bound, weights = task.columns, np.inf, np.zeros(form.constraint_count)
     best = dual_plan = None
     for iteration in range(1, MAX_COLUMNS + 1):
         mixture, prices = _best_feasible(columns.rewards, columns.margins_of_columns)
@@ -229,7 +227,6 @@ def dantzig_wolfe(form: StandardForm, task: Task) -> Answer:
                 "evaluations": iteration,
                 "gap": gap,
                 "margins": columns.margins,
-                "seconds": time.perf_counter() - started,
             }
         )
         if gap <= task.eps / 2 or task.stop():

@@ -10,8 +10,9 @@ theorist's door: a fixed budget, no phase 1, and the whole history.
 
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,10 +53,10 @@ def solve(
     scale of possible values, `span / (1 - gamma)`. features: `[S, A, d]`, makes policies
     log-linear; the certificate then still measures against the best of all policies. time_limit:
     seconds; the clock is looked at between evaluations of policies, and the certificate of the last
-    one is always finished.
-    memory_limit: GB of the whole process. callback: sees every row of the trace as it comes.
-    settings: the method's own. A method that has a fixed-budget form too runs it when one of that
-    form's settings is given.
+    one is always finished. Fixed budgets have none. memory_limit: GB of the whole process, for the
+    default method. callback: sees every row of the trace as it comes, and those of a fixed budget
+    at its end. settings: the method's own. A method that has a fixed-budget form too runs it when
+    one of that form's settings is given.
 
     An infeasible model is answered with its proof. Stops with status `limit` after the time limit,
     Ctrl-C (a second one ends it at once, with nothing) or when rounding leaves nothing to gain,
@@ -64,6 +65,8 @@ def solve(
     row, own = choose(model, DEFAULT if method is None else method, features)
     check_number("eps", eps, above=0, below=1)
     row.check_settings(settings, row.settings)
+    if memory_limit is not None and row.name != DEFAULT:
+        raise InputError(f"memory_limit: only {DEFAULT} keeps to one; {row.name} does not.")
     return _Door(model, row, eps, time_limit, memory_limit, callback).solve({**own, **settings})
 
 
@@ -122,13 +125,13 @@ def choose(model: CMDP, method: Any, features: Any) -> tuple[Method, dict[str, A
     if features is None:
         if row.features:
             raise InputError(
-                f"method '{method}' has log-linear policies; give it features, for example"
+                f"method '{row.name}' has log-linear policies; give it features, for example"
                 " --features tiles:60,4,3."
             )
         return row, {}
     if not (row.features or row.linear):
         names = ", ".join(one.name for one in methods.values() if one.features or one.linear)
-        raise InputError(f"method '{method}' takes no features; these do: {names}.")
+        raise InputError(f"method '{row.name}' takes no features; these do: {names}.")
     features = features if isinstance(features, Features) else Features(features)
     features.check(model.states, model.actions)
     return row if row.features else methods[row.linear], {"features": features}
@@ -152,48 +155,58 @@ class _Door:
                 check_number(name, limit, least=0)
         if self.callback is not None and not callable(self.callback):
             raise InputError("callback: it must be a function that takes a row of the trace.")
-        self.started = time.perf_counter()
+        self.started, self.stop = time.perf_counter(), Stopper(self.time_limit)
         self.form = StandardForm.of(self.model)
         self.scaled: Scaled = self.form.scaled()
         self.trace: list[Row] = []
         self.accepted: tuple[np.ndarray, Certificate, np.ndarray] | None = None
-        self.stop = Stopper(self.time_limit)
 
     def solve(self, settings: Mapping[str, Any]) -> Result:
         """Phase 1, the method, the certificate."""
-        method, most = self.method, MAX_COLUMNS
+        most, accuracy = MAX_COLUMNS, ACCURACY * self.eps
         if self.memory_limit is not None:
             most = columns_within(self.form, self.memory_limit)
-        accuracy = ACCURACY * self.eps
+        method, solver = self.method, self.method.solve
+        if settings.keys() - method.own_settings.keys():
+            solver = None
+        if solver is None and self.time_limit is not None:
+            counts = ", ".join(one for one in ("outer", "inner", "steps") if one in method.budget)
+            raise InputError(f"time_limit: {method.name} has a fixed budget; set its {counts}.")
         with self.stop:
             columns = self.warm.columns_for(self.scaled.form)
             verdict = decide_feasibility(self.scaled.form, columns, accuracy, most, self.stop)
             if verdict.status in ("infeasible", "open"):
                 return self._phase_one(verdict)
-            try:
-                if method.solve is not None and settings.keys() <= method.own_settings.keys():
-                    left = None if self.stop.end is None else self.stop.end - time.perf_counter()
-                    task = Task(
-                        eps=self.eps,
-                        columns=verdict.columns,
-                        most=most,
-                        stop=self.stop,
-                        seconds_left=left,
-                        record=self._record,
-                        accept=self._accept,
-                        warm=self.warm,
-                    )
-                    answer = method.solve(self.scaled.form, task, **settings)
-                else:
-                    answer = self._trace(settings)
-            except NumericalError:
-                if verdict.status != "marginal":
-                    raise
-                return self._phase_one(verdict)  # too close for the method's own solver
-            return self._result(answer, verdict)
+            if solver is not None:
+                answer = partial(solver, self.scaled.form, self._task(verdict, most), **settings)
+                return self._answered(answer, verdict)
+        return self._answered(partial(self._trace, settings), verdict)
+
+    def _task(self, verdict: Feasibility, most: int) -> Task:
+        """What a solver is handed beside the scaled form."""
+        end = self.stop.end
+        return Task(
+            eps=self.eps,
+            columns=verdict.columns,
+            most=most,
+            stop=self.stop,
+            seconds_left=None if end is None else max(0.0, end - time.perf_counter()),
+            record=self._record,
+            accept=self._accept,
+            warm=self.warm,
+        )
+
+    def _answered(self, answer: Callable[[], Answer], verdict: Feasibility) -> Result:
+        """The result of the method, or of phase 1 where its own solver fails at the very edge."""
+        try:
+            return self._result(answer(), verdict)
+        except NumericalError:
+            if verdict.status != "marginal":
+                raise
+            return self._phase_one(verdict)
 
     def _trace(self, settings: Mapping[str, Any]) -> Answer:
-        """The answer of a fixed-budget run, in the scaled form's units as all others."""
+        """The answer of a fixed-budget run, whose weights are in the form's own units."""
         assert self.method.trace is not None
         run = self.method.trace(self.form, (), **settings)
         if run.diverged:
@@ -202,32 +215,36 @@ class _Door:
                 " smaller step sizes."
             )
         sign = -1.0 if self.model.minimise else 1.0
-        margins = self.model.limits.worst(run.margins)
-        self.trace = [
-            {"evaluations": k, "reward": sign * float(reward), "margins": row.tolist()}
-            for k, (reward, row) in enumerate(zip(run.rewards, margins, strict=True))
-        ]
+        histories = zip(run.rewards, self.model.limits.worst(run.margins), strict=True)
+        for k, (reward, margins) in enumerate(histories):
+            own = {"evaluations": k, "reward": sign * float(reward), "margins": margins.tolist()}
+            self._keep(own)
         return Answer(run.policy, run.multipliers, averaged=run.averaged, in_own_units=True)
 
     def _record(self, row: Row) -> None:
-        """Keep a row of the trace, in the user's units, and show it to the callback."""
-        gap, margins = row["gap"], row.pop("margins")
-        excess = float(violation(margins * self.form.constraint_scales))
-        own = {
-            **row,
-            "gap": gap * self.form.reward_scale,
-            "violation": excess,
-            "scaled_gap": gap,
-            "scaled_violation": float(violation(margins)),
-        }
-        self.trace.append(own)
+        """Keep a row of a solver in the user's units, with the time since the beginning."""
+        gap, margins = row.pop("gap"), row.pop("margins")
+        self._keep(
+            {
+                **row,
+                "gap": gap * self.form.reward_scale,
+                "violation": float(violation(margins * self.form.constraint_scales)),
+                "scaled_gap": gap,
+                "scaled_violation": float(violation(margins)),
+                "seconds": time.perf_counter() - self.started,
+            }
+        )
+
+    def _keep(self, row: Row) -> None:
+        """Append a row to the trace and show it to the callback."""
+        self.trace.append(row)
         if self.callback is not None:
-            self.callback(own)
+            self.callback(row)
 
     def _accept(self, answer: Answer) -> bool:
         """Certify an answer; True, and it is kept, if it is certified at eps."""
         proof, values = self._certify(answer)
-        if max(scaled_errors(self.form, proof)) > self.eps:
+        if not self._is_certified(proof):
             return False
         self.accepted = answer.policy, proof, values
         return True
@@ -268,7 +285,7 @@ class _Door:
         return self._said(status, policy, proof, values, averaged)
 
     def _phase_one(self, verdict: Feasibility) -> Result:
-        """The least violating policy, with the proof that none is feasible.
+        """The policy of phase 1: the least violating one, with the proof that none is feasible.
 
         Where rounding (values of 1e9 that differ by 1) spoils the proof the status is `marginal`:
         nothing is claimed unproven. Where time ran out there is no verdict, and nothing but the
@@ -289,12 +306,10 @@ class _Door:
             form, policy, no_weights, actions, potential=potential, accuracy=accuracy
         )
         proof = self._with_ray(proof, verdict)
-        if verdict.status == "open":
-            status: Status = "certified" if self._is_certified(proof) else "limit"
-        elif proof.ray_bound is not None and proof.ray_bound < 0:
-            status = "infeasible"
-        else:
-            status = "marginal"
+        is_proven = proof.ray_bound is not None and proof.ray_bound < 0
+        status: Status = "certified" if self._is_certified(proof) else "limit"
+        if verdict.status != "open":
+            status = "infeasible" if verdict.status == "infeasible" and is_proven else "marginal"
         return self._said(status, policy, proof, values)
 
     def _is_certified(self, proof: Certificate) -> bool:
@@ -348,7 +363,7 @@ class _Door:
 
 
 def columns_within(form: StandardForm, memory_limit: float) -> int:
-    """How many columns fit into `memory_limit` GB beside what the process holds and one plan needs."""
+    """How many columns fit into `memory_limit` GB beside what the process and one plan need."""
     try:
         from resource import RUSAGE_SELF, getrusage
     except ImportError:

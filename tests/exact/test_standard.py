@@ -1,0 +1,224 @@
+"""The one problem: how it is made of a model, scaled and translated back; and its criteria."""
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cmdpax import CMDP, checker
+from cmdpax.exact.certificate import certify, lagrangian_bound, with_ray
+from cmdpax.exact.discounted import Discounted
+from cmdpax.exact.standard import StandardForm, said_back
+from models import build, cmdps
+
+DENSE = np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]])
+REWARD = np.array([[1.0, 2.0], [0.0, 3.0]])
+COST = np.array([[1.0, 0.0], [0.0, 1.0]])
+
+
+def every_sense(**changes) -> CMDP:
+    parts = {
+        "transitions": DENSE,
+        "reward": REWARD,
+        "constraints": [COST, 2 * COST, 3 * COST, 4 * COST],
+        "thresholds": [2.0, 1.0, 5.0, (6.0, 7.0)],
+        "initial": [1.0, 0.0],
+        "discount": 0.9,
+        "senses": ["<=", ">=", "==", "in"],
+    }
+    return CMDP(**{**parts, **changes})
+
+
+# ---- how a form is made
+def test_at_most_is_negated_and_two_sides_make_two_rows():
+    form = StandardForm.of(every_sense(minimise=True))
+    np.testing.assert_array_equal(form.reward, -REWARD)
+    rows = [-COST, 2 * COST, 3 * COST, -3 * COST, 4 * COST, -4 * COST]
+    np.testing.assert_array_equal(form.constraints, rows)
+    np.testing.assert_array_equal(form.thresholds, [-2, 1, 5, -5, 6, -7])
+    assert form.constraint_count == 6 and form.criterion == Discounted(0.9)
+    for array in (form.reward, form.constraints, form.thresholds):
+        assert not np.signbit(array[array == 0]).any()  # one form for one number
+
+
+def test_what_needs_no_turning_is_the_model_s_own():
+    model = every_sense(
+        senses=">=", thresholds=[2.0, 1, 5, 6], available=[[True, False], [True, True]]
+    )
+    form = StandardForm.of(model)
+    assert form.reward is model.reward and form.constraints is model.constraints
+    assert form.transitions is model.transitions and form.initial is model.initial
+    assert form.available is model.available
+    np.testing.assert_array_equal(form.uniform_policy(), [[1.0, 0.0], [0.5, 0.5]])
+
+
+def test_reachable_and_scales():
+    """0 -> 1 -> 1; state 2 is never seen, and its rewards do not count."""
+    dense = np.zeros((3, 1, 3))
+    dense[0, 0, 1] = dense[1, 0, 1] = dense[2, 0, 0] = 1.0
+    rows = [[[0.0], [-4.0], [9.0]], [[5.0], [5.0], [0.0]]]
+    model = CMDP(dense, [[1.0], [3.0], [100.0]], rows, [0.0, 0.0], [1, 0, 0], 0.5)
+    form = StandardForm.of(model)
+    np.testing.assert_array_equal(form.reachable, [True, True, False])
+    assert form.reward_scale == pytest.approx(2.0 / 0.5)
+    np.testing.assert_allclose(form.constraint_scales, [4.0 / 0.5, 1.0 / 0.5])  # span 0 counts as 1
+
+
+def test_replace_shares_what_was_found_about_reachable_states():
+    form = StandardForm.of(build("unreachable", 9, 2, 2, 0.9, 0))
+    reachable = form.reachable
+    assert form.replace(reward=form.reward + 1).reachable is reachable
+    assert form.replace(initial=np.eye(9)[8]).reachable.sum() > reachable.sum()
+
+
+@given(cmdps(), st.integers(0, 10**6))
+def test_pseudo_rewards_are_sums(model, seed):
+    form, rng = StandardForm.of(model), np.random.default_rng(seed)
+    weights = rng.random((3, form.constraint_count))
+    expected = [form.reward + sum(w * c for w, c in zip(row, form.constraints)) for row in weights]
+    np.testing.assert_allclose(form.pseudo_reward(weights), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(form.pseudo_reward(weights[0]), form.pseudo_reward(weights)[0])
+
+
+# ---- scaled, and back
+@given(cmdps(), st.integers(0, 10**6))
+def test_scaled_values_lie_between_0_and_1_and_translate_back(model, seed):
+    """Values by offset and width, weights and rays by their widths: one Lagrangian, one optimum."""
+    form, rng = StandardForm.of(model), np.random.default_rng(seed)
+    scaled = form.scaled()
+    policy = rng.dirichlet(np.ones(form.actions), form.states)
+    own, inner = form.evaluate(policy), scaled.form.evaluate(policy)
+    at_start = inner.values @ form.initial
+    assert (at_start >= -1e-12).all() and (at_start <= 1 + 1e-9).all()
+    rounding = 1e-9 * (1 + np.abs(form.thresholds) / form.constraint_scales)
+    margins = own.margins / form.constraint_scales
+    np.testing.assert_allclose(inner.margins, margins, atol=rounding.max(initial=1e-9))
+    weights = rng.random(form.constraint_count)
+    back = scaled.weights(weights)
+    np.testing.assert_allclose(scaled.scaled_weights(back), weights, rtol=1e-12)
+    np.testing.assert_allclose(back @ own.margins / form.reward_scale, weights @ margins, rtol=1e-9)
+    np.testing.assert_allclose(scaled.ray(weights) @ own.margins, weights @ margins, rtol=1e-9)
+
+
+def test_a_scaled_potential_proves_the_unscaled_bound():
+    form = StandardForm.of(build("random", 40, 3, 3, 0.9, 1, 2, offset=0.0))
+    scaled, weights = form.scaled(), np.array([0.3, 0.2])
+    inner = scaled.form
+    best = inner.criterion.plan(inner, inner.pseudo_reward(weights))
+    own = scaled.weights(weights)
+    bound = lagrangian_bound(form, form.reward, own, scaled.potential(best.values))
+    plan = form.criterion.plan(form, form.pseudo_reward(own))
+    assert bound == pytest.approx(plan.value - own @ form.thresholds, rel=1e-9)
+
+
+def test_unreachable_states_are_clipped():
+    form = StandardForm.of(build("unreachable", 9, 2, 2, 0.9, 0))
+    reward = np.where(form.reachable[:, None], form.reward, 1e9)
+    inner = form.replace(reward=reward).scaled().form
+    assert inner.reward.min() >= 0 and inner.reward.max() <= form.criterion.unit
+
+
+# ---- said back
+def test_a_certificate_is_said_in_the_model_s_words():
+    model = every_sense(minimise=True)
+    form = StandardForm.of(model)
+    policy, weights = form.uniform_policy(), np.array([1.0, 0.0, 2.0, 0.0, 0.0, 3.0])
+    actions = form.criterion.plan(form, form.pseudo_reward(weights)).actions
+    certificate, _ = certify(form, policy, weights, actions)
+    proof = with_ray(form, certificate, weights, actions)
+    said = said_back(model, proof)
+    assert said.minimise
+    assert said.reward_bounds == (-proof.reward_bounds[1], -proof.reward_bounds[0])
+    assert said.dual_bound == -proof.dual_bound and said.gap == proof.gap
+    np.testing.assert_array_equal(said.weights, [1, 0, 2, -3])
+    np.testing.assert_array_equal(said.ray, [1, 0, 2, -3])
+    assert said.ray_bound == proof.ray_bound
+    np.testing.assert_array_equal(said.ray_potential, proof.ray_potential)
+    rows = proof.margin_bounds
+    worst = [rows[0], rows[1], np.minimum(rows[2], rows[3]), np.minimum(rows[4], rows[5])]
+    np.testing.assert_array_equal(said.margin_bounds, worst)
+    assert said.violation == proof.violation
+    signs = np.array([-1.0, -1.0, 1.0, 1.0, 1.0])[:, None]
+    np.testing.assert_array_equal(
+        said.value_potentials, signs * proof.value_potentials[[0, 1, 2, 3, 5]]
+    )
+    middle = model.limits.margins(
+        np.array([form.criterion.values(form, policy, c) @ form.initial for c in model.constraints])
+    )
+    assert ((said.margin_bounds[:, 0] <= middle) & (middle <= said.margin_bounds[:, 1])).all()
+
+
+# ---- a law of every criterion: whatever the potential, the bounds hold in exact arithmetic
+def rational_rows(array: np.ndarray) -> np.ndarray:
+    """Rows `[..., n]` as the exact distributions that they stand for."""
+    exact = np.vectorize(Fraction, otypes=[object])(array)
+    return exact / exact.sum(-1, keepdims=True)
+
+
+def discounted_value(form: StandardForm, chances: np.ndarray, reward: np.ndarray) -> Fraction:
+    """`rho (I - gamma P)^-1 x` in rational arithmetic, for `P_pi [S, S]` and `x [S]`."""
+    S, discount = len(chances), Fraction(form.criterion.discount)
+    table = np.full((S, S + 1), Fraction(0))
+    table[:, :S], table[:, S] = np.eye(S, dtype=int) - discount * chances, reward
+    for s in range(S):  # diagonally dominant: no pivot is 0
+        table[s] /= table[s, s]
+        for other in range(S):
+            if other != s:
+                table[other] -= table[other, s] * table[s]
+    return (rational_rows(form.initial) * table[:, S]).sum()
+
+
+EXACT_VALUE = {Discounted: discounted_value}  # one for each criterion
+numbers = st.floats(-1, 1)
+
+
+@st.composite
+def tiny_forms(draw):
+    """A form of at most three states and two actions, a policy, and a potential of any size."""
+    S, A = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    transitions = rng.integers(0, S, (S, A, 2)), rng.dirichlet([1, 1], (S, A))
+    size = 10.0 ** draw(st.integers(-6, 9))
+    reward = size * rng.normal(size=(S, A)) + draw(st.sampled_from([0.0, 1.0, 1e6]))
+    discount = draw(st.sampled_from([0.0, 0.3, 0.9, 0.999, 1 - 1e-6]))
+    initial = np.eye(S)[0] if draw(st.booleans()) else rng.dirichlet(np.ones(S))
+    model = CMDP(transitions, reward, np.zeros((0, S, A)), [], initial, discount)
+    potential = np.array(draw(st.lists(numbers, min_size=S, max_size=S)))
+    potential = potential * 10.0 ** draw(st.integers(-9, 12))
+    if draw(st.booleans()):  # nearly right ones are the delicate ones
+        form = StandardForm.of(model)
+        potential = form.criterion.plan(form, form.reward).values * (1 + 1e-15 * potential)
+    return model, rng.dirichlet(np.ones(A), S), potential
+
+
+@pytest.mark.parametrize("criterion", EXACT_VALUE)
+@settings(max_examples=400)
+@given(tiny_forms())
+def test_bounds_hold_for_any_vector_in_rational_arithmetic(criterion, drawn):
+    model, policy, potential = drawn
+    form = StandardForm.of(model)
+    S, A = form.states, form.actions
+    tensor = np.full((S, A, S), Fraction(0))
+    exact_chances = rational_rows(form.transitions.probabilities)
+    for s, a, b in np.ndindex(exact_chances.shape):
+        tensor[s, a, form.transitions.successors[s, a, b]] += exact_chances[s, a, b]
+    reward = np.vectorize(Fraction, otypes=[object])(form.reward)
+
+    def value(probabilities: np.ndarray) -> Fraction:
+        chances = (probabilities[:, :, None] * tensor).sum(1)
+        return EXACT_VALUE[criterion](form, chances, (probabilities * reward).sum(1))
+
+    seen = form.reachable
+    exact = value(rational_rows(policy))
+    low, high = form.criterion.value_bounds(form, policy, form.reward, potential)
+    assert low <= exact <= high
+    normalised = checker._checked_policy(model, policy)
+    low, high = checker._policy_bounds(model, normalised, model.reward, potential, seen)
+    assert low <= exact <= high
+    choices = (np.eye(A, dtype=int)[list(actions)] for actions in product(range(A), repeat=S))
+    best = max(value(choice) for choice in choices)
+    assert best <= form.criterion.optimum_bound(form, form.reward, potential)
+    assert best <= checker._optimum_bound(model, model.reward, potential, seen)
