@@ -153,7 +153,8 @@ def frontier(
     if out_file is not None:
         from cmdpax.experiments.pictures import frontier_picture, save
 
-        current = float(problem.limits.bounds[index, int(sense == "<=")])
+        low, high = problem.limits.bounds[index].tolist()
+        current = low if math.isfinite(low) else high
         save(frontier_picture(curve, name, sense, current), out_file)
     if as_json:
         print(
