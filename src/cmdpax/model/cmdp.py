@@ -98,12 +98,10 @@ class CMDP:
             constraints = constraints[None]
         m = len(constraints) if constraints.ndim else 0
         self.constraints = _numbers("constraints", constraints, (m, S, A), self.available)
+        if (count := len(listed(thresholds))) != m:
+            raise InputError(f"thresholds: {count} given for {m} constraints; give one for each.")
         names = _labels("constraint_names", constraint_names, m)
         self.limits = Limits.of(thresholds, senses, names)
-        if len(self.limits) != m:
-            raise InputError(
-                f"thresholds: {len(self.limits)} given for {m} constraints; give one for each."
-            )
         if self.available is not None:
             copy_first(self.available, (self.reward, *self.constraints))
         self.initial = _distribution(initial, S)

@@ -220,9 +220,8 @@ def _bounds(
 
 def listed(thresholds: Any) -> list[Any]:
     """What a user wrote, one entry for each limit; a number alone is one limit."""
-    if isinstance(thresholds, list | tuple) or np.ndim(thresholds):
-        return list(thresholds)
-    return [thresholds]
+    is_list = isinstance(thresholds, list | tuple) or np.asarray(thresholds, dtype=object).ndim
+    return list(thresholds) if is_list else [thresholds]
 
 
 def _pair(field: str, entry: Any) -> tuple[float, float, bool]:
