@@ -32,12 +32,10 @@ class Criterion(Protocol):
     @property
     def mass(self) -> float:
         """Total visits of every policy."""
-        ...
 
     @property
     def unit(self) -> float:
         """`1 / mass`: what one visit counts as a share."""
-        ...
 
     def values(
         self,
@@ -49,13 +47,11 @@ class Criterion(Protocol):
         guess: np.ndarray | None = None,
     ) -> np.ndarray:
         """Values of k rewards `[k, S, A]` (or one, `[S, A]`) -> `[..., k, S]` (or `[..., S]`)."""
-        ...
 
     def action_values(
         self, form: "StandardForm", reward: np.ndarray, values: np.ndarray
     ) -> np.ndarray:
         """`Q = x + K V` of a reward `[..., S, A]` and values `[..., S]` -> `[..., S, A]`."""
-        ...
 
     def visits(
         self,
@@ -66,19 +62,15 @@ class Criterion(Protocol):
         guess: np.ndarray | None = None,
     ) -> np.ndarray:
         """Occupancy of states `[..., S]`."""
-        ...
 
     def share(self, form: "StandardForm", policy: np.ndarray) -> np.ndarray:
         """The occupancy as a distribution `[..., S]`."""
-        ...
 
     def flow(self, form: "StandardForm") -> sp.csr_array:
         """Net outflow of pairs `[S, S*A]`: `flow @ mu = rho` for every occupancy mu of pairs."""
-        ...
 
     def smoothness(self, form: "StandardForm") -> tuple[float, float]:
         """What a value of span 1 is smooth to as a function of a table, and its squared slope."""
-        ...
 
     def plan(
         self,
@@ -91,7 +83,6 @@ class Criterion(Protocol):
         stop: Stop = never,
     ) -> Plan:
         """The best policy for one reward `[S, A]`, to a stated error."""
-        ...
 
     def potentials(
         self,
@@ -101,23 +92,19 @@ class Criterion(Protocol):
         accuracy: float = 0.0,
     ) -> np.ndarray:
         """Potentials that prove tight bounds on k values of a policy, `[k, S]`."""
-        ...
 
     def value_bounds(
         self, form: "StandardForm", policy: np.ndarray, reward: np.ndarray, potential: np.ndarray
     ) -> tuple[float, float]:
         """Bounds on a policy's value of one reward `[S, A]`, from any potential `[S]`."""
-        ...
 
     def optimum_bound(
         self, form: "StandardForm", reward: np.ndarray, potential: np.ndarray
     ) -> float:
         """Upper bound on the best value of one reward `[S, A]`, from any potential `[S]`."""
-        ...
 
     def scale(self, form: "StandardForm", reward: np.ndarray) -> tuple[float, float]:
         """Offset and width of the possible values of one reward `[S, A]` (width 1 if it is 0)."""
-        ...
 
 
 @dataclass(frozen=True)
