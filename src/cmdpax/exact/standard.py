@@ -8,103 +8,18 @@ the user's numbers; `said_back` translates it. `scaled` maps every range of valu
 is not exact: solvers work there, and nothing scaled is ever certified.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from cmdpax.exact.discounted import Discounted
-from cmdpax.exact.planning import Plan
 from cmdpax.lagrangian import scalarise
 from cmdpax.loops import bellman
 from cmdpax.model.cmdp import CMDP, uniform_policy
 from cmdpax.model.result import Certificate
 from cmdpax.model.transitions import Transitions
-from cmdpax.stopping import Stop, never
-
-
-class Criterion(Protocol):
-    """What values, visits and bounds mean. A policy is `[..., S, A]`, or integer actions `[S]`."""
-
-    @property
-    def mass(self) -> float:
-        """Total visits of every policy."""
-
-    @property
-    def unit(self) -> float:
-        """`1 / mass`: what one visit counts as a share."""
-
-    def values(
-        self,
-        form: "StandardForm",
-        policy: np.ndarray,
-        rewards: np.ndarray | Sequence[np.ndarray],
-        *,
-        tolerance: float = 0.0,
-        guess: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Values of k rewards `[k, S, A]` (or one, `[S, A]`) -> `[..., k, S]` (or `[..., S]`)."""
-
-    def action_values(
-        self, form: "StandardForm", reward: np.ndarray, values: np.ndarray
-    ) -> np.ndarray:
-        """`Q = x + K V` of a reward `[..., S, A]` and values `[..., S]` -> `[..., S, A]`."""
-
-    def visits(
-        self,
-        form: "StandardForm",
-        policy: np.ndarray,
-        *,
-        tolerance: float = 0.0,
-        guess: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Occupancy of states `[..., S]`."""
-
-    def share(self, form: "StandardForm", policy: np.ndarray) -> np.ndarray:
-        """The occupancy as a distribution `[..., S]`."""
-
-    def flow(self, form: "StandardForm") -> sp.csr_array:
-        """Net outflow of pairs `[S, S*A]`: `flow @ mu = rho` for every occupancy mu of pairs."""
-
-    def smoothness(self, form: "StandardForm") -> tuple[float, float]:
-        """What a value of span 1 is smooth to as a function of a table, and its squared slope."""
-
-    def plan(
-        self,
-        form: "StandardForm",
-        reward: np.ndarray,
-        start: np.ndarray | None = None,
-        *,
-        values: np.ndarray | None = None,
-        tolerance: float = 0.0,
-        stop: Stop = never,
-    ) -> Plan:
-        """The best policy for one reward `[S, A]`, to a stated error."""
-
-    def potentials(
-        self,
-        form: "StandardForm",
-        policy: np.ndarray,
-        rewards: Sequence[np.ndarray],
-        accuracy: float = 0.0,
-    ) -> np.ndarray:
-        """Potentials that prove tight bounds on k values of a policy, `[k, S]`."""
-
-    def value_bounds(
-        self, form: "StandardForm", policy: np.ndarray, reward: np.ndarray, potential: np.ndarray
-    ) -> tuple[float, float]:
-        """Bounds on a policy's value of one reward `[S, A]`, from any potential `[S]`."""
-
-    def optimum_bound(
-        self, form: "StandardForm", reward: np.ndarray, potential: np.ndarray
-    ) -> float:
-        """Upper bound on the best value of one reward `[S, A]`, from any potential `[S]`."""
-
-    def scale(self, form: "StandardForm", reward: np.ndarray) -> tuple[float, float]:
-        """Offset and width of the possible values of one reward `[S, A]` (width 1 if it is 0)."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +40,7 @@ class StandardForm:
     constraints: np.ndarray  # [m, S, A]
     thresholds: np.ndarray  # [m]
     initial: np.ndarray  # [S]
-    criterion: Criterion
+    criterion: Discounted  # what values, visits and bounds mean
     available: np.ndarray | None = None  # [S, A]; unavailable actions are copies of available ones
 
     @staticmethod

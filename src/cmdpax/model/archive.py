@@ -145,8 +145,7 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
 
 def _turned(senses: list[str], array: np.ndarray) -> np.ndarray:
     """An array `[m, ...]` of version 1, which has `>=` everywhere, in the user's orientation."""
-    is_upper = np.array([sense == "<=" for sense in senses]).reshape(-1, *[1] * (array.ndim - 1))
-    return np.where(is_upper, -array, array) + 0.0
+    return Limits.of(np.zeros(len(senses)), senses).turn(array, axis=0) + 0.0
 
 
 def _result_from_archive(file: BinaryIO) -> Result:
