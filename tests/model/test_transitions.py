@@ -183,10 +183,7 @@ BAD: dict[str, tuple[Any, str]] = {
         [sp.eye_array(2), np.eye(2)],
         r"some parts are sparse matrices and others",
     ),
-    "complex sparse": (
-        [sp.eye_array(2) * 1j] * 2,
-        r"transitions\[0\]: it must hold real numbers, not complex128",
-    ),
+    "complex sparse": ([sp.eye_array(2) * 1j] * 2, r"real numbers, not complex128"),
     "padded shapes": (
         (np.zeros((2, 2, 1), int), np.ones((2, 2))),
         r"successors \(2, 2, 1\) and probabilities \(2, 2\) must",

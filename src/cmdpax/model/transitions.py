@@ -121,9 +121,7 @@ def _padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
             raise InputError(
                 f"transitions: shape {shape}, expected [S*A, S] of one sparse matrix (row s*A + a)."
             )
-        rows = sp.csr_array(_real_matrix("transitions", transitions), copy=True)
-        rows.sum_duplicates()
-        return _padded_matrix(rows)
+        return _padded_matrix(sp.csr_array(transitions, copy=True))
     if isinstance(transitions, (list, tuple)) and any(sp.issparse(part) for part in transitions):
         return _padded_matrix(_stacked(transitions))
     dense = float_array("transitions", transitions)
@@ -168,19 +166,15 @@ def _stacked(matrices: Sequence[Any]) -> sp.csr_array:
             raise InputError(
                 f"transitions[{a}]: shape {matrix.shape}, expected {(S, S)} as in transitions[0]."
             )
-        _real_matrix(f"transitions[{a}]", matrix)
     by_state = np.arange(S * A).reshape(A, S).T.ravel()
     return sp.csr_array(sp.vstack(matrices, format="csr"))[by_state]
 
 
-def _real_matrix(field: str, matrix: Any) -> Any:
-    if matrix.dtype.kind not in NUMERIC:
-        raise InputError(f"{field}: it must hold real numbers, not {matrix.dtype}.")
-    return matrix
-
-
 def _padded_matrix(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
-    """From one sparse matrix `[S*A, S]`, row `s*A + a`."""
+    """From one sparse matrix `[S*A, S]` of our own, row `s*A + a`."""
+    if matrix.dtype.kind not in NUMERIC:
+        raise InputError(f"transitions: it must hold real numbers, not {matrix.dtype}.")
+    matrix.sum_duplicates()
     pairs, S = matrix.shape
     if S == 0:
         return np.zeros((0, 1, 1), dtype=np.int32), np.zeros((0, 1, 1))
