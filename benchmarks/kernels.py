@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from cmdpax.solvers.policy_classes import from_actions
 
 from cmdpax.environments import garnet
 from cmdpax.loops import bellman, systems
+from cmdpax.solvers.policy_classes import from_actions
 
 BYTES = 12
 

@@ -61,7 +61,12 @@ def check(model: Any, result: Any) -> Verified:
         raise InputError("check: give it a CMDP and a Result, in this order.")
     try:
         return _verify(model, result)
-    except (AttributeError, TypeError, ValueError, IndexError) as error:  # what cannot be read is not proven
+    except (
+        AttributeError,
+        TypeError,
+        ValueError,
+        IndexError,
+    ) as error:  # what cannot be read is not proven
         raise CertificateError(
             f"check failed: a field of the result has the wrong type or shape ({error})."
         ) from None

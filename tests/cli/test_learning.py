@@ -4,6 +4,7 @@ code 2, nothing half done.
 
 import functools
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +14,14 @@ import pytest
 
 import probes
 from calls import call
-from cmdpax.learning import run_folder as stored
+from cmdpax.learning.config import TrainConfig
+from cmdpax.learning.run_folder import RunFolder
+from cmdpax.learning.training import train
 
 SETTINGS = {
     "samples": 300,
     "batch": 50,
-    "horizon": 50,
+    "rollout-steps": 50,
     "minibatch": 25,
     "passes": 1,
     "hidden": 8,
@@ -81,7 +84,11 @@ def test_check_env_tells_what_is_wrong(wrong, capsys):
 def test_what_is_given_beside_a_preset_stays(tmp_path, capsys, monkeypatch, form):
     """Also where it happens to be the usual default."""
     given = []
-    monkeypatch.setattr("cmdpax.learning.training.train", lambda config, *_: given.append(config))
+
+    def train(environment, *, folder, resume, callback, **settings):
+        given.append(TrainConfig(**settings))
+
+    monkeypatch.setattr("cmdpax.learning.training.train", train)
     settings = ["--discount", "0.995", "--samples", "2000000", "--method", "cpo"]
     assert call(capsys, "train", "x", *settings, *form, "--out", str(tmp_path / "run"))[0] == 0
     (config,) = given
@@ -137,7 +144,7 @@ def test_resume_shows_the_difference_and_falls_back_from_a_corrupt_checkpoint(tm
         command(folder, "--resume", "--penalty", "0.5"), capture_output=True, text=True, check=False
     )
     assert answer.returncode == 2 and "penalty was 0.02, is 0.5" in answer.stderr
-    newest, before, *_ = stored.newest(folder / "checkpoints")
+    newest, before, *_ = RunFolder(folder).checkpoints()
     newest.write_bytes(newest.read_bytes()[:-7])
     answer = subprocess.run(command(folder, "--resume"), capture_output=True, text=True, check=True)
     assert (
@@ -147,7 +154,7 @@ def test_resume_shows_the_difference_and_falls_back_from_a_corrupt_checkpoint(tm
     assert (folder / "metrics.jsonl").read_bytes() == whole
     for path in (newest, before):
         path.write_bytes(b"")
-    for path in stored.newest(folder / "checkpoints"):
+    for path in RunFolder(folder).checkpoints():
         path.with_suffix(".json").write_text("{")
     answer = subprocess.run(
         command(folder, "--resume"), capture_output=True, text=True, check=False
@@ -166,12 +173,12 @@ class Long(probes.Bandit):
 gymnasium.register("Long-v0", Long, max_episode_steps=3_000)
 
 
-def test_check_env_says_which_horizon_holds_whole_episodes(capsys):
+def test_check_env_says_how_many_steps_hold_whole_episodes(capsys):
     code, out, _ = call(capsys, "check-env", "Long-v0", "--steps", "50")
     assert code == 0 and "at most 3000" in out
     assert (
         out.splitlines()[-1]
-        == 'next: cmdpax train Long-v0 --limit "a[/b]:six:<=25" --horizon 3000 --batch 6000'
+        == 'next: cmdpax train Long-v0 --limit "a[/b]:six:<=25" --rollout-steps 3000 --batch 6000'
     )
     code, out, _ = call(capsys, "check-env", "SafetyHopperVelocity-v1", "--steps", "50")
     assert out.splitlines()[-1].endswith('cmdpax train SafetyHopperVelocity-v1 --limit "cost<=25"')
@@ -180,7 +187,7 @@ def test_check_env_says_which_horizon_holds_whole_episodes(capsys):
 def test_an_interrupt_promises_what_there_is(tmp_path, capsys, monkeypatch):
     folder = tmp_path / "run"
 
-    def interrupted(*_):
+    def interrupted(*_, **settings):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("cmdpax.learning.training.train", interrupted)
@@ -201,3 +208,64 @@ def test_evaluate_shows_limits_and_costs_without_one_within_80_columns(tmp_path,
     code, out, _ = call(capsys, "evaluate", str(folder), "--episodes", "5")
     assert code == 0 and out.count("noise<=0.25") == 2 and out.count("heat") == 2 and "…" not in out
     assert max(len(line.rstrip()) for line in out.splitlines()[:-1]) <= 80
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A short run on an environment that can be drawn, and evaluated."""
+    folder = tmp_path_factory.mktemp("damaged") / "run"
+    train(
+        "probes:Bandit",
+        folder=folder,
+        **{name.replace("-", "_"): value for name, value in SETTINGS.items()},
+    )
+    return folder
+
+
+def garble(path, start=0):
+    data = bytearray(path.read_bytes())
+    data[start : start + 40] = bytes(len(data[start : start + 40]))
+    path.write_bytes(data)
+
+
+def checkpoints(folder, suffix):
+    return [path.with_suffix(suffix) for path in RunFolder(folder).checkpoints()]
+
+
+DAMAGES = {
+    "no config": lambda folder: (folder / "config.json").unlink(),
+    "config of zeros": lambda folder: garble(folder / "config.json"),
+    "config of something else": lambda folder: (folder / "config.json").write_text("{}"),
+    "config nested": lambda folder: (folder / "config.json").write_text("[" * 99_999),
+    "arrays": lambda folder: [garble(path, 500) for path in checkpoints(folder, ".safetensors")],
+    "arrays missing": lambda folder: [p.unlink() for p in checkpoints(folder, ".safetensors")],
+    "notes": lambda folder: [garble(path, 20) for path in checkpoints(folder, ".json")],
+    "notes that are none": lambda folder: [p.write_text("7") for p in checkpoints(folder, ".json")],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_run_gets_one_sentence_from_every_command(damage, trained, tmp_path, capsys):
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    DAMAGES[damage](folder)
+    commands = (
+        ["train", "probes:Bandit", *SMALL, "--out", str(folder), "--resume"],
+        ["evaluate", str(folder)],
+        ["film", str(folder), "--out", str(tmp_path / "policy.gif")],
+    )
+    for arguments in commands:
+        sentence = refusal(capsys, *arguments)
+        assert str(folder) in sentence and "internal error" not in sentence
+        assert sentence.endswith(".") and "Traceback" not in sentence
+    assert not (folder / "evaluation.json").exists() and not (tmp_path / "policy.gif").exists()
+
+
+def test_limits_and_open_settings_are_written_as_in_the_help(capsys):
+    code, out, _ = call(capsys, "train", "--help")
+    text = " ".join(out.replace("│", " ").split())
+    assert code == 0 and "--limit [STR [STR ...]] Limits on named costs" in text
+    assert "--batch {None}|INT Environment steps per update. None: the method's own" in text
+    assert "--rollout-steps INT Steps of one simulator in a batch" in text
+    sentence = refusal(capsys, "train", "x", "--method", "cpo", "--gradient-clip", "40")
+    assert "gradient_clip is 40.0, but cpo has a trust region instead" in sentence

@@ -8,5 +8,5 @@ from short_run import SMALL
 def finished(tmp_path_factory):
     """A short run that nobody disturbed."""
     folder = tmp_path_factory.mktemp("runs") / "whole"
-    train(SMALL, folder)
+    train(**SMALL, folder=folder)
     return folder

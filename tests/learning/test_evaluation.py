@@ -1,18 +1,26 @@
-"""Statistics of episodes against SciPy and closed forms; the command."""
+"""Statistics of episodes against SciPy and closed forms; the commands; videos."""
 
 import json
-from dataclasses import replace
+import os
+import subprocess
+import sys
+from typing import ClassVar
 
+import gymnasium
+import imageio.v3
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+import probes
+from cmdpax import InputError
 from cmdpax.cli.main import main
-from cmdpax.learning.evaluation import evaluate, evidence, spread
+from cmdpax.learning.evaluation import _even, evaluate, evidence, spread, video
+from cmdpax.learning.run_folder import RunFolder
 from cmdpax.learning.training import train
-from cmdpax.model.limits import parse_limit
+from cmdpax.model.limits import Limits
 from short_run import SMALL
 
 
@@ -32,7 +40,15 @@ def test_spread_against_scipy(values, bad):
 
 
 @pytest.mark.parametrize(
-    ("limit", "beyond"), [("heat<=25", 3), ("heat>=25", 6), ("heat<=100", 0), ("heat<=-1", 10)]
+    ("limit", "beyond"),
+    [
+        ("heat<=25", 3),
+        ("heat>=25", 6),
+        ("heat<=100", 0),
+        ("heat<=-1", 10),
+        ("4<=heat<=25", 5),
+        ("heat==25", 9),
+    ],
 )
 def test_chance_of_a_violation(limit, beyond):
     """Ten episodes, of which one is exactly at the limit; the bound makes so few violations an
@@ -46,7 +62,7 @@ def test_chance_of_a_violation(limit, beyond):
         np.arange(10.0),
         named,
         np.full(10, 7.0),
-        [parse_limit(limit)],
+        Limits.parse([limit]),
         updates=3,
         deterministic=True,
     )
@@ -56,6 +72,8 @@ def test_chance_of_a_violation(limit, beyond):
     assert found.violation_probability == {"heat": beyond / 10} and found.totals["heat"] == tuple(
         costs[:, 1]
     )
+    worst = 0 if limit == "heat>=25" else 99  # tails are on the bad side, large for two sides
+    assert found.costs["heat"].worst == worst
     bound = found.violation_bound["heat"]
     assert (
         bound == 1.0 if beyond == 10 else stats.binom.cdf(beyond, 10, bound) == pytest.approx(0.05)
@@ -86,15 +104,9 @@ def test_the_command_keeps_what_it_prints(finished, tmp_path, capsys):
 
 def metered(folder, limit, discounted):
     """Evidence of ten steps that cost one each."""
-    settings = {
-        "environment": "probes:Meter",
-        "samples": 100,
-        "limit": (limit,),
-        "discounted": discounted,
-        "discount": 0.9,
-    }
-    train(replace(SMALL, **settings), folder)
-    return evaluate(folder, 2)["stochastic"]
+    settings = {"environment": "probes:Meter", "samples": 100, "limits": limit, "discount": 0.9}
+    train(**{**SMALL, **settings}, discounted=discounted, folder=folder)
+    return evaluate(folder, episodes=2)["stochastic"]
 
 
 @pytest.mark.parametrize("discounted", [False, True])
@@ -113,3 +125,83 @@ def test_a_limit_between_the_two_totals_tells_them_apart(tmp_path):
     assert (
         metered(tmp_path / "run", "cost<=8", discounted=True).violation_probability["cost"] == 0.0
     )
+
+
+def test_a_callback_sees_every_episode(tmp_path):
+    run = train(**{**SMALL, "environment": "probes:Meter", "samples": 100}, folder=tmp_path / "run")
+    rows = []
+    measured = evaluate(run, episodes=3, callback=rows.append)
+    kinds = [(row["policy"], row["episode"]) for row in rows]
+    assert kinds == [(kind, i) for kind in ("stochastic", "deterministic") for i in range(3)]
+    assert rows[0]["return"] == rows[0]["length"] == rows[0]["cost"]["cost"] == 10
+    assert RunFolder(run.folder).evaluation.keys() == measured.keys()
+    json.dumps(rows, allow_nan=False)
+
+
+@pytest.mark.parametrize("wrong", [{"episodes": 0}, {"seed": -1}, {"episodes": 1.5}])
+def test_what_is_no_number_of_episodes_or_seed(finished, wrong):
+    with pytest.raises(InputError, match=f"{next(iter(wrong))} is .*; it must be a whole number"):
+        evaluate(finished, **wrong)
+
+
+def test_an_evaluation_of_one_episode_has_no_bound_in_its_file(finished):
+    assert evaluate(finished, episodes=1)["stochastic"].reward.bound == -np.inf
+    assert RunFolder(finished).evaluation["stochastic"]["reward"]["bound"] is None
+
+
+def test_an_unknown_format_is_refused(finished, tmp_path):
+    with pytest.raises(SystemExit) as stop:
+        main(["film", str(finished), "--out", str(tmp_path / "policy.avi")])
+    assert stop.value.code == 2
+
+
+@pytest.mark.slow
+def test_a_video_is_a_video(finished, tmp_path):
+    """In a process of its own: MuJoCo chooses its GL when it is imported."""
+    for name in ("policy.gif", "policy.mp4"):
+        command = [
+            sys.executable,
+            "-m",
+            "cmdpax",
+            "film",
+            str(finished),
+            "--out",
+            str(tmp_path / name),
+            "--steps",
+            "10",
+        ]
+        subprocess.run(command, check=True, env={**os.environ, "MUJOCO_GL": "egl"})
+        assert (tmp_path / name).stat().st_size > 1000
+
+
+def test_pictures_have_even_sides():
+    """The codec of .mp4 takes no others."""
+    odd = np.arange(5 * 7 * 3, dtype=np.uint8).reshape(5, 7, 3)
+    even = _even(odd, "x")
+    assert even.shape == (6, 8, 3) and even.dtype == np.uint8
+    np.testing.assert_array_equal(even[:5, :7], odd)
+    np.testing.assert_array_equal(even[5, :7], odd[4])
+    assert _even(odd[:4, :6], "x").shape == (4, 6, 3)
+    for nothing in (None, np.zeros((4, 4))):
+        with pytest.raises(InputError, match="environment 'x': render returned no picture"):
+            _even(nothing, "x")
+
+
+class Painted(probes.Bandit):
+    """Draws pictures of an odd size."""
+
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 10}
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def render(self):
+        return np.full((63, 65, 3), 100, dtype=np.uint8)
+
+
+def test_a_video_of_odd_sides_is_a_video(tmp_path):
+    gymnasium.register("Painted-v0", Painted)
+    settings = {**SMALL, "environment": "Painted-v0", "samples": 100}
+    train(**settings, folder=tmp_path / "run")
+    path = video(tmp_path / "run", tmp_path / "policy.mp4", steps=5)
+    assert imageio.v3.imread(path).shape == (1, 64, 66, 3)  # of the one step that an episode has

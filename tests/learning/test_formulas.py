@@ -1,48 +1,215 @@
-"""Densities, divergences and entropies against formulas and sampling."""
+"""Densities, KL, advantages and surrogates against formulas, finite differences and sampling."""
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cmdpax.learning import formulas as networks
+from cmdpax.learning import formulas
+from cmdpax.learning.formulas import combine, generalised_advantage, linear, ppo, spma, standardise
 
 RANDOM = np.random.default_rng(0)
 
 
 def test_gaussian_against_the_formula_and_kl_against_sampling():
     key = jax.random.key(0)
-    old = networks.init_policy(key, (3, 8, 2), True, 0.5)
-    new = networks.init_policy(jax.random.key(1), (3, 8, 2), True, 0.7)
+    old = formulas.init_policy(key, (3, 8, 2), True, 0.5)
+    new = formulas.init_policy(jax.random.key(1), (3, 8, 2), True, 0.7)
     new["layers"][-1]["weight"] = new["layers"][-1]["weight"] * 20
     observation = jnp.array(RANDOM.normal(size=(1, 3)), jnp.float32)
-    mean = networks.apply(old["layers"], observation)[0]
+    mean = formulas.apply(old["layers"], observation)[0]
     action = np.asarray(mean) + 0.5 * RANDOM.normal(size=(200_000, 2))
-    log_old = networks.log_probability(old, observation, action)
+    log_old = formulas.log_probability(old, observation, action)
     expected = (
         -0.5 * ((action - np.asarray(mean)) / 0.5) ** 2 - np.log(0.5) - 0.5 * np.log(2 * np.pi)
     ).sum(1)
     np.testing.assert_allclose(log_old, expected, rtol=1e-4, atol=1e-4)
-    sampled = float((log_old - networks.log_probability(new, observation, action)).mean())
-    assert float(networks.divergence(old, new, observation)[0]) == pytest.approx(sampled, rel=0.02)
-    assert float(networks.entropy(old, observation)[0]) == pytest.approx(
+    log_ratio = formulas.log_probability(new, observation, action) - log_old
+    exact = float(formulas.kl(old, new, observation)[0])
+    assert exact == pytest.approx(-float(log_ratio.mean()), rel=0.02)
+    assert exact == pytest.approx(float(formulas.sampled_kl(log_ratio)), rel=0.02)
+    assert float(formulas.entropy(old, observation)[0]) == pytest.approx(
         -float(log_old.mean()), abs=0.01
     )
 
 
 def test_categorical_against_the_formula():
-    old = networks.init_policy(jax.random.key(0), (2, 4), False, 1.0)
+    old = formulas.init_policy(jax.random.key(0), (2, 4), False, 1.0)
     new = jax.tree.map(
         lambda x: x + 1.5 * jnp.arange(x.size, dtype=jnp.float32).reshape(x.shape), old
     )
     observation = jnp.array([[0.3, -0.2]])
     chances = [
-        np.asarray(jax.nn.softmax(networks.apply(p["layers"], observation)))[0] for p in (old, new)
+        np.asarray(jax.nn.softmax(formulas.apply(p["layers"], observation)))[0] for p in (old, new)
     ]
-    got = [float(networks.log_probability(old, observation, jnp.array([a]))[0]) for a in range(4)]
+    got = [float(formulas.log_probability(old, observation, jnp.array([a]))[0]) for a in range(4)]
     np.testing.assert_allclose(np.exp(got), chances[0], rtol=1e-5)
     expected = (chances[0] * np.log(chances[0] / chances[1])).sum()
-    assert float(networks.divergence(old, new, observation)[0]) == pytest.approx(expected, rel=1e-4)
-    assert float(networks.entropy(old, observation)[0]) == pytest.approx(
+    assert float(formulas.kl(old, new, observation)[0]) == pytest.approx(expected, rel=1e-4)
+    assert float(formulas.entropy(old, observation)[0]) == pytest.approx(
         -(chances[0] * np.log(chances[0])).sum(), rel=1e-4
     )
+
+
+def by_hand(reward, value, next_value, terminated, ended, discount, decay):
+    """The sum of the definition, term by term, one simulator."""
+    steps = len(reward)
+    result = np.zeros(steps)
+    for t in range(steps):
+        weight = 1.0
+        for k in range(t, steps):
+            delta = reward[k] + discount * (0 if terminated[k] else next_value[k]) - value[k]
+            result[t] += weight * delta
+            if ended[k]:
+                break
+            weight *= discount * decay
+    return result
+
+
+def test_closed_form_with_truncation_and_termination():
+    random = np.random.default_rng(0)
+    reward, value, following = random.normal(size=(3, 2, 12, 3))
+    terminated, truncated = np.zeros((12, 3)), np.zeros((12, 3))
+    terminated[4, 0], truncated[6, 1], terminated[11, 2], truncated[0, 2] = 1, 1, 1, 1
+    ended = np.maximum(terminated, truncated)
+    got = generalised_advantage(reward, value, following, terminated, ended, 0.9, 0.8)
+    for kind in range(2):
+        for n in range(3):
+            column = (
+                reward[kind, :, n],
+                value[kind, :, n],
+                following[kind, :, n],
+                terminated[:, n],
+                ended[:, n],
+            )
+            np.testing.assert_allclose(
+                got[kind, :, n], by_hand(*column, 0.9, 0.8), rtol=1e-5, atol=1e-6
+            )
+
+
+def test_truncation_bootstraps_and_termination_does_not():
+    one = np.ones((1, 1))
+    cut = generalised_advantage(one, 0 * one, 10 * one, 0 * one, one, 0.9, 1.0)
+    over = generalised_advantage(one, 0 * one, 10 * one, one, one, 0.9, 1.0)
+    assert cut[0, 0] == pytest.approx(10.0) and over[0, 0] == pytest.approx(1.0)
+
+
+def test_decay_one_is_monte_carlo_and_zero_is_one_step():
+    random = np.random.default_rng(1)
+    reward, value = random.normal(size=(2, 6, 1))
+    following = np.concatenate((value[1:], np.zeros((1, 1))))
+    ended = np.zeros((6, 1))
+    ended[-1] = 1
+    monte_carlo = generalised_advantage(reward, value, following, ended, ended, 0.9, 1.0)
+    expected = sum(0.9**t * reward[t, 0] for t in range(6)) - value[0, 0]
+    assert monte_carlo[0, 0] == pytest.approx(expected, abs=1e-5)
+    one_step = generalised_advantage(reward, value, following, ended, ended, 0.9, 0.0)
+    np.testing.assert_allclose(one_step[0, 0], reward[0] + 0.9 * value[1] - value[0], atol=1e-6)
+
+
+def test_combined_keeps_true_units_and_separate_does_not():
+    """The ratio of constraint to reward in the result is the weight; `separate` multiplies it by
+    the reward's deviation.
+    """
+    random = np.random.default_rng(2)
+    advantages = np.stack([5 * random.normal(size=1000), random.normal(size=1000)]).astype(
+        np.float32
+    )
+    weights = np.array([0.7], np.float32)
+    total = combine(advantages, weights, "combined")
+    np.testing.assert_allclose(
+        total, standardise(advantages[0] + 0.7 * advantages[1]), rtol=1e-4, atol=1e-5
+    )
+    separate = combine(advantages, weights, "separate")
+    centred = advantages - advantages.mean(1, keepdims=True)
+    np.testing.assert_allclose(
+        separate, centred[0] / centred[0].std() + 0.7 * centred[1], rtol=1e-4, atol=1e-5
+    )
+    rescaled = combine(advantages, weights, "separate", rescale=True)
+    np.testing.assert_allclose(rescaled, separate / 1.7, rtol=1e-5)
+    np.testing.assert_allclose(
+        combine(advantages[:1], weights[:0], "combined"), standardise(advantages[0]), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    "surrogate",
+    [partial(ppo, clip=0.2), partial(spma, step=0.3), linear],
+    ids=["ppo", "spma", "linear"],
+)
+def test_gradients_against_finite_differences(surrogate):
+    with jax.enable_x64(True):
+        log_ratio, advantage = (
+            jnp.array(RANDOM.normal(0, 0.3, 20)),
+            jnp.array(RANDOM.normal(0, 4, 20)),
+        )
+        gradient = np.asarray(jax.grad(surrogate)(log_ratio, advantage))
+        for i in range(20):
+            h = 1e-6
+            difference = surrogate(log_ratio.at[i].add(h), advantage) - surrogate(
+                log_ratio.at[i].add(-h), advantage
+            )
+            assert gradient[i] == pytest.approx(float(difference) / (2 * h), abs=1e-7)
+
+
+def test_spma_has_two_forms_that_agree_in_expectation():
+    """`E_k[(A + 1/eta) log ratio]` and `E_k[A log ratio - (ratio - 1 - log ratio)/eta]`,
+    expectations taken exactly.
+    """
+    with jax.enable_x64(True):
+        old, new, step = RANDOM.dirichlet(np.ones(5)), RANDOM.dirichlet(np.ones(5)), 0.3
+        advantage = RANDOM.normal(size=5)
+        advantage -= old @ advantage
+        advantage = np.maximum(advantage, -1 / step)
+        log_ratio = np.log(new / old)
+        printed = old @ ((advantage + 1 / step) * log_ratio)
+        ours = old @ np.array(
+            [
+                float(spma(jnp.array([x]), jnp.array([a]), step))
+                for x, a in zip(log_ratio, advantage)
+            ]
+        )
+        assert ours == pytest.approx(printed, abs=1e-12)
+
+
+def test_spma_is_maximal_at_its_idealised_policy():
+    """For free probabilities the maximiser is `pi_k (1 + eta A)`, and 0 where A is below -1/eta."""
+    old, step = np.array([0.2, 0.3, 0.5]), 0.5
+    advantage = np.array([1.0, 0.5, -0.7])
+    target = old * (1 + step * advantage)
+
+    def value(policy):
+        return sum(
+            chance * float(spma(jnp.array([np.log(p / chance)]), jnp.array([a]), step))
+            for chance, p, a in zip(old, policy, advantage)
+        )
+
+    best = value(target)
+    for _ in range(50):
+        assert value(np.abs(target + RANDOM.normal(0, 0.05, 3)) + 1e-9) <= best + 1e-6
+
+
+@pytest.mark.parametrize("advantage", [-100.0, -5.0, -3.0, 0.5, 3.0, 5.0, 100.0])
+def test_spma_aims_at_most_at_twice_as_often(advantage):
+    """By brute force over ratios: the best is `1 + eta A`, kept between 0 and 2; and the slope at
+    no change is A throughout.
+    """
+    ratio = np.linspace(1e-4, 3, 30_000)
+    values = [
+        float(v)
+        for v in jax.vmap(lambda x: spma(x[None], jnp.array([advantage]), 0.3))(jnp.log(ratio))
+    ]
+    assert ratio[np.argmax(values)] == pytest.approx(np.clip(1 + 0.3 * advantage, 0, 2), abs=1e-2)
+    assert float(
+        jax.grad(lambda x: spma(x[None], jnp.array([advantage]), 0.3))(0.0)
+    ) == pytest.approx(advantage)
+
+
+def test_spma_is_bounded_where_the_advantage_is_very_bad():
+    """With one step for all samples the surrogate grows without end as the probability of a very
+    bad action falls.
+    """
+    values = [float(spma(jnp.array([-x]), jnp.array([-100.0]), 0.3)) for x in (1.0, 10.0, 100.0)]
+    assert values[-1] == pytest.approx(100, rel=1e-4) and values == sorted(values)

@@ -12,15 +12,16 @@ from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import init, make_learn, minibatches, prepare
 from cmdpax.learning.rollout import Batch
 
+TASK = "SafetyHopperVelocity-v1"
 CONFIG = TrainConfig(
-    "SafetyHopperVelocity-v1", "ppo-alm", batch=200, horizon=100, samples=2_000, hidden=(8,)
+    method="ppo-alm", batch=200, rollout_steps=100, samples=2_000, hidden=(8,)
 ).resolved()
 
 
 def update(**settings):
     """The state before and after one update, and its metrics."""
     config, batch = replace(CONFIG, **settings), random_batch()
-    before = init(config, make_simulator(config.environment, 1))
+    before = init(config, make_simulator(TASK, 1))
     return before, *make_learn(config)(before, batch, np.zeros(1), np.zeros(1), 100.0)
 
 
@@ -35,34 +36,36 @@ def random_batch(steps=(100, 2), size=11):
     )
 
 
-def test_a_centre_is_what_a_last_bias_would_be():
-    state, batch = init(CONFIG, make_simulator(CONFIG.environment, 1)), random_batch()
-    centre = np.array([30.0, -4.0])
+def test_an_offset_is_what_a_last_bias_would_be():
+    state, batch = init(CONFIG, make_simulator(TASK, 1)), random_batch()
+    offset = np.array([30.0, -4.0])
     raised = [
         [*critic[:-1], {**critic[-1], "bias": critic[-1]["bias"] + float(level)}]
-        for critic, level in zip(state.critics, centre)
+        for critic, level in zip(state.critics, offset)
     ]
-    ours = prepare(state.policy, state.critics, centre, batch, 0.99, 0.9)
+    ours = prepare(state.policy, state.critics, offset, batch, 0.99, 0.9)
     same = prepare(state.policy, raised, np.zeros(2), batch, 0.99, 0.9)
     jax.tree.map(
         lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-4), ours, same
     )
 
 
-def test_the_centre_is_a_running_mean_of_the_targets():
+def test_the_offset_is_a_running_mean_of_the_targets():
     before, after, _ = update(critic_centre=0.25)
     first = prepare(
         before.policy, before.critics, np.zeros(2), random_batch(), CONFIG.discount, CONFIG.gae
     ).targets.mean(0)
-    np.testing.assert_allclose(after.centre, 0.25 * first, rtol=1e-5)
+    np.testing.assert_allclose(after.value_offset, 0.25 * first, rtol=1e-5)
     again = make_learn(replace(CONFIG, critic_centre=0.25))(
         after, random_batch(), np.zeros(1), np.zeros(1), 100.0
     )[0]
     second = prepare(
-        after.policy, after.critics, after.centre, random_batch(), CONFIG.discount, CONFIG.gae
+        after.policy, after.critics, after.value_offset, random_batch(), CONFIG.discount, CONFIG.gae
     ).targets.mean(0)
-    np.testing.assert_allclose(again.centre, 0.75 * after.centre + 0.25 * second, rtol=1e-4)
-    assert not update(critic_centre=0.0)[1].centre.any()
+    np.testing.assert_allclose(
+        again.value_offset, 0.75 * after.value_offset + 0.25 * second, rtol=1e-4
+    )
+    assert not update(critic_centre=0.0)[1].value_offset.any()
 
 
 @pytest.mark.parametrize("method", ["ppo-alm", "spma-alm"])

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from itertools import pairwise
 
 import gymnasium
 import numpy as np
@@ -6,29 +6,102 @@ import pytest
 
 import cmdpax
 from cmdpax import InputError
-from cmdpax.learning import formulas as networks
-from cmdpax.learning import run_folder as stored
+from cmdpax.learning import formulas
+from cmdpax.learning.config import TrainConfig
 from cmdpax.learning.evaluation import evaluate
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import init
+from cmdpax.learning.policy import NetworkPolicy, Statistics, fastest_forward, forward, tanh
+from cmdpax.learning.run_folder import RunFolder
+from cmdpax.learning.simulator import ActionSpace
 from cmdpax.learning.training import restore, train
 from short_run import SMALL
 
 
+@pytest.mark.parametrize("sizes", [(5, 3), (5, 8, 3), (5, 64, 70, 3)])
+def test_the_forward_pass_is_the_same_as_source_compiled_and_in_jax(sizes):
+    random = np.random.default_rng(0)
+    weights = [random.normal(0, 0.3, shape).astype(np.float32) for shape in pairwise(sizes)]
+    biases = [random.normal(size=size).astype(np.float32) for size in sizes[1:]]
+    mean, scale, space = random.normal(size=5), random.uniform(0.1, 5, 5), ActionSpace(choices=3)
+    policy = NetworkPolicy(weights, biases, None, mean, scale, space, (5,), 0)
+    observation, noise = random.normal(0, 4, (7, 5)), random.normal(size=(7, 3)).astype(np.float32)
+    outputs = []
+    assert fastest_forward() is not forward
+    for run in (forward, fastest_forward()):
+        normalised, output = np.empty((7, 5), np.float32), np.empty((7, 3), np.float32)
+        run(*policy._arrays, observation, noise, normalised, output)
+        assert (np.abs(normalised) == 10).any()  # the clip was reached
+        np.testing.assert_array_equal(normalised, policy.normalise(observation))
+        outputs.append(output)
+    layers = [{"weight": weight, "bias": bias} for weight, bias in zip(weights, biases)]
+    outputs.append(np.asarray(formulas.apply(layers, normalised)) + noise)
+    for output in outputs[1:]:
+        np.testing.assert_allclose(output, outputs[0], rtol=0, atol=1e-5)
+
+
+def test_no_bit_depends_on_how_many_act_together():
+    random, sizes = np.random.default_rng(0), (11, 64, 64, 3)
+    weights = [random.normal(0, 0.3, shape).astype(np.float32) for shape in pairwise(sizes)]
+    biases = [random.normal(size=size).astype(np.float32) for size in sizes[1:]]
+    space = ActionSpace(-np.ones(3), np.ones(3), clip=False)
+    log_std = np.zeros(3, np.float32)
+    policy = NetworkPolicy(weights, biases, log_std, np.zeros(11), np.ones(11), space, (11,), 0)
+    observation = random.normal(0, 2, (5, 4, 11))
+    together = policy(observation)
+    for index in np.ndindex(5, 4):
+        np.testing.assert_array_equal(policy(observation[index]), together[index])
+
+
+def test_tanh():
+    """Its source, and compiled as the only layer of a network with weights 2 and 1."""
+    x = np.linspace(-10, 10, 100_001)
+    source, ones = np.float32(2 * x), np.ones(1)
+    tanh(source)
+    parameters, sizes = np.array([2, 0, 1, 0], np.float32), np.ones(3, np.int64)
+    noise, compiled = np.zeros((len(x), 1), np.float32), np.empty((len(x), 1), np.float32)
+    normalised = np.empty_like(compiled)
+    fastest_forward()(parameters, sizes, 0 * ones, ones, x[:, None], noise, normalised, compiled)
+    for approximate in (source, compiled[:, 0]):
+        expected = np.tanh(2 * np.float32(x).astype(np.float64))
+        np.testing.assert_allclose(approximate, expected, rtol=0, atol=4e-7)
+
+
+def test_running_statistics_equal_those_of_everything():
+    random = np.random.default_rng(0)
+    parts = [random.normal(3, 2, size=(size, 4)) for size in (5, 1, 200)]
+    observed = Statistics.empty(4)
+    for part in parts:
+        observed = observed.add(part)
+    together = np.concatenate(parts)
+    np.testing.assert_allclose(observed.mean, together.mean(0))
+    np.testing.assert_allclose(1 / observed.scale, together.std(0), rtol=1e-6)
+    assert (Statistics.empty(4).scale == 1).all()
+
+
 def test_deployed_policy_equals_jax(finished):
     policy = cmdpax.load_policy(finished)
-    simulator = make_simulator(SMALL.environment, 1)
-    learner = restore(init(SMALL.resolved(), simulator), finished, simulator)
+    simulator = make_simulator(SMALL["environment"], 1)
+    settings = {name: value for name, value in SMALL.items() if name != "environment"}
+    template = init(TrainConfig(**settings).resolved(), simulator)
+    learner = restore(template, RunFolder(finished), simulator)
     observation = np.random.default_rng(0).normal(size=(50, simulator.observation_size))
-    seen = np.clip((observation - learner.seen.mean) * learner.seen.scale, -10, 10).astype(
-        np.float32
-    )
+    observed = learner.observed
+    normalised = np.clip((observation - observed.mean) * observed.scale, -10, 10)
     np.testing.assert_allclose(
-        policy(observation), networks.apply(learner.policy["layers"], seen), atol=1e-5
+        policy(observation),
+        formulas.apply(learner.policy["layers"], normalised.astype(np.float32)),
+        atol=1e-5,
     )
-    np.testing.assert_allclose(policy(observation[0]), policy(observation)[0], atol=1e-6)
-    checkpoint = next(stored.newest(finished / "checkpoints"))
+    checkpoint = RunFolder(finished).checkpoints()[0]
     np.testing.assert_array_equal(cmdpax.load_policy(checkpoint)(observation), policy(observation))
+
+
+def test_samples_are_spread_around_the_deterministic_action(finished):
+    policy, observation = cmdpax.load_policy(finished), np.zeros((20_000, 11))
+    actions = policy.sample(observation, np.random.default_rng(0))
+    np.testing.assert_allclose(actions.mean(0), policy(observation[0]), atol=0.02)
+    np.testing.assert_allclose(actions.std(0), np.exp(policy.log_std), rtol=0.03)
 
 
 class Odd(gymnasium.Env):
@@ -72,7 +145,8 @@ class Counted(Odd):
 def trained(environment, folder):
     if f"{environment.__name__}-policy-v0" not in gymnasium.registry:
         gymnasium.register(f"{environment.__name__}-policy-v0", environment)
-    train(replace(SMALL, environment=f"{environment.__name__}-policy-v0", samples=200), folder)
+    name = f"{environment.__name__}-policy-v0"
+    train(**{**SMALL, "environment": name, "samples": 200}, folder=folder)
     return cmdpax.load_policy(folder)
 
 
@@ -102,11 +176,11 @@ def test_other_spaces_are_flattened_first(tmp_path):
 def test_a_changed_environment_is_refused(tmp_path, monkeypatch):
     """Otherwise its actions would mean something else, without a word."""
     trained(Counted, tmp_path / "run")
-    config = replace(SMALL, environment="Counted-policy-v0", samples=200)
+    settings = {**SMALL, "environment": "Counted-policy-v0", "samples": 200}
     monkeypatch.setattr(Counted, "action_space", gymnasium.spaces.Discrete(2, start=0))
     for act in (
-        lambda: evaluate(tmp_path / "run", 2),
-        lambda: train(config, tmp_path / "run", resume=True),
+        lambda: evaluate(tmp_path / "run", episodes=2),
+        lambda: train(**settings, folder=tmp_path / "run", resume=True),
     ):
         with pytest.raises(
             InputError, match=r"not what the policy was trained in \(start -1, now 0\); train anew"
@@ -115,7 +189,7 @@ def test_a_changed_environment_is_refused(tmp_path, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(Counted, "observation_space", gymnasium.spaces.Discrete(4))
     with pytest.raises(InputError, match=r"observations \[3\], now \[4\]"):
-        evaluate(tmp_path / "run", 2)
+        evaluate(tmp_path / "run", episodes=2)
 
 
 @pytest.mark.parametrize(

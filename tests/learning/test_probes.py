@@ -8,12 +8,9 @@ the penalty, where there are two limits: its natural-gradient steps otherwise gi
 before the multipliers have grown, and an arm without samples has no gradient to come back by.
 """
 
-import json
-
 import numpy as np
 import pytest
 
-from cmdpax.learning.config import TrainConfig
 from cmdpax.learning.training import train
 
 # limits; optimal return, costs and multipliers
@@ -30,12 +27,12 @@ UNLIMITED = {"Bandit": 1.0, "Throttle": 0.0, "TwoSteps": 1.0, "Corridor": -1.0, 
 
 def last_rows(folder, probe, method, part=0.05):
     """Means of return, costs and multipliers over the last part of a run."""
-    config = TrainConfig(
+    run = train(
         f"probes:{probe}",
         method,
-        ANSWERS[probe][0],
+        limits=ANSWERS[probe][0],
         batch=400,
-        horizon=40,
+        rollout_steps=40,
         samples=80_000,
         passes=4,
         minibatch=100,
@@ -45,10 +42,9 @@ def last_rows(folder, probe, method, part=0.05):
         dual_step=DUAL_STEPS.get((probe, method), 0.03 if method == "ppo-lag" else 0.3),
         hidden=(16,),
         discount=1.0,
+        folder=folder,
     )
-    train(config, folder)
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    rows = rows[-int(part * len(rows)) :]
+    rows = run.metrics[-int(part * len(run.metrics)) :]
     columns = [
         [row["return"] for row in rows],
         *([list(row[kind].values()) for row in rows] for kind in ("cost", "multiplier")),

@@ -7,8 +7,8 @@ import probes
 from cmdpax import InputError
 from cmdpax.learning.gym_simulator import GymSimulator
 from cmdpax.learning.policy import NetworkPolicy
-from cmdpax.learning.rollout import collect, episodes
-from cmdpax.model.limits import match_limits
+from cmdpax.learning.rollout import collect, episodes, first_episodes
+from cmdpax.model.limits import Limits
 
 
 def uniform_policy(simulator):
@@ -45,9 +45,9 @@ def test_cut_episodes_count_only_if_none_was_completed():
 
 def test_a_batch_follows_from_its_seed():
     simulator = GymSimulator(probes.Corridor, 3)
-    constraints = match_limits(["cost<=1"], simulator.cost_names)
+    limits = Limits.parse(["cost<=1"])
     batches = [
-        collect(simulator, uniform_policy(simulator), constraints, 10, (1, update))[0]
+        collect(simulator, uniform_policy(simulator), limits, 10, (1, update))[0]
         for update in (0, 1, 0)
     ]
     for first, again in zip(batches[0], batches[2]):
@@ -59,11 +59,27 @@ def test_a_batch_follows_from_its_seed():
     np.testing.assert_array_equal(np.flatnonzero(batches[0].ended[:, 0]), [3, 7])
 
 
+def test_a_range_makes_two_constraint_rewards():
+    simulator = GymSimulator(probes.TwoLimits, 2)
+    limits = Limits.parse(["0.1<=noise<=0.3", "heat<=1"])
+    batch, _ = collect(simulator, uniform_policy(simulator), limits, 30, (0,))
+    heat, noise = (batch.action == 1), (batch.action == 2)
+    np.testing.assert_array_equal(batch.rewards[1:], np.stack([noise, -1.0 * noise, -1.0 * heat]))
+
+
+def test_first_episodes_are_whole_and_discounted_if_asked():
+    simulator = GymSimulator(probes.Meter, 3)
+    policy = uniform_policy(simulator)
+    for deterministic in (True, False):
+        returns, costs, lengths = first_episodes(simulator, policy, 0, deterministic, 0.9)
+        np.testing.assert_array_equal(returns, [10] * 3)
+        np.testing.assert_array_equal(lengths, [10] * 3)
+        np.testing.assert_allclose(costs, (1 - 0.9**10) / 0.1)
+
+
 def test_gaussian_actions_are_kept_in_the_policys_own_units():
     simulator = GymSimulator(probes.Throttle, 2)
-    batch, _ = collect(
-        simulator, uniform_policy(simulator), match_limits(["cost<=1"], ("cost",)), 200, (0,)
-    )
+    batch, _ = collect(simulator, uniform_policy(simulator), Limits.parse(["cost<=1"]), 200, (0,))
     np.testing.assert_allclose(
         batch.rewards[1], -2 * batch.action[..., 0].clip(-1, 1), rtol=1e-4, atol=1e-6
     )
@@ -74,4 +90,4 @@ def test_gaussian_actions_are_kept_in_the_policys_own_units():
 def test_nan_is_named(wrong):
     simulator = GymSimulator(functools.partial(probes.Broken, wrong), 1)
     with pytest.raises(InputError, match=f"{wrong} is not finite"):
-        collect(simulator, uniform_policy(simulator), match_limits([], ("cost",)), 10, (0,))
+        collect(simulator, uniform_policy(simulator), Limits.parse([]), 10, (0,))

@@ -1,50 +1,130 @@
+"""What is written comes back, by the safetensors package too; damage is one sentence."""
+
 import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from cmdpax import InputError
-from cmdpax.learning import run_folder as stored
+from cmdpax import InputError, load_policy
+from cmdpax.learning import run_folder
+from cmdpax.learning.config import TrainConfig
+from cmdpax.learning.run_folder import RunFolder, from_0_1, pack, read_checkpoint, unpack
 
 ARRAYS = {
     "a/weight": np.arange(6.0).reshape(2, 3).T,
     "count": np.array(3, dtype=np.int64),
     "empty": np.zeros((0, 2), dtype=np.float32),
+    "b": np.arange(5, dtype=np.int32),
+    "a": np.array([True, False]),
+    "half": np.ones(3, dtype=np.float16),
 }
+CONFIG = {"environment": "x", "method": "cpo", "limits": ["cost<=1"], "seed": 0, "samples": 9}
+CONFIG |= {"discount": 1, "discounted": False}
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def assert_same(arrays, others):
+    assert arrays.keys() == others.keys()
+    for name, value in arrays.items():
+        assert value.dtype == others[name].dtype
+        np.testing.assert_array_equal(value, others[name])
+
+
+TYPES = st.sampled_from([np.dtype(one) for one in run_folder.TYPES.values()])
+SHAPES = st.lists(st.integers(0, 4), max_size=3).map(tuple)
+
+
+@given(st.dictionaries(st.text('ab/é"', max_size=4), st.tuples(TYPES, SHAPES), max_size=6))
+def test_bytes_are_those_of_the_safetensors_package(described):
+    random = np.random.default_rng(0)
+    arrays = {
+        name: random.integers(0, 2, shape).astype(dtype)
+        for name, (dtype, shape) in described.items()
+    }
+    assert pack(arrays) == safetensors.numpy.save(arrays)
+    assert_same(unpack(pack(arrays)), arrays)
+    assert_same(safetensors.numpy.load(pack(arrays)), arrays)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(st.data())
+def test_damaged_arrays_are_refused_or_read_never_more(data):
+    """Any byte changed, without the checksum that would notice: an error, or arrays."""
+    whole = bytearray(pack(ARRAYS))
+    for _ in range(data.draw(st.integers(1, 3))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(whole)))
+    for damaged in (bytes(whole), bytes(whole[:cut])):
+        try:
+            arrays = unpack(damaged)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            continue
+        assert all(isinstance(array, np.ndarray) for array in arrays.values())
+
+
+@pytest.mark.parametrize(
+    ("header", "sentence"),
+    [
+        ({"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}, "other bytes than"),
+        ({"a": {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}}, "other bytes than"),
+        ({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}}, "other bytes than"),
+        ({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, "not as long as"),
+        ({"a": {"dtype": "F99", "shape": [2], "data_offsets": [0, 8]}}, "F99"),
+        ([], ""),
+    ],
+)
+def test_headers_that_do_not_fit_their_data(header, sentence, tmp_path):
+    text = json.dumps(header).encode()
+    data = len(text).to_bytes(8, "little") + text + bytes(8)
+    path = tmp_path / "00000001.safetensors"
+    path.write_bytes(data)
+    notes = {"checkpoint": 1, "sha256": run_folder._sha256(data)}
+    path.with_suffix(".json").write_text(json.dumps(notes))
+    with pytest.raises(InputError, match=f"checkpoint .* is damaged: .*{sentence}"):
+        read_checkpoint(path)
 
 
 def test_arrays_and_notes_come_back_as_they_were(tmp_path):
-    path = stored.write(tmp_path / "new", 7, ARRAYS, {"samples": 12})
+    path = RunFolder(tmp_path / "new").save(7, ARRAYS, {"samples": 12})
     for name in (path, path.with_suffix(".json")):
-        arrays, notes = stored.read(name)
-        assert (notes["checkpoint"], notes["samples"]) == (7, 12) and arrays.keys() == ARRAYS.keys()
-        for key, value in ARRAYS.items():
-            assert arrays[key].dtype == value.dtype
-            np.testing.assert_array_equal(arrays[key], value)
+        arrays, notes = read_checkpoint(name)
+        assert (notes["checkpoint"], notes["samples"]) == (7, 12)
+        assert_same(arrays, ARRAYS)
 
 
 def test_the_last_few_are_kept_newest_first(tmp_path):
+    run = RunFolder(tmp_path)
     for number in (1, 2, 10, 20, 100):
-        stored.write(tmp_path, number, ARRAYS, {})
-    assert [int(path.stem) for path in stored.newest(tmp_path)] == [100, 20, 10]
-    assert len(list(tmp_path.iterdir())) == 2 * stored.KEPT
+        path = run.save(number, ARRAYS, {})
+        if number == 2:
+            path.with_suffix(".json").unlink()  # killed while it was removed
+    assert [int(path.stem) for path in run.checkpoints()] == [100, 20, 10]
+    assert len(list(path.parent.iterdir())) == 2 * run_folder.CHECKPOINTS_KEPT
 
 
 def test_a_checkpoint_exists_once_its_notes_do(tmp_path):
-    stored.write(tmp_path, 1, ARRAYS, {})
-    stored.write(tmp_path, 2, ARRAYS, {}).with_suffix(
-        ".json"
-    ).unlink()  # killed between the two files
-    assert [int(path.stem) for path in stored.newest(tmp_path)] == [1]
+    run = RunFolder(tmp_path)
+    run.save(1, ARRAYS, {})
+    run.save(2, ARRAYS, {}).with_suffix(".json").unlink()  # killed between the two files
+    assert [int(path.stem) for path in run.checkpoints()] == [1]
 
 
 @pytest.mark.parametrize("part", [".safetensors", ".json"])
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "remove"])
-def test_damage_is_noticed(tmp_path, part, damage):
-    path = stored.write(tmp_path, 1, ARRAYS, {})
+def test_damage_of_a_checkpoint_is_noticed(tmp_path, part, damage):
+    run = RunFolder(tmp_path)
+    run.save(1, {"x": np.ones(2)}, {})
+    path = run.save(2, ARRAYS, {"action_space": {"high": [1.25]}})
     file = path.with_suffix(part)
     data = bytearray(file.read_bytes())
-    middle = data.index(b"sha256") + 12 if part == ".json" else len(data) // 2
+    middle = data.index(b"1.25") if part == ".json" else len(data) // 2
     if damage == "remove":
         file.unlink()
     elif damage == "flip":
@@ -55,36 +135,199 @@ def test_damage_is_noticed(tmp_path, part, damage):
     with pytest.raises(
         InputError, match="cannot be read" if damage == "remove" else "cannot be read|is damaged"
     ):
-        stored.read(path)
+        read_checkpoint(path)
+    if (part, damage) != (".json", "remove"):  # without its notes it is none
+        with pytest.warns(UserWarning, match="The one before is taken"):
+            assert run.newest()[1]["checkpoint"] == 1
+
+
+def test_a_checkpoint_of_0_1_has_no_checksum_of_its_notes(tmp_path):
+    path = RunFolder(tmp_path).save(1, ARRAYS, {}).with_suffix(".json")
+    notes = json.loads(path.read_text())
+    del notes["notes_sha256"]
+    path.write_text(json.dumps(notes))
+    assert_same(read_checkpoint(path)[0], ARRAYS)
 
 
 def test_what_a_stopped_run_has_kept(tmp_path):
-    assert stored.kept(tmp_path) == "there was no checkpoint yet"
-    stored.write(tmp_path / "checkpoints", 30, {"x": np.ones(1)}, {})
-    assert stored.kept(tmp_path) == f"the checkpoint of update 30 is kept in {tmp_path}"
+    run = RunFolder(tmp_path)
+    assert run.last_checkpoint_sentence() == "there was no checkpoint yet"
+    run.save(30, {"x": np.ones(1)}, {})
+    kept = f"the checkpoint of update 30 is kept in {tmp_path}"
+    assert run.last_checkpoint_sentence() == kept
 
 
-WHOLE = {"environment": "x", "limit": ["cost<=1"], "discount": 1, "discounted": False}
+DAMAGED_CONFIGS = ({"environment": None}, {"limits": 25}, {"limits": [25]}, {"seed": "0"})
 
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "[]",
-        "{",
-        "{}",
-        "3",
-        *(
-            json.dumps({**WHOLE, **wrong})
-            for wrong in ({"environment": None}, {"limit": 25}, {"limit": [25]})
-        ),
-    ],
+    ["[]", "{", "{}", "3", "[" * 100_000]
+    + [json.dumps({**CONFIG, **wrong}) for wrong in DAMAGED_CONFIGS],
 )
 def test_a_config_that_is_none(tmp_path, text):
+    run = RunFolder(tmp_path)
     with pytest.raises(InputError, match=r"it has no config\.json"):
-        stored.read_config(tmp_path)
+        _ = run.config
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(InputError, match=r"its config\.json is damaged"):
-        stored.read_config(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps(WHOLE))
-    assert stored.read_config(tmp_path) == WHOLE
+        _ = run.config
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    assert run.config == CONFIG
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("deep*/*/config.json"))[::7])
+def test_configs_of_0_1_are_read_in_todays_names(path):
+    run = RunFolder(path.parent)
+    assert run.config["limits"] == ["cost<=25"] and run.config["rollout_steps"] == 1000
+    assert len(run.rows()) > 10 and run.evaluation["stochastic"]["episodes"] == 10
+    settings = {name: value for name, value in run.config.items() if name != "environment"}
+    assert TrainConfig.of(settings).resolved().method == run.config["method"]
+
+
+def test_sentinels_of_0_1_are_the_methods_own():
+    own = {"batch": 0, "minibatch": 0, "trust_region": 0.0, "penalty": 0, "dual_step": 0.0}
+    old = {"limit": ["cost<=3"], "horizon": 50, "kl_stop": -1, "gradient_clip": -1.0, **own}
+    new = from_0_1(old)
+    assert new.keys() == {"limits", "rollout_steps", "kl_stop", "gradient_clip", *own}
+    assert all(new[name] is None for name in ("kl_stop", "gradient_clip", *own))
+    assert from_0_1({**old, "kl_stop": 0.0})["kl_stop"] == 0.0
+    assert from_0_1({**old, "method": "cpo", "gradient_clip": 40.0})["gradient_clip"] == 0.0
+    today = {"limits": [], "rollout_steps": 50, "gradient_clip": 0.0}
+    assert from_0_1(today) == today
+
+
+def rows_of(run, *lines):
+    (run.path / "metrics.jsonl").write_text("".join(lines))
+
+
+def test_rows(tmp_path):
+    run = RunFolder(tmp_path)
+    assert run.rows() == [] and run.last_row() is None
+    for update in (1, 2, 3):
+        run.add({"update": update, "return": 0.5})
+    assert [row["update"] for row in run.rows()] == [1, 2, 3] and run.last_row()["update"] == 3
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"update": 4, "ret')  # being written
+    assert len(run.rows()) == 3 and run.last_row()["update"] == 3
+    run.rewind(2)
+    assert [row["update"] for row in run.rows()] == [1, 2]
+    rows_of(run, '{"update": 1}\n', "garbage\n", '{"update": 2}\n')
+    with pytest.raises(InputError, match=r"metrics\.jsonl is damaged: line 2 is no row of metrics"):
+        run.rows()
+    with pytest.warns(UserWarning, match="lacks 1 of the 3 rows before the checkpoint"):
+        run.rewind(3)
+    assert (tmp_path / "metrics.jsonl").read_text() == '{"update": 1}\n{"update": 2}\n'
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"stochastic": {"reward": {}}}', '{"stochastic": 3}'])
+def test_an_evaluation_that_is_none(tmp_path, text):
+    run = RunFolder(tmp_path)
+    assert run.evaluation is None
+    (tmp_path / "evaluation.json").write_text(text)
+    with pytest.raises(InputError, match=r"evaluation\.json is damaged; evaluate the run again"):
+        _ = run.evaluation
+    measured = {kind: {"reward": {}, "costs": {}} for kind in ("stochastic", "deterministic")}
+    run.save_evaluation(measured)
+    assert run.evaluation == measured
+
+
+def test_beginning_and_resuming(tmp_path):
+    run = RunFolder(tmp_path / "run")
+    with pytest.raises(InputError, match="holds no run to resume"):
+        run.resume(CONFIG)
+    run.begin(CONFIG)
+    run.resume(CONFIG)
+    with pytest.raises(InputError, match="already holds a run"):
+        run.begin(CONFIG)
+    with pytest.raises(InputError, match=r"another config \(seed was 0, is 1\); repeat it"):
+        run.resume({**CONFIG, "seed": 1})
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(InputError, match="is not a folder"):
+            RunFolder(path).begin(CONFIG)
+
+
+def attempt(path, updates, damaged=()):
+    """Another attempt at a run, with checkpoints after some updates."""
+    run = RunFolder(path)
+    run.begin(CONFIG)
+    for update in range(1, max(updates) + 1):
+        run.add({"update": update})
+    for update in updates:
+        file = run.save(update, {"x": np.full(2, update)}, {})
+        if update in damaged:
+            file.write_bytes(b"")
+    return run
+
+
+def test_the_furthest_intact_checkpoint_is_adopted(tmp_path):
+    one, other = attempt(tmp_path / "a", [1, 3]), attempt(tmp_path / "b", [2, 4, 5], damaged=[5])
+    rows = attempt(tmp_path / "c", [9])
+    rows_of(rows, '{"update": 1}\n')  # without its rows a checkpoint is of no use
+    run = RunFolder(tmp_path / "new")
+    run.path.mkdir()
+    run.adopt([tmp_path / "nothing"])
+    assert not list(run.path.iterdir())
+    run.adopt([one, other.path, rows])
+    assert run.newest()[1]["checkpoint"] == 4 and run.config == CONFIG
+    assert [row["update"] for row in run.rows()] == [1, 2, 3, 4] and len(run.checkpoints()) == 1
+    other.keep_result()
+    assert [int(path.stem) for path in other.checkpoints()] == [5]
+
+
+def test_a_run_is_trained_by_one_process(tmp_path):
+    run = RunFolder(tmp_path / "run")
+    run.begin(CONFIG)
+    code = (
+        "import sys; from cmdpax.learning.run_folder import RunFolder\n"
+        "with RunFolder(sys.argv[1]).lock(): print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(run.path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(InputError, match="is being trained by another process"), run.lock():
+            pass
+        holder.kill()
+        holder.wait()
+    with run.lock():
+        pass
+
+
+def test_numpy_alone_reads_a_run_and_acts(finished, tmp_path):
+    """In a process in which no other package can be imported; the same actions but for rounding."""
+    code = """
+import sys
+ALLOWED = {"numpy", "cmdpax", *sys.stdlib_module_names}
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in ALLOWED:
+            raise ImportError(f"{name} is not installed")
+sys.meta_path.insert(0, Refuse())
+import numpy as np
+import cmdpax
+from cmdpax.learning.run_folder import RunFolder
+run, policy = RunFolder(sys.argv[1]), cmdpax.load_policy(sys.argv[1])
+assert len(run.rows()) == 12 and run.config["method"] == "spma-alm"
+observation = np.random.default_rng(0).normal(size=(20, 11))
+sampled = policy.sample(observation, np.random.default_rng(1))
+np.save(sys.argv[2], [policy(observation), sampled])
+print(sorted(name for name in sys.modules if name in ("numba", "jax", "safetensors", "scipy")))
+"""
+    command = [sys.executable, "-c", code, str(finished), str(tmp_path / "actions.npy")]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
+    policy, observation = load_policy(finished), np.random.default_rng(0).normal(size=(20, 11))
+    ours = [policy(observation), policy.sample(observation, np.random.default_rng(1))]
+    np.testing.assert_allclose(np.load(tmp_path / "actions.npy"), ours, atol=1e-6)
+
+
+@pytest.mark.parametrize("part", ["policy/layers/0/weight", "seen/mean", "action_space"])
+def test_a_checkpoint_without_a_whole_policy(finished, tmp_path, part):
+    arrays, notes = RunFolder(finished).newest()
+    shutil.copytree(finished, tmp_path / "run")
+    own = {name: value for name, value in notes.items() if not name.endswith("sha256")}
+    own.pop(part, None)
+    RunFolder(tmp_path / "run").save(99, {k: v for k, v in arrays.items() if k != part}, own)
+    with pytest.raises(InputError, match="holds no whole policy"):
+        load_policy(tmp_path / "run")

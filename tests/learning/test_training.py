@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import gymnasium
 import jax
@@ -20,36 +19,42 @@ import pytest
 import cmdpax
 import probes
 from cmdpax import InputError, NumericalError, lagrangian
-from cmdpax.learning import run_folder as stored
-from cmdpax.learning import training
+from cmdpax.learning import run_folder, training
 from cmdpax.learning.config import TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import init
-from cmdpax.learning.training import move_multipliers, named, see_margin, train
+from cmdpax.learning.run_folder import RunFolder
+from cmdpax.learning.training import (
+    leaves_by_path,
+    move_multipliers,
+    smooth_margin,
+    train,
+    training_thresholds,
+)
+from cmdpax.model.limits import Limits
 from short_run import SMALL
 
 
-def rows(folder):
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-def last_arrays(folder):
-    return stored.read(next(stored.newest(folder / "checkpoints")))[0]
+def small(folder, **settings):
+    """A short training."""
+    return train(**{**SMALL, "folder": folder, **settings})
 
 
 def assert_same_run(folder, other):
     assert (folder / "metrics.jsonl").read_bytes() == (other / "metrics.jsonl").read_bytes()
-    first, second = last_arrays(folder), last_arrays(other)
+    first, second = (RunFolder(one).newest()[0] for one in (folder, other))
     assert first.keys() == second.keys()
     for name, value in first.items():
         np.testing.assert_array_equal(value, second[name], err_msg=name)
 
 
 def test_a_run_is_a_folder(finished):
-    assert [row["update"] for row in rows(finished)] == list(range(1, 13))
-    assert json.loads((finished / "config.json").read_text())["batch"] == 100
+    assert [row["update"] for row in RunFolder(finished).rows()] == list(range(1, 13))
+    config = {"environment": SMALL["environment"], "batch": 100, "limits": ["cost<=25"]}
+    assert config.items() <= RunFolder(finished).config.items()
     assert list((finished / "tensorboard").iterdir())
-    assert len(list((finished / "checkpoints").glob("*.json"))) == stored.KEPT
+    kept = len(list((finished / "checkpoints").glob("*.json")))
+    assert kept == run_folder.CHECKPOINTS_KEPT
     assert not list((finished / "checkpoints").glob("*.part"))
 
 
@@ -58,61 +63,45 @@ class Stopped(Exception):
 
 
 def stop_at(update):
-    def report(row):
+    def callback(row):
         if row["update"] == update:
             raise Stopped
 
-    return report
+    return callback
 
 
 def test_resume_is_bit_identical(finished, tmp_path):
     """Stopped between checkpoints: the rows after the last checkpoint are made again."""
     for update in (1, 5, 8):
         with pytest.raises(Stopped):
-            train(SMALL, tmp_path / "cut", resume=update > 1, report=stop_at(update))
-    train(SMALL, tmp_path / "cut", resume=True)
+            small(tmp_path / "cut", resume=update > 1, callback=stop_at(update))
+    small(tmp_path / "cut", resume=True)
     assert_same_run(finished, tmp_path / "cut")
 
 
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(finished, tmp_path):
     folder = tmp_path / "run"
     with pytest.raises(Stopped):
-        train(SMALL, folder, report=stop_at(7))
-    newest = next(stored.newest(folder / "checkpoints"))
+        small(folder, callback=stop_at(7))
+    newest = RunFolder(folder).checkpoints()[0]
     data = bytearray(newest.read_bytes())
     data[-5] ^= 1
     newest.write_bytes(data)
     with pytest.warns(UserWarning, match="damaged"):
-        train(SMALL, folder, resume=True)
+        small(folder, resume=True)
     assert_same_run(finished, folder)
 
 
-def kill_and_resume(folder, config, kills, random, finished):
-    """`kill -9` the training command at random moments of its work; then let it finish, and
-    compare.
-    """
-    fields = ("samples", "batch", "horizon", "passes", "inner", "checkpoint_every")
-    settings = [
-        part
-        for name in fields
-        for part in (f"--{name.replace('_', '-')}", str(getattr(config, name)))
-    ]
-    command = [
-        sys.executable,
-        "-m",
-        "cmdpax",
-        "train",
-        config.environment,
-        "--out",
-        str(folder),
-        "--hidden",
-        "8",
-        *settings,
-    ]
+def kill_and_resume(folder, kills, random, finished):
+    """`kill -9` the training command at random moments of its work; let it finish, and compare."""
+    settings = {**SMALL, "hidden": 8, "out": folder}
+    options = [(f"--{name.replace('_', '-')}", str(value)) for name, value in settings.items()]
+    words = [word for option in options[1:] for word in option]
+    command = [sys.executable, "-m", "cmdpax", "train", SMALL["environment"], *words]
     metrics = folder / "metrics.jsonl"
     for _ in range(kills):
         resume = ["--resume"] if (folder / "config.json").exists() else []
-        wanted = random.integers(1, config.updates)
+        wanted = random.integers(1, SMALL["samples"] // SMALL["batch"])
         process = subprocess.Popen(
             [*command, *resume], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
@@ -132,24 +121,24 @@ def kill_and_resume(folder, config, kills, random, finished):
 def test_fifty_random_kills(finished, tmp_path):
     random = np.random.default_rng(0)
     for trial in range(10):
-        kill_and_resume(tmp_path / str(trial), SMALL, 5, random, finished)
+        kill_and_resume(tmp_path / str(trial), 5, random, finished)
 
 
 def test_resume_with_a_changed_config_shows_the_difference(finished):
     with pytest.raises(InputError, match=r"penalty was 0\.02, is 0\.5"):
-        train(replace(SMALL, penalty=0.5), finished, resume=True)
+        small(finished, penalty=0.5, resume=True)
 
 
 def test_folders_that_do_not_fit(finished, tmp_path):
     with pytest.raises(InputError, match="already holds a run"):
-        train(SMALL, finished)
+        small(finished)
     with pytest.raises(InputError, match="no run to resume"):
-        train(SMALL, tmp_path / "nothing", resume=True)
+        small(tmp_path / "nothing", resume=True)
     with pytest.raises(InputError, match="no intact checkpoint"):
         cmdpax.load_policy(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="is not a folder"):
-        train(SMALL, tmp_path / "file")
+        small(tmp_path / "file")
 
 
 @pytest.mark.parametrize("damage", ["missing", "{", "[]"])
@@ -164,9 +153,9 @@ def test_a_run_whose_config_is_damaged_is_neither_mixed_with_another_nor_resumed
         else (folder / "config.json").write_text(damage)
     )
     with pytest.raises(InputError, match="already holds a run"):
-        train(SMALL, folder)
+        small(folder)
     with pytest.raises(InputError, match=r"not a run folder: it.* config\.json"):
-        train(SMALL, folder, resume=True)
+        small(folder, resume=True)
 
 
 def test_rows_of_metrics_are_kept_by_their_update(finished, tmp_path):
@@ -177,11 +166,11 @@ def test_rows_of_metrics_are_kept_by_their_update(finished, tmp_path):
         (finished / "metrics.jsonl").read_text().splitlines(keepends=True),
     )
     path.write_text("garbage\n" + "".join(lines[:5]) + "\n" + "".join(lines[5:]))
-    train(SMALL, folder, resume=True)
+    small(folder, resume=True)
     assert path.read_text() == "".join(lines)
     path.write_text("".join(lines[:3] + lines[4:]))
     with pytest.warns(UserWarning, match="lacks 1 of the 12 rows before the checkpoint"):
-        train(SMALL, folder, resume=True)
+        small(folder, resume=True)
     assert path.read_text() == "".join(lines[:3] + lines[4:])
 
 
@@ -195,10 +184,10 @@ class Endless(probes.Bandit):
 def test_limits_on_cut_episodes_are_warned_of_once(tmp_path):
     gymnasium.register("Endless-train-v0", Endless)
     with pytest.warns(
-        UserWarning, match="update 1: no episode ended within the 50 steps of --horizon"
+        UserWarning, match="update 1: no episode ended within the 50 steps of rollout_steps"
     ) as seen:
-        train(replace(SMALL, environment="Endless-train-v0", samples=300), tmp_path / "run")
-    assert len([one for one in seen if "horizon" in str(one.message)]) == 1
+        small(tmp_path / "run", environment="Endless-train-v0", samples=300)
+    assert len([one for one in seen if "rollout_steps" in str(one.message)]) == 1
 
 
 @pytest.mark.parametrize("wrong", ["reward", "cost", "observation"])
@@ -207,7 +196,7 @@ def test_nan_from_an_environment_stops_and_names_the_field(wrong, tmp_path):
         f"Broken-{wrong}-v0", functools.partial(probes.Broken, wrong), disable_env_checker=True
     )
     with pytest.raises(InputError, match=f"{wrong}.* (nan|not finite)"):
-        train(replace(SMALL, environment=f"Broken-{wrong}-v0"), tmp_path / "run")
+        small(tmp_path / "run", environment=f"Broken-{wrong}-v0")
 
 
 def test_a_diverged_learner_stops_and_keeps_the_last_good_checkpoint(tmp_path, monkeypatch):
@@ -232,12 +221,12 @@ def test_a_diverged_learner_stops_and_keeps_the_last_good_checkpoint(tmp_path, m
         NumericalError,
         match="update 6 made the policy not finite; the checkpoint of update 4 is kept",
     ):
-        train(SMALL, folder)
-    assert all(np.isfinite(value).all() for value in last_arrays(folder).values())
+        small(folder)
+    assert all(np.isfinite(value).all() for value in RunFolder(folder).newest()[0].values())
 
 
 def test_multipliers_move_as_in_the_exact_part():
-    config = TrainConfig("x", "spma-alm", penalty=0.1, dual_step=0.3, inner=5)
+    config = TrainConfig(penalty=0.1, dual_step=0.3, inner=5).resolved()
     simulator = make_simulator("probes:Bandit", 1)
     margin = np.array([-2.0])
     learner = init(config, simulator)._replace(multiplier=np.array([2.0]), margin=margin)
@@ -262,12 +251,12 @@ def test_multipliers_move_as_in_the_exact_part():
     [("smooth", 2, 0.1), ("smooth", 20, 1), ("smooth", 90, 1), ("latest", 2, 1)],
 )
 def test_a_margin_counts_for_as_many_episodes_as_it_has(kind, episodes, share):
-    config = TrainConfig("x", margin=kind)
+    config = TrainConfig(margin=kind).resolved()
     learner = init(config, make_simulator("probes:Bandit", 1))
     first, second = np.array([6.0]), np.array([-3.0])
-    learner = see_margin(learner, first, 1, config)
+    learner = smooth_margin(learner, first, 1, config)
     np.testing.assert_array_equal(learner.margin, first)
-    learner = see_margin(learner._replace(update=np.asarray(1)), second, episodes, config)
+    learner = smooth_margin(learner._replace(update=np.asarray(1)), second, episodes, config)
     np.testing.assert_allclose(learner.margin, (1 - share) * first + share * second)
 
 
@@ -277,28 +266,130 @@ def test_a_reserve_tightens_what_training_aims_at(tmp_path):
     """
     multipliers = []
     for reserve in (0.0, 0.25):
-        config = replace(
-            SMALL,
-            method="ppo-lag",
-            samples=200,
-            limit=("cost<=-8",),
-            dual_step=0.5,
-            reserve=reserve,
-        )
-        train(config, tmp_path / str(reserve))
-        multipliers.append(rows(tmp_path / str(reserve))[1]["multiplier"]["cost"])
+        settings = {"method": "ppo-lag", "limits": "cost<=-8", "dual_step": 0.5}
+        run = small(tmp_path / str(reserve), samples=200, reserve=reserve, **settings)
+        multipliers.append(run.metrics[1]["multiplier"]["cost"])
     assert multipliers[1] - multipliers[0] == pytest.approx(0.5 * 0.25 * 8)
 
 
-def test_names_of_arrays_are_paths():
-    learner = init(SMALL, make_simulator(SMALL.environment, 1))
-    assert {
-        "policy/layers/0/weight",
-        "policy/log_std",
-        "multiplier",
-        "seen/mean",
-        "update",
-    } <= named(learner).keys()
+def test_a_reserve_of_a_range_ends_in_its_middle():
+    limits = Limits.parse(["cost<=20", "heat>=10", "2<=noise<=3", "stock==4"])
+    np.testing.assert_allclose(training_thresholds(limits, 0.2), [-16, 12, 2.4, -2.5, 4, -4])
+    np.testing.assert_array_equal(training_thresholds(limits, 0.0), limits.row_thresholds)
+
+
+@pytest.mark.parametrize("method", ["spma-alm", "trpo-alm", "ppo-lag", "cpo"])
+def test_a_range_has_one_signed_multiplier(method, tmp_path):
+    """Below its range a cost is worth something, above it the opposite; in the files by name."""
+    for bounds, sign in (("0.8<=heat<=0.9", 1), ("-0.9<=heat<=-0.8", -1)):
+        settings = {"environment": "probes:TwoLimits", "method": method, "samples": 400}
+        limits = [bounds, "noise<=0.5"]
+        run = small(tmp_path / bounds, limits=limits, rollout_steps=10, **settings)
+        last = run.metrics[-1]
+        assert last["cost"].keys() == last["multiplier"].keys() == {"heat", "noise"}
+        assert 0 <= last["cost"]["heat"] <= 1
+        assert np.sign(last["weight"]["heat"]) == (0 if method == "cpo" else sign)
+        small(tmp_path / bounds, limits=limits, rollout_steps=10, resume=True, **settings)
+
+
+def test_the_plain_lagrangian_weighs_by_its_multipliers(tmp_path):
+    settings = {"limits": "cost<=-8", "samples": 400}
+    rows = small(tmp_path / "lag", method="ppo-lag", **settings).metrics
+    assert rows[-1]["multiplier"]["cost"] > 0
+    assert all(row["weight"] == row["multiplier"] for row in rows)
+    rows = small(tmp_path / "alm", method="ppo-alm", **settings).metrics
+    assert all(row["weight"]["cost"] > row["multiplier"]["cost"] for row in rows)
+
+
+def config_of(settings):
+    return TrainConfig.of({k: v for k, v in settings.items() if k != "environment"}).resolved()
+
+
+def test_names_of_arrays_in_files_are_those_of_0_1():
+    learner = init(config_of(SMALL), make_simulator(SMALL["environment"], 1))
+    names = {"policy/layers/0/weight", "policy/log_std", "multiplier", "centre", "seen/mean"}
+    assert names | {"update", "seen/total", "margin"} <= leaves_by_path(learner).keys()
+
+
+def test_a_run_of_0_1_is_resumed(finished, tmp_path):
+    """Its config has other names; its checkpoints have no checksum of their notes."""
+    folder = tmp_path / "run"
+    with pytest.raises(Stopped):
+        small(folder, callback=stop_at(7))
+    config = json.loads((folder / "config.json").read_text())
+    config["limit"], config["horizon"] = config.pop("limits"), config.pop("rollout_steps")
+    (folder / "config.json").write_text(json.dumps(config))
+    for path in RunFolder(folder).checkpoints():
+        notes = json.loads(path.with_suffix(".json").read_text())
+        del notes["notes_sha256"]
+        path.with_suffix(".json").write_text(json.dumps(notes))
+    small(folder, resume=True)
+    assert_same_run(finished, folder)
+
+
+class Heater(probes.Meter):
+    """An environment that is given as it is."""
+
+
+class Odd:
+    """No environment."""
+
+
+def test_environments_by_name_function_class_and_object(tmp_path):
+    """The same run, whichever way the environment is given; of an object there is one copy."""
+    settings = {"samples": 300, "rollout_steps": 100}
+    runs = {
+        "name": small(tmp_path / "a", environment="probes:Meter", **settings),
+        "class": small(tmp_path / "b", environment=probes.Meter, **settings),
+        "function": small(tmp_path / "c", environment=lambda: probes.Meter(), **settings),
+        "object": train(
+            **{**SMALL, "environment": probes.Meter(), "samples": 300, "folder": tmp_path / "d"}
+            | {"rollout_steps": 100}
+        ),
+    }
+    for run in runs.values():
+        assert_same_run(run.folder, tmp_path / "a")
+        assert run.policy.updates == 3 and len(run.metrics) == 3
+    names = [RunFolder(run.folder).config["environment"] for run in runs.values()]
+    assert names == ["probes:Meter", "probes:Meter", names[2], "Meter (object)"]
+    assert names[2].endswith("<lambda> (object)")
+    evidence = [cmdpax.evaluate(run, episodes=2) for run in runs.values()]
+    assert all(one["stochastic"].returns == (10.0, 10.0) for one in evidence)
+    with pytest.raises(InputError, match=r"environment 'Meter \(object\)' is not known"):
+        cmdpax.evaluate(runs["object"].folder)
+    again = cmdpax.evaluate(runs["object"].folder, environment=Heater, episodes=2)
+    assert again["deterministic"].costs["cost"].mean == 10
+
+
+def test_an_object_takes_all_steps_of_a_batch(tmp_path):
+    settings = {name: value for name, value in SMALL.items() if name != "rollout_steps"}
+    settings |= {"environment": probes.Meter(), "samples": 200}
+    run = train(**settings, folder=tmp_path / "run")
+    assert RunFolder(run.folder).config["rollout_steps"] == 100
+    with pytest.raises(InputError, match="2 copies are needed, but an environment object is one"):
+        train(**settings, rollout_steps=50, folder=tmp_path / "other")
+
+
+def test_what_is_no_environment(tmp_path):
+    with pytest.raises(InputError, match="environment"):
+        small(tmp_path / "run", environment=Odd())
+    assert not (tmp_path / "run").exists()
+
+
+def test_by_default_a_run_lies_in_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = small(None, environment="probes:Bandit", samples=100, seed=3)
+    assert run.folder == training.default_folder("probes:Bandit", "spma-alm", 3)
+    assert str(run.folder) == "runs/probes-Bandit-spma-alm-3" and run.folder.is_dir()
+
+
+def test_two_trainings_do_not_share_a_folder(tmp_path):
+    def also(row):
+        with pytest.raises(InputError, match="is being trained by another process"):
+            small(tmp_path / "run", samples=200, resume=True)
+
+    small(tmp_path / "run", samples=200, callback=also)
+    assert len(RunFolder(tmp_path / "run").rows()) == 2
 
 
 def test_importing_cmdpax_loads_none_of_the_deep_packages():
@@ -307,6 +398,6 @@ def test_importing_cmdpax_loads_none_of_the_deep_packages():
         " 'safetensors') if m in sys.modules])"
     )
     answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd()
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert answer.stdout.strip() == "[]"

@@ -2,10 +2,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
 
-from cmdpax.learning import formulas as networks
-from cmdpax.learning.trust_region import best_step, conjugate_gradient, improve
+from cmdpax.learning import formulas, trust_region
+from cmdpax.learning.trust_region import best_step, improve
 
 
 def problem(seed, count, size=4):
@@ -64,20 +65,54 @@ def test_recovery_climbs_straight_back():
     np.testing.assert_allclose(x, [0, np.sqrt(2 * 0.02 / 4)], atol=1e-9)
 
 
-def test_conjugate_gradient():
-    hessian, g, *_ = problem(3, 0, size=6)
-    x = conjugate_gradient(
-        lambda v: jnp.array(hessian, jnp.float32) @ v, jnp.array(g, jnp.float32), 30
-    )
-    np.testing.assert_allclose(hessian @ np.asarray(x), g, atol=1e-2)
+def directions(policy, observation, action, advantages):
+    old = formulas.log_probability(policy, observation, action)
+    found = trust_region._directions(policy, observation, action, old, advantages)
+    return [np.asarray(part, np.float64) for part in found]
+
+
+def by_hand(product, target):
+    """Fifteen iterations of conjugate gradients in float64."""
+    x, residual, direction = np.zeros_like(target), target, target
+    for _ in range(trust_region.ITERATIONS):
+        image, square = product(direction), residual @ residual
+        if square < 1e-30:
+            break
+        step = square / (direction @ image)
+        x, residual = x + step * direction, residual - step * image
+        direction = residual + residual @ residual / square * direction
+    return x
+
+
+@pytest.mark.parametrize("choices", [2, 3])
+@pytest.mark.parametrize("gaussian", [True, False])
+def test_directions_are_those_of_conjugate_gradients(gaussian, choices):
+    """Also where they are exact after few iterations, and for a gradient that is zero."""
+    random = np.random.default_rng(0)
+    policy = formulas.init_policy(jax.random.key(0), (1, 4, choices), gaussian, 0.6)
+    observation = jnp.ones((200, 1), jnp.float32)
+    action = random.normal(size=(200, choices)) if gaussian else random.integers(choices, size=200)
+    advantages = jnp.array(random.normal(size=(3, 200)), jnp.float32).at[2].set(0.0)
+    gradients, solutions = directions(policy, observation, jnp.asarray(action), advantages)
+    flat, unravel = ravel_pytree(policy)
+
+    def mean_kl(parameters):
+        return formulas.kl(policy, unravel(parameters), observation).mean()
+
+    hessian = np.asarray(jax.hessian(mean_kl)(flat), np.float64)
+    hessian += trust_region.DAMPING * np.eye(len(flat))
+    for gradient, solution in zip(gradients, solutions):
+        expected = by_hand(lambda x: hessian @ x, gradient)
+        scale = np.abs(expected).max() + 1e-12
+        np.testing.assert_allclose(solution / scale, expected / scale, atol=1e-4)
 
 
 @pytest.mark.parametrize("margin", [[], [5.0], [0.0], [-50.0]])
 def test_a_step_keeps_its_promises(margin):
     random = np.random.default_rng(0)
-    policy = networks.init_policy(jax.random.key(0), (3, 16, 2), True, 0.6)
+    policy = formulas.init_policy(jax.random.key(0), (3, 16, 2), True, 0.6)
     observation = jnp.array(random.normal(size=(500, 3)), jnp.float32)
-    action = networks.apply(policy["layers"], observation) + 0.6 * random.normal(size=(500, 2))
+    action = formulas.apply(policy["layers"], observation) + 0.6 * random.normal(size=(500, 2))
     wish = np.asarray(action)[:, 0] * np.sign(np.asarray(observation)[:, 0])
     price = -np.asarray(action)[:, 0] - np.asarray(action)[:, 1]
     advantages = np.stack([wish, price])[: 1 + len(margin)]
@@ -87,12 +122,12 @@ def test_a_step_keeps_its_promises(margin):
     )
     ratio = np.exp(
         np.asarray(
-            networks.log_probability(moved, observation, action)
-            - networks.log_probability(policy, observation, action)
+            formulas.log_probability(moved, observation, action)
+            - formulas.log_probability(policy, observation, action)
         )
     )
     change = (ratio * np.asarray(advantages)).mean(1)
-    assert 0 < float(networks.divergence(policy, moved, observation).mean()) <= 0.01
+    assert 0 < float(formulas.kl(policy, moved, observation).mean()) <= 0.01
     assert happened["backtracks"] < 20
     if margin == [-50.0]:
         assert happened["case"] == "recover" and change[1] > 0
@@ -107,15 +142,15 @@ def test_coming_back_to_a_limit_may_cost_reward():
     the trust region goes.
     """
     random = np.random.default_rng(0)
-    policy = networks.init_policy(jax.random.key(0), (3, 16, 1), True, 0.6)
+    policy = formulas.init_policy(jax.random.key(0), (3, 16, 1), True, 0.6)
     observation = jnp.array(random.normal(size=(500, 3)), jnp.float32)
-    action = networks.apply(policy["layers"], observation) + 0.6 * random.normal(size=(500, 1))
+    action = formulas.apply(policy["layers"], observation) + 0.6 * random.normal(size=(500, 1))
     wish = np.asarray(action)[:, 0] - np.asarray(action)[:, 0].mean()
     advantages = jnp.array(np.stack([wish, -wish]), jnp.float32)
     moved, happened = improve(
         policy, observation, action, advantages, np.array([-0.5]), 100.0, 0.01
     )
     assert happened["case"] == "recover" and happened["kl"] > 0.005
-    assert float(networks.apply(moved["layers"], observation).mean()) < float(
-        networks.apply(policy["layers"], observation).mean()
+    assert float(formulas.apply(moved["layers"], observation).mean()) < float(
+        formulas.apply(policy["layers"], observation).mean()
     )

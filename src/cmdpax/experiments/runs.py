@@ -8,7 +8,6 @@ carries it out and however often it was interrupted: no clock, host or process i
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -18,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cmdpax.environments.by_name import open_features, open_model, seeded
-from cmdpax.errors import InputError, check_known, check_number
+from cmdpax.errors import check_known, check_number
 from cmdpax.files import Row
 from cmdpax.learning.config import TrainConfig
 from cmdpax.model.limits import Limits
@@ -66,20 +65,11 @@ class Run:
         return Run(**json.loads(text))
 
 
-def train_run(config: TrainConfig) -> Run:
+def train_run(environment: str, config: TrainConfig) -> Run:
     """The run of a training config, every setting filled in and checked."""
     settings = json.loads(json.dumps(asdict(config.resolved())))
     seed = settings.pop("seed")
-    return Run("train", settings, seed)
-
-
-def train_config(run: Run) -> TrainConfig:
-    """The training config of a run."""
-    config: Row = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in run.config.items()
-    }
-    return TrainConfig(**config, seed=run.seed)
+    return Run("train", {"environment": environment, **settings}, seed)
 
 
 def exact_run(config: Mapping[str, Any], seed: int = 0) -> Run:
@@ -100,7 +90,7 @@ def exact_run(config: Mapping[str, Any], seed: int = 0) -> Run:
 
 def check_problems(runs: Sequence[Run]) -> None:
     """Open each simulator and each model once, and match the limits: before any work is done."""
-    names = ("environment", "limit", "model", "features")
+    names = ("environment", "limits", "model", "features")
     problems = {json.dumps([run.config.get(name) for name in names]): run for run in runs}
     for run in problems.values():
         if run.kind == "exact":
@@ -108,7 +98,7 @@ def check_problems(runs: Sequence[Run]) -> None:
         else:
             from cmdpax.learning.gym_simulator import make_simulator
 
-            limits = Limits.parse(run.config["limit"])
+            limits = Limits.parse(run.config["limits"])
             limits.columns(make_simulator(run.problem, 1).cost_names)
 
 
@@ -146,47 +136,26 @@ def _exact(run: Run) -> Row:
 
 def _train(run: Run, folder: Path, earlier: Sequence[Path], watch: Callable[[], None]) -> Row:
     from cmdpax.learning.evaluation import evaluate
-    from cmdpax.learning.run_folder import newest
+    from cmdpax.learning.run_folder import RunFolder
     from cmdpax.learning.training import train
 
-    config = train_config(run)
-    _adopt(folder, earlier)
-    train(config, folder, resume=(folder / "config.json").exists(), report=lambda row: watch())
+    config, run_folder = run.config, RunFolder(folder)
+    run_folder.adopt(earlier)
+    train(
+        **config,
+        seed=run.seed,
+        folder=folder,
+        resume=(folder / "config.json").exists(),
+        callback=lambda row: watch(),
+    )
     evidence = evaluate(folder)["stochastic"]
-    # what has clocks in it, and what only a resume needs, is not part of the result
-    shutil.rmtree(folder / "tensorboard", ignore_errors=True)
-    for old in list(newest(folder / "checkpoints"))[1:]:
-        old.unlink()
-        old.with_suffix(".json").unlink()
-    limits = Limits.parse(config.limit)
+    run_folder.keep_result()
+    limits = Limits.parse(config["limits"])
     costs = {name: evidence.costs[name].mean for name in limits.names}
     excess = -limits.margins(np.array(list(costs.values())))
     return {
         "return": evidence.reward.mean,
         "cost": costs,
         "excess": float(excess.max(initial=-np.inf)) if len(limits) else 0.0,
-        "samples": config.updates * config.batch,
+        "samples": config["samples"] // config["batch"] * config["batch"],
     }
-
-
-def _adopt(folder: Path, earlier: Sequence[Path]) -> None:
-    """Copy the furthest intact checkpoint of other attempts, whose owners may be at work still."""
-    from cmdpax.learning import run_folder
-
-    checkpoints = [path for one in earlier for path in run_folder.newest(one / "checkpoints")]
-    for path in sorted(checkpoints, key=lambda path: (path.name, path), reverse=True):
-        attempt, updates, place = path.parents[1], int(path.stem), folder / "checkpoints"
-        try:
-            run_folder.read(path)
-            rows = (attempt / "metrics.jsonl").read_bytes().splitlines()[:updates]
-            if len(rows) < updates:
-                continue
-            place.mkdir(exist_ok=True)
-            for name in (path.name, f"{path.stem}.json"):
-                shutil.copyfile(path.with_name(name), place / name)
-            (folder / "metrics.jsonl").write_bytes(b"".join(row + b"\n" for row in rows))
-            # last: with it, the folder can be resumed
-            shutil.copyfile(attempt / "config.json", folder / "config.json")
-            return
-        except (FileNotFoundError, InputError):  # its owner has moved on, or it is damaged
-            continue

@@ -17,7 +17,7 @@ at random):
     [methods.spma-alm]             # the same for one method only; only methods named here are run
     spma_step = [0.1, 0.3]
 
-`limit` and `hidden` hold several values: a list of them is one setting, and a list of lists every
+`limits` and `hidden` hold several values: a list of them is one setting, and a list of lists every
 combination. A draw depends on the method, the field and its number alone: with more draws, the
 earlier ones stay.
 """
@@ -28,7 +28,7 @@ import math
 import tomllib
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,6 +38,7 @@ from cmdpax.errors import InputError, check_known
 from cmdpax.experiments.runs import EXACT, LIMITS, Run, check_problems, exact_run, train_run
 from cmdpax.files import Row
 from cmdpax.learning.config import TrainConfig
+from cmdpax.learning.run_folder import NAMES_OF_0_1
 from cmdpax.solvers.table import Method, find_method
 
 Kind = Literal["train", "exact"]
@@ -46,11 +47,8 @@ MAX_NUMBER = 1e300  # larger integers are no floats
 MAX_RUNS = 100_000  # more would take longer to list than anybody waits; split the sweep
 OLD_KEYS = {"eps": "allowed_excess"}  # of files written for 0.1
 EXACT_FIELDS = {name: default for name, default in EXACT.items() if name != "settings"}
-TRAIN_FIELDS = {
-    one.name: "" if one.default is MISSING else one.default
-    for one in fields(TrainConfig)
-    if one.name != "seed"
-}
+TRAIN_FIELDS = {"environment": "", **asdict(TrainConfig().resolved())}
+del TRAIN_FIELDS["seed"]
 
 
 @dataclass(frozen=True)
@@ -132,6 +130,7 @@ class Sweep:
         """Every combination of the lists, with every draw of the ranges."""
         lists, ranges, fixed = {}, {}, {}
         for name, value in table.items():
+            name = NAMES_OF_0_1.get(name, name) if self.kind == "train" else name
             if isinstance(value, Mapping):
                 ranges[name] = value
             elif isinstance(value, list | tuple) and not self._is_one(name, value):
@@ -177,7 +176,8 @@ class Sweep:
             }
             if not settings.get("environment"):
                 raise self._error("settings.environment is missing; name a simulator.")
-            return train_run(TrainConfig(**settings, seed=seed))
+            environment = settings.pop("environment")
+            return train_run(environment, TrainConfig(**settings, seed=seed))
         own = {name: value for name, value in point.items() if name in EXACT_FIELDS}
         config = {name: self._checked(name, value, EXACT_FIELDS) for name, value in own.items()}
         if not config.get("model"):

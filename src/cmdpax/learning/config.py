@@ -31,7 +31,7 @@ MOST = MappingProxyType(
         "checkpoint_every": 10**9,
     }
 )
-POSITIVE = "learning_rate clip spma_step trust_region penalty dual_step initial_std".split()
+POSITIVE = ("learning_rate", "clip", "spma_step", "trust_region", "penalty", "dual_step")
 SHARES = ("reserve", "critic_centre", "discount", "gae")
 DualOptimiser = Literal["plain", "adam"]
 Margin = Literal["smooth", "latest"]
@@ -175,7 +175,7 @@ class TrainConfig:
             settings[name] = check_count(name, settings[name], most=most)
         settings["seed"] = check_count("seed", self.seed, least=0, most=2**32 - 1)  # a JAX key
         settings["hidden"] = tuple(check_count("hidden", w, most=MOST_UNITS) for w in self.hidden)
-        for name in POSITIVE:
+        for name in (*POSITIVE, "initial_std"):
             settings[name] = check_positive(name, settings[name])
         for name in ("kl_stop", "gradient_clip"):
             settings[name] = check_number(name, settings[name], least=0)

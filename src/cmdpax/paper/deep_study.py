@@ -24,6 +24,7 @@ from cmdpax.experiments.results import read_lines, write_lines
 from cmdpax.experiments.runs import Run
 from cmdpax.experiments.store import Store, versions
 from cmdpax.files import Row
+from cmdpax.learning.run_folder import RunFolder, from_0_1
 from cmdpax.model.limits import Limits
 from cmdpax.paper.settings import ABLATIONS, RESULTS, SAMPLES, SEEDS, SWEEPS, TASKS, TITLES
 
@@ -60,7 +61,7 @@ class Record:
         The excess is minus the margin of the run's first limit: above 0 the limit is broken.
         """
         seen = (evaluation or self.evaluation)[kind]
-        name, excess = _excess(self.config["limit"][0])
+        name, excess = _excess(self.config["limits"][0])
         return np.array(seen["returns"]), excess(np.array(seen["totals"][name]))
 
     def curve(self, quantity: str, edges: np.ndarray) -> np.ndarray:
@@ -68,7 +69,7 @@ class Record:
 
         NaN where there is no row.
         """
-        name, _ = _excess(self.config["limit"][0])
+        name, _ = _excess(self.config["limits"][0])
         values = [row["return"] if quantity == "return" else row["cost"][name] for row in self.rows]
         place = np.searchsorted(edges, [row["samples"] for row in self.rows], side="left") - 1
         inside, parts = (place >= 0) & (place < len(edges) - 1), len(edges) - 1
@@ -232,8 +233,9 @@ def _read(folder: Path) -> Record:
         summary = read("summary.json") if (folder / "summary.json").exists() else {}
         is_longer = (folder / "evaluation-100.json").exists()
         longer = read("evaluation-100.json") if is_longer else None
-        needed = {"environment", "method", "seed", "limit", "samples"}
-        if not isinstance(config, dict) or not needed <= config.keys():
+        needed = {"environment", "method", "seed", "limits", "samples"}
+        config = from_0_1(config) if isinstance(config, dict) else {}
+        if not needed <= config.keys():
             raise ValueError("config.json is not that of a run")
         for one in (evaluation, *([longer] if is_longer else [])):
             if not isinstance(one, dict) or not {"stochastic", "deterministic"} <= one.keys():
@@ -251,7 +253,7 @@ def write_record(
     made_by: Mapping[str, str] | None = None,
 ) -> None:
     """Write the small record of a finished run folder, with its cost and versions if known."""
-    config = json.loads((run / "config.json").read_text())
+    config = RunFolder(run).config
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     summary = summarise(rows, config) | {"cpu_seconds": cpu_seconds, "versions": made_by}
     target.mkdir(parents=True, exist_ok=True)
@@ -281,7 +283,7 @@ def _mean(rows: Sequence[Row]) -> Row:
 
 def summarise(rows: Sequence[Row], config: Row) -> Row:
     """What all rows of a run say: the last fifth of training, and the way there."""
-    name, excess = _excess(config["limit"][0])
+    name, excess = _excess(config["limits"][0])
     returns = np.array([row["return"] for row in rows])
     costs = np.array([row["cost"][name] for row in rows])
     size = max(1, round(WINDOW / rows[0]["samples"]))

@@ -182,7 +182,7 @@ def _differences(record: Record) -> str:
         for name, value in record.config.items()
     }
     own = {name: stored[name] for name in ("method", "samples", "seed")}
-    today = asdict(TrainConfig(stored["environment"], reserve=RESERVE, **own).resolved())
+    today = asdict(TrainConfig(reserve=RESERVE, **own).resolved())
     changed = [
         name for name in today if name != "checkpoint_every" and stored.get(name) != today[name]
     ]

@@ -34,6 +34,7 @@ from cmdpax.exact.standard import StandardForm
 from cmdpax.experiments.results import provenance
 from cmdpax.files import Row, read_json, read_rows, write_text
 from cmdpax.learning.config import METHODS
+from cmdpax.learning.run_folder import from_0_1
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.limits import Limits
 from cmdpax.solvers.solve import solve, trajectory
@@ -195,7 +196,7 @@ class TrainingRun:
     def limits(self) -> dict[str, Row]:
         """Limit of each cost that has one."""
         try:
-            limits = Limits.parse(self.config.get("limit", ()))
+            limits = Limits.parse(self.config.get("limits", ()))
         except (InputError, TypeError):
             return {}
         return {
@@ -227,7 +228,8 @@ class TrainingRun:
 
 def read_run(folder: Path, name: str) -> TrainingRun | None:
     """The run in a folder; None if there is none, or nothing of it that can be read."""
-    config, evaluation = (read_json(folder / f"{one}.json") for one in ("config", "evaluation"))
+    config = from_0_1(read_json(folder / "config.json"))
+    evaluation = read_json(folder / "evaluation.json")
     rows = [row for row in read_rows(folder / "metrics.jsonl") if _is_whole(row)]
     if not config or not rows:
         return None
