@@ -5,10 +5,10 @@
     python benchmarks/vs_lp.py --set full     all families, sizes, discounts and m; days, resumable
 
 Every run of a solver is a process of its own (its peak memory is its own). Finished ones are in a
-file of JSON lines and are not repeated, but for ours: it is timed anew beside every peer that is,
-because a ratio is printed only between times of one run of this script. A policy counts as solved
-when it, evaluated by us, is within eps of optimal and feasible (peers: ten times that). What did
-not finish is shown as such, never as a ratio against its limit.
+file of JSON lines (of --quick only with --records) and are not repeated, but for ours: it is timed
+anew beside every peer that is, because a ratio is printed only between times of one run of this
+script. A policy counts as solved when it, evaluated by us, is within eps of optimal and feasible
+(peers: ten times that). What did not finish is shown as such, never as a ratio against its limit.
 
 Times are CPU seconds of the one thread that everybody gets (the median of five where they are below
 one): other work on the machine does not count. Limits are on the clock. A peer that failed is not
