@@ -18,7 +18,8 @@ print(cmdpax.__file__, result.status, f"{result.reward:.6f}")
 
 def package_files() -> set[str]:
     files = (ROOT / "src" / "cmdpax").rglob("*.*")
-    return {str(path.relative_to(ROOT / "src")) for path in files if path.suffix != ".pyc"}
+    kept = [path for path in files if path.is_file() and path.parent.name != "__pycache__"]
+    return {str(path.relative_to(ROOT / "src")) for path in kept}
 
 
 @pytest.fixture(scope="module")
