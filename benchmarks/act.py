@@ -1,18 +1,18 @@
-"""What one decision of a deployed policy costs: `policy(observation)` in NumPy, one observation, in
-microseconds of CPU.
+"""What one decision of a deployed policy costs: `policy(observation)`, in microseconds of CPU.
 
     python benchmarks/act.py
 
 A 64x64 network as trained by default, for the three velocity tasks; the best of five rounds.
-"layers" is the time of the bare matrix products and tanh, "ours" what normalisation and Python add
-to them.
+"compiled" is where numba is installed, "NumPy alone" where it is not.
 """
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
+from cmdpax.learning import policy as policy_module
 from cmdpax.learning.policy import NetworkPolicy
 from cmdpax.learning.simulator import ActionSpace
 
@@ -53,15 +53,14 @@ def random_policy(inputs: int, outputs: int) -> NetworkPolicy:
 
 
 if __name__ == "__main__":
-    print(f"{'task':30} {'policy(observation)':>20} {'layers':>8} {'ours':>8}   (microseconds)")
+    print(f"{'task':30} {'compiled':>10} {'NumPy alone':>12}   (microseconds)")
+    fastest = policy_module.fastest_forward
     for task, (inputs, outputs) in SIZES.items():
-        policy, observation = (
-            random_policy(inputs, outputs),
-            np.random.default_rng(1).normal(size=inputs),
-        )
-        seen = policy.normalise(observation)
-        whole, layers = (
-            microseconds(lambda: policy(observation)),
-            microseconds(lambda: policy.outputs(seen)),
-        )
-        print(f"{task:30} {whole:20.1f} {layers:8.1f} {whole - layers:8.1f}")
+        policy = random_policy(inputs, outputs)
+        observation = np.random.default_rng(1).normal(size=inputs)
+        decide = partial(policy, observation)
+        compiled = microseconds(decide)
+        policy_module.fastest_forward = lambda: policy_module.forward
+        alone = microseconds(decide, times=500)
+        policy_module.fastest_forward = fastest
+        print(f"{task:30} {compiled:10.1f} {alone:12.1f}")

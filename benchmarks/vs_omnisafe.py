@@ -87,18 +87,19 @@ def ours(name: str, task: str, epochs: int) -> tuple[float, float]:
 
 
 def run_ours(method: str, task: str, epochs: int) -> None:
-    from cmdpax.learning.config import TrainConfig
-    from cmdpax.learning.training import train
+    from cmdpax import train
 
     started, seconds = time.process_time(), []
     with tempfile.TemporaryDirectory() as folder:
-        config = TrainConfig(
-            task, method, samples=epochs * EPOCH, batch=EPOCH, minibatch=MINIBATCH, kl_stop=0.0
-        )
         train(
-            config,
-            Path(folder) / "run",
-            report=lambda row: seconds.append(time.process_time() - started),
+            task,
+            method,
+            samples=epochs * EPOCH,
+            batch=EPOCH,
+            minibatch=MINIBATCH,
+            kl_stop=0.0,
+            folder=Path(folder) / "run",
+            callback=lambda row: seconds.append(time.process_time() - started),
         )
     print(json.dumps(seconds))
 
