@@ -1,5 +1,6 @@
-"""Which way of evaluating a policy survives chains that mix slowly or not at all? `python
-benchmarks/hard_chains.py`
+"""Which way of evaluating a policy survives chains that mix slowly or not at all?
+
+    python benchmarks/hard_chains.py [--states 30000] [--discount 0.9999]
 
 The chains of `tests/exact/test_systems.py`, their states numbered at random, without sparse LU:
 values and occupancies, to a residual of 1e-9. Compared are the parts of `cmdpax.exact.systems`:
@@ -20,78 +21,69 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests/exact"))
 from test_systems import HARD, hard_chain
 
 from cmdpax.errors import NumericalError
-from cmdpax.exact import systems as linear
+from cmdpax.exact import systems
 from cmdpax.exact.systems import System, fixed_point
 from cmdpax.loops.systems import Rows
 
-KRYLOV_STEPS = 500
 
-
-def as_numbered(system, right, tolerance):
+def as_numbered(system: System, right: np.ndarray, tolerance: float) -> np.ndarray:
     start, _ = fixed_point(system, right, tolerance, None)
     return system._krylov(system.full, system.factors, right, tolerance, start)
 
 
-def in_flow_order(system, right, tolerance):
+def in_flow_order(system: System, right: np.ndarray, tolerance: float) -> np.ndarray:
+    """One round; without sweeps, none can help it."""
     start, _ = fixed_point(system, right, tolerance, None)
-    return system._in_flow_order(
-        right, tolerance, start, lambda: True
-    )  # one round, and no sweep can help it
+    return system._in_flow_order(right, tolerance, start, lambda: True)
 
 
-def whole(system, right, tolerance):
-    return system.solve(right, tolerance)
-
-
-WAYS = {
-    "as numbered, 500 steps": (as_numbered, {"KRYLOV_STEPS": KRYLOV_STEPS}),
-    "in the order of the flow, 500 steps": (
-        in_flow_order,
-        {"KRYLOV_STEPS": KRYLOV_STEPS, "SWEEPS": 0},
-    ),
-    "the whole": (whole, {}),
+WAYS = {  # how a system is solved, and with which constants of `systems`
+    "as numbered, 500 steps": (as_numbered, {"KRYLOV_STEPS": 500}),
+    "in the order of the flow, 500 steps": (in_flow_order, {"KRYLOV_STEPS": 500, "SWEEPS": 0}),
+    "the whole": (System.solve, {}),
 }
 
 
-def attempt(way, settings, system, right):
+def attempt(way: str, system: System, right: np.ndarray) -> tuple[bool, float]:
     """Whether it is solved, and the CPU seconds."""
+    function, constants = WAYS[way]
     tolerance, started = 1e-9 * system.size(right), time.process_time()
-    with patch.multiple(linear, MAX_LU_STATES=0, **settings):
+    with patch.multiple(systems, MAX_LU_STATES=0, **constants):
         try:
-            solved = system.is_solved(way(system, right, tolerance), right, tolerance)
+            solution = function(system, right, tolerance)
         except NumericalError:
-            solved = False
-    return solved, time.process_time() - started
+            return False, time.process_time() - started
+    seconds = time.process_time() - started
+    return system.is_solved(solution, right, tolerance), seconds
 
 
-def main():
+def compare(way: str, states: int, discount: float) -> str:
+    """One line: how many systems it solves, how fast, and which it does not."""
+    rights = {"values": np.random.default_rng(1).random(states)}
+    rights["occupancies"] = np.full(states, 1 / states)
+    failures, times = [], []
+    for chain in HARD:
+        rows = Rows.of(hard_chain(chain, states))
+        for kind, right in rights.items():
+            system = System(rows, discount, transpose=kind == "occupancies")
+            is_solved, seconds = attempt(way, system, right)
+            if is_solved:
+                times.append(seconds)
+            else:
+                failures.append(f"{chain} ({kind})")
+    span = f"{min(times):.2g} to {max(times):.2g} s" if times else "-"
+    total = len(failures) + len(times)
+    return f"solves {len(times)} of {total} systems in {span}; not: {', '.join(failures) or 'none'}"
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--states", type=int, default=30_000)
     parser.add_argument("--discount", type=float, default=0.9999)
-    chosen = parser.parse_args()
-    kinds = {"values": False, "occupancies": True}
-    attempt(whole, {}, System(Rows.of(hard_chain("walk", 500)), 0.999), np.ones(500))  # compiles
-    for name, (way, settings) in WAYS.items():
-        failed, seconds = [], []
-        for chain in HARD:
-            rows = Rows.of(hard_chain(chain, chosen.states))
-            for kind, transpose in kinds.items():
-                right = (
-                    np.full(chosen.states, 1 / chosen.states)
-                    if transpose
-                    else np.random.default_rng(1).random(chosen.states)
-                )
-                solved, spent = attempt(
-                    way, settings, System(rows, chosen.discount, transpose), right
-                )
-                seconds += [spent] if solved else []
-                failed += [] if solved else [f"{chain} ({kind})"]
-        total = len(HARD) * len(kinds)
-        times = f"{min(seconds):.2g} to {max(seconds):.2g} s" if seconds else "-"
-        print(
-            f"{name:38} solves {total - len(failed)} of {total} systems in {times}; not:"
-            f" {', '.join(failed) or 'none'}"
-        )
+    options = parser.parse_args()
+    attempt("the whole", System(Rows.of(hard_chain("walk", 500)), 0.999), np.ones(500))  # compiles
+    for way in WAYS:
+        print(f"{way:36} {compare(way, options.states, options.discount)}", flush=True)
 
 
 if __name__ == "__main__":

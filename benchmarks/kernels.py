@@ -1,94 +1,87 @@
-"""Transitions per second of every kernel, against this machine's streaming bandwidth (STREAM
-triad).
+"""How near are the compiled loops to this machine's streaming bandwidth (STREAM triad)?
 
     python benchmarks/kernels.py [--states 1000000] [--repeats 5]
 
 A transition costs 12 bytes of streaming (an int32 successor, a float64 probability) and one gather
 from a vector of values. "Of bandwidth" is what those 12 bytes alone amount to: 100% would mean that
-gathers are free.
+gathers are free. Seconds are the clock's, on as many threads as numba has (`NUMBA_NUM_THREADS`).
 """
 
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
-from cmdpax.solvers.policy_classes import from_actions
+from timing import best_seconds
 
 from cmdpax.environments import garnet
 from cmdpax.loops import bellman, systems
+from cmdpax.solvers.policy_classes import from_actions
 
 BYTES = 12
+TRIAD_ENTRIES = 20_000_000  # far more than fit into any cache
+Kernel = tuple[str, int, Callable[[], object]]  # its name, transitions of a call, the call
 
 
-def seconds(function: Callable[[], object], repeats: int) -> float:
-    function()  # compiles, and touches the memory
-    best = np.inf
-    for _ in range(repeats):
-        started = time.perf_counter()
-        function()
-        best = min(best, time.perf_counter() - started)
-    return best
+def seconds(call: Callable[[], object], repeats: int) -> float:
+    call()  # compiles, and touches the memory
+    return best_seconds(call, rounds=repeats, clock=time.perf_counter)[0]
 
 
-def triad(repeats: int, entries: int = 20_000_000) -> float:
-    """Bytes per second of `a = b + 3 c` on arrays far larger than any cache."""
-    b, c, a = np.ones(entries), np.ones(entries), np.empty(entries)
+def triad(repeats: int) -> float:
+    """Bytes per second of `a = b + 3 c`."""
+    b, c, a = np.ones(TRIAD_ENTRIES), np.ones(TRIAD_ENTRIES), np.empty(TRIAD_ENTRIES)
 
     def once() -> None:
         np.multiply(c, 3.0, out=a)
         np.add(a, b, out=a)
 
-    return 5 * 8 * entries / seconds(once, repeats)  # two passes: 2 + 3 streams
+    return 5 * 8 * TRIAD_ENTRIES / seconds(once, repeats)  # two passes: 2 + 3 streams
+
+
+def kernels(states: int) -> list[Kernel]:
+    model = garnet(states=states, actions=4, branching=5)
+    arrays = model.transitions.successors, model.transitions.probabilities
+    reward, discount, right = model.reward, model.discount, np.ones(states)
+    values = np.random.default_rng(0).random(states)
+    actions, _ = bellman.backup(*arrays, reward, values, discount)
+    mixed = 0.5 * from_actions(actions, 4) + 0.5 * from_actions((actions + 1) % 4, 4)
+    rows = bellman.policy_rows(*arrays, actions)
+    matrix, transposed = rows.matrix, rows.matrix.T
+    step = partial(systems.relax, rows, right, discount, values, 1, 0.0)
+    every, chosen = arrays[0].size, matrix.nnz
+    return [
+        (
+            "backup and greedy action",
+            every,
+            lambda: bellman.backup(*arrays, reward, values, discount),
+        ),
+        (
+            "Gauss-Seidel sweep",
+            every,
+            lambda: bellman.sweep(*arrays, reward, values, discount, True),
+        ),
+        ("expected next values", every, lambda: bellman.expected(*arrays, values)),
+        ("policy rows, deterministic", chosen, lambda: bellman.policy_rows(*arrays, actions)),
+        ("policy rows, two actions mixed", 2 * chosen, lambda: bellman.policy_rows(*arrays, mixed)),
+        ("fixed-point step with residual", chosen, lambda: step(False)),
+        ("the same, transposed", chosen, lambda: step(True)),
+        ("SciPy product alone", chosen, lambda: matrix @ values),
+        ("SciPy transposed product alone", chosen, lambda: transposed @ values),
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--states", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     bandwidth = triad(options.repeats)
     print(f"streaming bandwidth {bandwidth / 1e9:.1f} GB/s")
-    model = garnet(states=options.states, actions=4, branching=5)
-    arrays, discount = (model.successors, model.probabilities), model.discount
-    values = np.random.default_rng(0).random(model.states)
-    actions, _ = bellman.backup(*arrays, model.reward, values, discount)
-    chosen_rows = bellman.policy_rows(*arrays, actions)
-    matrix = chosen_rows.matrix
-    transposed = matrix.T
-    every, chosen = model.successors.size, matrix.nnz
-    mixed = 0.5 * from_actions(actions, 4) + 0.5 * from_actions((actions + 1) % 4, 4)
-    right = np.ones(model.states)
-    rows: list[tuple[str, int, Callable[[], object]]] = [
-        (
-            "backup and greedy action",
-            every,
-            lambda: bellman.backup(*arrays, model.reward, values, discount),
-        ),
-        (
-            "Gauss-Seidel sweep",
-            every,
-            lambda: bellman.sweep(*arrays, model.reward, values, discount, True),
-        ),
-        ("expected next values", every, lambda: bellman.expected(*arrays, values)),
-        ("policy rows, deterministic", chosen, lambda: bellman.policy_rows(*arrays, actions)),
-        ("policy rows, two actions mixed", 2 * chosen, lambda: bellman.policy_rows(*arrays, mixed)),
-        (
-            "fixed-point step with residual",
-            chosen,
-            lambda: systems.relax(chosen_rows, right, discount, values, 1, 0.0, False),
-        ),
-        (
-            "the same, transposed",
-            chosen,
-            lambda: systems.relax(chosen_rows, right, discount, values, 1, 0.0, True),
-        ),
-        ("SciPy product alone", chosen, lambda: matrix @ values),
-        ("SciPy transposed product alone", chosen, lambda: transposed @ values),
-    ]
     print(f"{'kernel':<32}{'ms':>9}{'M transitions/s':>18}{'of bandwidth':>14}")
-    for name, transitions, function in rows:
-        taken = seconds(function, options.repeats)
+    for name, transitions, call in kernels(options.states):
+        taken = seconds(call, options.repeats)
         rate = transitions / taken
         print(f"{name:<32}{taken * 1e3:>9.1f}{rate / 1e6:>18.0f}{BYTES * rate / bandwidth:>14.0%}")
 

@@ -1,18 +1,19 @@
-"""cmdpax against linear-programming solvers and Storm, on the same models, one core each, in one
-process tree.
+"""How fast is cmdpax beside linear-programming solvers and Storm? The same models, one core each.
 
-    python benchmarks/vs_lp.py --quick             less than five minutes, peers get 10 s
-    python benchmarks/vs_lp.py --set targets       the instances of docs/benchmarks.md, peers get
-    600 s python benchmarks/vs_lp.py --set full          every family, size, discount and number of
-    constraints (days; resumable)
+    python benchmarks/vs_lp.py --quick        six instances anew, in five minutes; 10 s a solver
+    python benchmarks/vs_lp.py --set targets  those of docs/benchmarks.md, 600 s; resumable
+    python benchmarks/vs_lp.py --set full     all families, sizes, discounts and m; days, resumable
 
-Every run is a process of its own (its peak memory is its own); finished runs are in a JSONL file
-and are not repeated. A run counts as solved when its policy, re-evaluated by us, is within eps of
-optimal and feasible (peers: ten times that); one that did not finish is shown as such, never as a
-ratio against its limit. Times are CPU seconds of the one thread that everybody gets (the median of
-five where they are below one): other work on the machine does not count (limits are on the clock).
-A peer that failed is not tried on other instances of the same family, discount and number of
-constraints that are as large or larger.
+Every run of a solver is a process of its own (its peak memory is its own). Finished ones are in a
+file of JSON lines (of --quick only with --records) and are not repeated, but for ours: it is timed
+anew beside every peer that is, because a ratio is printed only between times of one run of this
+script. A policy counts as solved when it, evaluated by us, is within eps of optimal and feasible
+(peers: ten times that). What did not finish is shown as such, never as a ratio against its limit.
+
+Times are CPU seconds of the one thread that everybody gets (the median of five where they are below
+one): other work on the machine does not count. Limits are on the clock. A peer that failed is not
+tried on instances of the same family, discount and number of constraints that are as large or
+larger.
 """
 
 import argparse
@@ -22,279 +23,212 @@ import platform
 import resource
 import subprocess
 import sys
+import tempfile
 import time
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 
-for variable in (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMBA_NUM_THREADS",
-    "RAYON_NUM_THREADS",
-):
-    os.environ.setdefault(variable, "1")
+import numpy as np
+from peers import PEERS, Value
+from vs_lp_report import EPS, FAMILIES, INSTANCE, US, draw, failed_before, key_of, table, title_of
 
-import numpy as np  # noqa: E402  (threads are set first)
-from peers import PEERS, Value  # noqa: E402
-from vs_lp_report import EPS, INSTANCE, US, draw, failed_before, key_of, table  # noqa: E402
+import cmdpax
+from cmdpax.environments.families import instance
+from cmdpax.exact.certificate import certify, scaled_errors
+from cmdpax.exact.standard import StandardForm
+from cmdpax.experiments.executors import ONE_THREAD
+from cmdpax.experiments.store import installed
 
-import cmdpax  # noqa: E402
-from cmdpax.environments.families import instance  # noqa: E402
-from cmdpax.exact.certificate import certify  # noqa: E402
-from cmdpax.exact.discounted import pseudo_reward  # noqa: E402
-from cmdpax.exact.planning import plan  # noqa: E402
-from cmdpax.experiments.store import installed  # noqa: E402
-from cmdpax.solvers.certified import normalise  # noqa: E402
-
-HERE = Path(__file__).parent
-MEMORY = 10 * 2**30  # bytes that a run may allocate; a peer that needs more does not finish
-SHORT, REPEATS = (
-    1.0,
-    5,
-)  # what takes less than this many CPU seconds is timed this often, and the median counts
-PACKAGES = (
-    "cmdpax",
-    "numpy",
-    "scipy",
-    "numba",
-    "highspy",
-    "highspy-extras",
-    "ortools",
-    "clarabel",
-    "stormpy",
-)
+RECORDS = Path(__file__).parents[1] / "results" / "vs_lp"
+SOLVERS = (US, *PEERS)
+MEMORY = 10 * 2**30  # bytes that a solver may allocate; one that needs more does not finish
+PATIENCE = 120  # seconds beyond its limit, to build the model and check the answer, before the kill
+SHORT, REPEATS = 1.0, 5  # below so many CPU seconds a time is the median of so many
+PEER_PACKAGES = ("highspy", "highspy-extras", "ortools", "clarabel", "stormpy")
+PACKAGES = ("cmdpax", "numpy", "scipy", "numba", *PEER_PACKAGES)
 
 
 # ---- instances
-# ------------------------------------------------------------------------------------------------------
 def instances(name: str) -> list[dict]:
-    """The instances of a set: those of the table first, then the spread, then what is too large for
-    most peers.
-    """
+    """The instances of a set; of the targets first the table, then the spread, then the largest."""
+    sizes, discounts, counts = (100, 1000, 10_000), (0.9, 0.99, 0.999), (1, 3, 10)
     if name == "quick":
-        rows = [("garnet", S, 0.99, 1, 0, EPS) for S in (100, 1000)]
-        rows += [
-            ("queue", 1000, 0.99, 1, 0, EPS),
-            ("queue", 10_000, 0.99, 1, 0, EPS),
-            ("grid", 1000, 0.99, 1, 0, EPS),
-        ]
-        rows += [("inventory", 1000, 0.99, 1, 0, EPS)]
+        cases = [("garnet", 100), ("garnet", 1000), ("queue", 1000), ("queue", 10_000)]
+        cases += [("grid", 1000), ("inventory", 1000)]
+        rows = [(*case, 0.99, 1, 0, EPS) for case in cases]
     elif name == "targets":
-        families = ("garnet", "queue", "grid", "inventory")
-        rows = [("garnet", S, 0.99, 1, seed, EPS) for S in (100, 1000, 3000) for seed in range(3)]
-        rows += [(family, S, 0.99, 1, 0, EPS) for family in families for S in (100, 1000, 10_000)]
-        rows += list(
-            product(("garnet",), (1000,), (0.9, 0.99, 0.999), (1, 3, 10), range(3), (EPS,))
-        )
-        rows += list(product(families[1:], (1000,), (0.9, 0.99, 0.999), (1, 3, 10), (0,), (EPS,)))
-        rows += [(family, S, 0.99, 1, 0, EPS) for S in (100_000, 1_000_000) for family in families]
+        rows = list(product(("garnet",), (100, 1000, 3000), (0.99,), (1,), range(3), (EPS,)))
+        rows += product(FAMILIES, sizes, (0.99,), (1,), (0,), (EPS,))
+        rows += product(("garnet",), (1000,), discounts, counts, range(3), (EPS,))
+        rows += product(FAMILIES[1:], (1000,), discounts, counts, (0,), (EPS,))
+        rows += [(family, S, 0.99, 1, 0, EPS) for S in (100_000, 1_000_000) for family in FAMILIES]
         rows += [("garnet", 1_000_000, 0.99, 1, 0, 1e-3)]
     else:
-        sizes = (100, 1000, 10_000, 100_000, 1_000_000)
-        families = ("garnet", "grid", "queue", "inventory")
-        everything = product(families, sizes, (0.9, 0.99, 0.999), (1, 3, 10), range(3), (EPS,))
-        rows = sorted(everything, key=lambda row: row[1])
+        all_sizes = (*sizes, 100_000, 1_000_000)
+        rows = list(product(FAMILIES, all_sizes, discounts, counts, range(3), (EPS,)))
+        rows.sort(key=lambda row: row[1])
     return [dict(zip(INSTANCE, row, strict=True)) for row in dict.fromkeys(rows)]
 
 
-# ---- one run, in a process of its own
-# -------------------------------------------------------------------------------
+# ---- one solver on one instance, in a process of its own
 def run_one(task: dict) -> dict:
-    """Solve one instance with one solver; times exclude building the model and importing the
-    solver.
-    """
-    solver, limit = task["solver"], task["limit"]
-    small = cmdpax.environments.garnet(states=300, constraints=1, seed=99)
-    _solve(solver, small, limit, task["eps"])  # imports, caches
-    model = instance(**{key: task[key] for key in INSTANCE[:-1]})
-    if solver != US:
-        model.reachable, model.matrix  # noqa: B018  (no part of a peer's time)
+    """Solve and judge; times exclude building the model and importing the solver."""
+    warm_up = cmdpax.environments.garnet(states=300, seed=99)
+    solve(task, warm_up, StandardForm.of(warm_up))  # imports, caches
+    model = instance(**{key: task[key] for key in INSTANCE if key != "eps"})
+    form = StandardForm.of(model)
+    if task["solver"] != US:
+        form.reachable, form.transitions.matrix  # noqa: B018  (no part of a peer's time)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     times: list[tuple[float, float]] = []
     while not times or (times[0][1] < SHORT and len(times) < REPEATS):
-        started, used = time.perf_counter(), _cpu_seconds()
-        answer = _solve(solver, model, limit, task["eps"])
-        taken = answer.seconds if isinstance(answer, Value) else _cpu_seconds() - used
+        started, spent = time.perf_counter(), cpu_seconds()
+        answer = solve(task, model, form)
+        taken = answer.seconds if isinstance(answer, Value) else cpu_seconds() - spent
         times.append((time.perf_counter() - started, taken))
     wall, seconds = np.median(times, axis=0).tolist()
-    after = max(
-        resource.getrusage(who).ru_maxrss
-        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
-    outcome = {
-        "seconds": seconds,
-        "wall": wall,
-        "peak_mb": after / 1024,
-        "extra_mb": (after - before) / 1024,
-    }
-    if isinstance(answer, Value):
-        certificate = cmdpax.solve(normalise(model), EPS).certificate
-        error = max(
-            certificate.reward_bounds[0] - answer.value, answer.value - certificate.dual_bound, 0.0
-        )
-        return {**outcome, "error": error, "solved": error <= 10 * EPS}
-    policy, weights = answer
-    if weights is None:
-        return {**outcome, **_quality(model, policy)}
-    certificate = certify(
-        model, policy, weights, plan(model, pseudo_reward(model, weights)).actions
-    )
-    gap, violation = certificate.scaled(model)
-    return {
-        **outcome,
-        "gap": gap,
-        "violation": violation,
-        "solved": max(gap, violation) <= task["eps"],
-    }
+    after = max(usage.ru_maxrss for usage in usages())
+    memory = {"peak_mb": after / 1024, "extra_mb": (after - before) / 1024}
+    return {"seconds": seconds, "wall": wall, **memory, **judge(task, model, form, answer)}
 
 
-def _cpu_seconds() -> float:
-    """Of this process and of finished children."""
-    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in spent)
+def solve(task: dict, model: cmdpax.CMDP, form: StandardForm) -> cmdpax.Result | np.ndarray | Value:
+    """Ours: a result. A peer's: a policy `[S, A]`, or a value alone."""
+    if task["solver"] == US:
+        return cmdpax.solve(model, eps=task["eps"], time_limit=task["limit"])
+    return PEERS[task["solver"]](form.scaled().form, task["limit"])
 
 
-def _solve(solver: str, model: cmdpax.CMDP, limit: float, eps: float):
-    if solver == US:
-        result = cmdpax.solve(model, eps, time_limit=limit)
-        return result.policy, result.multipliers
-    answer = PEERS[solver](normalise(model), limit)
-    return answer if isinstance(answer, Value) else (answer, None)
+def judge(
+    task: dict, model: cmdpax.CMDP, form: StandardForm, answer: cmdpax.Result | np.ndarray | Value
+) -> dict:
+    """True errors of an answer, as shares of the ranges of possible values, and whether it is good.
 
-
-def _quality(model: cmdpax.CMDP, policy: np.ndarray) -> dict:
-    """True gap and violation of a peer's policy: against the dual bound of our own certified
-    solution.
+    A peer's answer is measured against the dual bound of our own certified solution.
     """
-    reference = cmdpax.solve(model, EPS)
-    prices = reference.multipliers
-    actions = plan(model, pseudo_reward(model, prices)).actions
-    gap, violation = certify(model, policy, prices, actions).scaled(model)
-    return {"gap": gap, "violation": violation, "solved": max(gap, violation) <= 10 * EPS}
+    is_ours = isinstance(answer, cmdpax.Result)
+    reference = answer if is_ours else cmdpax.solve(model, eps=EPS)
+    is_policy = isinstance(answer, np.ndarray)
+    weights = model.limits.unfold(reference.multipliers)
+    actions = form.criterion.plan(form, form.pseudo_reward(weights)).actions
+    proof, _ = certify(form, answer if is_policy else reference.policy, weights, actions)
+    if isinstance(answer, Value):
+        offset, width = form.criterion.scale(form, form.reward)
+        value = answer.value * width + offset * form.criterion.mass
+        error = max(proof.reward_bounds[0] - value, value - proof.dual_bound, 0.0) / width
+        return {"error": error, "solved": error <= 10 * task["eps"]}
+    gap, violation = scaled_errors(form, proof)
+    allowed = task["eps"] if is_ours else 10 * task["eps"]
+    return {"gap": gap, "violation": violation, "solved": max(gap, violation) <= allowed}
+
+
+def usages() -> list[resource.struct_rusage]:
+    """What this process, and its finished children, have used."""
+    return [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+
+
+def cpu_seconds() -> float:
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages())
 
 
 # ---- the driver
-# -----------------------------------------------------------------------------------------------------
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="the same as --set quick --limit 10")
+    parser.add_argument("--quick", action="store_true", help="--set quick --limit 10, anew")
     parser.add_argument("--set", default="targets", choices=("quick", "targets", "full"))
     parser.add_argument("--limit", type=float, default=600.0, help="seconds a solver gets")
-    parser.add_argument("--solvers", nargs="*", default=None, help=f"of {[US, *PEERS]}")
-    parser.add_argument("--families", nargs="*", default=("garnet", "queue", "grid", "inventory"))
-    parser.add_argument("--records", type=Path, default=None, help="JSONL file with finished runs")
-    parser.add_argument(
-        "--figure", type=Path, default=None, help="write the time-against-states picture here"
-    )
-    parser.add_argument(
-        "--report-only", action="store_true", help="no runs: table and figure from the records"
-    )
-    parser.add_argument("--one", default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--solvers", nargs="*", default=SOLVERS, choices=SOLVERS)
+    parser.add_argument("--families", nargs="*", default=FAMILIES, choices=FAMILIES)
+    parser.add_argument("--records", type=Path, help="file of JSON lines with finished runs")
+    parser.add_argument("--figure", type=Path, help="draw time against states into this file")
+    parser.add_argument("--report-only", action="store_true", help="no runs: what is recorded")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         print(json.dumps(run_one(json.loads(options.one))))
         return
     if options.quick:
         options.set, options.limit = "quick", 10.0
-    records = options.records or HERE.parent / "results" / "vs_lp" / f"{options.set}.jsonl"
-    solvers = options.solvers or [US, *PEERS]
-    if not options.report_only:
-        cases = [case for case in instances(options.set) if case["family"] in options.families]
-        sweep(cases, solvers, options, records)
-    rows = read(records)
-    print(table(rows, [US, *PEERS]))
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) if options.quick else RECORDS
+        records = options.records or home / f"{options.set}.jsonl"
+        if not options.report_only:
+            cases = [case for case in instances(options.set) if case["family"] in options.families]
+            sweep(cases, options.solvers, options.limit, records)
+        rows = read(records)
+    print(table(rows, SOLVERS))
     if options.figure:
-        print(f"wrote {draw(rows, [US, *PEERS], options.figure)}")
+        print(f"wrote {draw(rows, SOLVERS, options.figure)}")
 
 
-def sweep(
-    cases: list[dict], solvers: list[str], options: argparse.Namespace, records: Path
-) -> None:
+def sweep(cases: list[dict], solvers: list[str], limit: float, records: Path) -> None:
+    """Run what is missing in the records, and ours beside each peer that is run."""
     records.parent.mkdir(parents=True, exist_ok=True)
+    run = datetime.now(UTC).isoformat(timespec="seconds")
+    always = {"run": run, "versions": installed(PACKAGES), "machine": machine()}
     for case in cases:
-        for solver in solvers:
-            rows = read(records)
-            task = {**case, "solver": solver, "limit": options.limit}
-            if any(key_of(row) == key_of(task) for row in rows):
+        rows, due = read(records), []
+        finished = {key_of(row) for row in rows}
+        for task in ({**case, "solver": solver, "limit": limit} for solver in solvers):
+            if key_of(task) in finished:
                 continue
             if smaller := failed_before(rows, task):
-                print(f"skip  {solver:14} {_title(case)}: it failed at S={smaller:,}", flush=True)
+                print(f"skip  {task['solver']:14} {title_of(case)}: it failed at S={smaller:,}")
                 continue
-            row = {**task, **launch(task), "versions": installed(PACKAGES), "machine": machine()}
+            due.append(task)
+        if due and all(task["solver"] != US for task in due):
+            due.insert(0, {**case, "solver": US, "limit": limit})
+        for task in due:
+            row = {**task, **launch(task), **always}
             with records.open("a") as out:
                 out.write(json.dumps(row) + "\n")
-            print(
-                f"{'done ' if row['finished'] else 'FAIL '} {solver:14} {_title(case)}:"
-                f" {_outcome(row)}",
-                flush=True,
-            )
+            word = "done " if row["finished"] else "FAIL "
+            print(f"{word} {task['solver']:14} {title_of(case)}: {outcome(row)}", flush=True)
 
 
 def launch(task: dict) -> dict:
-    """Run a task in its own process; one that overstays its time by two minutes (building,
-    checking) is killed.
-    """
+    """Run a task in its own process, which is killed if it takes far too long."""
     command = [sys.executable, __file__, "--one", json.dumps(task)]
+    alone = {**os.environ, **ONE_THREAD, "RAYON_NUM_THREADS": "1"}
+    failure, seconds = {"finished": False, "solved": False}, f"{task['limit']:.0f} s"
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
+            env=alone,
             capture_output=True,
             text=True,
-            timeout=task["limit"] + 120,
-            preexec_fn=_restrict,
+            timeout=task["limit"] + PATIENCE,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY)),
         )
     except subprocess.TimeoutExpired:
-        return {
-            "finished": False,
-            "solved": False,
-            "note": f"no answer within {task['limit']:.0f} s",
-        }
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or [f"ended by signal {-done.returncode}"])[-1][
-            :200
-        ]
-        return {"finished": False, "solved": False, "note": reason}
-    answer = json.loads(done.stdout.strip().splitlines()[-1])
-    late = answer["wall"] > task["limit"]
-    note = {"note": f"over {task['limit']:.0f} s"} if late else {}
-    return {
-        **answer,
-        "finished": answer["solved"] or not late,
-        **note,
-    }  # what a limit stopped may be good enough
-
-
-def _restrict() -> None:
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+        return {**failure, "note": f"no answer within {seconds}"}
+    if process.returncode:
+        last_words = process.stderr.strip().splitlines()
+        reason = last_words[-1] if last_words else f"ended by signal {-process.returncode}"
+        return {**failure, "note": reason[:200]}
+    answer = json.loads(process.stdout.strip().splitlines()[-1])
+    if answer["wall"] <= task["limit"]:
+        return {**answer, "finished": True}
+    # what a limit stopped may be good enough
+    return {**answer, "finished": answer["solved"], "note": f"over {seconds}"}
 
 
 def read(records: Path) -> list[dict]:
-    return (
-        [json.loads(line) for line in records.read_text().splitlines()] if records.exists() else []
-    )
+    lines = records.read_text().splitlines() if records.exists() else []
+    return [json.loads(line) for line in lines]
 
 
-def _title(case: dict) -> str:
-    return (
-        f"{case['family']} S={case['states']} gamma={case['discount']} m={case['constraints']}"
-        f" seed={case['seed']}"
-    )
-
-
-def _outcome(row: dict) -> str:
+def outcome(row: dict) -> str:
     if "seconds" not in row:
         return row.get("note", "failed")
-    quality = (
-        f"gap {row['gap']:.1e}, violation {row['violation']:.1e}"
-        if "gap" in row
-        else f"value off by {row['error']:.1e}"
-    )
-    return (
-        f"{row['seconds']:.3g} s, {row['peak_mb']:.0f} MB,"
-        f" {quality}{'' if row['solved'] else '  NOT within eps'}"
-    )
+    errors = f"value off by {row.get('error', 0):.1e}"
+    if "gap" in row:
+        errors = f"gap {row['gap']:.1e}, violation {row['violation']:.1e}"
+    verdict = "" if row["solved"] else "  NOT within eps"
+    return f"{row['seconds']:.3g} s, {row['peak_mb']:.0f} MB, {errors}{verdict}"
 
 
 def machine() -> str:

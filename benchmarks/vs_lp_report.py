@@ -1,8 +1,13 @@
-"""The table and the picture of `vs_lp.py`, from its records."""
+"""The table and the picture of `vs_lp.py`, from its records.
 
+python benchmarks/vs_lp.py --report-only --figure docs/images/vs-lp.png
+"""
+
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -10,72 +15,72 @@ from cmdpax.experiments.pictures import STYLES, save
 
 EPS = 1e-6
 US = "cmdpax"
+FAMILIES = ("garnet", "queue", "grid", "inventory")
 INSTANCE = ("family", "states", "discount", "constraints", "seed", "eps")
 MARKERS = "os^vDP*"
+CROSS = {"marker": "x", "markeredgewidth": 2, "color": "0.3"}
 
 
 def key_of(row: dict) -> tuple:
-    """What a run is a run of."""
+    """What is solved, and by whom."""
     return tuple(row[key] for key in (*INSTANCE, "solver"))
 
 
+def title_of(case: dict) -> str:
+    size = f"{case['family']} S={case['states']:,} gamma={case['discount']}"
+    eps = "" if case["eps"] == EPS else f" eps={case['eps']:g}"
+    return f"{size} m={case['constraints']} seed={case['seed']}{eps}"
+
+
 def failed_before(rows: list[dict], task: dict) -> int | None:
-    """The size of an instance of the same family, discount and m, no larger than this one, that a
-    peer did not finish.
-    """
-    same = ("solver", "family", "discount", "constraints")
+    """The smallest size, up to this one, at which a peer failed on a like instance."""
     if task["solver"] == US:
         return None
-    failed = [
-        row["states"]
-        for row in rows
-        if not row["finished"] and all(row[key] == task[key] for key in same)
-    ]
-    return min((size for size in failed if size <= task["states"]), default=None)
+    alike = ("solver", "family", "discount", "constraints")
+    failures = [row for row in rows if not row["finished"]]
+    sizes = [row["states"] for row in failures if all(row[key] == task[key] for key in alike)]
+    return min((size for size in sizes if size <= task["states"]), default=None)
 
 
-def table(rows: list[dict], solvers: list[str]) -> str:
-    """Markdown: our time and the peak memory of the process, every peer's time, and the ratio to
-    the best LP; failures say so.
+def table(rows: list[dict], solvers: Sequence[str]) -> str:
+    """Markdown: our time and the peak memory of the process, every peer's time, and the ratio.
+
+    The ratio is the best LP's time over ours in the same run of `vs_lp.py`; the records of 0.1,
+    which name no run, count as one.
     """
     peers = [name for name in solvers if name != US and any(row["solver"] == name for row in rows)]
-    lines = [
-        f"| instance | {US} | {' | '.join(peers)} | best LP / {US} |",
-        "|---|---|" + "---|" * (len(peers) + 1),
-    ]
-    order = ("garnet", "queue", "grid", "inventory")
-    cases = sorted(
-        {key_of(row)[:-1] for row in rows}, key=lambda case: (order.index(case[0]), *case[1:])
-    )
-    for case in cases:
-        found = {row["solver"]: row for row in rows if key_of(row)[:-1] == case}
-        if US not in found:
+    lines = [f"| instance | {US} | {' | '.join(peers)} | best LP / {US} |"]
+    lines.append("|---|---|" + "---|" * (len(peers) + 1))
+    cases = {key_of(row)[:-1] for row in rows}
+    for case in sorted(cases, key=lambda case: (FAMILIES.index(case[0]), *case[1:])):
+        mine = [row for row in rows if key_of(row)[:-1] == case]
+        ours = {row.get("run"): row for row in mine if row["solver"] == US and "seconds" in row}
+        if not ours:
             continue
-        family, states, discount, constraints, seed, eps = case
-        known = dict(zip(INSTANCE, case, strict=True))
-        ours = found[US]
+        header = dict(zip(INSTANCE, case, strict=True))
+        newest = {row["solver"]: row for row in mine}
         cells = [
-            _cell(found.get(name), failed_before(rows, {**known, "solver": name})) for name in peers
+            _cell(newest.get(name), failed_before(rows, {**header, "solver": name}))
+            for name in peers
         ]
-        ratios = [row["seconds"] / ours["seconds"] for row in found.values() if _is_lp(row)]
-        tried = any(row["solver"] not in (US, "storm") for row in found.values())
-        best = _ratio(min(ratios)) if ratios else "no LP finished" if tried else "no LP run"
-        title = f"{family} S={states:,} gamma={discount} m={constraints} seed={seed}" + (
-            f" eps={eps:g}" if eps != EPS else ""
-        )
-        lines.append(
-            f"| {title} | {ours['seconds']:.3g} s, {ours['peak_mb']:.0f} MB | {' | '.join(cells)} |"
-            f" {best} |"
-        )
+        last = list(ours.values())[-1]
+        own = f"{last['seconds']:.3g} s, {last['peak_mb']:.0f} MB"
+        lines.append(f"| {title_of(header)} | {own} | {' | '.join(cells)} | {_best(mine, ours)} |")
     return "\n".join(lines)
 
 
-def _is_lp(row: dict) -> bool:
-    """A peer that gave a policy which is good enough; Storm gives a value only."""
-    return row["solver"] != US and row["finished"] and row["solved"] and "gap" in row
-
-
-def _ratio(ratio: float) -> str:
+def _best(rows: list[dict], ours: dict[str | None, dict]) -> str:
+    """The best LP's time on one instance over that of `ours` (by run) in the same run."""
+    programs = [row for row in rows if row["solver"] not in (US, "storm")]
+    if not programs:
+        return "no LP run"
+    solved = [row for row in programs if row["finished"] and row["solved"]]
+    if not solved:
+        return "no LP finished"
+    beside = [(row, ours[row.get("run")]) for row in solved if row.get("run") in ours]
+    if not beside:
+        return "no LP in the same run"
+    ratio = min(row["seconds"] / own["seconds"] for row, own in beside)
     return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.2g}x"
 
 
@@ -83,94 +88,33 @@ def _cell(row: dict | None, smaller: int | None) -> str:
     if row is None:
         return f"failed at S={smaller:,}" if smaller else "not run"
     if not row["finished"]:
-        return (
-            f"not in {row['limit']:.0f} s"
-            if row.get("note", "").startswith(("over", "no answer"))
-            else "failed"
-        )
-    wrong = (
-        ""
-        if row["solved"]
-        else f" (off by {max(row.get('gap', 0), row.get('violation', 0), row.get('error', 0)):.0e})"
-    )
-    return f"{row['seconds']:.3g} s{wrong}"
+        note = row.get("note", "")
+        is_late = note.startswith(("over", "no answer")) or "Time limit reached" in note
+        return f"not in {row['limit']:.0f} s" if is_late else "failed"
+    error = max(row.get(key, 0) for key in ("gap", "violation", "error"))
+    return f"{row['seconds']:.3g} s" + ("" if row["solved"] else f" (off by {error:.0e})")
 
 
-def draw(rows: list[dict], solvers: list[str], path: Path) -> Path:
-    """Time against states, log-log, one panel a family (gamma .99, one constraint, eps 1e-6);
-    crosses are peers that failed.
+def draw(rows: list[dict], solvers: Sequence[str], path: Path) -> Path:
+    """CPU time against states, log-log, one panel a family; crosses are peers that failed.
+
+    Discount .99, one constraint, eps 1e-6.
     """
-    families = [
-        name
-        for name in ("garnet", "queue", "grid", "inventory")
-        if any(row["family"] == name for row in rows)
-    ]
+    families = [name for name in FAMILIES if any(row["family"] == name for row in rows)]
     figure = Figure(figsize=(3.6 * len(families) + 0.6, 4.6))
     panels = np.atleast_1d(figure.subplots(1, len(families), sharex=True, sharey=True))
-    shown: dict[str, Line2D] = {}
+    lines: dict[str, Line2D] = {}
     for axes, family in zip(panels, families, strict=True):
-        heights: dict[int, int] = {}  # how many names stand above a cross already
-        for name, style, marker in zip(solvers, STYLES, MARKERS, strict=False):
-            wanted = (name, family, 0.99, 1, EPS)
-            mine = [row for row in rows if _columns(row) == wanted]
-            solved = [row for row in mine if row["finished"] and row["solved"]]
-            sizes = sorted({row["states"] for row in solved})
-            times = [
-                float(np.median([row["seconds"] for row in solved if row["states"] == size]))
-                for size in sizes
-            ]
-            look = {
-                "marker": marker,
-                "markersize": 6 if name == US else 5,
-                "linewidth": 2.8 if name == US else 1.3,
-                **style,
-            }
-            if sizes:
-                (line,) = axes.plot(sizes, times, zorder=2 if name == US else 3, **look)
-                shown.setdefault(name, line)
-            failed = [row for row in mine if not (row["finished"] and row["solved"])]
-            if (
-                failed and sizes
-            ):  # a thin line from the last success to the failure tells whose it is without colour
-                row = min(failed, key=lambda row: row["states"])
-                axes.plot(
-                    [sizes[-1], row["states"]],
-                    [times[-1], row["limit"]],
-                    **{**style, "linewidth": 0.7},
-                )
-            for row in failed:
-                size, place = row["states"], heights.get(row["states"], 0)
-                heights[size] = place + 1
-                axes.plot(
-                    size,
-                    row["limit"],
-                    marker="x",
-                    markersize=9,
-                    markeredgewidth=2,
-                    color="0.3",
-                    zorder=4,
-                )
-                side, shift = ("right", 6) if size == 1_000_000 else ("center", 0)
-                where = {
-                    "xytext": (shift, 7 + 10 * place),
-                    "textcoords": "offset points",
-                    "ha": side,
-                }
-                axes.annotate(name, (size, row["limit"]), color=style["color"], fontsize=8, **where)
+        _draw_family(axes, [row for row in rows if row["family"] == family], solvers, lines)
         axes.axhline(600, color="0.5", linewidth=0.8, linestyle=(0, (1, 3)))
         axes.set(xscale="log", yscale="log", xlabel="states S", title=family, ylim=(2e-3, 2e4))
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("CPU seconds, one core")
     panels[0].annotate("600 s limit", (70, 660), fontsize=8, color="0.35")
-    handles = [shown[name] for name in solvers if name in shown]
-    labels = [
-        name if name != "storm" else "storm (value only)" for name in solvers if name in shown
-    ]
-    cross = Line2D(
-        [], [], marker="x", markersize=8, markeredgewidth=2, color="0.3", linestyle="none"
-    )
+    names = [name for name in solvers if name in lines]
+    labels = ["storm (value only)" if name == "storm" else name for name in names]
     figure.legend(
-        [*handles, cross],
+        [*(lines[name] for name in names), Line2D([], [], markersize=8, linestyle="none", **CROSS)],
         [*labels, "not solved (600 s, 10 GB, error)"],
         loc="lower center",
         ncols=8,
@@ -185,5 +129,40 @@ def draw(rows: list[dict], solvers: list[str], path: Path) -> Path:
     return save(figure, path)
 
 
-def _columns(row: dict) -> tuple:
-    return row["solver"], row["family"], row["discount"], row["constraints"], row["eps"]
+def _draw_family(
+    axes: Axes, rows: list[dict], solvers: Sequence[str], lines: dict[str, Line2D]
+) -> None:
+    """One panel; `lines` keeps the first line of every solver, for the legend."""
+    heights: dict[int, int] = {}  # by size: how many names stand above its cross already
+    for name, style, marker in zip(solvers, STYLES, MARKERS, strict=False):
+        wanted = {"solver": name, "discount": 0.99, "constraints": 1, "eps": EPS}
+        mine = [row for row in rows if all(row[key] == wanted[key] for key in wanted)]
+        solved = [row for row in mine if row["finished"] and row["solved"]]
+        failed = [row for row in mine if not (row["finished"] and row["solved"])]
+        sizes = sorted({row["states"] for row in solved})
+        by_size = [[row["seconds"] for row in solved if row["states"] == size] for size in sizes]
+        times = [float(np.median(seconds)) for seconds in by_size]
+        look = {"zorder": 3, "markersize": 5, "linewidth": 1.3}
+        if name == US:
+            look = {"zorder": 2, "markersize": 6, "linewidth": 2.8}
+        if sizes:
+            (line,) = axes.plot(sizes, times, marker=marker, **look, **style)
+            lines.setdefault(name, line)
+        if failed and sizes:  # whose failure it is, told without colour
+            first = min(failed, key=lambda row: row["states"])
+            ends = [sizes[-1], first["states"]], [times[-1], first["limit"]]
+            axes.plot(*ends, **style, linewidth=0.7)
+        for row in failed:
+            size, place = row["states"], (row["states"], row["limit"])
+            axes.plot(*place, markersize=9, zorder=4, **CROSS)
+            is_last = size == 1_000_000
+            axes.annotate(
+                name,
+                place,
+                color=style["color"],
+                fontsize=8,
+                xytext=(6 if is_last else 0, 7 + 10 * heights.get(size, 0)),
+                textcoords="offset points",
+                ha="right" if is_last else "center",
+            )
+            heights[size] = heights.get(size, 0) + 1

@@ -1,15 +1,13 @@
-"""End-to-end training speed, ours against OmniSafe 0.5.0: environment steps per CPU-second on one
-core, equal settings.
+"""How fast is training beside OmniSafe 0.5.0, in environment steps per CPU-second on one core?
 
-    python benchmarks/vs_omnisafe.py --omnisafe-python PATH [--epochs 5] [--task
-    SafetyHalfCheetahVelocity-v1] [--record FILE]
+    python benchmarks/vs_omnisafe.py --omnisafe-python PATH [--epochs 5] [--record FILE]
 
-Both sides: 20,000 steps an epoch, 10 passes, minibatch 64, 64x64 networks, no early stop, one
+Equal settings: 20,000 steps an epoch, 10 passes, minibatch 64, 64x64 networks, no early stop, one
 thread. OmniSafe lives in its own virtual environment (Python 3.11: torch==2.13.0 gymnasium==0.28.1
 gymnasium-robotics==1.2.2 mujoco==2.3.3 'pygame>=2.1.3' 'numpy<2' pandas==2.0.3, then
-safety-gymnasium and omnisafe with --no-deps and what they import). Imports are not counted. Ours is
-given with and without compilation, which a run pays once; the ratio is without. `--record` keeps
-the numbers as JSON.
+safety-gymnasium and omnisafe with --no-deps and what they import); without it only ours is timed.
+Imports are not counted. Ours is given with and without compilation, which a run pays once; the
+ratio is without. `--record` keeps the numbers as JSON.
 """
 
 import argparse
@@ -21,21 +19,16 @@ import tempfile
 import time
 from pathlib import Path
 
-EPOCH = 20_000
-MINIBATCH = 64
-METHODS = {"PPOLag": "ppo-lag", "CPO": "cpo"}
-ONE_CORE = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
-}
+from cmdpax.experiments.executors import ONE_THREAD
 
+EPOCH, PASSES, MINIBATCH = 20_000, 10, 64
+METHODS = {"PPOLag": "ppo-lag", "CPO": "cpo"}
 OMNISAFE = """
 import json, sys, time, omnisafe
-name, task, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
+name, task, steps, epoch, passes, minibatch = *sys.argv[1:3], *map(int, sys.argv[3:])
 settings = {
     "train_cfgs": {"total_steps": steps, "vector_env_nums": 1, "torch_threads": 1, "device": "cpu"},
-    "algo_cfgs": {"steps_per_epoch": 20000, "update_iters": 10, "batch_size": 64},
+    "algo_cfgs": {"steps_per_epoch": epoch, "update_iters": passes, "batch_size": minibatch},
     "logger_cfgs": {"use_wandb": False, "use_tensorboard": False, "save_model_freq": 1000},
 }
 if name == "PPOLag":
@@ -43,101 +36,85 @@ if name == "PPOLag":
 agent = omnisafe.Agent(name, task, custom_cfgs=settings)
 started = time.process_time()
 agent.learn()
-print("SECONDS", time.process_time() - started)
+print("SECONDS", json.dumps([time.process_time() - started]))
 """
 
 
-def omnisafe(python: str, name: str, task: str, epochs: int) -> float:
-    """CPU-seconds of OmniSafe's learning."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [python, "-c", OMNISAFE, name, task, str(epochs * EPOCH)]
-        answer = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            cwd=folder,
-            env={**os.environ, **ONE_CORE},
-            check=False,
-        )
-    lines = [line for line in answer.stdout.splitlines() if line.startswith("SECONDS")]
+def seconds_of(command: list[str], folder: str | None = None) -> list[float]:
+    """The CPU seconds that a program prints at last, run on one thread, in a folder or here."""
+    alone = {**os.environ, **ONE_THREAD}
+    run = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=alone)
+    lines = [line for line in run.stdout.splitlines() if line.startswith("SECONDS ")]
     if not lines:
-        sys.exit(f"OmniSafe failed:\n{answer.stderr[-2000:]}")
-    return float(lines[0].split()[1])
+        sys.exit(f"{command[0]} failed:\n{run.stderr[-2000:]}")
+    return json.loads(lines[-1].removeprefix("SECONDS "))
+
+
+def omnisafe(python: str, name: str, task: str, epochs: int) -> float:
+    """CPU seconds of OmniSafe's learning."""
+    numbers = [str(number) for number in (epochs * EPOCH, EPOCH, PASSES, MINIBATCH)]
+    with tempfile.TemporaryDirectory() as folder:
+        return seconds_of([python, "-c", OMNISAFE, name, task, *numbers], folder)[-1]
 
 
 def ours(name: str, task: str, epochs: int) -> tuple[float, float]:
-    """CPU-seconds of our training: everything, and without the first epoch (which compiles), scaled
-    to all epochs.
-    """
-    command = [
-        sys.executable,
-        __file__,
-        "--ours",
-        METHODS[name],
-        "--task",
-        task,
-        "--epochs",
-        str(epochs),
-    ]
-    answer = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **ONE_CORE}, check=True
-    )
-    seconds = json.loads(answer.stdout.splitlines()[-1])
+    """CPU seconds of our training: of all, and without the first epoch, scaled to all."""
+    script = [sys.executable, __file__, "--ours", METHODS[name]]
+    seconds = seconds_of([*script, "--task", task, "--epochs", str(epochs)])
     return seconds[-1], (seconds[-1] - seconds[0]) * epochs / (epochs - 1)
 
 
-def run_ours(method: str, task: str, epochs: int) -> None:
-    from cmdpax import train
+def train_ours(method: str, task: str, epochs: int) -> None:
+    """Train in this process and print the CPU seconds after every epoch."""
+    from cmdpax.learning.training import train
 
     started, seconds = time.process_time(), []
     with tempfile.TemporaryDirectory() as folder:
         train(
             task,
             method,
-            samples=epochs * EPOCH,
-            batch=EPOCH,
-            minibatch=MINIBATCH,
-            kl_stop=0.0,
             folder=Path(folder) / "run",
             callback=lambda row: seconds.append(time.process_time() - started),
+            samples=epochs * EPOCH,
+            batch=EPOCH,
+            passes=PASSES,
+            minibatch=MINIBATCH,
+            kl_stop=0.0,
         )
-    print(json.dumps(seconds))
+    print("SECONDS", json.dumps(seconds))
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--omnisafe-python")
+    parser.add_argument("--omnisafe-python", help="the interpreter of its virtual environment")
     parser.add_argument("--task", default="SafetyHalfCheetahVelocity-v1")
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=5, help="at least 2")
     parser.add_argument("--record", type=Path)
     parser.add_argument("--ours", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    task, epochs, steps = options.task, options.epochs, options.epochs * EPOCH
     if options.ours:
-        run_ours(options.ours, options.task, options.epochs)
-        sys.exit()
-    steps = options.epochs * EPOCH
-    print(f"{options.task}, {options.epochs} epochs of {EPOCH} steps; steps per CPU-second")
+        train_ours(options.ours, task, epochs)
+        return
+    print(f"{task}, {epochs} epochs of {EPOCH} steps; steps per CPU-second")
     rows = []
     for name in METHODS:
-        whole, warm = ours(name, options.task, options.epochs)
+        whole, warm = ours(name, task, epochs)
         row = {"method": name, "ours": steps / warm, "ours_with_compilation": steps / whole}
         line = f"{name:8} ours {steps / warm:8.0f} (with compilation {steps / whole:.0f})"
         if options.omnisafe_python:
-            theirs = omnisafe(options.omnisafe_python, name, options.task, options.epochs)
+            theirs = omnisafe(options.omnisafe_python, name, task, epochs)
             row |= {"omnisafe": steps / theirs, "ratio": theirs / warm}
             line += f"   OmniSafe {steps / theirs:8.0f}   ratio {theirs / warm:.1f}"
         rows.append(row)
         print(line, flush=True)
     if options.record:
-        settings = {
-            "task": options.task,
-            "epochs": options.epochs,
-            "epoch": EPOCH,
-            "passes": 10,
-            "minibatch": MINIBATCH,
-        }
-        options.record.write_text(
-            json.dumps({**settings, "unit": "steps per CPU-second", "rows": rows}, indent=1) + "\n"
-        )
+        settings = {"epoch": EPOCH, "passes": PASSES, "minibatch": MINIBATCH}
+        header = {"task": task, "epochs": epochs, **settings, "unit": "steps per CPU-second"}
+        options.record.write_text(json.dumps({**header, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -37,7 +37,7 @@ def plain_docstring(app, what, name, obj, options, lines: list[str]) -> None:
 
     Paragraphs that are indented, or drawn (tables, grids), become literal blocks.
     """
-    text = "\n".join(lines)
+    text = re.sub(r"(\n[^\n-][^\n]*\n)(?=- )", r"\1\n", "\n" + "\n".join(lines))  # before lists
     paragraphs = re.split(r"\n\s*\n", text.strip("\n"))
     shown: list[str] = []
     for paragraph in paragraphs:

@@ -1,13 +1,16 @@
-"""Random models with the structures that break solvers, and the path of large models."""
+"""Random models with the structures that break solvers, one with every label, and the path of
+large models.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from cmdpax import CMDP
+from cmdpax import CMDP, Grid
 from cmdpax.exact.standard import StandardForm
 from cmdpax.model.transitions import Transitions
 
@@ -104,6 +107,68 @@ def cmdps(
         start=draw(st.sampled_from(["first", "random", "uniform"])),
         offset=draw(st.sampled_from(OFFSETS)),
     )
+
+
+def labelled(**changes: Any) -> CMDP:
+    """Three states, two actions, one pair unavailable, two senses, every label."""
+    fields: dict[str, Any] = {
+        "transitions": [
+            [[0.1, 0.2, 0.7], [0.0, 1.0, 0.0]],
+            [[1 / 3, 1 / 3, 1 / 3], [1.0, 0.0, 0.0]],
+            [[0, 0, 1], [0, 0, 1]],
+        ],
+        "reward": [[1.0, 0.1], [-2.0, 1e-300], [0.0, 0.3]],
+        "constraints": [
+            [[1.0, 2.0], [0.0, 0.1], [0.0, 0.0]],
+            [[0.0, -1.0], [1 / 7, 0.0], [2.0, 0.0]],
+        ],
+        "thresholds": [4.0, -1.5],
+        "initial": [0.3, 0.7, 0.0],
+        "discount": 0.95,
+        "senses": ["<=", ">="],
+        "available": [[True, True], [True, True], [True, False]],
+        "state_names": ["a", "b", "päuse"],
+        "action_names": ["go", "stay"],
+        "constraint_names": ["energy", "output"],
+        "grid": Grid(
+            ((0.0, 0.0), (1.0, 0.5), (2.0, 0.0)),
+            ((1.0, 0.0), (0.0, 0.0)),
+            hazards=(1,),
+            goals=(2,),
+            absorbing=(2,),
+        ),
+    }
+    return CMDP(**{**fields, **changes})
+
+
+def assert_same(one: CMDP, other: CMDP) -> None:
+    """The same numbers to the last bit, and the same labels."""
+    assert one.digest == other.digest
+    labels = ("senses", "minimise", "state_names", "action_names", "constraint_names", "grid")
+    for label in labels:
+        assert getattr(one, label) == getattr(other, label), label
+    np.testing.assert_array_equal(one.thresholds, other.thresholds)
+    assert (one.available is None) == (other.available is None)
+    if one.available is not None:
+        np.testing.assert_array_equal(one.available, other.available)
+
+
+def assert_valid(model: CMDP) -> None:
+    """Every promise of the class, recomputed."""
+    (S, A, B), m = model.successors.shape, model.constraint_count
+    assert min(S, A, B) >= 1
+    assert model.reward.shape == (S, A) and model.constraints.shape == (m, S, A)
+    assert model.successors.min() >= 0 and model.successors.max() < S
+    assert 0 <= model.discount < 1
+    for array in (model.probabilities, model.initial, model.reward, model.constraints):
+        assert np.isfinite(array).all()
+    for distribution in (model.probabilities, model.initial):
+        assert distribution.min() >= 0
+        np.testing.assert_allclose(distribution.sum(-1), 1.0, rtol=1e-12)
+    assert len(model.senses) == len(model.constraint_names) == m
+    assert np.isfinite(model.limits.row_thresholds).all()
+    assert (model.limits.bounds[:, 0] <= model.limits.bounds[:, 1]).all()
+    assert model.available is None or model.available.any(1).all()
 
 
 def turned(model: CMDP, which: Sequence[bool], objective: bool = False) -> CMDP:

@@ -97,7 +97,7 @@ def test_floats_are_rounded_to_so_many_digits():
     [
         ('{"a": 1, "a": 2}', "key 'a' is given twice"),
         ('{"a": NaN}', "it holds NaN; every number must be finite"),
-        ('{"a": 1,\n}', r"not valid JSON: .* \(line 2, column 1\)"),
+        ('{"a": 1,\n"b" 2}', r"not valid JSON: .* \(line 2, column 5\)"),
         (b'"\xff"', "not text in UTF-8"),
         ("[" * 100_000, "nested too deeply"),
         ("1" * 10_000, "thousands of digits"),

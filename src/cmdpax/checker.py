@@ -1,5 +1,4 @@
-"""An independent checker: verifies a result from the model alone, and shares no code with the
-solvers.
+"""Is this claim about this model true? An independent checker that shares no code with solvers.
 
 It turns the model's own words (`<=`, `>=`, `==`, ranges, minimise) into rows `V >= b` by itself and
 recomputes everything from the successor lists with plain NumPy. The potentials in the certificate
@@ -55,13 +54,17 @@ def check(model: Any, result: Any) -> Verified:
     The error is one sentence. What comes back says what was proven: status, eps, bounds on the
     reward, the dual bound, gap and violation.
     """
-    if not hasattr(model, "successors") or not hasattr(
-        getattr(result, "certificate", None), "weights"
-    ):
+    proof = getattr(result, "certificate", None)
+    if not hasattr(model, "successors") or not hasattr(proof, "weights"):
         raise InputError("check: give it a CMDP and a Result, in this order.")
     try:
         return _verify(model, result)
-    except (AttributeError, TypeError, ValueError, IndexError) as error:  # what cannot be read is not proven
+    except (
+        AttributeError,
+        TypeError,
+        ValueError,
+        IndexError,
+    ) as error:  # what cannot be read is not proven
         raise CertificateError(
             f"check failed: a field of the result has the wrong type or shape ({error})."
         ) from None
@@ -69,50 +72,34 @@ def check(model: Any, result: Any) -> Verified:
 
 def _verify(model: Any, result: Any) -> Verified:
     proof, m = result.certificate, len(model.senses)
-    _demand(
-        model.matches(result.digest),
-        "the result belongs to another model: the fingerprints differ",
-    )
+    is_own = model.matches(result.digest)
+    _demand(is_own, "the result belongs to another model: the fingerprints differ")
     policy = _checked_policy(model, result.policy)
-    rows = _rows(model)
-    _demand(tuple(result.senses) == tuple(model.senses), "the senses are not the model's")
-    _demand(
-        np.array_equal(result.thresholds, model.thresholds), "the thresholds are not the model's"
-    )
-    _demand(
-        tuple(result.constraint_names) == tuple(model.constraint_names),
-        "the names of the constraints are not the model's",
-    )
-    _demand(
-        result.minimise == model.minimise == proof.minimise,
-        "whether the reward is minimised is not as in the model",
-    )
+    for name in ("senses", "thresholds", "constraint_names"):
+        is_own = np.array_equal(getattr(result, name), getattr(model, name))
+        _demand(is_own, f"the {name.replace('_', ' ')} are not the model's")
+    is_own = result.minimise == model.minimise == proof.minimise
+    _demand(is_own, "whether the reward is minimised is not as in the model")
+    rows, seen, sign = _rows(model), _visited(model), -1.0 if model.minimise else 1.0
     weights = _row_weights("the dual weights", proof.weights, rows, m)
-    _demand(
-        np.array_equal(result.multipliers, proof.weights),
-        "the multipliers are not the dual weights of the certificate",
-    )
-    seen = _visited(model)
-    sign = -1.0 if model.minimise else 1.0
+    is_price = np.array_equal(result.multipliers, proof.weights)
+    _demand(is_price, "the multipliers are not the dual weights of the certificate")
 
     low, high = _policy_bounds(model, policy, model.reward, proof.value_potentials[0], seen)
-    claimed_low, claimed_high = proof.reward_bounds
+    least, most = proof.reward_bounds
     _demand(
-        claimed_low <= low and high <= claimed_high,
+        least <= low and high <= most,
         f"the reward is claimed in {proof.reward_bounds}, provable is [{low}, {high}]",
     )
-    _demand(
-        claimed_low <= result.reward <= claimed_high,
-        f"the reward {result.reward} lies outside its own bounds",
-    )
-
+    is_between = least <= result.reward <= most
+    _demand(is_between, f"the reward {result.reward} lies outside its own bounds")
     violation, scaled_violation = _check_margins(model, result, policy, rows, seen)
     bound = _lagrangian_bound(model, sign, rows, weights, proof.dual_potential, seen)
     _demand(
         bound <= sign * proof.dual_bound,
         f"the dual bound is claimed as {proof.dual_bound}, provable is {sign * bound}",
     )
-    gap = claimed_high - proof.dual_bound if model.minimise else proof.dual_bound - claimed_low
+    gap = most - proof.dual_bound if model.minimise else proof.dual_bound - least
     scaled_gap = gap / _scale(model.reward[seen], model.discount)
     _close("gap", proof.gap, gap)
     _close("violation", proof.violation, violation)
@@ -158,7 +145,7 @@ def _rows(model: Any) -> list[_Row]:
 
 
 def _row_weights(what: str, prices: Any, rows: list[_Row], m: int) -> np.ndarray:
-    """Prices of m constraints as weights >= 0 of their rows; a signed one prices one of two rows."""
+    """Prices of m constraints as weights >= 0 of rows; a signed one is that of one of two rows."""
     prices = np.asarray(prices, dtype=np.float64)
     _demand(prices.shape == (m,) and bool(np.isfinite(prices).all()), f"{what} must be {m} numbers")
     sides = [sum(row.constraint == i for row in rows) for i in range(m)]
@@ -166,14 +153,10 @@ def _row_weights(what: str, prices: Any, rows: list[_Row], m: int) -> np.ndarray
         all(price >= 0 for price, count in zip(prices, sides, strict=True) if count == 1),
         f"{what} must be >= 0, except those of == and ranges",
     )
-    return np.array(
-        [
-            max(row.sign * prices[row.constraint], 0.0)
-            if sides[row.constraint] == 2
-            else prices[row.constraint]
-            for row in rows
-        ]
+    own = (
+        (row.sign if sides[row.constraint] == 2 else 1.0, prices[row.constraint]) for row in rows
     )
+    return np.array([max(sign * price, 0.0) for sign, price in own])
 
 
 def _check_margins(
@@ -194,14 +177,11 @@ def _check_margins(
             low - around <= claimed <= high + around,
             f"value {i} is claimed as {claimed}, provable is [{low}, {high}]",
         )
-        ends = [
-            (low - row.bound, high - row.bound)
-            if row.sign > 0
-            else (-high - row.bound, -low - row.bound)
-            for row in rows
-            if row.constraint == i
-        ]
-        low, high = min(end[0] for end in ends), min(end[1] for end in ends)
+        own = [row for row in rows if row.constraint == i]
+        low, high = (
+            min((low if row.sign > 0 else -high) - row.bound for row in own),
+            min((high if row.sign > 0 else -low) - row.bound for row in own),
+        )
         _demand(
             least <= low and high <= most,
             f"margin {i} is claimed in [{least}, {most}], provable is [{low}, {high}]",
@@ -220,14 +200,11 @@ def _check_status(
 ) -> None:
     eps, proof = result.eps, result.certificate
     if result.status == "certified":
-        _demand(
-            0 < eps < np.inf and gap <= eps,
-            f"status certified, but the scaled gap {gap:.3g} exceeds eps {eps:g}",
-        )
-        _demand(
-            violation <= eps,
-            f"status certified, but the scaled violation {violation:.3g} exceeds eps {eps:g}",
-        )
+        for name, error in (("gap", gap), ("violation", violation)):
+            _demand(
+                0 < eps < np.inf and error <= eps,
+                f"status certified, but the scaled {name} {error:.3g} exceeds eps {eps:g}",
+            )
         return
     if result.status == "limit" or (result.status == "marginal" and proof.ray is None):
         return
@@ -261,11 +238,9 @@ def _policy_bounds(
     v = _vector(potential, len(policy))
     residual = sum(policy[:, a] * _backup(model, reward, v, a) for a in range(policy.shape[1])) - v
     at_start, widen = float(model.initial @ v), _allowance(model, reward, v, seen)
-    horizon = 1 / (1 - model.discount)
-    return (
-        at_start + horizon * float(residual[seen].min()) - widen,
-        at_start + horizon * float(residual[seen].max()) + widen,
-    )
+    mass = 1 / (1 - model.discount)
+    low, high = mass * float(residual[seen].min()), mass * float(residual[seen].max())
+    return at_start + low - widen, at_start + high + widen
 
 
 def _optimum_bound(model: Any, reward: np.ndarray, potential: Any, seen: np.ndarray) -> float:
@@ -274,12 +249,8 @@ def _optimum_bound(model: Any, reward: np.ndarray, potential: Any, seen: np.ndar
     best = _backup(model, reward, v, 0)
     for a in range(1, reward.shape[1]):
         np.maximum(best, _backup(model, reward, v, a), out=best)
-    rise = float((best - v)[seen].max())
-    return (
-        float(model.initial @ best)
-        + model.discount / (1 - model.discount) * rise
-        + _allowance(model, reward, v, seen)
-    )
+    rise = model.discount / (1 - model.discount) * float((best - v)[seen].max())
+    return float(model.initial @ best) + rise + _allowance(model, reward, v, seen)
 
 
 def _lagrangian_bound(
@@ -304,21 +275,16 @@ def _lagrangian_bound(
 
 
 def _backup(model: Any, reward: np.ndarray, v: np.ndarray, a: int) -> np.ndarray:
-    return reward[:, a] + model.discount * (
-        model.probabilities[:, a, :] * v[model.successors[:, a, :]]
-    ).sum(-1)
+    next_values = (model.probabilities[:, a, :] * v[model.successors[:, a, :]]).sum(-1)
+    return reward[:, a] + model.discount * next_values
 
 
 def _allowance(model: Any, reward: np.ndarray, v: np.ndarray, seen: np.ndarray) -> float:
-    """Rounding in sums of B products, carried over the horizon, and in the mean over the initial
-    distribution.
-    """
+    """Rounding in sums of B products, over all time, and in the mean over initial states."""
     size = float(np.abs(v[seen]).max())
     largest = float(np.abs(reward[seen]).max()) + size
-    return UNIT * (
-        (model.successors.shape[2] + reward.shape[1] + 2) * largest / (1 - model.discount)
-        + len(v) * size
-    )
+    terms = model.successors.shape[2] + reward.shape[1] + 2
+    return UNIT * (terms * largest / (1 - model.discount) + len(v) * size)
 
 
 def _visited(model: Any) -> np.ndarray:
@@ -346,11 +312,9 @@ def _vector(potential: Any, size: int) -> np.ndarray:
     return v
 
 
-def _close(name: str, claimed: float, found: float) -> None:
-    _demand(
-        abs(claimed - found) <= 1e-12 * (1 + abs(found)),
-        f"the {name} is claimed as {claimed}, it is {found}",
-    )
+def _close(name: str, claimed: float, true: float) -> None:
+    is_close = abs(claimed - true) <= 1e-12 * (1 + abs(true))
+    _demand(is_close, f"the {name} is claimed as {claimed}, it is {true}")
 
 
 def _demand(holds: bool, sentence: str) -> None:

@@ -7,16 +7,42 @@ from rich.console import Console
 
 from calls import call
 from cmdpax.cli import exact
-from cmdpax.environments import cliff_world
+from cmdpax.environments import cliff_world, finite, queue
 from cmdpax.model.archive import load_result, save_model, save_result
+from cmdpax.solvers.table import methods
 
 
 def test_solve_prints_one_json_object(capsys):
     code, out, err = call(capsys, "solve", "cliff-world", "--json")
     answer = json.loads(out)
     assert code == 0 and err == ""
-    assert {"status", "reward", "margins", "multipliers", "gap", "violation"} <= set(answer)
-    assert answer["status"] == "certified"
+    assert list(answer) == [
+        "status",
+        "method",
+        "eps",
+        "reward",
+        "minimise",
+        "constraints",
+        "senses",
+        "values",
+        "thresholds",
+        "margins",
+        "multipliers",
+        "gap",
+        "violation",
+        "scaled_gap",
+        "scaled_violation",
+        "dual_bound",
+        "ray",
+        "ray_bound",
+        "seconds",
+    ]
+    assert answer["status"] == "certified" and answer["method"] == "corrective-alm"
+    assert (answer["minimise"], answer["constraints"], answer["senses"]) == (
+        False,
+        ["chasm"],
+        [">="],
+    )
     assert answer["reward"] == pytest.approx(0.655402, abs=1e-6)
     assert answer["multipliers"] == pytest.approx([0.171], abs=1e-6)
 
@@ -54,6 +80,7 @@ def test_a_tampered_result_fails_the_check(capsys, tmp_path):
         (["cliff-world"], 0, "certified"),
         (["cliff-world:threshold=0.3"], 3, "infeasible"),
         (["cliff-world:threshold=0.3", "--method", "npg-pd"], 3, "infeasible"),
+        (["cliff-world:threshold=0.3", "--time-limit", "0"], 4, "limit"),
         (["deep-sea", "--method", "npg-pd", "--set", "steps=20"], 4, "limit"),
         (["deep-sea:threshold=0"], 5, "marginal"),
     ],
@@ -61,6 +88,27 @@ def test_a_tampered_result_fails_the_check(capsys, tmp_path):
 def test_exit_codes(capsys, arguments, code, status):
     got, out, _ = call(capsys, "solve", *arguments, "--json")
     assert (got, json.loads(out)["status"]) == (code, status)
+
+
+def test_numbers_that_fail_end_with_1(capsys):
+    arguments = ["--method", "rpg-pd", "--set", "step=100", "temperature=0.1"]
+    code, out, err = call(capsys, "solve", "cliff-world", *arguments)
+    assert code == 1 and out == ""
+    assert err.startswith("cmdpax: rpg-pd: step ") and "not finite" in err
+
+
+def test_a_user_who_minimises_reads_costs(capsys, tmp_path):
+    model = queue(capacity=10)
+    save_model(model.replace(reward=-model.reward, minimise=True), tmp_path / "cost.json")
+    answers = [
+        json.loads(call(capsys, "solve", source, "--json")[1])
+        for source in ("queue:capacity=10", str(tmp_path / "cost.json"))
+    ]
+    gain, cost = answers
+    assert cost["minimise"] and cost["reward"] == -gain["reward"] > 0
+    assert cost["dual_bound"] == -gain["dual_bound"] and cost["gap"] == gain["gap"]
+    for same in ("values", "thresholds", "margins", "multipliers", "senses"):
+        assert cost[same] == gain[same]
 
 
 def test_infeasible_shows_its_proof(capsys):
@@ -73,10 +121,13 @@ def test_frontier(capsys, tmp_path):
     code, out, _ = call(
         capsys, "frontier", "queue:capacity=10", "--points", "4", "--json", "--out", str(picture)
     )
-    points = json.loads(out)["points"]
-    assert (
-        code == 0 and len(points) == 4 and all(point["status"] == "certified" for point in points)
-    )
+    curve = json.loads(out)
+    points = curve["points"]
+    assert list(curve) == ["constraint", "sense", "points"]
+    assert (curve["constraint"], curve["sense"]) == ("energy", "<=")
+    assert list(points[0]) == ["threshold", "reward", "multiplier", "gap", "violation", "status"]
+    assert code == 0 and len(points) == 4
+    assert all(point["status"] == "certified" for point in points)
     assert picture.stat().st_size > 10_000
     assert "shadow price" in call(capsys, "frontier", "queue:capacity=10", "--points", "3")[1]
 
@@ -84,8 +135,15 @@ def test_frontier(capsys, tmp_path):
 def test_list(capsys):
     _, out, _ = call(capsys, "list")
     assert "pqa-alm" in out and "cliff-world" in out
-    _, out, _ = call(capsys, "list", "--json")
-    assert "grid-world" in json.loads(out)["environments"]
+    listed = json.loads(call(capsys, "list", "--json")[1])
+    assert list(listed["methods"]) == list(methods) and list(listed["environments"]) == list(finite)
+    assert listed["environments"]["queue"]["rates"] == [0.0, 0.3, 0.6, 0.9]
+    assert listed["methods"]["lp"] == {
+        "title": "Linear program (HiGHS)",
+        "family": "exact",
+        "source": "Altman 1999",
+        "proven": "exact",
+    }
 
 
 def test_an_unwritable_target_is_one_sentence(capsys, tmp_path):
@@ -164,7 +222,7 @@ def test_a_result_does_not_take_the_place_of_its_model(capsys, tmp_path):
 
 def test_an_unwritable_place_is_refused_before_the_work(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        exact, "run", lambda *arguments, **settings: pytest.fail("nothing is solved")
+        exact.door, "solve", lambda *arguments, **settings: pytest.fail("nothing is solved")
     )
     (tmp_path / "folder.npz").mkdir()
     code, _, err = call(capsys, "solve", "cliff-world", "--out", str(tmp_path / "folder.npz"))
@@ -178,8 +236,10 @@ def test_names_in_lists_are_whole_on_a_narrow_terminal(capsys, monkeypatch):
 
 
 def test_a_curve_that_was_interrupted_says_so(capsys, monkeypatch):
-    whole = exact.trace_frontier
-    monkeypatch.setattr(exact, "trace_frontier", lambda *arguments: whole(*arguments)[:2])
+    whole = exact.frontiers.frontier
+    monkeypatch.setattr(
+        exact.frontiers, "frontier", lambda *arguments, **options: whole(*arguments, **options)[:2]
+    )
     code, out, _ = call(capsys, "frontier", "queue:capacity=10", "--points", "4", "--json")
     assert code == 4 and len(json.loads(out)["points"]) == 2
 
@@ -208,26 +268,58 @@ def test_the_features_are_not_overwritten(tmp_path, capsys):
     assert "that is the file of features itself" in said and path.read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["eps", "features", "model", "name"])
+@pytest.mark.parametrize(
+    "name", ["eps", "features", "model", "method", "time_limit", "memory_limit", "callback"]
+)
 def test_set_takes_only_settings_of_the_method(capsys, name):
-    assert f"--set {name}: it is no setting of a method" in refusal(
+    assert f"--set {name}: it is no setting of a method; known: dual_factor" in refusal(
         capsys, "solve", "cliff-world", "--set", f"{name}=1"
     )
+    assert "setting of corrective-alm 'name' is not known" in refusal(
+        capsys, "solve", "cliff-world", "--set", "name=1"
+    )
+
+
+def test_settings_reach_the_method(capsys):
+    arguments = ["solve", "deep-sea", "--method", "npg-pd", "--json", "--set", "steps=3"]
+    rewards = [
+        json.loads(call(capsys, *arguments, step)[1])["reward"]
+        for step in ("step=0.1", "step=1e-1", "step=2")
+    ]
+    assert rewards[0] == rewards[1] != rewards[2]
+    code, out, _ = call(capsys, "solve", "deep-sea", "--method", "lp", "--set", "algorithm=ipm")
+    assert code == 0 and "lp" in out
+
+
+def test_a_limit_that_a_method_does_not_keep_is_refused(capsys):
+    assert "only corrective-alm keeps to one" in refusal(
+        capsys, "solve", "cliff-world", "--method", "lp", "--memory-limit", "64"
+    )
+    assert "npg-pd has a fixed budget; set its steps" in refusal(
+        capsys, "solve", "cliff-world", "--method", "npg-pd", "--time-limit", "60"
+    )
+    assert call(capsys, "solve", "cliff-world", "--memory-limit", "64")[0] == 0
 
 
 def test_small_odd_input(tmp_path, capsys):
     (tmp_path / "empty.npy").touch()
     empty = ["--method", "ppqa-alm", "--features", str(tmp_path / "empty.npy")]
     assert "not an array of numbers" in refusal(capsys, "solve", "cliff-world", *empty)
-    assert "neither an index nor a name" in refusal(
-        capsys, "frontier", "cliff-world", "--constraint", "²"
-    )
+    for odd in ("²", "--1", "-"):
+        assert f"constraint '{odd}' is not one of the model's; known: chasm." in refusal(
+            capsys, "frontier", "cliff-world", f"--constraint={odd}"
+        )
     assert "would need more than" in refusal(capsys, "solve", "inventory:capacity=1e19")
 
 
 @pytest.mark.parametrize(
-    ("what", "names"), [("methods", ["methods"]), ("environments", ["environments"]), ("all", None)]
+    ("what", "names"),
+    [
+        ("methods", ["methods", "deep methods"]),
+        ("environments", ["environments"]),
+        ("all", ["methods", "deep methods", "environments"]),
+    ],
 )
 def test_the_list_in_json_is_of_what_was_asked_for(capsys, what, names):
     code, said, _ = call(capsys, "list", what, "--json")
-    assert code == 0 and list(json.loads(said)) == (names or ["methods", "environments"])
+    assert code == 0 and list(json.loads(said)) == names

@@ -24,6 +24,9 @@ def test_thresholds_are_as_written():
     again = Limits.of(both.thresholds)
     assert again.senses == both.senses
     np.testing.assert_array_equal(again.bounds, both.bounds)
+    assert both.entries == [25, [2, 5]] and again.entries == both.entries
+    narrow = Limits.of([(3, 3), (3, 3), 3], ["in", None, "=="])
+    assert narrow.senses == ("in", "==", "==") and narrow.entries == [[3, 3], 3, 3]
     assert len(Limits.of([])) == 0 and Limits.of(3.0).senses == (">=",)
 
 
@@ -87,7 +90,13 @@ def test_limits_must_fit_the_environment():
         ([np.nan], None, r"thresholds\[0\] is nan"),
         ([1e101], None, "rescale"),
         ([(5, 2)], None, "low <= high"),
-        ([(1, 2)], ["<="], "its sense is 'in'"),
+        ([(1, 2)], ["<="], "its sense is 'in', not '<='"),
+        ([(1, 2)], ["=="], "its sense is 'in', not '=='"),
+        ([(-np.inf, 2)], [">="], "its sense is '<=', not '>='"),
+        ([(-np.inf, 2)], ["in"], "its sense is '<=', not 'in'"),
+        ([1], ["in"], r"a range needs a pair \(low, high\)"),
+        (["1"], None, r"thresholds\[0\] is '1'; it must be a number"),
+        ([None], None, r"thresholds\[0\] is None; it must be a number"),
         ([(1, 2, 3)], None, "a pair"),
         (["much"], None, "must be a number"),
         ([(-np.inf, np.inf)], None, "finite"),

@@ -1,11 +1,84 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from cmdpax import CMDP, check, solve
+from cmdpax import CMDP, Certificate, Limits, Result, Trajectory, check, solve
 from cmdpax.environments import cliff_world, garnet, queue
+from cmdpax.exact.standard import StandardForm
 
 
-def test_prints_as_a_table_with_units_of_the_caller():
+def by_hand(**changes) -> Result:
+    """One state, two actions, every sense; the numbers need not be true."""
+    m = len(changes["limits"]) if "limits" in changes else 0
+    minimise = changes.get("minimise", False)
+    proof = Certificate(
+        reward_bounds=(1.0, 1.5),
+        margin_bounds=np.zeros((m, 2)),
+        dual_bound=0.5 if minimise else 2.0,
+        weights=np.arange(m) * 1.0,
+        value_potentials=np.zeros((1 + m, 1)),
+        dual_potential=np.zeros(1),
+        minimise=minimise,
+    )
+    fields = {
+        "status": "certified",
+        "method": "by-hand",
+        "eps": 1e-6,
+        "policy": np.array([[0.5, 0.5]]),
+        "reward": 1.25,
+        "values": np.arange(m) + 10.0,
+        "margins": np.arange(m) - 0.5,
+        "multipliers": proof.weights,
+        "certificate": proof,
+        "scaled_gap": 1e-7,
+        "scaled_violation": 0.0,
+        "digest": "",
+        "limits": Limits.of([]),
+        "seconds": 0.5,
+    }
+    return Result(**{**fields, **changes})
+
+
+def test_prints_in_the_user_s_words():
+    limits = Limits.of([25, 10, 3, (2, 5)], ["<=", ">=", "==", "in"], ["cost", "up", "s", "heat"])
+    assert str(by_hand(limits=limits, minimise=True)).splitlines() == [
+        "status      certified: within 1e-06 of optimal and feasible, on the scale of possible"
+        " values",
+        "method      by-hand, 0.50 s",
+        "reward      1.25   (best possible: at least 0.5)",
+        "gap         1   (scaled 1e-07, relative 0.8)",
+        "violation   0   (scaled 0)",
+        "constraint  value  threshold  margin  price",
+        "cost           10      <= 25    -0.5      0",
+        "up             11      >= 10     0.5      1",
+        "s              12       == 3     1.5      2",
+        "heat           13  in 2 to 5     2.5      3",
+    ]
+    assert "best possible: at most 2)" in str(by_hand())
+    assert "result: certified" in by_hand()._repr_html_()
+    assert repr(by_hand()) == "Result(certified, method='by-hand', reward=1.25, gap<=1)"
+
+
+def test_gaps_and_violations_of_certificates():
+    proof = by_hand(limits=Limits.of([1.0, 2.0])).certificate
+    assert (proof.gap, replace(proof, minimise=True, dual_bound=0.25).gap) == (1.0, 1.25)
+    broken = replace(proof, margin_bounds=np.array([[-3.0, 1.0], [2.0, 3.0]]))
+    assert proof.violation == 0 and broken.violation == 3.0
+    assert repr(broken) == "Certificate(gap<=1, violation<=3)"
+    rayed = replace(broken, ray=np.array([0.5, 0.0]), ray_bound=-1.0, ray_potential=np.zeros(1))
+    assert str(rayed).splitlines() == [
+        "reward         1 to 1.5",
+        "best possible  at most 2",
+        "gap            1",
+        "violation      3",
+        "ray            [0.5 0. ] proves ray . margins <= -1 for every policy",
+    ]
+    assert "at least 2" in str(replace(proof, minimise=True))
+    assert "<caption>certificate</caption>" in proof._repr_html_()
+
+
+def test_a_queue_prints_its_table():
     text = str(solve(queue(capacity=20)))
     assert text.splitlines()[0].startswith("status      certified")
     assert "energy" in text and "<=" in text and "price" in text
@@ -16,16 +89,21 @@ def test_every_status_explains_itself():
     assert "ray" in str(solve(cliff_world(threshold=0.3)))
     assert "undecided within 1e-7" in str(solve(cliff_world(threshold=-1 / 7)))
     assert "stopped before" in str(solve(garnet(states=300, constraints=3), time_limit=0.0))
+    assert "makes use of its violation" in str(
+        replace(by_hand(), certificate=replace(by_hand().certificate, dual_bound=0.0))
+    )
 
 
 def test_summary_is_plain_numbers():
     result = solve(garnet(states=20, constraints=2))
     summary = result.summary()
-    assert (
-        summary["margins"] == [float(u) for u in result.margins]
-        and len(summary["multipliers"]) == 2
-    )
+    assert summary["margins"] == [float(u) for u in result.margins]
+    assert len(summary["multipliers"]) == 2
     assert summary["gap"] == result.certificate.gap and summary["ray"] is None
+    limits = Limits.of([25, (2, 5)], ["<=", "in"])
+    said = by_hand(limits=limits, minimise=True).summary()
+    assert said["thresholds"] == [25.0, [2.0, 5.0]] and said["senses"] == ["<=", "in"]
+    assert said["minimise"] is True and said["values"] == [10.0, 11.0]
 
 
 def test_unnamed_constraints_get_names():
@@ -33,30 +111,48 @@ def test_unnamed_constraints_get_names():
     assert result.constraint_names == ("c0", "c1")
 
 
-def test_margins_agree_with_the_policy():
-    from cmdpax.exact.discounted import evaluate
+@pytest.mark.parametrize("model", [garnet(states=20, constraints=2), queue(capacity=20)])
+def test_margins_agree_with_the_policy(model):
+    result, form = solve(model), StandardForm.of(model)
+    evaluation = form.evaluate(result.policy)
+    np.testing.assert_allclose(result.margins, evaluation.margins, atol=1e-10)
+    assert result.reward == pytest.approx(float(evaluation.reward), abs=1e-10)
+    values = form.criterion.values(form, result.policy, model.constraints) @ model.initial
+    np.testing.assert_allclose(result.values, values, atol=1e-9)
+    np.testing.assert_allclose(model.limits.margins(result.values), result.margins, atol=1e-9)
 
-    model = garnet(states=20, constraints=2)
-    result = solve(model)
-    found = evaluate(model, result.policy)
-    np.testing.assert_allclose(result.margins, found.margins, atol=1e-10)
-    assert result.reward == pytest.approx(float(found.reward), abs=1e-10)
 
-
-def test_the_reward_of_a_feasible_policy_is_never_above_what_is_possible():
+@pytest.mark.parametrize("minimise", [False, True])
+def test_the_reward_of_a_feasible_policy_is_never_better_than_possible(minimise):
     """At discount 1 - 1e-9 the reward is known to eight digits only, and its bounds reach beyond
     the dual bound.
     """
-    reward, moves = [[2.0, 1.0], [1.0, 0.0]], [[[0.9, 0.1], [0.4, 0.6]], [[0.7, 0.3], [0.1, 0.9]]]
-    parts = {
-        "transitions": moves,
-        "reward": reward,
-        "constraints": [reward],
-        "thresholds": [1.0],
-        "initial": [1.0, 0.0],
-    }
-    model = CMDP(**parts, discount=1 - 1e-9)
+    reward = np.array([[2.0, 1.0], [1.0, 0.0]])
+    moves = [[[0.9, 0.1], [0.4, 0.6]], [[0.7, 0.3], [0.1, 0.9]]]
+    parts = {"transitions": moves, "constraints": [reward], "thresholds": [1.0]}
+    model = CMDP(
+        **parts,
+        reward=-reward if minimise else reward,
+        minimise=minimise,
+        initial=[1.0, 0.0],
+        discount=1 - 1e-9,
+    )
     result = solve(model)
-    assert result.status == "certified" and result.certificate.violation == 0
-    assert result.certificate.reward_bounds[1] > result.certificate.dual_bound >= result.reward
+    proof, sign = result.certificate, -1 if minimise else 1
+    assert result.status == "certified" and proof.violation == 0
+    best = max(sign * bound for bound in proof.reward_bounds)
+    assert best > sign * proof.dual_bound >= sign * result.reward
     check(model, result)
+
+
+def test_trajectories_know_when_they_diverged_and_give_one_of_a_batch():
+    rewards = np.array([[1.0, 1.0], [2.0, np.nan], [3.0, np.nan]])
+    rows = np.arange(12.0).reshape(3, 2, 2)
+    policies = np.arange(16.0).reshape(4, 2, 2)
+    run = Trajectory(rewards, rows, rows, rows[0], policies[:2], policies=policies[None, :2])
+    np.testing.assert_array_equal(run.diverged, [0, 1])
+    one = run.one(0)
+    assert one.diverged == 0
+    np.testing.assert_array_equal(one.rewards, [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(one.margins, rows[:, 0])
+    np.testing.assert_array_equal(one.policies, policies[None, 0])

@@ -132,3 +132,10 @@ def test_a_recorder_keeps_histories_and_the_policies_asked_for():
     np.testing.assert_array_equal(run.multipliers, np.ones((2, 3)))
     assert run.averaged is policies[0] and run.diverged.tolist() == [0, 0]
     assert Recorder().keep == frozenset()
+
+
+def test_divergence_is_marked_from_the_step_on():
+    record = Recorder()
+    for reward in ([1.0, 1.0], [1.0, np.nan], [1.0, np.nan]):
+        record.add(np.array(reward), np.zeros((2, 1)), np.zeros((2, 1)), np.zeros((2, 1, 1)))
+    assert record.finish(np.zeros((2, 1)), np.zeros((2, 1, 1))).diverged.tolist() == [0, 1]

@@ -6,9 +6,8 @@ from scipy.optimize import linprog
 from cmdpax.environments import cliff_world, garnet
 from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.feasibility import decide_feasibility, largest_multiplier, slater_slack
-from models import cmdps
+from models import cmdps, large_path
 from solvers.tasks import scaled_form
-from models import large_path
 
 
 def slack_by_linear_program(model, form):

@@ -47,8 +47,8 @@ HOSTS = {
 # who may ask whether a limit is an upper or a lower bound, and who may know a discount factor
 SENSES = ("model/limits.py", "model/text.py", "model/result.py", "model/prints.py", "checker.py")
 DISCOUNT = (
-    *("model/", "exact/discounted.py", "exact/planning.py", "exact/systems.py", "loops/"),
-    *("checker.py", "environments/", "learning/"),
+    *("model/", "exact/standard.py", "exact/discounted.py", "exact/planning.py"),
+    *("exact/systems.py", "loops/", "checker.py", "environments/", "learning/"),
 )
 # lines, raised only on purpose
 BUDGETS = {
@@ -172,12 +172,14 @@ def lines(file: str) -> int:
 @pytest.mark.parametrize("name", BUDGETS)
 def test_a_room_keeps_to_its_budget(name):
     inside = [file for file in FILES if (room(file) if "/" in file else "loose modules") == name]
-    assert 0 < sum(map(lines, inside)) <= BUDGETS[name]
+    total = sum(map(lines, inside))
+    assert 0 < total <= BUDGETS[name], f"{name} has {total} lines"
 
 
 def test_the_house_is_small():
     loose = [file for file in FILES if "/" not in file]
-    assert sum(map(lines, FILES)) < LINES
+    total = sum(map(lines, FILES))
+    assert total < LINES, f"{total} lines in all"
     assert len(FILES) <= MODULES and len(loose) <= LOOSE_MODULES
     assert {room(file) for file in FILES} == {"__init__", *(name for one in FLOORS for name in one)}
     assert {room(file) for file in FILES if "/" in file} == BUDGETS.keys() - {"loose modules"}

@@ -1,5 +1,6 @@
 """What `make build` makes: the wheel is complete, and works where it is installed."""
 
+import re
 import tarfile
 from pathlib import Path
 from zipfile import ZipFile
@@ -52,3 +53,12 @@ def test_the_installed_library_solves(programs, tmp_path):
     file, *answer = run(programs / "python", "-c", SOLVE, folder=tmp_path).split()
     assert Path(file).is_relative_to(programs.parent)
     assert answer == ["certified", "0.655402"]
+
+
+def test_the_supported_pythons_are_those_that_the_workflow_tests():
+    project = (ROOT / "pyproject.toml").read_text()
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    supported = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', project)
+    (matrix,) = re.findall(r"python: \[(.*)\]", workflow)
+    assert supported == re.findall(r"3\.\d+", matrix)
+    assert f'requires-python = ">={supported[0]}"' in project

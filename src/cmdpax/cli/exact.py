@@ -138,7 +138,8 @@ def frontier(
     if out_file is not None:
         writable_path(out_file, ".png")
     problem = open_model(model)
-    is_index = constraint not in problem.constraint_names and constraint.lstrip("-").isdecimal()
+    is_number = constraint.removeprefix("-").isdecimal()
+    is_index = is_number and constraint not in problem.constraint_names
     index = frontiers.find_constraint(problem, int(constraint) if is_index else constraint)
     with StatusLine() as status:
         curve = frontiers.frontier(
@@ -152,7 +153,8 @@ def frontier(
     if out_file is not None:
         from cmdpax.experiments.pictures import frontier_picture, save
 
-        current = float(problem.limits.bounds[index, int(sense == "<=")])
+        low, high = problem.limits.bounds[index].tolist()
+        current = low if math.isfinite(low) else high
         save(frontier_picture(curve, name, sense, current), out_file)
     if as_json:
         print(

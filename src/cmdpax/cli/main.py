@@ -1,5 +1,7 @@
-"""The command line. Exit codes: 0 certified, 1 check failed, 2 bad input, 3 infeasible, 4 limit, 5
-marginal, 130 interrupted.
+"""The command line.
+
+Exit codes: 0 certified, 1 check failed, 2 bad input, 3 infeasible, 4 limit, 5 marginal, 130
+interrupted.
 """
 
 import sys
@@ -35,15 +37,10 @@ COMMANDS: dict[str, Callable[..., int]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and exit with its code; bad input gets one sentence and code 2, a warning one
-    sentence.
-    """
+    """Run a command and exit with its code; bad input gets one sentence, a warning too."""
     if "" not in sys.path:
-        sys.path.append(
-            ""
-            # modules of the current folder, as in `train heater:make`; last, so as to take no library's
-            # place
-        )
+        # modules of the current folder, as in `train heater:make`; last, so as to hide no library
+        sys.path.append("")
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_: print(f"cmdpax: {message}", file=sys.stderr)
         sys.exit(_run(arguments))
@@ -93,7 +90,7 @@ def _given(words: Sequence[str], option: str) -> str | None:
 
 
 def _refuse_repeated(words: Sequence[str]) -> None:
-    """An option given twice would count once, and a limit that nobody sees dropped protects nobody."""
+    """An option given twice would count once; a limit that nobody sees dropped protects nobody."""
     given = Counter(
         word.partition("=")[0].replace("_", "-")
         for word in words

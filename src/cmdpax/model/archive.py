@@ -1,9 +1,9 @@
-"""Models and results as files; the schema is documented in `docs/model-format.md`.
+"""How do models and results become files, and back without trusting the file?
 
-A model is saved as `.npz` (uncompressed NumPy arrays, any size) or as `.json` (for people to write:
-small); a result as `.npz`. Both hold the user's orientation. Version 1 of `.npz`, which held `>=`
-everywhere, is read too.
-What is not numbers is one JSON text, the array `meta`.
+The schema is documented in `docs/model-format.md`. A model is saved as `.npz` (uncompressed NumPy
+arrays, any size) or as `.json` (for people to write: small); a result as `.npz`. Both hold the
+user's orientation. Version 1, which held `>=` everywhere, is read too. What is not numbers is one
+JSON text, the array `meta`.
 
 Loading never executes code: no pickle, no `eval`. Nothing is allocated before the file has been
 seen to hold it: arrays are stored uncompressed, so that none can be larger than its file. Whatever
@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, Literal, get_args
 import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.files import replacing
+from cmdpax.files import parse_json, replacing
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.limits import Limits
 from cmdpax.model.result import Certificate, Result, Status
@@ -40,7 +40,6 @@ from cmdpax.model.text import (
     identified,
     model_from_json,
     model_to_json,
-    parse,
     texts,
     typed,
 )
@@ -51,59 +50,27 @@ LARGEST_ARRAY = 8 * PADDED_ENTRIES  # bytes
 MAPPED = 16_000_000  # bytes from which on an array stays in its file, memory-mapped
 CHUNK = 1 << 20
 
-MODEL_ARRAYS = (
-    "successors",
-    "probabilities",
-    "reward",
-    "constraints",
-    "thresholds",
-    "initial",
-    "discount",
-)
-RESULT_ARRAYS = (
-    "policy",
-    "reward",
-    "values",
-    "margins",
-    "multipliers",
-    "thresholds",
-    "eps",
-    "scaled_gap",
-    "scaled_violation",
-    "seconds",
-)
-RESULT_META = ("status", "method", "digest", "constraint_names", "senses", "trace")
-AVERAGED = {1: "mixture", 2: "averaged"}  # names of the averaged occupancy by version
-PROOF_ARRAYS = (
-    "reward_bounds",
-    "margin_bounds",
-    "dual_bound",
-    "weights",
-    "value_potentials",
-    "dual_potential",
-)
+ROWS = ("successors", "probabilities")
+MODEL_ARRAYS = (*ROWS, "reward", "constraints", "thresholds", "initial", "discount")
+OF_CONSTRAINTS = ("values", "margins", "multipliers", "thresholds")
+SCALARS = ("reward", "eps", "scaled_gap", "scaled_violation", "seconds")
+BOUNDS = ("reward_bounds", "margin_bounds", "dual_bound", "weights")
+PROOF_ARRAYS = (*BOUNDS, "value_potentials", "dual_potential")
 RAY_ARRAYS = ("ray", "ray_bound", "ray_potential")
+RESULT_ARRAYS = ("policy", *SCALARS, *OF_CONSTRAINTS)
+LABELS = ("status", "method", "digest")
+RESULT_META = (*LABELS, "constraint_names", "senses", "trace")
+AVERAGED = {1: "mixture", 2: "averaged"}  # name of the averaged occupancy in each version
 
-KINDS = {
-    "meta": ("U", "text"),
-    "available": ("b", "booleans"),
-}  # of dtype; every other array holds numbers
+# of dtype; every other array holds numbers
+KINDS = {"meta": ("U", "text"), "available": ("b", "booleans")}
 NPY_MAGIC = b"\x93NUMPY\x01\x00"
 # what NumPy writes for plain arrays; a pattern, unlike a parser, has nothing to trip over
 NPY_HEADER = re.compile(
     rb"\{'descr': '([<>|](?:[iu][1248]|f[248]|b1|U[1-9][0-9]{0,7}))',"
     rb" 'fortran_order': (True|False), 'shape': \(([0-9, ]*)\), \} *\n"
 )
-ZIP_DAMAGE = (
-    OSError,
-    ValueError,
-    LookupError,
-    EOFError,
-    OverflowError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    struct.error,
-)
+DAMAGE = (OSError, ValueError, LookupError, EOFError, OverflowError, RuntimeError)
 
 
 def save_model(model: CMDP, path: str | os.PathLike[str]) -> None:
@@ -122,10 +89,9 @@ def save_model(model: CMDP, path: str | os.PathLike[str]) -> None:
 def load_model(path: str | os.PathLike[str]) -> CMDP:
     """Read a model from a `.npz` or `.json` file."""
     path = _suffixed(path, (".npz", ".json"))
+    read = model_from_json if path.suffix.lower() == ".json" else _model_from_archive
     with _opened(path) as file:
-        return (
-            model_from_json(file) if path.suffix.lower() == ".json" else _model_from_archive(file)
-        )
+        return read(file)
 
 
 def save_result(result: Result, path: str | os.PathLike[str]) -> None:
@@ -140,7 +106,7 @@ def save_result(result: Result, path: str | os.PathLike[str]) -> None:
 
 
 def load_result(path: str | os.PathLike[str]) -> Result:
-    """Read a result from a `.npz` file. Whether its claims are true is for `cmdpax.check` to say."""
+    """Read a result from a `.npz` file. Its claims are verified by `cmdpax.check`, not here."""
     path = _suffixed(path, (".npz",))
     with _opened(path) as file:
         return _result_from_archive(file)
@@ -153,17 +119,16 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
         name: None if meta.get(name) is None else texts(f"meta.{name}", meta[name])
         for name in ("senses", *NAMES)
     }
-    senses, m = labels["senses"], len(arrays["thresholds"]) if arrays["thresholds"].ndim else -1
-    if senses is not None and (len(senses) != m or arrays["constraints"].shape[:1] != (m,)):
+    senses, thresholds = labels["senses"], arrays["thresholds"]
+    constraints = arrays["constraints"]
+    counts = {thresholds.shape[:1], constraints.shape[:1]}
+    if senses is not None and counts != {(len(senses),)}:
         raise InputError(
-            f"meta.senses: {len(senses)} given for constraints {arrays['constraints'].shape},"
-            f" thresholds {arrays['thresholds'].shape}; give one for each."
+            f"meta.senses: {len(senses)} given for constraints {constraints.shape},"
+            f" thresholds {thresholds.shape}; give one for each."
         )
-    thresholds, constraints = arrays["thresholds"], arrays["constraints"]
     if meta["version"] == 1 and senses is not None:
         thresholds, constraints = _turned(senses, thresholds), _turned(senses, constraints)
-    if thresholds.ndim == 2:  # pairs say their senses themselves
-        labels["senses"] = None
     return CMDP(
         (arrays["successors"], arrays["probabilities"]),
         arrays["reward"],
@@ -180,33 +145,26 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
 
 def _turned(senses: list[str], array: np.ndarray) -> np.ndarray:
     """An array `[m, ...]` of version 1, which has `>=` everywhere, in the user's orientation."""
-    is_upper = np.array([sense == "<=" for sense in senses]).reshape(-1, *[1] * (array.ndim - 1))
-    return np.where(is_upper, -array, array) + 0.0
+    return Limits.of(np.zeros(len(senses)), senses).turn(array, axis=0) + 0.0
 
 
 def _result_from_archive(file: BinaryIO) -> Result:
-    meta, arrays = _read_archive(
-        file,
-        RESULT,
-        (*RESULT_ARRAYS[:2], *RESULT_ARRAYS[3:], *PROOF_ARRAYS),
-        ("values", *RAY_ARRAYS),
-    )
-    is_old = meta["version"] == 1
+    required = {*RESULT_ARRAYS, *PROOF_ARRAYS} - {"values"}
+    meta, arrays = _read_archive(file, RESULT, sorted(required), ("values", *RAY_ARRAYS))
     averaged = AVERAGED[meta["version"]]
     checked_keys("meta", meta, ("format", "version", *RESULT_META, averaged), ("minimise",))
-    labels = {
-        name: typed(f"meta.{name}", meta[name], str) for name in ("status", "method", "digest")
-    }
+    labels: dict[str, Any] = {name: typed(f"meta.{name}", meta[name], str) for name in LABELS}
     if labels["status"] not in get_args(Status):
-        raise InputError(
-            f"meta.status: {brief(labels['status'])} is unknown;"
-            f" {did_you_mean(labels['status'][:40], get_args(Status))}"
-        )
+        hint = did_you_mean(labels["status"][:40], get_args(Status))
+        raise InputError(f"meta.status: {brief(labels['status'])} is unknown; {hint}")
     names, senses = (texts(f"meta.{key}", meta[key]) for key in ("constraint_names", "senses"))
-    trace = [
-        typed(f"meta.trace[{i}]", row, dict)
-        for i, row in enumerate(typed("meta.trace", meta["trace"], list))
-    ]
+    rows = typed("meta.trace", meta["trace"], list)
+    labels["trace"] = [typed(f"meta.trace[{i}]", row, dict) for i, row in enumerate(rows)]
+    if meta[averaged] is not None:
+        labels["averaged"] = typed(f"meta.{averaged}", meta[averaged], dict)
+    labels["minimise"] = minimise = meta.get("minimise", False)
+    if not isinstance(minimise, bool):
+        raise InputError(f"meta.minimise: {brief(minimise)} is neither true nor false.")
     rays = {name in arrays for name in RAY_ARRAYS}
     if arrays["policy"].ndim != 2 or len(senses) != len(names) or len(rays) > 1:
         raise InputError(
@@ -214,44 +172,32 @@ def _result_from_archive(file: BinaryIO) -> Result:
             " a ray come together."
         )
     numbers = _shaped(arrays, len(names))
-    if is_old:
+    if meta["version"] == 1:
+        # the first files have no values
         numbers.setdefault("values", numbers["margins"] + numbers["thresholds"])
         for name in ("values", "thresholds"):
             numbers[name] = _turned(senses, numbers[name])
-        potentials = numbers["value_potentials"]
-        numbers["value_potentials"] = _turned([">=", *senses], potentials)
+        numbers["value_potentials"] = _turned([">=", *senses], numbers["value_potentials"])
         labels["digest"] = f"0.1:{labels['digest']}"
-    thresholds, minimise = numbers.pop("thresholds"), meta.get("minimise", False)
-    if not isinstance(minimise, bool):
-        raise InputError(f"meta.minimise: {brief(minimise)} is neither true nor false.")
-    proof = {name: numbers.pop(name) for name in (*PROOF_ARRAYS, *RAY_ARRAYS) if name in numbers}
     if "values" not in numbers:
         raise InputError("arrays: 'values' is missing.")
+    proof = {name: numbers.pop(name) for name in (*PROOF_ARRAYS, *RAY_ARRAYS) if name in numbers}
     return Result(
-        **numbers,
-        **labels,  # type: ignore[arg-type]
-        limits=Limits.of(thresholds, None if thresholds.ndim == 2 else senses, names),
+        limits=Limits.of(numbers.pop("thresholds"), senses, names),
         certificate=Certificate(**proof, minimise=minimise),
-        minimise=minimise,
-        trace=trace,
-        averaged=None
-        if meta[averaged] is None
-        else typed(f"meta.{averaged}", meta[averaged], dict),
+        **numbers,
+        **labels,
     )
 
 
 def _shaped(arrays: Mapping[str, np.ndarray], m: int) -> dict[str, Any]:
     """The arrays of a result with m constraints, each in the shape it must have."""
     S, A = arrays["policy"].shape
-    shapes: dict[str, tuple[int, ...]] = {
-        "policy": (S, A),
-        "reward_bounds": (2,),
-        "margin_bounds": (m, 2),
-        "value_potentials": (1 + m, S),
-    }
-    shapes |= dict.fromkeys(("values", "margins", "multipliers", "weights", "ray"), (m,))
-    shapes |= dict.fromkeys(("dual_potential", "ray_potential"), (S,))
-    shapes["thresholds"] = (m, 2) if arrays["thresholds"].ndim == 2 else (m,)
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys((*OF_CONSTRAINTS, "weights", "ray"), (m,))
+    shapes |= {"policy": (S, A), "dual_potential": (S,), "ray_potential": (S,)}
+    shapes |= {"reward_bounds": (2,), "margin_bounds": (m, 2), "value_potentials": (1 + m, S)}
+    if arrays["thresholds"].ndim == 2:  # pairs
+        shapes["thresholds"] = (m, 2)
     numbers: dict[str, Any] = {}
     for name, array in arrays.items():
         if array.shape != shapes.get(name, ()):
@@ -267,14 +213,11 @@ def _write_archive(
     path: Path, kind: str, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]
 ) -> None:
     """What `numpy.savez(path, **arrays, meta=...)` writes, atomically."""
-    members = {
-        **arrays,
-        "meta": np.array(dump({"format": kind, "version": VERSION, **meta}, finite=kind == MODEL)),
-    }
+    text = dump({"format": kind, "version": VERSION, **meta}, finite=kind == MODEL)
 
     def emit(file: BinaryIO) -> None:
         with zipfile.ZipFile(file, "w") as archive:
-            for name, array in members.items():
+            for name, array in {**arrays, "meta": np.array(text)}.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
 
@@ -291,52 +234,37 @@ def _read_archive(
             if "meta" not in members:
                 raise InputError("it is not a cmdpax file; it has no array 'meta'.")
             size = os.fstat(file.fileno()).st_size
-            array = _read_array(file, archive, members["meta"], "meta", size)
+            array = _read_array(file, archive, members.pop("meta"), "meta", size)
             # not str(array): NumPy does not check that its characters exist
-            text = (
-                array.astype(array.dtype.newbyteorder("<"))
-                .tobytes()
-                .decode("utf-32-le")
-                .rstrip("\0")
-            )
-            meta = identified(parse(text, finite=kind == MODEL), kind)
-            checked_keys("arrays", members, ("meta", *required), optional)
+            text = array.astype(array.dtype.newbyteorder("<")).tobytes().decode("utf-32-le")
+            meta = identified(parse_json(text.rstrip("\0"), finite=kind == MODEL), kind)
+            checked_keys("arrays", members, tuple(required), optional)
             return meta, {
-                name: _read_array(file, archive, info, name, size)
-                for name, info in members.items()
-                if name != "meta"
+                name: _read_array(file, archive, info, name, size) for name, info in members.items()
             }
     except InputError:
         raise
-    except ZIP_DAMAGE as error:
+    except (*DAMAGE, zipfile.BadZipFile, struct.error) as error:
         raise InputError(
             f"it is not an .npz archive, or a damaged one ({error}); write or copy it again."
         ) from None
 
 
 def _data_offset(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
-    """Where a member's bytes begin: after its local header, whose name and extra field may differ
-    from the directory's.
-    """
+    """Where a member's bytes begin: after its local header, which may differ from the directory."""
     assert archive.fp is not None
     place = archive.fp.tell()
     archive.fp.seek(info.header_offset)
     header = archive.fp.read(30)
     archive.fp.seek(place)
-    return (
-        info.header_offset
-        + 30
-        + int.from_bytes(header[26:28], "little")
-        + int.from_bytes(header[28:30], "little")
-    )
+    name, extra = (int.from_bytes(header[i : i + 2], "little") for i in (26, 28))
+    return info.header_offset + 30 + name + extra
 
 
 def _read_array(
     file: BinaryIO, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, size: int
 ) -> np.ndarray:
-    """One array out of a file of `size` bytes, allocated only once it is known to be as large as it
-    says.
-    """
+    """One array of a file of `size` bytes, allocated once it is known to be as large as it says."""
     if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
         raise InputError(f"array '{name}' is compressed; write the file with numpy.savez.")
     if info.file_size > min(size, LARGEST_ARRAY):
@@ -352,10 +280,8 @@ def _read_array(
                 f"array '{name}' is not a plain array of numbers, booleans or text"
                 f" ({brief(header)})."
             )
-        dtype, shape = (
-            np.dtype(match[1].decode()),
-            tuple(int(digits) for digits in re.findall(rb"[0-9]+", match[3])),
-        )
+        dtype = np.dtype(match[1].decode())
+        shape = tuple(int(digits) for digits in re.findall(rb"[0-9]+", match[3]))
         kinds, word = KINDS.get(name, ("iuf", "numbers"))
         if dtype.kind not in kinds:
             raise InputError(f"array '{name}' holds {dtype}; it must hold {word}.")
@@ -366,17 +292,14 @@ def _read_array(
                 f" holds {held}."
             )
         order: Literal["F", "C"] = "F" if match[2] == b"True" else "C"
-        if (
-            declared >= MAPPED and dtype.kind != "b"
-        ):  # left in the file, once its checksum has been seen to be right
+        if declared >= MAPPED and dtype.kind != "b":  # left in the file, once its checksum is right
             while member.read(CHUNK):
                 pass
             end = _data_offset(archive, info) + info.file_size
             return np.memmap(file, dtype, "r", end - declared, shape, order)
         array = np.frombuffer(member.read(), dtype).reshape(shape, order=order)
-    return (
-        array.view(np.uint8) != 0 if dtype.kind == "b" else array
-    )  # NumPy trusts that the byte of a boolean is 0 or 1
+    # NumPy trusts that the byte of a boolean is 0 or 1
+    return array.view(np.uint8) != 0 if dtype.kind == "b" else array
 
 
 def _suffixed(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Path:
@@ -395,10 +318,10 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
         if path.is_dir():
             raise InputError("it is a folder; give the file itself.")
+        if not path.exists():
+            raise InputError("there is no such file.")
         if not path.is_file():  # a pipe could keep us waiting for ever
-            raise InputError(
-                "it is not a regular file." if path.exists() else "there is no such file."
-            )
+            raise InputError("it is not a regular file.")
         with open(path, "rb") as file:
             yield file
     except InputError as error:
@@ -412,7 +335,6 @@ def _write(path: Path, emit: Callable[[BinaryIO], Any]) -> None:
     try:
         with replacing(path) as file:
             emit(file)
-    except OSError as error:
-        raise InputError(f"{path}: it cannot be written ({error.strerror or error}).") from None
-    except ValueError as error:  # a name with a null byte
-        raise InputError(f"{path}: it cannot be written ({error}).") from None
+    except (OSError, ValueError) as error:  # ValueError: a name with a null byte
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: it cannot be written ({reason}).") from None

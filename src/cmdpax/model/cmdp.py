@@ -25,16 +25,12 @@ from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.transitions import (
     ROW_SUM_TOLERANCE,
     Transitions,
-    canonical,
-    check_rows,
     copy_first,
     float_array,
     normalised,
-    padded,
-    real_array,
+    read_rows,
     step_fields,
     toy_text_fields,
-    writeable,
 )
 
 
@@ -93,19 +89,8 @@ class CMDP:
         constraint_names: Sequence[str] | None = None,
         grid: Grid | None = None,
     ) -> None:
-        is_shared = isinstance(transitions, Transitions)
-        if is_shared:
-            successors, probabilities = transitions.successors, transitions.probabilities
-        else:
-            successors, probabilities = padded(transitions)
-        S, A, _ = successors.shape
-        if S == 0:
-            raise InputError("transitions: the model has no states; give at least one.")
-        if A == 0:
-            raise InputError(
-                "transitions: the action set is empty; every state needs at least one action."
-            )
-        self.available = _availability(available, S, A)
+        self.transitions, self.available = read_rows(transitions, available)
+        S, A, _ = self.transitions.successors.shape
         self.reward = _numbers("reward", reward, (S, A), self.available)
         self.minimise = _flag("minimise", minimise)
         constraints = float_array("constraints", constraints)
@@ -113,33 +98,19 @@ class CMDP:
             constraints = constraints[None]
         m = len(constraints) if constraints.ndim else 0
         self.constraints = _numbers("constraints", constraints, (m, S, A), self.available)
-        self.limits = Limits.of(thresholds, senses, _labels("constraint_names", constraint_names))
-        if len(self.limits) != m:
-            raise InputError(
-                f"thresholds: {len(self.limits)} given for {m} constraints; give one for each."
-            )
-        _refuse_count("constraint_names", constraint_names, m)
-        self.initial = _distribution(initial, S)
-        self.discount = _discount_factor(discount)
-        if not is_shared:
-            check_rows(successors, probabilities, self.available)
+        if (count := len(listed(thresholds))) != m:
+            raise InputError(f"thresholds: {count} given for {m} constraints; give one for each.")
+        names = _labels("constraint_names", constraint_names, m)
+        self.limits = Limits.of(thresholds, senses, names)
         if self.available is not None:
             copy_first(self.available, (self.reward, *self.constraints))
-            if not is_shared:
-                successors, probabilities = writeable(successors), writeable(probabilities)
-                copy_first(self.available, (successors, probabilities))
-        if is_shared:
-            self.transitions = transitions
-        else:
-            self.transitions = Transitions(*canonical(successors, probabilities))
-        self.state_names = _labels("state_names", state_names)
-        self.action_names = _labels("action_names", action_names)
-        _refuse_count("state_names", self.state_names, S)
-        _refuse_count("action_names", self.action_names, A)
+        self.initial = _distribution(initial, S)
+        self.discount = _discount_factor(discount)
+        self.state_names = _labels("state_names", state_names, S)
+        self.action_names = _labels("action_names", action_names, A)
         self.grid = _checked_grid(grid, S, A)
-        for array in (self.successors, self.probabilities, self.reward, self.constraints):
+        for array in (self.reward, self.constraints, self.initial):
             array.setflags(write=False)
-        self.initial.setflags(write=False)
         self._frozen = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -224,39 +195,37 @@ class CMDP:
             "transitions": self.transitions,
             "reward": self.reward,
             "constraints": self.constraints,
-            "thresholds": self.limits.bounds,
+            "thresholds": self.limits.entries,
+            "senses": self.senses,
             "initial": self.initial,
             "discount": self.discount,
             "minimise": self.minimise,
             "available": self.available,
             "state_names": self.state_names,
             "action_names": self.action_names,
+            "constraint_names": self.constraint_names,
             "grid": self.grid,
         }
         if "available" in changes:  # other pairs may be copies then
             fields["transitions"] = (self.successors, self.probabilities)
-        entries = listed(changes["thresholds"]) if "thresholds" in changes else None
-        if entries is not None and "senses" not in changes:
-            fields["senses"] = self._senses_for(entries)
-        elif entries is None and "senses" in changes:
-            fields["thresholds"] = self.thresholds
-        if entries is None or len(entries) == self.constraint_count:
-            fields["constraint_names"] = self.constraint_names
+        if "thresholds" in changes:
+            entries = listed(changes["thresholds"])
+            if "senses" not in changes:
+                fields["senses"] = self._senses_for(entries)
+            if len(entries) != self.constraint_count:
+                fields["constraint_names"] = None
         return CMDP(**{**fields, **changes})
 
     def _senses_for(self, entries: list[Any]) -> list[str | None] | None:
         """The senses of other thresholds: the model's own, but a pair says its sense itself."""
-        if len(entries) == self.constraint_count:
-            own = self.senses
-        elif len(set(self.senses)) == 1:
-            own = self.senses[:1] * len(entries)
-        elif not self.senses:
-            return None
-        else:
-            raise InputError(
-                f"replace: {len(entries)} thresholds for a model with the senses"
-                f" {', '.join(self.senses)}; give senses= as well."
-            )
+        own: tuple[str | None, ...] = self.senses
+        if len(entries) != self.constraint_count:
+            if len(set(own)) > 1:
+                raise InputError(
+                    f"replace: {len(entries)} thresholds for a model with the senses"
+                    f" {', '.join(self.senses)}; give senses= as well."
+                )
+            own = (own or (None,))[:1] * len(entries)
         return [None if np.ndim(entry) else sense for entry, sense in zip(entries, own)]
 
     @cached_property
@@ -264,7 +233,8 @@ class CMDP:
         """Fingerprint of what the user said, labels apart; how it is stored has no part in it."""
         exists = np.ones(self.reward.shape, bool) if self.available is None else self.available
         used = (self.probabilities > 0) & exists[:, :, None]
-        parts = (
+        return _fingerprint(
+            f"{self.senses} {self.minimise} {self.discount!r}".encode(),
             np.argwhere(exists),
             used.sum(-1)[exists],
             self.successors[used].astype(np.int64),
@@ -274,12 +244,6 @@ class CMDP:
             self.limits.bounds,
             self.initial,
         )
-        hasher = sha256()
-        for array in parts:
-            hasher.update(str(array.shape).encode())
-            hasher.update(np.ascontiguousarray(array).data)
-        hasher.update(f"{self.senses} {self.minimise} {self.discount!r}".encode())
-        return hasher.hexdigest()
 
     def matches(self, digest: str) -> bool:
         """Whether a result's fingerprint is this model's; results of version 0.1 have another."""
@@ -288,22 +252,10 @@ class CMDP:
     @cached_property
     def _digest_of_0_1(self) -> str:
         """As version 0.1 made it: of padded rows and of constraints turned to `>=`."""
-        turned = self.limits.turn(self.constraints, axis=0)
-        hasher = sha256()
-        for array in (
-            self.successors,
-            self.probabilities,
-            self.reward,
-            turned,
-            self.limits.row_thresholds,
-            self.initial,
-        ):
-            hasher.update(str(array.shape).encode())
-            hasher.update(np.ascontiguousarray(array).data)
-        if self.available is not None:
-            hasher.update(self.available.data)
-        hasher.update(repr(self.discount).encode())
-        return hasher.hexdigest()
+        turned = self.limits.turn(self.constraints, axis=0), self.limits.row_thresholds
+        rows = self.successors, self.probabilities, self.reward
+        mask = b"" if self.available is None else self.available.tobytes()
+        return _fingerprint(mask + repr(self.discount).encode(), *rows, *turned, self.initial)
 
     def uniform_policy(self) -> np.ndarray:
         """The policy that chooses uniformly among the available actions, `[S, A]`."""
@@ -371,6 +323,16 @@ def uniform_policy(available: np.ndarray | None, states: int, actions: int) -> n
     return available / available.sum(1, keepdims=True)
 
 
+def _fingerprint(end: bytes, *arrays: np.ndarray) -> str:
+    """Of the shapes and numbers of arrays, and of what comes after them."""
+    hasher = sha256()
+    for array in arrays:
+        hasher.update(str(array.shape).encode())
+        hasher.update(np.ascontiguousarray(array).data)
+    hasher.update(end)
+    return hasher.hexdigest()
+
+
 def _numbers(
     field: str, data: Any, shape: tuple[int, ...], available: np.ndarray | None = None
 ) -> np.ndarray:
@@ -392,25 +354,6 @@ def _numbers(
     if (beyond if available is None else beyond & available).any():
         raise InputError(f"{field}: it has entries beyond {LARGEST_NUMBER:g}; rescale it.")
     return np.ascontiguousarray(array) + 0.0  # no -0.0
-
-
-def _availability(available: Any, S: int, A: int) -> np.ndarray | None:
-    """The mask of available pairs, `[S, A]`, or None if all are."""
-    if available is None:
-        return None
-    mask = np.array(real_array("available", available))
-    if mask.shape != (S, A) or mask.dtype != bool:
-        raise InputError(
-            f"available: shape {mask.shape} of {mask.dtype}, expected {(S, A)} of bool."
-        )
-    empty = ~mask.any(1)
-    if empty.any():
-        raise InputError(
-            f"available[{int(np.argmax(empty))}]: the action set is empty; every state needs at"
-            " least one action."
-        )
-    mask.setflags(write=False)
-    return None if mask.all() else mask
 
 
 def _distribution(initial: Any, S: int) -> np.ndarray:
@@ -445,8 +388,8 @@ def _flag(field: str, value: Any) -> bool:
     return bool(value)
 
 
-def _labels(field: str, names: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Labels as text, or None."""
+def _labels(field: str, names: Sequence[str] | None, count: int) -> tuple[str, ...] | None:
+    """One text for each of `count` things, or None."""
     if names is None:
         return None
     try:
@@ -458,12 +401,9 @@ def _labels(field: str, names: Sequence[str] | None) -> tuple[str, ...] | None:
             raise InputError(
                 f"{field}[{i}]: {label!r} is not valid text; it holds half of a surrogate pair."
             )
+    if len(texts) != count:
+        raise InputError(f"{field}: {len(texts)} names for {count}; give one for each.")
     return texts
-
-
-def _refuse_count(field: str, names: Sequence[str] | None, count: int) -> None:
-    if names is not None and len(names) != count:
-        raise InputError(f"{field}: {len(names)} names for {count}; give one for each.")
 
 
 def _checked_grid(grid: Grid | None, S: int, A: int) -> Grid | None:

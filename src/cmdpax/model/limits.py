@@ -20,6 +20,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from reprlib import repr as brief
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -27,6 +28,7 @@ import numpy as np
 from cmdpax.errors import InputError, did_you_mean
 
 Sense = Literal["<=", ">=", "==", "in"]
+NUMERIC = "biuf"  # NumPy's kinds of real numbers
 LARGEST_NUMBER = 1e100  # sums and squares of what is larger would overflow
 _NAME, _NUMBER = r"(?P<name>[^<>=\s](?:[^<>=]*[^<>=\s])?)", r"[-+.\w]+"
 _FORM = re.compile(rf"\s*{_NAME}\s*(?P<sense><=|>=|==)\s*(?P<bound>{_NUMBER})\s*")
@@ -77,20 +79,25 @@ class Limits:
         return len(self.names)
 
     @property
+    def entries(self) -> list[Any]:
+        """Each threshold as written: a number, or `[low, high]` of a range."""
+        limits = zip(self.senses, self.bounds.tolist())
+        return [
+            pair if sense == "in" else pair[1] if sense == "<=" else pair[0]
+            for sense, pair in limits
+        ]
+
+    @property
     def thresholds(self) -> np.ndarray:
         """As written: `[m]`, or `[m, 2]` (low, high) where one of them is a range."""
-        if "in" in self.senses:
-            return self.bounds
-        return _frozen(np.where(np.isinf(self.bounds[:, 0]), self.bounds[:, 1], self.bounds[:, 0]))
+        return self.bounds if "in" in self.senses else _frozen(np.array(self.entries))
 
     @property
     def texts(self) -> tuple[str, ...]:
         """Each limit as `parse` reads it."""
         return tuple(
-            f"{low:g}<={name}<={high:g}"
-            if sense == "in"
-            else f"{name}{sense}{high if sense == '<=' else low:g}"
-            for name, sense, (low, high) in zip(self.names, self.senses, self.bounds)
+            f"{entry[0]:g}<={name}<={entry[1]:g}" if sense == "in" else f"{name}{sense}{entry:g}"
+            for name, sense, entry in zip(self.names, self.senses, self.entries)
         )
 
     def __str__(self) -> str:
@@ -141,7 +148,7 @@ class Limits:
         return np.add.reduceat(prices * signs, self.first_rows, axis=-1)
 
     def unfold(self, prices: np.ndarray) -> np.ndarray:
-        """Prices of limits `[..., m]` -> of rows `[..., M]`; of two rows at most one has a price."""
+        """Prices of limits `[..., m]` -> of rows `[..., M]`; of two rows at most one has one."""
         if len(self.rows) == len(self):
             return prices
         taken, is_double = prices[..., self.rows], self._is_double[self.rows]
@@ -195,38 +202,36 @@ def _bounds(
     i: int, sense: Any, low: float, high: float, is_pair: bool = False
 ) -> tuple[Sense, tuple[float, float]]:
     """Sense and bounds of limit i, written as one number (then low = high) or as a pair."""
-    if sense is None:
-        sense = "==" if is_pair and low == high else "in" if is_pair else ">="
-    if sense not in get_args(Sense):
+    if sense is not None and sense not in get_args(Sense):
         raise InputError(f"senses[{i}] is {sense!r}; it must be '>=', '<=', '==' or 'in'.")
-    if math.isinf(low) or math.isinf(high):  # one side is open: the pair says its sense itself
-        return ("<=" if math.isinf(low) else ">="), (low, high)
+    if not is_pair:
+        if sense == "in":
+            raise InputError(f"thresholds[{i}] is a number; a range needs a pair (low, high).")
+        least, most = -math.inf if sense == "<=" else low, high if sense else math.inf
+        return sense or ">=", (least, math.inf if sense == ">=" else most)
     if low > high:
         raise InputError(f"thresholds[{i}] is ({low:g}, {high:g}); give (low, high), low <= high.")
-    if is_pair and sense != "in" and not (sense == "==" and low == high):
-        raise InputError(f"thresholds[{i}] is a pair; its sense is 'in', not {sense!r}.")
-    if sense == "in" and not is_pair:
-        raise InputError(f"thresholds[{i}] is a number; a range needs a pair (low, high).")
-    open_low, open_high = (-math.inf, high), (low, math.inf)
-    return sense, open_low if sense == "<=" else open_high if sense == ">=" else (low, high)
+    own: Sense = "<=" if math.isinf(low) else ">=" if math.isinf(high) else "in"
+    own = "==" if low == high and sense != "in" else own
+    if sense not in (None, own):  # a pair says its sense itself
+        raise InputError(f"thresholds[{i}] is a pair; its sense is {own!r}, not {sense!r}.")
+    return own, (low, high)
 
 
 def listed(thresholds: Any) -> list[Any]:
     """What a user wrote, one entry for each limit; a number alone is one limit."""
-    if isinstance(thresholds, list | tuple) or np.ndim(thresholds):
-        return list(thresholds)
-    return [thresholds]
+    is_list = isinstance(thresholds, list | tuple) or np.asarray(thresholds, dtype=object).ndim
+    return list(thresholds) if is_list else [thresholds]
 
 
 def _pair(field: str, entry: Any) -> tuple[float, float, bool]:
     """A number twice, or a pair, checked; whether it was a pair."""
-    wanted = "a number, or a pair (low, high)"
     try:
-        numbers = np.asarray(entry, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{field} is {entry!r}; it must be {wanted}.") from None
-    if numbers.shape not in ((), (2,)):
-        raise InputError(f"{field}: shape {numbers.shape}, expected {wanted}.")
+        numbers = np.asarray(entry)
+    except ValueError:  # rows of different lengths
+        numbers = np.empty(0, dtype=object)
+    if numbers.dtype.kind not in NUMERIC or numbers.shape not in ((), (2,)):
+        raise InputError(f"{field} is {brief(entry)}; it must be a number, or a pair (low, high).")
     is_pair = numbers.shape == (2,)
     low, high = (float(number) for number in np.broadcast_to(numbers, 2))
     is_open = is_pair and (low == -math.inf) != (high == math.inf)

@@ -147,15 +147,10 @@ class Result:
             "minimise": self.minimise,
             "constraints": list(self.constraint_names),
             "senses": list(self.senses),
-            "values": [float(v) for v in self.values],
-            "thresholds": [
-                float(pair[0] if sense in (">=", "==") else pair[1])
-                if sense != "in"
-                else [float(bound) for bound in pair]
-                for sense, pair in zip(self.senses, self.limits.bounds)
-            ],
-            "margins": [float(u) for u in self.margins],
-            "multipliers": [float(x) for x in self.multipliers],
+            "values": self.values.tolist(),
+            "thresholds": self.limits.entries,
+            "margins": self.margins.tolist(),
+            "multipliers": self.multipliers.tolist(),
             "gap": self.certificate.gap,
             "violation": self.certificate.violation,
             "scaled_gap": self.scaled_gap,
@@ -176,45 +171,33 @@ class Result:
         c, gap = self.certificate, self.certificate.gap
         met = max(self.scaled_gap, self.scaled_violation) <= self.eps
         meaning = {
-            "certified": (
-                f"certified: within {self.eps:g} of optimal and feasible, on the scale of possible"
-                " values"
-            ),
-            "infeasible": "infeasible: no policy meets all constraints",
-            "marginal": (
-                "marginal: whether any policy meets all constraints is undecided within 1e-7 of"
-                " the scale" + ("; this one does, and is optimal, within eps" if met else "")
-            ),
-            "limit": f"limit: stopped before eps = {self.eps:g} was certified",
+            "certified": f"within {self.eps:g} of optimal and feasible, on the scale of possible"
+            " values",
+            "infeasible": "no policy meets all constraints",
+            "marginal": "whether any policy meets all constraints is undecided within 1e-7 of the"
+            " scale" + ("; this one does, and is optimal, within eps" if met else ""),
+            "limit": f"stopped before eps = {self.eps:g} was certified",
         }
         side = "least" if self.minimise else "most"
         relative = gap / max(abs(self.reward), 1e-300)
+        note = "   negative: the policy makes use of its violation" if gap < 0 else ""
         rows: list[tuple[str, ...]] = [
-            ("status", meaning[self.status]),
+            ("status", f"{self.status}: {meaning[self.status]}"),
             ("method", f"{self.method}, {self.seconds:.2f} s"),
             ("reward", f"{self.reward:.9g}   (best possible: at {side} {c.dual_bound:.9g})"),
-            (
-                "gap",
-                f"{gap:.3g}   (scaled {self.scaled_gap:.3g}, relative {relative:.2g})"
-                + ("   negative: the policy makes use of its violation" if gap < 0 else ""),
-            ),
+            ("gap", f"{gap:.3g}   (scaled {self.scaled_gap:.3g}, relative {relative:.2g}){note}"),
             ("violation", f"{c.violation:.3g}   (scaled {self.scaled_violation:.3g})"),
         ]
         if self.status in ("infeasible", "marginal") and c.ray is not None:
             rows.append(("ray", ray_sentence(c.ray, c.ray_bound)))
         if len(self.limits):
             rows.append(("constraint", "value", "threshold", "margin", "price"))
-        for name, sense, bounds, value, margin, price in zip(
-            self.constraint_names,
-            self.senses,
-            self.limits.bounds,
-            self.values,
-            self.margins,
-            self.multipliers,
-        ):
-            bound = f"{bounds[0 if sense != '<=' else 1]:.8g}"
-            limit = f"in {bound} to {bounds[1]:.8g}" if sense == "in" else f"{sense} {bound}"
-            rows.append((name, f"{value:.8g}", limit, f"{margin:.3g}", f"{price:.6g}"))
+        columns = self.constraint_names, self.senses, self.limits.entries
+        numbers = self.values, self.margins, self.multipliers
+        for name, sense, entry, value, margin, price in zip(*columns, *numbers):
+            bound = f"{entry[0]:.8g} to {entry[1]:.8g}" if sense == "in" else f"{entry:.8g}"
+            cells = f"{value:.8g}", f"{sense} {bound}", f"{margin:.3g}", f"{price:.6g}"
+            rows.append((name, *cells))
         return rows
 
     def __str__(self) -> str:

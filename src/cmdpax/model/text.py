@@ -1,5 +1,7 @@
-"""The `.json` form of a model, for people to write: small, in the user's orientation; and how JSON
-values that a person or a program wrote are checked, each named by where it stands in the file.
+"""How does a person write a model as `.json`?
+
+Small models, in the user's orientation; and how JSON values that a person or a program wrote are
+checked, each named by where it stands in the file.
 """
 
 import json
@@ -13,26 +15,17 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
+from cmdpax.files import parse_json
 from cmdpax.model.cmdp import CMDP, Grid
 from cmdpax.model.limits import Limits
-from cmdpax.model.transitions import padded_rows
+from cmdpax.model.transitions import Pair, from_pairs
 
 MODEL = "cmdpax-model"
+VERSION, READABLE = 2, (1, 2)  # written, and read
 NAMES = ("state_names", "action_names", "constraint_names")
-MODEL_KEYS = (
-    "format",
-    "version",
-    "discount",
-    "states",
-    "actions",
-    "initial",
-    "constraints",
-    "transitions",
-)
+HEAD_KEYS = ("format", "version", "discount", "states", "actions", "initial", "constraints")
 LARGEST_TEXT = 64_000_000  # bytes of a .json file
 LARGEST_JSON = 500_000  # entries of a model in .json: S * A * max(B, 1 + m)
-
-VERSION, READABLE = 2, (1, 2)  # written, and read
 WORDS: Mapping[type, str] = {dict: "a JSON object", list: "a list", str: "text"}
 T = TypeVar("T")
 
@@ -44,64 +37,50 @@ def model_from_json(file: BinaryIO) -> CMDP:
         raise InputError(
             f"it has more than {LARGEST_TEXT:,} bytes; save a model of this size as .npz."
         )
-    data = checked_keys(
-        "the model", identified(parse(text), MODEL), MODEL_KEYS, ("grid", "minimise")
-    )
+    data = identified(parse_json(text), MODEL)
+    checked_keys("the model", data, (*HEAD_KEYS, "transitions"), ("grid", "minimise"))
     transitions = typed("transitions", data["transitions"], list)
-    bounds, constraint_names = _limits(typed("constraints", data["constraints"], list))
+    limits, constraint_names = _limits(typed("constraints", data["constraints"], list))
     S, state_names = counted("states", data["states"])
     A, action_names = counted("actions", data["actions"])
-    m = len(bounds)
+    m = len(limits)
     if len(transitions) < S:  # a count costs nothing to write, so it is not yet to be believed
         raise InputError(
             f"states: {brief(S)} of them but {len(transitions)} transitions; some state's action"
             " set is empty."
         )
     refuse_large(S, A, 1 + m)
-    states, actions, costs = (
-        index_of(state_names, S),
-        index_of(action_names, A),
-        index_of(constraint_names, m),
-    )
-    reward, constraints, available = (
-        np.zeros((S, A)),
-        np.zeros((m, S, A)),
-        np.zeros((S, A), dtype=bool),
-    )
-    rows: dict[tuple[int, int], dict[int, float]] = {}
+    states, actions = index_of(state_names, S), index_of(action_names, A)
+    costs, pairs = index_of(constraint_names, m), {}
     for i, entry in enumerate(transitions):
         where = f"transitions[{i}]"
         checked_keys(where, entry, ("state", "action", "to"), ("reward", "costs"))
-        s, a = (
-            find(f"{where}.state", entry["state"], states),
-            find(f"{where}.action", entry["action"], actions),
-        )
-        if available[s, a]:
+        s = find(f"{where}.state", entry["state"], states)
+        a = find(f"{where}.action", entry["action"], actions)
+        if (s, a) in pairs:
             raise InputError(
                 f"{where}: state {brief(entry['state'])}, action {brief(entry['action'])} is listed"
                 " twice; keep one."
             )
-        available[s, a] = True
-        rows[s, a] = by_index(f"{where}.to", entry["to"], states)
-        reward[s, a] = number(f"{where}.reward", entry.get("reward", 0.0))
-        for c, cost in by_index(f"{where}.costs", entry.get("costs", {}), costs).items():
-            constraints[c, s, a] = cost
+        chances = by_index(f"{where}.to", entry["to"], states)
+        reward = number(f"{where}.reward", entry.get("reward", 0.0))
+        paid = by_index(f"{where}.costs", entry.get("costs", {}), costs)
+        pairs[s, a] = Pair(s, a, chances, reward, [paid.get(c, 0.0) for c in range(m)])
+    busy = {s for s, _ in pairs}
     for name, s in states.items():
-        if not available[s].any():
+        if s not in busy:
             raise InputError(
                 f"state {brief(name)}: the action set is empty; list a transition for each of its"
                 " actions."
             )
-    refuse_large(S, A, max((len(row) for row in rows.values()), default=1))
+    refuse_large(S, A, max(len(pair.successors) for pair in pairs.values()))
     return CMDP(
-        padded_rows(rows, {s: s for s in range(S)}, S, A),
-        reward,
-        constraints,
-        bounds,
-        _initial(data["initial"], states),
-        number("discount", data["discount"]),
+        **from_pairs(list(pairs.values()), S, A, m),
+        thresholds=[threshold for threshold, _ in limits],
+        senses=[sense for _, sense in limits],
+        initial=_initial(data["initial"], states),
+        discount=number("discount", data["discount"]),
         minimise=data.get("minimise", False),
-        available=available,
         state_names=state_names,
         action_names=action_names,
         constraint_names=constraint_names,
@@ -109,44 +88,38 @@ def model_from_json(file: BinaryIO) -> CMDP:
     )
 
 
-def _limits(limits: list[Any]) -> tuple[list[tuple[float, float]], list[str] | None]:
-    """Lower and upper bounds and names (or None) of the constraints."""
-    bounds, names = [], []
+def _limits(limits: list[Any]) -> tuple[list[tuple[Any, str]], list[str] | None]:
+    """Threshold and sense of each constraint, and their names (or None)."""
+    senses = {"at_most": "<=", "at_least": ">=", "equals": "=="}
+    written, names = [], []
     for i, limit in enumerate(limits):
         where = f"constraints[{i}]"
-        checked_keys(where, limit, (), ("name", "at_most", "at_least", "equals"))
-        if ("equals" in limit) == ("at_most" in limit or "at_least" in limit):
+        checked_keys(where, limit, (), ("name", "at_least", "at_most", "equals"))
+        keys = [key for key in ("at_least", "at_most", "equals") if key in limit]
+        if len(keys) != 1 and keys != ["at_least", "at_most"]:
             raise InputError(f"{where}: give 'at_most', 'at_least', both for a range, or 'equals'.")
-        low, high = (
-            number(f"{where}.{key}", limit[key]) if key in limit else infinity
-            for key, infinity in (("at_least", -np.inf), ("at_most", np.inf))
-        )
-        if "equals" in limit:
-            low = high = number(f"{where}.equals", limit["equals"])
-        bounds.append((low, high))
+        bounds = [number(f"{where}.{key}", limit[key]) for key in keys]
+        written.append((bounds, "in") if len(keys) > 1 else (bounds[0], senses[keys[0]]))
         names += [limit["name"]] if "name" in limit else []
     if names and len(names) < len(limits):
         raise InputError(
             "constraints: some have a name and some have none; name all of them, or none."
         )
-    return bounds, counted("constraints", names)[1] if names else None
+    return written, counted("constraints", names)[1] if names else None
 
 
 def _said(limits: Limits) -> list[dict[str, Any]]:
     """Limits as the file has them."""
-    said = []
-    for name, sense, (low, high) in zip(limits.names, limits.senses, limits.bounds):
-        both = {"at_least": low, "at_most": high}
-        part = {key: bound for key, bound in both.items() if np.isfinite(bound)}
-        said.append({"name": name, **({"equals": low} if sense == "==" else part)})
-    return said
+    keys = {"<=": ("at_most",), ">=": ("at_least",), "==": ("equals",)}
+    return [
+        {"name": name} | dict(zip(keys.get(sense, ("at_least", "at_most")), np.atleast_1d(entry)))
+        for name, sense, entry in zip(limits.names, limits.senses, limits.entries)
+    ]
 
 
 def _initial(value: Any, states: Mapping[str, int]) -> np.ndarray:
     if isinstance(value, list):
-        return np.array(
-            [number(f"initial[{s}]", probability) for s, probability in enumerate(value)]
-        )
+        return np.array([number(f"initial[{s}]", chance) for s, chance in enumerate(value)])
     start = np.zeros(len(states))
     for s, probability in by_index("initial", value, states).items():
         start[s] = probability
@@ -159,11 +132,9 @@ def grid_from(value: Any) -> Grid | None:
         return None
     marks = ("hazards", "goals", "absorbing")
     checked_keys("grid", value, ("cells", "moves"), marks)
-    lists = {
-        name: typed(f"grid.{name}", value.get(name, []), list)
-        for name in ("cells", "moves", *marks)
-    }
-    for name in ("cells", "moves"):
+    names = ("cells", "moves", *marks)
+    lists = {name: typed(f"grid.{name}", value.get(name, []), list) for name in names}
+    for name in names[:2]:
         for i, point in enumerate(lists[name]):
             if len(typed(f"grid.{name}[{i}]", point, list)) != 2:
                 raise InputError(f"grid.{name}[{i}]: {brief(point)} is not a pair [x, y].")
@@ -200,31 +171,21 @@ def model_to_json(model: CMDP) -> str:
     head |= {"minimise": True} if model.minimise else {}
     head |= {"grid": asdict(model.grid)} if model.grid else {}
     lines = []
-    for s, a in np.argwhere(
-        np.ones((S, A), dtype=bool) if model.available is None else model.available
-    ):
+    exists = np.ones((S, A), dtype=bool) if model.available is None else model.available
+    for s, a in np.argwhere(exists):
+        chances = zip(model.successors[s, a], model.probabilities[s, a])
+        paid = zip(costs, model.constraints[:, s, a])
         entry = {
             "state": states[s],
             "action": actions[a],
-            "to": {
-                states[t]: p
-                for t, p in zip(model.successors[s, a], model.probabilities[s, a], strict=True)
-                if p
-            },
+            "to": {states[successor]: chance for successor, chance in chances if chance},
             "reward": model.reward[s, a],
-            "costs": {
-                name: row[s, a]
-                for name, row in zip(costs, model.constraints, strict=True)
-                if row[s, a]
-            },
+            "costs": {name: cost for name, cost in paid if cost},
         }
         lines.append(f"    {dump(entry)}")
     fields = [f"  {dump(key)}: {dump(value)}" for key, value in head.items()]
-    return (
-        "{\n"
-        + ",\n".join([*fields, '  "transitions": [\n' + ",\n".join(lines) + "\n  ]"])
-        + "\n}\n"
-    )
+    fields.append('  "transitions": [\n' + ",\n".join(lines) + "\n  ]")
+    return "{\n" + ",\n".join(fields) + "\n}\n"
 
 
 def refuse_large(S: int, A: int, width: int) -> None:
@@ -247,53 +208,15 @@ def dump(value: Any, finite: bool = True) -> str:
         ) from None
 
 
-def parse(text: str | bytes, finite: bool = True) -> Any:
-    """JSON with no key twice; NaN and Infinity, which JSON does not know, only where `finite` is
-    false.
-    """
-    try:
-        return json.loads(
-            text, object_pairs_hook=_once, parse_constant=_refuse_constant if finite else float
-        )
-    except InputError:
-        raise
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"it is not valid JSON: {error.msg} (line {error.lineno}, column {error.colno})."
-        ) from None
-    except UnicodeDecodeError:
-        raise InputError("it is not valid JSON: it is not text in UTF-8.") from None
-    except (RecursionError, ValueError):
-        raise InputError(
-            "it is JSON nested too deeply, or with a number of thousands of digits."
-        ) from None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data = dict(pairs)
-    if len(data) < len(pairs):
-        raise InputError(
-            f"key {brief(Counter(key for key, _ in pairs).most_common(1)[0][0])} is given twice;"
-            " keep one."
-        )
-    return data
-
-
-def _refuse_constant(word: str) -> float:
-    raise InputError(f"it holds {word}; every number must be finite.")
-
-
 def identified(data: Any, kind: str) -> dict[str, Any]:
     """A JSON object that says it is of this kind and version."""
-    found = data.get("format") if isinstance(data, dict) else None
-    if found != kind:
-        raise InputError(f"it is not a {kind} file; its 'format' is {brief(found)}.")
+    own = data.get("format") if isinstance(data, dict) else None
+    if own != kind:
+        raise InputError(f"it is not a {kind} file; its 'format' is {brief(own)}.")
     version = data.get("version")
     if type(version) is not int or version not in READABLE:
-        raise InputError(
-            f"its version is {brief(version)}; this cmdpax reads versions {READABLE[0]} to"
-            f" {READABLE[-1]}."
-        )
+        span = f"{READABLE[0]} to {READABLE[-1]}"
+        raise InputError(f"its version is {brief(version)}; this cmdpax reads versions {span}.")
     return data
 
 
@@ -338,10 +261,8 @@ def counted(where: str, value: Any) -> tuple[int, list[str] | None]:
     if not names:
         raise InputError(f"{where}: the list is empty; give at least one.")
     if len(set(names)) < len(names):
-        raise InputError(
-            f"{where}: {brief(Counter(names).most_common(1)[0][0])} is listed twice; names must"
-            " differ."
-        )
+        twice = brief(Counter(names).most_common(1)[0][0])
+        raise InputError(f"{where}: {twice} is listed twice; names must differ.")
     return len(names), names
 
 
@@ -352,15 +273,12 @@ def index_of(names: Iterable[str] | None, count: int) -> dict[str, int]:
 
 def find(where: str, label: Any, index: Mapping[str, int]) -> int:
     """The index of a label."""
-    found = index.get(str(label)) if type(label) in (str, int) else None
-    if found is None:
-        hint = (
-            did_you_mean(label[:40], index)
-            if isinstance(label, str) and len(index) <= 20
-            else f"there are {len(index)}."
-        )
+    place = index.get(str(label)) if type(label) in (str, int) else None
+    if place is None:
+        is_short = isinstance(label, str) and len(index) <= 20
+        hint = did_you_mean(label[:40], index) if is_short else f"there are {len(index)}."
         raise InputError(f"{where}: {brief(label)} is not known; {hint}")
-    return found
+    return place
 
 
 def by_index(where: str, value: Any, index: Mapping[str, int]) -> dict[int, float]:

@@ -5,24 +5,23 @@ probability 0; B is the largest number of successors of any pair. So equal model
 whichever way they were written: dense, sparse, as lists, as a function or as a table.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
 from sys import float_info
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from cmdpax.errors import InputError
 from cmdpax.loops import bellman
-from cmdpax.model.limits import listed
+from cmdpax.model.limits import NUMERIC, listed
 
 ROW_SUM_TOLERANCE = 1e-8
 PADDED_ENTRIES = 2_000_000_000  # refuse to allocate more than this for successors
 DENSE_STATES, DENSE_ENTRIES = 256, 4_000_000  # up to here dense linear algebra is faster
-NUMERIC = "biuf"  # NumPy's kinds of real numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +30,10 @@ class Transitions:
 
     successors: np.ndarray  # [S, A, B]
     probabilities: np.ndarray  # [S, A, B]
+
+    def __post_init__(self) -> None:
+        self.successors.setflags(write=False)
+        self.probabilities.setflags(write=False)
 
     @cached_property
     def matrix(self) -> sp.csr_array:
@@ -54,56 +57,73 @@ class Transitions:
         return S <= DENSE_STATES and S**2 * A <= DENSE_ENTRIES
 
 
-def padded_rows(
-    rows: Mapping[tuple[int, int], Mapping[Any, float]],
-    index: Mapping[Any, int],
-    S: int,
-    A: int,
-    name: Callable[[int, int], str] = lambda s, a: f"transitions[{s}, {a}]",
-) -> tuple[np.ndarray, np.ndarray]:
-    """Padded successors and probabilities `[S, A, B]` from `{(s, a): {next: probability}}`; missing
-    pairs stay empty.
+def read_rows(transitions: Any, available: Any) -> tuple[Transitions, np.ndarray | None]:
+    """What a user gave as transitions, checked, and the mask of available pairs (None: all).
+
+    Pairs that are not available are not looked at; they become copies of the state's first
+    available one. Transitions of another model are taken as they are.
     """
-    B = max((len(row) for row in rows.values()), default=1) or 1
-    refuse_huge((S, A, B))
-    successors, probabilities = np.zeros((S, A, B), dtype=np.int32), np.zeros((S, A, B))
-    for (s, a), row in rows.items():
-        for place, (following, probability) in enumerate(row.items()):
-            if following not in index:
-                raise InputError(
-                    f"{name(s, a)}: successor {following!r} is not one of the {S} states."
-                )
-            successors[s, a, place] = index[following]
-            probabilities[s, a, place] = real_number(
-                f"{name(s, a)}, probability of {following!r}", probability
-            )
-    return successors, probabilities
+    if isinstance(transitions, Transitions):
+        return transitions, _availability(available, *transitions.successors.shape[:2])
+    successors, probabilities = _padded(transitions)
+    S, A, _ = successors.shape
+    if S == 0:
+        raise InputError("transitions: the model has no states; give at least one.")
+    if A == 0:
+        raise InputError(
+            "transitions: the action set is empty; every state needs at least one action."
+        )
+    mask = _availability(available, S, A)
+    _check_rows(successors, probabilities, mask)
+    if mask is not None:
+        successors, probabilities = _writeable(successors), _writeable(probabilities)
+        copy_first(mask, (successors, probabilities))
+    return Transitions(*_canonical(successors, probabilities)), mask
 
 
-def padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Any accepted form of transitions as (successors, probabilities) `[S, A, B]`, not yet checked.
+def copy_first(available: np.ndarray, arrays: Iterable[np.ndarray]) -> None:
+    """Overwrite unavailable actions of arrays `[S, A, ...]` by the state's first available one."""
+    first = np.argmax(available, axis=1)
+    state, action = np.nonzero(~available)
+    for array in arrays:
+        array[state, action] = array[state, first[state]]
+
+
+def _availability(available: Any, S: int, A: int) -> np.ndarray | None:
+    """The mask of available pairs, `[S, A]`, or None if all are."""
+    if available is None:
+        return None
+    mask = np.array(real_array("available", available))
+    if mask.shape != (S, A) or mask.dtype != bool:
+        raise InputError(
+            f"available: shape {mask.shape} of {mask.dtype}, expected {(S, A)} of bool."
+        )
+    empty = ~mask.any(1)
+    if empty.any():
+        raise InputError(
+            f"available[{int(np.argmax(empty))}]: the action set is empty; every state needs at"
+            " least one action."
+        )
+    mask.setflags(write=False)
+    return None if mask.all() else mask
+
+
+def _padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Any accepted form as (successors, probabilities) `[S, A, B]`, not yet checked.
 
     Fresh arrays, except that read-only ones (of a memory-mapped file) are taken as they are.
     """
     if isinstance(transitions, tuple) and len(transitions) == 2 and not sp.issparse(transitions[0]):
-        successors, probabilities = (real_array("transitions", part) for part in transitions)
-        if successors.ndim != 3 or successors.shape != probabilities.shape:
+        return _padded_lists(*(real_array("transitions", part) for part in transitions))
+    if sp.issparse(transitions):  # row s*A + a
+        shape = transitions.shape
+        if len(shape) != 2 or shape[1] == 0 or shape[0] % shape[1]:
             raise InputError(
-                f"transitions: successors {successors.shape} and probabilities"
-                f" {probabilities.shape} must both be [S, A, B]."
+                f"transitions: shape {shape}, expected [S*A, S] of one sparse matrix (row s*A + a)."
             )
-        if not np.issubdtype(successors.dtype, np.integer):
-            raise InputError(f"transitions: successors must be integers, not {successors.dtype}.")
-        if (
-            not (successors.flags.writeable or probabilities.flags.writeable)
-            and probabilities.dtype == np.float64
-        ):
-            return successors, probabilities
-        return successors.copy(), probabilities.astype(np.float64, order="C")
-    if sp.issparse(transitions):
-        return _padded_from_stack(transitions)
+        return _padded_matrix(sp.csr_array(transitions, copy=True))
     if isinstance(transitions, (list, tuple)) and any(sp.issparse(part) for part in transitions):
-        return _padded_from_sparse(transitions)
+        return _padded_matrix(_stacked(transitions))
     dense = float_array("transitions", transitions)
     if dense.ndim != 3 or dense.shape[0] != dense.shape[2]:
         raise InputError(
@@ -113,11 +133,28 @@ def padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
     S, A, _ = dense.shape
     if S == 0 or A == 0:
         return np.zeros((S, A, 1), dtype=np.int32), np.zeros((S, A, 1))
-    return _padded_from_matrix(sp.csr_array(dense.reshape(S * A, S)))
+    return _padded_matrix(sp.csr_array(dense.reshape(S * A, S)))
 
 
-def _padded_from_sparse(matrices: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """From A sparse matrices `[S, S]`, one per action."""
+def _padded_lists(
+    successors: np.ndarray, probabilities: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Successors and probabilities as a user or a file has them."""
+    if successors.ndim != 3 or successors.shape != probabilities.shape:
+        raise InputError(
+            f"transitions: successors {successors.shape} and probabilities"
+            f" {probabilities.shape} must both be [S, A, B]."
+        )
+    if not np.issubdtype(successors.dtype, np.integer):
+        raise InputError(f"transitions: successors must be integers, not {successors.dtype}.")
+    is_writeable = successors.flags.writeable or probabilities.flags.writeable
+    if not is_writeable and probabilities.dtype == np.float64:
+        return successors, probabilities
+    return successors.copy(), probabilities.astype(np.float64, order="C")
+
+
+def _stacked(matrices: Sequence[Any]) -> sp.csr_array:
+    """A sparse matrices `[S, S]`, one for each action, as one `[S*A, S]`."""
     if not all(sp.issparse(part) for part in matrices):
         raise InputError(
             "transitions: some parts are sparse matrices and others are not; give A sparse matrices"
@@ -129,29 +166,15 @@ def _padded_from_sparse(matrices: Sequence[Any]) -> tuple[np.ndarray, np.ndarray
             raise InputError(
                 f"transitions[{a}]: shape {matrix.shape}, expected {(S, S)} as in transitions[0]."
             )
-        if matrix.dtype.kind not in NUMERIC:
-            raise InputError(f"transitions[{a}]: it must hold real numbers, not {matrix.dtype}.")
-    by_action = sp.csr_array(sp.vstack(matrices, format="csr"))
     by_state = np.arange(S * A).reshape(A, S).T.ravel()
-    return _padded_from_matrix(by_action[by_state])
+    return sp.csr_array(sp.vstack(matrices, format="csr"))[by_state]
 
 
-def _padded_from_stack(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
-    """From one sparse matrix `[S*A, S]`, row `s*A + a`, as a user gives it."""
-    if len(matrix.shape) != 2 or matrix.shape[1] == 0 or matrix.shape[0] % matrix.shape[1]:
-        raise InputError(
-            f"transitions: shape {matrix.shape}, expected [S*A, S] of one sparse matrix (row s*A"
-            " + a)."
-        )
+def _padded_matrix(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
+    """From one sparse matrix `[S*A, S]` of our own, row `s*A + a`."""
     if matrix.dtype.kind not in NUMERIC:
         raise InputError(f"transitions: it must hold real numbers, not {matrix.dtype}.")
-    rows = sp.csr_array(matrix, copy=True)
-    rows.sum_duplicates()
-    return _padded_from_matrix(rows)
-
-
-def _padded_from_matrix(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
-    """From one sparse matrix `[S*A, S]`, row `s*A + a`."""
+    matrix.sum_duplicates()
     pairs, S = matrix.shape
     if S == 0:
         return np.zeros((0, 1, 1), dtype=np.int32), np.zeros((0, 1, 1))
@@ -167,29 +190,61 @@ def _padded_from_matrix(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
     return successors.reshape(shape), probabilities.reshape(shape)
 
 
-def canonical(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Checked rows `[S, A, B]` in their one form: see above; no more places than needed. Writeable
-    ones are changed in place.
-    """
-    if is_canonical(successors, probabilities):
-        return successors, probabilities
-    successors, probabilities = (
-        writeable(successors.astype(np.int32, copy=False)),
-        writeable(probabilities),
-    )
-    needed = bellman.order_rows(successors, probabilities)
-    return np.ascontiguousarray(successors[:, :, :needed]), normalised(
-        np.ascontiguousarray(probabilities[:, :, :needed])
-    )
+def refuse_huge(shape: tuple[int, ...]) -> None:
+    """Refuse to allocate transitions of an absurd size, before allocating."""
+    if float(np.prod([float(size) for size in shape])) > PADDED_ENTRIES:
+        raise InputError(
+            f"transitions: padded shape {shape} would need more than {PADDED_ENTRIES:.0e} entries;"
+            " split the pair with the most successors by intermediate states."
+        )
 
 
-def is_canonical(successors: np.ndarray, probabilities: np.ndarray) -> bool:
-    """Whether checked rows `[S, A, B]` are in their one form already, as in every file that cmdpax
-    has written.
-    """
-    if successors.dtype != np.int32 or not (
-        successors.flags.c_contiguous and probabilities.flags.c_contiguous
+def _check_rows(
+    successors: np.ndarray, probabilities: np.ndarray, available: np.ndarray | None
+) -> None:
+    """Successors are states; probabilities are finite, >= 0 and sum to 1, in available pairs."""
+    S = len(successors)
+    with np.errstate(over="ignore", invalid="ignore"):  # a sum that overflows is wrong all the same
+        total = probabilities.sum(-1)
+    off = ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE)
+    if not off.any() and probabilities.min() >= 0 and 0 <= successors.min() <= successors.max() < S:
+        return  # as nearly always; what follows needs arrays as large as the model
+    exists = np.ones(off.shape, dtype=bool) if available is None else available
+    is_state = (successors >= 0) & (successors < S)
+    pair = "probability of state {s}, action {a}, successor {to} is {chance};"
+    for wrong, sentence in (
+        (~is_state, "successor {to} at [{s}, {a}, {b}] is out of range; states are 0..{last}."),
+        (~np.isfinite(probabilities), f"{pair} every entry must be finite."),
+        (probabilities < 0, f"{pair} none may be negative."),
     ):
+        for s, a, b in np.argwhere(wrong & exists[:, :, None])[:1]:
+            numbers = {"to": successors[s, a, b], "chance": probabilities[s, a, b], "last": S - 1}
+            raise InputError(f"transitions: {sentence.format(s=s, a=a, b=b, **numbers)}")
+    off &= exists
+    for s, a in np.argwhere(off)[:1]:
+        others = int(off.sum()) - 1
+        also = f" ({others} more pairs too)" if others else ""
+        raise InputError(
+            f"transitions: probabilities of state {s}, action {a} sum to {total[s, a]:.9g}, not"
+            f" 1{also}; normalise them."
+        )
+
+
+def _canonical(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Checked rows `[S, A, B]` in their one form; writeable ones are changed in place."""
+    if _is_canonical(successors, probabilities):
+        return successors, probabilities
+    successors = _writeable(successors.astype(np.int32, copy=False))
+    probabilities = _writeable(probabilities)
+    needed = bellman.order_rows(successors, probabilities)
+    successors = np.ascontiguousarray(successors[:, :, :needed])
+    return successors, normalised(np.ascontiguousarray(probabilities[:, :, :needed]))
+
+
+def _is_canonical(successors: np.ndarray, probabilities: np.ndarray) -> bool:
+    """Whether rows are in their one form already, as in every file that cmdpax has written."""
+    is_plain = successors.flags.c_contiguous and probabilities.flags.c_contiguous
+    if successors.dtype != np.int32 or not is_plain:
         return False
     used = probabilities > 0
     rising = (successors[:, :, 1:] > successors[:, :, :-1]) | ~used[:, :, 1:]
@@ -198,7 +253,7 @@ def is_canonical(successors: np.ndarray, probabilities: np.ndarray) -> bool:
     return bool(plain) and not (np.abs(probabilities.sum(-1) - 1) > _rounding(probabilities)).any()
 
 
-def writeable(array: np.ndarray) -> np.ndarray:
+def _writeable(array: np.ndarray) -> np.ndarray:
     """The array itself, or a copy of a read-only one."""
     return array if array.flags.writeable else np.array(array)
 
@@ -209,11 +264,10 @@ def _rounding(probabilities: np.ndarray) -> float:
 
 
 def normalised(probabilities: np.ndarray) -> np.ndarray:
-    """Distributions `[..., n]` that sum to 1, in place; those that already do, up to rounding, keep
-    their bits.
+    """Distributions `[..., n]` divided by their sums, in place.
 
-    Division is not idempotent: without the exception a model would change a little every time it is
-    saved and loaded.
+    Those that sum to 1 up to rounding keep their bits. Division is not idempotent: otherwise a
+    model would change a little every time it is saved and loaded.
     """
     total = probabilities.sum(-1, keepdims=True)
     rounding = _rounding(probabilities)
@@ -222,78 +276,8 @@ def normalised(probabilities: np.ndarray) -> np.ndarray:
     return probabilities
 
 
-def copy_first(available: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
-    """Overwrite every unavailable action of arrays `[S, A, ...]` by the state's first available
-    one, in place.
-    """
-    first = np.argmax(available, axis=1)
-    state, action = np.nonzero(~available)
-    for array in arrays:
-        array[state, action] = array[state, first[state]]
-
-
-def refuse_huge(shape: tuple[int, ...]) -> None:
-    """Refuse to allocate transitions of an absurd size, before allocating."""
-    if float(np.prod([float(size) for size in shape])) > PADDED_ENTRIES:
-        raise InputError(
-            f"transitions: padded shape {shape} would need more than {PADDED_ENTRIES:.0e} entries;"
-            " split the pair with the most successors by intermediate states."
-        )
-
-
-def check_rows(
-    successors: np.ndarray, probabilities: np.ndarray, available: np.ndarray | None
-) -> None:
-    """Rows `[S, A, B]`: successors are states; probabilities are finite, >= 0 and sum to 1;
-    unavailable pairs do not matter.
-    """
-    S = len(successors)
-    with np.errstate(over="ignore", invalid="ignore"):  # a sum that overflows is wrong all the same
-        total = probabilities.sum(-1)
-    off = ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE)
-    if (
-        not off.any()
-        and successors.min() >= 0
-        and successors.max() < S
-        and probabilities.min() >= 0
-    ):
-        # as nearly always; what follows finds out what is wrong, and needs arrays as large as the
-        # model
-        return
-    every = np.True_ if available is None else available[:, :, None]
-    wrong = ((successors < 0) | (successors >= S)) & every
-    if wrong.any():
-        s, a, b = (int(i) for i in np.argwhere(wrong)[0])
-        raise InputError(
-            f"transitions: successor {successors[s, a, b]} at [{s}, {a}, {b}] is out of range;"
-            f" states are 0..{S - 1}."
-        )
-    for bad, what in (
-        (~np.isfinite(probabilities), "every entry must be finite"),
-        (probabilities < 0, "none may be negative"),
-    ):
-        wrong = bad & every
-        if wrong.any():
-            s, a, b = (int(i) for i in np.argwhere(wrong)[0])
-            raise InputError(
-                f"transitions: probability of state {s}, action {a}, successor"
-                f" {successors[s, a, b]} is {probabilities[s, a, b]}; {what}."
-            )
-    off &= np.True_ if available is None else available
-    if off.any():
-        s, a = (int(i) for i in np.argwhere(off)[0])
-        others = int(off.sum()) - 1
-        also = f" ({others} more pairs too)" if others else ""
-        raise InputError(
-            f"transitions: probabilities of state {s}, action {a} sum to {total[s, a]:.9g}, not"
-            f" 1{also}; normalise them."
-        )
-
-
 def real_array(field: str, data: Any) -> np.ndarray:
-    """Data as an array of real numbers; what NumPy would only guess at (None, text, objects, ragged
-    rows) is refused.
-    """
+    """Data as an array of real numbers; None, text, objects and ragged rows are refused."""
     try:
         array = np.asarray(data)
     except (TypeError, ValueError):
@@ -316,6 +300,32 @@ def real_number(what: str, value: Any) -> float:
     return float(value)
 
 
+class Pair(NamedTuple):
+    """An available pair of a state and an action: where it leads, and what it pays."""
+
+    state: int
+    action: int
+    successors: Mapping[int, float]  # {next state: probability}
+    reward: float
+    constraints: Sequence[float] | np.ndarray  # [m]
+
+
+def from_pairs(pairs: Sequence[Pair], S: int, A: int, m: int) -> dict[str, Any]:
+    """Arrays of a model whose pairs are listed; those that are not are unavailable."""
+    B = max((len(pair.successors) for pair in pairs), default=0) or 1
+    refuse_huge((S, A, B))
+    successors, probabilities = np.zeros((S, A, B), dtype=np.int32), np.zeros((S, A, B))
+    reward, constraints = np.zeros((S, A)), np.zeros((m, S, A))
+    available = np.zeros((S, A), dtype=bool)
+    for s, a, chances, gain, values in pairs:
+        successors[s, a, : len(chances)] = list(chances)
+        probabilities[s, a, : len(chances)] = list(chances.values())
+        reward[s, a], constraints[:, s, a], available[s, a] = gain, values, True
+    rows = (successors, probabilities)
+    rewards = {"reward": reward, "constraints": constraints}
+    return {"transitions": rows, **rewards, "available": available}
+
+
 def step_fields(
     states: Sequence[Hashable],
     actions: Sequence[Hashable] | Callable[[Any], Sequence[Hashable]],
@@ -323,121 +333,113 @@ def step_fields(
     thresholds: Sequence[float],
     initial: Mapping[Any, float],
 ) -> dict[str, Any]:
-    """Arrays of a model given by `step(state, action)`; see `CMDP.from_step`."""
+    """Fields of a model given by `step(state, action)`; see `CMDP.from_step`."""
     states = list(states)
     if not isinstance(initial, Mapping):
         raise InputError(
             "initial: give a mapping of states to probabilities, for example {'idle': 1.0}."
         )
-    state_index = {state: index for index, state in enumerate(states)}
-    if len(state_index) < len(states):
+    index = {state: s for s, state in enumerate(states)}
+    if len(index) < len(states):
         raise InputError(
-            f"states: {len(states)} given, but only {len(state_index)} differ; list each once."
+            f"states: {len(states)} given, but only {len(index)} differ; list each once."
         )
-    choices: dict[Any, list[Any]] = {}
-    for state in states:
+    names: dict[Any, int] = {}
+    pairs, m = [], len(listed(thresholds))
+    for s, state in enumerate(states):
         options = actions(state) if callable(actions) else actions
         if isinstance(options, str):
             raise InputError(
                 f"actions: for state {state!r} they are the text {options!r}; give a list of"
                 " actions."
             )
-        choices[state] = list(options)
-    names: dict[Any, int] = {}
-    for state, options in choices.items():
-        if not options:
+        if not (options := list(options)):
             raise InputError(
                 f"state {state!r}: the action set is empty; every state needs at least one action."
             )
         for option in options:
-            names.setdefault(option, len(names))
-    S, A, m = len(states), len(names), len(listed(thresholds))
-    reward, constraints, available = (
-        np.zeros((S, A)),
-        np.zeros((m, S, A)),
-        np.zeros((S, A), dtype=bool),
-    )
-    rows: dict[tuple[int, int], Mapping[Any, float]] = {}
-    for state, s in state_index.items():
-        for option in choices[state]:
-            a = names[option]
-            outcome = step(state, option)
-            try:
-                following, reward[s, a], values = outcome
-                rows[s, a], costs = dict(following), np.asarray(values, dtype=np.float64)
-            except (TypeError, ValueError):
-                raise InputError(
-                    f"step({state!r}, {option!r}): return ({{next_state: probability}}, reward,"
-                    " [constraint rewards])."
-                ) from None
-            if costs.ndim == 0:
-                raise InputError(
-                    f"step({state!r}, {option!r}) returned the number {values} as its constraint"
-                    f" values; return a list of {m}, as in [{values}]."
-                )
-            if costs.shape != (m,):
-                raise InputError(
-                    f"step({state!r}, {option!r}) returned {costs.size} constraint values for {m}"
-                    " thresholds; return one for each."
-                )
-            constraints[:, s, a] = costs
-            available[s, a] = True
-    successors, probabilities = padded_rows(
-        rows, state_index, S, A, name=lambda s, a: f"step({states[s]!r}, ...)"
-    )
-    start = np.zeros(S)
+            a, called = names.setdefault(option, len(names)), f"step({state!r}, {option!r})"
+            chances, reward, values = _outcome(called, step(state, option), index, m)
+            pairs.append(Pair(s, a, chances, reward, values))
+    start = np.zeros(len(states))
     for state, probability in initial.items():
-        if state not in state_index:
+        if state not in index:
             raise InputError(f"initial: {state!r} is not one of the states.")
-        start[state_index[state]] = real_number(f"initial, state {state!r}", probability)
+        start[index[state]] = real_number(f"initial, state {state!r}", probability)
     return {
-        "transitions": (successors, probabilities),
-        "reward": reward,
-        "constraints": constraints,
+        **from_pairs(pairs, len(states), len(names), m),
         "thresholds": thresholds,
         "initial": start,
-        "available": None if available.all() else available,
         "state_names": [str(state) for state in states],
         "action_names": [str(action) for action in names],
     }
 
 
+def _outcome(
+    called: str, outcome: Any, index: Mapping[Any, int], m: int
+) -> tuple[dict[int, float], float, np.ndarray]:
+    """What a step returned: probabilities by index, reward, constraint values `[m]`."""
+    try:
+        chances, reward, values = outcome
+        chances, reward = dict(chances), float(reward)
+        costs = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{called}: return ({{next_state: probability}}, reward, [constraint values])."
+        ) from None
+    if costs.ndim == 0:
+        raise InputError(
+            f"{called} returned the number {values} as its constraint values; return a list of"
+            f" {m}, as in [{values}]."
+        )
+    if costs.shape != (m,):
+        raise InputError(
+            f"{called} returned {costs.size} constraint values for {m} thresholds; return one for"
+            " each."
+        )
+    for successor in chances:
+        if successor not in index:
+            raise InputError(
+                f"{called}: successor {successor!r} is not one of the {len(index)} states."
+            )
+    numbers = {
+        index[successor]: real_number(f"{called}, probability of {successor!r}", chance)
+        for successor, chance in chances.items()
+    }
+    return numbers, reward, costs
+
+
 def toy_text_fields(
     env: Any, cost: Callable[[int, int, int], float], initial: Any = None
 ) -> dict[str, Any]:
-    """Arrays of a Gymnasium toy-text environment; see `CMDP.from_toy_text`."""
-    table = getattr(getattr(env, "unwrapped", env), "P", None)
+    """Fields of a Gymnasium toy-text environment; see `CMDP.from_toy_text`."""
+    own = getattr(env, "unwrapped", env)
+    table = getattr(own, "P", None)
     if table is None:
         raise InputError(
             "environment: it has no transition table `unwrapped.P`, as FrozenLake, Taxi and"
             " CliffWalking have; build the model with CMDP.from_step, or train on the simulator."
         )
-    S, A = len(table) + 1, len(table[0])
-    reward, costs = np.zeros((S, A)), np.zeros((1, S, A))
-    rows: dict[tuple[int, int], Mapping[Any, float]] = {(S - 1, a): {S - 1: 1.0} for a in range(A)}
-    for s in range(S - 1):
+    end, A = len(table), len(table[0])
+    pairs = [Pair(end, a, {end: 1.0}, 0.0, [0.0]) for a in range(A)]
+    for s in range(end):
         for a in range(A):
-            following: dict[int, float] = {}
+            chances: dict[int, float] = {}
+            reward = costs = 0.0
             for probability, successor, gain, terminated in table[s][a]:
-                target = S - 1 if terminated else int(successor)
-                following[target] = following.get(target, 0.0) + probability
-                reward[s, a] += probability * gain
-                costs[0, s, a] += probability * real_number(
-                    f"cost({s}, {a}, {successor})", cost(s, a, int(successor))
-                )
-            rows[s, a] = following
-    start = (
-        initial if initial is not None else getattr(env.unwrapped, "initial_state_distrib", None)
-    )
+                target = end if terminated else int(successor)
+                chances[target] = chances.get(target, 0.0) + probability
+                reward += probability * gain
+                paid = cost(s, a, int(successor))
+                costs += probability * real_number(f"cost({s}, {a}, {successor})", paid)
+            pairs.append(Pair(s, a, chances, reward, [costs]))
+    start = getattr(own, "initial_state_distrib", None) if initial is None else initial
     if start is None:
         raise InputError(
             "initial: the environment does not tell its initial distribution; give `initial` [S]."
         )
-    start = np.append(float_array("initial", start), 0.0)
     return {
-        "transitions": padded_rows(rows, {s: s for s in range(S)}, S, A),
-        "reward": reward,
-        "constraints": costs,
-        "initial": start,
-        "state_names": [*(str(s) for s in range(S - 1)), "end"],
+        **from_pairs(pairs, end + 1, A, 1),
+        "initial": np.append(float_array("initial", start), 0.0),
+        "state_names": [*(str(s) for s in range(end)), "end"],
     }

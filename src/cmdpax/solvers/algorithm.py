@@ -97,7 +97,7 @@ class Progress:
     penalty: float
     outer: int
     evaluations: int  # policy-gradient evaluations so far
-    gap: CertifiedGap | None  # where one was computed
+    gap: CertifiedGap | None  # the latest of this subproblem
     outer_done: bool
 
 

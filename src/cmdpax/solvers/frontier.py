@@ -73,7 +73,7 @@ def find_constraint(model: CMDP, constraint: int | str) -> int:
         constraint = names.index(constraint)
     if not 0 <= constraint < m:
         raise InputError(f"constraint is {constraint}; the model has constraints 0..{m - 1}.")
-    if model.senses[constraint] not in ("<=", ">="):
+    if np.isfinite(model.limits.bounds[constraint]).all():  # == or a range
         raise InputError(
             f"constraint '{names[constraint]}' is {model.limits.texts[constraint]}; a frontier"
             " needs one with a single bound, <= or >=."
@@ -90,9 +90,9 @@ def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[fl
         thresholds=model.limits.bounds[others],
         senses=None,
     )
-    own, is_upper = model.constraints[constraint], model.senses[constraint] == "<="
-    extreme = relaxed.replace(reward=own, minimise=is_upper)
-    form, sign = StandardForm.of(extreme), -1.0 if is_upper else 1.0
+    sign = model.limits.signs[model.limits.first_rows[constraint]]  # -1: towards small values
+    extreme = relaxed.replace(reward=model.constraints[constraint], minimise=bool(sign < 0))
+    form = StandardForm.of(extreme)
     policy = _feasible(solve(relaxed, eps=eps)).policy
     loose = sign * float(form.evaluate(policy).reward)
     tight = _feasible(solve(extreme, eps=eps)).reward

@@ -18,13 +18,14 @@ from cmdpax import lagrangian
 from cmdpax.errors import InputError, check_count, check_known, check_positive
 from cmdpax.exact.standard import StandardForm
 from cmdpax.model.result import Trajectory
-from cmdpax.solvers import primal_dual, programs
+from cmdpax.solvers import primal_dual
 from cmdpax.solvers.algorithm import Answer, Oracle, Progress, Recorder, augmented_lagrangian
 from cmdpax.solvers.certified import Task, solve_certified
 from cmdpax.solvers.columns import Corrective
 from cmdpax.solvers.feasibility import largest_multiplier
 from cmdpax.solvers.policy_classes import Features, LogLinear, Tabular
 from cmdpax.solvers.policy_gradient import PolicyGradient, StepFunction, npg, ppg, pqa, spma
+from cmdpax.solvers.programs import convex_al, cutting_plane, dantzig_wolfe, linear_program
 
 ACCURACY = 1e-2  # of the values of columns, relative to eps
 
@@ -89,7 +90,7 @@ def _corrective(task: Task) -> Corrective:
     return Corrective(ACCURACY * task.eps, task.most, task.stop)
 
 
-def _alm(step: StepFunction, gradient: bool = False) -> dict[str, Any]:
+def _alm(step: StepFunction, linear: str = "", gradient: bool = False) -> dict[str, Any]:
     """Both forms of an augmented-Lagrangian method with tables."""
     function = step
 
@@ -107,7 +108,7 @@ def _alm(step: StepFunction, gradient: bool = False) -> dict[str, Any]:
         return _fixed_budget(form, oracle, penalty, outer, inner, dual_factor, keep)
 
     certified = partial(_solve_with, lambda task: PolicyGradient(function, gradient=gradient))
-    return {"trace": trace, "budget": _defaults(trace), "solve": certified}
+    return {"trace": trace, "budget": _defaults(trace), "solve": certified, "linear": linear}
 
 
 def _projected(step: StepFunction) -> dict[str, Any]:
@@ -179,7 +180,7 @@ def _fixed_budget(
     return record.finish(final.multipliers, final.state.policy)
 
 
-def _primal_dual(name: str, features: bool = False, **defaults: Any) -> dict[str, Any]:
+def _table(name: str, **defaults: Any) -> dict[str, Any]:
     """The fixed-budget form of a primal-dual method; whole numbers in its settings are counts."""
     method = primal_dual.METHODS[name]
     budget = {**method.settings, **defaults, "steps": 1000}
@@ -201,7 +202,13 @@ def _primal_dual(name: str, features: bool = False, **defaults: Any) -> dict[str
         policies = Tabular() if features is None else LogLinear(features)
         return primal_dual.run(form, method, settings, steps, keep, policies)
 
-    return {"trace": trace, "budget": budget, "features": features}
+    row: dict[str, Any] = {"trace": trace, "budget": budget, "linear": LINEAR.get(name, "")}
+    return {**row, "sensible": _shrinks} if name == "rpg-pd" else row
+
+
+def _linear(name: str, **defaults: Any) -> dict[str, Any]:
+    """The same with log-linear policies."""
+    return {**_table(name, **defaults), "linear": "", "features": True}
 
 
 def _shrinks(settings: Mapping[str, Any]) -> bool:
@@ -216,117 +223,46 @@ def _program(solve: Callable[..., Answer]) -> dict[str, Any]:
 AL_SETTINGS = _defaults(solve_certified)
 AL, PD = "augmented Lagrangian", "primal-dual"
 LU = "Lu, Lin, Chen, Vaswani 2026"
-DING = "Ding, Wei, Zhang, Ribeiro 2023"
-DING_2020 = "Ding, Zhang, Basar, Jovanovic 2020"
+DING_2020, DING = "Ding, Zhang, Basar, Jovanovic 2020", "Ding, Wei, Zhang, Ribeiro 2023"
 MOSKOVITZ = "Moskovitz, O'Donoghue, Veeriah, Flennerhag, Singh, Zahavy 2023"
-RAY = "Ray, Achiam, Amodei 2019"
-MUELLER = "Mueller, Alatur, Cevher, Ramponi, He 2024"
-OUTER = "outer O(1/sqrt T)"
+MUELLER, RAY = "Mueller, Alatur, Cevher, Ramponi, He 2024", "Ray, Achiam, Amodei 2019"
+OUTER, FINITE_HORIZON = "outer O(1/sqrt T)", "O(eps^-10), finite horizon"
+_default: dict[str, Any] = {"solve": partial(_solve_with, _corrective), "own_settings": AL_SETTINGS}
+LINEAR = {name: f"lin-{name}" for name in ("npg-pd", "rpg-pd", "reload", "ppo-lag")}
+_long = {"passes": 250, "inner": 100}  # of PPO-Lag with features
 _rows = (
     Method(
-        "corrective-alm",
-        "Corrective ALM",
-        AL,
-        "cmdpax",
-        "O(1/sqrt T) outer; finite",
-        solve=partial(_solve_with, _corrective),
-        own_settings=AL_SETTINGS,
+        "corrective-alm", "Corrective ALM", AL, "cmdpax", "O(1/sqrt T) outer; finite", **_default
     ),
-    Method("pqa-alm", "PQA-ALM", AL, LU, "O(eps^-6) evaluations", linear="ppqa-alm", **_alm(pqa)),
+    Method("pqa-alm", "PQA-ALM", AL, LU, "O(eps^-6) evaluations", **_alm(pqa, "ppqa-alm")),
     Method("ppg-alm", "PPG-ALM", AL, LU, "as PQA", **_alm(ppg, gradient=True)),
-    Method("npg-alm", "NPG-ALM", AL, LU, OUTER, linear="pnpg-alm", **_alm(npg)),
-    Method("spma-alm", "SPMA-ALM", AL, LU, OUTER, linear="pspma-alm", **_alm(spma)),
-    Method(
-        "npg-pd",
-        "NPG-PD",
-        PD,
-        DING_2020,
-        "mixture only, O(1/sqrt T)",
-        linear="lin-npg-pd",
-        **_primal_dual("npg-pd"),
-    ),
-    Method(
-        "rpg-pd",
-        "RPG-PD",
-        PD,
-        DING,
-        "O(eps^-6) evaluations, m = 1",
-        linear="lin-rpg-pd",
-        sensible=_shrinks,
-        **_primal_dual("rpg-pd"),
-    ),
-    Method(
-        "opg-pd",
-        "OPG-PD",
-        PD,
-        DING,
-        "linear, problem-dependent, m = 1",
-        **_primal_dual("opg-pd"),
-    ),
+    Method("npg-alm", "NPG-ALM", AL, LU, OUTER, **_alm(npg, "pnpg-alm")),
+    Method("spma-alm", "SPMA-ALM", AL, LU, OUTER, **_alm(spma, "pspma-alm")),
+    Method("npg-pd", "NPG-PD", PD, DING_2020, "mixture only, O(1/sqrt T)", **_table("npg-pd")),
+    Method("rpg-pd", "RPG-PD", PD, DING, "O(eps^-6) evaluations, m = 1", **_table("rpg-pd")),
+    Method("opg-pd", "OPG-PD", PD, DING, "linear, problem-dependent, m = 1", **_table("opg-pd")),
     Method(
         "npg-dd",
         "NPG-DD",
         "dual",
         "Ying, Ding, Lavaei 2022",
         "O(eps^-2) evaluations",
-        **_primal_dual("npg-dd"),
+        **_table("npg-dd"),
     ),
-    Method(
-        "reload",
-        "ReLOAD",
-        PD,
-        MOSKOVITZ,
-        "converges, no rate",
-        linear="lin-reload",
-        **_primal_dual("reload"),
-    ),
-    Method(
-        "npg-nrl",
-        "NPG-NRL",
-        PD,
-        MUELLER,
-        "O(eps^-10), finite horizon",
-        **_primal_dual("npg-nrl"),
-    ),
-    Method("ppo-lag", "PPO-Lag", PD, RAY, "none", linear="lin-ppo-lag", **_primal_dual("ppo-lag")),
+    Method("reload", "ReLOAD", PD, MOSKOVITZ, "converges, no rate", **_table("reload")),
+    Method("npg-nrl", "NPG-NRL", PD, MUELLER, FINITE_HORIZON, **_table("npg-nrl")),
+    Method("ppo-lag", "PPO-Lag", PD, RAY, "none", **_table("ppo-lag")),
     Method("ppqa-alm", "PPQA-ALM", AL, LU, "O(eps^-6), small bias", **_projected(pqa)),
     Method("pnpg-alm", "Projected NPG-ALM", AL, LU, "none", **_projected(npg)),
     Method("pspma-alm", "Projected SPMA-ALM", AL, LU, "none", **_projected(spma)),
     Method(
-        "lin-npg-pd",
-        "Lin-NPG-PD",
-        PD,
-        DING_2020,
-        "mixture only, plus bias",
-        **_primal_dual("npg-pd", features=True),
+        "lin-npg-pd", "Lin-NPG-PD", PD, DING_2020, "mixture only, plus bias", **_linear("npg-pd")
     ),
+    Method("lin-rpg-pd", "Lin-RPG-PD", PD, DING, "O(eps^-6) plus bias, m = 1", **_linear("rpg-pd")),
+    Method("lin-reload", "Lin-ReLOAD", PD, MOSKOVITZ, "none", **_linear("reload")),
+    Method("lin-ppo-lag", "Lin-PPO-Lag", PD, RAY, "none", **_linear("ppo-lag", **_long)),
     Method(
-        "lin-rpg-pd",
-        "Lin-RPG-PD",
-        PD,
-        DING,
-        "O(eps^-6) plus bias, m = 1",
-        sensible=_shrinks,
-        **_primal_dual("rpg-pd", features=True),
-    ),
-    Method(
-        "lin-reload", "Lin-ReLOAD", PD, MOSKOVITZ, "none", **_primal_dual("reload", features=True)
-    ),
-    Method(
-        "lin-ppo-lag",
-        "Lin-PPO-Lag",
-        PD,
-        RAY,
-        "none",
-        **_primal_dual("ppo-lag", features=True, passes=250, inner=100),
-    ),
-    Method(
-        "lp",
-        "Linear program (HiGHS)",
-        "exact",
-        "Altman 1999",
-        "exact",
-        **_program(programs.linear_program),
+        "lp", "Linear program (HiGHS)", "exact", "Altman 1999", "exact", **_program(linear_program)
     ),
     Method(
         "dantzig-wolfe",
@@ -334,7 +270,7 @@ _rows = (
         "exact",
         "Dantzig, Wolfe 1960",
         "finite",
-        **_program(programs.dantzig_wolfe),
+        **_program(dantzig_wolfe),
     ),
     Method(
         "cutting-plane",
@@ -342,7 +278,7 @@ _rows = (
         "exact",
         "Gladin et al. 2023",
         "O(log 1/eps) cuts, regularised",
-        **_program(programs.cutting_plane),
+        **_program(cutting_plane),
     ),
     Method(
         "convex-al",
@@ -350,7 +286,7 @@ _rows = (
         "exact",
         "Mueller et al. 2023",
         "finite",
-        **_program(programs.convex_al),
+        **_program(convex_al),
     ),
 )
 methods: Mapping[str, Method] = MappingProxyType({row.name: row for row in _rows})

@@ -1,0 +1,375 @@
+"""Every form of transitions gives the same rows: arrays, sparse matrices, lists, functions and
+tables; and every bad one gets one clear sentence.
+"""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cmdpax import CMDP, InputError
+from cmdpax.exact.standard import StandardForm
+from cmdpax.model.transitions import Transitions
+
+DENSE = np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]])
+ONES = np.ones((2, 2, 1))
+seeds = st.integers(0, 2**32 - 1)
+
+
+def model_of(transitions: Any, **changes: Any) -> CMDP:
+    """Two states, two actions, no constraints."""
+    fields: dict[str, Any] = {
+        "transitions": transitions,
+        "reward": np.zeros((2, 2)),
+        "constraints": [],
+        "thresholds": [],
+        "initial": [1.0, 0.0],
+        "discount": 0.9,
+    }
+    return CMDP(**{**fields, **changes})
+
+
+def random_tensor(seed: int, states: int = 4, actions: int = 3) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    tensor = rng.random((states, actions, states)) * (rng.random((states, actions, states)) < 0.6)
+    tensor[..., 0] += tensor.sum(-1) == 0
+    return tensor / tensor.sum(-1, keepdims=True)
+
+
+# ---- one form
+@given(seeds)
+def test_every_form_of_transitions_gives_the_same_model(seed: int) -> None:
+    dense, rng = random_tensor(seed), np.random.default_rng(seed)
+    S, A, _ = dense.shape
+    parts = {"reward": np.zeros((S, A)), "initial": np.full(S, 1 / S)}
+    model = model_of(dense, **parts)
+    shuffled = rng.permuted(np.broadcast_to(np.arange(S), dense.shape), axis=-1)
+    unordered = (shuffled, np.take_along_axis(dense, shuffled, -1))
+    fortran = np.asfortranarray(model.successors.astype(np.int64))
+    others = {
+        "lists": dense.tolist(),
+        "sparse": [sp.csr_array(dense[:, a]) for a in range(A)],
+        "sparse, one below another": sp.coo_array(dense.reshape(S * A, S)),
+        "sparse of another kind": tuple(sp.coo_matrix(dense[:, a]) for a in range(A)),
+        "padded": (model.successors, model.probabilities),
+        "padded, in any order and with unused places": unordered,
+        "padded, Fortran order": (fortran, np.asfortranarray(model.probabilities)),
+        "of another model": model.transitions,
+    }
+    for form, transitions in others.items():
+        other = model_of(transitions, **parts)
+        assert other.digest == model.digest, form
+        np.testing.assert_array_equal(other.successors, model.successors)
+        np.testing.assert_array_equal(other.probabilities, model.probabilities)
+    np.testing.assert_allclose(model.transitions.tensor, dense, atol=1e-15)
+
+
+@given(seeds)
+def test_normalising_is_idempotent(seed: int) -> None:
+    """Otherwise a model would change every time it is copied or saved."""
+    tensor = random_tensor(seed, states=7)
+    model = model_of(tensor, reward=np.zeros((7, 3)), initial=np.eye(7)[0])
+    again = model.replace(transitions=(model.successors.copy(), model.probabilities.copy()))
+    assert again.digest == model.digest
+
+
+def test_successors_that_occur_twice_are_merged() -> None:
+    twice = (
+        np.array([[[1, 0, 1]], [[0, 0, 0]]]),
+        np.array([[[0.25, 0.5, 0.25]], [[0.5, 0.0, 0.5]]]),
+    )
+    model = model_of(twice, reward=np.zeros((2, 1)))
+    np.testing.assert_array_equal(model.successors, [[[0, 1]], [[0, 0]]])
+    np.testing.assert_array_equal(model.probabilities, [[[0.5, 0.5]], [[1.0, 0.0]]])
+    entries = sp.coo_array(([0.5, 0.5, 0.5, 0.5], ([0, 0, 1, 1], [0, 0, 1, 1])), shape=(2, 2))
+    for form in (entries, [entries]):
+        model = model_of(form, reward=np.zeros((2, 1)))
+        np.testing.assert_array_equal(model.successors, [[[0]], [[1]]])
+        np.testing.assert_array_equal(model.probabilities, np.ones((2, 1, 1)))
+
+
+def test_rows_within_the_tolerance_are_normalised() -> None:
+    model = model_of(DENSE * (1 + 5e-9))
+    np.testing.assert_allclose(model.probabilities.sum(-1), 1.0, atol=1e-15)
+
+
+def test_matrix_and_tensor_agree() -> None:
+    rows = model_of(DENSE).transitions
+    np.testing.assert_array_equal(rows.matrix.toarray().reshape(2, 2, 2), DENSE)
+    np.testing.assert_array_equal(rows.tensor, DENSE)
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_small"),
+    [((256, 4, 1), True), ((257, 1, 1), False), ((256, 61, 1), True), ((256, 62, 1), False)],
+)
+def test_small_models_have_few_dense_entries(shape: tuple[int, ...], is_small: bool) -> None:
+    rows = Transitions(np.zeros(shape, dtype=np.int32), np.ones(shape))
+    assert rows.is_small == is_small
+
+
+def test_the_caller_s_arrays_are_copied_and_rows_are_read_only() -> None:
+    successors, probabilities = np.zeros((2, 2, 1), dtype=np.int32), ONES.copy()
+    model = model_of((successors, probabilities))
+    successors[:], probabilities[:] = 1, 7.0
+    assert model.successors.max() == 0 and model.probabilities.max() == 1.0
+    for array in (model.successors, model.probabilities):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+def test_read_only_rows_in_their_one_form_are_not_copied() -> None:
+    """Those of a memory-mapped file, of any size."""
+    rows = model_of(DENSE).transitions
+    again = model_of((rows.successors, rows.probabilities)).transitions
+    assert again.successors is rows.successors and again.probabilities is rows.probabilities
+
+
+# ---- available actions
+MASK = [[False, True], [True, True]]
+
+
+def test_unavailable_actions_copy_the_first_available_one() -> None:
+    model = model_of(DENSE, available=MASK)
+    np.testing.assert_array_equal(model.transitions.tensor[0, 0], DENSE[0, 1])
+
+
+def test_what_stands_in_unavailable_pairs_does_not_matter() -> None:
+    model, dense = model_of(DENSE, available=MASK), DENSE.copy()
+    for garbage in (np.nan, np.inf, -1.0, 3.0):
+        dense[0, 0] = garbage
+        assert model_of(dense, available=MASK).digest == model.digest
+    successors, probabilities = model.successors.copy(), model.probabilities.copy()
+    successors[0, 0] = 99
+    assert model_of((successors, probabilities), available=MASK).digest == model.digest
+
+
+# ---- one sentence for everything that is wrong
+def changed(where: tuple[int, ...], value: float, array: Any = DENSE) -> np.ndarray:
+    copy = np.array(array, dtype=np.float64)
+    copy[where] = value
+    return copy
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "row sum": (changed((1, 0, 0), 0.9), r"of state 1, action 0 sum to 0\.9, not 1; normalise"),
+    "row sums": (DENSE * 2, r"of state 0, action 0 sum to 2, not 1 \(3 more pairs too\);"),
+    "row sum overflows": (DENSE * 1.7e308 * 1.05, r"action 0 sum to 1\.\d+e\+308, not 1"),
+    "NaN": (changed((0, 1, 1), np.nan), r"state 0, action 1, successor 1 is nan; every entry"),
+    "negative": (
+        changed((0, 0, 0), -0.5, changed((0, 0, 1), 1.5)),
+        r"successor 0 is -0\.5; none may be negative",
+    ),
+    "not square": (np.ones((2, 2, 3)) / 3, r"shape \(2, 2, 3\), expected \[S, A, S\]"),
+    "two axes": (np.eye(2), r"transitions: shape \(2, 2\), expected \[S, A, S\]"),
+    "no states": (np.zeros((0, 2, 0)), r"the model has no states; give at least one\."),
+    "no actions": (np.zeros((2, 0, 2)), r"the action set is empty; every state needs at least one"),
+    "empty list": ([], r"transitions: shape \(0,\), expected \[S, A, S\]"),
+    "no sparse states": ([sp.csr_array((0, 0))], r"transitions: the model has no states"),
+    "sparse shapes": (
+        [sp.eye_array(2), sp.eye_array(3)],
+        r"transitions\[1\]: shape \(3, 3\), expected \(2, 2\) as in",
+    ),
+    "one sparse matrix": (
+        sp.csr_array((2, 3)),
+        r"shape \(2, 3\), expected \[S\*A, S\] of one sparse matrix",
+    ),
+    "one complex sparse matrix": (sp.eye_array(2) * 1j, r"real numbers, not complex128"),
+    "sparse and dense": (
+        [sp.eye_array(2), np.eye(2)],
+        r"some parts are sparse matrices and others",
+    ),
+    "complex sparse": ([sp.eye_array(2) * 1j] * 2, r"real numbers, not complex128"),
+    "padded shapes": (
+        (np.zeros((2, 2, 1), int), np.ones((2, 2))),
+        r"successors \(2, 2, 1\) and probabilities \(2, 2\) must",
+    ),
+    "float successors": ((ONES, ONES), r"successors must be integers, not float64"),
+    "out of range": (
+        (np.full((2, 2, 1), 2), ONES),
+        r"successor 2 at \[0, 0, 0\] is out of range; states are 0\.\.1",
+    ),
+    "far out of range": ((np.full((2, 2, 1), 2**32), ONES), r"successor 4294967296 at \[0, 0, 0\]"),
+    "below range": ((np.full((2, 2, 1), -1), ONES), r"successor -1 at \[0, 0, 0\] is out of range"),
+    "no places": (
+        (np.zeros((2, 2, 0), int), np.zeros((2, 2, 0))),
+        r"of state 0, action 0 sum to 0, not 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_transitions_get_one_clear_sentence(name: str) -> None:
+    transitions, sentence = BAD[name]
+    with pytest.raises(InputError, match=sentence) as caught:
+        model_of(transitions)
+    assert str(caught.value).startswith("transitions") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("available", "sentence"),
+    [
+        ([[True, True], [False, False]], r"available\[1\]: the action set is empty; every state"),
+        ([[1, 1], [1, 1]], r"available: shape \(2, 2\) of int64, expected \(2, 2\) of bool"),
+        ([True, True], r"available: shape \(2,\) of bool, expected \(2, 2\) of bool"),
+    ],
+)
+def test_bad_masks(available: Any, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        model_of(DENSE, available=available)
+
+
+def test_absurd_sizes_are_refused_before_allocating() -> None:
+    """A row with all 60,000 successors would pad every row to that width."""
+    wide = sp.lil_array((60_000, 60_000))
+    wide[0] = 1 / 60_000
+    wide[1:, 0] = np.ones((59_999, 1))
+    with pytest.raises(
+        InputError, match=r"padded shape \(60000, 1, 60000\) would need more than 2e\+09 entries"
+    ):
+        CMDP([wide], np.zeros((60_000, 1)), [], [], np.full(60_000, 1 / 60_000), 0.9)
+
+
+# ---- a step function
+def repair_step(state: str, action: str) -> tuple[dict[str, float], float, list[float]]:
+    if state == "broken":
+        return {"works": 1.0}, -5.0, [1.0]
+    if action == "run":
+        return {"works": 0.9, "broken": 0.1}, 1.0, [0.0]
+    return {"works": 1.0}, 0.0, [0.0]
+
+
+def repair(**changes: Any) -> CMDP:
+    arguments: dict[str, Any] = {
+        "states": ["works", "broken"],
+        "actions": lambda state: ["run", "rest"] if state == "works" else ["repair"],
+        "step": repair_step,
+        "thresholds": [1.0],
+        "initial": {"works": 1.0},
+        "discount": 0.9,
+        "senses": ["<="],
+        "constraint_names": ["repairs"],
+    }
+    return CMDP.from_step(**{**arguments, **changes})
+
+
+def test_from_step_with_actions_that_depend_on_the_state() -> None:
+    model = repair()
+    assert model.state_names == ("works", "broken")
+    assert model.action_names == ("run", "rest", "repair")
+    np.testing.assert_array_equal(model.available, [[True, True, False], [False, False, True]])
+    tensor = model.transitions.tensor
+    np.testing.assert_allclose(tensor[0, :2], [[0.9, 0.1], [1.0, 0.0]])
+    np.testing.assert_array_equal(tensor[1], [[1.0, 0.0]] * 3)  # all three copy "repair"
+    np.testing.assert_array_equal(model.constraints[0, 1], [1.0] * 3)
+    np.testing.assert_array_equal(model.thresholds, [1.0])
+
+
+def test_from_step_takes_every_sense() -> None:
+    model = repair(thresholds=[(0.5, 1.0)], senses=None, minimise=True)
+    assert (model.senses, model.minimise) == (("in",), True)
+    np.testing.assert_array_equal(model.thresholds, [[0.5, 1.0]])
+
+
+def test_from_step_takes_any_iterable_of_states() -> None:
+    def step(state: str, action: str) -> tuple[dict[str, float], float, list[float]]:
+        return {"a": 1.0}, 0.0, []
+
+    given = {"thresholds": [], "initial": {"a": 1.0}, "discount": 0.5}
+    assert CMDP.from_step(iter(["a"]), ["go"], step, **given).states == 1  # type: ignore[arg-type]
+
+
+RETURN = r"step\('works', 'run'\): return \(\{next_state: probability\}, reward, \[constraint"
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"actions": lambda state: []}, r"state 'works': the action set is empty; every state"),
+        ({"actions": lambda state: "go"}, r"they are the text 'go'; give a list of actions\."),
+        ({"states": ["works", "broken", "works"]}, r"3 given, but only 2 differ; list each once\."),
+        (
+            {"step": lambda s, a: ({"gone": 1.0}, 0.0, [0.0])},
+            r"step\('works', 'run'\): successor 'gone' is not one of the 2 states\.",
+        ),
+        (
+            {"step": lambda s, a: ({"works": 1.0}, 0.0, [])},
+            r"step\('works', 'run'\) returned 0 constraint values for 1 thresholds",
+        ),
+        (
+            {"step": lambda s, a: ({"works": 1.0}, 0.0, 2.0)},
+            r"returned the number 2\.0 as its constraint values; return a list of 1, as in \[2\.0",
+        ),
+        ({"step": lambda s, a: ({"works": 1.0}, 0.0)}, RETURN),
+        ({"step": lambda s, a: (None, 0.0, [0.0])}, RETURN),
+        ({"step": lambda s, a: ({"works": 1.0}, "much", [0.0])}, RETURN),
+        ({"step": lambda s, a: ({"works": 1.0}, 0.0, ["much"])}, RETURN),
+        (
+            {"step": lambda s, a: ({"works": "likely"}, 0.0, [0.0])},
+            r"probability of 'works': 'likely' is not a finite number",
+        ),
+        ({"initial": {"gone": 1.0}}, r"initial: 'gone' is not one of the states\."),
+        ({"initial": {"works": "yes"}}, r"initial, state 'works': 'yes' is not a finite number\."),
+        ({"initial": [1.0]}, r"give a mapping of states to probabilities"),
+    ],
+)
+def test_from_step_explains_what_is_wrong(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        repair(**changes)
+
+
+# ---- a table
+def frozen_lake() -> Any:
+    return gymnasium.make("FrozenLake-v1", is_slippery=True)
+
+
+def hole(s: int, a: int, successor: int) -> float:
+    return float(successor in (5, 7, 11, 12))
+
+
+def test_from_toy_text_has_the_values_of_the_table() -> None:
+    """Values of a random policy, against plain iteration on the environment's own table."""
+    env, discount = frozen_lake(), 0.95
+    model = CMDP.from_toy_text(env, hole, limit=0.1, discount=discount, cost_name="holes")
+    assert (model.states, model.senses, model.constraint_names) == (17, ("<=",), ("holes",))
+    assert model.state_names is not None and model.state_names[-1] == "end"
+    assert model.available is None
+    policy = np.random.default_rng(0).dirichlet(np.ones(4), size=17)
+    V, C = np.zeros(16), np.zeros(16)
+    for _ in range(800):
+        new_V, new_C = np.zeros(16), np.zeros(16)
+        for s in range(16):
+            for a in range(4):
+                for p, successor, gain, terminated in env.unwrapped.P[s][a]:
+                    stays = discount * (not terminated)
+                    new_V[s] += policy[s, a] * p * (gain + stays * V[successor])
+                    new_C[s] += policy[s, a] * p * (hole(s, a, successor) + stays * C[successor])
+        V, C = new_V, new_C
+    form = StandardForm.of(model)
+    rewards = np.stack([model.reward, *model.constraints])
+    values = form.criterion.values(form, policy, rewards)
+    np.testing.assert_allclose(values[:, :16], [V, C], atol=1e-12)
+    assert values[0, 16] == values[1, 16] == 0
+    assert float(form.evaluate(policy).margins[0]) == pytest.approx(0.1 - C[0], abs=1e-12)
+
+
+def test_from_toy_text_explains_what_is_wrong() -> None:
+    def attempt(env: Any, cost: Any = hole, **options: Any) -> CMDP:
+        return CMDP.from_toy_text(env, cost, limit=0.1, discount=0.9, **options)
+
+    class Bare:
+        P = frozen_lake().unwrapped.P
+
+    with pytest.raises(InputError, match=r"no transition table `unwrapped\.P`"):
+        attempt(gymnasium.make("CartPole-v1"))
+    with pytest.raises(InputError, match=r"initial: shape \(3,\), expected \(17,\)"):
+        attempt(frozen_lake(), initial=[1.0, 0.0])
+    with pytest.raises(InputError, match=r"does not tell its initial distribution"):
+        attempt(Bare())
+    for bad in (np.nan, None):
+        with pytest.raises(InputError, match=rf"cost\(0, 0, 0\): {bad} is not a finite number"):
+            attempt(frozen_lake(), lambda s, a, successor, bad=bad: bad)
