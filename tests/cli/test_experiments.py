@@ -10,7 +10,7 @@ from cmdpax.experiments.store import Store
 from cmdpax.learning.config import TrainConfig
 
 TASK = "SafetyHopperVelocity-v1"
-RUNS = [train_run(TrainConfig(TASK, seed=seed)) for seed in range(6)]
+RUNS = [train_run(TASK, TrainConfig(seed=seed)) for seed in range(6)]
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from cmdpax.learning.config import TrainConfig
 
 TASK = "SafetyHopperVelocity-v1"
 RUNS = [
-    train_run(TrainConfig(TASK, penalty=penalty, seed=seed))
+    train_run(TASK, TrainConfig(penalty=penalty, seed=seed))
     for penalty in (0.1, 0.2, 0.3)
     for seed in (0, 1)
 ]
@@ -73,7 +73,7 @@ def test_what_a_method_sets_by_itself_is_not_varied():
     assert varied_fields(RUNS) == ["penalty"]
     assert (
         varied_fields(
-            [train_run(TrainConfig(TASK, method=method)) for method in ("spma-alm", "cpo")]
+            [train_run(TASK, TrainConfig(method=method)) for method in ("spma-alm", "cpo")]
         )
         == []
     )

@@ -36,6 +36,6 @@ def test_ids_are_those_of_version_0_1():
     exact = exact_run({"model": "cliff-world", "method": "npg-pd", "settings": settings})
     assert exact.id == "e634fc926e8ce947"
     assert (
-        train_run(TrainConfig("SafetyHopperVelocity-v1", method="cpo", seed=3)).id
+        train_run("SafetyHopperVelocity-v1", TrainConfig(method="cpo", seed=3)).id
         == "2a059d28001526a8"
     )

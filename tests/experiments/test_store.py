@@ -14,12 +14,12 @@ import pytest
 
 import cmdpax
 from cmdpax import InputError
-from cmdpax.experiments import runs as runs_module
 from cmdpax.experiments import store as store_module
 from cmdpax.experiments.results import made_by_others
 from cmdpax.experiments.runs import Run, carry_out, exact_run, train_run
 from cmdpax.experiments.store import Store, difference, installed, versions
 from cmdpax.learning.config import TrainConfig
+from cmdpax.learning.run_folder import RunFolder
 from experiments.sweeps import contents, tiny_runs
 
 
@@ -38,7 +38,7 @@ def test_an_id_is_a_hash_of_config_and_seed():
     assert shuffled.id == RUN.id
     assert Run(RUN.kind, RUN.config, 1).id != RUN.id
     one, two = (
-        train_run(TrainConfig("SafetyHopperVelocity-v1", penalty=penalty)) for penalty in (0.1, 0.2)
+        train_run("SafetyHopperVelocity-v1", TrainConfig(penalty=penalty)) for penalty in (0.1, 0.2)
     )
     assert one.id != two.id and "seed" not in one.config
 
@@ -244,16 +244,15 @@ def test_a_read_only_store_gives_one_sentence():
 def trained(tmp_path_factory):
     """A short training, undisturbed."""
     config = TrainConfig(
-        "SafetyHopperVelocity-v1",
         samples=600,
         batch=100,
-        horizon=50,
+        rollout_steps=50,
         passes=1,
         hidden=(8,),
         checkpoint_every=2,
     )
     store = Store(tmp_path_factory.mktemp("trained") / "store", create=True)
-    run = train_run(config)
+    run = train_run("SafetyHopperVelocity-v1", config)
     assert store.carry_out(run)
     return store, run
 
@@ -332,7 +331,7 @@ def test_a_retry_takes_the_checkpoint_before_a_damaged_one_and_none_of_other_ver
     folder.mkdir()
     (newest,) = attempt.rglob("*.safetensors")
     newest.write_bytes(newest.read_bytes()[:-3])
-    runs_module._adopt(folder, [attempt])
+    RunFolder(folder).adopt([attempt])
     assert not (folder / "config.json").exists()  # the only one is damaged: from the start
     store = Store(tmp_path / "store", create=True)
     made = json.loads((attempt / "run.json").read_text())

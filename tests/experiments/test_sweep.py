@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from cmdpax import InputError
-from cmdpax.experiments.runs import train_config
 from cmdpax.experiments.sweep import Sweep, read_sweep, subset
 from cmdpax.paper.settings import find_sweep
 
@@ -36,16 +35,16 @@ def test_a_grid_with_fields_of_each_method(tmp_path):
     """
     runs = read_sweep(write(tmp_path, text)).runs()
     assert len(runs) == 2 * (2 * 2 + 2)
-    configs = [train_config(run) for run in runs]
-    assert {config.seed for config in configs} == {3, 5} and all(
-        config.limit == ("cost<=10",) for config in configs
-    )
-    assert {config.hidden for config in configs} == {(8,), (8, 8)}
-    assert {config.spma_step for config in configs if config.method == "spma-alm"} == {0.1, 0.3}
+    configs = [run.config for run in runs]
+    assert {run.seed for run in runs} == {3, 5}
+    assert all(config["limits"] == ["cost<=10"] for config in configs)
+    assert [8] in (hidden := [config["hidden"] for config in configs]) and [8, 8] in hidden
+    steps = {config["spma_step"] for config in configs if config["method"] == "spma-alm"}
+    assert steps == {0.1, 0.3}
     assert all(
-        config.clip == 0.1 and config.dual_step == 0.003
+        config["clip"] == 0.1 and config["dual_step"] == 0.003
         for config in configs
-        if config.method == "ppo-lag"
+        if config["method"] == "ppo-lag"
     )
 
 
@@ -57,9 +56,9 @@ def test_one_and_one_point_zero_are_one_run():
 
 def test_one_limit_or_layer_needs_no_list():
     (run,) = Sweep(
-        "x", settings={"environment": "SafetyHopperVelocity-v1", "limit": "cost<=40", "hidden": 16}
+        "x", settings={"environment": "SafetyHopperVelocity-v1", "limits": "cost<=40", "hidden": 16}
     ).runs()
-    assert (run.config["limit"], run.config["hidden"]) == (["cost<=40"], [16])
+    assert (run.config["limits"], run.config["hidden"]) == (["cost<=40"], [16])
 
 
 def test_draws_lie_in_their_range_and_stay_when_there_are_more():
@@ -135,7 +134,7 @@ def test_points_that_make_no_sense_are_left_out():
         ),
         ("[settings]\nenvironment = 'X'\npenalty = []", "is an empty list"),
         ("[settings]\nenvironment = 'X'\nhidden = 'wide'", 'hidden is "wide"; write [64, 64]'),
-        ("[settings]\nenvironment = 'X'\nlimit = [3]", "limit is [3]; write"),
+        ("[settings]\nenvironment = 'X'\nlimit = [3]", "limits is [3]; write"),
         (
             "[settings]\nenvironment = 'X'\n[methods.cpo]\nmethod = 'ppo'",
             "methods.cpo is of the method 'cpo'",

@@ -1,5 +1,6 @@
 """What is written comes back, by the safetensors package too; damage is one sentence."""
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -85,7 +86,7 @@ def test_headers_that_do_not_fit_their_data(header, sentence, tmp_path):
     data = len(text).to_bytes(8, "little") + text + bytes(8)
     path = tmp_path / "00000001.safetensors"
     path.write_bytes(data)
-    notes = {"checkpoint": 1, "sha256": run_folder._sha256(data)}
+    notes = {"checkpoint": 1, "sha256": hashlib.sha256(data).hexdigest()}
     path.with_suffix(".json").write_text(json.dumps(notes))
     with pytest.raises(InputError, match=f"checkpoint .* is damaged: .*{sentence}"):
         read_checkpoint(path)
@@ -132,9 +133,7 @@ def test_damage_of_a_checkpoint_is_noticed(tmp_path, part, damage):
         file.write_bytes(data)
     else:
         file.write_bytes(data[:middle] if damage == "cut" else b"")
-    with pytest.raises(
-        InputError, match="cannot be read" if damage == "remove" else "cannot be read|is damaged"
-    ):
+    with pytest.raises(InputError, match=r"cannot be read|is damaged"):
         read_checkpoint(path)
     if (part, damage) != (".json", "remove"):  # without its notes it is none
         with pytest.warns(UserWarning, match="The one before is taken"):
@@ -212,8 +211,12 @@ def test_rows(tmp_path):
     assert len(run.rows()) == 3 and run.last_row()["update"] == 3
     run.rewind(2)
     assert [row["update"] for row in run.rows()] == [1, 2]
+    rows_of(run, '{"update": 1}\n', '{"update": 2}')  # killed before the end of the line
+    run.rewind(2)
+    run.add({"update": 3})
+    assert [row["update"] for row in run.rows()] == [1, 2, 3]
     rows_of(run, '{"update": 1}\n', "garbage\n", '{"update": 2}\n')
-    with pytest.raises(InputError, match=r"metrics\.jsonl is damaged: line 2 is no row of metrics"):
+    with pytest.raises(InputError, match=r"metrics\.jsonl is damaged: line 2 is no row"):
         run.rows()
     with pytest.warns(UserWarning, match="lacks 1 of the 3 rows before the checkpoint"):
         run.rewind(3)
@@ -269,7 +272,7 @@ def test_the_furthest_intact_checkpoint_is_adopted(tmp_path):
     run.path.mkdir()
     run.adopt([tmp_path / "nothing"])
     assert not list(run.path.iterdir())
-    run.adopt([one, other.path, rows])
+    run.adopt([one.path, other.path, rows.path])
     assert run.newest()[1]["checkpoint"] == 4 and run.config == CONFIG
     assert [row["update"] for row in run.rows()] == [1, 2, 3, 4] and len(run.checkpoints()) == 1
     other.keep_result()

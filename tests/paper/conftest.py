@@ -25,11 +25,8 @@ def metrics(batch, updates, cost=20.0):
 def finished_folder(folder, task, method, seed, returns=(10.0, 20.0), costs=(24.0, 30.0)):
     """A finished run, as training leaves it."""
     batch = 20_000 if method == "ppo-lag" else 2_000
-    run = train_run(
-        TrainConfig(
-            TASKS[task], method=method, seed=seed, samples=1_000_000, batch=batch, reserve=RESERVE
-        )
-    )
+    settings = {"samples": 1_000_000, "batch": batch, "reserve": RESERVE}
+    run = train_run(TASKS[task], TrainConfig(method=method, seed=seed, **settings))
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({**run.config, "seed": seed}))
     lines = metrics(batch, 1_000_000 // batch)

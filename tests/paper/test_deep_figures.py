@@ -14,7 +14,7 @@ def study(tmp_path):
     def make(seeds):
         made = DeepStudy(tmp_path)
         for seed in range(seeds):
-            config = {"environment": TASKS["Ant"], "limit": ["cost<=25"], "samples": 4_000}
+            config = {"environment": TASKS["Ant"], "limits": ["cost<=25"], "samples": 4_000}
             rows = [
                 {"samples": 1_000 * n, "return": 10.0 * seed, "cost": {"cost": 10.0 * seed}}
                 for n in range(1, 5)

@@ -23,7 +23,7 @@ from cmdpax.paper.settings import RESULTS, TASKS
 
 
 def config(method, limit="cost<=25"):
-    return {"environment": TASKS["Hopper"], "method": method, "limit": [limit]}
+    return {"environment": TASKS["Hopper"], "method": method, "limits": [limit]}
 
 
 def test_a_record_is_small_and_read_back(recorded):
@@ -129,9 +129,8 @@ def test_only_what_is_missing_is_run(recorded, tmp_path):
 
 def finished(store, run_folder, task, method, seed, **settings):
     """A training run that a store has finished, without the training."""
-    run = train_run(
-        TrainConfig(TASKS[task], method=method, seed=seed, samples=1_000_000, **settings)
-    )
+    config = TrainConfig(method=method, seed=seed, samples=1_000_000, **settings)
+    run = train_run(TASKS[task], config)
     folder = run_folder(store.done / run.id, task, method, seed)
     note = {"run": json.loads(run.text), "versions": {"code": "c0de"}}
     (folder / "run.json").write_text(json.dumps(note))

@@ -35,7 +35,7 @@ def evil_folder(tmp_path):
     shutil.copytree(RESULTS / "deep-short" / "Hopper-cpo", run)
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(
-        json.dumps({**config, "method": EVIL, "environment": EVIL, EVIL: EVIL, "limit": [EVIL]})
+        json.dumps({**config, "method": EVIL, "environment": EVIL, EVIL: EVIL, "limits": [EVIL]})
     )
     (folder / "table.csv").write_text(
         'method,"' + EVIL.replace('"', '""') + '"\n"' + EVIL.replace('"', '""') + '",1\n'

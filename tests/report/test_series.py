@@ -95,7 +95,7 @@ def write(folder, rows, **config):
     lines = [json.dumps(row) if isinstance(row, dict) else row for row in rows]
     (folder / "metrics.jsonl").write_text("\n".join(lines))
     (folder / "config.json").write_text(
-        json.dumps({"environment": "e", "method": "ppo-lag", "limit": ["cost<=25"], **config})
+        json.dumps({"environment": "e", "method": "ppo-lag", "limits": ["cost<=25"], **config})
     )
 
 
@@ -134,7 +134,7 @@ def test_what_a_kill_left_behind_is_passed_over(tmp_path):
             {**row(4), "return": 10**400},
             row(5),
         ],
-        limit=["what?"],
+        limits=["what?"],
     )
     run = read_run(tmp_path / "run", "run")
     assert run.samples.tolist() == [10, 50] and run.limits == {}

@@ -9,7 +9,7 @@ carries it out and however often it was interrupted: no clock, host or process i
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from cmdpax.environments.by_name import open_features, open_model, seeded
 from cmdpax.errors import check_known, check_number
 from cmdpax.files import Row
 from cmdpax.learning.config import TrainConfig
+from cmdpax.learning.run_folder import RunFolder, to_0_1
 from cmdpax.model.limits import Limits
 from cmdpax.solvers.policy_classes import Features
 from cmdpax.solvers.solve import solve
@@ -46,8 +47,9 @@ class Run:
 
     @cached_property
     def id(self) -> str:
-        """A short hash of kind, config and seed."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+        """A short hash of kind, config and seed, in the words of 0.1: its stores stay valid."""
+        config = to_0_1(self.config) if self.kind == "train" else self.config
+        return hashlib.sha256(replace(self, config=config).text.encode()).hexdigest()[:16]
 
     @property
     def problem(self) -> str:
@@ -136,7 +138,6 @@ def _exact(run: Run) -> Row:
 
 def _train(run: Run, folder: Path, earlier: Sequence[Path], watch: Callable[[], None]) -> Row:
     from cmdpax.learning.evaluation import evaluate
-    from cmdpax.learning.run_folder import RunFolder
     from cmdpax.learning.training import train
 
     config, run_folder = run.config, RunFolder(folder)

@@ -20,17 +20,8 @@ from cmdpax.errors import (
 
 MOST_UNITS = 10_000  # of a hidden layer
 # beyond these a machine's memory or a lifetime ends; better refused than found out
-MOST = MappingProxyType(
-    {
-        "samples": 10**12,
-        "batch": 10**7,
-        "rollout_steps": 10**7,
-        "passes": 10**4,
-        "minibatch": 10**7,
-        "inner": 10**6,
-        "checkpoint_every": 10**9,
-    }
-)
+MOST = {"samples": 10**12, "batch": 10**7, "rollout_steps": 10**7, "minibatch": 10**7}
+MOST |= {"passes": 10**4, "inner": 10**6, "checkpoint_every": 10**9}
 POSITIVE = ("learning_rate", "clip", "spma_step", "trust_region", "penalty", "dual_step")
 SHARES = ("reserve", "critic_centre", "discount", "gae")
 DualOptimiser = Literal["plain", "adam"]
@@ -80,13 +71,11 @@ class TrainConfig:
     method: str = "spma-alm"
     """spma-alm, ppo-alm, trpo-alm, ppo-lag, cpo, or without limits: ppo, spma."""
     limits: tuple[str, ...] = ("cost<=25",)
-    """Limits on named costs, for example --limit "cost<=25" "2<=heat<=3"; the unconstrained methods
-    only report them."""
+    """Limits on named costs, as in "cost<=25" "2<=heat<=3"; ppo and spma only report them."""
     discounted: bool = False
     """Whether limits are on discounted episode totals."""
     reserve: float = 0.0
-    """Share of every limit that training keeps in reserve: with 0.2 it aims at 20 for cost<=25
-    (what it holds is a mean)."""
+    """Share of every limit kept in reserve: with 0.2 a mean of 20 is aimed at for cost<=25."""
     seed: int = 0
     """Fixes everything random."""
     samples: int = 2_000_000
@@ -102,15 +91,13 @@ class TrainConfig:
     learning_rate: float = 1e-3
     """Adam's step for the policy and the critics, decaying linearly to 0."""
     critic_centre: float = 0.1
-    """Share of a batch in the running mean of the critics' targets; the networks learn the rest. 0:
-    they learn all of it."""
+    """Share of a batch in the running mean of the critics' targets; networks learn the rest."""
     clip: float = 0.2
     """PPO's ratio clipping."""
     spma_step: float = 0.3
     """SPMA's step size eta."""
     trust_region: float | None = None
-    """Largest mean KL of a TRPO or CPO step, decaying linearly to 0. None: the method's own (0.01;
-    cpo 0.02)."""
+    """Largest mean KL of a TRPO or CPO step, decaying to 0. None: its own (0.01; cpo 0.02)."""
     kl_stop: float | None = None
     """KL of a minibatch beyond which the policy is left alone; 0: no such stop. None: the method's
     own (SPMA 0.02; PPO 0.03)."""
@@ -120,22 +107,17 @@ class TrainConfig:
     penalty: float | None = None
     """Penalty beta of the augmented Lagrangian. None: the method's own (0.02; ppo-alm 0.05)."""
     inner: int = 10
-    """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag updates them
-    with every batch)."""
+    """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag: 1)."""
     dual_step: float | None = None
-    """Step size of the multipliers. None: the method's own (0.01; ppo-lag, which takes a step with
-    every batch, 0.003)."""
+    """Step size of the multipliers. None: the method's own (0.01; ppo-lag 0.003)."""
     dual_optimiser: DualOptimiser = "plain"
     """How the multipliers move: Adam lags after a long feasible phase."""
     margin: Margin = "smooth"
-    """What weights and multipliers see: a running mean of margins over some twenty episodes, or the
-    latest batch alone."""
+    """What weights and multipliers see: margins averaged over twenty episodes, or the latest."""
     standardise: Standardise = "combined"
-    """Whether advantages are added in true units and then standardised, or before, as the
-    incumbents do."""
+    """Whether advantages are standardised after they are added, or before, as incumbents do."""
     rescale: bool = False
-    """Divide separately standardised advantages by 1 + the constraint weights, as the incumbents
-    do."""
+    """Divide separately standardised advantages by 1 + sum of weights, as incumbents do."""
     discount: float = 0.995
     """Discount factor of the critics."""
     gae: float = 0.95
@@ -210,27 +192,20 @@ class ResolvedConfig(TrainConfig):
 
     def refuse_contradictions(self) -> None:
         """Refuse settings that make no sense together."""
-        if self.batch % self.rollout_steps:
-            raise InputError(
-                f"batch {self.batch} is not a multiple of rollout_steps {self.rollout_steps}; every"
-                " simulator takes as many steps."
-            )
-        if self.minibatch > self.batch:
-            raise InputError(f"minibatch {self.minibatch} is larger than batch {self.batch}.")
-        if self.samples < self.batch:
-            raise InputError(f"samples {self.samples} are fewer than one batch of {self.batch}.")
-        if self.rescale and self.standardise == "combined":
-            raise InputError(
-                "rescale changes nothing where combined advantages are standardised; set"
-                " standardise to separate."
-            )
-        method = METHODS[self.method]
-        if self.gradient_clip and not method.is_descent:
-            raise InputError(
-                f"gradient_clip is {self.gradient_clip}, but {self.method} has a trust region"
-                " instead; leave it out."
-            )
-        if not self.limits and (method.dual != "none" or method.surrogate == "cpo"):
-            raise InputError(
-                f'{self.method} needs at least one limit, for example --limit "cost<=25".'
-            )
+        method, batch, steps = METHODS[self.method], self.batch, self.rollout_steps
+        is_limited = method.dual != "none" or method.surrogate == "cpo"
+        sentences = {
+            f"batch {batch} is not a multiple of rollout_steps {steps}; every simulator takes as"
+            " many steps.": batch % steps,
+            f"minibatch {self.minibatch} is larger than batch {batch}.": self.minibatch > batch,
+            f"samples {self.samples} are fewer than one batch of {batch}.": self.samples < batch,
+            "rescale changes nothing where combined advantages are standardised; set standardise to"
+            " separate.": self.rescale and self.standardise == "combined",
+            f"gradient_clip is {self.gradient_clip}, but {self.method} has a trust region instead;"
+            " leave it out.": self.gradient_clip and not method.is_descent,
+            f'{self.method} needs at least one limit, for example "cost<=25".': is_limited
+            and not self.limits,
+        }
+        for sentence, is_wrong in sentences.items():
+            if is_wrong:
+                raise InputError(sentence)

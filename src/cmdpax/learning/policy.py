@@ -8,7 +8,7 @@ in NumPy alone elsewhere, with equal results but for rounding. Each observation 
 itself, so that no bit of an action depends on how many act together.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -149,6 +149,18 @@ class NetworkPolicy:
     observation_shape: tuple[int, ...]  # of the environment's observations
     updates: int  # how many made this policy
 
+    @staticmethod
+    def of(arrays: Mapping[str, np.ndarray], *fields: Any) -> "NetworkPolicy":
+        """The policy among the arrays of a checkpoint; `fields` are the last three."""
+        paths = [name for name in arrays if name.startswith("policy/layers/")]
+        layers = [f"policy/layers/{layer}" for layer in range(len(paths) // 2)]
+        observed = Statistics(*(arrays[f"seen/{part}"] for part in Statistics._fields))
+        weights, biases = (
+            [arrays[f"{layer}/{part}"] for layer in layers] for part in ("weight", "bias")
+        )
+        normaliser = (observed.mean, observed.scale)
+        return NetworkPolicy(weights, biases, arrays.get("policy/log_std"), *normaliser, *fields)
+
     def __call__(self, observation: np.ndarray) -> np.ndarray:
         """The deterministic action: the mean, or the most probable choice.
 
@@ -182,15 +194,9 @@ class NetworkPolicy:
         self.act(rows, noise.reshape(shape), normalised, output.reshape(shape))
         return output
 
-    def act(
-        self,
-        observation: np.ndarray,
-        noise: np.ndarray,
-        normalised: np.ndarray,
-        output: np.ndarray,
-    ) -> None:
-        """`forward` of this network: `normalised [N, d]` and `output [N, a]` are filled in."""
-        fastest_forward()(*self._arrays, observation, noise, normalised, output)
+    def act(self, *arrays: np.ndarray) -> None:
+        """`forward` of this network; `arrays` are its last four arguments."""
+        fastest_forward()(*self._arrays, *arrays)
 
     def choose(self, output: np.ndarray) -> np.ndarray:
         """The action that an output with its noise stands for, in the policy's own units."""
@@ -236,19 +242,10 @@ def load_policy(path: str | Path) -> NetworkPolicy:
     """
     path = Path(path)
     arrays, notes = RunFolder(path).newest() if path.is_dir() else read_checkpoint(path)
-    depth = sum(name.startswith("policy/layers/") and name.endswith("/weight") for name in arrays)
     try:
-        observed = Statistics(*(arrays[f"seen/{part}"] for part in Statistics._fields))
-        return NetworkPolicy(
-            [arrays[f"policy/layers/{layer}/weight"] for layer in range(depth)],
-            [arrays[f"policy/layers/{layer}/bias"] for layer in range(depth)],
-            arrays.get("policy/log_std"),
-            observed.mean,
-            observed.scale,
-            ActionSpace.from_json(notes["action_space"]),
-            tuple(notes.get("observation_shape", observed.mean.shape)),
-            notes["checkpoint"],
-        )
+        space = ActionSpace.from_json(notes["action_space"])
+        shape = notes.get("observation_shape", arrays["seen/mean"].shape)
+        return NetworkPolicy.of(arrays, space, tuple(shape), notes["checkpoint"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"the checkpoint in {path} holds no whole policy ({error}).") from None
 

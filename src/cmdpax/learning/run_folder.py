@@ -9,9 +9,8 @@
 | tensorboard/                      | for the eye only: never read here                         |
 
 Files are whole or not there. Of a checkpoint the arrays come first: it exists once its JSON does,
-whatever is killed when. Reading never executes code. Whatever is damaged is refused with one
-sentence, an `InputError`; a row that is still being written is no damage. NumPy and the standard
-library are all it takes.
+whatever is killed when. Reading never executes code and needs NumPy alone. Whatever is damaged is
+refused with one sentence, an `InputError`; a row that is still being written is no damage.
 """
 
 import hashlib
@@ -28,30 +27,19 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.files import Row, parse_json, write_bytes
+from cmdpax.files import Row, parse_json, read_json, write_bytes
 
 Arrays = dict[str, np.ndarray]
 CHECKPOINTS_KEPT = 3  # older ones are removed
-REQUIRED = {  # of a config: what its readers rely on
-    "environment": str,
-    "method": str,
-    "limits": list,
-    "seed": int,
-    "samples": int,
-    "discount": int | float,
-    "discounted": bool,
-}
+# of a config, what its readers rely on
+REQUIRED: Row = {"environment": str, "method": str, "limits": list, "seed": int, "samples": int}
+REQUIRED |= {"discount": int | float, "discounted": bool}
+PARTS = ("reward", "costs")  # the same of evidence
 NAMES_OF_0_1 = {"limit": "limits", "horizon": "rollout_steps"}
-OWN_OF_0_1 = {  # what stood for "the method's own", which is None now
-    "batch": 0,
-    "minibatch": 0,
-    "trust_region": 0,
-    "penalty": 0,
-    "dual_step": 0,
-    "kl_stop": -1,
-    "gradient_clip": -1,
-}
-# safetensors' names of NumPy's types, in the order that its files sort arrays by, last first
+# what stood for "the method's own", which is None now
+OWN_OF_0_1 = dict.fromkeys(("batch", "minibatch", "trust_region", "penalty", "dual_step"), 0)
+OWN_OF_0_1 |= {"kl_stop": -1, "gradient_clip": -1}
+# safetensors' names of NumPy's types; its files hold arrays of the last type first
 TYPES = {"BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "U16": "<u2", "F16": "<f2"}
 TYPES |= {"I32": "<i4", "U32": "<u4", "F32": "<f4", "F64": "<f8", "I64": "<i8", "U64": "<u8"}
 
@@ -66,41 +54,35 @@ class RunFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._metrics = self.path / "metrics.jsonl"
 
     @property
     def config(self) -> Row:
         """Environment and settings, in today's names also where 0.1 wrote them."""
-        path = self.path / "config.json"
-        if not path.is_file():
+        file = self.path / "config.json"
+        if not file.is_file():
             raise InputError(f"{self.path} is not a run folder: it has no config.json.")
-        try:
-            config = from_0_1(parse_json(path.read_bytes()))
-            whole = all(isinstance(config.get(name), kind) for name, kind in REQUIRED.items())
-            whole = whole and all(isinstance(limit, str) for limit in config["limits"])
-        except (InputError, OSError, AttributeError):
-            whole = False
-        if not whole:
+        config = from_0_1(read_json(file))
+        whole = all(isinstance(config.get(name), kind) for name, kind in REQUIRED.items())
+        if not whole or not all(isinstance(limit, str) for limit in config["limits"]):
             raise InputError(f"{self.path} is not a run folder: its config.json is damaged.")
         return config
 
     def rows(self) -> list[Row]:
         """Every row of metrics, in order; empty before the first."""
-        path, rows = self.path / "metrics.jsonl", []
-        lines = path.read_bytes().split(b"\n") if path.is_file() else [b""]
-        for number, line in enumerate(lines[:-1], 1):  # the last is empty, or still being written
-            row = _row(line)
-            if row is None:
-                raise InputError(f"{path} is damaged: line {number} is no row of metrics.")
-            rows.append(row)
+        rows = []
+        for number, line in enumerate(self._bytes().split(b"\n")[:-1], 1):
+            rows.append(_row(line))
+            if not rows[-1]:
+                raise InputError(f"{self._metrics} is damaged: line {number} is no row.")
         return rows
 
     def last_row(self) -> Row | None:
         """The last whole row, found without reading all of them; None if there is none."""
-        path = self.path / "metrics.jsonl"
         try:
-            with path.open("rb") as file:
-                file.seek(max(0, path.stat().st_size - 4096))
-                return _row(file.read().split(b"\n")[-2])
+            with self._metrics.open("rb") as file:
+                file.seek(max(0, self._metrics.stat().st_size - 4096))
+                return _row(file.read().split(b"\n")[-2]) or None
         except (OSError, IndexError):
             return None
 
@@ -125,31 +107,28 @@ class RunFolder:
     @property
     def evaluation(self) -> Row | None:
         """What `evaluate` measured, `stochastic` and `deterministic`; None if it did not yet."""
-        path = self.path / "evaluation.json"
-        if not path.is_file():
+        file = self.path / "evaluation.json"
+        if not file.is_file():
             return None
-        try:
-            measured = parse_json(path.read_bytes())
-            parts = [measured[kind][part] for kind in measured for part in ("reward", "costs")]
-            whole = {"stochastic", "deterministic"} <= measured.keys()
-            whole = whole and all(isinstance(part, dict) for part in parts)
-        except (InputError, OSError, TypeError, KeyError, AttributeError):
-            whole = False
-        if not whole:
-            raise InputError(f"{path} is damaged; evaluate the run again.")
+        measured = read_json(file)
+        evidence = [measured.get(kind) for kind in ("stochastic", "deterministic")]
+        if not all(
+            isinstance(one, dict) and all(isinstance(one.get(part), dict) for part in PARTS)
+            for one in evidence
+        ):
+            raise InputError(f"{file} is damaged; evaluate the run again.")
         return measured
 
     def last_checkpoint_sentence(self) -> str:
         """What there is to go on from, for whoever reads why a run stopped."""
-        newest = next(iter(self.checkpoints()), None)
-        if newest is None:
-            return "there was no checkpoint yet"
-        return f"the checkpoint of update {int(newest.stem)} is kept in {self.path}"
+        for newest in self.checkpoints():
+            return f"the checkpoint of update {int(newest.stem)} is kept in {self.path}"
+        return "there was no checkpoint yet"
 
     def begin(self, config: Mapping[str, Any]) -> None:
         """Make the folder, with `config` in it; a folder that holds a run already is refused."""
-        parts = ("config.json", "metrics.jsonl", "checkpoints")
-        if any((self.path / part).exists() for part in parts):
+        parts = (self.path / "config.json", self._metrics, self.path / "checkpoints")
+        if any(part.exists() for part in parts):
             raise InputError(f"{self.path} already holds a run; give another folder, or resume it.")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -162,44 +141,39 @@ class RunFolder:
         if not self.path.exists():
             raise InputError(f"{self.path} holds no run to resume; start one without resume.")
         before, now = self.config, json.loads(json.dumps(config))
-        changed = [
+        changed = "; ".join(
             f"{name} was {before.get(name)!r}, is {now[name]!r}"
             for name in now
             if before.get(name) != now[name]
-        ]
+        )
         if changed:
             raise InputError(
-                f"{self.path} was started with another config ({'; '.join(changed)}); repeat it,"
-                " or give another folder."
+                f"{self.path} was started with another config ({changed}); repeat it, or give"
+                " another folder."
             )
 
     def rewind(self, updates: int) -> None:
         """Keep only the rows of the first `updates` updates, those behind the checkpoint."""
-        lines, path = self._lines(), self.path / "metrics.jsonl"
+        lines = self._lines()
         kept = [lines[update] for update in sorted(lines) if 0 < update <= updates]
         if len(kept) < updates:
-            warnings.warn(
-                f"{path} lacks {updates - len(kept)} of the {updates} rows before the checkpoint.",
-                stacklevel=2,
-            )
-        write_bytes(path, b"".join(line + b"\n" for line in kept))
+            lacks = f"{updates - len(kept)} of the {updates} rows before the checkpoint"
+            warnings.warn(f"{self._metrics} lacks {lacks}.", stacklevel=2)
+        write_bytes(self._metrics, b"".join(kept))
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Append a row of metrics; its `update` counts from 1."""
-        with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
+        with open(self._metrics, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
     def save(self, number: int, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> Path:
         """Write checkpoint `number`, and remove all but the last few; returns its arrays' file."""
-        path, metrics = self._checkpoint(number), self.path / "metrics.jsonl"
+        path, data, notes = self._checkpoint(number), pack(arrays), {"checkpoint": number, **notes}
         path.parent.mkdir(parents=True, exist_ok=True)
-        if metrics.exists():  # no checkpoint without the rows before it, even if the power fails
-            with open(metrics, "rb+") as rows:
-                os.fsync(rows.fileno())
-        data, notes = pack(arrays), {"checkpoint": number, **notes}
-        checksums = {"sha256": _sha256(data), "notes_sha256": _sha256_of_notes(notes)}
+        with open(self._metrics, "ab") as rows:  # they come first, even if the power fails
+            os.fsync(rows.fileno())
         write_bytes(path, data)
-        text = json.dumps({**notes, **checksums}, indent=1)
+        text = json.dumps({**notes, **_checksums(data, notes)}, indent=1)
         write_bytes(path.with_suffix(".json"), text.encode())
         oldest = int(self.checkpoints()[:CHECKPOINTS_KEPT][-1].stem)
         for file in sorted(path.parent.iterdir()):  # the .json before the .safetensors
@@ -212,24 +186,24 @@ class RunFolder:
         text = json.dumps(measured, allow_nan=False) + "\n"
         write_bytes(self.path / "evaluation.json", text.encode())
 
-    def adopt(self, others: Iterable["str | Path | RunFolder"]) -> None:
+    def adopt(self, others: Iterable[str | Path]) -> None:
         """Copy the furthest intact checkpoint of other attempts at the same run, with its rows.
 
         Their owners may be alive and at work, hence copies. Where there is none, nothing happens.
         """
-        folders = [one if isinstance(one, RunFolder) else RunFolder(one) for one in others]
-        found = [(path.stem, path, folder) for folder in folders for path in folder.checkpoints()]
-        for stem, path, folder in sorted(found, key=lambda one: one[:2], reverse=True):
+        places = [path for other in others for path in RunFolder(other).checkpoints()]
+        for path in sorted(places, key=lambda path: (path.stem, path), reverse=True):
+            other, copy = RunFolder(path.parents[1]), self._checkpoint(int(path.stem))
             try:
                 read_checkpoint(path)
-                lines, target = folder._lines(), self._checkpoint(int(stem))
-                rows = [lines[update] + b"\n" for update in range(1, int(stem) + 1)]
-                target.parent.mkdir(parents=True, exist_ok=True)
+                lines = other._lines()
+                rows = [lines[update] for update in range(1, int(path.stem) + 1)]
+                copy.parent.mkdir(parents=True, exist_ok=True)
                 for suffix in (".safetensors", ".json"):
-                    shutil.copyfile(path.with_suffix(suffix), target.with_suffix(suffix))
-                (self.path / "metrics.jsonl").write_bytes(b"".join(rows))
+                    shutil.copyfile(path.with_suffix(suffix), copy.with_suffix(suffix))
+                self._metrics.write_bytes(b"".join(rows))
                 # last: with its config, the folder can be resumed
-                shutil.copyfile(folder.path / "config.json", self.path / "config.json")
+                shutil.copyfile(other.path / "config.json", self.path / "config.json")
                 return
             except (FileNotFoundError, InputError, KeyError):  # removed, damaged, or rows missing
                 continue
@@ -258,26 +232,24 @@ class RunFolder:
     def _checkpoint(self, number: int) -> Path:
         return self.path / "checkpoints" / f"{number:08d}.safetensors"
 
+    def _bytes(self) -> bytes:
+        return self._metrics.read_bytes() if self._metrics.is_file() else b""
+
     def _lines(self) -> dict[int, bytes]:
         """Lines of the metrics by their update; whatever is no row is passed over."""
-        path = self.path / "metrics.jsonl"
-        lines = path.read_bytes().split(b"\n") if path.is_file() else []
-        rows = ((_row(line), line) for line in lines)
-        return {row["update"]: line for row, line in rows if row and row.get("update")}
+        pairs = ((_row(line).get("update"), line + b"\n") for line in self._bytes().split(b"\n"))
+        return {update: line for update, line in pairs if isinstance(update, int)}
 
 
 def read_checkpoint(path: Path) -> tuple[Arrays, Row]:
     """Arrays and notes of one checkpoint, from the path of either of its files."""
+    notes = read_json(path.with_suffix(".json"))
     try:
-        notes = parse_json(path.with_suffix(".json").read_bytes())
         data = path.with_suffix(".safetensors").read_bytes()
     except OSError as error:
         raise InputError(f"checkpoint {path} cannot be read: {error}.") from None
-    except InputError as error:
-        raise InputError(f"checkpoint {path} is damaged: {error}") from None
-    # 0.1 had no checksum of the notes
-    sound = isinstance(notes, dict) and notes.get("sha256") == _sha256(data)
-    if not sound or notes.get("notes_sha256", _sha256_of_notes(notes)) != _sha256_of_notes(notes):
+    sums = {"sha256": "", **notes}  # 0.1 had no checksum of the notes
+    if any(sums.get(name, one) != one for name, one in _checksums(data, notes).items()):
         raise InputError(f"checkpoint {path} is damaged: its checksum does not match.")
     try:
         return unpack(data), notes
@@ -290,13 +262,14 @@ def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
 
     The length of the header (8 bytes, little-endian), the header in JSON, and the data.
     """
-    order, header, parts, end = [np.dtype(one) for one in TYPES.values()], {}, [], 0
-    for name in sorted(arrays, key=lambda name: (-order.index(arrays[name].dtype), name)):
-        parts.append(arrays[name].tobytes())
-        start, end = end, end + len(parts[-1])
-        kind = list(TYPES)[order.index(arrays[name].dtype)]
-        shape = list(arrays[name].shape)
-        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [start, end]}
+    kinds = {np.dtype(dtype): kind for kind, dtype in TYPES.items()}
+    rank, header, parts, end = list(kinds), {}, [], 0
+    for name in sorted(arrays, key=lambda name: (-rank.index(arrays[name].dtype), name)):
+        array, start = arrays[name], end
+        parts.append(array.tobytes())
+        end += array.nbytes
+        entry = {"dtype": kinds[array.dtype], "shape": list(array.shape)}
+        header[name] = {**entry, "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     return b"".join((len(text).to_bytes(8, "little"), text, *parts))
@@ -305,19 +278,14 @@ def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
 def unpack(data: bytes) -> Arrays:
     """The arrays that `pack` wrote; read-only. A ValueError says what is wrong with the data."""
     start = 8 + int.from_bytes(data[:8], "little")
-    if start > len(data):
-        raise ValueError("its header is longer than the file")
-    header = json.loads(data[8:start])
+    header, arrays, end = json.loads(data[8:start]), {}, 0
     header.pop("__metadata__", None)
-    arrays, end = {}, 0
     for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-        dtype, shape, (first, last) = entry["dtype"], entry["shape"], entry["data_offsets"]
-        count = math.prod(shape)
-        if first != end or last - first != count * np.dtype(TYPES[dtype]).itemsize or count < 0:
+        dtype, shape, (first, last) = TYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
+        if first != end or last - first != math.prod(shape) * np.dtype(dtype).itemsize:
             raise ValueError(f"array '{name}' has other bytes than its shape needs")
+        arrays[name] = np.frombuffer(data[start + first : start + last], dtype).reshape(shape)
         end = last
-        part = data[start + first : start + last]
-        arrays[name] = np.frombuffer(part, TYPES[dtype]).reshape(shape)
     if start + end != len(data):
         raise ValueError("its data are not as long as its header says")
     return arrays
@@ -336,19 +304,25 @@ def from_0_1(config: Row) -> Row:
     return renamed
 
 
-def _row(line: bytes) -> Row | None:
-    """The object on a line of JSON; None if there is none."""
+def to_0_1(config: Mapping[str, Any]) -> Row:
+    """A resolved config as 0.1 would have written it: ids of runs are made of that."""
+    old = {name: value for value, name in NAMES_OF_0_1.items()}
+    renamed = {old.get(name, name): value for name, value in config.items()}
+    return {**renamed, "gradient_clip": 40.0} if renamed["method"] == "cpo" else renamed
+
+
+def _row(line: bytes) -> Row:
+    """The object on a line of JSON; empty if there is none."""
     try:
         row = parse_json(line, finite=False)
     except InputError:
-        return None
-    return row if isinstance(row, dict) else None
+        return {}
+    return row if isinstance(row, dict) else {}
 
 
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _sha256_of_notes(notes: Mapping[str, Any]) -> str:
+def _checksums(data: bytes, notes: Mapping[str, Any]) -> dict[str, str]:
+    """Of a checkpoint's arrays, and of its notes without these two."""
     own = {name: value for name, value in notes.items() if not name.endswith("sha256")}
-    return _sha256(json.dumps(own, sort_keys=True).encode())
+    text = json.dumps(own, sort_keys=True).encode()
+    parts = {"sha256": data, "notes_sha256": text}
+    return {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}

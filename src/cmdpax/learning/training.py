@@ -28,6 +28,10 @@ from cmdpax.learning.simulator import ActionSpace, Simulator
 from cmdpax.model.limits import Limits
 
 EPISODES_PER_ESTIMATE = 20  # of a margin
+CUT = (
+    "no episode ended within the {} steps of rollout_steps, so the limits are held to beginnings of"
+    " episodes; give more rollout_steps (and a larger batch), or the environment a time limit."
+)
 FIELDS_IN_FILES = {"value_offset": "centre", "observed": "seen"}  # what 0.1 called them
 
 
@@ -83,7 +87,7 @@ def train(
         learner = restore(learner, run_folder, simulator) if resume else learner
         run_folder.rewind(int(learner.update))
         learner = _learn(learner, simulator, config, run_folder, callback)
-    return Training(environment, run_folder.path, network_policy(learner, simulator))
+    return Training(environment, run_folder.path, policy_of(learner, simulator))
 
 
 def _learn(
@@ -100,7 +104,7 @@ def _learn(
     penalty = config.penalty if METHODS[config.method].dual == "augmented" else 0.0
     with _tensorboard(run_folder.path) as board:
         for update in range(int(learner.update), config.updates):
-            acting, seed = network_policy(learner, simulator), (config.seed, update)
+            acting, seed = policy_of(learner, simulator), (config.seed, update)
             batch, raw = collect(simulator, acting, limits, config.rollout_steps, seed)
             finished = valued = episodes(batch.rewards, batch.ended)
             if config.discounted:
@@ -110,15 +114,16 @@ def _learn(
             learner = smooth_margin(learner, margin, len(finished.lengths), config)
             learner = move_multipliers(learner, config)
             weights = lagrangian.weights(learner.multiplier, penalty, learner.margin)
-            learner, metrics = learn(
-                learner, batch, weights, margin, steps_per_episode(length, config)
-            )
-            learner = learner._replace(
-                observed=learner.observed.add(raw), update=np.asarray(update + 1)
-            )
+            steps = steps_per_episode(length, config)
+            learner, metrics = learn(learner, batch, weights, margin, steps)
+            observed = learner.observed.add(raw)
+            learner = learner._replace(observed=observed, update=np.asarray(update + 1))
             _refuse_nan(learner, run_folder)
             if not finished.completed and not warned:
-                warned = _warn_of_cut_episodes(update, config)
+                warnings.warn(
+                    f"update {update + 1}: {CUT.format(config.rollout_steps)}", stacklevel=3
+                )
+                warned = True
             first_rows = np.searchsorted(limits.rows, np.arange(len(limits)))
             row = {
                 "update": update + 1,
@@ -193,29 +198,17 @@ def steps_per_episode(length: float, config: ResolvedConfig) -> float:
     return (1 - config.discount**length) / (1 - config.discount)
 
 
-def network_policy(learner: Learner, simulator: Simulator) -> NetworkPolicy:
+def policy_of(learner: Learner, simulator: Simulator) -> NetworkPolicy:
     """The current policy for NumPy."""
-    layers = jax.tree.map(np.asarray, learner.policy["layers"])
-    log_std = learner.policy.get("log_std")
-    return NetworkPolicy(
-        [layer["weight"] for layer in layers],
-        [layer["bias"] for layer in layers],
-        None if log_std is None else np.asarray(log_std),
-        learner.observed.mean,
-        learner.observed.scale,
-        simulator.action_space,
-        simulator.observation_shape,
-        int(learner.update),
-    )
+    space, shape = simulator.action_space, simulator.observation_shape
+    return NetworkPolicy.of(leaves_by_path(learner), space, shape, int(learner.update))
 
 
-def save(learner: Learner, simulator: Simulator, run_folder: RunFolder) -> Path:
+def save(learner: Learner, simulator: Simulator, run_folder: RunFolder) -> None:
     """Write a checkpoint of the whole state, with what its policy needs of the environment."""
-    notes = {
-        "action_space": simulator.action_space.as_json(),
-        "observation_shape": list(simulator.observation_shape),
-    }
-    return run_folder.save(int(learner.update), leaves_by_path(learner), notes)
+    space, shape = simulator.action_space.as_json(), list(simulator.observation_shape)
+    notes = {"action_space": space, "observation_shape": shape}
+    run_folder.save(int(learner.update), leaves_by_path(learner), notes)
 
 
 def restore(template: Learner, run_folder: RunFolder, simulator: Simulator) -> Learner:
@@ -226,10 +219,7 @@ def restore(template: Learner, run_folder: RunFolder, simulator: Simulator) -> L
     shape = notes.get("observation_shape", simulator.observation_shape)
     refuse_other_spaces(ActionSpace.from_json(notes["action_space"]), shape, simulator)
     leaves = leaves_by_path(template)
-    shapes, wanted = (
-        {name: value.shape for name, value in part.items()} for part in (arrays, leaves)
-    )
-    if shapes != wanted:
+    if jax.tree.map(np.shape, arrays) != jax.tree.map(np.shape, leaves):
         raise InputError(
             f"the checkpoint in {run_folder.path} has other arrays than this config needs."
         )
@@ -291,13 +281,3 @@ def _refuse_nan(learner: Learner, run_folder: RunFolder) -> None:
                 f"update {learner.update} made the {part} not finite;"
                 f" {run_folder.last_checkpoint_sentence()}."
             )
-
-
-def _warn_of_cut_episodes(update: int, config: ResolvedConfig) -> bool:
-    warnings.warn(
-        f"update {update + 1}: no episode ended within the {config.rollout_steps} steps of"
-        " rollout_steps, so the limits are held to the beginnings of episodes; give more"
-        " rollout_steps (and a larger batch), or the environment a time limit.",
-        stacklevel=4,
-    )
-    return True
