@@ -86,7 +86,7 @@ def test_limits_must_fit_the_environment():
     [
         ([1, 2], ["<="], "1 given for 2"),
         ([1], ["<"], r"senses\[0\] is '<'"),
-        ([1], 3, "not a list"),
+        ([1], 3, r"senses\[0\] is 3"),
         ([np.nan], None, r"thresholds\[0\] is nan"),
         ([1e101], None, "rescale"),
         ([(5, 2)], None, "low <= high"),

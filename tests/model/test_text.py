@@ -77,7 +77,7 @@ def test_names_that_are_not_different_need_npz(tmp_path: Path) -> None:
     assert_same(load_model(tmp_path / "model.npz"), model)
     with pytest.raises(
         InputError,
-        match=r"state_names: a \.json file needs them all different; rename some, or save as \.npz",
+        match=r"state_names: in \.json they must differ; rename some, or save as \.npz",
     ):
         save_model(model, tmp_path / "model.json")
 
@@ -138,7 +138,7 @@ BAD_PLACES: list[tuple[tuple[Any, ...], Any, str]] = [
     (("constraints", 0, "at_most"), None, rf"constraints\[0\]\.at_most: None {NOT_FINITE}"),
     (("constraints", 0, "name"), "output", r"constraints: 'output' is listed twice; names must"),
     (("constraints", 0, "name"), 1, r"constraints\[0\]: 1 is not text\."),
-    (("constraints", 0), {"at_most": 1.0}, r"some have a name and some have none; name all of"),
+    (("constraints", 0), {"at_most": 1.0}, r"some have a name and some have none; name all or"),
     (("transitions",), 3, r"transitions: 3 is not a list\."),
     (("transitions",), [], r"states: 3 of them but 0 transitions; some state's action set is emp"),
     (("transitions", 1), [], r"transitions\[1\]: \[\] is not a JSON object\."),

@@ -172,17 +172,17 @@ BAD: dict[str, tuple[Any, str]] = {
     "no sparse states": ([sp.csr_array((0, 0))], r"transitions: the model has no states"),
     "sparse shapes": (
         [sp.eye_array(2), sp.eye_array(3)],
-        r"transitions\[1\]: shape \(3, 3\), expected \(2, 2\) as in",
+        r"transitions\[1\]: expected a sparse matrix \(2, 2\) as others",
     ),
     "one sparse matrix": (
         sp.csr_array((2, 3)),
         r"shape \(2, 3\), expected \[S\*A, S\] of one sparse matrix",
     ),
     "one complex sparse matrix": (sp.eye_array(2) * 1j, r"real numbers, not complex128"),
-    "sparse and dense": (
-        [sp.eye_array(2), np.eye(2)],
-        r"some parts are sparse matrices and others",
-    ),
+    "sparse and dense": ([sp.eye_array(2), np.eye(2)], r"transitions\[1\]: expected a sparse"),
+    "dense and sparse": ([np.eye(2), sp.eye_array(2)], r"transitions\[0\]: expected a sparse"),
+    "no rows": (sp.csr_array((0, 2)), r"the action set is empty; every state needs at least one"),
+    "no lists": ((np.zeros((0, 2, 1), int), np.zeros((0, 2, 1))), r"the model has no states"),
     "complex sparse": ([sp.eye_array(2) * 1j] * 2, r"real numbers, not complex128"),
     "padded shapes": (
         (np.zeros((2, 2, 1), int), np.ones((2, 2))),
@@ -290,15 +290,15 @@ RETURN = r"step\('works', 'run'\): return \(\{next_state: probability\}, reward,
     ("changes", "sentence"),
     [
         ({"actions": lambda state: []}, r"state 'works': the action set is empty; every state"),
-        ({"actions": lambda state: "go"}, r"they are the text 'go'; give a list of actions\."),
-        ({"states": ["works", "broken", "works"]}, r"3 given, but only 2 differ; list each once\."),
+        ({"actions": lambda state: "go"}, r"state 'works' has the text 'go'; give a list\."),
+        ({"states": ["works", "broken", "works"]}, r"states: 3 given, 2 differ; list each once\."),
         (
             {"step": lambda s, a: ({"gone": 1.0}, 0.0, [0.0])},
-            r"step\('works', 'run'\): successor 'gone' is not one of the 2 states\.",
+            r"step\('works', 'run'\): successor 'gone' is not one of the states\.",
         ),
         (
             {"step": lambda s, a: ({"works": 1.0}, 0.0, [])},
-            r"step\('works', 'run'\) returned 0 constraint values for 1 thresholds",
+            r"step\('works', 'run'\) returned 0 constraint values; return a list of 1\.",
         ),
         (
             {"step": lambda s, a: ({"works": 1.0}, 0.0, 2.0)},
@@ -368,7 +368,9 @@ def test_from_toy_text_explains_what_is_wrong() -> None:
         attempt(gymnasium.make("CartPole-v1"))
     with pytest.raises(InputError, match=r"initial: shape \(3,\), expected \(17,\)"):
         attempt(frozen_lake(), initial=[1.0, 0.0])
-    with pytest.raises(InputError, match=r"does not tell its initial distribution"):
+    with pytest.raises(
+        InputError, match=r"initial: the environment does not tell it; give the distribution"
+    ):
         attempt(Bare())
     for bad in (np.nan, None):
         with pytest.raises(InputError, match=rf"cost\(0, 0, 0\): {bad} is not a finite number"):

@@ -27,22 +27,10 @@ import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.files import parse_json, replacing
+from cmdpax.model import text
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.limits import Limits
 from cmdpax.model.result import Certificate, Result, Status
-from cmdpax.model.text import (
-    MODEL,
-    NAMES,
-    VERSION,
-    checked_keys,
-    dump,
-    grid_from,
-    identified,
-    model_from_json,
-    model_to_json,
-    texts,
-    typed,
-)
 from cmdpax.model.transitions import PADDED_ENTRIES
 
 RESULT = "cmdpax-result"
@@ -77,19 +65,20 @@ def save_model(model: CMDP, path: str | os.PathLike[str]) -> None:
     """Write a model to a `.npz` or `.json` file."""
     path = _suffixed(path, (".npz", ".json"))
     if path.suffix.lower() == ".json":
-        text = model_to_json(model).encode()
-        return _write(path, lambda file: file.write(text))
+        written = text.model_to_json(model).encode()
+        return _write(path, lambda file: file.write(written))
     arrays = {name: np.asarray(getattr(model, name)) for name in MODEL_ARRAYS}
     if model.available is not None:
         arrays["available"] = model.available
-    meta = {name: getattr(model, name) for name in ("senses", "minimise", *NAMES)}
-    return _write_archive(path, MODEL, arrays, {**meta, "grid": model.grid and asdict(model.grid)})
+    meta = {name: getattr(model, name) for name in ("senses", "minimise", *text.NAMES)}
+    meta["grid"] = model.grid and asdict(model.grid)
+    return _write_archive(path, text.MODEL, arrays, meta)
 
 
 def load_model(path: str | os.PathLike[str]) -> CMDP:
     """Read a model from a `.npz` or `.json` file."""
     path = _suffixed(path, (".npz", ".json"))
-    read = model_from_json if path.suffix.lower() == ".json" else _model_from_archive
+    read = text.model_from_json if path.suffix.lower() == ".json" else _model_from_archive
     with _opened(path) as file:
         return read(file)
 
@@ -113,20 +102,18 @@ def load_result(path: str | os.PathLike[str]) -> Result:
 
 
 def _model_from_archive(file: BinaryIO) -> CMDP:
-    meta, arrays = _read_archive(file, MODEL, MODEL_ARRAYS, ("available",))
-    checked_keys("meta", meta, ("format", "version"), ("senses", "minimise", "grid", *NAMES))
+    meta, arrays = _read_archive(file, text.MODEL, MODEL_ARRAYS, ("available",))
+    lists = ("senses", *text.NAMES)
+    text.checked_keys("meta", meta, ("format", "version"), ("minimise", "grid", *lists))
     labels: dict[str, Any] = {
-        name: None if meta.get(name) is None else texts(f"meta.{name}", meta[name])
-        for name in ("senses", *NAMES)
+        name: None if meta.get(name) is None else text.texts(f"meta.{name}", meta[name])
+        for name in lists
     }
     senses, thresholds = labels["senses"], arrays["thresholds"]
     constraints = arrays["constraints"]
-    counts = {thresholds.shape[:1], constraints.shape[:1]}
-    if senses is not None and counts != {(len(senses),)}:
-        raise InputError(
-            f"meta.senses: {len(senses)} given for constraints {constraints.shape},"
-            f" thresholds {thresholds.shape}; give one for each."
-        )
+    if senses is not None and {thresholds.shape[:1], constraints.shape[:1]} != {(len(senses),)}:
+        shapes = f"constraints {constraints.shape}, thresholds {thresholds.shape}"
+        raise InputError(f"meta.senses: {len(senses)} given for {shapes}; give one for each.")
     if meta["version"] == 1 and senses is not None:
         thresholds, constraints = _turned(senses, thresholds), _turned(senses, constraints)
     return CMDP(
@@ -138,7 +125,7 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
         arrays["discount"],  # type: ignore[arg-type]  # [] of one number, checked there
         minimise=meta.get("minimise", False),
         available=arrays.get("available"),
-        grid=grid_from(meta.get("grid")),
+        grid=text.grid_from(meta.get("grid")),
         **labels,
     )
 
@@ -152,16 +139,16 @@ def _result_from_archive(file: BinaryIO) -> Result:
     required = {*RESULT_ARRAYS, *PROOF_ARRAYS} - {"values"}
     meta, arrays = _read_archive(file, RESULT, sorted(required), ("values", *RAY_ARRAYS))
     averaged = AVERAGED[meta["version"]]
-    checked_keys("meta", meta, ("format", "version", *RESULT_META, averaged), ("minimise",))
-    labels: dict[str, Any] = {name: typed(f"meta.{name}", meta[name], str) for name in LABELS}
+    text.checked_keys("meta", meta, ("format", "version", *RESULT_META, averaged), ("minimise",))
+    labels: dict[str, Any] = {name: text.typed(f"meta.{name}", meta[name], str) for name in LABELS}
     if labels["status"] not in get_args(Status):
         hint = did_you_mean(labels["status"][:40], get_args(Status))
         raise InputError(f"meta.status: {brief(labels['status'])} is unknown; {hint}")
-    names, senses = (texts(f"meta.{key}", meta[key]) for key in ("constraint_names", "senses"))
-    rows = typed("meta.trace", meta["trace"], list)
-    labels["trace"] = [typed(f"meta.trace[{i}]", row, dict) for i, row in enumerate(rows)]
+    names, senses = (text.texts(f"meta.{key}", meta[key]) for key in ("constraint_names", "senses"))
+    rows = text.typed("meta.trace", meta["trace"], list)
+    labels["trace"] = [text.typed(f"meta.trace[{i}]", row, dict) for i, row in enumerate(rows)]
     if meta[averaged] is not None:
-        labels["averaged"] = typed(f"meta.{averaged}", meta[averaged], dict)
+        labels["averaged"] = text.typed(f"meta.{averaged}", meta[averaged], dict)
     labels["minimise"] = minimise = meta.get("minimise", False)
     if not isinstance(minimise, bool):
         raise InputError(f"meta.minimise: {brief(minimise)} is neither true nor false.")
@@ -200,10 +187,8 @@ def _shaped(arrays: Mapping[str, np.ndarray], m: int) -> dict[str, Any]:
         shapes["thresholds"] = (m, 2)
     numbers: dict[str, Any] = {}
     for name, array in arrays.items():
-        if array.shape != shapes.get(name, ()):
-            raise InputError(
-                f"array '{name}' has shape {array.shape}, expected {shapes.get(name, ())}."
-            )
+        if array.shape != (expected := shapes.get(name, ())):
+            raise InputError(f"array '{name}' has shape {array.shape}, expected {expected}.")
         numbers[name] = array.astype(np.float64) if array.ndim else float(array)
     numbers["reward_bounds"] = tuple(numbers["reward_bounds"].tolist())
     return numbers
@@ -213,11 +198,12 @@ def _write_archive(
     path: Path, kind: str, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]
 ) -> None:
     """What `numpy.savez(path, **arrays, meta=...)` writes, atomically."""
-    text = dump({"format": kind, "version": VERSION, **meta}, finite=kind == MODEL)
+    meta = {"format": kind, "version": text.VERSION, **meta}
+    label = np.array(text.dump(meta, finite=kind == text.MODEL))
 
     def emit(file: BinaryIO) -> None:
         with zipfile.ZipFile(file, "w") as archive:
-            for name, array in {**arrays, "meta": np.array(text)}.items():
+            for name, array in {**arrays, "meta": label}.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
 
@@ -236,18 +222,17 @@ def _read_archive(
             size = os.fstat(file.fileno()).st_size
             array = _read_array(file, archive, members.pop("meta"), "meta", size)
             # not str(array): NumPy does not check that its characters exist
-            text = array.astype(array.dtype.newbyteorder("<")).tobytes().decode("utf-32-le")
-            meta = identified(parse_json(text.rstrip("\0"), finite=kind == MODEL), kind)
-            checked_keys("arrays", members, tuple(required), optional)
+            label = array.astype(array.dtype.newbyteorder("<")).tobytes().decode("utf-32-le")
+            meta = text.identified(parse_json(label.rstrip("\0"), finite=kind == text.MODEL), kind)
+            text.checked_keys("arrays", members, tuple(required), optional)
             return meta, {
                 name: _read_array(file, archive, info, name, size) for name, info in members.items()
             }
     except InputError:
         raise
     except (*DAMAGE, zipfile.BadZipFile, struct.error) as error:
-        raise InputError(
-            f"it is not an .npz archive, or a damaged one ({error}); write or copy it again."
-        ) from None
+        what = f"it is not an .npz archive, or a damaged one ({error})"
+        raise InputError(f"{what}; write or copy it again.") from None
 
 
 def _data_offset(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
@@ -268,18 +253,15 @@ def _read_array(
     if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
         raise InputError(f"array '{name}' is compressed; write the file with numpy.savez.")
     if info.file_size > min(size, LARGEST_ARRAY):
-        raise InputError(
-            f"array '{name}' claims {info.file_size} bytes, more than the file has or cmdpax reads."
-        )
+        claim = f"claims {info.file_size} bytes, more than the file has or cmdpax reads"
+        raise InputError(f"array '{name}' {claim}.")
     with archive.open(info) as member:
         start = member.read(len(NPY_MAGIC) + 2)
         header = member.read(int.from_bytes(start[len(NPY_MAGIC) :], "little"))
         match = NPY_HEADER.fullmatch(header)
         if not start.startswith(NPY_MAGIC) or match is None:
-            raise InputError(
-                f"array '{name}' is not a plain array of numbers, booleans or text"
-                f" ({brief(header)})."
-            )
+            plain = "a plain array of numbers, booleans or text"
+            raise InputError(f"array '{name}' is not {plain} ({brief(header)}).")
         dtype = np.dtype(match[1].decode())
         shape = tuple(int(digits) for digits in re.findall(rb"[0-9]+", match[3]))
         kinds, word = KINDS.get(name, ("iuf", "numbers"))
@@ -287,10 +269,8 @@ def _read_array(
             raise InputError(f"array '{name}' holds {dtype}; it must hold {word}.")
         declared, held = dtype.itemsize * prod(shape), info.file_size - len(start) - len(header)
         if declared != held:
-            raise InputError(
-                f"array '{name}' declares {declared} bytes, shape {brief(shape)} of {dtype}, but"
-                f" holds {held}."
-            )
+            size_said = f"{declared} bytes, shape {brief(shape)} of {dtype}"
+            raise InputError(f"array '{name}' declares {size_said}, but holds {held}.")
         order: Literal["F", "C"] = "F" if match[2] == b"True" else "C"
         if declared >= MAPPED and dtype.kind != "b":  # left in the file, once its checksum is right
             while member.read(CHUNK):

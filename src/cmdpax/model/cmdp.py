@@ -33,6 +33,11 @@ from cmdpax.model.transitions import (
     toy_text_fields,
 )
 
+FIELDS = (  # of the constructor; thresholds besides
+    *("transitions", "reward", "constraints", "senses", "initial", "discount", "minimise"),
+    *("available", "state_names", "action_names", "constraint_names", "grid"),
+)
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -92,7 +97,9 @@ class CMDP:
         self.transitions, self.available = read_rows(transitions, available)
         S, A, _ = self.transitions.successors.shape
         self.reward = _numbers("reward", reward, (S, A), self.available)
-        self.minimise = _flag("minimise", minimise)
+        if not isinstance(minimise, bool | np.bool_):
+            raise InputError(f"minimise is {minimise!r}; it must be True or False.")
+        self.minimise = bool(minimise)
         constraints = float_array("constraints", constraints)
         if constraints.shape == (S, A):
             constraints = constraints[None]
@@ -115,9 +122,7 @@ class CMDP:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if getattr(self, "_frozen", False):
-            raise AttributeError(
-                f"a CMDP is immutable; use model.replace({name}=...) to get a changed copy."
-            )
+            raise AttributeError(f"a CMDP is immutable; use model.replace({name}=...) for a copy.")
         object.__setattr__(self, name, value)
 
     @property
@@ -162,10 +167,8 @@ class CMDP:
 
     def __repr__(self) -> str:
         S, A, B = self.successors.shape
-        return (
-            f"CMDP(states={S}, actions={A}, successors<={B}, constraints={self.constraint_count},"
-            f" discount={self.discount:g})"
-        )
+        sizes = f"states={S}, actions={A}, successors<={B}, constraints={self.constraint_count}"
+        return f"CMDP({sizes}, discount={self.discount:g})"
 
     def _rows(self) -> Rows:
         S, A, B = self.successors.shape
@@ -191,21 +194,8 @@ class CMDP:
         number a common sense is kept, different ones must be given anew, and names start again.
         Transitions that do not change are shared, not copied or checked again.
         """
-        fields: dict[str, Any] = {
-            "transitions": self.transitions,
-            "reward": self.reward,
-            "constraints": self.constraints,
-            "thresholds": self.limits.entries,
-            "senses": self.senses,
-            "initial": self.initial,
-            "discount": self.discount,
-            "minimise": self.minimise,
-            "available": self.available,
-            "state_names": self.state_names,
-            "action_names": self.action_names,
-            "constraint_names": self.constraint_names,
-            "grid": self.grid,
-        }
+        fields: dict[str, Any] = {name: getattr(self, name) for name in FIELDS}
+        fields["thresholds"] = self.limits.entries
         if "available" in changes:  # other pairs may be copies then
             fields["transitions"] = (self.successors, self.probabilities)
         if "thresholds" in changes:
@@ -221,17 +211,15 @@ class CMDP:
         own: tuple[str | None, ...] = self.senses
         if len(entries) != self.constraint_count:
             if len(set(own)) > 1:
-                raise InputError(
-                    f"replace: {len(entries)} thresholds for a model with the senses"
-                    f" {', '.join(self.senses)}; give senses= as well."
-                )
+                said = f"{len(entries)} thresholds for the senses {', '.join(self.senses)}"
+                raise InputError(f"replace: {said}; give senses= as well.")
             own = (own or (None,))[:1] * len(entries)
         return [None if np.ndim(entry) else sense for entry, sense in zip(entries, own)]
 
     @cached_property
     def digest(self) -> str:
         """Fingerprint of what the user said, labels apart; how it is stored has no part in it."""
-        exists = np.ones(self.reward.shape, bool) if self.available is None else self.available
+        exists = self.uniform_policy() > 0
         used = (self.probabilities > 0) & exists[:, :, None]
         return _fingerprint(
             f"{self.senses} {self.minimise} {self.discount!r}".encode(),
@@ -269,8 +257,7 @@ class CMDP:
         if self.available is None:
             return policy
         folded, first = np.where(self.available, policy, 0.0), np.argmax(self.available, axis=1)
-        moved = np.where(self.available, 0.0, policy).sum(1)
-        folded[np.arange(self.states), first] += moved
+        folded[np.arange(self.states), first] += np.where(self.available, 0.0, policy).sum(1)
         return folded
 
     @classmethod
@@ -342,16 +329,11 @@ def _numbers(
         array = array.reshape(shape)
     if array.shape != shape:
         raise InputError(f"{field}: shape {array.shape}, expected {shape}.")
-    wrong = ~np.isfinite(array)
-    if available is not None:
-        wrong &= available
-    if wrong.any():
-        where = tuple(int(i) for i in np.argwhere(wrong)[0])
-        raise InputError(
-            f"{field}{list(where)} is {array[where]}; every entry must be a finite number."
-        )
-    beyond = np.abs(array) > LARGEST_NUMBER
-    if (beyond if available is None else beyond & available).any():
+    exists = np.True_ if available is None else available
+    for place in np.argwhere(~np.isfinite(array) & exists)[:1].tolist():
+        number = array[tuple(place)]
+        raise InputError(f"{field}{place} is {number}; every entry must be a finite number.")
+    if ((np.abs(array) > LARGEST_NUMBER) & exists).any():
         raise InputError(f"{field}: it has entries beyond {LARGEST_NUMBER:g}; rescale it.")
     return np.ascontiguousarray(array) + 0.0  # no -0.0
 
@@ -375,17 +357,8 @@ def _discount_factor(discount: Any) -> float:
     if number.ndim:
         raise InputError(f"discount: shape {number.shape}, expected one number.")
     if not 0 <= number < 1:
-        raise InputError(
-            f"discount is {float(number):g}; it must be at least 0 and below 1 (values are"
-            " discounted sums)."
-        )
+        raise InputError(f"discount is {float(number):g}; it must be at least 0 and below 1.")
     return float(number) + 0.0
-
-
-def _flag(field: str, value: Any) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise InputError(f"{field} is {value!r}; it must be True or False.")
-    return bool(value)
 
 
 def _labels(field: str, names: Sequence[str] | None, count: int) -> tuple[str, ...] | None:
@@ -398,9 +371,8 @@ def _labels(field: str, names: Sequence[str] | None, count: int) -> tuple[str, .
         raise InputError(f"{field}: {names!r} is not a list.") from None
     for i, label in enumerate(texts):
         if not label.isascii() and any("\ud800" <= character <= "\udfff" for character in label):
-            raise InputError(
-                f"{field}[{i}]: {label!r} is not valid text; it holds half of a surrogate pair."
-            )
+            half = "it holds half of a surrogate pair"
+            raise InputError(f"{field}[{i}]: {label!r} is not valid text; {half}.")
     if len(texts) != count:
         raise InputError(f"{field}: {len(texts)} names for {count}; give one for each.")
     return texts
@@ -413,9 +385,8 @@ def _checked_grid(grid: Grid | None, S: int, A: int) -> Grid | None:
     if not isinstance(grid, Grid):
         raise InputError("grid: it must be a cmdpax.Grid.")
     marked = grid.hazards + grid.goals + grid.absorbing
-    if len(grid.cells) != S or len(grid.moves) != A or any(not 0 <= s < S for s in marked):
-        raise InputError(
-            f"grid: it describes {len(grid.cells)} cells and {len(grid.moves)} moves; the model has"
-            f" {S} and {A}."
-        )
+    cells, moves = len(grid.cells), len(grid.moves)
+    if (cells, moves) != (S, A) or any(not 0 <= s < S for s in marked):
+        own = f"{cells} cells and {moves} moves"
+        raise InputError(f"grid: it describes {own}; the model has {S} and {A}.")
     return grid

@@ -51,15 +51,13 @@ class Limits:
         range. names: one for each; without them `c0`, `c1`, ...
         """
         pairs = [_pair(f"thresholds[{i}]", entry) for i, entry in enumerate(listed(thresholds))]
-        senses = [None] * len(pairs) if senses is None else senses
-        senses = [senses] * len(pairs) if isinstance(senses, str) else _words("senses", senses)
-        if len(senses) != len(pairs):
-            raise InputError(
-                f"senses: {len(senses)} given for {len(pairs)} constraints; give one for each."
-            )
+        m, is_one = len(pairs), senses is None or isinstance(senses, str)
+        senses = [senses] * m if is_one else listed(senses)
+        if (count := len(senses)) != m:
+            raise InputError(f"senses: {count} given for {m} constraints; give one for each.")
         both = [_bounds(i, sense, *pair) for i, (sense, pair) in enumerate(zip(senses, pairs))]
-        named = tuple(f"c{i}" for i in range(len(pairs))) if names is None else tuple(names)
-        bounds = np.array([pair for _, pair in both], dtype=np.float64).reshape(len(pairs), 2)
+        named = tuple(f"c{i}" for i in range(m)) if names is None else tuple(names)
+        bounds = np.array([pair for _, pair in both], dtype=np.float64).reshape(m, 2)
         return Limits(named, tuple(sense for sense, _ in both), _frozen(bounds + 0.0))
 
     @staticmethod
@@ -68,10 +66,8 @@ class Limits:
         limits = [_parse(text) for text in texts]
         names = tuple(name for name, _, _ in limits)
         if len(set(names)) < len(names):  # multipliers and violations go by the name
-            raise InputError(
-                f"limits {', '.join(texts)} name a cost twice; give each cost one limit, or a range"
-                " as in '2<=heat<=5'."
-            )
+            limited = ", ".join(texts)
+            raise InputError(f"limits {limited} name a cost twice; write a range, '2<=heat<=5'.")
         bounds = np.array([pair for _, _, pair in limits], dtype=np.float64).reshape(-1, 2)
         return Limits(names, tuple(sense for _, sense, _ in limits), _frozen(bounds + 0.0))
 
@@ -82,10 +78,7 @@ class Limits:
     def entries(self) -> list[Any]:
         """Each threshold as written: a number, or `[low, high]` of a range."""
         limits = zip(self.senses, self.bounds.tolist())
-        return [
-            pair if sense == "in" else pair[1] if sense == "<=" else pair[0]
-            for sense, pair in limits
-        ]
+        return [pair if sense == "in" else pair[int(sense == "<=")] for sense, pair in limits]
 
     @property
     def thresholds(self) -> np.ndarray:
@@ -241,13 +234,6 @@ def _pair(field: str, entry: Any) -> tuple[float, float, bool]:
         if math.isfinite(number) and abs(number) > LARGEST_NUMBER:
             raise InputError(f"{field}: it has entries beyond {LARGEST_NUMBER:g}; rescale it.")
     return low, high, is_pair
-
-
-def _words(field: str, items: Any) -> list[Any]:
-    try:
-        return list(items)
-    except TypeError:
-        raise InputError(f"{field}: {items!r} is not a list.") from None
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

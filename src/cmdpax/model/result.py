@@ -139,33 +139,28 @@ class Result:
 
     def summary(self) -> dict[str, Any]:
         """The headline as plain numbers, for machines."""
+        proof, names = self.certificate, ("status", "method", "eps", "reward", "minimise")
         return {
-            "status": self.status,
-            "method": self.method,
-            "eps": self.eps,
-            "reward": self.reward,
-            "minimise": self.minimise,
+            **{name: getattr(self, name) for name in names},
             "constraints": list(self.constraint_names),
             "senses": list(self.senses),
             "values": self.values.tolist(),
             "thresholds": self.limits.entries,
             "margins": self.margins.tolist(),
             "multipliers": self.multipliers.tolist(),
-            "gap": self.certificate.gap,
-            "violation": self.certificate.violation,
+            "gap": proof.gap,
+            "violation": proof.violation,
             "scaled_gap": self.scaled_gap,
             "scaled_violation": self.scaled_violation,
-            "dual_bound": self.certificate.dual_bound,
-            "ray": None if self.certificate.ray is None else self.certificate.ray.tolist(),
-            "ray_bound": self.certificate.ray_bound,
+            "dual_bound": proof.dual_bound,
+            "ray": None if proof.ray is None else proof.ray.tolist(),
+            "ray_bound": proof.ray_bound,
             "seconds": self.seconds,
         }
 
     def __repr__(self) -> str:
-        return (
-            f"Result({self.status}, method={self.method!r}, reward={self.reward:.9g},"
-            f" gap<={self.certificate.gap:.3g})"
-        )
+        numbers = f"reward={self.reward:.9g}, gap<={self.certificate.gap:.3g}"
+        return f"Result({self.status}, method={self.method!r}, {numbers})"
 
     def _rows(self) -> Rows:
         c, gap = self.certificate, self.certificate.gap

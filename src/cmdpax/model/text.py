@@ -34,9 +34,8 @@ def model_from_json(file: BinaryIO) -> CMDP:
     """The model in an open `.json` file."""
     text = file.read(LARGEST_TEXT + 1)
     if len(text) > LARGEST_TEXT:
-        raise InputError(
-            f"it has more than {LARGEST_TEXT:,} bytes; save a model of this size as .npz."
-        )
+        size = f"{LARGEST_TEXT:,} bytes"
+        raise InputError(f"it has more than {size}; save a model of this size as .npz.")
     data = identified(parse_json(text), MODEL)
     checked_keys("the model", data, (*HEAD_KEYS, "transitions"), ("grid", "minimise"))
     transitions = typed("transitions", data["transitions"], list)
@@ -45,10 +44,8 @@ def model_from_json(file: BinaryIO) -> CMDP:
     A, action_names = counted("actions", data["actions"])
     m = len(limits)
     if len(transitions) < S:  # a count costs nothing to write, so it is not yet to be believed
-        raise InputError(
-            f"states: {brief(S)} of them but {len(transitions)} transitions; some state's action"
-            " set is empty."
-        )
+        counts = f"{brief(S)} of them but {len(transitions)} transitions"
+        raise InputError(f"states: {counts}; some state's action set is empty.")
     refuse_large(S, A, 1 + m)
     states, actions = index_of(state_names, S), index_of(action_names, A)
     costs, pairs = index_of(constraint_names, m), {}
@@ -58,10 +55,8 @@ def model_from_json(file: BinaryIO) -> CMDP:
         s = find(f"{where}.state", entry["state"], states)
         a = find(f"{where}.action", entry["action"], actions)
         if (s, a) in pairs:
-            raise InputError(
-                f"{where}: state {brief(entry['state'])}, action {brief(entry['action'])} is listed"
-                " twice; keep one."
-            )
+            pair = f"state {brief(entry['state'])}, action {brief(entry['action'])}"
+            raise InputError(f"{where}: {pair} is listed twice; keep one.")
         chances = by_index(f"{where}.to", entry["to"], states)
         reward = number(f"{where}.reward", entry.get("reward", 0.0))
         paid = by_index(f"{where}.costs", entry.get("costs", {}), costs)
@@ -69,10 +64,8 @@ def model_from_json(file: BinaryIO) -> CMDP:
     busy = {s for s, _ in pairs}
     for name, s in states.items():
         if s not in busy:
-            raise InputError(
-                f"state {brief(name)}: the action set is empty; list a transition for each of its"
-                " actions."
-            )
+            advice = "list a transition for each of its actions"
+            raise InputError(f"state {brief(name)}: the action set is empty; {advice}.")
     refuse_large(S, A, max(len(pair.successors) for pair in pairs.values()))
     return CMDP(
         **from_pairs(list(pairs.values()), S, A, m),
@@ -102,9 +95,7 @@ def _limits(limits: list[Any]) -> tuple[list[tuple[Any, str]], list[str] | None]
         written.append((bounds, "in") if len(keys) > 1 else (bounds[0], senses[keys[0]]))
         names += [limit["name"]] if "name" in limit else []
     if names and len(names) < len(limits):
-        raise InputError(
-            "constraints: some have a name and some have none; name all of them, or none."
-        )
+        raise InputError("constraints: some have a name and some have none; name all or none.")
     return written, counted("constraints", names)[1] if names else None
 
 
@@ -120,10 +111,8 @@ def _said(limits: Limits) -> list[dict[str, Any]]:
 def _initial(value: Any, states: Mapping[str, int]) -> np.ndarray:
     if isinstance(value, list):
         return np.array([number(f"initial[{s}]", chance) for s, chance in enumerate(value)])
-    start = np.zeros(len(states))
-    for s, probability in by_index("initial", value, states).items():
-        start[s] = probability
-    return start
+    chances = by_index("initial", value, states)
+    return np.array([chances.get(s, 0.0) for s in range(len(states))])
 
 
 def grid_from(value: Any) -> Grid | None:
@@ -138,9 +127,7 @@ def grid_from(value: Any) -> Grid | None:
         for i, point in enumerate(lists[name]):
             if len(typed(f"grid.{name}[{i}]", point, list)) != 2:
                 raise InputError(f"grid.{name}[{i}]: {brief(point)} is not a pair [x, y].")
-        lists[name] = [
-            (number(f"grid.{name}", x), number(f"grid.{name}", y)) for x, y in lists[name]
-        ]
+            lists[name][i] = tuple(number(f"grid.{name}", x) for x in point)
     for name in marks:
         if any(type(state) is not int for state in lists[name]):
             raise InputError(f"grid.{name}: it must list indices of states.")
@@ -155,9 +142,7 @@ def model_to_json(model: CMDP) -> str:
     for field, count in zip(NAMES, (S, A, m), strict=True):
         labels.append(list(index_of(getattr(model, field), count)))
         if len(labels[-1]) < count:
-            raise InputError(
-                f"{field}: a .json file needs them all different; rename some, or save as .npz."
-            )
+            raise InputError(f"{field}: in .json they must differ; rename some, or save as .npz.")
     states, actions, costs = labels
     head = {
         "format": MODEL,
@@ -171,8 +156,7 @@ def model_to_json(model: CMDP) -> str:
     head |= {"minimise": True} if model.minimise else {}
     head |= {"grid": asdict(model.grid)} if model.grid else {}
     lines = []
-    exists = np.ones((S, A), dtype=bool) if model.available is None else model.available
-    for s, a in np.argwhere(exists):
+    for s, a in np.argwhere(model.uniform_policy()):  # available pairs
         chances = zip(model.successors[s, a], model.probabilities[s, a])
         paid = zip(costs, model.constraints[:, s, a])
         entry = {
@@ -191,10 +175,8 @@ def model_to_json(model: CMDP) -> str:
 def refuse_large(S: int, A: int, width: int) -> None:
     """Refuse what would be absurd as text."""
     if S * A * width > LARGEST_JSON:
-        raise InputError(
-            f"{brief(S)} states x {brief(A)} actions x {width} entries are too many for .json; save"
-            " the model as .npz."
-        )
+        size = f"{brief(S)} states x {brief(A)} actions x {width} entries"
+        raise InputError(f"{size} are too many for .json; save the model as .npz.")
 
 
 def dump(value: Any, finite: bool = True) -> str:
@@ -202,10 +184,8 @@ def dump(value: Any, finite: bool = True) -> str:
     try:
         return json.dumps(value, default=lambda item: item.tolist(), allow_nan=not finite)
     except (AttributeError, TypeError, ValueError):
-        raise InputError(
-            "trace, averaged and grid: only finite numbers, text, lists and dictionaries can be"
-            " saved."
-        ) from None
+        only = "only finite numbers, text, lists and dictionaries can be saved"
+        raise InputError(f"trace, averaged and grid: {only}.") from None
 
 
 def identified(data: Any, kind: str) -> dict[str, Any]:

@@ -22,6 +22,8 @@ from cmdpax.model.limits import NUMERIC, listed
 ROW_SUM_TOLERANCE = 1e-8
 PADDED_ENTRIES = 2_000_000_000  # refuse to allocate more than this for successors
 DENSE_STATES, DENSE_ENTRIES = 256, 4_000_000  # up to here dense linear algebra is faster
+NO_ACTIONS = "the action set is empty; every state needs at least one action."
+Padded = tuple[np.ndarray, np.ndarray]  # successors and probabilities, [S, A, B]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,20 +67,16 @@ def read_rows(transitions: Any, available: Any) -> tuple[Transitions, np.ndarray
     """
     if isinstance(transitions, Transitions):
         return transitions, _availability(available, *transitions.successors.shape[:2])
-    successors, probabilities = _padded(transitions)
-    S, A, _ = successors.shape
-    if S == 0:
-        raise InputError("transitions: the model has no states; give at least one.")
-    if A == 0:
-        raise InputError(
-            "transitions: the action set is empty; every state needs at least one action."
-        )
-    mask = _availability(available, S, A)
-    _check_rows(successors, probabilities, mask)
+    if isinstance(transitions, tuple) and len(transitions) == 2 and not sp.issparse(transitions[0]):
+        rows = _lists(*(real_array("transitions", part) for part in transitions))
+    else:
+        rows = _padded(_matrix(transitions))
+    mask = _availability(available, *rows[0].shape[:2])
+    _check_rows(*rows, mask)
     if mask is not None:
-        successors, probabilities = _writeable(successors), _writeable(probabilities)
-        copy_first(mask, (successors, probabilities))
-    return Transitions(*_canonical(successors, probabilities)), mask
+        rows = _writeable(rows[0]), _writeable(rows[1])
+        copy_first(mask, rows)
+    return Transitions(*_canonical(*rows)), mask
 
 
 def copy_first(available: np.ndarray, arrays: Iterable[np.ndarray]) -> None:
@@ -95,90 +93,68 @@ def _availability(available: Any, S: int, A: int) -> np.ndarray | None:
         return None
     mask = np.array(real_array("available", available))
     if mask.shape != (S, A) or mask.dtype != bool:
-        raise InputError(
-            f"available: shape {mask.shape} of {mask.dtype}, expected {(S, A)} of bool."
-        )
-    empty = ~mask.any(1)
-    if empty.any():
-        raise InputError(
-            f"available[{int(np.argmax(empty))}]: the action set is empty; every state needs at"
-            " least one action."
-        )
+        own = f"shape {mask.shape} of {mask.dtype}"
+        raise InputError(f"available: {own}, expected {(S, A)} of bool.")
+    if not mask.any(1).all():
+        s = int(np.argmin(mask.any(1)))
+        raise InputError(f"available[{s}]: {NO_ACTIONS}")
     mask.setflags(write=False)
     return None if mask.all() else mask
 
 
-def _padded(transitions: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Any accepted form as (successors, probabilities) `[S, A, B]`, not yet checked.
-
-    Fresh arrays, except that read-only ones (of a memory-mapped file) are taken as they are.
-    """
-    if isinstance(transitions, tuple) and len(transitions) == 2 and not sp.issparse(transitions[0]):
-        return _padded_lists(*(real_array("transitions", part) for part in transitions))
-    if sp.issparse(transitions):  # row s*A + a
-        shape = transitions.shape
-        if len(shape) != 2 or shape[1] == 0 or shape[0] % shape[1]:
-            raise InputError(
-                f"transitions: shape {shape}, expected [S*A, S] of one sparse matrix (row s*A + a)."
-            )
-        return _padded_matrix(sp.csr_array(transitions, copy=True))
-    if isinstance(transitions, (list, tuple)) and any(sp.issparse(part) for part in transitions):
-        return _padded_matrix(_stacked(transitions))
-    dense = float_array("transitions", transitions)
-    if dense.ndim != 3 or dense.shape[0] != dense.shape[2]:
-        raise InputError(
-            f"transitions: shape {dense.shape}, expected [S, A, S] (or sparse matrices, or padded"
-            " successors)."
-        )
-    S, A, _ = dense.shape
-    if S == 0 or A == 0:
-        return np.zeros((S, A, 1), dtype=np.int32), np.zeros((S, A, 1))
-    return _padded_matrix(sp.csr_array(dense.reshape(S * A, S)))
-
-
-def _padded_lists(
-    successors: np.ndarray, probabilities: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Successors and probabilities as a user or a file has them."""
+def _lists(successors: np.ndarray, probabilities: np.ndarray) -> Padded:
+    """Successor lists as fresh arrays; read-only ones (of a memory-mapped file) as they are."""
     if successors.ndim != 3 or successors.shape != probabilities.shape:
-        raise InputError(
-            f"transitions: successors {successors.shape} and probabilities"
-            f" {probabilities.shape} must both be [S, A, B]."
-        )
+        shapes = f"successors {successors.shape} and probabilities {probabilities.shape}"
+        raise InputError(f"transitions: {shapes} must both be [S, A, B].")
     if not np.issubdtype(successors.dtype, np.integer):
         raise InputError(f"transitions: successors must be integers, not {successors.dtype}.")
+    _refuse_empty(*successors.shape[:2])
     is_writeable = successors.flags.writeable or probabilities.flags.writeable
     if not is_writeable and probabilities.dtype == np.float64:
         return successors, probabilities
     return successors.copy(), probabilities.astype(np.float64, order="C")
 
 
-def _stacked(matrices: Sequence[Any]) -> sp.csr_array:
-    """A sparse matrices `[S, S]`, one for each action, as one `[S*A, S]`."""
-    if not all(sp.issparse(part) for part in matrices):
-        raise InputError(
-            "transitions: some parts are sparse matrices and others are not; give A sparse matrices"
-            " [S, S]."
-        )
-    S, A = matrices[0].shape[0], len(matrices)
-    for a, matrix in enumerate(matrices):
-        if matrix.shape != (S, S):
-            raise InputError(
-                f"transitions[{a}]: shape {matrix.shape}, expected {(S, S)} as in transitions[0]."
-            )
-    by_state = np.arange(S * A).reshape(A, S).T.ravel()
-    return sp.csr_array(sp.vstack(matrices, format="csr"))[by_state]
+def _matrix(transitions: Any) -> sp.csr_array:
+    """Dense `[S, A, S]`, A sparse `[S, S]` or one `[S*A, S]`: fresh, as the last, row `s*A + a`."""
+    if sp.issparse(transitions):
+        shape = transitions.shape
+        if len(shape) != 2 or shape[1] == 0 or shape[0] % shape[1]:
+            expected = "[S*A, S] of one sparse matrix (row s*A + a)"
+            raise InputError(f"transitions: shape {shape}, expected {expected}.")
+        _refuse_empty(shape[1], shape[0])
+        return sp.csr_array(transitions, copy=True)
+    if isinstance(transitions, list | tuple) and any(sp.issparse(part) for part in transitions):
+        S, A = next(part.shape[0] for part in transitions if sp.issparse(part)), len(transitions)
+        for a, part in enumerate(transitions):
+            if not sp.issparse(part) or part.shape != (S, S):
+                raise InputError(f"transitions[{a}]: expected a sparse matrix {(S, S)} as others.")
+        _refuse_empty(S, A)
+        by_state = np.arange(S * A).reshape(A, S).T.ravel()
+        return sp.csr_array(sp.vstack(transitions, format="csr"))[by_state]
+    dense = float_array("transitions", transitions)
+    if dense.ndim != 3 or dense.shape[0] != dense.shape[2]:
+        expected = "[S, A, S] (or sparse matrices, or successor lists)"
+        raise InputError(f"transitions: shape {dense.shape}, expected {expected}.")
+    S, A, _ = dense.shape
+    _refuse_empty(S, A)
+    return sp.csr_array(dense.reshape(S * A, S))
 
 
-def _padded_matrix(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
-    """From one sparse matrix `[S*A, S]` of our own, row `s*A + a`."""
+def _refuse_empty(S: int, A: int) -> None:
+    if S == 0:
+        raise InputError("transitions: the model has no states; give at least one.")
+    if A == 0:
+        raise InputError(f"transitions: {NO_ACTIONS}")
+
+
+def _padded(matrix: sp.csr_array) -> Padded:
+    """Successor lists of a matrix `[S*A, S]`, which is changed."""
     if matrix.dtype.kind not in NUMERIC:
         raise InputError(f"transitions: it must hold real numbers, not {matrix.dtype}.")
     matrix.sum_duplicates()
-    pairs, S = matrix.shape
-    if S == 0:
-        return np.zeros((0, 1, 1), dtype=np.int32), np.zeros((0, 1, 1))
-    counts = np.diff(matrix.indptr)
+    (pairs, S), counts = matrix.shape, np.diff(matrix.indptr)
     B = max(int(counts.max()), 1)
     shape = (S, pairs // S, B)
     refuse_huge(shape)
@@ -224,13 +200,11 @@ def _check_rows(
     for s, a in np.argwhere(off)[:1]:
         others = int(off.sum()) - 1
         also = f" ({others} more pairs too)" if others else ""
-        raise InputError(
-            f"transitions: probabilities of state {s}, action {a} sum to {total[s, a]:.9g}, not"
-            f" 1{also}; normalise them."
-        )
+        wrong = f"state {s}, action {a} sum to {total[s, a]:.9g}, not 1{also}"
+        raise InputError(f"transitions: probabilities of {wrong}; normalise them.")
 
 
-def _canonical(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _canonical(successors: np.ndarray, probabilities: np.ndarray) -> Padded:
     """Checked rows `[S, A, B]` in their one form; writeable ones are changed in place."""
     if _is_canonical(successors, probabilities):
         return successors, probabilities
@@ -243,8 +217,8 @@ def _canonical(successors: np.ndarray, probabilities: np.ndarray) -> tuple[np.nd
 
 def _is_canonical(successors: np.ndarray, probabilities: np.ndarray) -> bool:
     """Whether rows are in their one form already, as in every file that cmdpax has written."""
-    is_plain = successors.flags.c_contiguous and probabilities.flags.c_contiguous
-    if successors.dtype != np.int32 or not is_plain:
+    is_contiguous = successors.flags.c_contiguous and probabilities.flags.c_contiguous
+    if successors.dtype != np.int32 or not is_contiguous:
         return False
     used = probabilities > 0
     rising = (successors[:, :, 1:] > successors[:, :, :-1]) | ~used[:, :, 1:]
@@ -321,9 +295,8 @@ def from_pairs(pairs: Sequence[Pair], S: int, A: int, m: int) -> dict[str, Any]:
         successors[s, a, : len(chances)] = list(chances)
         probabilities[s, a, : len(chances)] = list(chances.values())
         reward[s, a], constraints[:, s, a], available[s, a] = gain, values, True
-    rows = (successors, probabilities)
     rewards = {"reward": reward, "constraints": constraints}
-    return {"transitions": rows, **rewards, "available": available}
+    return {"transitions": (successors, probabilities), "available": available, **rewards}
 
 
 def step_fields(
@@ -336,27 +309,18 @@ def step_fields(
     """Fields of a model given by `step(state, action)`; see `CMDP.from_step`."""
     states = list(states)
     if not isinstance(initial, Mapping):
-        raise InputError(
-            "initial: give a mapping of states to probabilities, for example {'idle': 1.0}."
-        )
+        raise InputError("initial: give a mapping of states to probabilities, as {'idle': 1.0}.")
     index = {state: s for s, state in enumerate(states)}
-    if len(index) < len(states):
-        raise InputError(
-            f"states: {len(states)} given, but only {len(index)} differ; list each once."
-        )
+    if (different := len(index)) < len(states):
+        raise InputError(f"states: {len(states)} given, {different} differ; list each once.")
     names: dict[Any, int] = {}
     pairs, m = [], len(listed(thresholds))
     for s, state in enumerate(states):
         options = actions(state) if callable(actions) else actions
         if isinstance(options, str):
-            raise InputError(
-                f"actions: for state {state!r} they are the text {options!r}; give a list of"
-                " actions."
-            )
+            raise InputError(f"actions: state {state!r} has the text {options!r}; give a list.")
         if not (options := list(options)):
-            raise InputError(
-                f"state {state!r}: the action set is empty; every state needs at least one action."
-            )
+            raise InputError(f"state {state!r}: {NO_ACTIONS}")
         for option in options:
             a, called = names.setdefault(option, len(names)), f"step({state!r}, {option!r})"
             chances, reward, values = _outcome(called, step(state, option), index, m)
@@ -384,28 +348,18 @@ def _outcome(
         chances, reward = dict(chances), float(reward)
         costs = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(
-            f"{called}: return ({{next_state: probability}}, reward, [constraint values])."
-        ) from None
-    if costs.ndim == 0:
-        raise InputError(
-            f"{called} returned the number {values} as its constraint values; return a list of"
-            f" {m}, as in [{values}]."
-        )
+        wanted = "({next_state: probability}, reward, [constraint values])"
+        raise InputError(f"{called}: return {wanted}.") from None
     if costs.shape != (m,):
-        raise InputError(
-            f"{called} returned {costs.size} constraint values for {m} thresholds; return one for"
-            " each."
-        )
-    for successor in chances:
+        what = f"the number {values} as its" if costs.ndim == 0 else f"{costs.size}"
+        example = f", as in [{values}]" if costs.ndim == 0 else ""
+        wanted = f"return a list of {m}{example}"
+        raise InputError(f"{called} returned {what} constraint values; {wanted}.")
+    numbers = {}
+    for successor, chance in chances.items():
         if successor not in index:
-            raise InputError(
-                f"{called}: successor {successor!r} is not one of the {len(index)} states."
-            )
-    numbers = {
-        index[successor]: real_number(f"{called}, probability of {successor!r}", chance)
-        for successor, chance in chances.items()
-    }
+            raise InputError(f"{called}: successor {successor!r} is not one of the states.")
+        numbers[index[successor]] = real_number(f"{called}, probability of {successor!r}", chance)
     return numbers, reward, costs
 
 
@@ -435,9 +389,7 @@ def toy_text_fields(
             pairs.append(Pair(s, a, chances, reward, [costs]))
     start = getattr(own, "initial_state_distrib", None) if initial is None else initial
     if start is None:
-        raise InputError(
-            "initial: the environment does not tell its initial distribution; give `initial` [S]."
-        )
+        raise InputError("initial: the environment does not tell it; give the distribution [S].")
     return {
         **from_pairs(pairs, end + 1, A, 1),
         "initial": np.append(float_array("initial", start), 0.0),
