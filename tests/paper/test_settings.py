@@ -56,9 +56,7 @@ def test_the_second_ppo_lag_updates_its_multiplier_every_step():
 
 
 def test_the_papers_training_is_a_preset():
-    configs = {
-        name: TrainConfig(**settings.training_settings(name)).resolved() for name in METHODS
-    }
+    configs = {name: TrainConfig(**settings.training_settings(name)).resolved() for name in METHODS}
     assert all(config.method == name for name, config in configs.items())
     common = {
         (c.samples, c.standardise, c.dual_optimiser, c.discount, c.kl_stop)
