@@ -18,8 +18,8 @@ print(cmdpax.__file__, result.status, f"{result.reward:.6f}")
 
 def package_files() -> set[str]:
     files = (ROOT / "src" / "cmdpax").rglob("*.*")
-    kept = [path for path in files if path.is_file() and path.parent.name != "__pycache__"]
-    return {str(path.relative_to(ROOT / "src")) for path in kept}
+    names = {str(path.relative_to(ROOT / "src")) for path in files}
+    return {name for name in names if "__pycache__" not in name}
 
 
 @pytest.fixture(scope="module")
