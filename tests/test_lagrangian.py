@@ -27,10 +27,10 @@ def test_value_equals_the_papers_min_form(pairs, penalty):
 
 
 @given(triples, positive, st.sampled_from([0.1, 0.5, 1.0]))
-def test_dual_update_equals_max_form_and_stays_non_negative(pairs, penalty, dual_step):
+def test_dual_update_equals_max_form_and_stays_non_negative(pairs, penalty, factor):
     multiplier, margin = np.array(pairs).T
-    updated = lagrangian.dual_update(multiplier, penalty, margin, dual_step)
-    closed = np.maximum(multiplier - dual_step * penalty * margin, (1 - dual_step) * multiplier)
+    updated = lagrangian.dual_update(multiplier, penalty, margin, factor)
+    closed = np.maximum(multiplier - factor * penalty * margin, (1 - factor) * multiplier)
     np.testing.assert_allclose(
         updated, closed, rtol=1e-9, atol=1e-9 * (1 + penalty * np.abs(margin).max())
     )
@@ -50,7 +50,7 @@ def test_paper_slack_form_is_the_dual_update(pairs, penalty):
 
 
 @given(triples, positive)
-def test_full_dual_step_is_the_weights(pairs, penalty):
+def test_full_factor_is_the_weights(pairs, penalty):
     multiplier, margin = np.array(pairs).T
     size = 1 + penalty * np.abs(margin).max() + multiplier.max()
     np.testing.assert_allclose(
@@ -60,7 +60,7 @@ def test_full_dual_step_is_the_weights(pairs, penalty):
     )
 
 
-def test_own_dual_step_larger_than_the_penalty_is_projected():
+def test_own_factor_larger_than_the_penalty_is_projected():
     assert lagrangian.step_update(np.array([1.0]), 0.1, np.array([50.0]), 0.5) == 0.0
     assert lagrangian.step_update(np.array([1.0]), 0.1, np.array([-2.0]), 0.5) == pytest.approx(2.0)
 

@@ -1,6 +1,6 @@
 """The one idea: improve the policy on `r + w.c`, with `w` from the constraint margins.
 
-Convention (everywhere in cmdpax): maximise `V_r` subject to `V_c[i] >= b[i]`.
+Convention, that of the standard form: maximise `V_r` subject to `V_c[i] >= b[i]`.
 
 | word       | symbol | meaning                                                        |
 |------------|--------|----------------------------------------------------------------|
@@ -36,36 +36,31 @@ def weights(multiplier: Array, penalty: Array, margin: Array) -> Array:
 
 
 def value(reward: Array, margin: Array, multiplier: Array, penalty: Array) -> Array:
-    """Augmented Lagrangian of a policy with reward value `reward` `[...]` and `margin` `[..., m]`
-    -> `[...]`.
-    """
-    worth = weights(multiplier, penalty, margin)
-    return reward + ((multiplier**2 - worth**2) / (2 * penalty)).sum(-1)
+    """Augmented Lagrangian of a policy: value `reward [...]`, `margin [..., m]` -> `[...]`."""
+    weight = weights(multiplier, penalty, margin)
+    return reward + ((multiplier**2 - weight**2) / (2 * penalty)).sum(-1)
 
 
-def scalarise(reward: Array, constraints: Array, worth: Array) -> Array:
-    """`reward + sum_i worth_i constraints_i`: pseudo-rewards, values, Q and advantages alike, all
-    being linear.
+def scalarise(reward: Array, constraints: Array, weight: Array) -> Array:
+    """`r + sum_i w_i c_i`: for rewards, values, Q and advantages alike, all being linear.
 
-    reward `[..., K]`, constraints `[..., m, K]`, worth `[..., m]` -> `[..., K]`; batch shapes
+    reward `[..., K]`, constraints `[..., m, K]`, weight `[..., m]` -> `[..., K]`; batch shapes
     broadcast.
     """
-    return reward + (worth[..., None, :] @ constraints)[..., 0, :]
+    return reward + (weight[..., None, :] @ constraints)[..., 0, :]
 
 
-def dual_update(multiplier: Array, penalty: Array, margin: Array, dual_step: float = 0.5) -> Array:
-    """The paper's dual update with its slack: `max(multiplier - s beta margin, (1 - s)
-    multiplier)`, s = dual_step.
+def dual_update(multiplier: Array, penalty: Array, margin: Array, factor: float = 0.5) -> Array:
+    """`max(lambda - s beta u, (1 - s) lambda)` with s = factor: the paper's update, with its slack.
 
     `s = 1/2` is the paper's; `s = 1` the classical update, whose result is `weights(...)`. Stays >=
     0 by itself for s in (0, 1]. Shapes as in `weights`.
     """
-    return step_update(multiplier, penalty, margin, dual_step * penalty)
+    return step_update(multiplier, penalty, margin, factor * penalty)
 
 
 def step_update(multiplier: Array, penalty: Array, margin: Array, step: Array) -> Array:
-    """The same update with a step size of its own (deep methods): `max(lambda - step u, (1 -
-    step/beta) lambda)`.
+    """`max(lambda - step u, (1 - step/beta) lambda)`: the same with a step size of its own.
 
     Projected onto >= 0, because the slack form turns negative when step > beta. Shapes as in
     `weights`.
@@ -75,18 +70,14 @@ def step_update(multiplier: Array, penalty: Array, margin: Array, step: Array) -
 
 
 def slack(multiplier: Array, penalty: Array, margin: Array) -> Array:
-    """The optimal slack `max(margin - multiplier / penalty, 0)`: how far a constraint is satisfied
-    beyond need, `[..., m]`.
-    """
+    """`max(u - lambda / beta, 0)`: how far a constraint is met beyond need, `[..., m]`."""
     return (margin - multiplier / penalty).clip(0)
 
 
 def gradient_update(
     multiplier: Array, margin: Array, step: Array, largest: Array = np.inf
 ) -> Array:
-    """Projected dual gradient step of primal-dual methods: `clip(multiplier - step * margin, 0,
-    largest)`, `[..., m]`.
-    """
+    """`clip(lambda - step u, 0, largest)`, `[..., m]`: the dual step of primal-dual methods."""
     return (multiplier - step * margin).clip(0, largest)
 
 
@@ -96,8 +87,7 @@ def violation(margin: Array) -> Array:
 
 
 def defect(multiplier: Array, penalty: Array, margin: Array) -> Array:
-    """`max_i |min(margin_i, multiplier_i / penalty)|`, `[..., m] -> [...]`: violation, or slack of
-    a constraint that has a price.
+    """`max_i |min(u_i, lambda_i / beta)|`, `[..., m] -> [...]`: violation, or slack with a price.
 
     Zero exactly when the margins are >= 0 and complementary to the multipliers; the dual update
     moves by at most penalty times this.
