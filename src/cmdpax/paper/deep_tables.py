@@ -60,7 +60,8 @@ def write_tables(study: DeepStudy, folder: Path) -> None:
                 violated.append([task, title, 0, *["-"] * 8, *tail])
                 continue
             samples = "/".join(sorted({f"{one.samples:.3g}" for one in cell}))
-            numbers = [_plus_minus(values) for kind in KINDS for values in _means(cell, kind).T]
+            means = (values for kind in KINDS for values in _means(cell, kind).T)
+            numbers = [statistics.mean_interval(one).plus_minus(".1f", ".1f") for one in means]
             results.append([task, title, len(cell), samples, *numbers, *printed])
             excess = [one.episodes()[1].tolist() for one in cell]
             ours = (*statistics.tails_over_seeds(excess), *statistics.tails_over_episodes(excess))
@@ -81,12 +82,6 @@ def _means(cell: Sequence[Record], kind: str, is_longer: bool = False) -> np.nda
     """Mean return and mean excess of every seed of a cell, `[seeds, 2]`."""
     evaluated = (one.episodes(kind, one.longer if is_longer else None) for one in cell)
     return np.array([[values.mean() for values in both] for both in evaluated])
-
-
-def _plus_minus(values: np.ndarray) -> str:
-    mean = statistics.mean_interval(values)
-    width = "" if np.isnan(mean.low) else f" +- {mean.high - mean.value:.1f}"
-    return f"{mean.value:.1f}{width}"
 
 
 def _cell_row(cell: Sequence[Record], paper: Printed) -> list[Any]:
