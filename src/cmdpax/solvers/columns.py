@@ -30,6 +30,7 @@ from typing import Literal
 
 import numpy as np
 
+from cmdpax.errors import NumericalError
 from cmdpax.exact.planning import Plan, under_policy
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops.mixing import best_mixture
@@ -128,7 +129,8 @@ class Corrective:
         self, form: StandardForm, columns: Columns, utility: AugmentedLagrangian
     ) -> CertifiedGap:
         """The certified gap of the mixture, known from the last `advance`."""
-        assert columns.last_gap is not None  # Algorithm 1 takes a step before it asks
+        if columns.last_gap is None:
+            raise NumericalError("corrective: no gap is known before the first step.")
         return columns.last_gap
 
     def candidates(self, form: StandardForm, columns: Columns) -> list[Columns]:
