@@ -512,11 +512,11 @@ def test_a_memory_limit_bounds_the_columns_and_not_the_answer():
 def test_limits_that_a_method_does_not_keep_are_refused():
     """A limit that nobody sees dropped protects nobody."""
     model = cliff_world()
-    with pytest.raises(InputError, match="only corrective-alm keeps to one; lp does not"):
+    with pytest.raises(InputError, match="only corrective-alm keeps to one; leave it out for lp"):
         solve(model, "lp", memory_limit=64)
     with pytest.raises(InputError, match="time_limit: npg-pd has a fixed budget; set its steps"):
         solve(model, "npg-pd", time_limit=60)
-    with pytest.raises(InputError, match="pqa-alm has a fixed budget; set its outer, inner"):
+    with pytest.raises(InputError, match="pqa-alm has a fixed budget; set its outer and inner"):
         solve(model, "pqa-alm", step=0.1, time_limit=60)
     assert solve(model, "pqa-alm", eps=0.01, time_limit=60).status == "certified"
 

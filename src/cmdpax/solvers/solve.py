@@ -67,7 +67,7 @@ def solve(
     check_number("eps", eps, above=0, below=1)
     row.check_settings(settings, row.settings)
     if memory_limit is not None and row.name != DEFAULT:
-        raise InputError(f"memory_limit: only {DEFAULT} keeps to one; {row.name} does not.")
+        raise InputError(f"memory_limit: only {DEFAULT} keeps to one; leave it out for {row.name}.")
     return _Door(model, row, eps, time_limit, memory_limit, callback).solve({**own, **settings})
 
 
@@ -170,8 +170,10 @@ class _Door:
         method, form, stop, warm = self.method, self.scaled.form, self.stop, self.warm
         solver = None if settings.keys() - method.own_settings.keys() else method.solve
         if solver is None and self.time_limit is not None:
-            counts = ", ".join(one for one in ("outer", "inner", "steps") if one in method.budget)
-            raise InputError(f"time_limit: {method.name} has a fixed budget; set its {counts}.")
+            counts = [one for one in ("outer", "inner", "steps") if one in method.budget]
+            raise InputError(
+                f"time_limit: {method.name} has a fixed budget; set its {' and '.join(counts)}."
+            )
         with stop:
             verdict = decide_feasibility(form, warm.columns_for(form), accuracy, most, stop)
             if verdict.status in ("infeasible", "open"):
