@@ -17,6 +17,7 @@ from cmdpax.files import (
     replacing,
     writable_path,
     write_json,
+    write_rows,
     write_text,
 )
 
@@ -80,6 +81,12 @@ def test_json_says_what_python_and_numpy_say(tmp_path):
     write_json(tmp_path / "a.json", content)
     assert (tmp_path / "a.json").read_text() == json.dumps(expected, indent=1) + "\n"
     assert read_json(tmp_path / "a.json") == expected
+
+
+def test_rows_are_read_as_they_were_written(tmp_path):
+    rows = [{"a": 1, "b": [2.5]}, {"a": None}]
+    write_rows(tmp_path / "rows.jsonl", iter(rows))
+    assert read_rows(tmp_path / "rows.jsonl", whole=True) == rows
 
 
 def test_floats_are_rounded_to_so_many_digits():

@@ -35,6 +35,8 @@ def test_progress_appears_only_after_two_seconds(monkeypatch, started_ago):
     monkeypatch.setattr(terminal, "err", screen)
     with StatusLine() as status:
         status.started -= started_ago
+        status.row({"outer": 1})  # of a fixed budget: there is nothing to show
+        assert not status.visible
         status.row({"outer": 1, "evaluations": 7, "gap": 1e-3, "violation": 0.0})
         assert status.visible == (started_ago > 2)
 

@@ -31,6 +31,11 @@ def test_one_seed_has_no_interval():
     assert value == 7 and np.isnan(low) and np.isnan(high)
 
 
+def test_an_interval_is_shown_as_what_it_adds_and_takes_away():
+    assert mean_interval([1, 2, 3, 4, 5]).plus_minus(".1f", ".3g") == "3.0 +- 1.96"
+    assert mean_interval([7.0]).plus_minus(".3g", ".3g") == "7"
+
+
 def test_the_mean_interval_covers_as_promised():
     random = np.random.default_rng(0)
     covered = [

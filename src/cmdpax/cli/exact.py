@@ -148,7 +148,7 @@ def frontier(
         if out_file is not None:
             out.print(f"wrote {out_file}")
     codes = [EXIT[point.status] for point in curve]
-    return max(*codes, EXIT["limit"] if len(curve) < points else 0)
+    return max([*codes, EXIT["limit"] if len(curve) < points else 0])
 
 
 def show(

@@ -158,8 +158,8 @@ def in_ray(
             ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
     else:
         ray.init(address=address, **quiet)
-    deaths = ("WorkerCrashedError", "NodeDiedError", "OutOfMemoryError")
-    died = [getattr(ray.exceptions, name) for name in deaths]
+    errors = ray.exceptions
+    died = (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError)
     try:
         task = ray.remote(num_cpus=1, max_retries=DEATHS)(_carry_out_alone)
         folder = str(store.folder.absolute())

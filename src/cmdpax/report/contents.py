@@ -74,10 +74,8 @@ def gather(folder: Path) -> Contents:
     if outcomes:
         contents.tables.append(_lines("finished runs of the sweep", list(map(_row, outcomes))))
     if not (contents.studies or contents.runs or contents.tables or contents.figures):
-        raise InputError(
-            f"{folder} holds no results that a report could show; "
-            "give a folder that cmdpax reproduce, sweep, train or solve --out wrote."
-        )
+        remedy = "give a folder that cmdpax reproduce, sweep, train or solve --out wrote"
+        raise InputError(f"{folder} holds no results that a report could show; {remedy}.")
     return contents
 
 
@@ -127,14 +125,10 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _is_header(header: Row) -> bool:
     """Whether the parts of a study's header that are shown are what they should be."""
-    entries, limits, tiles = (
-        header.get("entries", []),
-        header.get("limits", []),
-        header.get("tiles"),
-    )
+    entries, tiles = header.get("entries", []), header.get("tiles")
     return (
         isinstance(header.get("problem"), str)
-        and _is_list(limits, int | float)
+        and _is_list(header.get("limits", []), int | float)
         and _is_list(entries, dict)
         and all(isinstance(e.get(part, {}), dict) for e in entries for part in ("grid", "fixed"))
         and (tiles is None or (isinstance(tiles, list) and len(tiles) == 3))

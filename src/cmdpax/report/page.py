@@ -187,11 +187,8 @@ def _settings(contents: Contents) -> str:
     parts = [_configs(contents.runs)] if contents.runs else []
     for name, header in contents.studies:
         rows = [
-            [
-                text(entry.get("label", "")),
-                *(_grid(entry.get(part, {})) for part in ("grid", "fixed")),
-            ]
-            for entry in header.get("entries", [])
+            [text(one.get("label", "")), *(_grid(one.get(part, {})) for part in ("grid", "fixed"))]
+            for one in header.get("entries", [])
         ]
         facts = {key: value for key, value in header.items() if key not in ("kind", "entries")}
         grids = _table(Table("grids that were searched", ["method", "grid", "fixed"], rows))
