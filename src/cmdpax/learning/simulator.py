@@ -78,28 +78,22 @@ class ActionSpace:
     def as_json(self) -> dict[str, Any]:
         """What `from_json` reads; bounds that are infinite are null."""
 
-        def finite(bounds: np.ndarray | None) -> list[float | None] | None:
-            if bounds is None:
-                return None
-            return [float(bound) if np.isfinite(bound) else None for bound in bounds]
-
-        shape = None if self.shape is None else list(self.shape)
-        bounds = {"low": finite(self.low), "high": finite(self.high)}
-        return {**asdict(self), **bounds, "shape": shape}
+        notes = {**asdict(self), "shape": None if self.shape is None else list(self.shape)}
+        for side in () if self.low is None else ("low", "high"):
+            notes[side] = [float(bound) if np.isfinite(bound) else None for bound in notes[side]]
+        return notes
 
     @classmethod
     def from_json(cls, notes: Mapping[str, Any]) -> "ActionSpace":
         """The space that `as_json` wrote."""
 
-        def array(side: str, infinity: float) -> np.ndarray | None:
-            bounds = notes[side]
-            if bounds is None:
-                return None
-            return np.array([infinity if bound is None else bound for bound in bounds])
-
         shape = None if notes.get("shape") is None else tuple(notes["shape"])
-        bounds = {"low": array("low", -np.inf), "high": array("high", np.inf)}
-        return cls(**{**notes, **bounds, "shape": shape})
+        fields = {**notes, "shape": shape}
+        if notes["low"] is not None:
+            for side, infinity in (("low", -np.inf), ("high", np.inf)):
+                bounds = [infinity if bound is None else bound for bound in notes[side]]
+                fields[side] = np.array(bounds)
+        return cls(**fields)
 
 
 class Transition(NamedTuple):
@@ -125,11 +119,9 @@ class Simulator(Protocol):
 
     def reset(self, seed: int) -> np.ndarray:
         """Start all copies anew, `[N, d]`; the seed fixes all that happens until the next call."""
-        ...
 
     def step(self, action: np.ndarray) -> Transition:
         """Advance all copies by the environment's own actions, `[N, *shape]` or choices `[N]`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -154,7 +146,6 @@ class Sampler(Protocol):
 
     def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Experience:
         """The steps of that many episodes."""
-        ...
 
 
 class ModelSimulator:
@@ -168,15 +159,15 @@ class ModelSimulator:
     episode_limit: int | None = None
 
     def __init__(self, model: "CMDP", count: int = 1) -> None:
-        constraints, self.limits = model.constraints, model.limits
         self.model, self.count, self.discount = model, count, model.discount
+        self.limits = model.limits
         self.states: int | None = model.states
         self.actions, self.observation_size = model.actions, model.states
         self.observation_shape: tuple[int, ...] = (model.states,)
         self.action_space = ActionSpace(choices=model.actions)
         self.cost_names, self.thresholds = self.limits.names, self.limits.row_thresholds
         self._reward = -model.reward if model.minimise else model.reward
-        self._costs = np.moveaxis(constraints, 0, -1)  # [S, A, m]
+        self._costs = np.moveaxis(model.constraints, 0, -1)  # [S, A, m]
         self._state = np.zeros(count, dtype=np.int64)
         self._random = np.random.default_rng(0)
 
@@ -192,14 +183,9 @@ class ModelSimulator:
         terminated = self._random.random(self.count) >= self.discount
         self._state = successor.copy()
         self._state[terminated] = self._starts(int(terminated.sum()), self._random)
-        return Transition(
-            self._one_hot(self._state),
-            self._one_hot(successor),
-            self._reward[state, action],
-            self._costs[state, action],
-            terminated,
-            np.zeros(self.count, dtype=bool),
-        )
+        seen = self._one_hot(self._state), self._one_hot(successor)
+        paid = self._reward[state, action], self._costs[state, action]
+        return Transition(*seen, *paid, terminated, np.zeros(self.count, dtype=bool))
 
     def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Experience:
         """The steps of that many episodes, all of them at once."""
