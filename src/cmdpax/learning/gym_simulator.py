@@ -241,25 +241,21 @@ class GymSimulator:
         return names
 
     def _size(self) -> int:
+        what = f"observations are {self.space}, which"
         try:
             size = int(gymnasium.spaces.flatdim(self.space))
         except (NotImplementedError, ValueError):
-            raise self.wrong(
-                f"observations are {self.space}, which cannot be flattened to a vector"
-            ) from None
+            raise self.wrong(f"{what} cannot be flattened to a vector") from None
         if size < 1:
-            raise self.wrong(
-                f"observations are {self.space}, which holds nothing; a policy must see something"
-            )
+            raise self.wrong(f"{what} holds nothing; a policy must see something")
         return size
 
     def _flat(self, observation: Any) -> np.ndarray:
         try:
             flat = np.asarray(gymnasium.spaces.flatten(self.space, observation), dtype=np.float64)
         except Exception as error:  # whatever flattening something else raises
-            raise self.wrong(
-                f"an observation is not of {self.space} ({type(error).__name__}: {error})"
-            ) from None
+            why = f"{type(error).__name__}: {error}"
+            raise self.wrong(f"an observation is not of {self.space} ({why})") from None
         if flat.shape != (self.observation_size,):
             raise self.wrong(
                 f"an observation has {flat.size} numbers where {self.space} has"
@@ -270,13 +266,12 @@ class GymSimulator:
     def _actions(self, space: Any) -> ActionSpace:
         if isinstance(space, gymnasium.spaces.Discrete):
             return ActionSpace(choices=int(space.n), start=int(space.start))
+        what = f"actions are {space}"
         if not isinstance(space, gymnasium.spaces.Box):
-            raise self.wrong(f"actions are {space}; Box and Discrete are understood")
+            raise self.wrong(f"{what}; Box and Discrete are understood")
         low, high = (side.reshape(-1).astype(np.float64) for side in (space.low, space.high))
         if not len(low):
-            raise self.wrong(
-                f"actions are {space}, which holds nothing; a policy must do something"
-            )
+            raise self.wrong(f"{what}, which holds nothing; a policy must do something")
         return ActionSpace(low, high, shape=space.shape, dtype=space.dtype.name)
 
     def _probe(self) -> tuple[str, ...]:

@@ -152,9 +152,8 @@ def sampled_alm(
 
         def policy(observations: Array) -> Array:
             table = phi(observations)
-            return softmax(
-                table @ (np.zeros(table.shape[-1]) if parameters is None else parameters)
-            )
+            own = np.zeros(table.shape[-1]) if parameters is None else parameters
+            return softmax(table @ own)
 
         return VisitedStates(simulator.collect(policy, settings.episodes, rng), phi, psi)
 

@@ -22,15 +22,16 @@ import numpy as np
 if TYPE_CHECKING:  # a policy is loaded without what models need
     from cmdpax.model.cmdp import CMDP
 
-Policy = Callable[[np.ndarray], np.ndarray]  # observations [n, ...] -> probabilities [n, A]
+Array = np.ndarray
+Policy = Callable[[Array], Array]  # observations [n, ...] -> probabilities [n, A]
 
 
 @dataclass(frozen=True)
 class ActionSpace:
     """Box actions (`low`, `high` `[a]`, infinite where unbounded), or `choices` discrete ones."""
 
-    low: np.ndarray | None = None
-    high: np.ndarray | None = None
+    low: Array | None = None
+    high: Array | None = None
     choices: int = 0
     start: int = 0  # the first choice
     clip: bool = True  # actions outside the box are clipped before the environment sees them
@@ -42,7 +43,7 @@ class ActionSpace:
         """Length of a policy network's output: action dimensions, or number of choices."""
         return self.choices if self.low is None else len(self.low)
 
-    def to_environment(self, action: np.ndarray) -> np.ndarray:
+    def to_environment(self, action: Array) -> Array:
         """A policy's action as the environment takes it.
 
         Box: `[..., a]` in [-1, 1] rescaled to the box, `[..., *shape]`. Discrete: `[...]`, counted
@@ -68,7 +69,7 @@ class ActionSpace:
         return not self.clip and bool((middle == 0).all() and (half == 1).all())
 
     @cached_property
-    def _box(self) -> tuple[np.ndarray, np.ndarray]:
+    def _box(self) -> tuple[Array, Array]:
         """Middle and half of the image of [-1, 1]; an open side lies two units from the other."""
         low, high = np.asarray(self.low), np.asarray(self.high)
         first = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 2, -1.0))
@@ -99,12 +100,12 @@ class ActionSpace:
 class Transition(NamedTuple):
     """One step of N simulators. Where an episode ended, `observation` is the next episode's."""
 
-    observation: np.ndarray  # [N, d]
-    next_observation: np.ndarray  # [N, d], the true successor, also where the episode ended
-    reward: np.ndarray  # [N]
-    cost: np.ndarray  # [N, m]
-    terminated: np.ndarray  # [N] bool: the episode ended by itself, nothing comes after
-    truncated: np.ndarray  # [N] bool: the time limit cut it, its value goes on
+    observation: Array  # [N, d]
+    next_observation: Array  # [N, d], the true successor, also where the episode ended
+    reward: Array  # [N]
+    cost: Array  # [N, m]
+    terminated: Array  # [N] bool: the episode ended by itself, nothing comes after
+    truncated: Array  # [N] bool: the time limit cut it, its value goes on
 
 
 class Simulator(Protocol):
@@ -117,10 +118,10 @@ class Simulator(Protocol):
     cost_names: tuple[str, ...]
     episode_limit: int | None  # steps after which an episode is cut, where that is known
 
-    def reset(self, seed: int) -> np.ndarray:
+    def reset(self, seed: int) -> Array:
         """Start all copies anew, `[N, d]`; the seed fixes all that happens until the next call."""
 
-    def step(self, action: np.ndarray) -> Transition:
+    def step(self, action: Array) -> Transition:
         """Advance all copies by the environment's own actions, `[N, *shape]` or choices `[N]`."""
 
 
@@ -128,12 +129,12 @@ class Simulator(Protocol):
 class Experience:
     """N steps, episode after episode, in their order."""
 
-    observations: np.ndarray  # [N, ...]
-    actions: np.ndarray  # [N] int
-    rewards: np.ndarray  # [N, 1 + M]: reward, then the rows V >= b of the limits
-    successors: np.ndarray  # [N, ...]: the next observation
-    continues: np.ndarray  # [N] bool: False where the next state is terminal, worth 0
-    first: np.ndarray  # [N] bool: first step of an episode
+    observations: Array  # [N, ...]
+    actions: Array  # [N] int
+    rewards: Array  # [N, 1 + M]: reward, then the rows V >= b of the limits
+    successors: Array  # [N, ...]: the next observation
+    continues: Array  # [N] bool: False where the next state is terminal, worth 0
+    first: Array  # [N] bool: first step of an episode
 
 
 class Sampler(Protocol):
@@ -141,7 +142,7 @@ class Sampler(Protocol):
 
     actions: int
     states: int | None  # number of states where observations are their indices
-    thresholds: np.ndarray  # b [M]: the limits' rows are V >= b
+    thresholds: Array  # b [M]: the limits' rows are V >= b
     discount: float
 
     def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Experience:
@@ -171,13 +172,13 @@ class ModelSimulator:
         self._state = np.zeros(count, dtype=np.int64)
         self._random = np.random.default_rng(0)
 
-    def reset(self, seed: int) -> np.ndarray:
+    def reset(self, seed: int) -> Array:
         """Start all copies anew, `[N, S]`."""
         self._random = np.random.default_rng(seed)
         self._state = self._starts(self.count, self._random)
         return self._one_hot(self._state)
 
-    def step(self, action: np.ndarray) -> Transition:
+    def step(self, action: Array) -> Transition:
         """Advance all copies by choices `[N]`; finished ones start anew."""
         state, successor = self._state, self._successors(self._state, action, self._random)
         terminated = self._random.random(self.count) >= self.discount
@@ -206,22 +207,20 @@ class ModelSimulator:
         first = np.append(True, episode[1:] != episode[:-1])
         return Experience(state, action, rewards, successor, np.ones(len(state), bool), first)
 
-    def _starts(self, count: int, rng: np.random.Generator) -> np.ndarray:
+    def _starts(self, count: int, rng: np.random.Generator) -> Array:
         return rng.choice(self.observation_size, size=count, p=self.model.initial)
 
-    def _successors(
-        self, state: np.ndarray, action: np.ndarray, rng: np.random.Generator
-    ) -> np.ndarray:
+    def _successors(self, state: Array, action: Array, rng: np.random.Generator) -> Array:
         places = draw(self.model.probabilities[state, action], rng)
         return self.model.successors[state, action, places]
 
-    def _one_hot(self, state: np.ndarray) -> np.ndarray:
+    def _one_hot(self, state: Array) -> Array:
         observation = np.zeros((len(state), self.observation_size))
         observation[np.arange(len(state)), state] = 1.0
         return observation
 
 
-def draw(probabilities: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def draw(probabilities: Array, rng: np.random.Generator) -> Array:
     """One index for each row of `[n, k]`."""
     cumulative = np.cumsum(probabilities, axis=1)
     return (rng.random((len(cumulative), 1)) * cumulative[:, -1:] >= cumulative).sum(1)
