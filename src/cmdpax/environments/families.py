@@ -184,9 +184,7 @@ def instance(
     if family not in get_args(Family):
         raise InputError(f"family: '{family}' is none of {', '.join(get_args(Family))}.")
     if family == "garnet":
-        return garnet(
-            states=states, constraints=constraints, discount=discount, seed=seed, **options
-        )
+        return garnet(states, constraints=constraints, discount=discount, seed=seed, **options)
     if family == "grid":
         side = max(2, round(np.sqrt(states)))
         model = grid_world(width=side, height=side, discount=discount, seed=seed, **options)

@@ -130,11 +130,9 @@ class GymSimulator:
         if not hasattr(first, "observation_space"):
             raise self.wrong(f"{first!r} was made, which is no environment")
         self.space = first.observation_space
-        self.observation_size = self._size()
+        self.observation_size = size = self._size()
         is_array = isinstance(self.space, gymnasium.spaces.Box)
-        self.observation_shape: tuple[int, ...] = (
-            self.space.shape if is_array else (self.observation_size,)
-        )
+        self.observation_shape: tuple[int, ...] = self.space.shape if is_array else (size,)
         self.action_space = self._actions(first.action_space)
         spec = getattr(first, "spec", None)
         self.episode_limit: int | None = getattr(spec, "max_episode_steps", None)
@@ -191,10 +189,8 @@ class GymSimulator:
         if values == 6:  # Safety-Gymnasium
             return outcome[:5]
         if values != 5:
-            plural = "s" * (values > 1)
-            raise self.wrong(
-                f"step returned {values} value{plural}; 5 (Gymnasium) or 6 are understood"
-            )
+            number = "1 value" if values == 1 else f"{values} values"
+            raise self.wrong(f"step returned {number}; 5 (Gymnasium) or 6 are understood")
         observation, reward, terminated, truncated, info = outcome
         if not isinstance(info, Mapping) or "cost" not in info:
             raise InputError(
@@ -245,25 +241,21 @@ class GymSimulator:
         return names
 
     def _size(self) -> int:
+        what = f"observations are {self.space}, which"
         try:
             size = int(gymnasium.spaces.flatdim(self.space))
         except (NotImplementedError, ValueError):
-            raise self.wrong(
-                f"observations are {self.space}, which cannot be flattened to a vector"
-            ) from None
+            raise self.wrong(f"{what} cannot be flattened to a vector") from None
         if size < 1:
-            raise self.wrong(
-                f"observations are {self.space}, which holds nothing; a policy must see something"
-            )
+            raise self.wrong(f"{what} holds nothing; a policy must see something")
         return size
 
     def _flat(self, observation: Any) -> np.ndarray:
         try:
             flat = np.asarray(gymnasium.spaces.flatten(self.space, observation), dtype=np.float64)
         except Exception as error:  # whatever flattening something else raises
-            raise self.wrong(
-                f"an observation is not of {self.space} ({type(error).__name__}: {error})"
-            ) from None
+            why = f"{type(error).__name__}: {error}"
+            raise self.wrong(f"an observation is not of {self.space} ({why})") from None
         if flat.shape != (self.observation_size,):
             raise self.wrong(
                 f"an observation has {flat.size} numbers where {self.space} has"
@@ -274,13 +266,12 @@ class GymSimulator:
     def _actions(self, space: Any) -> ActionSpace:
         if isinstance(space, gymnasium.spaces.Discrete):
             return ActionSpace(choices=int(space.n), start=int(space.start))
+        what = f"actions are {space}"
         if not isinstance(space, gymnasium.spaces.Box):
-            raise self.wrong(f"actions are {space}; Box and Discrete are understood")
+            raise self.wrong(f"{what}; Box and Discrete are understood")
         low, high = (side.reshape(-1).astype(np.float64) for side in (space.low, space.high))
         if not len(low):
-            raise self.wrong(
-                f"actions are {space}, which holds nothing; a policy must do something"
-            )
+            raise self.wrong(f"{what}, which holds nothing; a policy must do something")
         return ActionSpace(low, high, shape=space.shape, dtype=space.dtype.name)
 
     def _probe(self) -> tuple[str, ...]:
@@ -381,11 +372,10 @@ def check_environment(environment: Any, steps: int = 2000, seed: int = 0) -> Env
     totals, length, episodes = np.zeros(1 + len(costs)), 0, []
     is_used = np.zeros(1 + len(costs), dtype=bool)
     for _ in range(steps):
-        chosen = (
-            random.integers(space.choices, size=1)
-            if space.low is None
-            else random.uniform(-1, 1, (1, space.size))
-        )
+        if space.low is None:
+            chosen: np.ndarray = random.integers(space.choices, size=1)
+        else:
+            chosen = random.uniform(-1, 1, (1, space.size))
         step = simulator.step(space.to_environment(chosen))
         if not (np.isfinite(step.next_observation).all() and np.isfinite(step.reward).all()):
             raise InputError(f"environment '{name}': an observation or a reward is not finite.")
@@ -400,24 +390,13 @@ def check_environment(environment: Any, steps: int = 2000, seed: int = 0) -> Env
             " time limit"
         )
         episodes.append((length, totals))
-    complaints += [
-        f"cost '{cost}' was zero on every step"
-        for cost, used in zip(costs, is_used[1:])
-        if not used
-    ]
-    means = np.mean([total for _, total in episodes], axis=0).tolist()
-    return EnvironmentReport(
-        name,
-        simulator.observation_size,
-        f"{space.choices} choices" if space.low is None else f"{space.size} continuous",
-        costs,
-        steps,
-        len(episodes),
-        max(simulator.episode_limit or 0, *(length for length, _ in episodes)),
-        means[0],
-        tuple(means[1:]),
-        tuple(complaints),
-    )
+    unused = [cost for cost, used in zip(costs, is_used[1:]) if not used]
+    complaints += [f"cost '{cost}' was zero on every step" for cost in unused]
+    longest = max(simulator.episode_limit or 0, *(length for length, _ in episodes))
+    mean_return, *mean_costs = np.mean([total for _, total in episodes], axis=0).tolist()
+    actions = f"{space.choices} choices" if space.low is None else f"{space.size} continuous"
+    seen = len(episodes), longest, mean_return, tuple(mean_costs), tuple(complaints)
+    return EnvironmentReport(name, simulator.observation_size, actions, costs, steps, *seen)
 
 
 def name_of(environment: Any) -> str:
@@ -437,11 +416,8 @@ def _registered(name: str) -> str:
     if name in gymnasium.registry:
         return name
     close = get_close_matches(name, [*TASKS, *gymnasium.registry], n=1)
-    hint = (
-        f"did you mean '{close[0]}'?"
-        if close
-        else f"give {', '.join(TASKS)}, a Gymnasium id, or module:function."
-    )
+    hint = f"give {', '.join(TASKS)}, a Gymnasium id, or module:function."
+    hint = f"did you mean '{close[0]}'?" if close else hint
     raise InputError(f"environment '{name}' is not known; {hint}")
 
 

@@ -25,11 +25,11 @@ import numpy as np
 from cmdpax import lagrangian
 from cmdpax.errors import InputError
 from cmdpax.learning.simulator import Experience, Sampler
-from cmdpax.solvers.policy_classes import Features, LogLinear, one_hot, softmax
+from cmdpax.solvers.policy_classes import Array, Features, LogLinear, one_hot, softmax
 from cmdpax.solvers.policy_gradient import StepFunction, pqa
 
 RIDGE = 1e-9  # share of the regression's mean diagonal; pairs that were never visited get Q = 0
-FeatureMap = Callable[[np.ndarray], np.ndarray]  # observations [n, ...] -> [n, A, d]
+FeatureMap = Callable[[Array], Array]  # observations [n, ...] -> [n, A, d]
 
 
 @dataclass(frozen=True)
@@ -71,37 +71,35 @@ class VisitedStates:
         self.features = Features(self.table)
         self.share = np.bincount(self.state, minlength=len(self.observations)) / count  # [U]
 
-    def policy(self, parameters: np.ndarray) -> np.ndarray:
+    def policy(self, parameters: Array) -> Array:
         """Probabilities `[U, A]` of the policy with parameters `[d]`."""
         return softmax(self.table @ parameters)
 
-    def temporal_differences(self, policy: np.ndarray, discount: float) -> np.ndarray:
+    def temporal_differences(self, policy: Array, discount: float) -> Array:
         """`Q_r, Q_c` of a policy `[U, A]` by least squares -> `[1 + m, U, A]`."""
         features = self.critic[self.state, self.data.actions]  # [N, p]
         expected = np.einsum("ua,uap->up", policy, self.critic)
         ahead = discount * expected[self.successor] * self.data.continues[:, None]
         return self._fit(features, features - ahead, self.data.rewards)
 
-    def monte_carlo(self) -> np.ndarray:
+    def monte_carlo(self) -> Array:
         """`Q_r, Q_c` of the policy that collected, by regression of returns -> `[1 + m, U, A]`."""
         features = self.critic[self.state, self.data.actions]
         return self._fit(features, features, returns(self.data))
 
-    def _fit(self, features: np.ndarray, differences: np.ndarray, right: np.ndarray) -> np.ndarray:
+    def _fit(self, features: Array, differences: Array, right: Array) -> Array:
         system = features.T @ differences
         ridge = RIDGE * np.trace(features.T @ features) / len(system)
         regular = system + ridge * np.eye(len(system))
         coefficients = np.linalg.solve(regular, features.T @ right)  # [p, 1 + m]
         return np.moveaxis(self.critic @ coefficients, -1, 0)
 
-    def at_start(self, policy: np.ndarray, action_values: np.ndarray) -> np.ndarray:
-        """Estimates of `V_r(rho), V_c(rho)`, `[1 + m]`, from Q `[1 + m, U, A]`: means over the
-        episodes' first states.
-        """
+    def at_start(self, policy: Array, action_values: Array) -> Array:
+        """`V_r(rho), V_c(rho)` `[1 + m]` from Q `[1 + m, U, A]`: means over first states."""
         return (policy * action_values).sum(-1)[:, self.state[self.data.first]].mean(1)
 
 
-def returns(data: Experience) -> np.ndarray:
+def returns(data: Experience) -> Array:
     """Sum of rewards from every step to the end of its episode, `[N, 1 + m]`."""
     backwards = np.cumsum(data.rewards[::-1], axis=0)[::-1]
     last = np.append(data.first[1:], True)
@@ -115,24 +113,24 @@ def returns(data: Experience) -> np.ndarray:
 class SampledResult:
     """Where a sampled run ended. Values are estimates from its last batch; no gap is known."""
 
-    parameters: np.ndarray  # [d]
-    multipliers: np.ndarray  # [m]
+    parameters: Array  # [d]
+    multipliers: Array  # [m]
     reward: float
-    margins: np.ndarray  # [m]
+    margins: Array  # [m]
     features: FeatureMap
     history: list[dict[str, Any]]  # a row per update: evaluations, reward, margins
 
-    def __call__(self, observations: np.ndarray) -> np.ndarray:
+    def __call__(self, observations: Array) -> Array:
         """Probabilities `[n, A]` at observations `[n, ...]`."""
         return softmax(self.features(observations) @ self.parameters)
 
 
 def sampled_alm(
     simulator: Sampler,
-    features: np.ndarray | FeatureMap,
+    features: Array | FeatureMap,
     settings: SampledSettings | None = None,
     *,
-    critic: np.ndarray | FeatureMap | None = None,
+    critic: Array | FeatureMap | None = None,
     step: StepFunction = pqa,
 ) -> SampledResult:
     """Algorithm 1 with a projected oracle, from samples.
@@ -148,7 +146,28 @@ def sampled_alm(
     if critic is None and simulator.states is not None:
         psi = _map(one_hot(simulator.states, simulator.actions), simulator)
     rng = np.random.default_rng(settings.seed)
-    batch = _collect(simulator, None, settings, phi, psi, rng)
+
+    def collect(parameters: Array | None) -> VisitedStates:
+        """A batch of the policy with parameters `[d]`; None: of the uniform one."""
+
+        def policy(observations: Array) -> Array:
+            table = phi(observations)
+            own = np.zeros(table.shape[-1]) if parameters is None else parameters
+            return softmax(table @ own)
+
+        return VisitedStates(simulator.collect(policy, settings.episodes, rng), phi, psi)
+
+    def estimate(batch: VisitedStates, parameters: Array) -> tuple[Array, Array, float, Array]:
+        """Policy `[U, A]`, Q `[1 + m, U, A]`, reward and margins `[m]` of parameters `[d]`."""
+        policy = batch.policy(parameters)
+        if settings.estimator == "temporal-differences":
+            action_values = batch.temporal_differences(policy, simulator.discount)
+        else:
+            action_values = batch.monte_carlo()
+        values = batch.at_start(policy, action_values)
+        return policy, action_values, float(values[0]), values[1:] - simulator.thresholds
+
+    batch = collect(None)
     parameters = np.zeros(batch.table.shape[-1])
     multipliers = np.zeros(len(simulator.thresholds))
     history: list[dict[str, Any]] = []
@@ -156,33 +175,30 @@ def sampled_alm(
     for _ in range(settings.outer):
         for k in range(settings.inner):
             if history and k % settings.reuse == 0:
-                batch = _collect(simulator, parameters, settings, phi, psi, rng)
-            policy, action_values, reward, margins = _estimates(
-                simulator, batch, parameters, settings
-            )
+                batch = collect(parameters)
+            policy, action_values, reward, margins = estimate(batch, parameters)
             if history and k == 0:
                 multipliers = lagrangian.dual_update(multipliers, penalty, margins, factor)
             weights = lagrangian.weights(multipliers, penalty, margins)
-            parameters = update(
-                batch, parameters, policy, action_values, weights, settings.step, step
-            )
+            before = parameters, policy, action_values
+            parameters = update(batch, *before, weights, settings.step, step)
             row = {"evaluations": len(history) + 1, "reward": reward, "margins": margins.tolist()}
             history.append(row)
-    batch = _collect(simulator, parameters, settings, phi, psi, rng)
-    _, _, reward, margins = _estimates(simulator, batch, parameters, settings)
+    batch = collect(parameters)
+    _, _, reward, margins = estimate(batch, parameters)
     multipliers = lagrangian.dual_update(multipliers, penalty, margins, factor)
     return SampledResult(parameters, multipliers, reward, margins, phi, history)
 
 
 def update(
     batch: VisitedStates,
-    parameters: np.ndarray,
-    policy: np.ndarray,
-    action_values: np.ndarray,
-    weights: np.ndarray,
+    parameters: Array,
+    policy: Array,
+    action_values: Array,
+    weights: Array,
     step_size: float,
     step: StepFunction = pqa,
-) -> np.ndarray:
+) -> Array:
     """One step and its projection: the next parameters `[d]`.
 
     Parameters `[d]`, policy `[U, A]`, Q_r and Q_c `[1 + m, U, A]`, weights `[m]`.
@@ -195,35 +211,7 @@ def update(
     return parameters + batch.features.parameters(after - before)
 
 
-def _collect(
-    simulator: Sampler,
-    parameters: np.ndarray | None,
-    settings: SampledSettings,
-    phi: FeatureMap,
-    psi: FeatureMap,
-    rng: np.random.Generator,
-) -> VisitedStates:
-    def policy(observations: np.ndarray) -> np.ndarray:
-        table = phi(observations)
-        return softmax(table @ (np.zeros(table.shape[-1]) if parameters is None else parameters))
-
-    return VisitedStates(simulator.collect(policy, settings.episodes, rng), phi, psi)
-
-
-def _estimates(
-    simulator: Sampler, batch: VisitedStates, parameters: np.ndarray, settings: SampledSettings
-) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
-    """Policy `[U, A]`, Q `[1 + m, U, A]`, reward and margins `[m]` at the current parameters."""
-    policy = batch.policy(parameters)
-    if settings.estimator == "temporal-differences":
-        action_values = batch.temporal_differences(policy, simulator.discount)
-    else:
-        action_values = batch.monte_carlo()
-    values = batch.at_start(policy, action_values)
-    return policy, action_values, float(values[0]), values[1:] - simulator.thresholds
-
-
-def _map(features: np.ndarray | FeatureMap, simulator: Sampler) -> FeatureMap:
+def _map(features: Array | FeatureMap, simulator: Sampler) -> FeatureMap:
     """Features as a function of observations; a table must fit the simulator."""
     if callable(features):
         return features

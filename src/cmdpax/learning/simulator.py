@@ -22,15 +22,16 @@ import numpy as np
 if TYPE_CHECKING:  # a policy is loaded without what models need
     from cmdpax.model.cmdp import CMDP
 
-Policy = Callable[[np.ndarray], np.ndarray]  # observations [n, ...] -> probabilities [n, A]
+Array = np.ndarray
+Policy = Callable[[Array], Array]  # observations [n, ...] -> probabilities [n, A]
 
 
 @dataclass(frozen=True)
 class ActionSpace:
     """Box actions (`low`, `high` `[a]`, infinite where unbounded), or `choices` discrete ones."""
 
-    low: np.ndarray | None = None
-    high: np.ndarray | None = None
+    low: Array | None = None
+    high: Array | None = None
     choices: int = 0
     start: int = 0  # the first choice
     clip: bool = True  # actions outside the box are clipped before the environment sees them
@@ -42,7 +43,7 @@ class ActionSpace:
         """Length of a policy network's output: action dimensions, or number of choices."""
         return self.choices if self.low is None else len(self.low)
 
-    def to_environment(self, action: np.ndarray) -> np.ndarray:
+    def to_environment(self, action: Array) -> Array:
         """A policy's action as the environment takes it.
 
         Box: `[..., a]` in [-1, 1] rescaled to the box, `[..., *shape]`. Discrete: `[...]`, counted
@@ -68,7 +69,7 @@ class ActionSpace:
         return not self.clip and bool((middle == 0).all() and (half == 1).all())
 
     @cached_property
-    def _box(self) -> tuple[np.ndarray, np.ndarray]:
+    def _box(self) -> tuple[Array, Array]:
         """Middle and half of the image of [-1, 1]; an open side lies two units from the other."""
         low, high = np.asarray(self.low), np.asarray(self.high)
         first = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 2, -1.0))
@@ -78,39 +79,33 @@ class ActionSpace:
     def as_json(self) -> dict[str, Any]:
         """What `from_json` reads; bounds that are infinite are null."""
 
-        def finite(bounds: np.ndarray | None) -> list[float | None] | None:
-            if bounds is None:
-                return None
-            return [float(bound) if np.isfinite(bound) else None for bound in bounds]
-
-        shape = None if self.shape is None else list(self.shape)
-        bounds = {"low": finite(self.low), "high": finite(self.high)}
-        return {**asdict(self), **bounds, "shape": shape}
+        notes = {**asdict(self), "shape": None if self.shape is None else list(self.shape)}
+        for side in () if self.low is None else ("low", "high"):
+            notes[side] = [float(bound) if np.isfinite(bound) else None for bound in notes[side]]
+        return notes
 
     @classmethod
     def from_json(cls, notes: Mapping[str, Any]) -> "ActionSpace":
         """The space that `as_json` wrote."""
 
-        def array(side: str, infinity: float) -> np.ndarray | None:
-            bounds = notes[side]
-            if bounds is None:
-                return None
-            return np.array([infinity if bound is None else bound for bound in bounds])
-
         shape = None if notes.get("shape") is None else tuple(notes["shape"])
-        bounds = {"low": array("low", -np.inf), "high": array("high", np.inf)}
-        return cls(**{**notes, **bounds, "shape": shape})
+        fields = {**notes, "shape": shape}
+        if notes["low"] is not None:
+            for side, infinity in (("low", -np.inf), ("high", np.inf)):
+                bounds = [infinity if bound is None else bound for bound in notes[side]]
+                fields[side] = np.array(bounds)
+        return cls(**fields)
 
 
 class Transition(NamedTuple):
     """One step of N simulators. Where an episode ended, `observation` is the next episode's."""
 
-    observation: np.ndarray  # [N, d]
-    next_observation: np.ndarray  # [N, d], the true successor, also where the episode ended
-    reward: np.ndarray  # [N]
-    cost: np.ndarray  # [N, m]
-    terminated: np.ndarray  # [N] bool: the episode ended by itself, nothing comes after
-    truncated: np.ndarray  # [N] bool: the time limit cut it, its value goes on
+    observation: Array  # [N, d]
+    next_observation: Array  # [N, d], the true successor, also where the episode ended
+    reward: Array  # [N]
+    cost: Array  # [N, m]
+    terminated: Array  # [N] bool: the episode ended by itself, nothing comes after
+    truncated: Array  # [N] bool: the time limit cut it, its value goes on
 
 
 class Simulator(Protocol):
@@ -123,25 +118,23 @@ class Simulator(Protocol):
     cost_names: tuple[str, ...]
     episode_limit: int | None  # steps after which an episode is cut, where that is known
 
-    def reset(self, seed: int) -> np.ndarray:
+    def reset(self, seed: int) -> Array:
         """Start all copies anew, `[N, d]`; the seed fixes all that happens until the next call."""
-        ...
 
-    def step(self, action: np.ndarray) -> Transition:
+    def step(self, action: Array) -> Transition:
         """Advance all copies by the environment's own actions, `[N, *shape]` or choices `[N]`."""
-        ...
 
 
 @dataclass(frozen=True)
 class Experience:
     """N steps, episode after episode, in their order."""
 
-    observations: np.ndarray  # [N, ...]
-    actions: np.ndarray  # [N] int
-    rewards: np.ndarray  # [N, 1 + M]: reward, then the rows V >= b of the limits
-    successors: np.ndarray  # [N, ...]: the next observation
-    continues: np.ndarray  # [N] bool: False where the next state is terminal, worth 0
-    first: np.ndarray  # [N] bool: first step of an episode
+    observations: Array  # [N, ...]
+    actions: Array  # [N] int
+    rewards: Array  # [N, 1 + M]: reward, then the rows V >= b of the limits
+    successors: Array  # [N, ...]: the next observation
+    continues: Array  # [N] bool: False where the next state is terminal, worth 0
+    first: Array  # [N] bool: first step of an episode
 
 
 class Sampler(Protocol):
@@ -149,12 +142,11 @@ class Sampler(Protocol):
 
     actions: int
     states: int | None  # number of states where observations are their indices
-    thresholds: np.ndarray  # b [M]: the limits' rows are V >= b
+    thresholds: Array  # b [M]: the limits' rows are V >= b
     discount: float
 
     def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Experience:
         """The steps of that many episodes."""
-        ...
 
 
 class ModelSimulator:
@@ -168,38 +160,33 @@ class ModelSimulator:
     episode_limit: int | None = None
 
     def __init__(self, model: "CMDP", count: int = 1) -> None:
-        constraints, self.limits = model.constraints, model.limits
         self.model, self.count, self.discount = model, count, model.discount
+        self.limits = model.limits
         self.states: int | None = model.states
         self.actions, self.observation_size = model.actions, model.states
         self.observation_shape: tuple[int, ...] = (model.states,)
         self.action_space = ActionSpace(choices=model.actions)
         self.cost_names, self.thresholds = self.limits.names, self.limits.row_thresholds
         self._reward = -model.reward if model.minimise else model.reward
-        self._costs = np.moveaxis(constraints, 0, -1)  # [S, A, m]
+        self._costs = np.moveaxis(model.constraints, 0, -1)  # [S, A, m]
         self._state = np.zeros(count, dtype=np.int64)
         self._random = np.random.default_rng(0)
 
-    def reset(self, seed: int) -> np.ndarray:
+    def reset(self, seed: int) -> Array:
         """Start all copies anew, `[N, S]`."""
         self._random = np.random.default_rng(seed)
         self._state = self._starts(self.count, self._random)
         return self._one_hot(self._state)
 
-    def step(self, action: np.ndarray) -> Transition:
+    def step(self, action: Array) -> Transition:
         """Advance all copies by choices `[N]`; finished ones start anew."""
         state, successor = self._state, self._successors(self._state, action, self._random)
         terminated = self._random.random(self.count) >= self.discount
         self._state = successor.copy()
         self._state[terminated] = self._starts(int(terminated.sum()), self._random)
-        return Transition(
-            self._one_hot(self._state),
-            self._one_hot(successor),
-            self._reward[state, action],
-            self._costs[state, action],
-            terminated,
-            np.zeros(self.count, dtype=bool),
-        )
+        seen = self._one_hot(self._state), self._one_hot(successor)
+        paid = self._reward[state, action], self._costs[state, action]
+        return Transition(*seen, *paid, terminated, np.zeros(self.count, dtype=bool))
 
     def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Experience:
         """The steps of that many episodes, all of them at once."""
@@ -220,22 +207,20 @@ class ModelSimulator:
         first = np.append(True, episode[1:] != episode[:-1])
         return Experience(state, action, rewards, successor, np.ones(len(state), bool), first)
 
-    def _starts(self, count: int, rng: np.random.Generator) -> np.ndarray:
+    def _starts(self, count: int, rng: np.random.Generator) -> Array:
         return rng.choice(self.observation_size, size=count, p=self.model.initial)
 
-    def _successors(
-        self, state: np.ndarray, action: np.ndarray, rng: np.random.Generator
-    ) -> np.ndarray:
+    def _successors(self, state: Array, action: Array, rng: np.random.Generator) -> Array:
         places = draw(self.model.probabilities[state, action], rng)
         return self.model.successors[state, action, places]
 
-    def _one_hot(self, state: np.ndarray) -> np.ndarray:
+    def _one_hot(self, state: Array) -> Array:
         observation = np.zeros((len(state), self.observation_size))
         observation[np.arange(len(state)), state] = 1.0
         return observation
 
 
-def draw(probabilities: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def draw(probabilities: Array, rng: np.random.Generator) -> Array:
     """One index for each row of `[n, k]`."""
     cumulative = np.cumsum(probabilities, axis=1)
     return (rng.random((len(cumulative), 1)) * cumulative[:, -1:] >= cumulative).sum(1)

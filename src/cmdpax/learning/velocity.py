@@ -111,7 +111,7 @@ class VelocitySimulator:
         # views into MuJoCo's memory, made once: making them costs a third of a Hopper step
         self._states = [part for data in self.data for part in (data.qpos, data.qvel)]
         self._places = [
-            data.xpos[TORSO, :2] if self.task.planar else data.qpos[:1] for data in self.data
+            data.xpos[TORSO, :2] if task.planar else data.qpos[:1] for data in self.data
         ]
         self._controls = [data.ctrl for data in self.data]
         self.shared = shared_threads() if count >= SHARED_FROM else None

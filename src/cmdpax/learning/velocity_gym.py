@@ -43,10 +43,9 @@ class VelocityEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def __init__(
         self, name: str, render_mode: str | None = None, width: int = 480, height: int = 480
     ) -> None:
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise InputError(
-                f"render_mode '{render_mode}' is not one of {self.metadata['render_modes']}."
-            )
+        modes = self.metadata["render_modes"]
+        if render_mode is not None and render_mode not in modes:
+            raise InputError(f"render_mode '{render_mode}' is not one of {modes}.")
         self.simulator = VelocitySimulator(name)
         self.render_mode, self.width, self.height = render_mode, width, height
         self.metadata = {**self.metadata, "render_fps": round(1 / self.simulator.seconds)}

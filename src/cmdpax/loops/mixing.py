@@ -51,13 +51,9 @@ def _minimise(effects, rewards, multipliers, penalty, x):
     m, n = effects.shape
     k = n - m
     free, direction, gradient, weights = x > 0, np.empty(n), np.empty(n), np.empty(m)
-    largest_effects = np.zeros(m)
+    largest_reward, largest_effects = np.abs(rewards).max(), np.empty(m)
     for i in range(m):
-        for j in range(k):
-            largest_effects[i] = max(largest_effects[i], abs(effects[i, j]))
-    largest_reward = 0.0
-    for j in range(k):
-        largest_reward = max(largest_reward, abs(rewards[j]))
+        largest_effects[i] = np.abs(effects[i, :k]).max()
     entered, is_blocked = -1, True
     for _ in range(100 + 20 * n):
         _differentiate(effects, rewards, multipliers, penalty, x, weights, gradient)

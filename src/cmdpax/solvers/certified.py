@@ -26,7 +26,7 @@ SAFETY = 0.9  # ask the door once the estimates are this far below eps
 class WarmStart:
     """Columns and multipliers carried between solves that differ in their thresholds only."""
 
-    columns: Columns | None = None  # the best state of the default method, which is solved again
+    columns: Columns | None = None
     thresholds: np.ndarray | None = None  # [m], that the columns' margins refer to, scaled
     multipliers: np.ndarray | None = None  # [m], scaled
 
@@ -80,8 +80,9 @@ def solve_certified(
         observe=search.observe,
     )
     assert search.dual is not None
-    warm.columns, warm.thresholds = search.best, form.thresholds
-    warm.multipliers = search.dual.weights
+    if isinstance(search.best, Columns):
+        warm.columns, warm.thresholds = search.best, form.thresholds
+        warm.multipliers = search.dual.weights
     return search.answer(search.best)
 
 

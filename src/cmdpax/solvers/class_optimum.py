@@ -26,9 +26,8 @@ from cmdpax.solvers.policy_gradient import weighted_action_values, weighted_valu
 
 START_DEVIATION = 2.0  # of the random starts
 # Starts take turns between bounds of the coordinates that widen from subproblem to subproblem (a
-# policy that is nearly deterministic hardly has a gradient, and would stay so in the wrong action)
-# and wide ones at once, and between first penalties. At the last bound probabilities are 0 and 1 to
-# rounding.
+# policy that is nearly deterministic hardly has a gradient, and would stay with a wrong action) and
+# wide ones at once, and between first penalties. The last bound allows 0 and 1, up to rounding.
 WIDENING, WIDE = (1.0, 2.0, 4.0, 8.0, 16.0, 40.0), (40.0,)
 TURNS = ((WIDENING, 10.0), (WIDE, 10.0), (WIDENING, 1.0), (WIDE, 1.0))
 PENALTY_GROWTH, OUTER = 4.0, 40

@@ -78,9 +78,8 @@ def find_constraint(model: CMDP, constraint: int | str) -> int:
 def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[float, float]:
     """Loosest threshold that can bind, and tightest that the other constraints leave feasible."""
     eps = min(eps, RANGE_EPS)  # a curve may be coarse, its ends may not
-    rows, bounds = (
-        np.delete(array, constraint, 0) for array in (model.constraints, model.limits.bounds)
-    )
+    others = np.arange(model.constraint_count) != constraint
+    rows, bounds = model.constraints[others], model.limits.bounds[others]
     relaxed = model.replace(constraints=rows, thresholds=bounds, senses=None)
     sign = model.limits.signs[model.limits.first_rows[constraint]]  # -1: towards small values
     extreme = relaxed.replace(reward=model.constraints[constraint], minimise=bool(sign < 0))

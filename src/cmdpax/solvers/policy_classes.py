@@ -50,20 +50,6 @@ NEWTON_RIDGE, FISHER_RIDGE = 1e-12, 1e-14
 TINY = float(np.finfo(float).tiny)
 
 
-def project_simplex(points: Array) -> Array:
-    """Euclidean projection of every `points[..., :]` onto the probability simplex, exact.
-
-    It is `max(x - theta, 0)`, with theta from the sorted entries such that the result sums to 1.
-    """
-    # shift invariant, and keeps huge steps from losing digits
-    points = points - points.max(-1, keepdims=True)
-    ordered = -np.sort(-points, axis=-1)
-    excess = np.cumsum(ordered, axis=-1) - 1
-    support = (ordered * np.arange(1, points.shape[-1] + 1) > excess).sum(-1, keepdims=True)
-    theta = np.take_along_axis(excess, support - 1, axis=-1) / support
-    return np.maximum(points - theta, 0)
-
-
 def softmax(logits: Array) -> Array:
     """Row-wise softmax of `[..., A]`, safe for any finite logits."""
     powers = np.exp(logits - logits.max(-1, keepdims=True))

@@ -27,20 +27,26 @@ from cmdpax import lagrangian
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.exact.standard import Evaluation, StandardForm
 from cmdpax.solvers.algorithm import AugmentedLagrangian, CertifiedGap
-from cmdpax.solvers.policy_classes import (
-    FLOOR,
-    TABLES,
-    Array,
-    PolicyClass,
-    check_step,
-    project_simplex,
-    softmax,
-)
+from cmdpax.solvers.policy_classes import FLOOR, TABLES, Array, PolicyClass, check_step, softmax
 
 # policy and Q [..., S, A], step size [..., 1, 1] -> target [..., S, A]
 StepFunction = Callable[[Array, Array, Array], Array]
 GROW, SHRINK, LARGEST_STEP, SMALLEST_STEP = 1.5, 0.5, 1e6, 1e-6
 ROUNDING = 1e-14
+
+
+def project_simplex(points: Array) -> Array:
+    """Euclidean projection of every `points[..., :]` onto the probability simplex, exact.
+
+    It is `max(x - theta, 0)`, with theta from the sorted entries such that the result sums to 1.
+    """
+    # shift invariant, and keeps huge steps from losing digits
+    points = points - points.max(-1, keepdims=True)
+    ordered = -np.sort(-points, axis=-1)
+    excess = np.cumsum(ordered, axis=-1) - 1
+    support = (ordered * np.arange(1, points.shape[-1] + 1) > excess).sum(-1, keepdims=True)
+    theta = np.take_along_axis(excess, support - 1, axis=-1) / support
+    return np.maximum(points - theta, 0)
 
 
 def pqa(policy: Array, action_values: Array, size: Array) -> Array:

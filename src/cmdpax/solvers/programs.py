@@ -31,7 +31,7 @@ from cmdpax.solvers.algorithm import Answer
 from cmdpax.solvers.certified import Task
 from cmdpax.solvers.columns import Corrective, add_column
 from cmdpax.solvers.feasibility import slater_slack
-from cmdpax.solvers.policy_classes import from_actions, from_visits, log_or_zero, softmax
+from cmdpax.solvers.policy_classes import Array, from_actions, from_visits, log_or_zero, softmax
 from cmdpax.solvers.policy_gradient import soft_action_values
 
 Algorithm = Literal["simplex", "ipm", "hipo"]
@@ -43,10 +43,10 @@ SOFT_ITERATIONS, SOFT_TOLERANCE = 200, 1e-12
 class OccupancyProgram(NamedTuple):
     """`max objective.d`; `matrix @ d` is `inflow` in the first S rows, at least `lower` in m."""
 
-    objective: np.ndarray  # [S*A]
+    objective: Array  # [S*A]
     matrix: sp.csc_array  # [S + m, S*A]
-    inflow: np.ndarray  # [S]
-    lower: np.ndarray  # [m]
+    inflow: Array  # [S]
+    lower: Array  # [m]
 
 
 def occupancy_program(form: StandardForm) -> OccupancyProgram:
@@ -68,7 +68,7 @@ def linear_program(form: StandardForm, task: Task, *, algorithm: Algorithm = "si
 
 def solve_program(
     form: StandardForm, algorithm: Algorithm = "simplex", time_limit: float | None = None
-) -> tuple[np.ndarray, np.ndarray, float]:
+) -> tuple[Array, Array, float]:
     """Policy `[S, A]`, weights `[m]` and objective that HiGHS finds for the form as it stands."""
     if algorithm not in get_args(Algorithm):
         raise InputError(f"algorithm: '{algorithm}' is none of {', '.join(get_args(Algorithm))}.")
@@ -126,7 +126,7 @@ def convex_al(
     return Answer(policy, multipliers)
 
 
-def maximise_al(form: StandardForm, multipliers: np.ndarray, penalty: float) -> np.ndarray:
+def maximise_al(form: StandardForm, multipliers: Array, penalty: float) -> Array:
     """The policy `[S, A]` that maximises the AL exactly, by HiGHS' quadratic solver."""
     S, A, m = form.states, form.actions, form.constraint_count
     program = occupancy_program(form)
@@ -152,7 +152,7 @@ def maximise_al(form: StandardForm, multipliers: np.ndarray, penalty: float) -> 
 
 
 def _program(
-    objective: np.ndarray, matrix: sp.csc_array, inflow: np.ndarray, lower: np.ndarray
+    objective: Array, matrix: sp.csc_array, inflow: Array, lower: Array
 ) -> highspy.HighsLp:
     """A linear program in variables >= 0: rows equal to `inflow [S]`, then at least `lower [m]`."""
     lp = highspy.HighsLp()
@@ -176,7 +176,7 @@ def _solver(**options: Any) -> highspy.Highs:
     return solver
 
 
-def _policy(form: StandardForm, solver: highspy.Highs, name: str, advice: str = "") -> np.ndarray:
+def _policy(form: StandardForm, solver: highspy.Highs, name: str, advice: str = "") -> Array:
     """The policy `[S, A]` of the occupancy that HiGHS found; it may be slightly negative."""
     solution = solver.getSolution()
     if not solution.value_valid:
@@ -217,7 +217,7 @@ def dantzig_wolfe(form: StandardForm, task: Task) -> Answer:
     return Answer(Corrective().policy(form, columns), weights, dual_plan)
 
 
-def _best_feasible(rewards: np.ndarray, margins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _best_feasible(rewards: Array, margins: Array) -> tuple[Array, Array]:
     """Best feasible mixture `[k]` of columns, and the prices `[m]` of the constraints.
 
     rewards: `[k]`. margins: `[k, m]`.
@@ -255,7 +255,7 @@ def cutting_plane(
     slack = slater_slack(form)
     largest = 2 / slack if slack > 1e-9 else 1e9
     low, high = np.zeros(m), np.full(m, largest)
-    planes: list[tuple[float, np.ndarray]] = []  # D_tau(w) >= value + gradient.w
+    planes: list[tuple[float, Array]] = []  # D_tau(w) >= value + gradient.w
     weights, policy = np.zeros(m), np.full((form.states, form.actions), 1 / form.actions)
     for _ in range(cuts):
         policy, value, margins = soft_optimum(form, weights, entropy, policy)
@@ -276,8 +276,8 @@ def cutting_plane(
 
 
 def soft_optimum(
-    form: StandardForm, weights: np.ndarray, entropy: float, start: np.ndarray
-) -> tuple[np.ndarray, float, np.ndarray]:
+    form: StandardForm, weights: Array, entropy: float, start: Array
+) -> tuple[Array, float, Array]:
     """The entropy-regularised optimum of `r + w.c`: policy `[S, A]`, D_tau(w), margins `[m]`.
 
     Soft policy iteration `pi = softmax(Q_tau / tau)`, which converges like Newton's method.
@@ -295,7 +295,7 @@ def soft_optimum(
     return policy, value, at_start[1:] - form.thresholds
 
 
-def _kelley(planes: list[tuple[float, np.ndarray]], largest: float) -> np.ndarray:
+def _kelley(planes: list[tuple[float, Array]], largest: float) -> Array:
     """Minimiser `[m]` of the piecewise-linear model of the dual in the box."""
     gradients = np.array([gradient for _, gradient in planes])
     m = gradients.shape[1]

@@ -86,10 +86,6 @@ def _solve_with(
     return solve_certified(form, task, oracle(task), **settings)
 
 
-def _corrective(task: Task) -> Corrective:
-    return Corrective(ACCURACY * task.eps, task.most, task.stop)
-
-
 def _alm(step: StepFunction, linear: str = "", gradient: bool = False) -> dict[str, Any]:
     """Both forms of an augmented-Lagrangian method with tables."""
     budget = {"step": 0.1, **AL_BUDGET}
@@ -199,9 +195,9 @@ MUELLER, RAY = "Mueller, Alatur, Cevher, Ramponi, He 2024", "Ray, Achiam, Amodei
 YING, GLADIN = "Ying, Ding, Lavaei 2022", "Gladin et al. 2023"
 OUTER, FINITE = "outer O(1/sqrt T)", "O(1/sqrt T) outer; finite"
 REGULARISED = "O(log 1/eps) cuts, regularised"
-_default: dict[str, Any] = {"solve": partial(_solve_with, _corrective), "own_settings": AL_SETTINGS}
+_columns = partial(_solve_with, lambda task: Corrective(ACCURACY * task.eps, task.most, task.stop))
 _rows = (
-    Method("corrective-alm", "Corrective ALM", AL, "cmdpax", FINITE, **_default),
+    Method("corrective-alm", "Corrective ALM", AL, "cmdpax", FINITE, _columns, AL_SETTINGS),
     Method("pqa-alm", "PQA-ALM", AL, LU, "O(eps^-6) evaluations", **_alm(pqa, "ppqa-alm")),
     Method("ppg-alm", "PPG-ALM", AL, LU, "as PQA", **_alm(ppg, gradient=True)),
     Method("npg-alm", "NPG-ALM", AL, LU, OUTER, **_alm(npg, "pnpg-alm")),
