@@ -10,7 +10,7 @@ import math
 import os
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from reprlib import repr as brief
@@ -61,6 +61,11 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(plain(content), indent=1, allow_nan=False) + "\n")
 
 
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """The same as JSON lines."""
+    write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+
 def writable_path(path: Path, *suffixes: str, option: str = "--out") -> Path:
     """The path of a file that is going to be written, refused now rather than after the work.
 
@@ -78,8 +83,8 @@ def writable_path(path: Path, *suffixes: str, option: str = "--out") -> Path:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         open(temporary, "xb").close()
     except OSError as error:
-        reason = error.strerror
-        raise InputError(f"{option} {path}: it cannot be written there ({reason}).") from None
+        sentence = f"{option} {path}: it cannot be written there ({error.strerror})."
+        raise InputError(sentence) from None
     temporary.unlink()
     return path
 
@@ -105,9 +110,8 @@ def plain(value: Any, digits: int | None = None) -> Any:
 def parse_json(text: str | bytes, finite: bool = True) -> Any:
     """JSON with no key twice; NaN and Infinity, which JSON does not know, only if not `finite`."""
     try:
-        return json.loads(
-            text, object_pairs_hook=_once, parse_constant=_refuse_constant if finite else float
-        )
+        constant = _refuse_constant if finite else float
+        return json.loads(text, object_pairs_hook=_once, parse_constant=constant)
     except InputError:
         raise
     except json.JSONDecodeError as error:
@@ -116,15 +120,13 @@ def parse_json(text: str | bytes, finite: bool = True) -> Any:
     except UnicodeDecodeError:
         raise InputError("it is not valid JSON: it is not text in UTF-8.") from None
     except (RecursionError, ValueError):
-        raise InputError(
-            "it is JSON nested too deeply, or with a number of thousands of digits."
-        ) from None
+        sentence = "it is JSON nested too deeply, or with a number of thousands of digits."
+        raise InputError(sentence) from None
 
 
 def read_json(path: Path) -> Row:
     """The object in a JSON file; empty if there is no such file, or if it holds no object."""
-    content = _parsed(_content(path))
-    return {} if content is None else content
+    return _parsed(_content(path)) or {}
 
 
 def read_rows(path: Path, whole: bool = False) -> list[Row]:

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from calls import call
-from cmdpax.cli.experiments import Board, last_row
+from cmdpax.cli.experiments import Board
 from cmdpax.experiments import executors
 from cmdpax.experiments.runs import train_run
 from cmdpax.experiments.store import Store
@@ -74,23 +74,6 @@ def test_the_board_reads_everything_in_the_store(tmp_path):
     assert board.training() == [f"{TASK} spma-alm seed 0: 25%, return 12.35, cost 3"]
     assert board.summary().startswith("1 of 6 runs are done, 1 begun, about ")
     assert board.table().row_count == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "row"),
-    [
-        ('{"a": 1}\n{"a": 2}\n{"a":', {"a": 2}),
-        ('{"a": 1}\n', {"a": 1}),
-        ('{"a": 1}', None),
-        ("", None),
-        ("nonsense\n", None),
-    ],
-)
-def test_only_whole_rows_are_read(tmp_path, text, row):
-    path = tmp_path / "metrics.jsonl"
-    assert last_row(path) is None
-    path.write_text(" " * 5000 + "\n" + text)  # only the end of a long file is looked at
-    assert last_row(path) == row
 
 
 @pytest.mark.parametrize("workers", ["0", "-1"])

@@ -8,7 +8,7 @@ from cmdpax.experiments import runs
 from cmdpax.experiments.runs import carry_out, exact_run, train_run
 from cmdpax.experiments.store import Store
 from cmdpax.learning.config import TrainConfig
-from cmdpax.solvers.solve import solve as run_method
+from cmdpax.solvers.solve import solve
 
 
 def test_an_interrupted_solve_is_not_the_outcome_of_its_run(tmp_path, monkeypatch):
@@ -21,8 +21,8 @@ def test_an_interrupted_solve_is_not_the_outcome_of_its_run(tmp_path, monkeypatc
     with monkeypatch.context() as patched:
         patched.setattr(
             runs,
-            "run_method",
-            lambda *arguments, **settings: run_method(*arguments, report=interrupt, **settings),
+            "solve",
+            lambda *arguments, **settings: solve(*arguments, callback=interrupt, **settings),
         )
         with pytest.warns(UserWarning, match="stopping"), pytest.raises(KeyboardInterrupt):
             store.carry_out(run)

@@ -200,6 +200,23 @@ def rows_of(run, *lines):
     (run.path / "metrics.jsonl").write_text("".join(lines))
 
 
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        ('{"a": 1}\n{"a": 2}\n{"a":', {"a": 2}),
+        ('{"a": 1}\n', {"a": 1}),
+        ('{"a": 1}', None),
+        ("", None),
+        ("nonsense\n", None),
+    ],
+)
+def test_the_last_row_is_whole(tmp_path, text, row):
+    run = RunFolder(tmp_path)
+    assert run.last_row() is None
+    rows_of(run, " " * 5000 + "\n", text)  # only the end of a long file is looked at
+    assert run.last_row() == row
+
+
 def test_rows(tmp_path):
     run = RunFolder(tmp_path)
     assert run.rows() == [] and run.last_row() is None

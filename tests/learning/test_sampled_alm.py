@@ -5,13 +5,13 @@ exact method's answer.
 import gymnasium as gym
 import numpy as np
 import pytest
-from cmdpax.environments.tiles import tiles
-from cmdpax.learning.sampling import Experience, GymSimulator, ModelSimulator
 
 import plain
 from cmdpax import InputError
 from cmdpax.environments import deep_sea
-from cmdpax.exact.discounted import action_values, evaluate
+from cmdpax.environments.by_name import tiles
+from cmdpax.exact.standard import StandardForm
+from cmdpax.learning.gym_simulator import GymSampler
 from cmdpax.learning.sampled_alm import (
     SampledSettings,
     VisitedStates,
@@ -19,10 +19,11 @@ from cmdpax.learning.sampled_alm import (
     sampled_alm,
     update,
 )
+from cmdpax.learning.simulator import Experience, ModelSimulator
 from cmdpax.solvers.algorithm import AugmentedLagrangian
 from cmdpax.solvers.policy_classes import Features, LogLinear, one_hot
 from cmdpax.solvers.policy_gradient import PolicyGradient, PolicyState, pqa
-from cmdpax.solvers.table import trajectory
+from cmdpax.solvers.solve import trajectory
 
 
 def batch_of(model, policy, episodes, seed, table=None):
@@ -35,11 +36,10 @@ def batch_of(model, policy, episodes, seed, table=None):
 
 
 def exact_action_values(model, policy):
-    values = evaluate(model, policy)
-    rewards = np.concatenate([model.reward[None], model.constraints])
-    return action_values(model, rewards, values.values), np.append(
-        values.reward, values.margins + model.thresholds
-    )
+    form = StandardForm.of(model)
+    values, rewards = form.evaluate(policy), np.stack([form.reward, *form.constraints])
+    start = np.append(values.reward, values.margins + form.thresholds)
+    return form.criterion.action_values(form, rewards, values.values), start
 
 
 def test_returns_by_hand():
@@ -93,8 +93,11 @@ def test_an_update_converges_to_the_exact_one_at_the_rate_of_monte_carlo():
     oracle = PolicyGradient(pqa, 1.0, LogLinear(features))
     x = 0.5 * np.random.default_rng(3).standard_normal(features.rank)
     policy = features.probabilities(x)
-    before = PolicyState(policy, evaluate(model, policy), np.ones(()), x)
-    exact, parameters = oracle.advance(model, before, utility).policy, features.parameters(x)
+    before = PolicyState(policy, StandardForm.of(model).evaluate(policy), np.ones(()), x)
+    exact, parameters = (
+        oracle.advance(StandardForm.of(model), before, utility).policy,
+        features.parameters(x),
+    )
     sizes, errors = np.array([100, 400, 1600]), []
     for episodes in sizes:
         squares = []
@@ -130,7 +133,7 @@ def test_a_short_run_is_deterministic_and_reuses_its_batches():
 @pytest.mark.slow
 def test_a_run_converges_to_the_exact_methods_answer():
     model, table = deep_sea(), tiles(25, 2, 60, 4, 3)
-    exact = trajectory(model, "ppqa-alm", table, step=1.0, outer=5, inner=20)
+    exact = trajectory(model, "ppqa-alm", features=table, step=1.0, outer=5, inner=20)
     errors = []
     for episodes in (50, 800):
         runs = [
@@ -139,7 +142,7 @@ def test_a_run_converges_to_the_exact_methods_answer():
             )
             for s in range(4)
         ]
-        true = [evaluate(model, run(np.arange(25))) for run in runs]
+        true = [StandardForm.of(model).evaluate(run(np.arange(25))) for run in runs]
         errors.append(
             np.mean(
                 [
@@ -174,14 +177,14 @@ def test_a_gymnasium_environment_with_a_known_answer():
         return np.eye(2)[None, :, :] * observations[:, :1, None] + 0.0 * observations[:, 1:, None]
 
     settings = SampledSettings(step=0.2, penalty=2.0, outer=8, inner=15, episodes=200)
-    result = sampled_alm(GymSimulator(Toll(), 0.3, 0.9), features, settings)
+    result = sampled_alm(GymSampler(Toll(), ["cost<=0.3"], 0.9), features, settings)
     pays = result(np.array([[1.0, 0.0]]))[0, 1]
     assert pays == pytest.approx(0.3, abs=0.08)
     assert result.multipliers[0] == pytest.approx(1.0, abs=0.4)
 
 
 def test_bad_input_is_refused():
-    simulator = GymSimulator(Toll(), 0.3, 0.9)
+    simulator = GymSampler(Toll(), ["cost<=0.3"], 0.9)
     with pytest.raises(InputError, match="function of observations"):
         sampled_alm(simulator, one_hot(3, 2))
     with pytest.raises(InputError, match="does not fit"):

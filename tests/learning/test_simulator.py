@@ -5,7 +5,7 @@ import pytest
 
 import plain
 from cmdpax.environments import garnet, queue
-from cmdpax.exact.discounted import evaluate, occupancy
+from cmdpax.exact.standard import StandardForm
 from cmdpax.learning.simulator import ActionSpace, ModelSimulator
 
 LOW, HIGH = np.array([-1.0, 0.0, 2.0]), np.array([1.0, 10.0, 3.0])
@@ -83,7 +83,8 @@ def test_visits_are_distributed_like_the_occupancy_and_transitions_like_the_mode
     assert data.first.sum() == 20_000 and count == pytest.approx(
         20_000 / (1 - model.discount), rel=0.03
     )
-    expected = (1 - model.discount) * occupancy(model, policy)[:, None] * policy
+    form = StandardForm.of(model)
+    expected = form.criterion.share(form, policy)[:, None] * policy
     share = np.zeros((4, 3))
     np.add.at(share, (data.observations, data.actions), 1 / count)
     np.testing.assert_allclose(share, expected, atol=0.01)
@@ -91,7 +92,7 @@ def test_visits_are_distributed_like_the_occupancy_and_transitions_like_the_mode
     np.testing.assert_array_equal(
         data.rewards[:, 2], model.constraints[1, data.observations, data.actions]
     )
-    chances = model.tensor[data.observations, data.actions, data.successors]
+    chances = model.transitions.tensor[data.observations, data.actions, data.successors]
     assert (chances > 0).all()
     inside = ~data.first[1:]
     np.testing.assert_array_equal(
@@ -105,7 +106,7 @@ def test_episode_totals_of_a_simulated_model_are_its_discounted_values():
     policy = np.random.default_rng(0).dirichlet(np.ones(4), 4)
     simulator = ModelSimulator(model, count=500)
     assert (simulator.cost_names, simulator.limits.senses) == (("energy",), ("<=",))
-    assert simulator.limits.thresholds == -model.thresholds  # the model's arrays are `>=` today
+    assert simulator.limits.thresholds == model.thresholds
     rng, observation, totals, sums = np.random.default_rng(1), simulator.reset(2), [], 0.0
     for _ in range(300):
         np.testing.assert_array_equal(observation.sum(1), 1)
@@ -113,9 +114,11 @@ def test_episode_totals_of_a_simulated_model_are_its_discounted_values():
         action = (rng.random((500, 1)) > policy[state].cumsum(1)).sum(1)
         step = simulator.step(action)
         np.testing.assert_array_equal(step.reward, model.reward[state, action])
-        np.testing.assert_array_equal(step.cost[:, 0], -model.constraints[0, state, action])
+        np.testing.assert_array_equal(step.cost[:, 0], model.constraints[0, state, action])
         successor = step.next_observation.argmax(1)
-        assert (model.tensor[state, action, successor] > 0).all() and not step.truncated.any()
+        assert (
+            model.transitions.tensor[state, action, successor] > 0
+        ).all() and not step.truncated.any()
         goes_on = ~step.terminated
         np.testing.assert_array_equal(step.observation[goes_on], step.next_observation[goes_on])
         assert (step.observation[step.terminated].argmax(1) == 0).all()  # where a queue starts
@@ -124,8 +127,8 @@ def test_episode_totals_of_a_simulated_model_are_its_discounted_values():
         sums = np.where(step.terminated[:, None], 0.0, sums)
         observation = step.observation
     totals = np.concatenate(totals)
-    values = evaluate(model, policy)
-    exact = [values.reward, -(values.margins[0] + model.thresholds[0])]
+    values = StandardForm.of(model).evaluate(policy)
+    exact = [values.reward, model.thresholds[0] - values.margins[0]]
     error = totals.std(0) / np.sqrt(len(totals))
     assert len(totals) > 20_000 and (np.abs(totals.mean(0) - exact) < 4 * error).all()
 

@@ -181,22 +181,9 @@ def test_a_step_is_what_the_definition_says(planar, clip, hidden):
         np.empty((count, 1)),
     )
     terminated, truncated, counted = np.empty(count, bool), np.empty(count, bool), elapsed.copy()
-    arguments = (
-        before,
-        after,
-        state,
-        POSITIONS,
-        action,
-        SECONDS,
-        0.5,
-        1.0,
-        THRESHOLD,
-        planar,
-        clip,
-        LIMIT,
-        counted,
-    )
-    ended = measure(*arguments, observation, reward, cost, terminated, truncated)
+    rules = (POSITIONS, planar, SECONDS, 0.5, 1.0, THRESHOLD, clip, LIMIT)
+    filled = (observation, reward, cost, terminated, truncated)
+    ended = measure(before, after, state, action, counted, rules, filled)
 
     velocity = (after - before) / SECONDS
     np.testing.assert_allclose(reward, velocity[:, 0] + 1.0 - 0.5 * (action**2).sum(1))

@@ -14,7 +14,7 @@ from cmdpax.cli.terminal import EXIT, Json, StatusLine, out
 from cmdpax.environments import finite
 from cmdpax.environments.by_name import open_features, open_model
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.files import writable_path
+from cmdpax.files import Row, writable_path
 from cmdpax.learning.config import METHODS
 from cmdpax.model.archive import load_result, save_model, save_result
 from cmdpax.solvers import frontier as frontiers
@@ -51,10 +51,9 @@ def solve(
     if out_file is not None:
         writable_path(out_file, ".npz")
         for name, source in (("model", model), ("file of features", features)):
-            if _is_same(out_file, source):
-                raise InputError(
-                    f"--out {out_file}: that is the {name} itself; give the result another name."
-                )
+            if source and out_file.exists() and Path(source).exists() and out_file.samefile(source):
+                what = f"that is the {name} itself; give the result another name"
+                raise InputError(f"--out {out_file}: {what}.")
     problem = open_model(model)
     table = None if features is None else open_features(features, problem)
     settings = dict(_setting(text) for text in set)
@@ -63,16 +62,10 @@ def solve(
             row = methods.get(method or "corrective-alm")
             hint = did_you_mean(name, row.settings if row else ())
             raise InputError(f"--set {name}: it is no setting of a method; {hint}")
+    settings |= {"time_limit": time_limit, "memory_limit": memory_limit}
     with StatusLine() as status:
         result = door.solve(
-            problem,
-            method,
-            eps=eps,
-            features=table,
-            time_limit=time_limit,
-            memory_limit=memory_limit,
-            callback=lambda row: status.row(row) if "gap" in row else None,  # else a fixed budget
-            **settings,
+            problem, method, eps=eps, features=table, callback=status.row, **settings
         )
     if as_json:
         print(json.dumps(result.summary()))
@@ -81,11 +74,6 @@ def solve(
     if out_file is not None:
         save_result(result, out_file)
     return EXIT[result.status]
-
-
-def _is_same(path: Path, source: str | None) -> bool:
-    exists = source is not None and path.exists() and Path(source).exists()
-    return exists and path.samefile(str(source))
 
 
 def check(
@@ -102,16 +90,8 @@ def check(
     """
     verified = checker.check(open_model(model), load_result(result))
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "verified": True,
-                    "status": verified.status,
-                    "gap": verified.gap,
-                    "violation": verified.violation,
-                }
-            )
-        )
+        errors = {"gap": verified.gap, "violation": verified.violation}
+        print(json.dumps({"verified": True, "status": verified.status, **errors}))
     else:
         out.print(str(verified))
     return 0
@@ -142,13 +122,11 @@ def frontier(
     is_index = is_number and constraint not in problem.constraint_names
     index = frontiers.find_constraint(problem, int(constraint) if is_index else constraint)
     with StatusLine() as status:
-        curve = frontiers.frontier(
-            problem,
-            index,
-            points=points,
-            eps=eps,
-            callback=lambda row: status.say(f"{row['done']} of {row['points']} points"),
-        )
+
+        def callback(row: Row) -> None:
+            status.say(f"{row['done']} of {row['points']} points")
+
+        curve = frontiers.frontier(problem, index, points=points, eps=eps, callback=callback)
     name, sense = problem.constraint_names[index], problem.senses[index]
     if out_file is not None:
         from cmdpax.experiments.pictures import frontier_picture, save
@@ -157,29 +135,20 @@ def frontier(
         current = low if math.isfinite(low) else high
         save(frontier_picture(curve, name, sense, current), out_file)
     if as_json:
-        print(
-            json.dumps(
-                {"constraint": name, "sense": sense, "points": [point.__dict__ for point in curve]}
-            )
-        )
+        content = {"constraint": name, "sense": sense, "points": [vars(point) for point in curve]}
+        print(json.dumps(content))
     else:
         table = Table(title=f"best reward against the threshold of '{name}' ({sense})")
         for heading in ("threshold", "reward", "shadow price", "certified gap", "status"):
             table.add_column(heading, justify="right")
         for p in curve:
-            table.add_row(
-                f"{p.threshold:.6g}",
-                f"{p.reward:.6g}",
-                f"{p.multiplier:.4g}",
-                f"{p.gap:.1e}",
-                p.status,
-            )
+            numbers = (f"{p.threshold:.6g}", f"{p.reward:.6g}", f"{p.multiplier:.4g}")
+            table.add_row(*numbers, f"{p.gap:.1e}", p.status)
         out.print(table)
         if out_file is not None:
             out.print(f"wrote {out_file}")
-    return max(
-        EXIT["limit"] if len(curve) < points else 0, *(EXIT[point.status] for point in curve)
-    )
+    codes = [EXIT[point.status] for point in curve]
+    return max(*codes, EXIT["limit"] if len(curve) < points else 0)
 
 
 def show(
@@ -204,10 +173,8 @@ def show(
     else:
         answer = load_result(result)
         checker.check(problem, answer)
-    title = (
-        f"{model}: reward {answer.reward:.6g}, violation {answer.certificate.violation:.2g}"
-        f" ({answer.status})"
-    )
+    violation = f"violation {answer.certificate.violation:.2g} ({answer.status})"
+    title = f"{model}: reward {answer.reward:.6g}, {violation}"
     out.print(f"wrote {save(policy_picture(problem, answer.policy, title), out_file)}")
     return EXIT[answer.status]
 
@@ -237,28 +204,21 @@ def list_(
         what: methods, environments or all
         as_json: print one JSON object
     """
+    parameters = {name: inspect.signature(make).parameters for name, make in finite.items()}
     environments = {
-        name: {
-            key: parameter.default
-            for key, parameter in inspect.signature(builder).parameters.items()
-        }
-        for name, builder in finite.items()
+        name: {key: one.default for key, one in own.items()} for name, own in parameters.items()
     }
     if as_json:
         columns = ("title", "family", "source", "proven")
-        rows = {
-            name: {column: getattr(row, column) for column in columns}
-            for name, row in methods.items()
-        }
         parts = {
-            "methods": rows,
+            "methods": {
+                name: {key: getattr(row, key) for key in columns} for name, row in methods.items()
+            },
             "deep methods": {name: {"title": name} for name in METHODS},
             "environments": environments,
         }
-        wanted = {"methods": ("methods", "deep methods")}.get(what, (what,))
-        print(
-            json.dumps({key: part for key, part in parts.items() if key in wanted or what == "all"})
-        )
+        chosen = {"all": list(parts), "methods": ["methods", "deep methods"]}.get(what, [what])
+        print(json.dumps({key: parts[key] for key in chosen}))
         return 0
     if what != "environments":
         table = Table(title="methods for finite models (cmdpax solve)")
@@ -267,9 +227,8 @@ def list_(
         for row in methods.values():
             table.add_row(row.name, row.family, row.proven, ", ".join(row.settings), row.source)
         out.print(table)
-        table = Table(title="methods for simulators (cmdpax train)")
-        for heading in ("name", "surrogate", "multipliers"):
-            table.add_column(heading)
+        headings = ("name", "surrogate", "multipliers")
+        table = Table(*headings, title="methods for simulators (cmdpax train)")
         for name, deep in METHODS.items():
             table.add_row(name, deep.surrogate, deep.dual)
         out.print(table)
@@ -294,8 +253,5 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value
     if not math.isfinite(number):
         raise InputError(f"--set {text}: give a finite number.")
-    return name, (
-        int(number)
-        if number == int(number) and "." not in value and "e" not in value.lower()
-        else number
-    )
+    is_whole = number == int(number) and not set(value.lower()) & {".", "e"}
+    return name, int(number) if is_whole else number

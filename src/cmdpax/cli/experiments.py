@@ -1,11 +1,11 @@
 """Commands on many runs and whole studies: sweep, reproduce, report, demo."""
 
-import json
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, get_args
 
 import tyro
 from rich.live import Live
@@ -20,7 +20,9 @@ from cmdpax.experiments.executors import Execute, find_executor
 from cmdpax.experiments.runs import Run
 from cmdpax.experiments.store import Store
 from cmdpax.experiments.sweep import subset
-from cmdpax.paper.settings import find_sweep
+from cmdpax.files import Row
+from cmdpax.learning.run_folder import RunFolder
+from cmdpax.paper.settings import Task, find_sweep
 from cmdpax.solvers.solve import solve
 
 LINE_SECONDS = 30.0  # off a terminal, one line in so many seconds
@@ -72,10 +74,8 @@ def sweep(
     # the selection of a part would take the whole's place
     written = [] if only else [results.write_selection(folder, table)]
     rule = f"best score with excess <= {chosen.excess:g}"
-    shown = Table(title=f"selected: {rule}, and what the search cost")
     headings = ("problem", "method", "eligible", "selected", "score", "excess", "CPU hours")
-    for heading in headings:
-        shown.add_column(heading)
+    shown = Table(*headings, title=f"selected: {rule}, and what the search cost")
     for row in table:
         row = {**row, "eligible": f"{row['eligible']} of {row['configurations']}"}
         shown.add_row(*(results.cell(row[heading]) for heading in headings))
@@ -109,10 +109,9 @@ def execute(
         store.tidy()
         missing = store.pending(runs)
     if missing:
-        raise InputError(
-            f"{len(missing)} runs were given up, because their workers died again and again (see"
-            f" {store.folder / 'workers.log'})."
-        )
+        log = f"(see {store.folder / 'workers.log'})"
+        why = f"because their workers died again and again {log}"
+        raise InputError(f"{len(missing)} runs were given up, {why}.")
     outcomes = {run.id: (store.result(run) or {})["outcome"] for run in runs}
     reasons = {name: one["failed"] for name, one in outcomes.items() if "failed" in one}
     for name, reason in list(reasons.items())[:1]:
@@ -120,22 +119,8 @@ def execute(
         err.print(f"to try one again, remove its folder, as in {store.done / name}")
 
 
-def last_row(path: Path) -> dict[str, Any] | None:
-    """The last whole row of a metrics file that somebody is writing; None if there is none."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - 4096))
-            whole = file.read().rpartition(b"\n")[0]  # what follows the last line's end is not
-        return json.loads(whole.rpartition(b"\n")[2])
-    except (FileNotFoundError, ValueError):
-        return None
-
-
 class Board:
-    """How a sweep stands: on a terminal a live table, otherwise a line now and then.
-
-    All it knows, it reads in the store.
-    """
+    """How a sweep stands, by its store: on a terminal a live table, else a line now and then."""
 
     def __init__(self, runs: Sequence[Run], store: Store) -> None:
         self.store, self.runs = store, {run.id: run for run in runs}
@@ -175,7 +160,8 @@ class Board:
         """How far each training under way is."""
         lines = []
         for path in self.store.work.glob("*/metrics.jsonl"):
-            run, row = self.runs.get(path.parent.name.split(".")[0]), last_row(path)
+            run = self.runs.get(path.parent.name.split(".")[0])
+            row = RunFolder(path.parent).last_row()
             if run is not None and row is not None:
                 costs = ", ".join(f"{name} {value:.3g}" for name, value in row["cost"].items())
                 share = 100 * row["samples"] / run.config["samples"]
@@ -210,7 +196,7 @@ def reproduce(
     rerun: bool = False,
     fraction: float | None = None,
     seeds: int | None = None,
-    tasks: tuple[Literal["Ant", "HalfCheetah", "Hopper"], ...] = ("Ant", "HalfCheetah", "Hopper"),
+    tasks: tuple[Task, ...] = get_args(Task),
     store: Path | None = None,
 ) -> int:
     """The paper's experiments: grid searches of every method, tables and figures.
@@ -241,22 +227,14 @@ def reproduce(
     if what == "deep":
         share = "" if fraction in (None, 1) else f"-{fraction:g}"
         folder = out_dir or Path("results") / f"deep{share}"
-        written = reproduce.deep(
-            folder,
-            figure,
-            fraction=fraction,
-            seeds=seeds,
-            tasks=tasks,
-            store=store,
-            carry_out=lambda runs, made: execute(runs, made, find_executor("local")),
-        )
+        carry_out = partial(execute, run_all=find_executor("local"))
+        part: Row = {"fraction": fraction, "seeds": seeds, "tasks": tasks, "store": store}
+        written = reproduce.deep(folder, figure, carry_out=carry_out, **part)
         if figure is None:
             missing = sorted(set(reproduce.FIGURES["deep"]) - {path.stem for path in written})
     elif fraction is not None or seeds is not None or store is not None:
-        raise InputError(
-            f"--fraction, --seeds and --store are for deep; {what} has one budget, and nothing"
-            " random in it."
-        )
+        why = f"{what} has one budget, and nothing random in it"
+        raise InputError(f"--fraction, --seeds and --store are for deep; {why}.")
     else:
         folder = out_dir or Path("results") / what
         with StatusLine() as status:
@@ -284,11 +262,11 @@ def report(
     from cmdpax.report import write_report
 
     with StatusLine() as status:
-        written = write_report(
-            folder,
-            out_file,
-            lambda row: status.say("{problem}: {label} ({number} of {count})".format(**row)),
-        )
+
+        def callback(row: Row) -> None:
+            status.say("{problem}: {label} ({number} of {count})".format(**row))
+
+        written = write_report(folder, out_file, callback)
     out.print(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB)")
     return 0
 

@@ -65,9 +65,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     except OSError as error:
         return _complain(f"{error.filename}: {error.strerror}." if error.filename else error, 2)
     except MemoryError:
-        return _complain(
-            "there is not enough memory for this model; use fewer states, actions or successors.", 2
-        )
+        remedy = "use fewer states, actions or successors"
+        return _complain(f"there is not enough memory for this model; {remedy}.", 2)
     except KeyboardInterrupt as error:
         return _complain(str(error) or "interrupted.", 130)
     except Exception as error:  # a fault of ours: still one sentence, and it says so
@@ -77,10 +76,8 @@ def _run(arguments: Sequence[str] | None) -> int:
 def _commands(words: Sequence[str]) -> dict[str, Callable[..., int]]:
     if _given(words, "--preset") != "paper":
         return COMMANDS
-    return {
-        **COMMANDS,
-        "train": training.train_as_the_paper(_given(words, "--method") or TrainConfig.method),
-    }
+    method = _given(words, "--method") or TrainConfig.method
+    return {**COMMANDS, "train": training.train_as_the_paper(method)}
 
 
 def _given(words: Sequence[str], option: str) -> str | None:
@@ -91,16 +88,11 @@ def _given(words: Sequence[str], option: str) -> str | None:
 
 def _refuse_repeated(words: Sequence[str]) -> None:
     """An option given twice would count once; a limit that nobody sees dropped protects nobody."""
-    given = Counter(
-        word.partition("=")[0].replace("_", "-")
-        for word in words
-        if word.startswith("--") and word != "--"
-    )
-    for option, times in given.items():
+    options = [word.partition("=")[0] for word in words if word.startswith("--") and word != "--"]
+    for option, times in Counter(option.replace("_", "-") for option in options).items():
         if times > 1:
-            raise InputError(
-                f"{option} is given {times} times; give it once, with all of its values after it."
-            )
+            remedy = "give it once, with all of its values after it"
+            raise InputError(f"{option} is given {times} times; {remedy}.")
 
 
 def _complain(sentence: object, code: int) -> int:

@@ -44,23 +44,18 @@ class StatusLine:
                 self.visible = True
 
     def row(self, row: dict[str, Any]) -> None:
-        """Show a row of a solver's trace."""
-        self.say(
-            f"iteration {row['outer']}, {row['evaluations']} evaluations: gap {row['gap']:.1e},"
-            f" violation {row['violation']:.1e}"
-        )
+        """Show a row of a solver's trace, if it has a gap: a fixed budget has none."""
+        if "gap" in row:
+            errors = f"gap {row['gap']:.1e}, violation {row['violation']:.1e}"
+            self.say(f"iteration {row['outer']}, {row['evaluations']} evaluations: {errors}")
 
 
 class TrainingBar:
     """Return, cost, multiplier, steps per second, time left; off a terminal, a line at times."""
 
     def __init__(self, samples: int) -> None:
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-        )
+        words, rate = TextColumn("{task.description}", markup=False), "{task.fields[rate]}"
+        columns = (words, BarColumn(), TextColumn(rate), TimeRemainingColumn())
         self.bar = Progress(*columns, console=err, disable=not err.is_terminal)
         self.task = self.bar.add_task("training", total=samples, rate="")
         self.samples, self.first, self.started, self.said = samples, None, time.perf_counter(), 0.0
@@ -79,11 +74,9 @@ class TrainingBar:
             self.first, self.started = row["samples"], now
         steps = row["samples"] - self.first
         rate = f"{steps / (now - self.started):.0f} steps/s" if steps else "compiled"
-        costs = " ".join(
-            f"{name} {value:.3g} (x{row['multiplier'][name]:.3g})"
-            for name, value in row["cost"].items()
-        )
-        text = f"return {row['return']:.4g} {costs}"
+        text = f"return {row['return']:.4g}"
+        for name, value in row["cost"].items():
+            text += f" {name} {value:.3g} (x{row['multiplier'][name]:.3g})"
         self.bar.update(self.task, completed=row["samples"], description=text, rate=rate)
         if not err.is_terminal and (now - self.said > 30 or row["samples"] >= self.samples):
             err.print(f"{row['samples']} of {self.samples} steps: {text}, {rate}")

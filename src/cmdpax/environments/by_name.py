@@ -57,25 +57,22 @@ def open_features(source: str, model: CMDP) -> np.ndarray:
         try:
             dimension, tilings, size = (int(part) for part in text.split(","))
         except ValueError:
-            raise _bad_features(
-                source, "write tiles:dimension,tilings,size, for example tiles:60,4,3"
-            ) from None
-        return tiles(model.states, model.actions, dimension, tilings, size)
-    if Path(source).suffix.lower() not in (".npy", ".npz"):
-        raise _bad_features(
-            source,
-            "give tiles:60,4,3, or a .npy or .npz file with numbers [states, actions, d]",
-        )
-    try:
-        content = np.load(source, allow_pickle=False)
-        return content if isinstance(content, np.ndarray) else content["features"]
-    except OSError as error:
-        reason = f"the file cannot be read ({error.strerror or error})"
-    except KeyError:
-        reason = "there is no array 'features' in it; save it under that name"
-    except (ValueError, EOFError, BadZipFile):
-        reason = "this is not an array of numbers; write it with numpy.save"
-    raise _bad_features(source, reason)
+            reason = "write tiles:dimension,tilings,size, for example tiles:60,4,3"
+        else:
+            return tiles(model.states, model.actions, dimension, tilings, size)
+    elif Path(source).suffix.lower() not in (".npy", ".npz"):
+        reason = "give tiles:60,4,3, or a .npy or .npz file with numbers [states, actions, d]"
+    else:
+        try:
+            content = np.load(source, allow_pickle=False)
+            return content if isinstance(content, np.ndarray) else content["features"]
+        except OSError as error:
+            reason = f"the file cannot be read ({error.strerror or error})"
+        except KeyError:
+            reason = "there is no array 'features' in it; save it under that name"
+        except (ValueError, EOFError, BadZipFile):
+            reason = "this is not an array of numbers; write it with numpy.save"
+    raise InputError(f"--features {source}: {reason}.")
 
 
 def tiles(states: int, actions: int, dimension: int, tilings: int, size: int) -> np.ndarray:
@@ -102,10 +99,6 @@ def tiles(states: int, actions: int, dimension: int, tilings: int, size: int) ->
     return features
 
 
-def _bad_features(source: str, reason: str) -> InputError:
-    return InputError(f"--features {source}: {reason}.")
-
-
 def _settings(name: str, builder: Callable[..., CMDP], text: str) -> dict[str, Any]:
     """`states=200,seed=3` as keyword arguments of the type of each default; lists are `12+16`."""
     parameters = inspect.signature(builder).parameters
@@ -116,7 +109,8 @@ def _settings(name: str, builder: Callable[..., CMDP], text: str) -> dict[str, A
             hint = did_you_mean(key, parameters)
             raise InputError(f"{name}: setting '{key}' is not known; {hint}")
         default = parameters[key].default
-        example = f"write {key}={_text(default)}, for example."
+        shown = "+".join(map(str, default)) if isinstance(default, tuple) else str(default).lower()
+        example = f"write {key}={shown}, for example."
         if not equals:
             raise InputError(f"{name}: setting '{key}' has no value; {example}")
         if key in settings:
@@ -126,10 +120,6 @@ def _settings(name: str, builder: Callable[..., CMDP], text: str) -> dict[str, A
         except (ValueError, OverflowError):
             raise InputError(f"{name}: {key}={value} is not understood; {example}") from None
     return settings
-
-
-def _text(default: Any) -> str:
-    return "+".join(map(str, default)) if isinstance(default, tuple) else str(default).lower()
 
 
 def _convert(text: str, default: Any) -> Any:

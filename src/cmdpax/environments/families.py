@@ -59,18 +59,15 @@ def garnet(
     del cuts  # at 1e6 states every array of this size counts
     reward = rng.random((states, actions))
     rows = rng.random((constraints, states, actions))
-    initial = np.full(states, 1 / states)
-    model = CMDP(
-        (successors, probabilities), reward, rows, np.zeros(constraints), initial, discount
-    )
+    thresholds, initial = np.zeros(constraints), np.full(states, 1 / states)
+    model = CMDP((successors, probabilities), reward, rows, thresholds, initial, discount)
     del successors, probabilities
     if not constraints:
         return model
     best = policy_values(StandardForm.of(model), rows, np.argmax(rows.mean(0), axis=1))
     typical = np.full(constraints, 0.5 / (1 - discount))
-    thresholds = np.where(
-        best > typical, typical + tightness * (best - typical), best - 0.01 / (1 - discount)
-    )
+    between = typical + tightness * (best - typical)
+    thresholds = np.where(best > typical, between, best - 0.01 / (1 - discount))
     if not feasible:
         thresholds[0] = rows[0].max() / (1 - discount) + 0.01 / (1 - discount)
     return model.replace(thresholds=thresholds)
@@ -100,30 +97,19 @@ def queue(
             " and 1."
         )
     check_tightness(tightness)
-    refuse_huge((capacity + 1, len(rates), 3))
     S, A = capacity + 1, len(rates)
+    refuse_huge((S, A, 3))
     length, levels = np.arange(S), np.asarray(rates, dtype=np.float64)
     service = np.where(length[:, None] > 0, levels, 0.0)
     arrive = np.where(length < capacity, arrival, 0.0)[:, None]
     up, down = arrive * (1 - service), (1 - arrive) * service
-    successors = np.stack(
-        [np.minimum(length + 1, capacity), np.maximum(length - 1, 0), length], axis=1
-    ).astype(np.int32)
-    model = CMDP(
-        (
-            np.broadcast_to(successors[:, None, :], (S, A, 3)),
-            np.stack([up, down, 1 - up - down], axis=-1),
-        ),
-        np.broadcast_to(-length[:, None] / capacity, (S, A)),
-        np.broadcast_to(levels**2, (1, S, A)),
-        [0.0],
-        _first_state(S),
-        discount,
-        senses="<=",
-        state_names=[f"{n} waiting" for n in length] if S <= MAX_NAMED_STATES else None,
-        action_names=[f"serve {rate:g}" for rate in rates],
-        constraint_names=("energy",),
-    )
+    lengths = [np.minimum(length + 1, capacity), np.maximum(length - 1, 0), length]
+    successors = np.broadcast_to(np.stack(lengths, axis=1)[:, None, :].astype(np.int32), (S, A, 3))
+    rows = successors, np.stack([up, down, 1 - up - down], axis=-1)
+    reward = np.broadcast_to(-length[:, None] / capacity, (S, A))
+    energy, initial = np.broadcast_to(levels**2, (S, A)), np.eye(1, S)[0]
+    names = _names(S, "waiting", [f"serve {rate:g}" for rate in rates], "energy")
+    model = CMDP(rows, reward, energy, 0.0, initial, discount, senses="<=", **names)
     return with_threshold(model, tightness, feasible)
 
 
@@ -165,18 +151,11 @@ def inventory(
     sales = np.minimum(demanded, stock[:, None]) @ chances  # [S], by stock after delivery
     lost, unsold = chances @ demanded - sales, stock - sales
     ordered = filled > stock[:, None]
-    model = CMDP(
-        (left, np.broadcast_to(chances, left.shape)),
-        margin * sales[filled] - holding * unsold[filled] - order_cost * ordered,
-        lost[filled][None],
-        [0.0],
-        _first_state(capacity + 1),
-        discount,
-        senses="<=",
-        state_names=[f"{n} in stock" for n in stock] if capacity < MAX_NAMED_STATES else None,
-        action_names=[f"order {quantity}" for quantity in orders],
-        constraint_names=("lost sales",),
-    )
+    rows = left, np.broadcast_to(chances, left.shape)
+    reward = margin * sales[filled] - holding * unsold[filled] - order_cost * ordered
+    S, actions = capacity + 1, [f"order {quantity}" for quantity in orders]
+    names, initial = _names(S, "in stock", actions, "lost sales"), np.eye(1, S)[0]
+    model = CMDP(rows, reward, lost[filled], 0.0, initial, discount, senses="<=", **names)
     return with_threshold(model, tightness, feasible)
 
 
@@ -221,8 +200,7 @@ def instance(
     return with_random_constraints(model, constraints, seed)
 
 
-def _first_state(states: int) -> np.ndarray:
-    """The initial distribution `[S]` that is always in state 0."""
-    initial = np.zeros(states)
-    initial[0] = 1.0
-    return initial
+def _names(states: int, unit: str, actions: Sequence[str], cost: str) -> dict[str, Any]:
+    """Names of actions, of a cost, and of states that count units, unless there are too many."""
+    counts = [f"{n} {unit}" for n in range(states)] if states <= MAX_NAMED_STATES else None
+    return {"state_names": counts, "action_names": actions, "constraint_names": [cost]}

@@ -43,17 +43,12 @@ def cliff_world(
     reward, cost = np.zeros((21, 4)), np.zeros((1, 21, 4))
     reward[goal] = 1.0
     cost[0, list(pit)] = -1.0
+    rows, initial = (successors, np.ones(successors.shape)), np.full(21, 1 / 21)
+    cells = [*(f"({s // 5},{s % 5})" for s in range(20)), "terminal"]
+    grid = _grid(4, 5, hazards=pit, goals=(goal,), absorbing=(terminal,))
+    numbers = (rows, reward, cost, [threshold], initial, discount)
     return CMDP(
-        (successors, np.ones_like(successors, dtype=np.float64)),
-        reward,
-        cost,
-        [threshold],
-        np.full(21, 1 / 21),
-        discount,
-        state_names=[*(f"({s // 5},{s % 5})" for s in range(20)), "terminal"],
-        action_names=MOVE_NAMES,
-        constraint_names=("chasm",),
-        grid=_grid(4, 5, hazards=pit, goals=(goal,), absorbing=(terminal,)),
+        *numbers, state_names=cells, action_names=MOVE_NAMES, constraint_names=["chasm"], grid=grid
     )
 
 
@@ -87,23 +82,19 @@ def deep_sea(
     reward = np.where(entered == treasure, 1.0, -0.02 * np.arange(2))
     cost = np.where(np.isin(entered, mines), -mine_cost, 0.0)
     successors = np.where(y > 0, entered, np.arange(states)[:, None]).astype(np.int32)[:, :, None]
+    cells, bottom = [divmod(s, size) for s in range(states)], tuple(range(0, states, size))
+    places, falls = tuple((float(i), float(j)) for i, j in cells), ((-1.0, -1.0), (1.0, -1.0))
     return CMDP(
-        (successors, np.ones_like(successors, dtype=np.float64)),
+        (successors, np.ones(successors.shape)),
         np.where(y > 0, reward, 0.0),
         np.where(y > 0, cost, 0.0)[None],
         [threshold],
         np.full(states, 1 / states),
         discount,
-        state_names=[f"({s // size},{s % size})" for s in range(states)],
-        action_names=("left", "right"),
-        constraint_names=("mines",),
-        grid=Grid(
-            tuple((float(s // size), float(s % size)) for s in range(states)),
-            ((-1.0, -1.0), (1.0, -1.0)),
-            hazards=tuple(mines),
-            goals=(treasure,),
-            absorbing=tuple(range(0, states, size)),
-        ),
+        state_names=[f"({i},{j})" for i, j in cells],
+        action_names=["left", "right"],
+        constraint_names=["mines"],
+        grid=Grid(places, falls, tuple(mines), (treasure,), bottom),
     )
 
 
@@ -147,40 +138,26 @@ def grid_world(
     cost[0, :cells] = is_hazard[:, None]
     initial = np.zeros(cells + 1)
     initial[:height] = 1 / height
-    marked = tuple(np.flatnonzero(is_hazard).tolist())
-    drawable = cells <= DRAWABLE_CELLS
-    model = CMDP(
-        (successors, probabilities),
-        reward,
-        cost,
-        [0.0],
-        initial,
-        discount,
-        senses="<=",
-        action_names=MOVE_NAMES,
-        constraint_names=("hazard visits",),
-        grid=_grid(width, height, marked, (goal,), (end,)) if drawable else None,
-    )
+    grid = None
+    if cells <= DRAWABLE_CELLS:
+        marked = tuple(np.flatnonzero(is_hazard).tolist())
+        grid = _grid(width, height, hazards=marked, goals=(goal,), absorbing=(end,))
+    numbers = ((successors, probabilities), reward, cost, [0.0], initial, discount)
+    visits = ["hazard visits"]
+    model = CMDP(*numbers, senses="<=", action_names=MOVE_NAMES, constraint_names=visits, grid=grid)
     return with_threshold(model, tightness, feasible)
 
 
 def _neighbours(width: int, height: int) -> np.ndarray:
     """Cells that the four moves lead to, `[cells, 4]` int32; off the grid = stay."""
     x, y = np.divmod(np.arange(width * height), height)
-    moved = [
-        np.clip(x + dx, 0, width - 1) * height + np.clip(y + dy, 0, height - 1) for dx, dy in MOVES
-    ]
-    return np.stack(moved, axis=1).astype(np.int32)
+    dx, dy = np.array(MOVES).T[:, :, None]
+    moved = np.clip(x + dx, 0, width - 1) * height + np.clip(y + dy, 0, height - 1)
+    return moved.T.astype(np.int32)
 
 
-def _grid(
-    width: int,
-    height: int,
-    hazards: tuple[int, ...],
-    goals: tuple[int, ...],
-    absorbing: tuple[int, ...],
-) -> Grid:
-    """Drawing instructions: the cells, and the absorbing state beside them."""
+def _grid(width: int, height: int, **marked: tuple[int, ...]) -> Grid:
+    """Drawing instructions: the cells, the absorbing state beside them, and marked states."""
     cells = [(float(x), float(y)) for x in range(width) for y in range(height)]
     moves = tuple((float(dx), float(dy)) for dx, dy in MOVES)
-    return Grid((*cells, (float(width), 0.0)), moves, hazards, goals, absorbing)
+    return Grid((*cells, (float(width), 0.0)), moves, **marked)

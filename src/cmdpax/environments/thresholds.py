@@ -40,13 +40,11 @@ def with_threshold(model: CMDP, tightness: float, feasible: bool) -> CMDP:
 def with_random_constraints(model: CMDP, total: int, seed: int = 0) -> CMDP:
     """Uniform random constraints beside the model's own, `total` in all, that bind together.
 
-    Each of the model's own has one bound, `<=` or `>=`.
-    Thresholds lie a little below `0.4 V(reward's optimum) + 0.6 V(constraints' optimum)`: what a
-    mixture of the two policies achieves.
+    Each of the model's own has one bound, `<=` or `>=`. Thresholds lie a little below what a
+    mixture of two policies achieves, `0.4 V(reward's optimum) + 0.6 V(constraints' optimum)`.
     """
-    new = np.random.default_rng(seed).random(
-        (total - model.constraint_count, model.states, model.actions)
-    )
+    shape = total - model.constraint_count, model.states, model.actions
+    new = np.random.default_rng(seed).random(shape)
     wide = model.replace(
         constraints=np.concatenate([model.constraints, new]),
         thresholds=np.zeros(total),
@@ -66,6 +64,5 @@ def policy_values(
     form: StandardForm, rewards: np.ndarray, actions: np.ndarray, tolerance: float = 0.0
 ) -> np.ndarray:
     """Values of `rewards [..., S, A]` under the deterministic policy `actions [S]`, `[...]`."""
-    return under_policy(rewards, actions) @ form.criterion.visits(
-        form, actions, tolerance=tolerance
-    )
+    visits = form.criterion.visits(form, actions, tolerance=tolerance)
+    return under_policy(rewards, actions) @ visits

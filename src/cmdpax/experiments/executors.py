@@ -32,10 +32,7 @@ Execute = Callable[[Sequence[Run], Store, int, Watch], None]
 DEATHS = 10  # so many workers may die over one run before it is given up
 TICK_SECONDS = 1.0  # between two calls of `watch`
 ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "NUMBA_NUM_THREADS": "1",
+    **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")},
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
     "JAX_PLATFORMS": "cpu",
 }
@@ -54,8 +51,7 @@ def find_executor(name: str, address: str | None = None) -> Execute:
 
 def in_this_process(runs: Sequence[Run], store: Store, workers: int, watch: Watch) -> None:
     """One run after the other, whatever `workers` says: to debug, and to compare with."""
-    # as a worker does, for the same bytes; but numba may have started its threads, which change no
-    # number
+    # as a worker does; but numba may have started its threads, which change no number
     os.environ.update({k: v for k, v in ONE_THREAD.items() if k != "NUMBA_NUM_THREADS"})
     for run in store.pending(runs):
         watch()
@@ -121,8 +117,7 @@ class _Crew:
                 self.idle.append(worker)
             else:
                 self.selector.unregister(worker.stdout)
-                if worker in self.idle:
-                    self.idle.remove(worker)
+                self.idle = [one for one in self.idle if one is not worker]
                 worker.wait()
             if run is not None:
                 yield run, json.loads(line) if alive else None
@@ -163,11 +158,8 @@ def in_ray(
             ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
     else:
         ray.init(address=address, **quiet)
-    died = (
-        ray.exceptions.WorkerCrashedError,
-        ray.exceptions.NodeDiedError,
-        ray.exceptions.OutOfMemoryError,
-    )
+    deaths = ("WorkerCrashedError", "NodeDiedError", "OutOfMemoryError")
+    died = [getattr(ray.exceptions, name) for name in deaths]
     try:
         task = ray.remote(num_cpus=1, max_retries=DEATHS)(_carry_out_alone)
         folder = str(store.folder.absolute())
@@ -194,16 +186,14 @@ def _carry_out_alone(store: str, text: str) -> str:
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """What starts within has one thread; this process, whose numba may have more, is as before."""
-    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    before = {name: os.environ[name] for name in ONE_THREAD if name in os.environ}
     os.environ.update(ONE_THREAD)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in ONE_THREAD:
+            del os.environ[name]
+        os.environ.update(before)
 
 
 def _refuse_silent(address: str) -> None:
@@ -214,9 +204,9 @@ def _refuse_silent(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=10).close()
     except (OSError, OverflowError):
-        raise InputError(
-            f"--address {address}: no Ray cluster answers there; start one with `ray start --head`."
-        ) from None
+        remedy = "start one with `ray start --head`"
+        sentence = f"--address {address}: no Ray cluster answers there; {remedy}."
+        raise InputError(sentence) from None
 
 
 def _refuse_error(reply: dict[str, Any]) -> None:

@@ -1,10 +1,10 @@
-"""Pictures: a policy on its grid, curves of gap and violation, the budget frontier; a saved PNG.
+"""Pictures: a policy on its grid, the budget frontier; a saved PNG.
 
 Readable in black and white. Every function returns a matplotlib figure; `save` writes it. Nothing
 here computes anything but what it draws.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from cmdpax.errors import InputError
 from cmdpax.exact.standard import StandardForm
 from cmdpax.files import replacing
 from cmdpax.model.cmdp import CMDP, Grid
-from cmdpax.model.result import FrontierPoint, Trajectory
+from cmdpax.model.result import FrontierPoint
 
 # colours that colour-blind readers tell apart, each with a dash pattern for print without colour
 STYLES: tuple[dict[str, Any], ...] = (
@@ -41,9 +41,8 @@ LEGEND: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "f
 TABLE_STATES = 60  # without a grid, at most this many states are drawn one by one
 
 
-def save(figure: Figure, path: str | Path) -> Path:
+def save(figure: Figure, path: Path) -> Path:
     """Write a figure as PNG and return where; a reader finds the old picture or the new one."""
-    path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn = BytesIO()
     figure.savefig(drawn, dpi=130, bbox_inches="tight")
@@ -64,9 +63,9 @@ def policy_picture(model: CMDP, policy: np.ndarray, title: str = "") -> Figure:
     form = StandardForm.of(model)
     visits = form.criterion.share(form, policy)
     title = escape_math(title) or "policy and occupancy"
-    if model.grid is None:
-        return _bars(model, policy, visits, title)
-    return _arrows(model.grid, policy, visits, title)
+    if model.grid is not None:
+        return _arrows(model.grid, policy, visits, title)
+    return _bars(model, policy, visits, title)
 
 
 def _arrows(grid: Grid, policy: np.ndarray, visits: np.ndarray, title: str) -> Figure:
@@ -96,9 +95,7 @@ def _arrows(grid: Grid, policy: np.ndarray, visits: np.ndarray, title: str) -> F
                 axes.annotate("", (x + dx, y + dy), (x, y), arrowprops=look, zorder=4)
     axes.set_xlim(cells[:, 0].min() - 0.55, cells[:, 0].max() + 0.55)
     axes.set_ylim(cells[:, 1].min() - 0.55, cells[:, 1].max() + 0.55)
-    axes.set_aspect("equal")
-    axes.set_xlabel("column x")
-    axes.set_ylabel("row y")
+    axes.set(aspect="equal", xlabel="column x", ylabel="row y")
     axes.set_xticks(np.unique(cells[:, 0]) if width <= 30 else [])
     axes.set_yticks(np.unique(cells[:, 1]) if height <= 30 else [])
     disc: dict[str, Any] = {"marker": "o", "color": shade, "markersize": 11}
@@ -115,10 +112,7 @@ def _arrows(grid: Grid, policy: np.ndarray, visits: np.ndarray, title: str) -> F
 
 
 def _bars(model: CMDP, policy: np.ndarray, visits: np.ndarray, title: str) -> Figure:
-    """Each state a stacked bar of action probabilities, with its occupancy above.
-
-    Of many states the most visited are drawn.
-    """
+    """Action probabilities of the most visited states as stacked bars, with occupancies above."""
     chosen = np.sort(np.argsort(-visits)[:TABLE_STATES])
     figure = Figure(figsize=(min(4 + 0.16 * len(chosen), 14), 5))
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 2])
@@ -134,8 +128,7 @@ def _bars(model: CMDP, policy: np.ndarray, visits: np.ndarray, title: str) -> Fi
         heights = policy[chosen, a]
         below.bar(place, heights, 0.9, bottom, edgecolor="white", linewidth=0.3, **look)
         bottom += heights
-    below.set_ylabel("probability of action")
-    below.set_ylim(0, 1)
+    below.set(ylabel="probability of action", ylim=(0, 1))
     every, names = max(1, len(chosen) // 20), model.state_names
     labels = [names[s] if names and len(names[s]) < 12 else str(s) for s in chosen[::every]]
     below.set_xticks(place[::every], labels, rotation=60, fontsize=7)
@@ -143,46 +136,6 @@ def _bars(model: CMDP, policy: np.ndarray, visits: np.ndarray, title: str) -> Fi
     below.set_xlabel("state" if len(chosen) == model.states else few)
     below.legend(fontsize=9, **LEGEND)
     above.set_title(title, fontsize=11)
-    return figure
-
-
-def comparison(
-    runs: Mapping[str, Trajectory], optimum: float, title: str, violation_limit: float | None = None
-) -> Figure:
-    """Optimality gap and constraint violation of unbatched trajectories against policy-gradient
-    evaluations.
-
-    Both axes are signed and linear near zero, logarithmic beyond, so that oscillation across the
-    optimum shows.
-    """
-    figure = Figure(figsize=(10, 3.8))
-    left, right = figure.subplots(1, 2)
-    for (name, run), style in zip(runs.items(), STYLES, strict=False):
-        steps = np.arange(len(run.rewards))
-        left.plot(steps, optimum - run.rewards, label=name, linewidth=1.6, **style)
-        right.plot(steps, -run.margins.min(-1), label=name, linewidth=1.6, **style)
-    for axes, text in (
-        (left, r"optimality gap  $V_r^* - V_r^{\pi}$"),
-        (right, r"constraint violation  $b - V_c^{\pi}$"),
-    ):
-        axes.set_yscale("symlog", linthresh=1e-3, linscale=0.6)
-        axes.axhline(0, color="0.4", linewidth=0.8)
-        axes.set_xlabel("policy-gradient evaluations")
-        axes.set_ylabel(text)
-        axes.grid(alpha=0.3)
-    if violation_limit is not None:
-        right.axhline(violation_limit, color="0.4", linewidth=0.8, linestyle=":")
-        right.annotate(
-            f"allowed {violation_limit:g}",
-            (0.99, violation_limit),
-            xycoords=("axes fraction", "data"),
-            ha="right",
-            va="bottom",
-            fontsize=8,
-        )
-    left.legend(frameon=False, fontsize=9)
-    figure.suptitle(title, fontsize=11)
-    figure.tight_layout()
     return figure
 
 

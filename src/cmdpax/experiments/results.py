@@ -25,7 +25,7 @@ from cmdpax.errors import InputError
 from cmdpax.experiments.runs import Run
 from cmdpax.experiments.statistics import Interval, mean_interval
 from cmdpax.experiments.store import Store, difference, versions
-from cmdpax.files import Row, plain, read_rows, replacing, writable_path, write_text
+from cmdpax.files import Row, plain, read_rows, replacing, writable_path, write_rows, write_text
 
 SUMMARY = (
     *("problem", "method", "configurations", "eligible", "runs", "failed", "samples"),
@@ -43,20 +43,11 @@ def rows(runs: Sequence[Run], store: Store) -> list[Row]:
             continue
         outcome, settings = result["outcome"], _settings(run)
         score, excess = ("return", "excess") if run.kind == "train" else ("reward", "violation")
-        rows.append(
-            {
-                "id": run.id,
-                "problem": run.problem,
-                "method": run.config["method"],
-                "seed": run.seed,
-                **{name: settings.get(name) for name in varied},
-                "score": outcome.get(score),
-                "excess": outcome.get(excess),
-                "samples": outcome.get("samples"),
-                "failed": outcome.get("failed"),
-                "cpu_seconds": store.spent(run).get("cpu_seconds"),
-            }
-        )
+        row = {"id": run.id, "problem": run.problem, "method": run.config["method"]}
+        row |= {"seed": run.seed, **{name: settings.get(name) for name in varied}}
+        row |= {"score": outcome.get(score), "excess": outcome.get(excess)}
+        row |= {name: outcome.get(name) for name in ("samples", "failed")}
+        rows.append({**row, "cpu_seconds": store.spent(run).get("cpu_seconds")})
     return rows
 
 
@@ -72,11 +63,8 @@ def varied_fields(runs: Sequence[Run]) -> list[str]:
 def _settings(run: Run) -> Row:
     """Fields of a run but its problem, method and seed; lists as JSON."""
     others = ("seed", "settings", "environment", "model", "method")
-    return {
-        name: json.dumps(value) if isinstance(value, list) else value
-        for name, value in run.fields.items()
-        if name not in others
-    }
+    own = {name: value for name, value in run.fields.items() if name not in others}
+    return {k: json.dumps(v) if isinstance(v, list) else v for k, v in own.items()}
 
 
 def select_configurations(
@@ -99,40 +87,28 @@ def select_configurations(
                 excess = float(np.mean(excesses))
                 if excess <= allowed_excess:
                     eligible.append((mean_interval(scores), excess, done[0]))
+        failed = sum(row["failed"] is not None for row in tried)
+        samples = sum(row["samples"] or 0 for row in tried)
+        hours = sum(row["cpu_seconds"] or 0.0 for row in tried) / 3600
         best = max(eligible, key=lambda one: one[0].value, default=None)  # the first of equals
-        table.append(
-            {
-                "problem": problem,
-                "method": method,
-                "configurations": len(configurations),
-                "eligible": len(eligible),
-                "runs": len(tried),
-                "failed": sum(row["failed"] is not None for row in tried),
-                "samples": sum(row["samples"] or 0 for row in tried),
-                "CPU hours": sum(row["cpu_seconds"] or 0.0 for row in tried) / 3600,
-                "selected": _configuration(best[2], varied) if best else "none",
-                "score": _score(best[0]) if best else "-",
-                "excess": best[1] if best else "-",
-            }
-        )
+        selected = ("none", "-", "-") if best is None else _selected(*best, varied)
+        sizes = (len(configurations), len(eligible), len(tried), failed, samples, hours)
+        table.append(dict(zip(SUMMARY, (problem, method, *sizes, *selected))))
     return table
 
 
-def _configuration(row: Row, varied: Sequence[str]) -> str:
+def _selected(
+    score: Interval, excess: float, row: Row, varied: Sequence[str]
+) -> tuple[str, str, float]:
+    """A configuration, its score and its excess, as the summary shows them."""
     settings = (f"{name} {row[name]}" for name in varied if row.get(name) is not None)
-    return ", ".join(settings) or "the only one"
-
-
-def _score(score: Interval) -> str:
-    half = "" if np.isnan(score.low) else f" +- {score.high - score.value:.3g}"
-    return f"{score.value:.5g}{half}"
+    return ", ".join(settings) or "the only one", score.plus_minus(".5g", ".3g"), excess
 
 
 def write_selection(store: Store, table: Sequence[Row]) -> Path:
     """Selection and tuning budgets as `selected.csv` and `selected.md` in the store; the latter."""
     with store.writing():
-        rows = [[row[name] for name in SUMMARY] for row in table]
-        write_table(store.folder / "selected", SUMMARY, rows)
+        write_table(store.folder / "selected", SUMMARY, [row.values() for row in table])
     return store.folder / "selected.md"
 
 
@@ -140,18 +116,16 @@ def made_by_others(runs: Sequence[Run], store: Store) -> str:
     """A sentence on runs that other versions finished, one on those they began; empty if none."""
     results = [result for run in runs if (result := store.result(run))]
     changes = Counter(difference(result["versions"], versions()) for result in results)
+    remedy = "they are kept: to make them anew, give another store"
     sentences = [
-        f"{count} finished runs were made by other versions ({change}); they are kept: to make them"
-        " anew, give another store."
+        f"{count} finished runs were made by other versions ({change}); {remedy}."
         for change, count in changes.items()
         if change
     ]
     begun = len(store.begun_by_others() & {run.id for run in store.pending(runs)})
     if begun:
-        sentences.append(
-            f"{begun} runs were begun by other versions; they start anew, so that one version makes"
-            " all of a run."
-        )
+        why = "they start anew, so that one version makes all of a run"
+        sentences.append(f"{begun} runs were begun by other versions; {why}.")
     return " ".join(sentences)
 
 
@@ -175,7 +149,7 @@ def read_lines(path: Path) -> tuple[Row, list[Row]]:
     return header, rows
 
 
-def write_table(path: Path, headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def write_table(path: Path, headings: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
     """The same table as `path`.csv and `path`.md; numbers with three digits."""
     text = [[cell(entry) for entry in row] for row in rows]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -208,7 +182,7 @@ def check_export(path: Path) -> Path:
 def export(rows: Sequence[Row], path: Path) -> None:
     """Write flat rows, numbers in full; the file appears only when it is complete."""
     if path.suffix.lower() == ".jsonl":
-        write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
+        write_rows(path, rows)
     elif path.suffix.lower() == ".csv":
         names = list(dict.fromkeys(name for row in rows for name in row))
         write_text(path, _csv([names, *([row.get(name) for name in names] for row in rows)]))
@@ -223,8 +197,7 @@ def _pyarrow(path: Path) -> Any:
         import pyarrow
         import pyarrow.parquet
     except ModuleNotFoundError:
-        raise InputError(
-            f"--export {path}: Parquet needs the package 'pyarrow'; install cmdpax[parquet], or"
-            " write .csv."
-        ) from None
+        remedy = "install cmdpax[parquet], or write .csv"
+        sentence = f"--export {path}: Parquet needs the package 'pyarrow'; {remedy}."
+        raise InputError(sentence) from None
     return pyarrow

@@ -33,8 +33,10 @@ class Interval(NamedTuple):
     low: float
     high: float
 
-    def __str__(self) -> str:
-        return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
+    def plus_minus(self, digits: str, half_digits: str) -> str:
+        """As in `3.5 +- 0.2`, both numbers in the formats given; a single number by itself."""
+        half = "" if np.isnan(self.low) else f" +- {self.high - self.value:{half_digits}}"
+        return f"{self.value:{digits}}{half}"
 
 
 class Tails(NamedTuple):
@@ -82,13 +84,10 @@ def probability_of_improvement(ours: np.ndarray, theirs: np.ndarray) -> float:
     """
     ours, theirs = _table(ours), _table(theirs)
     if ours.shape[1] != theirs.shape[1]:
-        raise InputError(
-            f"scores of {ours.shape[1]} and of {theirs.shape[1]} tasks cannot be compared; give the"
-            " same tasks."
-        )
-    above = ours[:, None, :] > theirs[None, :, :]
-    equal = ours[:, None, :] == theirs[None, :, :]
-    return float((above + 0.5 * equal).mean())
+        both = f"{ours.shape[1]} and of {theirs.shape[1]} tasks"
+        raise InputError(f"scores of {both} cannot be compared; give the same tasks.")
+    ours, theirs = ours[:, None, :], theirs[None, :, :]
+    return float(((ours > theirs) + 0.5 * (ours == theirs)).mean())
 
 
 def improvement_interval(

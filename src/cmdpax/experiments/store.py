@@ -26,7 +26,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -60,14 +60,11 @@ class Store:
                     self.done.mkdir(exist_ok=True)
                     write_json(self.folder / MARK, {"holds": "runs of cmdpax, one folder each"})
             except FileNotFoundError:  # as in /proc, where nothing can be made
-                raise InputError(
-                    f"the store {self.folder} cannot be made there; give another folder."
-                ) from None
+                sentence = f"the store {self.folder} cannot be made there; give another folder."
+                raise InputError(sentence) from None
         elif not (self.folder / MARK).exists():
-            raise InputError(
-                f"{self.folder} is no run store on {socket.gethostname()}; every machine must see"
-                " the same folder."
-            )
+            what = f"{self.folder} is no run store on {socket.gethostname()}"
+            raise InputError(f"{what}; every machine must see the same folder.")
 
     def finished(self) -> set[str]:
         """Ids of finished runs."""
@@ -96,10 +93,8 @@ class Store:
         folder = self.done / run.id
         result = read_json(folder / RESULT)
         if folder.exists() and not {"versions", "outcome"} <= result.keys():
-            raise InputError(
-                f"{folder / RESULT} is damaged; remove {folder}, and the same command does the run"
-                " again."
-            )
+            remedy = f"remove {folder}, and the same command does the run again"
+            raise InputError(f"{folder / RESULT} is damaged; {remedy}.")
         return result or None
 
     def finished_runs(self) -> list[Run]:
@@ -189,10 +184,9 @@ class Store:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise InputError(
-                    f"another sweep is at work in {self.folder}; wait for it, or give another"
-                    " store."
-                ) from None
+                remedy = "wait for it, or give another store"
+                sentence = f"another sweep is at work in {self.folder}; {remedy}."
+                raise InputError(sentence) from None
             yield
 
     @contextmanager
@@ -203,10 +197,9 @@ class Store:
         except OSError as error:
             if error.errno not in REFUSALS:
                 raise
-            raise InputError(
-                f"the store {self.folder} cannot be written ({error.strerror}); "
-                "mend that and give the same command again: finished runs are kept."
-            ) from None
+            remedy = "mend that and give the same command again: finished runs are kept"
+            sentence = f"the store {self.folder} cannot be written ({error.strerror}); {remedy}."
+            raise InputError(sentence) from None
 
 
 class _Meter:
@@ -257,20 +250,15 @@ def installed(names: Iterable[str]) -> dict[str, str]:
     """Versions of those packages that are there."""
     versions = {}
     for name in names:
-        try:
+        with suppress(PackageNotFoundError):
             versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return versions
 
 
 def difference(made_by: Mapping[str, str], now: Mapping[str, str]) -> str:
     """What changed, as in `numpy 2.3.1 -> 2.4.6, code 1f3a -> 77b0`; empty if nothing did."""
-    return ", ".join(
-        f"{name} {made_by.get(name, 'none')} -> {now.get(name, 'none')}"
-        for name in dict.fromkeys([*made_by, *now])
-        if made_by.get(name) != now.get(name)
-    )
+    keys = [key for key in {**made_by, **now} if made_by.get(key) != now.get(key)]
+    return ", ".join(f"{key} {made_by.get(key, 'none')} -> {now.get(key, 'none')}" for key in keys)
 
 
 def _digest() -> str:

@@ -77,9 +77,8 @@ class Sweep:
     def with_fraction(self, fraction: float) -> "Sweep":
         """The same with that part of every run's samples."""
         if self.kind != "train" or not 0 < fraction <= 1:
-            raise InputError(
-                f"fraction is {fraction:g}; it must lie in (0, 1], and is for training runs only."
-            )
+            wanted = "it must lie in (0, 1], and is for training runs only"
+            raise InputError(f"fraction is {fraction:g}; {wanted}.")
         settings = self._scaled({"samples": TRAIN_FIELDS["samples"], **self.settings}, fraction)
         methods = {name: self._scaled(own, fraction) for name, own in self.methods.items()}
         return replace(self, settings=settings, methods=methods)
@@ -102,17 +101,13 @@ class Sweep:
         Whatever is wrong with any of them is said here, before work begins.
         """
         tables = [{**self.settings, **own, "method": name} for name, own in self.methods.items()]
-        points = [
-            point
-            for table in tables or [dict(self.settings)]
-            for point in self._points(table)
-            if not self._is_senseless(point)
-        ]
+        every = (self._points(table) for table in tables or [dict(self.settings)])
+        points = [point for own in every for point in own if not self._is_senseless(point)]
         if not points:
             raise self._error("there is nothing to run.")
         self._refuse_too_many(len(points))
-        every = (self._run(point, seed) for seed in self.seeds for point in points)
-        runs = list({run.id: run for run in every}.values())
+        planned = (self._run(point, seed) for seed in self.seeds for point in points)
+        runs = list({run.id: run for run in planned}.values())
         check_problems(runs)
         return runs
 
@@ -120,11 +115,9 @@ class Sweep:
         return InputError(f"sweep {self.name}: {sentence}")
 
     def _refuse_too_many(self, points: int) -> None:
-        runs = points * len(self.seeds)
-        if runs > MAX_RUNS:
-            raise self._error(
-                f"it has {runs} runs, more than {MAX_RUNS}; make it smaller, or several sweeps."
-            )
+        if (runs := points * len(self.seeds)) > MAX_RUNS:
+            size = f"it has {runs} runs, more than {MAX_RUNS}"
+            raise self._error(f"{size}; make it smaller, or several sweeps.")
 
     def _points(self, table: Mapping[str, Any]) -> list[Row]:
         """Every combination of the lists, with every draw of the ranges."""
@@ -141,9 +134,8 @@ class Sweep:
             else:
                 fixed[name] = value
         if ranges and self.draws < 1:
-            raise self._error(
-                f"'{next(iter(ranges))}' is a range; say how many draws to make, as in draws = 20."
-            )
+            remedy = "say how many draws to make, as in draws = 20"
+            raise self._error(f"'{next(iter(ranges))}' is a range; {remedy}.")
         draws = self.draws if ranges else 1
         self._refuse_too_many(math.prod(map(len, lists.values())) * draws)  # before any is listed
         points = []
@@ -171,9 +163,7 @@ class Sweep:
 
     def _run(self, point: Row, seed: int) -> Run:
         if self.kind == "train":
-            settings = {
-                name: self._checked(name, value, TRAIN_FIELDS) for name, value in point.items()
-            }
+            settings = {key: self._checked(key, one, TRAIN_FIELDS) for key, one in point.items()}
             if not settings.get("environment"):
                 raise self._error("settings.environment is missing; name a simulator.")
             environment = settings.pop("environment")
@@ -186,9 +176,8 @@ class Sweep:
 
     def _exact(self, point: Row) -> tuple[Method, Row]:
         """The method of an exact run, and those of its own settings that are given."""
-        method = find_method(
-            self._checked("method", point.get("method", EXACT_FIELDS["method"]), EXACT_FIELDS)
-        )
+        name = point.get("method", EXACT_FIELDS["method"])
+        method = find_method(self._checked("method", name, EXACT_FIELDS))
         defaults = {**method.settings, **LIMITS, **EXACT_FIELDS}
         own = {name: value for name, value in point.items() if name not in EXACT_FIELDS}
         return method, {name: self._checked(name, value, defaults) for name, value in own.items()}
@@ -255,26 +244,23 @@ def read_sweep(path: Path) -> Sweep:
         if not isinstance(own, Mapping):
             raise InputError(f"{where}: methods.{name} must be a table, [methods.{name}].")
         if "method" in own:
-            raise InputError(
-                f"{where}: methods.{name} is of the method '{name}'; it cannot name another."
-            )
+            what = f"methods.{name} is of the method '{name}'"
+            raise InputError(f"{where}: {what}; it cannot name another.")
     seeds = table.pop("seeds", [0])
     sweep = Sweep(path.stem, **{OLD_KEYS.get(name, name): value for name, value in table.items()})
     if type(seeds) is int:
         return sweep.with_seeds(seeds)
     is_list = isinstance(seeds, list) and all(type(seed) is int and seed >= 0 for seed in seeds)
     if not is_list or not seeds:
-        raise InputError(
-            f"{where}: seeds is {seeds}; give a number of them, or a list of whole numbers >= 0."
-        )
+        remedy = "give a number of them, or a list of whole numbers >= 0"
+        raise InputError(f"{where}: seeds is {seeds}; {remedy}.")
     return replace(sweep, seeds=tuple(seeds))
 
 
 def subset(runs: Sequence[Run], conditions: Sequence[str]) -> list[Run]:
     """`subset(runs, ["method=cpo,ppo-lag", "seed=0"])`: the runs that meet every condition.
 
-    A value that no run has is an error. The parts of a sweep, run one after the other, make up the
-    whole.
+    A value that no run has is an error. The parts of a sweep together are the whole.
     """
     for condition in conditions:
         name, _, values = condition.partition("=")
@@ -286,10 +272,9 @@ def subset(runs: Sequence[Run], conditions: Sequence[str]) -> list[Run]:
         wanted = [_shown(value) for value in _values(values)]
         for value in wanted:
             if value not in present:
+                nobody = f"no run has {name} {value}"
                 there = ", ".join(list(present)[:20])
-                raise InputError(
-                    f"--only {condition}: no run has {name} {value}; there are {there}."
-                )
+                raise InputError(f"--only {condition}: {nobody}; there are {there}.")
         runs = [run for run in runs if _shown(run.fields.get(name)) in wanted]
     return list(runs)
 
@@ -306,15 +291,12 @@ def _values(text: str) -> list[Any]:
 def _draw(name: str, limits: Mapping[str, Any], place: str) -> Any:
     """A number between `low` and `high`, evenly, or evenly in its logarithm; whole if both are."""
     low, high, log = limits.get("low", np.nan), limits.get("high", np.nan), limits.get("log", False)
-    numbers, whole = (
-        all(isinstance(limit, kind) for limit in (low, high)) for kind in (int | float, int)
-    )
+    numbers = isinstance(low, int | float) and isinstance(high, int | float)
+    whole = isinstance(low, int) and isinstance(high, int)
     least, most = 0 if log else -np.inf, 2**62 if whole else np.inf
     if set(limits) - {"low", "high", "log"} or not numbers or not least < low < high < most:
-        raise InputError(
-            f"{name} = {dict(limits)}: write a range as {{ low = 1e-4, high = 1e-2, log = true }}, "
-            "low below high, and above 0 with log."
-        )
+        example = "{ low = 1e-4, high = 1e-2, log = true }, low below high, and above 0 with log"
+        raise InputError(f"{name} = {dict(limits)}: write a range as {example}.")
     random = np.random.default_rng(zlib.crc32(place.encode()))
     if whole and not log:
         return int(random.integers(low, high + 1))

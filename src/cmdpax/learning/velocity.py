@@ -57,18 +57,12 @@ class Task:
     planar: bool  # velocity in the plane from the torso's xpos, else along x from qpos
 
 
-TASKS = MappingProxyType(
-    {
-        f"Safety{task.body}Velocity-v1": task
-        for task in (
-            Task("Ant", "ant.xml", 2.6222, 5, 0.5, 1.0, 2, np.inf, 0.1, True, True),
-            Task(
-                "HalfCheetah", "half_cheetah.xml", 3.2096, 5, 0.1, 0.0, 1, np.inf, 0.1, True, False
-            ),
-            Task("Hopper", "hopper.xml", 0.7402, 4, 1e-3, 1.0, 1, 10.0, 5e-3, False, False),
-        )
-    }
+_TASKS = (
+    Task("Ant", "ant.xml", 2.6222, 5, 0.5, 1.0, 2, np.inf, 0.1, True, True),
+    Task("HalfCheetah", "half_cheetah.xml", 3.2096, 5, 0.1, 0.0, 1, np.inf, 0.1, True, False),
+    Task("Hopper", "hopper.xml", 0.7402, 4, 1e-3, 1.0, 1, 10.0, 5e-3, False, False),
 )
+TASKS = MappingProxyType({f"Safety{task.body}Velocity-v1": task for task in _TASKS})
 
 
 def refuse_new_mujoco(version: str) -> None:
@@ -101,8 +95,8 @@ class VelocitySimulator:
             raise InputError(f"velocity task '{name}' is not known; {did_you_mean(name, TASKS)}")
         import mujoco  # chooses its GL library now: a film sets MUJOCO_GL before
 
-        self.task, self.count = TASKS[name], count
-        self.model = load_model(self.task)
+        self.task, self.count, self._any_ended = (task := TASKS[name]), count, False
+        self.model = load_model(task)
         self.data = [mujoco.MjData(self.model) for _ in range(count)]
         self.observation_size = self.model.nq + self.model.nv - self.task.hidden_positions
         self.observation_shape: tuple[int, ...] = (self.observation_size,)
@@ -111,7 +105,9 @@ class VelocitySimulator:
         self.action_space = ActionSpace(low, high, clip=False)
         self.seconds = self.model.opt.timestep * self.task.frame_skip
         self._reset_data, self._forward = mujoco.mj_resetData, mujoco.mj_forward
-        self._advance, self._positions = mujoco.mj_step, self.model.nq
+        self._physics = mujoco.mj_step
+        numbers = task.control_cost, task.alive_bonus, task.threshold, task.velocity_clip
+        self._rules = self.model.nq, task.planar, self.seconds, *numbers, EPISODE_STEPS
         # views into MuJoCo's memory, made once: making them costs a third of a Hopper step
         self._states = [part for data in self.data for part in (data.qpos, data.qvel)]
         self._places = [
@@ -160,72 +156,43 @@ class VelocitySimulator:
 
     def observe(self) -> np.ndarray:
         """What the policy sees, `[N, d]`."""
-        state = self._state()
-        if np.isfinite(self.task.velocity_clip):
-            velocities = state[:, self.model.nq :]
-            np.clip(velocities, -self.task.velocity_clip, self.task.velocity_clip, out=velocities)
+        state, clip = self._state(), self.task.velocity_clip
+        state[:, self.model.nq :].clip(-clip, clip, out=state[:, self.model.nq :])
         return state[:, self.task.hidden_positions :]
 
     def step(self, action: np.ndarray) -> Transition:
         """Advance every simulation by `action [N, a]`; finished ones start anew."""
-        step, any_ended = self._advanced(action)
-        if any_ended:
+        step = self.advance(action)
+        if self._any_ended:
             self.restart(np.flatnonzero(step.terminated | step.truncated), self._random)
             step = step._replace(observation=self.observe())
         return step
 
     def advance(self, action: np.ndarray) -> Transition:
         """Advance every simulation by `action [N, a]`, with no new start."""
-        return self._advanced(action)[0]
-
-    def _advanced(self, action: np.ndarray) -> tuple[Transition, bool]:
-        """One step of all, and whether any episode ended."""
-        task, count, model, advance = self.task, self.count, self.model, self._advance
-        frames = task.frame_skip
+        model, physics, frames, count = self.model, self._physics, self.task.frame_skip, self.count
         action = np.ascontiguousarray(action, dtype=np.float64)
-        before = np.concatenate(self._places)
+        before = np.concatenate(self._places).reshape(count, -1)
 
         def run(part: slice) -> None:
             for data, control, chosen in zip(self.data[part], self._controls[part], action[part]):
                 control[:] = chosen
-                advance(model, data, frames)
+                physics(model, data, frames)
 
         if self.shared is None:
             run(slice(None))
         else:
-            # MuJoCo releases Python's lock; this thread takes a part itself, or handing over costs
-            # what is gained
+            # MuJoCo releases Python's lock; without a part for this thread too nothing is gained
             others = [self.shared.submit(run, part) for part in self.parts[1:]]
             run(self.parts[0])
             for other in others:
                 other.result()
-        observation, reward = np.empty((count, self.observation_size)), np.empty(count)
-        cost, terminated, truncated = (
-            np.empty((count, 1)),
-            np.empty(count, bool),
-            np.empty(count, bool),
-        )
-        any_ended = measure(
-            before.reshape(count, -1),
-            np.concatenate(self._places).reshape(count, -1),
-            self._state(),
-            self._positions,
-            action,
-            self.seconds,
-            task.control_cost,
-            task.alive_bonus,
-            task.threshold,
-            task.planar,
-            task.velocity_clip,
-            EPISODE_STEPS,
-            self._elapsed,
-            observation,
-            reward,
-            cost,
-            terminated,
-            truncated,
-        )
-        return Transition(observation, observation, reward, cost, terminated, truncated), any_ended
+        after = np.concatenate(self._places).reshape(count, -1)
+        observation, flags = np.empty((count, self.observation_size)), np.empty((2, count), bool)
+        filled = observation, np.empty(count), np.empty((count, 1)), flags[0], flags[1]
+        arrays = before, after, self._state(), action, self._elapsed
+        self._any_ended = measure(*arrays, self._rules, filled)
+        return Transition(observation, *filled)
 
     def _state(self) -> np.ndarray:
         """Positions and velocities side by side, `[N, nq + nv]`; thrice as fast as np.stack."""
@@ -243,27 +210,17 @@ def healthy(state, planar, alive_bonus):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def measure(  # type: ignore[no-untyped-def]
-    before,  # [N, 1] or, planar, [N, 2]: where the bodies were
-    after,  # and are
-    state,  # [N, nq + nv]
-    positions,  # nq
-    action,  # [N, a]
-    seconds,
-    control_cost,
-    alive_bonus,
-    threshold,
-    planar,
-    velocity_clip,
-    limit,  # steps of an episode
-    elapsed,  # [N] steps so far, counted on here
-    observation,  # [N, d], filled here, like all that follow
-    reward,  # [N]
-    cost,  # [N, 1]
-    terminated,  # [N] bool
-    truncated,  # [N] bool
-):
-    """Fill in one step of all simulations; whether any episode ended."""
+def measure(before, after, state, action, elapsed, rules, filled):  # type: ignore[no-untyped-def]
+    """Fill in one step of all simulations; whether any episode ended.
+
+    before, after: where the bodies were and are, `[N, 1]` or, planar, `[N, 2]`. state: positions
+    and velocities, `[N, nq + nv]`. action: `[N, a]`. elapsed: steps so far, `[N]`, counted on here.
+    rules: nq, whether planar, seconds of a step, control cost, alive bonus, threshold, velocity
+    clip, steps of an episode. filled: observation `[N, d]`, reward `[N]`, cost `[N, 1]`, terminated
+    and truncated `[N]`.
+    """
+    positions, planar, seconds, control_cost, alive_bonus, threshold, velocity_clip, limit = rules
+    observation, reward, cost, terminated, truncated = filled
     any_ended = False
     hidden = state.shape[1] - observation.shape[1]
     for n in range(len(state)):

@@ -9,19 +9,16 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Box
 
 from cmdpax.errors import InputError
 from cmdpax.learning.velocity import EPISODE_STEPS, TASKS, VelocitySimulator
 
+HOPPER = np.array((0.0, 0.0, 1.15))  # where it is looked at
 CAMERAS: dict[str, dict[str, Any]] = {
     "Ant": {"distance": 4.0},
     "HalfCheetah": {"distance": 4.0},
-    "Hopper": {
-        "trackbodyid": 2,
-        "distance": 3.0,
-        "lookat": np.array((0.0, 0.0, 1.15)),
-        "elevation": -20.0,
-    },
+    "Hopper": {"trackbodyid": 2, "distance": 3.0, "lookat": HOPPER, "elevation": -20.0},
 }
 
 
@@ -53,13 +50,9 @@ class VelocityEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self.simulator = VelocitySimulator(name)
         self.render_mode, self.width, self.height = render_mode, width, height
         self.metadata = {**self.metadata, "render_fps": round(1 / self.simulator.seconds)}
-        self.observation_space = gymnasium.spaces.Box(
-            -np.inf, np.inf, (self.simulator.observation_size,), np.float64
-        )
-        low, high = self.simulator.action_space.low, self.simulator.action_space.high
-        self.action_space = gymnasium.spaces.Box(
-            np.float32(low), np.float32(high), dtype=np.float32
-        )
+        size, space = self.simulator.observation_size, self.simulator.action_space
+        self.observation_space = Box(-np.inf, np.inf, (size,), np.float64)
+        self.action_space = Box(np.float32(space.low), np.float32(space.high), dtype=np.float32)
         self._renderer: Any = None
 
     def reset(
@@ -77,13 +70,8 @@ class VelocityEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         step = self.simulator.advance(np.asarray(action)[None])
         if self.render_mode == "human":
             self.render()
-        return (
-            step.next_observation[0],
-            float(step.reward[0]),
-            bool(step.terminated[0]),
-            False,
-            {"cost": float(step.cost[0, 0])},
-        )
+        reward, cost = float(step.reward[0]), float(step.cost[0, 0])
+        return step.next_observation[0], reward, bool(step.terminated[0]), False, {"cost": cost}
 
     def set_state(self, qpos: np.ndarray, qvel: np.ndarray) -> None:
         """Put the simulation into a state."""
@@ -96,13 +84,9 @@ class VelocityEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         if self._renderer is None:
             from gymnasium.envs.mujoco.mujoco_rendering import MujocoRenderer
 
-            self._renderer = MujocoRenderer(
-                self.simulator.model,
-                self.simulator.data[0],
-                CAMERAS[self.simulator.task.body],
-                self.width,
-                self.height,
-            )
+            model, data = self.simulator.model, self.simulator.data[0]
+            camera = CAMERAS[self.simulator.task.body]
+            self._renderer = MujocoRenderer(model, data, camera, self.width, self.height)
         return self._renderer.render(self.render_mode)
 
     def close(self) -> None:

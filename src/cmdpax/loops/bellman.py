@@ -15,17 +15,13 @@ that range of states alone. `sweep`, whose blocks would write to the same states
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.loops.compiled import compiled, over_blocks, readable, unsigned
+from cmdpax.loops.compiled import Array, compiled, over_blocks, readable, unsigned
 from cmdpax.loops.systems import Rows
 
 
 def backup(
-    successors: np.ndarray,
-    probabilities: np.ndarray,
-    reward: np.ndarray,
-    values: np.ndarray,
-    discount: float,
-) -> tuple[np.ndarray, np.ndarray]:
+    successors: Array, probabilities: Array, reward: Array, values: Array, discount: float
+) -> tuple[Array, Array]:
     """Greedy actions `[S]` (int32; the first of equals) and `T V [S]`.
 
     For `reward [S, A]` and `values [S]`; successors and probabilities here and below `[S, A, B]`.
@@ -52,10 +48,10 @@ def _backup(first, last, successors, probabilities, reward, values, discount, ac
 
 
 def sweep(
-    successors: np.ndarray,
-    probabilities: np.ndarray,
-    reward: np.ndarray,
-    values: np.ndarray,
+    successors: Array,
+    probabilities: Array,
+    reward: Array,
+    values: Array,
     discount: float,
     backwards: bool,
 ) -> None:
@@ -86,7 +82,7 @@ def _sweep(successors, probabilities, reward, values, discount, backwards):
         values[s] = best
 
 
-def expected(successors: np.ndarray, probabilities: np.ndarray, values: np.ndarray) -> np.ndarray:
+def expected(successors: Array, probabilities: Array, values: Array) -> Array:
     """`E[V(s') | s, a]` for `values [S]` -> `[S, A]`."""
     next_values = np.empty(successors.shape[:2])
     arrays = unsigned(successors), readable(probabilities), readable(values)
@@ -105,7 +101,7 @@ def _expected(first, last, successors, probabilities, values, next_values):
             next_values[s, a] = total
 
 
-def policy_rows(successors: np.ndarray, probabilities: np.ndarray, policy: np.ndarray) -> Rows:
+def policy_rows(successors: Array, probabilities: Array, policy: Array) -> Rows:
     """`P_pi [S, S]` for actions `[S]` or probabilities `[S, A]`; no zeros, duplicates unmerged."""
     S, A, _ = successors.shape
     if policy.ndim == 1:
@@ -174,7 +170,7 @@ def _fill_mixed(first, last, successors, probabilities, policy, pointers, column
                         place += 1
 
 
-def reachable(successors: np.ndarray, probabilities: np.ndarray, initial: np.ndarray) -> np.ndarray:
+def reachable(successors: Array, probabilities: Array, initial: Array) -> Array:
     """`[S]` booleans: states that some policy visits from the distribution `initial [S]`."""
     seen = initial > 0
     frontier = np.empty(len(seen), dtype=np.uint32)
@@ -203,7 +199,7 @@ def _search(successors, probabilities, seen, frontier):
                     count += 1
 
 
-def order_rows(successors: np.ndarray, probabilities: np.ndarray) -> int:
+def order_rows(successors: Array, probabilities: Array) -> int:
     """Put the rows of both `[S, A, B]` (int32, float64) in order, in place; the places they need.
 
     Successors increase and occur once (their probabilities are added, from the last to the first);

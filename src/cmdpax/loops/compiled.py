@@ -19,6 +19,7 @@ import numpy as np
 from numba import get_num_threads, njit
 from numba.extending import overload
 
+Array = np.ndarray
 BLOCK = 1 << 16  # states that one thread treats at a time; models of fewer stay on one thread
 
 
@@ -44,14 +45,14 @@ def inlined(function: Callable[..., Any], source: Callable[..., Any]) -> None:
     overload(function, inline="always", strict=False)(lambda *_: source)
 
 
-def readable(array: np.ndarray) -> np.ndarray:
+def readable(array: Array) -> Array:
     """A contiguous read-only view."""
     view = np.ascontiguousarray(array).view()
     view.setflags(write=False)
     return view
 
 
-def unsigned(indices: np.ndarray) -> np.ndarray:
+def unsigned(indices: Array) -> Array:
     """int32 indices as a read-only uint32 view: numba need not test for negative ones."""
     return readable(indices).view(np.uint32)
 

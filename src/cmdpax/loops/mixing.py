@@ -22,19 +22,15 @@ on 276; this one had the better objective on 251.
 
 import numpy as np
 
-from cmdpax.loops.compiled import compiled, readable
+from cmdpax.loops.compiled import Array, compiled, readable
 
 NEGLIGIBLE = 1e-13  # relative size of a slope that is rounding
 RANK = 1e-11  # what remains of a dependent column, relative to its size
 
 
 def best_mixture(
-    rewards: np.ndarray,
-    margins: np.ndarray,
-    multipliers: np.ndarray,
-    penalty: float,
-    start: np.ndarray,
-) -> np.ndarray:
+    rewards: Array, margins: Array, multipliers: Array, penalty: float, start: Array
+) -> Array:
     """Weights `[k]` on the simplex that maximise the augmented Lagrangian of the mixture.
 
     rewards `[k]`, margins `[k, m]`, multipliers `[m]`, start `[k]` on the simplex. At most m + 1

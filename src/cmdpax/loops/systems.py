@@ -26,7 +26,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from cmdpax.loops.compiled import compiled, is_shared, over_blocks, readable, unsigned
+from cmdpax.loops.compiled import Array, compiled, is_shared, over_blocks, readable, unsigned
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Rows:
     longer than a product with a thousand states: `matrix` makes one only where it is needed.
     """
 
-    pointers: np.ndarray  # [S + 1], uint32
-    columns: np.ndarray  # [n], uint32
-    entries: np.ndarray  # [n], float64
+    pointers: Array  # [S + 1], uint32
+    columns: Array  # [n], uint32
+    entries: Array  # [n], float64
 
     @staticmethod
     def of(matrix: sp.csr_array) -> "Rows":
@@ -56,20 +56,20 @@ class Rows:
         return sp.csr_array(parts, shape=(states, states))
 
     @property
-    def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def parts(self) -> tuple[Array, Array, Array]:
         """Pointers, columns and entries."""
         return self.pointers, self.columns, self.entries
 
 
 def relax(
     rows: Rows,
-    right: np.ndarray,
+    right: Array,
     discount: float,
-    start: np.ndarray,
+    start: Array,
     steps: int,
     target: float,
     transpose: bool,
-) -> tuple[np.ndarray, list[float], float]:
+) -> tuple[Array, list[float], float]:
     """At most `steps` steps `x <- right + discount P x` from `start [S]` (or with P transposed).
 
     Returns x `[S]`, the size of every step's change, and the middle of the last one. The size is
@@ -88,25 +88,21 @@ def relax(
             middle = (high + low) / 2
         return start, all_sizes, middle
     vectors, sizes = (start.copy(), np.empty_like(right)), np.empty(steps)
-    done, middle = _relax_often(
-        *rows.parts, readable(right), discount, *vectors, sizes, target, transpose
-    )
+    system = *rows.parts, readable(right), discount
+    done, middle = _relax_often(*system, *vectors, sizes, target, transpose)
     return vectors[done % 2], sizes[:done].tolist(), middle
 
 
 @compiled
 def _relax_often(pointers, columns, entries, right, discount, now, moved, sizes, target, transpose):
-    """Steps from `now` to `moved` and back, one for each place in `sizes` or until one is at most
-    `target`: how many there were, and the middle of the last change.
-    """
+    """At most `len(sizes)` steps between `now` and `moved`: their number, the last one's middle."""
     middle = 0.0
     for step in range(len(sizes)):
         if transpose:
             sizes[step] = _relax_transposed(pointers, columns, entries, right, discount, now, moved)
         else:
-            low, high = _relax(
-                0, len(right), pointers, columns, entries, right, discount, now, moved
-            )
+            rows = pointers, columns, entries
+            low, high = _relax(0, len(right), *rows, right, discount, now, moved)
             sizes[step], middle = (high - low) / 2, (high + low) / 2
         now, moved = moved, now
         if not sizes[step] > target:
@@ -131,8 +127,7 @@ def _relax(first, last, pointers, columns, entries, right, discount, now, moved)
 @compiled
 def _relax_transposed(pointers, columns, entries, right, discount, now, moved):
     """One step for occupancies; the sum of its absolute changes."""
-    for s in range(len(now)):
-        moved[s] = right[s]
+    moved[:] = right
     for s in range(len(now)):
         mass = discount * now[s]
         for k in range(pointers[s], pointers[s + 1]):
@@ -147,11 +142,7 @@ def system_rows(rows: Rows, discount: float, transpose: bool) -> Rows:
     """`I - discount P` (or with P transposed): columns increase, every diagonal entry is there."""
     S = len(rows.pointers) - 1
     if transpose:
-        parts = (
-            np.zeros_like(rows.pointers),
-            np.empty_like(rows.columns),
-            np.empty_like(rows.entries),
-        )
+        parts = [np.zeros_like(part) for part in rows.parts]
         _transpose(*rows.parts, *parts)
         rows = Rows(*map(readable, parts))
     most = len(rows.columns) + S
@@ -204,7 +195,7 @@ def _subtract(pointers, columns, entries, discount, starts, others, differences,
     return used
 
 
-def incomplete_factors(system: Rows) -> np.ndarray:
+def incomplete_factors(system: Rows) -> Array:
     """Entries `[n]` of L (unit diagonal, not stored) and U on the pattern of a canonical system."""
     entries = system.entries.copy()
     place = np.full(len(system.pointers) - 1, -1, dtype=np.int64)
@@ -214,9 +205,7 @@ def incomplete_factors(system: Rows) -> np.ndarray:
 
 @compiled
 def _factor(pointers, columns, entries, place):
-    """Row by row: subtract multiples of earlier rows, keeping only the row's own pattern (`place`:
-    column -> position).
-    """
+    """Row by row: subtract multiples of earlier ones where the row has entries (at `place`)."""
     for s in range(len(pointers) - 1):
         for k in range(pointers[s], pointers[s + 1]):
             place[columns[k]] = k
@@ -236,14 +225,8 @@ def _factor(pointers, columns, entries, place):
 
 
 def bicgstab(
-    system: Rows,
-    factors: np.ndarray,
-    right: np.ndarray,
-    guess: np.ndarray,
-    target: float,
-    steps: int,
-    total: bool,
-) -> np.ndarray:
+    system: Rows, factors: Array, right: Array, guess: Array, target: float, steps: int, total: bool
+) -> Array:
     """BiCGStab (van der Vorst 1992) for `right [S]` from `guess [S]` -> `[S]`.
 
     Preconditioned from the right by `incomplete_factors`. It ends when the residual of its own
@@ -329,7 +312,7 @@ def _dot(left, right):
     return total
 
 
-def gauss_seidel(system: Rows, right: np.ndarray, solution: np.ndarray, sweeps: int) -> None:
+def gauss_seidel(system: Rows, right: Array, solution: Array, sweeps: int) -> None:
     """Gauss-Seidel `sweeps` forwards and back for `right [S]`, in place on `solution [S]`."""
     for sweep in range(2 * sweeps):
         _gauss_seidel(*system.parts, readable(right), solution, sweep % 2 == 1)
@@ -349,7 +332,7 @@ def _gauss_seidel(pointers, columns, entries, right, solution, backwards):
         solution[s] = total / diagonal
 
 
-def flow_order(rows: Rows) -> np.ndarray:
+def flow_order(rows: Rows) -> Array:
     """States `[S]` (int32) ordered so that most transitions of `rows` lead to an earlier one."""
     S = len(rows.pointers) - 1
     order, stack, next_entry = (np.empty(S, dtype=np.int32) for _ in range(3))
@@ -389,77 +372,51 @@ def _postorder(pointers, columns, entries, order, stack, next_entry, seen):
 
 
 def batch_values(
-    successors: np.ndarray,
-    probabilities: np.ndarray,
-    discount: float,
-    policies: np.ndarray,
-    rewards: np.ndarray,
-) -> np.ndarray:
+    successors: Array, probabilities: Array, discount: float, policies: Array, rewards: Array
+) -> Array:
     """Values of k rewards under n policies `[n, S, A]` -> `[n, k, S]`.
 
     Successors and probabilities `[S, A, B]`; rewards `[1, k, S, A]`, or `[n, k, S, A]` if every
     policy has its own.
     """
-    values = np.empty((len(policies), rewards.shape[1], len(successors)))
-    arrays = readable(policies), readable(rewards)
-    _batch_values(unsigned(successors), readable(probabilities), discount, *arrays, values)
+    values = np.zeros((len(policies), rewards.shape[1], len(successors)))
+    arrays = unsigned(successors), readable(probabilities), readable(policies), readable(rewards)
+    _solve_batch(*arrays, discount, values, False)
     return values
 
 
-@compiled
-def _batch_values(successors, probabilities, discount, policies, rewards, values):
-    count, S, A = policies.shape
-    system = np.empty((S, S))
-    for n in range(count):
-        own = n if len(rewards) > 1 else 0
-        _set_identity(system)
-        for s in range(S):
-            for k in range(values.shape[1]):
-                values[n, k, s] = 0.0
-            for a in range(A):
-                chance = policies[n, s, a]
-                for k in range(values.shape[1]):
-                    values[n, k, s] += chance * rewards[own, k, s, a]
-                for b in range(successors.shape[2]):
-                    system[s, successors[s, a, b]] -= discount * chance * probabilities[s, a, b]
-        _solve(system, values[n])
-
-
 def batch_occupancies(
-    successors: np.ndarray,
-    probabilities: np.ndarray,
-    discount: float,
-    policies: np.ndarray,
-    initial: np.ndarray,
-) -> np.ndarray:
+    successors: Array, probabilities: Array, discount: float, policies: Array, initial: Array
+) -> Array:
     """Occupancies, unnormalised, of n policies `[n, S, A]` from `initial [S]` -> `[n, S]`."""
     visits = np.empty((len(policies), 1, len(successors)))
     visits[:, 0] = initial
-    arrays = unsigned(successors), readable(probabilities), discount, readable(policies)
-    _batch_occupancies(*arrays, visits)
+    arrays = unsigned(successors), readable(probabilities), readable(policies)
+    _solve_batch(*arrays, np.empty((1, 0, *policies.shape[1:])), discount, visits, True)
     return visits[:, 0]
 
 
 @compiled
-def _batch_occupancies(successors, probabilities, discount, policies, visits):
+def _solve_batch(successors, probabilities, policies, rewards, discount, right, transpose):
+    """Add the rewards under each policy to `right [n, k, S]`, and solve for it in place."""
     count, S, A = policies.shape
     system = np.empty((S, S))
     for n in range(count):
-        _set_identity(system)
+        own = n if len(rewards) > 1 else 0
+        system[:] = 0.0
+        np.fill_diagonal(system, 1.0)
         for s in range(S):
             for a in range(A):
-                scale = discount * policies[n, s, a]
+                chance = policies[n, s, a]
+                for k in range(rewards.shape[1]):
+                    right[n, k, s] += chance * rewards[own, k, s, a]
                 for b in range(successors.shape[2]):
-                    system[successors[s, a, b], s] -= scale * probabilities[s, a, b]
-        _solve(system, visits[n])
-
-
-@compiled
-def _set_identity(system):
-    for row in range(len(system)):
-        for column in range(len(system)):
-            system[row, column] = 0.0
-        system[row, row] = 1.0
+                    entry = discount * chance * probabilities[s, a, b]
+                    if transpose:
+                        system[successors[s, a, b], s] -= entry
+                    else:
+                        system[s, successors[s, a, b]] -= entry
+        _solve(system, right[n])
 
 
 @compiled

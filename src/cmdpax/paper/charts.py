@@ -1,6 +1,6 @@
 """Charts of exact studies: gap and violation, certified error, sensitivity, measured rates."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from cmdpax.experiments.pictures import STYLES
+from cmdpax.experiments.pictures import LEGEND, STYLES
 from cmdpax.model.result import Trajectory
 
 MARKS = ("o", "s", "^", "v", "D", "P", "X", "*", "<", ">", "p", "h")
@@ -17,12 +17,7 @@ WORK = "policy-gradient evaluations"
 GAP, VIOLATION = r"gap  $V_r^* - V_r^{\pi}$", r"violation  $b - V_c^{\pi}$"
 # linear near zero and logarithmic beyond, so that an oscillation across zero shows
 SIGNED: dict[str, Any] = {"value": "symlog", "linthresh": 1e-3, "linscale": 0.6}
-BESIDE: dict[str, Any] = {
-    "loc": "upper left",
-    "bbox_to_anchor": (1.01, 1.0),
-    "frameon": False,
-    "fontsize": 9,
-}
+BESIDE = {**LEGEND, "fontsize": 9}
 # configurations within the tolerance to the last, by their final iterate only, and not
 STEADY: dict[str, Any] = {"marker": "o", "color": "#0072b2", "linestyle": "none"}
 LUCKY = {**STEADY, "markerfacecolor": "white"}
@@ -33,28 +28,32 @@ Line = tuple[np.ndarray, np.ndarray, np.ndarray]  # iterations, measured error, 
 
 def style(index: int) -> dict[str, Any]:
     """Colour, dashes and a mark of the index-th curve; where colours repeat, the rest differs."""
+    color = STYLES[index % len(STYLES)]["color"]
     dashes = STYLES[(index + 3 * (index // len(STYLES))) % len(STYLES)]["linestyle"]
-    return {
-        "color": STYLES[index % len(STYLES)]["color"],
-        "linestyle": dashes,
-        "marker": MARKS[index % len(MARKS)],
-        "markersize": 4.5,
-        "linewidth": 1.4,
-    }
+    mark = {"marker": MARKS[index % len(MARKS)], "markersize": 4.5}
+    return {"color": color, "linestyle": dashes, "linewidth": 1.4, **mark}
 
 
-def finish(figure: Figure, title: str, below: float = 0.0) -> Figure:
-    """Title and layout; a share `below` of the height is left to a legend."""
+def legend_lines(labels: Iterable[str]) -> list[Line2D]:
+    """Handles of a legend: the looks of the first curves."""
+    return [Line2D([], [], label=label, **style(index)) for index, label in enumerate(labels)]
+
+
+def panel(axes: Axes, title: str = "", **words: Any) -> None:
+    """Title, grid, and whatever else `axes.set` takes: `xlabel`, `ylabel`, `yscale`."""
+    axes.set(**words)
+    axes.set_title(title, fontsize=10)
+    axes.grid(alpha=0.3)
+
+
+def finish(figure: Figure, title: str, handles: Sequence[Any] = (), below: float = 0.05) -> Figure:
+    """Title and layout; `handles` make a legend of one line, in a share `below` of the height."""
     figure.suptitle(title, fontsize=11)
-    figure.tight_layout(rect=(0, below, 1, 1) if below else None)
+    figure.tight_layout(rect=(0, below, 1, 1) if handles else None)
+    if handles:
+        place: dict[str, Any] = {"loc": "lower center", "ncols": len(handles)}
+        figure.legend(handles=handles, frameon=False, fontsize=9, **place)
     return figure
-
-
-def legend_below(figure: Figure, handles: list[Any]) -> None:
-    """One line of a legend under all panels."""
-    figure.legend(
-        handles=handles, loc="lower center", ncols=len(handles), frameon=False, fontsize=9
-    )
 
 
 def comparison(runs: Mapping[str, Trajectory], optimum: float, title: str) -> Figure:
@@ -68,9 +67,7 @@ def comparison(runs: Mapping[str, Trajectory], optimum: float, title: str) -> Fi
     for axes, text in ((left, f"optimality {GAP}"), (right, f"constraint {VIOLATION}")):
         axes.set_yscale(**SIGNED)
         axes.axhline(0, color="0.4", linewidth=0.8)
-        axes.set_xlabel(WORK)
-        axes.set_ylabel(text)
-        axes.grid(alpha=0.3)
+        panel(axes, xlabel=WORK, ylabel=text)
     left.legend(frameon=False, fontsize=9)
     return finish(figure, title)
 
@@ -103,27 +100,20 @@ def side_by_side(
 
 
 def curves(
-    panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]],
-    ylabel: str,
-    title: str,
-    marks_every: int = 20,
+    panels: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]], ylabel: str, title: str
 ) -> Figure:
     """`panels[problem][method]`: (evaluations, error), the error logarithmic, cut off at FLOOR."""
     figure = Figure(figsize=(5.2 * len(panels) + 2.2, 4.6))
     row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    labels = list(dict.fromkeys(label for panel in panels.values() for label in panel))
-    for axes, (name, panel) in zip(row, panels.items()):
-        for label, (work, error) in panel.items():
+    labels = list(dict.fromkeys(label for methods in panels.values() for label in methods))
+    for axes, (name, methods) in zip(row, panels.items()):
+        for label, (work, error) in methods.items():
             index = labels.index(label)
-            marks = (index * marks_every // len(labels), marks_every)
+            marks = (20 * index // len(labels), 20)  # the first, and how far apart
             axes.plot(work, np.maximum(error, FLOOR), label=label, markevery=marks, **style(index))
-        axes.set_yscale("log")
-        axes.set_title(name, fontsize=10)
-        axes.set_xlabel(WORK)
-        axes.grid(alpha=0.3)
+        panel(axes, name, xlabel=WORK, yscale="log")
     row[0].set_ylabel(ylabel)
-    handles = [Line2D([], [], label=label, **style(index)) for index, label in enumerate(labels)]
-    row[-1].legend(handles=handles, **BESIDE)
+    row[-1].legend(handles=legend_lines(labels), **BESIDE)
     return finish(figure, title)
 
 
@@ -141,11 +131,7 @@ def sensitivity(
     grid = figure.subplots(len(panels), 2, sharex=True, sharey=True, squeeze=False)
     jitter = np.random.default_rng(0)  # only moves marks apart
     for (name, methods), row in zip(panels.items(), grid):
-        aside: dict[str, Any] = {
-            "transform": row[1].get_yaxis_transform(),
-            "va": "center",
-            "fontsize": 8,
-        }
+        aside: dict[str, Any] = {"transform": row[1].get_yaxis_transform(), "va": "center"}
         for y, points in enumerate(methods.values()):
             lost = np.isnan(points).any(1)
             errors = np.abs(points[~lost])
@@ -154,29 +140,24 @@ def sensitivity(
             steady = good & (errors[:, 2:].max(1) <= tolerance)
             for axes, column in zip(row, errors.T):
                 _strip(axes, np.clip(column, FLOOR, None), heights, steady, good)
+            share = f"{steady.sum()}/{good.sum()}/{len(points)}"
             diverged = f", {lost.sum()} diverged" if lost.any() else ""
-            row[1].text(1.01, y, f"{steady.sum()}/{good.sum()}/{len(points)}{diverged}", **aside)
-        row[1].text(1.01, -1.0, "steady/good/all", style="italic", **aside)
+            row[1].text(1.01, y, share + diverged, fontsize=8, **aside)
+        row[1].text(1.01, -1.0, "steady/good/all", style="italic", fontsize=8, **aside)
         for axes, error in zip(row, ("|optimality gap|", "constraint violation")):
-            axes.set_title(f"{name}: {error} of the final iterate", fontsize=10)
-            axes.set_xscale("log")
             axes.axvline(tolerance, color="0.4", linewidth=0.8, linestyle=":")
             axes.set_yticks(range(len(labels)), labels)
             axes.set_ylim(len(labels) - 0.4, -0.6)
-            axes.grid(alpha=0.3)
+            panel(axes, f"{name}: {error} of the final iterate", xscale="log")
     for axes in grid[-1]:
         axes.set_xlabel(f"error (what is below {FLOOR:g} is drawn there); dotted: {tolerance:g}")
-    words = (
-        f"gap and violation within {tolerance:g}, last 200 too",
-        "by the final iterate only",
-        "not",
-    )
-    finish(figure, title, below=0.05)
-    legend_below(
-        figure,
-        [Line2D([], [], label=label, **look) for label, look in zip(words, (STEADY, LUCKY, BAD))],
-    )
-    return figure
+    looks = {
+        f"gap and violation within {tolerance:g}, last 200 too": STEADY,
+        "by the final iterate only": LUCKY,
+        "not": BAD,
+    }
+    handles = [Line2D([], [], label=label, **look) for label, look in looks.items()]
+    return finish(figure, title, handles)
 
 
 def _strip(axes: Axes, x: np.ndarray, y: np.ndarray, steady: np.ndarray, good: np.ndarray) -> None:
@@ -202,19 +183,11 @@ def rates(panels: Mapping[str, Mapping[str, Mapping[str, Line]]], title: str) ->
                 axes.plot(t, np.maximum(measured, FLOOR), label=label, markevery=4, **look)
                 look |= {"linestyle": "--", "markerfacecolor": "white"}
                 axes.plot(t, bound, markevery=8, **look)
-            axes.set_xscale("log")
-            axes.set_yscale("log")
+            panel(axes, name, ylabel=quantity, xscale="log", yscale="log")
             axes.minorticks_off()
-            axes.set_title(name, fontsize=10)
-            axes.set_ylabel(quantity)
-            axes.grid(alpha=0.3)
     for axes in grid[-1]:
         axes.set_xlabel("outer iterations T (dual updates)")
     handles, _ = grid[0][0].get_legend_handles_labels()
-    kinds = [
-        Line2D([], [], color="0.3", label="measured"),
-        Line2D([], [], color="0.3", linestyle="--", label="proven bound"),
-    ]
-    finish(figure, title, below=0.05)
-    legend_below(figure, [*handles, *kinds])
-    return figure
+    handles.append(Line2D([], [], color="0.3", label="measured"))
+    handles.append(Line2D([], [], color="0.3", linestyle="--", label="proven bound"))
+    return finish(figure, title, handles)

@@ -4,7 +4,7 @@ Each says which share of the paper's budget it shows, and marks what is missing.
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 
 from cmdpax.experiments.statistics import mean_interval
 from cmdpax.files import Row
-from cmdpax.paper.charts import finish, legend_below, style
+from cmdpax.paper.charts import finish, legend_lines, panel, style
 from cmdpax.paper.deep_study import DeepStudy, Record, budget
 from cmdpax.paper.settings import ABLATION_SEEDS, ABLATIONS, LIMIT, RESULTS, SWEEPS, TASKS, TITLES
 
@@ -26,10 +26,7 @@ Band = tuple[np.ndarray, np.ndarray]  # x [n], values [seeds, n]
 
 
 def learning_curves(study: DeepStudy) -> Figure:
-    """Return and cost against samples, mean and 95% interval over seeds (of two seeds, both).
-
-    The paper's final values are drawn at the right edge.
-    """
+    """Return and cost against samples; mean and 95% interval over seeds (of two seeds, both)."""
     figure = Figure(figsize=(1.5 + 4.4 * len(TASKS), 7.2))
     grid = figure.subplots(2, len(TASKS), squeeze=False)
     methods, seeds = list(TITLES), []
@@ -40,30 +37,26 @@ def learning_curves(study: DeepStudy) -> Figure:
             seeds += [len(values) for _, values in bands.values()]
             for method, (x, values) in bands.items():
                 _draw_band(axes, x, values, methods.index(method))
+            edge = {"linewidth": 2.2, "clip_on": False, "transform": axes.get_yaxis_transform()}
             for index, method in enumerate(methods if bands else ()):
                 paper = RESULTS[method][task]
-                value = paper[0] if quantity == "return" else paper[2] + LIMIT
-                edge = {"linewidth": 2.2, "clip_on": False, "color": style(index)["color"]}
-                place = axes.get_yaxis_transform()
-                axes.plot([1.0, 1.045], [value] * 2, transform=place, **edge)
+                value = paper.reward if quantity == "return" else paper.excess + LIMIT
+                axes.plot([1.0, 1.045], [value] * 2, color=style(index)["color"], **edge)
             if quantity == "cost":
                 axes.axhline(LIMIT, **ZERO)
-                tops = [float(np.nanpercentile(values, 99)) for _, values in bands.values()]
-                top = max(tops, default=LIMIT)
-                axes.set_ylim(0, max(2.5 * LIMIT, min(1.1 * top, 8 * LIMIT)))
+                tops = (float(np.nanpercentile(values, 99)) for _, values in bands.values())
+                axes.set_ylim(0, np.clip(1.1 * max(tops, default=LIMIT), 2.5 * LIMIT, 8 * LIMIT))
             lacking = [title for method, title in TITLES.items() if method not in bands]
             _say_missing(axes, lacking, is_empty=not bands)
-            axes.set_title(task, fontsize=10)
-            axes.grid(alpha=0.3)
+            panel(axes, task)
     grid[0][0].set_ylabel("episode return")
     grid[1][0].set_ylabel(f"episode cost (dashed: limit {LIMIT:g})")
     for axes in grid[-1]:
         axes.set_xlabel("samples")
-    paper_mark = Line2D(
-        [], [], color="0.4", linewidth=2.2, label="paper's final value (right edge)"
-    )
-    legend_below(figure, [*_lines(TITLES.values()), paper_mark, *_shade(seeds)])
-    return finish(figure, f"Velocity tasks: {study.size}", below=0.05)
+    words = "paper's final value (right edge)"
+    paper_mark = Line2D([], [], color="0.4", linewidth=2.2, label=words)
+    handles = [*legend_lines(TITLES.values()), paper_mark, *_shade(seeds)]
+    return finish(figure, f"Velocity tasks: {study.size}", handles)
 
 
 def _band(records: Sequence[Record], quantity: str) -> Band:
@@ -84,6 +77,7 @@ def violations(study: DeepStudy) -> Figure:
     mean: dict[str, Any] = {"marker": "^", "markersize": 7, **green}
     dots: dict[str, Any] = {"marker": ".", "linestyle": "none", "color": "0.45", "markersize": 5}
     fliers = {"marker": ".", "markersize": 3, "markeredgecolor": "0.5"}
+    looks = {"medianprops": median, "meanprops": mean, "flierprops": fliers}
     figure = Figure(figsize=(1.2 + 3.7 * len(TASKS), 4.5))
     for axes, task in zip(figure.subplots(1, len(TASKS), squeeze=False)[0], TASKS):
         is_empty = True
@@ -94,15 +88,8 @@ def violations(study: DeepStudy) -> Figure:
                 axes.text(place, 0.8, "no records", fontsize=8, **above, **NOTE)
                 continue
             is_empty = False
-            axes.boxplot(
-                [np.concatenate(seeds)],
-                positions=[place],
-                widths=0.55,
-                showmeans=True,
-                medianprops=median,
-                meanprops=mean,
-                flierprops=fliers,
-            )
+            together = [np.concatenate(seeds)]
+            axes.boxplot(together, positions=[place], widths=0.55, showmeans=True, **looks)
             axes.plot([place + 0.38] * len(seeds), [one.mean() for one in seeds], **dots)
         axes.axhline(0, **ZERO)
         if is_empty:
@@ -112,10 +99,9 @@ def violations(study: DeepStudy) -> Figure:
         axes.set_title(task, fontsize=10)
         axes.grid(alpha=0.3, axis="y")
     figure.axes[0].set_ylabel("cost - limit of the final policy\n(above 0: violated)")
-    looks = {"median": median, "mean": {**mean, "linestyle": "none"}, "mean of a seed": dots}
-    legend_below(figure, [Line2D([], [], label=name, **look) for name, look in looks.items()])
-    title = f"Final policies, every episode of every seed: {study.size}"
-    return finish(figure, title, below=0.05)
+    shown = {"median": median, "mean": {**mean, "linestyle": "none"}, "mean of a seed": dots}
+    handles = [Line2D([], [], label=name, **look) for name, look in shown.items()]
+    return finish(figure, f"Final policies, every episode of every seed: {study.size}", handles)
 
 
 def ablation(study: DeepStudy, name: str) -> Figure:
@@ -149,12 +135,12 @@ def ablation(study: DeepStudy, name: str) -> Figure:
         grid[2 * i + 1, 0].set_ylabel("final cost - limit\n(above 0: violated)")
     for axes in grid[-1]:
         axes.set_xlabel("batches between dual updates, K")
-    legend_below(figure, [*_lines(f"{words} {value:g}" for value in values), *_shade(seeds)])
+    handles = [*legend_lines(f"{words} {value:g}" for value in values), *_shade(seeds)]
     count = len({row["seed"] for row in rows})
     size = budget([row["samples"] for row in rows], [count], ABLATION_SEEDS)
     lacking = ", ".join(task for task in TASKS if task not in tasks)
     title = f"{words.capitalize()} and K: {size}" + (f"\nno records: {lacking}" if lacking else "")
-    return finish(figure, title, below=0.04)
+    return finish(figure, title, handles, below=0.04)
 
 
 def _points(rows: Sequence[Row], quantity: str) -> Band:
@@ -167,9 +153,9 @@ def _points(rows: Sequence[Row], quantity: str) -> Band:
 
 
 def _draw_band(axes: Axes, x: np.ndarray, values: np.ndarray, index: int, every: int = 12) -> None:
-    """Mean of `values [seeds, n]` with its 95% interval.
+    """Mean of `values [seeds, n]` with its 95% interval; of two seeds, the two.
 
-    Of two seeds, whose interval is thirteen times as wide as they are apart, the two.
+    The interval of two seeds is thirteen times as wide as they are apart.
     """
     seen = ~np.isnan(values).all(0)
     columns = [column[~np.isnan(column)] for column in values.T[seen]]
@@ -201,7 +187,3 @@ def _say_missing(axes: Axes, labels: Sequence[str], is_empty: bool) -> None:
         text = f"no records: {', '.join(labels)}"
         corner: dict[str, Any] = {"transform": axes.transAxes, "va": "top"}
         axes.text(0.03, 0.97, text, fontsize=8, color="0.4", **corner)
-
-
-def _lines(labels: Iterable[str]) -> list[Line2D]:
-    return [Line2D([], [], label=label, **style(index)) for index, label in enumerate(labels)]

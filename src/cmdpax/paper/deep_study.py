@@ -12,7 +12,7 @@ what a store has finished is recorded without running anything.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,14 @@ from cmdpax.errors import InputError
 from cmdpax.experiments.results import read_lines, write_lines
 from cmdpax.experiments.runs import Run
 from cmdpax.experiments.store import Store, versions
-from cmdpax.files import Row
+from cmdpax.files import Row, write_json, write_rows
 from cmdpax.learning.run_folder import RunFolder, from_0_1
 from cmdpax.model.limits import Limits
 from cmdpax.paper.settings import ABLATIONS, RESULTS, SAMPLES, SEEDS, SWEEPS, TASKS, TITLES
 
 WINDOW = 20_000  # samples over which rows are averaged
 ROWS = 300  # of a record
-# task, method, seed; of an ablation also the value and the number of inner batches
-Cell = tuple[object, ...]
+Cell = tuple[object, ...]  # the values of `cell_fields`
 CarryOut = Callable[[Sequence[Run], Store], None]  # with whatever display of progress
 
 
@@ -72,7 +71,8 @@ class Record:
         name, _ = _excess(self.config["limits"][0])
         values = [row["return"] if quantity == "return" else row["cost"][name] for row in self.rows]
         place = np.searchsorted(edges, [row["samples"] for row in self.rows], side="left") - 1
-        inside, parts = (place >= 0) & (place < len(edges) - 1), len(edges) - 1
+        parts = len(edges) - 1
+        inside = (place >= 0) & (place < parts)
         count = np.bincount(place[inside], minlength=parts)
         total = np.bincount(place[inside], np.array(values)[inside], minlength=parts)
         return np.where(count > 0, total / np.maximum(count, 1), np.nan)
@@ -93,7 +93,7 @@ class DeepStudy:
         """Cells of a sweep that are recorded; of an ablation, with their rows."""
         if sweep not in ABLATIONS:
             return {(one.task, one.method, one.seed): {} for one in self.records}
-        names = ("task", "method", "seed", ABLATIONS[sweep], "inner")
+        names = cell_fields(sweep)
         return {tuple(row[name] for name in names): row for row in self.ablations[sweep]}
 
     @property
@@ -107,17 +107,11 @@ class DeepStudy:
 
 def budget(samples: Sequence[int], seeds: Sequence[int], paper: int) -> str:
     """Shares of the paper's samples, and numbers of seeds beside the `paper`'s, in words."""
-    shares = sorted({f"{100 * one / SAMPLES:.3g}%" for one in samples}, key=_percent)
-    counts = [count for count in seeds if count]
-    words = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-    return (
-        f"{' and '.join(shares)} of the paper's samples, {words} seed{'' if words == '1' else 's'}"
-        f" (paper: 100%, {paper} seeds)"
-    )
-
-
-def _percent(text: str) -> float:
-    return float(text[:-1])
+    shares = dict.fromkeys(f"{100 * one / SAMPLES:.3g}%" for one in sorted(samples))
+    fewest, most = min(filter(None, seeds)), max(seeds)
+    words = f"{most} seed{'' if most == 1 else 's'}"
+    words = words if fewest == most else f"{fewest} to {words}"
+    return f"{' and '.join(shares)} of the paper's samples, {words} (paper: 100%, {paper} seeds)"
 
 
 def run_missing(
@@ -154,30 +148,36 @@ def record_finished(
     runs: dict[Cell, Run] = {}
     for run in store.finished_runs():
         if _takes_part(run, sweep, tasks) and (seeds is None or run.seed < seeds):
-            other = runs.setdefault(cell(run, sweep), run)
+            own = cell(run, sweep)
+            other = runs.setdefault(own, run)
             if other != run:
                 differing = [key for key in run.config if run.config[key] != other.config.get(key)]
+                both = f"{other.id} and {run.id} differ in {', '.join(differing)}"
                 raise InputError(
-                    f"{store.folder} has more than one run of"
-                    f" {', '.join(map(str, cell(run, sweep)))} ({other.id} and {run.id} differ in"
-                    f" {', '.join(differing)}); give the sweep that you want a store of its own."
+                    f"{store.folder} has more than one run of {', '.join(map(str, own))} ({both});"
+                    " give the sweep that you want a store of its own."
                 )
     _record(folder, sweep, list(runs.values()), store)
     return len(runs)
 
 
+def cell_fields(sweep: str) -> tuple[str, ...]:
+    """What the cells of a sweep differ in."""
+    varied = (ABLATIONS[sweep], "inner") if sweep in ABLATIONS else ()
+    return ("task", "method", *varied, "seed")
+
+
 def cell(run: Run, sweep: str) -> Cell:
     """What a run is a measurement of."""
-    config = run.config
-    own = (config[ABLATIONS[sweep]], config["inner"]) if sweep in ABLATIONS else ()
-    return (task_name(config["environment"]), config["method"], run.seed, *own)
+    fields = {**run.fields, "task": task_name(run.problem)}
+    return tuple(fields[name] for name in cell_fields(sweep))
 
 
 def _takes_part(run: Run, sweep: str, tasks: Sequence[str]) -> bool:
     config, wanted = run.config, SWEEPS[sweep]
-    if run.kind != "train" or config["environment"] not in {TASKS[task] for task in tasks}:
+    if run.kind != "train" or run.problem not in {TASKS[task] for task in tasks}:
         return False
-    varied = (ABLATIONS[sweep], "inner") if sweep in ABLATIONS else ()
+    _, _, *varied, _ = cell_fields(sweep)
     is_wanted = all(config[name] in wanted.settings[name] for name in varied)
     return config["method"] in wanted.methods and is_wanted
 
@@ -186,28 +186,17 @@ def _record(folder: Path, sweep: str, runs: Sequence[Run], store: Store) -> None
     """Record those of `runs` that are finished and did not fail; what is recorded is kept."""
     recorded, rows = DeepStudy(folder).cells(sweep), []
     for run in runs:
-        result, config = store.result(run), run.config
-        if cell(run, sweep) in recorded or result is None or "failed" in result["outcome"]:
+        result, own = store.result(run), cell(run, sweep)
+        if own in recorded or result is None or "failed" in result["outcome"]:
             continue
-        task, method = task_name(config["environment"]), config["method"]
-        if sweep not in ABLATIONS:
-            spent = (store.spent(run) or {}).get("cpu_seconds")
-            target = folder / f"{task}-{method}-{run.seed}"
+        if sweep in ABLATIONS:
+            row = {**dict(zip(cell_fields(sweep), own)), "samples": run.config["samples"]}
+            row |= {name: result["outcome"][name] for name in ("return", "excess")}
+            rows.append({**row, "code": result["versions"]["code"]})
+        else:
+            spent = store.spent(run).get("cpu_seconds")
+            target = folder / "-".join(map(str, own))
             write_record(store.done / run.id, target, spent, result["versions"])
-            continue
-        rows.append(
-            {
-                "task": task,
-                "method": method,
-                ABLATIONS[sweep]: config[ABLATIONS[sweep]],
-                "inner": config["inner"],
-                "seed": run.seed,
-                "samples": config["samples"],
-                "return": result["outcome"]["return"],
-                "excess": result["outcome"]["excess"],
-                "code": result["versions"]["code"],
-            }
-        )
     if rows:
         header = {"kind": "header", **versions()}
         write_lines(folder / f"{sweep}.jsonl", header, [*recorded.values(), *rows])
@@ -231,35 +220,28 @@ def _read(folder: Path) -> Record:
         config, evaluation = read("config.json"), read("evaluation.json")
         rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         summary = read("summary.json") if (folder / "summary.json").exists() else {}
-        is_longer = (folder / "evaluation-100.json").exists()
-        longer = read("evaluation-100.json") if is_longer else None
-        needed = {"environment", "method", "seed", "limits", "samples"}
+        longer = [read(path.name) for path in folder.glob("evaluation-100.json")]
         config = from_0_1(config) if isinstance(config, dict) else {}
-        if not needed <= config.keys():
+        if not {"environment", "method", "seed", "limits", "samples"} <= config.keys():
             raise ValueError("config.json is not that of a run")
-        for one in (evaluation, *([longer] if is_longer else [])):
+        for one in (evaluation, *longer):
             if not isinstance(one, dict) or not {"stochastic", "deterministic"} <= one.keys():
                 raise ValueError("an evaluation is not what cmdpax evaluate writes")
     except (OSError, ValueError) as error:
         raise InputError(f"record {folder} cannot be read: {error}.") from None
-    task = task_name(config["environment"])
-    return Record(task, config["method"], config["seed"], config, rows, evaluation, summary, longer)
+    own = (task_name(config["environment"]), config["method"], config["seed"])
+    return Record(*own, config, rows, evaluation, summary, *longer)
 
 
 def write_record(
-    run: Path,
-    target: Path,
-    cpu_seconds: float | None = None,
-    made_by: Mapping[str, str] | None = None,
+    run: Path, target: Path, cpu_seconds: float | None = None, made_by: Row | None = None
 ) -> None:
     """Write the small record of a finished run folder, with its cost and versions if known."""
-    config = RunFolder(run).config
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    config, rows = RunFolder(run).config, RunFolder(run).rows()
     summary = summarise(rows, config) | {"cpu_seconds": cpu_seconds, "versions": made_by}
     target.mkdir(parents=True, exist_ok=True)
-    lines = "".join(json.dumps(row) + "\n" for row in condensed(rows))
-    (target / "metrics.jsonl").write_text(lines)
-    (target / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+    write_rows(target / "metrics.jsonl", condensed(rows))
+    write_json(target / "summary.json", summary)
     for name in ("evaluation.json", "config.json"):  # the config last: with it the record is there
         (target / name).write_bytes((run / name).read_bytes())
 
@@ -294,9 +276,9 @@ def summarise(rows: Sequence[Row], config: Row) -> Row:
         for values in (returns, costs)
     )
     late, windows = (-max(1, len(values) // 5) for values in (rows, samples))
-    task, method = task_name(config["environment"]), config["method"]
-    paper = RESULTS.get(method, {}).get(task, (np.inf,))[0]
-    best = max(row.get(task, (np.inf,))[0] for row in RESULTS.values())
+    task = task_name(config["environment"])
+    printed = {name: row[task].reward for name, row in RESULTS.items() if task in row}
+    paper, best = printed.get(config["method"], np.inf), max(printed.values(), default=np.inf)
 
     def reached(wanted: float) -> int | None:
         there = np.nonzero((gained >= wanted) & (excess(spent) <= 0))[0]

@@ -1,11 +1,8 @@
-"""The paper's tabular and log-linear figures; ours are `certified`, `sensitivity`, `features` and
-`projection_errors`.
-"""
+"""The paper's tabular and log-linear figures, and ours: from `certified` on."""
 
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cmdpax.environments import cliff_world, finite
@@ -18,16 +15,9 @@ from cmdpax.solvers.solve import solve, trajectory
 LOWEST = 1e-6  # gaps of `features` below this are drawn at it
 STRICT = min(TOLERANCES)
 LAST_ITERATE = ("PQA-ALM", "RPG-PD", "OPG-PD", "NPG-DD", "ReLOAD", "NPG-NRL")
-# the paper's grid table and three more primal-dual methods
 APPENDIX = (
-    "PQA-ALM",
-    "PPO-Lag",
-    "RPG-PD",
-    "NPG-DD",
-    "ReLOAD",
-    "NPG-PD",
-    "OPG-PD",
-    "PPO-Lag, dual every step",
+    *("PQA-ALM", "PPO-Lag", "RPG-PD", "NPG-DD", "ReLOAD"),  # the paper's grid table
+    *("NPG-PD", "OPG-PD", "PPO-Lag, dual every step"),  # three more primal-dual methods
 )
 
 
@@ -70,13 +60,12 @@ def selected(
 
     Zero is the optimum over all policies; with features, the class optimum is marked.
     """
-    curves, reference = {}, None
+    curves, has_features = {}, study.tiles is not None
     for label, row in study.selected(tolerance, labels).items():
-        if study.tiles is not None:  # labels in two lines
+        if has_features:  # labels in two lines
             label = label.replace(", " if ", " in label else " ", "\n", 1)
         curves[label] = (row["evaluations"], row["gap"], row["violation"])
-    if study.tiles is not None:
-        reference = study.class_optimum["gap"]
+    reference = study.class_optimum["gap"] if has_features else None
     title = f"{study.title}: {words} with final violation <= {tolerance:g}"
     return charts.side_by_side(curves, title, tolerance, reference)
 
@@ -120,27 +109,25 @@ def features(*studies: ExactStudy) -> Figure:
     """|gap| of every method's selected configuration, and of the best policy in each class."""
     figure = Figure(figsize=(12, 4.6))
     row = figure.subplots(1, len(PROBLEMS), sharey=True)
+    words = "tile features, and the dimension of their class of policies"
     for axes, problem in zip(row, PROBLEMS):
         own = [study for study in studies if study.problem == problem]
         place = np.arange(len(own))
         best = np.maximum([study.class_optimum["gap"] for study in own], LOWEST)
         bars = {"color": "black", "linewidth": 2.2, "label": "best policy in the class"}
         axes.hlines(best, place - 0.35, place + 0.35, **bars)
-        labels = own[0].labels
+        labels, curves = own[0].labels, [study.selected(STRICT) for study in own]
         for index, label in enumerate(labels):
-            curves = [study.selected(STRICT).get(label) for study in own]
             gaps = [
-                np.nan if curve is None else abs(study.row(curve)["gap"])
-                for study, curve in zip(own, curves)
+                abs(study.row(chosen[label])["gap"]) if label in chosen else np.nan
+                for study, chosen in zip(own, curves)
             ]
             shift = 0.08 * (index - (len(labels) - 1) / 2)
             look = {**charts.style(index), "linestyle": "none"}
             axes.plot(place + shift, np.maximum(gaps, LOWEST), label=label, **look)
         sizes = [f"d = {one.dimension}\ndimension {one.class_optimum['rank']}" for one in own]
         axes.set_xticks(place, sizes)
-        _panel(
-            axes, PROBLEMS[problem], "tile features, and the dimension of their class of policies"
-        )
+        charts.panel(axes, PROBLEMS[problem], xlabel=words, yscale="log")
     row[0].set_ylabel(f"|gap to the optimum over all policies|\n(below {LOWEST:g}: drawn there)")
     row[-1].legend(**charts.BESIDE)
     title = f"What the features cost: best of each grid with final violation <= {STRICT:g}"
@@ -149,36 +136,20 @@ def features(*studies: ExactStudy) -> Figure:
 
 def projection_errors(*studies: ExactStudy) -> Figure:
     """eps_bias (the class's) and eps_opt (the gradient steps') along the selected PPQA-ALM runs."""
-    figure = Figure(figsize=(11, 4.2))
-    row = figure.subplots(1, len(PROBLEMS), sharey=True)
-    for axes, problem in zip(row, PROBLEMS):
-        own = [
-            (study.dimension, errors)
-            for study in studies
-            if study.problem == problem
-            for errors in study.of("PPQA-ALM", "projection errors")
-        ]
-        for index, (dimension, errors) in enumerate(own):
-            for name, column, dashes, fill in (
-                ("class", "bias", "-", None),
-                ("gradient steps", "optimiser", ":", "white"),
-            ):
+    parts = {"class": ("bias", "-", None), "gradient steps": ("optimiser", ":", "white")}
+    figure, kind = Figure(figsize=(11, 4.2)), "projection errors"
+    panels = figure.subplots(1, len(PROBLEMS), sharey=True)
+    for axes, problem in zip(panels, PROBLEMS):
+        own = [study for study in studies if study.problem == problem]
+        rows = [(one.dimension, row) for one in own for row in one.of("PPQA-ALM", kind)]
+        for index, (dimension, row) in enumerate(rows):
+            for name, (column, dashes, fill) in parts.items():
                 look = {**charts.style(index), "linestyle": dashes, "markerfacecolor": fill}
-                shown = np.maximum(errors[column], charts.FLOOR)
-                label = f"d = {dimension}: {name}"
-                axes.plot(errors["evaluations"], shown, label=label, markevery=6, **look)
-        _panel(axes, PROBLEMS[problem], charts.WORK)
-    row[0].set_ylabel(f"projection error (mean KL)\n(below {charts.FLOOR:g}: drawn there)")
-    row[-1].legend(**charts.BESIDE)
-    title = (
-        "PPQA-ALM: what the class cannot express (solid), what the 250 gradient steps left over"
-        " (dotted)"
-    )
-    return charts.finish(figure, title)
-
-
-def _panel(axes: Axes, title: str, xlabel: str) -> None:
-    axes.set_yscale("log")
-    axes.set_xlabel(xlabel)
-    axes.set_title(title, fontsize=10)
-    axes.grid(alpha=0.3)
+                shown, label = np.maximum(row[column], charts.FLOOR), f"d = {dimension}: {name}"
+                axes.plot(row["evaluations"], shown, label=label, markevery=6, **look)
+        charts.panel(axes, PROBLEMS[problem], xlabel=charts.WORK, yscale="log")
+    panels[0].set_ylabel(f"projection error (mean KL)\n(below {charts.FLOOR:g}: drawn there)")
+    panels[-1].legend(**charts.BESIDE)
+    solid = "what the class cannot express (solid)"
+    dotted = "what the 250 gradient steps left over (dotted)"
+    return charts.finish(figure, f"PPQA-ALM: {solid}, {dotted}")

@@ -56,37 +56,26 @@ MADE_BY = ("problem", "tiles", "model", "limits", "stride", "entries", "seed", "
 PROJECTED = {"ppqa-alm": pqa, "pnpg-alm": npg, "pspma-alm": spma}
 LAST = f"of the last {TAIL}"
 MIXTURE = {"mixture_gap": "gap of the mixture", "mixture_violation": "violation of the mixture"}
-TABLE_COLUMNS = {
-    "gap": "gap",
-    "violation": "violation",
-    "worst_gap": f"worst gap {LAST}",
-    "worst_violation": f"worst violation {LAST}",
-    **MIXTURE,
-}
+WORST = {"worst_gap": f"worst gap {LAST}", "worst_violation": f"worst violation {LAST}"}
+TABLE_COLUMNS = {"gap": "gap", "violation": "violation", **WORST, **MIXTURE}
 FEATURE_COLUMNS = {
-    "gap": "gap to the optimum",
-    "class_gap": "gap to the class optimum",
-    "violation": "violation",
-    "worst_violation": f"worst violation {LAST}",
-    **MIXTURE,
+    **{"gap": "gap to the optimum", "class_gap": "gap to the class optimum"},
+    **{"violation": "violation", "worst_violation": WORST["worst_violation"], **MIXTURE},
 }
 SENSITIVITY = (
-    "configurations",
-    "within .01 (gap and violation)",
-    f"of these, within .01 for the last {TAIL}",
-    "beyond .01",
-    "diverged",
-    "skipped",
+    *("configurations", "within .01 (gap and violation)"),
+    *(f"of these, within .01 for the last {TAIL}", "beyond .01", "diverged", "skipped"),
 )
 CLASSES = (
-    "groups of states",
-    "dimension of the class",
-    "gap of the class optimum",
-    "violation",
-    "starts that found it",
+    *("groups of states", "dimension of the class", "gap of the class optimum"),
+    *("violation", "starts that found it"),
 )
 Point = dict[str, float]
 Say = Callable[[str], None]
+
+
+def silence(text: str) -> None:
+    """Say nothing."""
 
 
 @dataclass(frozen=True)
@@ -211,9 +200,7 @@ class ExactStudy:
         header, rows = read_lines(self._path(folder))
         return replace(self, header=header, rows=rows)
 
-    def complete(
-        self, folder: Path, rerun: bool = False, say: Say = lambda text: None
-    ) -> "ExactStudy":
+    def complete(self, folder: Path, rerun: bool = False, say: Say = silence) -> "ExactStudy":
         """The same with its whole record in `folder`; what that lacks is run and recorded.
 
         A record that was made with other settings, or any with `rerun`, is made anew. `say` gets
@@ -243,39 +230,25 @@ class ExactStudy:
         return folder / "records" / f"{self.name}.jsonl"
 
     def _header(self, model: CMDP) -> Row:
-        return provenance(
-            problem=self.problem,
-            tiles=None if self.tiles is None else list(self.tiles),
-            model=model.digest,
-            optimum=solve(model, eps=1e-12).reward,
-            seed=None if self.tiles is None else SEED,
-            starts=None if self.tiles is None else STARTS,
-            limits=list(paper.TOLERANCES),
-            stride=STRIDE,
-            entries=[
-                {
-                    "label": entry.label,
-                    "method": entry.method,
-                    "fixed": dict(entry.fixed),
-                    "grid": {
-                        name: list(values) for name, values in paper.GRIDS[entry.method].items()
-                    },
-                }
-                for entry in self.entries
-            ],
-        )
+        tiles, seed, starts = None, None, None
+        if self.tiles is not None:
+            tiles, seed, starts = list(self.tiles), SEED, STARTS
+        entries = []
+        for entry in self.entries:
+            grid = {name: list(values) for name, values in paper.GRIDS[entry.method].items()}
+            row = {"label": entry.label, "method": entry.method, "fixed": dict(entry.fixed)}
+            entries.append({**row, "grid": grid})
+        facts: Row = {"problem": self.problem, "tiles": tiles, "model": model.digest}
+        facts |= {"optimum": solve(model, eps=1e-12).reward, "seed": seed, "starts": starts}
+        facts |= {"limits": list(paper.TOLERANCES), "stride": STRIDE, "entries": entries}
+        return provenance(**facts)
 
 
 def _class_optimum_row(model: CMDP, features: Features, optimum: float) -> Row:
     best = class_optimum(StandardForm.of(model), features, STARTS, SEED)
-    return {
-        "kind": "class optimum",
-        "rank": features.rank,
-        "groups": len(features.group_features),
-        "gap": optimum - best.reward,
-        "violation": violation(best.margins),
-        "hits": best.hits,
-    }
+    size = {"rank": features.rank, "groups": len(features.group_features)}
+    errors = {"gap": optimum - best.reward, "violation": violation(best.margins)}
+    return {"kind": "class optimum", **size, **errors, "hits": best.hits}
 
 
 def _configuration_rows(result: Search) -> Iterator[Row]:
@@ -285,14 +258,9 @@ def _configuration_rows(result: Search) -> Iterator[Row]:
     for point in result.skipped:
         yield {**base, "settings": {**point, **entry.fixed}, "skipped": True}
     for i in range(len(result.points)):
-        row = {
-            **base,
-            "settings": result.settings(i),
-            "skipped": False,
-            "evaluations": budget,
-            **{name: values[i] for name, values in result.judged.items()},
-            "diverged": run.diverged[i],
-        }
+        row = {**base, "settings": result.settings(i), "skipped": False, "evaluations": budget}
+        row |= {name: values[i] for name, values in result.judged.items()}
+        row["diverged"] = run.diverged[i]
         # the theory of the others is about the mixture of all iterates; values are linear in the
         # occupancy, so those of the mixture are the averages
         if find_method(entry.method).family != "augmented Lagrangian":
@@ -325,13 +293,10 @@ def _projection_rows(model: CMDP, features: Features, result: Search) -> Iterato
     winner = result.winner(min(paper.TOLERANCES))
     if result.entry.method not in PROJECTED or winner is None:
         return
-    point = result.points[winner]
-    step = PROJECTED[result.entry.method]
-    policies, form = LogLinear(features, point[paper.PROJECTION_STEP]), StandardForm.of(model)
-    oracle = PolicyGradient(step, point["step"], policies)
-    before, errors = oracle.start(form), []
-
-    share = form.criterion.share
+    point, form = result.points[winner], StandardForm.of(model)
+    policies = LogLinear(features, point["projection_step"])
+    oracle = PolicyGradient(PROJECTED[result.entry.method], point["step"], policies)
+    before, errors, share = oracle.start(form), [], form.criterion.share
 
     def observe(progress: Progress) -> bool:
         nonlocal before
@@ -344,40 +309,25 @@ def _projection_rows(model: CMDP, features: Features, result: Search) -> Iterato
             before = progress.state
         return False
 
-    augmented_lagrangian(
-        form,
-        oracle,
-        before,
-        multipliers=np.zeros(form.constraint_count),
-        penalty=paper.PENALTY,
-        outer=paper.OUTER,
-        inner=paper.INNER,
-        observe=observe,
-    )
-    evaluations, bias, optimiser = (np.array(column) for column in zip(*errors))
-    yield {
-        "kind": "projection errors",
-        "label": result.entry.label,
-        "settings": point,
-        "evaluations": evaluations.astype(int),
-        "bias": bias,
-        "optimiser": optimiser,
-    }
+    budget: Row = {"penalty": paper.PENALTY, "outer": paper.OUTER, "inner": paper.INNER}
+    zeros = np.zeros(form.constraint_count)
+    augmented_lagrangian(form, oracle, before, multipliers=zeros, observe=observe, **budget)
+    columns = dict(zip(("evaluations", "bias", "optimiser"), zip(*errors)))
+    row = {"kind": "projection errors", "label": result.entry.label, "settings": point}
+    yield {**row, **columns}
 
 
 def write_tables(studies: Sequence[ExactStudy], folder: Path) -> None:
-    """`selected`: what every method's grid gives. Of tables also `sensitivity`: how much of a grid
-    is any good; of features `classes`: what they can express at all.
+    """`selected`: what every method's grid gives.
+
+    Of tables also `sensitivity`: how much of a grid is any good; of features `classes`: what they
+    can express at all.
     """
     is_table = studies[0].tiles is None
-    place, columns = (
-        (["problem"], TABLE_COLUMNS) if is_table else (["problem", "d"], FEATURE_COLUMNS)
-    )
-    write_table(
-        folder / "selected",
-        [*place, "limit", "method", "settings", *columns.values()],
-        [row for study in studies for row in _selected_rows(study)],
-    )
+    place = ["problem"] if is_table else ["problem", "d"]
+    columns = (TABLE_COLUMNS if is_table else FEATURE_COLUMNS).values()
+    rows = [row for study in studies for row in _selected_rows(study)]
+    write_table(folder / "selected", [*place, "limit", "method", "settings", *columns], rows)
     if is_table:
         rows = [row for study in studies for row in _sensitivity_rows(study)]
         write_table(folder / "sensitivity", [*place, "method", *SENSITIVITY], rows)

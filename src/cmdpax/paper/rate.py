@@ -16,7 +16,7 @@ lemma that cites it replaces `|lambda*|` by the bound `1 / (zeta (1 - gamma))` a
 of `B + |lambda*|`; the proof gives the sum.)
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from cmdpax.experiments.results import provenance, read_lines, write_lines
 from cmdpax.files import Row
 from cmdpax.model.cmdp import CMDP
 from cmdpax.paper.charts import Line, rates
+from cmdpax.paper.exact_study import Say, silence
 from cmdpax.paper.settings import PROBLEMS
 from cmdpax.solvers.algorithm import Progress, augmented_lagrangian
 from cmdpax.solvers.columns import Corrective
@@ -66,42 +67,30 @@ def theorem(
 
 def measure(model: CMDP, penalty: float, sigma: float, outer: int) -> Rate:
     """Run Algorithm 1 with the certified oracle and set what happens beside what is proven."""
-    best, oracle = solve(model, eps=1e-12), Corrective()
+    best, oracle, form = solve(model, eps=1e-12), Corrective(), StandardForm.of(model)
     gaps, violations, largest = [], [], []
-    form = StandardForm.of(model)
     zeros = np.zeros(form.constraint_count)
 
+    def target(t: int) -> float:
+        return sigma / t**2
+
     def observe(progress: Progress) -> bool:
-        certified, state = progress.gap, progress.state
+        t, certified, state = progress.outer, progress.gap, progress.state
         if progress.outer_done and certified is not None:
-            if certified.gap > sigma / progress.outer**2:
-                raise NumericalError(
-                    f"rate: subproblem {progress.outer} was not solved to sigma / t^2."
-                )
+            if certified.gap > target(t):
+                raise NumericalError(f"rate: subproblem {t} was not solved to sigma / t^2.")
             gaps.append(best.reward - float(state.reward))
             violations.append(float(lagrangian.violation(state.margins)))
-            if progress.outer == 1:  # lambda_1 = 0: AL plus certified gap bounds its maximum
+            if t == 1:  # lambda_1 = 0: AL plus certified gap bounds its maximum
                 value = lagrangian.value(state.reward, state.margins, zeros, penalty)
                 largest.append(value + certified.gap)
         return False
 
-    augmented_lagrangian(
-        form,
-        oracle,
-        oracle.start(form),
-        multipliers=zeros,
-        penalty=penalty,
-        outer=outer,
-        inner=1000,
-        target=lambda t: sigma / t**2,
-        observe=observe,
-    )
-    size = float(np.linalg.norm(best.multipliers))
-    return Rate(
-        np.array(gaps),
-        np.array(violations),
-        *theorem(size, largest[0] - best.reward, penalty, sigma, outer),
-    )
+    loop: Row = {"multipliers": zeros, "penalty": penalty, "outer": outer, "inner": 1000}
+    augmented_lagrangian(form, oracle, oracle.start(form), target=target, observe=observe, **loop)
+    size, delta = float(np.linalg.norm(best.multipliers)), largest[0] - best.reward
+    bounds = theorem(size, delta, penalty, sigma, outer)
+    return Rate(np.array(gaps), np.array(violations), *bounds)
 
 
 @dataclass(frozen=True)
@@ -110,9 +99,7 @@ class RateStudy:
 
     rows: Sequence[Row] = field(default=(), compare=False, repr=False)
 
-    def complete(
-        self, folder: Path, rerun: bool = False, say: Callable[[str], None] = lambda text: None
-    ) -> "RateStudy":
+    def complete(self, folder: Path, rerun: bool = False, say: Say = silence) -> "RateStudy":
         """The same with the record in `folder`, made anew if it does not fit or with `rerun`."""
         path = folder / "records" / "rate.jsonl"
         made_with: Row = {"sigma": SIGMA, "penalties": list(PENALTIES), "outer": OUTER}
@@ -139,12 +126,10 @@ def rate_figure(study: RateStudy) -> Figure:
     """Measured |gap| and violation with their bounds."""
     panels: dict[str, dict[str, dict[str, Line]]] = {}
     for row in study.rows:
-        panel = panels.setdefault(
-            PROBLEMS[row["problem"]], {"|optimality gap|": {}, "constraint violation": {}}
-        )
-        for quantity, name in zip(panel, ("gap", "violation")):
+        panel = panels.setdefault(PROBLEMS[row["problem"]], {})
+        for quantity, name in (("|optimality gap|", "gap"), ("constraint violation", "violation")):
             measured, bound = np.abs(row[f"{name}s"]), np.array(row[f"{name}_bounds"])
             line = (np.array(row["outer"]), measured, bound)
-            panel[quantity][f"penalty {row['penalty']:g}"] = line
+            panel.setdefault(quantity, {})[f"penalty {row['penalty']:g}"] = line
     solved = f"subproblems certified to sigma / t^2 (sigma = {SIGMA:g})"
     return rates(panels, f"Algorithm 1 with {solved}: last iterate against O(1/sqrt T)")

@@ -17,7 +17,7 @@ from cmdpax.errors import InputError, did_you_mean
 from cmdpax.experiments.pictures import save
 from cmdpax.experiments.store import Store
 from cmdpax.paper import deep_figures, deep_study, deep_tables, exact_figures, exact_study
-from cmdpax.paper.exact_study import ExactStudy, Say
+from cmdpax.paper.exact_study import ExactStudy, Say, silence
 from cmdpax.paper.rate import RateStudy, rate_figure
 from cmdpax.paper.settings import ABLATIONS, PROBLEMS, TASKS, TILES, TOLERANCES
 
@@ -34,13 +34,15 @@ class Drawing(NamedTuple):
 _TABLES = tuple(ExactStudy(problem) for problem in PROBLEMS)
 _FEATURES = tuple(ExactStudy(problem, tiles) for problem in PROBLEMS for tiles in TILES)
 _selected, _policy = exact_figures.selected, exact_figures.optimal_policy
+_appendix = partial(_selected, labels=exact_figures.APPENDIX)
+_strict = partial(_selected, tolerance=min(TOLERANCES))
 FIGURES: dict[str, dict[str, Drawing]] = {
     "tabular": {
         "first": Drawing(exact_figures.first),
         "all-methods": Drawing(exact_figures.all_methods, _TABLES[:1]),
         **{
             f"{study.name}-{tolerance:g}": Drawing(
-                partial(_selected, tolerance=tolerance, labels=exact_figures.APPENDIX), (study,)
+                partial(_appendix, tolerance=tolerance), (study,)
             )
             for study in _TABLES
             for tolerance in TOLERANCES
@@ -51,10 +53,7 @@ FIGURES: dict[str, dict[str, Drawing]] = {
         "rate": Drawing(rate_figure, (RateStudy(),)),
     },
     "linear": {
-        **{
-            study.name: Drawing(partial(_selected, tolerance=min(TOLERANCES)), (study,))
-            for study in _FEATURES
-        },
+        **{study.name: Drawing(_strict, (study,)) for study in _FEATURES},
         "features": Drawing(exact_figures.features, _FEATURES),
         "projection-errors": Drawing(exact_figures.projection_errors, _FEATURES),
     },
@@ -67,11 +66,7 @@ FIGURES: dict[str, dict[str, Drawing]] = {
 
 
 def exact(
-    what: str,
-    folder: Path,
-    figure: str | None = None,
-    rerun: bool = False,
-    say: Say = lambda text: None,
+    what: str, folder: Path, figure: str | None = None, rerun: bool = False, say: Say = silence
 ) -> list[Path]:
     """Reproduce `tabular` or `linear`, or one figure of it, in `folder` -> the figures written."""
     drawings = _wanted(what, figure)
@@ -120,21 +115,18 @@ def deep(
     if fraction is not None:
         for sweep in sweeps:
             deep_study.run_missing(folder, sweep, fraction, seeds, tasks, store, carry_out)
-    # a store holds one sweep: the main comparison, unless the figure of an ablation is asked for
-    elif store is not None and not deep_study.record_finished(
-        folder, sweeps[0], seeds, tasks, Store(store)
-    ):
-        raise InputError(
-            f"{store} has no finished run of this study; give the store of `cmdpax sweep deep`."
-        )
+    elif store is not None:
+        # a store holds one sweep: the main comparison, unless an ablation's figure is asked for
+        count = deep_study.record_finished(folder, sweeps[0], seeds, tasks, Store(store))
+        if not count:
+            remedy = "give the store of `cmdpax sweep deep`"
+            raise InputError(f"{store} has no finished run of this study; {remedy}.")
     study = deep_study.DeepStudy(folder)
     drawable = {name: one for name, one in drawings.items() if study.cells(one.needs[0])}
     if not drawable:
         what = "no records" if figure is None else f"no records for '{figure}'"
-        raise InputError(
-            f"{folder} holds {what}; give --fraction to run that part of the paper's budget, as in"
-            " 0.01."
-        )
+        remedy = "give --fraction to run that part of the paper's budget, as in 0.01"
+        raise InputError(f"{folder} holds {what}; {remedy}.")
     if study.records:
         deep_tables.write_tables(study, folder)
     return [save(one.draw(study), folder / f"{name}.png") for name, one in drawable.items()]

@@ -3,22 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.experiments.sweep import Sweep, read_sweep
 from cmdpax.solvers.table import find_method
 
 Grid = Mapping[str, tuple[float, ...]]
-Four = tuple[float, float, float, float]
 
 # ---- exact experiments: two problems, policies in tables or log-linear in tile features
 PROBLEMS = {"cliff-world": "Cliff World", "deep-sea": "Deep Sea Treasure"}
 TOLERANCES = (0.001, 0.01)  # largest violation of a final policy that may be selected
 TILES = ((40, 4, 1), (60, 4, 3), (80, 6, 5))  # dimension d, tilings, size
 OUTER, INNER, PENALTY = 10, 100, 10.0  # T, K and beta of Algorithm 1
-# what the projected methods call the step size of a projection, and the number of its steps
-PROJECTION_STEP, PROJECTION_STEPS = "projection_step", "projection_steps"
 
 _STEPS = (0.01, 0.1, 1.0, 10.0, 100.0)
 _LINEAR_STEPS = (1e-4, 1e-3, 0.1, 1.0, 10.0)
@@ -39,7 +36,7 @@ TABLE_GRIDS: Mapping[str, Grid] = {
     "ppo-lag": {**_BOTH, "clip": _CLIPS},
 }
 FEATURE_GRIDS: Mapping[str, Grid] = {  # of log-linear policies
-    **{name: {"step": _LINEAR_STEPS, PROJECTION_STEP: _LINEAR_STEPS} for name in _PROJECTED_ALM},
+    **{name: {"step": _LINEAR_STEPS, "projection_step": _LINEAR_STEPS} for name in _PROJECTED_ALM},
     "lin-npg-pd": _LINEAR_BOTH,
     "lin-rpg-pd": {**_LINEAR_BOTH, "temperature": (0.001, 0.01, 0.1, 1.0)},
     "lin-reload": {"step": (1e-4, 0.01, 0.1, 1.0), "dual_step": _STEPS},
@@ -52,7 +49,7 @@ _BUDGET = {"outer": OUTER, "inner": INNER, "penalty": PENALTY}
 BUDGETS: Mapping[str, Mapping[str, float]] = {
     **{name: {"steps": 1000} for name in GRIDS},
     **dict.fromkeys(_ALM, _BUDGET),
-    **{name: {**_BUDGET, PROJECTION_STEPS: 250} for name in _PROJECTED_ALM},
+    **{name: {**_BUDGET, "projection_steps": 250} for name in _PROJECTED_ALM},
     **{name: {"steps": 1000, "inner": 100} for name in ("ppo-lag", "lin-ppo-lag")},
     "npg-dd": {"steps": 1000, "inner": 10},
 }
@@ -72,14 +69,10 @@ class Entry:
         return self.title or find_method(self.method).title
 
 
-TABLE_ENTRIES = (
-    *map(Entry, TABLE_GRIDS),
-    Entry("ppo-lag", "PPO-Lag, dual every step", {"inner": 1}),
-)
-FEATURE_ENTRIES = (
-    *map(Entry, FEATURE_GRIDS),
-    Entry("lin-ppo-lag", "Lin-PPO-Lag, dual every step", {"inner": 1}),
-)
+_EVERY_STEP = Entry("ppo-lag", "PPO-Lag, dual every step", {"inner": 1})
+_LINEAR_EVERY_STEP = Entry("lin-ppo-lag", "Lin-PPO-Lag, dual every step", {"inner": 1})
+TABLE_ENTRIES = (*map(Entry, TABLE_GRIDS), _EVERY_STEP)
+FEATURE_ENTRIES = (*map(Entry, FEATURE_GRIDS), _LINEAR_EVERY_STEP)
 
 # ---- deep experiments: three velocity tasks, four methods
 Task = Literal["Ant", "HalfCheetah", "Hopper"]
@@ -121,57 +114,42 @@ TRAINING_GRIDS: Mapping[str, Grid] = {
 def training_settings(method: str) -> dict[str, Any]:
     """The paper's settings of a method: the common ones, and those with one value in its grid."""
     grid = TRAINING_GRIDS.get(method, {})
-    return {
-        **TRAINING,
-        "method": method,
-        **{name: values[0] for name, values in grid.items() if len(values) == 1},
-    }
+    own = {name: values[0] for name, values in grid.items() if len(values) == 1}
+    return {**TRAINING, "method": method, **own}
 
 
-# the table of results: return, its interval, cost - 25, its interval
-RESULTS: Mapping[str, Mapping[str, Four]] = {
+class Printed(NamedTuple):
+    """What the paper prints of a cell: return, cost - 25, their intervals, the cost's tails."""
+
+    reward: float
+    reward_interval: float
+    excess: float
+    excess_interval: float
+    worst: float
+    p90: float
+    p95: float
+
+
+RESULTS: Mapping[str, Mapping[str, Printed]] = {
     "spma-alm": {
-        "Ant": (3202.29, 79.14, -2.68, 5.69),
-        "HalfCheetah": (2933.2, 69.9, -0.74, 3.34),
-        "Hopper": (1687.37, 7.64, -6.06, 2.27),
+        "Ant": Printed(3202.29, 79.14, -2.68, 5.69, 7.2, 4.44, 5.82),
+        "HalfCheetah": Printed(2933.2, 69.9, -0.74, 3.34, 1.9, 1.62, 1.76),
+        "Hopper": Printed(1687.37, 7.64, -6.06, 2.27, -2.7, -3.22, -2.96),
     },
     "ppo-alm": {
-        "Ant": (3042.76, 161.36, 2.4, 5.45),
-        "HalfCheetah": (2933.91, 21.05, -7.06, 1.87),
-        "Hopper": (1644.06, 45.45, -9.92, 2.85),
+        "Ant": Printed(3042.76, 161.36, 2.4, 5.45, 12.7, 11.62, 12.16),
+        "HalfCheetah": Printed(2933.91, 21.05, -7.06, 1.87, -3.8, -4.16, -3.98),
+        "Hopper": Printed(1644.06, 45.45, -9.92, 2.85, -2.9, -4.9, -3.9),
     },
     "ppo-lag": {
-        "Ant": (3223.58, 52.21, -4.96, 2.5),
-        "HalfCheetah": (3010.19, 37.12, -7.74, 3.3),
-        "Hopper": (1675.45, 42.51, -6.56, 9.12),
+        "Ant": Printed(3223.58, 52.21, -4.96, 2.5, -2.3, -2.46, -2.38),
+        "HalfCheetah": Printed(3010.19, 37.12, -7.74, 3.3, -3.2, -3.64, -3.42),
+        "Hopper": Printed(1675.45, 42.51, -6.56, 9.12, 7.7, 3.62, 5.66),
     },
     "cpo": {
-        "Ant": (3011.19, 123.74, -11.26, 5.13),
-        "HalfCheetah": (2685.9, 419.2, 6.18, 31.42),
-        "Hopper": (1682.68, 40.78, 3.94, 23.1),
-    },
-}
-# the table of tails of cost - 25: mean, worst, P90, P95
-RESULT_TAILS: Mapping[str, Mapping[str, Four]] = {
-    "spma-alm": {
-        "Ant": (-2.68, 7.2, 4.44, 5.82),
-        "HalfCheetah": (-0.74, 1.9, 1.62, 1.76),
-        "Hopper": (-6.06, -2.7, -3.22, -2.96),
-    },
-    "ppo-alm": {
-        "Ant": (2.4, 12.7, 11.62, 12.16),
-        "HalfCheetah": (-7.06, -3.8, -4.16, -3.98),
-        "Hopper": (-9.92, -2.9, -4.9, -3.9),
-    },
-    "ppo-lag": {
-        "Ant": (-4.96, -2.3, -2.46, -2.38),
-        "HalfCheetah": (-7.74, -3.2, -3.64, -3.42),
-        "Hopper": (-6.56, 7.7, 3.62, 5.66),
-    },
-    "cpo": {
-        "Ant": (-11.26, -4.0, -5.96, -4.98),
-        "HalfCheetah": (6.18, 68.6, 41.64, 55.12),
-        "Hopper": (3.94, 50.1, 29.1, 39.6),
+        "Ant": Printed(3011.19, 123.74, -11.26, 5.13, -4.0, -5.96, -4.98),
+        "HalfCheetah": Printed(2685.9, 419.2, 6.18, 31.42, 68.6, 41.64, 55.12),
+        "Hopper": Printed(1682.68, 40.78, 3.94, 23.1, 50.1, 29.1, 39.6),
     },
 }
 
@@ -196,10 +174,6 @@ def _ablation(name: str, values: list[float]) -> Sweep:
     )
 
 
-def _lists(grid: Grid) -> dict[str, list[float]]:
-    return {name: list(values) for name, values in grid.items()}
-
-
 _TINY = {"step": [0.1, 0.3, 1.0, 3.0, 10.0], "dual_step": [0.1, 0.3, 1.0, 3.0]}
 SWEEPS: Mapping[str, Sweep] = {
     sweep.name: sweep
@@ -217,14 +191,14 @@ SWEEPS: Mapping[str, Sweep] = {
         Sweep(  # 793 configurations on each task
             "paper-grids",
             settings={**TRAINING, "environment": list(TASKS.values())},
-            methods={method: _lists(grid) for method, grid in TRAINING_GRIDS.items()},
+            methods=TRAINING_GRIDS,
         ),
         Sweep(  # the tabular grids, as runs of their own
             "exact-grids",
             "exact",
             allowed_excess=1e-2,
             settings={"model": list(PROBLEMS)},
-            methods={method: _lists(grid) for method, grid in TABLE_GRIDS.items()},
+            methods=TABLE_GRIDS,
         ),
     )
 }

@@ -22,6 +22,7 @@ from cmdpax.solvers.table import methods
 
 PICTURES = (".png", ".svg", ".jpg", ".jpeg", ".gif")
 SKIPPED = ("checkpoints", "tensorboard")  # folders with nothing to show
+RESULT = ("status", "method", "reward", "gap", "violation", "eps", "seconds")  # shown of one
 MAX_REPLAYS = 24  # of one problem of a sweep
 
 
@@ -52,11 +53,8 @@ class Contents:
 
     def name(self, path: Path) -> str:
         """A path as seen from the folder; the folder itself by its own name."""
-        return (
-            self.folder.resolve().name
-            if path == self.folder
-            else str(path.relative_to(self.folder))
-        )
+        is_folder = path == self.folder
+        return self.folder.resolve().name if is_folder else str(path.relative_to(self.folder))
 
 
 def gather(folder: Path) -> Contents:
@@ -74,9 +72,7 @@ def gather(folder: Path) -> Contents:
     if contents.results:
         contents.tables.append(_lines("certified results", contents.results))
     if outcomes:
-        contents.tables.append(
-            _lines("finished runs of the sweep", [_row(one) for one in outcomes])
-        )
+        contents.tables.append(_lines("finished runs of the sweep", list(map(_row, outcomes))))
     if not (contents.studies or contents.runs or contents.tables or contents.figures):
         raise InputError(
             f"{folder} holds no results that a report could show; "
@@ -101,15 +97,13 @@ def _add(contents: Contents, path: Path) -> None:
     elif suffix == ".npz":
         with suppress(InputError):  # a model, features, or something else
             summary = load_result(path).summary()
-            shown = ("status", "method", "reward", "gap", "violation", "eps", "seconds")
-            row = {key: summary[key] for key in shown}
-            contents.results.append({"file": contents.name(path), **row})
+            row = {"file": contents.name(path), **{key: summary[key] for key in RESULT}}
+            contents.results.append(row)
     elif path.name == "metrics.jsonl":
         run = read_run(path.parent, contents.name(path.parent))
         contents.runs += [run] if run else []
-    elif path.name == "result.json":
-        content = read_json(path)
-        contents.outcomes += [content] if _is_result(content) else []
+    elif path.name == "result.json" and _is_result(content := read_json(path)):
+        contents.outcomes.append(content)
     elif suffix == ".jsonl" and (rows := read_rows(path)):
         header = rows[0]
         if header.get("kind") == "header" and _is_header(header):
@@ -133,20 +127,22 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _is_header(header: Row) -> bool:
     """Whether the parts of a study's header that are shown are what they should be."""
-    entries, tiles, limits = (
+    entries, limits, tiles = (
         header.get("entries", []),
-        header.get("tiles"),
         header.get("limits", []),
+        header.get("tiles"),
     )
     return (
         isinstance(header.get("problem"), str)
-        and isinstance(limits, list)
-        and all(isinstance(limit, int | float) for limit in limits)
-        and isinstance(entries, list)
-        and all(isinstance(entry, dict) for entry in entries)
+        and _is_list(limits, int | float)
+        and _is_list(entries, dict)
         and all(isinstance(e.get(part, {}), dict) for e in entries for part in ("grid", "fixed"))
         and (tiles is None or (isinstance(tiles, list) and len(tiles) == 3))
     )
+
+
+def _is_list(value: Any, kind: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, kind) for one in value)
 
 
 def _is_result(content: Row) -> bool:
@@ -155,9 +151,8 @@ def _is_result(content: Row) -> bool:
     config = run.get("config") if isinstance(run, dict) else None
     if not isinstance(config, dict) or not isinstance(outcome, dict):
         return False
-    texts = (config.get("method", ""), config.get("model", ""))
-    settings = config.get("settings", {})
-    return all(isinstance(one, str) for one in texts) and isinstance(settings, dict)
+    texts = [config.get("method", ""), config.get("model", "")]
+    return _is_list(texts, str) and isinstance(config.get("settings", {}), dict)
 
 
 def _replays_of_study(rows: Sequence[Row]) -> list[Replay]:
@@ -176,8 +171,7 @@ def _replays_of_study(rows: Sequence[Row]) -> list[Replay]:
         label, settings, limits = str(row.get("label")), row.get("settings"), row.get("limits")
         selected = row.get("kind") == "curve" and isinstance(limits, list) and strictest in limits
         if selected and label in method_of and isinstance(settings, dict):
-            method = method_of[label]
-            replays.append(Replay(title, problem, label, method, settings, features))
+            replays.append(Replay(title, problem, label, method_of[label], settings, features))
     return replays
 
 
@@ -198,11 +192,8 @@ def _replays_of_sweep(outcomes: Sequence[Row]) -> list[Replay]:
             continue
         numbers = {key: value for key, value in settings.items() if isinstance(value, int | float)}
         words = [f"{key.replace('_', ' ')} {value:g}" for key, value in numbers.items()]
-        problem, label = (
-            f"{model}, {features}" if features else model,
-            ", ".join([method.title, *words]),
-        )
-        own = replays.setdefault(problem, [])
+        problem = f"{model}, {features}" if features else model
+        label, own = ", ".join([method.title, *words]), replays.setdefault(problem, [])
         if len(own) < MAX_REPLAYS:
             own.append(Replay(problem, model, label, method.name, settings, features))
     return [replay for own in replays.values() for replay in own]
@@ -225,9 +216,8 @@ def _lines(title: str, rows: Sequence[Row]) -> Table:
     """Objects as a table: a column for every name but those that are the same in all rows."""
     flat = [_flat(row) for row in rows]
     headings = list(dict.fromkeys(name for row in flat for name in row))
-    varied = [
-        name for name in headings if len(flat) == 1 or len({row.get(name) for row in flat}) > 1
-    ]
+    values = {name: {row.get(name) for row in flat} for name in headings}
+    varied = [name for name in headings if len(flat) == 1 or len(values[name]) > 1]
     common = ", ".join(f"{name} {flat[0][name]}" for name in headings if name not in varied)
     return Table(title, varied, [[row.get(name, "") for name in varied] for row in flat], common)
 
@@ -236,10 +226,8 @@ def _flat(row: Row, prefix: str = "") -> dict[str, str]:
     """A nested object as text, its inner names joined by dots."""
     flat: dict[str, str] = {}
     for name, value in row.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = text(value)
+        name = prefix + name
+        flat |= _flat(value, f"{name}.") if isinstance(value, dict) else {name: text(value)}
     return flat
 
 

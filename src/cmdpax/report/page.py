@@ -142,14 +142,9 @@ def _table(table: Table) -> str:
         f"<button type='button'>{escape(heading)}</button></th>"
         for heading, number in zip(table.headings, numeric)
     )
-    lines = (
-        "".join(
-            f"<td{' class=number' if number else ''}>{escape(cell)}</td>"
-            for cell, number in zip(row, numeric)
-        )
-        for row in rows
-    )
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    kinds = [" class=number" if number else "" for number in numeric]
+    lines = ([f"<td{kind}>{escape(cell)}</td>" for cell, kind in zip(row, kinds)] for row in rows)
+    body = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
     more = f"<p class='note'>The first {TABLE_ROWS} of {len(table.rows)} rows.</p>"
     common = f"<p class='note'>In all rows: {escape(table.common)}.</p>" if table.common else ""
     return (
@@ -194,8 +189,7 @@ def _settings(contents: Contents) -> str:
         rows = [
             [
                 text(entry.get("label", "")),
-                _grid(entry.get("grid", {})),
-                _grid(entry.get("fixed", {})),
+                *(_grid(entry.get(part, {})) for part in ("grid", "fixed")),
             ]
             for entry in header.get("entries", [])
         ]
@@ -227,10 +221,8 @@ def _details(summary: str, body: str, kind: str = "card", opened: bool = False) 
 
 
 def _facts(facts: Row) -> str:
-    entries = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(text(value))}</dd></div>"
-        for name, value in facts.items()
-    )
+    pairs = ((escape(name), escape(text(value))) for name, value in facts.items())
+    entries = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in pairs)
     return f"<dl class='facts'>{entries}</dl>"
 
 
@@ -250,9 +242,8 @@ class _Renderer(RendererHTML):
 def _notes(contents: Contents) -> str:
     parser = MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer)
     parser.enable("table").disable("image")
-    notes = []
+    opened, notes = len(contents.notes) == 1, ""
     for path in contents.notes:
         content = parser.render(path.read_text(encoding="utf-8", errors="replace"))
-        opened = len(contents.notes) == 1
-        notes.append(_details(contents.name(path), content, "card prose", opened))
-    return "".join(notes)
+        notes += _details(contents.name(path), content, "card prose", opened)
+    return notes

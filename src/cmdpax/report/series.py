@@ -110,12 +110,8 @@ def _common(title: str, model: CMDP) -> Row:
 
 def _kept(model: CMDP, replay: Replay, folder: Path, pace: int) -> Row:
     """Run a replay, or take it from where an earlier report left it."""
-    made_by = {
-        "replay": asdict(replay),
-        "model": model.digest,
-        "by": provenance(),
-        "frames": [DENSE, GROWTH, STRIDE, pace],
-    }
+    made_by: Row = {"replay": asdict(replay), "model": model.digest, "by": provenance()}
+    made_by["frames"] = [DENSE, GROWTH, STRIDE, pace]
     name = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()[:24]
     path = folder / CACHE / f"{name}.json"
     with suppress(OSError):
@@ -200,10 +196,7 @@ class TrainingRun:
         except (InputError, TypeError):
             return {}
         return {
-            name: {
-                "sense": "<=" if high < np.inf else ">=",
-                "bound": high if high < np.inf else low,
-            }
+            name: {"sense": "<=", "bound": high} if high < np.inf else {"sense": ">=", "bound": low}
             for name, (low, high) in zip(limits.names, limits.bounds)
         }
 
@@ -211,18 +204,17 @@ class TrainingRun:
         """Ready for JSON: mean, lowest and highest of each group of neighbouring rows."""
         groups = np.array_split(np.arange(len(self.samples)), min(POINTS, len(self.samples)))
         measures: dict[str, Any] = {"mean": np.mean, "low": np.min, "high": np.max}
+
+        def summarised(numbers: np.ndarray) -> dict[str, list[float]]:
+            parts = [numbers[group] for group in groups]
+            return {name: [_rounded(of(part)) for part in parts] for name, of in measures.items()}
+
         return {
             "name": self.name,
             "method": self.method,
             "seed": self.config.get("seed"),
             "samples": [_rounded(self.samples[group].mean()) for group in groups],
-            "series": {
-                name: {
-                    kind: [_rounded(measure(numbers[group])) for group in groups]
-                    for kind, measure in measures.items()
-                }
-                for name, numbers in self.series.items()
-            },
+            "series": {name: summarised(numbers) for name, numbers in self.series.items()},
         }
 
 
@@ -248,14 +240,9 @@ def environments(runs: Sequence[TrainingRun]) -> list[Row]:
     for environment in sorted({run.environment for run in runs}):
         own = [run for run in ordered if run.environment == environment]
         costs = dict.fromkeys(name for run in own for name in run.series if name != "return")
-        shown.append(
-            {
-                "title": environment,
-                "limits": {name: limit for run in own for name, limit in run.limits.items()},
-                "costs": list(costs),
-                "runs": [run.curves() for run in own],
-            }
-        )
+        limits = {name: limit for run in own for name, limit in run.limits.items()}
+        about = {"title": environment, "limits": limits, "costs": list(costs)}
+        shown.append({**about, "runs": [run.curves() for run in own]})
     return shown
 
 
@@ -264,9 +251,9 @@ def _is_evidence(evidence: Any) -> bool:
     if not isinstance(evidence, dict):
         return False
     parts = [evidence.get(name, {}) for name in ("reward", "costs", "violation_probability")]
-    return all(isinstance(part, dict) for part in parts) and all(
-        isinstance(cost, dict) for cost in parts[1].values()
-    )
+    if isinstance(parts[1], dict):
+        parts += parts[1].values()
+    return all(isinstance(part, dict) for part in parts)
 
 
 def _is_whole(row: Row) -> bool:

@@ -152,31 +152,19 @@ class Recorder:
 
     def __init__(self, keep: Collection[int] = ()) -> None:
         self.keep = frozenset(keep)  # 0 is the initial iterate
-        self.rewards: list[np.ndarray] = []
-        self.margins: list[np.ndarray] = []
-        self.weights: list[np.ndarray] = []
+        self.rows: list[tuple[Any, Any, Any]] = []
         self.policies: list[np.ndarray] = []
 
-    def add(
-        self, reward: np.ndarray, margins: np.ndarray, weights: np.ndarray, policy: np.ndarray
-    ) -> None:
+    def add(self, reward: Any, margins: Any, weights: Any, policy: np.ndarray) -> None:
         """Append one iterate: reward `[...]`, margins, weights `[..., m]`, policy `[..., S, A]`."""
-        if len(self.rewards) in self.keep:
-            self.policies.append(np.asarray(policy))
-        self.rewards.append(np.asarray(reward))
-        self.margins.append(np.asarray(margins))
-        self.weights.append(np.asarray(weights))
+        if len(self.rows) in self.keep:
+            self.policies.append(policy)
+        self.rows.append((reward, margins, weights))
 
     def finish(
         self, multipliers: np.ndarray, policy: np.ndarray, averaged: np.ndarray | None = None
     ) -> Trajectory:
         """The trajectory: final multipliers `[..., m]`, policy `[..., S, A]`, averaged `[S, A]`."""
-        return Trajectory(
-            np.stack(self.rewards),
-            np.stack(self.margins),
-            np.stack(self.weights),
-            multipliers,
-            policy,
-            averaged,
-            np.stack(self.policies) if self.policies else None,
-        )
+        rewards, margins, weights = (np.stack(column) for column in zip(*self.rows))
+        policies = np.stack(self.policies) if self.policies else None
+        return Trajectory(rewards, margins, weights, multipliers, policy, averaged, policies)

@@ -14,13 +14,7 @@ from cmdpax import lagrangian
 from cmdpax.errors import check_count, check_number
 from cmdpax.exact.standard import StandardForm
 from cmdpax.model.result import Row
-from cmdpax.solvers.algorithm import (
-    Answer,
-    CertifiedGap,
-    Oracle,
-    Progress,
-    augmented_lagrangian,
-)
+from cmdpax.solvers.algorithm import Answer, CertifiedGap, Oracle, Progress, augmented_lagrangian
 from cmdpax.solvers.columns import Columns
 from cmdpax.stopping import Stop
 
@@ -32,7 +26,7 @@ SAFETY = 0.9  # ask the door once the estimates are this far below eps
 class WarmStart:
     """Columns and multipliers carried between solves that differ in their thresholds only."""
 
-    columns: Columns | None = None
+    columns: Columns | None = None  # the best state of the default method, which is solved again
     thresholds: np.ndarray | None = None  # [m], that the columns' margins refer to, scaled
     multipliers: np.ndarray | None = None  # [m], scaled
 
@@ -70,27 +64,24 @@ def solve_certified(
     """Solve a scaled form with an oracle until the door accepts, or nothing improves any more."""
     check_number("dual_factor", dual_factor, above=0, below=2)
     outer, inner, warm = check_count("outer", outer), check_count("inner", inner), task.warm
-    state, search = oracle.start(form, task.columns), _Search(form, oracle, task)
-    no_multipliers = np.zeros(form.constraint_count)
+    search, multipliers = _Search(form, oracle, task), warm.multipliers
     augmented_lagrangian(
         form,
         oracle,
-        state,
-        multipliers=no_multipliers if warm.multipliers is None else warm.multipliers,
+        oracle.start(form, task.columns),
+        multipliers=np.zeros(form.constraint_count) if multipliers is None else multipliers,
         penalty=first_penalty(task.columns),
         outer=outer,
         inner=inner,
         dual_factor=dual_factor,
-        # summable like the paper's sigma / t^2, but never below what the oracle's own rounding
-        # allows: it would stall
+        # summable like the paper's sigma / t^2; below the oracle's own rounding it would stall
         target=lambda t: max(10.0**-t, task.eps / 10),
         penalty_growth=PENALTY_GROWTH,
         observe=search.observe,
     )
     assert search.dual is not None
-    if isinstance(search.best, Columns):
-        warm.columns, warm.thresholds = search.best, form.thresholds
-        warm.multipliers = search.dual.weights
+    warm.columns, warm.thresholds = search.best, form.thresholds
+    warm.multipliers = search.dual.weights
     return search.answer(search.best)
 
 
@@ -124,35 +115,26 @@ class _Search:
         """Record a step; True once a policy is accepted, nothing improves, or time is up."""
         if progress.outer_done or progress.gap is None:
             return False
-        eps, latest = self.task.eps, progress.gap
+        latest = progress.gap
         bound = latest.plan.value - float(latest.weights @ self.form.thresholds)
         if bound < self.bound:
             self.bound, self.dual = bound, latest
-        candidates = self.oracle.candidates(self.form, progress.state)
-        errors = [
-            (self.bound - float(one.reward), float(lagrangian.violation(one.margins)))
-            for one in candidates
-        ]
-        pairs = zip(errors, candidates, strict=True)
-        (gap, violation), state = min(pairs, key=lambda pair: max(pair[0]))
-        if max(gap, violation) < self.score:
-            self.best, self.score = state, max(gap, violation)
-            self.improved = progress.evaluations
-        self.task.record(
-            {
-                "outer": progress.outer,
-                "evaluations": progress.evaluations,
-                "gap": gap,
-                "margins": state.margins,
-                "penalty": progress.penalty,
-            }
-        )
-        is_close = gap <= SAFETY * eps and violation <= SAFETY * eps
-        if is_close and self.task.accept(self.answer(state)):
+        state = min(self.oracle.candidates(self.form, progress.state), key=self._score)
+        score, evaluations = self._score(state), progress.evaluations
+        if score < self.score:
+            self.best, self.score, self.improved = state, score, evaluations
+        gap = self.bound - float(state.reward)
+        row: Row = {"outer": progress.outer, "evaluations": evaluations, "gap": gap}
+        self.task.record({**row, "margins": state.margins, "penalty": progress.penalty})
+        if score <= SAFETY * self.task.eps and self.task.accept(self.answer(state)):
             return True
         patience = self.oracle.patience
-        is_stalled = patience is not None and progress.evaluations - self.improved >= patience
+        is_stalled = patience is not None and evaluations - self.improved >= patience
         return is_stalled or self.task.stop()
+
+    def _score(self, state: Any) -> float:
+        """`max(gap, violation)` of a state."""
+        return max(self.bound - float(state.reward), float(lagrangian.violation(state.margins)))
 
     def answer(self, state: Any) -> Answer:
         """The policy of a state with the best dual weights so far and their plan."""

@@ -35,7 +35,7 @@ from cmdpax.exact.planning import Plan, under_policy
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops.mixing import best_mixture
 from cmdpax.solvers.algorithm import AugmentedLagrangian, CertifiedGap
-from cmdpax.solvers.policy_classes import from_actions, from_visits
+from cmdpax.solvers.policy_classes import Array, from_actions, from_visits
 from cmdpax.stopping import Stop, never
 
 MAX_COLUMNS = 400  # kept at the most; the longest unused leave first
@@ -99,8 +99,7 @@ class Corrective:
         last, multipliers = columns.last_gap, utility.multipliers
         if last is None:
             columns = _meet_constraints(columns, multipliers)
-        values = (columns.rewards, columns.margins_of_columns)
-        mixture = best_mixture(*values, multipliers, utility.penalty, columns.mixture)
+        mixture = _mix(columns, multipliers, utility.penalty, columns.mixture)
         mixed = replace(columns, mixture=mixture)
         weights = utility.weights(mixed.margins)
         guess = last.plan.values if last else columns.potentials[0]
@@ -113,10 +112,8 @@ class Corrective:
                 guess = _mean(shares, columns.potentials)
         tolerance = max(self.accuracy, LOOSENESS * (last.gap if last else 1.0))
         start = last.plan.actions if last else columns.actions[int(np.argmax(mixture))]
-        reward = form.pseudo_reward(weights)
-        best = form.criterion.plan(
-            form, reward, start, values=guess, tolerance=tolerance, stop=self.stop
-        )
+        reward, plan = form.pseudo_reward(weights), form.criterion.plan
+        best = plan(form, reward, start, values=guess, tolerance=tolerance, stop=self.stop)
         distance = float(((weights - multipliers) ** 2).sum()) / (2 * utility.penalty)
         bound = best.value - float(weights @ form.thresholds) + distance
         gap = bound - float(utility.value(mixed.reward, mixed.margins))
@@ -148,8 +145,7 @@ class Corrective:
             if weight > 0:
                 mass[states, actions] += weight * visits
         last = columns.last_gap
-        # states that are as good as never visited get the latest plan: what is rounding in old
-        # columns is no advice
+        # where hardly anybody goes the latest plan acts: what is rounding in columns is no advice
         fallback = from_actions(last.plan.actions if last else columns.actions[0], form.actions)
         least = NEVER_VISITED / (form.states * form.criterion.unit)
         return from_visits(mass, fallback, least)
@@ -157,9 +153,14 @@ class Corrective:
 
 def _meet_constraints(columns: Columns, weights: np.ndarray) -> Columns:
     """Find the mixture that meets the constraints (a penalty near infinity), from the last one."""
-    values = (columns.rewards, columns.margins_of_columns)
-    mixture = best_mixture(*values, weights, HARD_PENALTY, columns.feasible_mixture)
+    mixture = _mix(columns, weights, HARD_PENALTY, columns.feasible_mixture)
     return replace(columns, feasible_mixture=mixture)
+
+
+def _mix(columns: Columns, multipliers: Array, penalty: float, start: Array) -> Array:
+    """The best mixture `[k]` for multipliers `[m]`, from the mixture `start [k]`."""
+    values = columns.rewards, columns.margins_of_columns
+    return best_mixture(*values, multipliers, penalty, start)
 
 
 def first_column(form: StandardForm, best: Plan, accuracy: float = 0.0) -> Columns:
@@ -190,19 +191,20 @@ def add_column(
     # sums, not dot products: they do not depend on the number of BLAS threads
     reward = (visits * under_policy(form.reward, best.actions)).sum()
     values = (visits * under_policy(form.constraints, best.actions)).sum(-1)
-    keep = _kept(columns.mixture + columns.feasible_mixture, most)
-    unknown = np.full(form.constraint_count, np.nan)
+    keep = np.arange(len(columns.rewards))
+    if len(keep) >= most:
+        idle = np.nonzero(columns.mixture + columns.feasible_mixture == 0)[0]
+        keep = np.delete(keep, idle[: (len(idle) + 1) // 2])
+    potential = None if weights is None else best.values
+    planned = np.full(form.constraint_count, np.nan) if weights is None else weights
     return replace(
         columns,
         actions=(*(columns.actions[k] for k in keep), best.actions),
         visits=(*(columns.visits[k] for k in keep), visits),
         rewards=np.append(columns.rewards[keep], reward),
         margins_of_columns=np.vstack([columns.margins_of_columns[keep], values - form.thresholds]),
-        weights=np.vstack([columns.weights[keep], unknown if weights is None else weights]),
-        potentials=(
-            *(columns.potentials[k] for k in keep),
-            None if weights is None else best.values,
-        ),
+        weights=np.vstack([columns.weights[keep], planned]),
+        potentials=(*(columns.potentials[k] for k in keep), potential),
         mixture=np.append(columns.mixture[keep], 0.0),
         feasible_mixture=np.append(columns.feasible_mixture[keep], 0.0),
     )
@@ -215,11 +217,3 @@ def _mean(mixture: np.ndarray, vectors: Sequence[np.ndarray | None]) -> np.ndarr
         if share > 0 and vector is not None:
             mean = share * vector if mean is None else mean + share * vector
     return mean
-
-
-def _kept(shares: np.ndarray, most: int) -> np.ndarray:
-    """Indices to keep when a column is added: all, or at the limit not the older idle half."""
-    if len(shares) < most:
-        return np.arange(len(shares))
-    idle = np.nonzero(shares == 0)[0]
-    return np.delete(np.arange(len(shares)), idle[: (len(idle) + 1) // 2])

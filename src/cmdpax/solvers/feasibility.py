@@ -25,14 +25,10 @@ from cmdpax.stopping import Stop, never
 BAND = 1e-7  # feasibility closer than this to the boundary, on the normalised scale, is not decided
 ROUNDING = 1e-14  # a margin that misses its target by less has met it
 RESOLUTION = 1e-10  # the same, where rounding in the columns themselves stops further progress
-CLOSEST = (
-    1e-9  # an infeasible model is pursued until its least violating mixture is known this well
-)
+CLOSEST = 1e-9  # so well the least violating mixture of an infeasible model is to be known
 ACCURACY = CLOSEST / 10  # what values of columns may be off at the most, not to blur any of these
 LOOSENESS = 0.01  # planning may err by this fraction of what is lacking, or of the range of values
-ROOM = (
-    10.0  # by how many times the error of a column's values a margin must exceed it to be believed
-)
+ROOM = 10.0  # a margin is believed if it exceeds the error of its columns so many times
 STEPS = 2000
 
 
@@ -90,17 +86,16 @@ def slater_slack(form: StandardForm) -> float:
     known columns, planning on its prices finds the next. Stops when both sides agree to 1e-9 of the
     largest constraint scale.
     """
-    m, criterion = form.constraint_count, form.criterion
+    m, plan = form.constraint_count, form.criterion.plan
     if m == 0:
         return np.inf
-    columns = first_column(form, criterion.plan(form, form.constraints.mean(0)))
+    columns = first_column(form, plan(form, form.constraints.mean(0)))
     while True:
-        rows = columns.margins_of_columns
-        k = len(rows)
+        k = len(columns.rewards)
         # variables (shares of k columns, t): maximise t with every mixed margin >= t
         game = linprog(
             np.append(np.zeros(k), -1.0),
-            A_ub=np.hstack([-rows.T, np.ones((m, 1))]),
+            A_ub=np.hstack([-columns.margins_of_columns.T, np.ones((m, 1))]),
             b_ub=np.zeros(m),
             A_eq=np.append(np.ones(k), 0.0)[None],
             b_eq=[1.0],
@@ -108,7 +103,7 @@ def slater_slack(form: StandardForm) -> float:
         )
         weights = np.maximum(-game.ineqlin.marginals, 0)
         weights = weights / weights.sum()
-        best = criterion.plan(form, np.tensordot(weights, form.constraints, 1))
+        best = plan(form, np.tensordot(weights, form.constraints, 1))
         upper = best.value - float(weights @ form.thresholds)
         # a column in use must not be given up for a new one
         mixed = replace(columns, mixture=np.maximum(game.x[:-1], 0))
@@ -131,9 +126,8 @@ def _try_to_reach(
 
     "marginal" means that rounding in the columns left the question open.
     """
-    no_multipliers = np.zeros(form.constraint_count)
     best: Plan | None = None
-    loosest = LOOSENESS
+    plan, loosest, no_multipliers = form.criterion.plan, LOOSENESS, np.zeros(form.constraint_count)
     for _ in range(STEPS):
         no_reward, lacking = np.zeros(len(columns.rewards)), columns.margins_of_columns - target
         mixture = best_mixture(no_reward, lacking, no_multipliers, 1.0, columns.mixture)
@@ -147,9 +141,7 @@ def _try_to_reach(
         start, values = (best.actions, best.values) if best else (None, None)
         tolerance = max(accuracy, loosest * float(lack.max()))
         reward = np.tensordot(ray, form.constraints, 1)
-        best = form.criterion.plan(
-            form, reward, start, values=values, tolerance=tolerance, stop=stop
-        )
+        best = plan(form, reward, start, values=values, tolerance=tolerance, stop=stop)
         bound = best.value - float(ray @ form.thresholds)
         if bound < target and bound - ray @ columns.margins <= CLOSEST:
             return Feasibility("infeasible", columns, ray, best)

@@ -41,21 +41,15 @@ def frontier(
         if stop():
             raise KeyboardInterrupt
         curve, warm = [], WarmStart()
-        for threshold in np.linspace(loose, tight - INSET * (tight - loose), points):
+        for threshold in np.linspace(loose, tight - INSET * (tight - loose), points).tolist():
             thresholds = list(model.thresholds)
-            thresholds[i] = float(threshold)
+            thresholds[i] = threshold
             result = solve_again(model.replace(thresholds=thresholds), eps, warm)
-            point = FrontierPoint(
-                threshold=float(threshold) + 0.0,
-                reward=result.reward,
-                multiplier=float(result.multipliers[i]),
-                gap=result.certificate.gap,
-                violation=result.certificate.violation,
-                status=result.status,
-            )
-            curve.append(point)
+            proof, price = result.certificate, float(result.multipliers[i])
+            numbers = threshold + 0.0, result.reward, price, proof.gap, proof.violation
+            curve.append(FrontierPoint(*numbers, result.status))
             if callback is not None:
-                callback({"done": len(curve), "points": points, **vars(point)})
+                callback({"done": len(curve), "points": points, **vars(curve[-1])})
             if stop():
                 break
         return curve
@@ -84,12 +78,10 @@ def find_constraint(model: CMDP, constraint: int | str) -> int:
 def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[float, float]:
     """Loosest threshold that can bind, and tightest that the other constraints leave feasible."""
     eps = min(eps, RANGE_EPS)  # a curve may be coarse, its ends may not
-    others = [i for i in range(model.constraint_count) if i != constraint]
-    relaxed = model.replace(
-        constraints=model.constraints[others],
-        thresholds=model.limits.bounds[others],
-        senses=None,
+    rows, bounds = (
+        np.delete(array, constraint, 0) for array in (model.constraints, model.limits.bounds)
     )
+    relaxed = model.replace(constraints=rows, thresholds=bounds, senses=None)
     sign = model.limits.signs[model.limits.first_rows[constraint]]  # -1: towards small values
     extreme = relaxed.replace(reward=model.constraints[constraint], minimise=bool(sign < 0))
     form = StandardForm.of(extreme)

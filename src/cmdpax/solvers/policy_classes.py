@@ -5,13 +5,30 @@
 | `Tabular()` | log-probabilities `[..., S, A]` | the target itself | the action values Q |
 | `LogLinear(features)` | coordinates `[..., r]` | nearest in KL | compatible regression on Q |
 
-Every method is written once, on a `PolicyClass`. With one-hot features both classes hold the same
-policies, and every method does the same on both. `...` is an optional batch shape.
+Every method is written once, on a `PolicyClass`, which has `complete` (whether every policy is in
+the class, so that a target is its own projection), `batch` (the shape of its own settings), and
+
+- `start(form, batch, policy)`: uniform policies of a batch shape, or those nearest to a policy;
+- `at(parameters)`: parameters as the class keeps them, and their policies `[..., S, A]`;
+- `log_policy(parameters)`: log-probabilities, finite where a probability is rounded to 0;
+- `project(parameters, share, target)`: the nearest to a target, searched from parameters;
+- `natural_gradient(parameters, share, policy, action_values)`, in the shape of the parameters;
+- `ascend_clipped(parameters, share, advantage, clip, size, steps)`: PPO's surrogate,
+
+      sum_s share(s) sum_a pi_k(a|s) min(ratio A, clip(ratio, 1 - clip, 1 + clip) A),
+
+  with the ratio of the policy to the first one, pi_k, and the advantage A, by `steps` gradient
+  steps. A pair counts while its ratio is below `1 + clip` (A > 0) or above `1 - clip` (A < 0); its
+  gradient is then that of `share(s) pi(a|s) A(s,a)`.
+
+`share [..., S]` is each state's share of the visits of the current policy; a complete class needs
+it in `ascend_clipped` alone. With one-hot features both classes hold the same policies, and every
+method does the same on both. `...` is an optional batch shape.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -19,6 +36,7 @@ from cmdpax.errors import InputError, NumericalError
 from cmdpax.exact.standard import StandardForm
 
 Array = np.ndarray
+Batch = tuple[int, ...]  # a batch shape
 Pair = tuple[Array, Array]  # parameters and policies of a class
 FEATURE_DIGITS = 12  # to which features of one group agree, relative to the largest feature
 RANK_TOLERANCE = 1e-10  # singular values below this share of the largest are rounding
@@ -58,6 +76,11 @@ def log_softmax(logits: Array) -> Array:
     return shifted - np.log(row_sums(np.exp(shifted)))
 
 
+def log_or_zero(policy: Array) -> Array:
+    """Logarithms of probabilities `[..., A]`, 0 where they are 0: `p log p` is right there."""
+    return np.log(np.where(policy > 0, policy, 1.0))
+
+
 def row_sums(rows: Array) -> Array:
     """Sums over the last axis, kept: `[..., A] -> [..., 1]`; five times as fast as `sum`."""
     return np.einsum("...a->...", rows)[..., None]
@@ -90,63 +113,14 @@ def check_step(name: str, value: Any, rules: tuple[str, ...]) -> None:
         raise InputError(f"{name} is {value}; step sizes must be positive and finite.")
 
 
-class PolicyClass(Protocol):
-    """What a method asks of a class of policies.
-
-    `share [..., S]` is each state's share of the visits of the current policy; a complete class
-    may be given None but for `ascend_clipped`.
-    """
-
-    @property
-    def complete(self) -> bool:
-        """Whether every policy is in the class, so that a target is its own projection."""
-
-    @property
-    def batch(self) -> tuple[int, ...]:
-        """Batch shape of the class's own settings."""
-
-    def start(
-        self, form: StandardForm, batch: tuple[int, ...], policy: Array | None = None
-    ) -> Pair:
-        """Parameters and policies, `batch` times: uniform, or nearest to `policy [S, A]`."""
-
-    def at(self, parameters: Array) -> Pair:
-        """The parameters as the class keeps them, and their policies `[..., S, A]`."""
-
-    def log_policy(self, parameters: Array) -> Array:
-        """Log-probabilities `[..., S, A]`, finite where a probability is rounded to 0."""
-
-    def project(self, parameters: Array, share: Any, target: Array) -> Pair:
-        """Parameters and policies nearest to a target `[..., S, A]`, searched from parameters."""
-
-    def natural_gradient(
-        self, parameters: Array, share: Any, policy: Array, action_values: Array
-    ) -> Array:
-        """Direction, in the shape of the parameters, for action values `[..., S, A]`."""
-
-    def ascend_clipped(
-        self, parameters: Array, share: Array, advantage: Array, clip: Any, size: Any, steps: int
-    ) -> Array:
-        """`steps` gradient steps of `size [...]` on PPO's clipped surrogate, for `clip [...]`,
-
-            sum_s share(s) sum_a pi_k(a|s) min(ratio A, clip(ratio, 1 - clip, 1 + clip) A),
-
-        with the ratio of the policy to the first one, pi_k, and the advantage A `[..., S, A]`. A
-        pair counts while its ratio is below `1 + clip` (A > 0) or above `1 - clip` (A < 0); its
-        gradient is then that of `share(s) pi(a|s) A(s,a)`.
-        """
-
-
 @dataclass(frozen=True)
 class Tabular:
     """One distribution per state. Parameters are log-probabilities: what underflows comes back."""
 
     complete: ClassVar[bool] = True
-    batch: ClassVar[tuple[int, ...]] = ()
+    batch: ClassVar[Batch] = ()
 
-    def start(
-        self, form: StandardForm, batch: tuple[int, ...], policy: Array | None = None
-    ) -> Pair:
+    def start(self, form: StandardForm, batch: Batch, policy: Array | None = None) -> Pair:
         """The uniform policy, or the given one `[S, A]`."""
         policy = form.uniform_policy() if policy is None else policy
         return self.project(policy, None, np.broadcast_to(policy, (*batch, *policy.shape)))
@@ -301,9 +275,8 @@ class Features:
         n, A, r = self.group_features.shape
         means = np.einsum("...ga,gar->...gr", policy, self.group_features)
         centred = self.group_features - means[..., None, :]
-        scaled = (centred * np.sqrt(weight[..., None] * policy)[..., None]).reshape(
-            *weight.shape[:-1], n * A, r
-        )
+        scaled = centred * np.sqrt(weight[..., None] * policy)[..., None]
+        scaled = scaled.reshape(*weight.shape[:-1], n * A, r)
         return np.swapaxes(scaled, -1, -2) @ scaled
 
     def cross_entropy(self, x: Array, weight: Array, mass: Array) -> Array:
@@ -348,13 +321,11 @@ class LogLinear:
         check_step("projection_step", self.projection_step, ("newton",))
 
     @property
-    def batch(self) -> tuple[int, ...]:
+    def batch(self) -> Batch:
         """Batch shape of the projection's step sizes."""
         return () if isinstance(self.projection_step, str) else np.shape(self.projection_step)
 
-    def start(
-        self, form: StandardForm, batch: tuple[int, ...], policy: Array | None = None
-    ) -> Pair:
+    def start(self, form: StandardForm, batch: Batch, policy: Array | None = None) -> Pair:
         """`x = 0`, the uniform policy; or the projection of a given policy `[S, A]`."""
         self.features.check(form.states, form.actions)
         x = np.zeros(self.features.rank)
@@ -428,8 +399,8 @@ class LogLinear:
 
     def divergence(self, x: Array, share: Array, target: Array) -> Array:
         """`sum_s share(s) KL(target || pi_x)` `[...]`: l less its constant, an entropy."""
-        log_target = np.log(np.where(target > 0, target, 1.0))
-        return (share[..., None] * target * (log_target - self.log_policy(x))).sum((-1, -2))
+        difference = log_or_zero(target) - self.log_policy(x)
+        return (share[..., None] * target * difference).sum((-1, -2))
 
     def projection_errors(self, x: Array, share: Array, target: Array) -> tuple[float, float]:
         """The theory's errors in KL of a projection that ended at `x [r]` (no batch).
@@ -473,9 +444,7 @@ class LogLinear:
         """
         weighted = share[..., None] * advantage
         weighted = weighted.reshape(-1, *weighted.shape[-2:])
-        gains, losses = (
-            self._layout(part) for part in (np.maximum(weighted, 0), np.minimum(weighted, 0))
-        )
+        gains, losses = (self._layout(limit(weighted, 0)) for limit in (np.maximum, np.minimum))
         old = softmax(self.features.logits(parameters)).reshape(gains.shape[::-1])
         old = np.ascontiguousarray(old.transpose(2, 1, 0))
         clip = np.broadcast_to(clip, parameters.shape[:-1]).ravel()
@@ -516,3 +485,6 @@ class LogLinear:
                 break
             point -= size * (transpose @ direction.reshape(A * n, -1))
         return np.ascontiguousarray(point.T).reshape(x.shape)
+
+
+PolicyClass = Tabular | LogLinear

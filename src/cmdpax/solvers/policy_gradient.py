@@ -30,6 +30,7 @@ from cmdpax.solvers.algorithm import AugmentedLagrangian, CertifiedGap
 from cmdpax.solvers.policy_classes import (
     FLOOR,
     TABLES,
+    Array,
     PolicyClass,
     check_step,
     project_simplex,
@@ -37,28 +38,28 @@ from cmdpax.solvers.policy_classes import (
 )
 
 # policy and Q [..., S, A], step size [..., 1, 1] -> target [..., S, A]
-StepFunction = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+StepFunction = Callable[[Array, Array, Array], Array]
 GROW, SHRINK, LARGEST_STEP, SMALLEST_STEP = 1.5, 0.5, 1e6, 1e-6
 ROUNDING = 1e-14
 
 
-def pqa(policy: np.ndarray, action_values: np.ndarray, size: np.ndarray) -> np.ndarray:
+def pqa(policy: Array, action_values: Array, size: Array) -> Array:
     """PQA, projected Q-ascent: `pi+ = Proj_simplex[pi + eta Q]` in every state."""
     return project_simplex(policy + size * action_values)
 
 
-def ppg(policy: np.ndarray, gradient: np.ndarray, size: np.ndarray) -> np.ndarray:
+def ppg(policy: Array, gradient: Array, size: Array) -> Array:
     """PPG, projected policy gradient: `pi+ = Proj_simplex[pi + eta nu Q]`, given `nu Q`."""
     return project_simplex(policy + size * gradient)
 
 
-def npg(policy: np.ndarray, action_values: np.ndarray, size: np.ndarray) -> np.ndarray:
+def npg(policy: Array, action_values: Array, size: Array) -> Array:
     """NPG, natural policy gradient (mirror ascent with KL): `pi+ ~ pi exp(eta Q)`."""
     with np.errstate(divide="ignore"):  # log 0 = -inf keeps probability 0, as the formula says
         return softmax(np.log(policy) + size * action_values)
 
 
-def spma(policy: np.ndarray, action_values: np.ndarray, size: np.ndarray) -> np.ndarray:
+def spma(policy: Array, action_values: Array, size: Array) -> Array:
     """SPMA, softmax policy mirror ascent: `pi+ = pi (1 + eta A)`, which sums to 1 by itself.
 
     It stays >= 0 only while `eta <= 1 / max(-A)`, so the step size is clipped to that. An action
@@ -76,18 +77,18 @@ def spma(policy: np.ndarray, action_values: np.ndarray, size: np.ndarray) -> np.
 class PolicyState:
     """A policy `[..., S, A]`, its evaluation, the step size `[...]`, its class's parameters."""
 
-    policy: np.ndarray
+    policy: Array
     evaluation: Evaluation
-    size: np.ndarray
-    parameters: np.ndarray
+    size: Array
+    parameters: Array
 
     @property
-    def reward(self) -> np.ndarray:
+    def reward(self) -> Array:
         """`[...]`"""
         return self.evaluation.reward
 
     @property
-    def margins(self) -> np.ndarray:
+    def margins(self) -> Array:
         """`[..., m]`"""
         return self.evaluation.margins
 
@@ -97,7 +98,7 @@ class PolicyGradient:
     """An oracle from a step function and a class of policies; the module docstring has `size`."""
 
     step: StepFunction
-    size: float | np.ndarray | Literal["theory", "backtracking"] = "backtracking"
+    size: float | Array | Literal["theory", "backtracking"] = "backtracking"
     policies: PolicyClass = TABLES
     gradient: bool = False  # whether the step wants the gradient nu Q (PPG) instead of Q
     check_every: int = 10  # inner steps between two certified gaps, when the caller wants them
@@ -117,7 +118,7 @@ class PolicyGradient:
         return self.size if isinstance(self.size, str) else "fixed"
 
     def start(
-        self, form: StandardForm, columns: Any = None, *, policy: np.ndarray | None = None
+        self, form: StandardForm, columns: Any = None, *, policy: Array | None = None
     ) -> PolicyState:
         """The uniform policy, or the class's nearest to `policy [S, A]`, for all step sizes.
 
@@ -128,9 +129,7 @@ class PolicyGradient:
         parameters, policy = self.policies.start(form, size.shape, policy)
         return PolicyState(policy, form.evaluate(policy), size, parameters)
 
-    def target(
-        self, form: StandardForm, state: PolicyState, utility: AugmentedLagrangian
-    ) -> np.ndarray:
+    def target(self, form: StandardForm, state: PolicyState, utility: AugmentedLagrangian) -> Array:
         """Where the step leads among all policies, `[..., S, A]`."""
         weights = utility.weights(state.margins)
         direction = weighted_action_values(form, state.evaluation, weights)
@@ -151,12 +150,17 @@ class PolicyGradient:
     def advance(
         self, form: StandardForm, state: PolicyState, utility: AugmentedLagrangian
     ) -> PolicyState:
-        """One step on the utility, and its projection onto the class."""
+        """One step on the utility and its projection; backtracking may undo it."""
         target = self.target(form, state, utility)
         visits = None if self.policies.complete else form.criterion.share(form, state.policy)
         parameters, policy = self.policies.project(state.parameters, visits, target)
         trial = PolicyState(policy, form.evaluate(policy), state.size, parameters)
-        return backtrack(state, trial, utility) if self._rule == "backtracking" else trial
+        if self._rule != "backtracking":
+            return trial
+        before, after = (utility.value(one.reward, one.margins) for one in (state, trial))
+        if after >= before - ROUNDING * (1 + abs(before)):
+            return replace(trial, size=np.minimum(state.size * GROW, LARGEST_STEP))
+        return replace(state, size=np.maximum(state.size * SHRINK, SMALLEST_STEP))
 
     def gap(
         self, form: StandardForm, state: PolicyState, utility: AugmentedLagrangian
@@ -174,35 +178,37 @@ class PolicyGradient:
         """The state itself."""
         return [state]
 
-    def policy(self, form: StandardForm, state: PolicyState) -> np.ndarray:
+    def policy(self, form: StandardForm, state: PolicyState) -> Array:
         """The state's policy `[..., S, A]`."""
         return state.policy
 
 
-def weighted_values(evaluation: Evaluation, weights: np.ndarray) -> np.ndarray:
+def weighted_values(evaluation: Evaluation, weights: Array) -> Array:
     """`V_r + w.V_c` in every state, for weights `[..., m]` -> `[..., S]`."""
     values = evaluation.values
     return lagrangian.scalarise(values[..., 0, :], values[..., 1:, :], weights)
 
 
-def weighted_action_values(
-    form: StandardForm, evaluation: Evaluation, weights: np.ndarray
-) -> np.ndarray:
+def weighted_action_values(form: StandardForm, evaluation: Evaluation, weights: Array) -> Array:
     """`Q_r + w.Q_c` of the evaluated policy, for weights `[..., m]` -> `[..., S, A]`."""
-    return form.criterion.action_values(
-        form, form.pseudo_reward(weights), weighted_values(evaluation, weights)
-    )
+    reward, values = form.pseudo_reward(weights), weighted_values(evaluation, weights)
+    return form.criterion.action_values(form, reward, values)
 
 
-def backtrack(state: PolicyState, trial: PolicyState, utility: AugmentedLagrangian) -> PolicyState:
-    """The trial with a longer step; if it lowers the utility, `state` with a shorter one."""
-    before, after = (utility.value(one.reward, one.margins) for one in (state, trial))
-    if after >= before - ROUNDING * (1 + abs(before)):
-        return replace(trial, size=np.minimum(state.size * GROW, LARGEST_STEP))
-    return replace(state, size=np.maximum(state.size * SHRINK, SMALLEST_STEP))
+def soft_action_values(
+    form: StandardForm, policy: Array, log_policy: Array, weights: Array, temperature: Any
+) -> Array:
+    """`Q_tau = r + w.c + gamma E V_tau(s')`, V_tau the value of `r + w.c - tau log pi`.
+
+    For a policy and its logarithm `[..., S, A]`, weights `[..., m]`, tau `[...]` -> `[..., S, A]`.
+    """
+    reward = form.pseudo_reward(weights)
+    entropic = reward - np.asarray(temperature)[..., None, None] * log_policy
+    values = form.criterion.values(form, policy, entropic[..., None, :, :])[..., 0, :]
+    return form.criterion.action_values(form, reward, values)
 
 
-def theory_step(form: StandardForm, utility: AugmentedLagrangian) -> np.ndarray:
+def theory_step(form: StandardForm, utility: AugmentedLagrangian) -> Array:
     """The theory's step `rho_min / L` `[...]`; at most 1 (a linear utility has L = 0)."""
     smallest = form.initial.min()
     if smallest <= 0:
@@ -213,7 +219,7 @@ def theory_step(form: StandardForm, utility: AugmentedLagrangian) -> np.ndarray:
     return smallest / np.maximum(smoothness(form, utility), smallest)
 
 
-def smoothness(form: StandardForm, utility: AugmentedLagrangian) -> np.ndarray:
+def smoothness(form: StandardForm, utility: AugmentedLagrangian) -> Array:
     """Smoothness constant L `[...]` of the augmented Lagrangian in the probabilities of a table.
 
     The paper's lemma, freed of its assumption that rewards lie in [0, 1]: a value is `span * 2
@@ -223,9 +229,7 @@ def smoothness(form: StandardForm, utility: AugmentedLagrangian) -> np.ndarray:
     """
     curvature, slope = form.criterion.smoothness(form)
     spans = np.ptp(form.constraints.reshape(form.constraint_count, form.reward.size), axis=1)
-    lowest = (
-        form.constraints.min((1, 2)) * form.criterion.mass - form.thresholds
-    )  # the smallest margins
+    lowest = form.constraints.min((1, 2)) * form.criterion.mass - form.thresholds  # margins
     from_reward = curvature * np.ptp(form.reward)
     from_constraints = (curvature * utility.weights(lowest) * spans).sum(-1)
     return from_reward + from_constraints + utility.penalty * slope * (spans**2).sum()

@@ -23,8 +23,13 @@ from cmdpax.exact.standard import Evaluation, StandardForm
 from cmdpax.lagrangian import gradient_update
 from cmdpax.model.result import Trajectory
 from cmdpax.solvers.algorithm import Recorder
-from cmdpax.solvers.policy_classes import TABLES, Pair, PolicyClass, from_visits
-from cmdpax.solvers.policy_gradient import pqa, weighted_action_values, weighted_values
+from cmdpax.solvers.policy_classes import TABLES, Array, Pair, PolicyClass, from_visits
+from cmdpax.solvers.policy_gradient import (
+    pqa,
+    soft_action_values,
+    weighted_action_values,
+    weighted_values,
+)
 
 Settings = Mapping[str, Any]
 Step = Callable[[StandardForm, "Iterate", Settings], "Iterate"]
@@ -35,16 +40,16 @@ class Iterate:
     """A policy of a class with its evaluation, multipliers, and what else the method remembers."""
 
     policies: PolicyClass
-    parameters: np.ndarray  # the class's
-    policy: np.ndarray  # [..., S, A]
+    parameters: Array  # the class's
+    policy: Array  # [..., S, A]
     evaluation: Evaluation
-    multipliers: np.ndarray  # [..., m]
-    finite: np.ndarray  # [...] bool: False once a configuration has diverged
+    multipliers: Array  # [..., m]
+    finite: Array  # [...] bool: False once a configuration has diverged
     count: int = 0  # steps done
-    extra: dict[str, np.ndarray] = field(default_factory=dict)  # arrays with the batch in front
+    extra: dict[str, Array] = field(default_factory=dict)  # arrays with the batch in front
 
     @property
-    def margins(self) -> np.ndarray:
+    def margins(self) -> Array:
         """`[..., m]`"""
         return self.evaluation.margins
 
@@ -58,7 +63,7 @@ def start(form: StandardForm, settings: Settings, policies: PolicyClass) -> Iter
 
 
 def move(
-    form: StandardForm, it: Iterate, point: Pair, multipliers: np.ndarray, **extra: np.ndarray
+    form: StandardForm, it: Iterate, point: Pair, multipliers: Array, **extra: Array
 ) -> Iterate:
     """The next iterate, at a point (parameters, policy) of the class and multipliers `[..., m]`.
 
@@ -73,38 +78,30 @@ def move(
     return Iterate(it.policies, parameters, policy, values, multipliers, finite, count, extra)
 
 
-def natural_gradient(form: StandardForm, it: Iterate, action_values: np.ndarray) -> np.ndarray:
+def natural_gradient(form: StandardForm, it: Iterate, action_values: Array) -> Array:
     """`w(Q)` in the shape of the parameters, for action values `[..., S, A]`."""
     visits = None if it.policies.complete else form.criterion.share(form, it.policy)
     return it.policies.natural_gradient(it.parameters, visits, it.policy, action_values)
 
 
-def lagrangian_action_values(form: StandardForm, it: Iterate) -> np.ndarray:
+def lagrangian_action_values(form: StandardForm, it: Iterate) -> Array:
     """`Q_lambda` of the iterate, `[..., S, A]`."""
     return weighted_action_values(form, it.evaluation, it.multipliers)
 
 
-def soft_action_values(form: StandardForm, it: Iterate, temperature: Any) -> np.ndarray:
-    """`Q_tau = r + lambda.c + gamma E V_tau(s')`, V_tau the value of `r + lambda.c - tau log pi`;
-    `[..., S, A]`.
-    """
-    reward = form.pseudo_reward(it.multipliers)
-    entropic = reward - per_policy(temperature) * it.policies.log_policy(it.parameters)
-    values = form.criterion.values(form, it.policy, entropic[..., None, :, :])[..., 0, :]
-    return form.criterion.action_values(form, reward, values)
+def soft_gradient(form: StandardForm, it: Iterate, temperature: Any) -> Array:
+    """`w(Q_tau)`, for `Q_tau` of `soft_action_values` with weights lambda and tau `[...]`."""
+    point = it.policy, it.policies.log_policy(it.parameters)
+    action_values = soft_action_values(form, *point, it.multipliers, temperature)
+    return natural_gradient(form, it, action_values)
 
 
-def per_constraint(setting: Any) -> np.ndarray:
+def per_constraint(setting: Any) -> Array:
     """A setting `[...]` shaped to multiply margins `[..., m]`."""
     return np.asarray(setting, dtype=np.float64)[..., None]
 
 
-def per_policy(setting: Any) -> np.ndarray:
-    """A setting `[...]` shaped to multiply policies `[..., S, A]`."""
-    return np.asarray(setting, dtype=np.float64)[..., None, None]
-
-
-def per_parameter(it: Iterate, setting: Any) -> np.ndarray:
+def per_parameter(it: Iterate, setting: Any) -> Array:
     """A setting `[...]` shaped to multiply the parameters of an iterate."""
     axes = range(it.finite.ndim, it.parameters.ndim)
     return np.asarray(setting, dtype=np.float64)[(..., *(None for _ in axes))]
@@ -143,7 +140,7 @@ def rpg_pd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     beyond, the powers alternate and grow.
     """
     eta, eta_d, tau = settings["step"], settings["dual_step"], settings["temperature"]
-    direction = natural_gradient(form, it, soft_action_values(form, it, tau))
+    direction = soft_gradient(form, it, tau)
     kept = (1 - per_parameter(it, eta * tau)) * it.parameters
     shrunk = (1 - per_constraint(eta_d * tau)) * it.multipliers
     multipliers = descend(settings, shrunk, it.margins, settings["largest_multiplier"])
@@ -188,7 +185,7 @@ def opg_pd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     problem. The theory is for one constraint and `eta = eta_d`; the update takes any number of
     constraints and two step sizes.
     """
-    ascent, eta = lagrangian_action_values(form, it), per_policy(settings["step"])
+    ascent, eta = lagrangian_action_values(form, it), per_parameter(it, settings["step"])
     policy = pqa(it.extra.get("auxiliary_policy", it.policy), ascent, eta)
     point = it.policies.project(it.parameters, None, pqa(policy, ascent, eta))
     past, largest = it.extra.get("auxiliary", it.multipliers), settings["largest_multiplier"]
@@ -209,8 +206,7 @@ def npg_dd(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     converges to the regularised optimum, for any number of constraints.
     """
     tau = settings["temperature"]
-    direction = natural_gradient(form, it, soft_action_values(form, it, tau))
-    point = it.policies.at(direction / per_parameter(it, tau))
+    point = it.policies.at(soft_gradient(form, it, tau) / per_parameter(it, tau))
     improved = move(form, it, point, it.multipliers)
     t, inside = divmod(improved.count, settings["inner"])
     if inside:
@@ -225,7 +221,7 @@ def ppo_lag(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     """PPO-Lag (Ray et al. 2019) with exact advantages: a clipped surrogate for the policy.
 
         policy, every step:   theta+ = n gradient steps of size eta, from theta, on PPO's surrogate
-                              (`PolicyClass.ascend_clipped`), n = passes,
+                              (`ascend_clipped` in `policy_classes.py`), n = passes,
         dual, every K steps:  lambda+ = max(lambda - eta_d u, 0),     K = inner,
 
     with the advantage of Q_lambda, and u the margins of the new policy. A heuristic: nothing is
@@ -233,10 +229,9 @@ def ppo_lag(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     """
     values = weighted_values(it.evaluation, it.multipliers)
     advantage = lagrangian_action_values(form, it) - values[..., None]
-    visits, clip, eta = form.criterion.share(form, it.policy), settings["clip"], settings["step"]
-    parameters = it.policies.ascend_clipped(
-        it.parameters, visits, advantage, clip, eta, settings["passes"]
-    )
+    clip, eta, passes = (settings[name] for name in ("clip", "step", "passes"))
+    share = form.criterion.share(form, it.policy)
+    parameters = it.policies.ascend_clipped(it.parameters, share, advantage, clip, eta, passes)
     improved = move(form, it, it.policies.at(parameters), it.multipliers)
     if improved.count % settings["inner"]:
         return improved
@@ -277,26 +272,19 @@ def run(
     Without a batch the mixture of all iterates but the last is recorded too. `keep` numbers the
     iterates whose policies are kept.
     """
-    settings = {**method.settings, **settings}
-    iterate = start(form, settings, policies)
-    record = Recorder(keep)
-    single = iterate.finite.ndim == 0
-    mass = np.zeros((form.states, form.actions))
+    settings, record = {**method.settings, **settings}, Recorder(keep)
+    it = start(form, settings, policies)
+    single, mass = it.finite.ndim == 0, np.zeros((form.states, form.actions))
     # diverged configurations are masked, and reported by the trajectory
     with np.errstate(over="ignore", invalid="ignore"):
-        _add(record, iterate)
-        for _ in range(steps):
+        for k in range(steps + 1):
+            lost = np.where(it.finite, 0.0, np.nan)
+            weights, margins = (array + lost[..., None] for array in (it.multipliers, it.margins))
+            record.add(it.evaluation.reward + lost, margins, weights, it.policy)
+            if k == steps:
+                break
             if single:
-                mass += (
-                    form.criterion.visits(form, iterate.policy)[:, None] * iterate.policy / steps
-                )
-            iterate = method.step(form, iterate, settings)
-            _add(record, iterate)
+                mass += form.criterion.visits(form, it.policy)[:, None] * it.policy / steps
+            it = method.step(form, it, settings)
     mixture = from_visits(mass, form.uniform_policy()) if single else None
-    return record.finish(iterate.multipliers, iterate.policy, mixture)
-
-
-def _add(record: Recorder, it: Iterate) -> None:
-    lost = np.where(it.finite, 0.0, np.nan)
-    weights, margins = (array + lost[..., None] for array in (it.multipliers, it.margins))
-    record.add(it.evaluation.reward + lost, margins, weights, it.policy)
+    return record.finish(it.multipliers, it.policy, mixture)

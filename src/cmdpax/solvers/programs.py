@@ -14,9 +14,9 @@ The occupancy linear program, for `d = nu / mass` so that HiGHS' absolute tolera
 No status of HiGHS is trusted: the door re-evaluates and certifies every policy.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import highspy
 import numpy as np
@@ -26,11 +26,13 @@ from scipy.optimize import linprog
 from cmdpax import lagrangian
 from cmdpax.errors import InputError, NumericalError, check_count, check_number
 from cmdpax.exact.standard import StandardForm
+from cmdpax.model.result import Row
 from cmdpax.solvers.algorithm import Answer
 from cmdpax.solvers.certified import Task
 from cmdpax.solvers.columns import Corrective, add_column
 from cmdpax.solvers.feasibility import slater_slack
-from cmdpax.solvers.policy_classes import from_actions, from_visits, softmax
+from cmdpax.solvers.policy_classes import from_actions, from_visits, log_or_zero, softmax
+from cmdpax.solvers.policy_gradient import soft_action_values
 
 Algorithm = Literal["simplex", "ipm", "hipo"]
 ENGINES: dict[str, str] = {"ipm": "ipx"}  # with highspy-extras, what HiGHS calls ipm is HiPO
@@ -38,8 +40,7 @@ MAX_COLUMNS = 5000
 SOFT_ITERATIONS, SOFT_TOLERANCE = 200, 1e-12
 
 
-@dataclass(frozen=True)
-class OccupancyProgram:
+class OccupancyProgram(NamedTuple):
     """`max objective.d`; `matrix @ d` is `inflow` in the first S rows, at least `lower` in m."""
 
     objective: np.ndarray  # [S*A]
@@ -70,43 +71,32 @@ def solve_program(
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Policy `[S, A]`, weights `[m]` and objective that HiGHS finds for the form as it stands."""
     if algorithm not in get_args(Algorithm):
-        names = ", ".join(get_args(Algorithm))
-        raise InputError(f"algorithm: '{algorithm}' is none of {names}.")
+        raise InputError(f"algorithm: '{algorithm}' is none of {', '.join(get_args(Algorithm))}.")
     if algorithm == "hipo" and find_spec("highspy_extras") is None:
         # HiGHS would log an error and run simplex instead
         raise InputError(
             "algorithm: 'hipo' needs the package highspy-extras; install it, or use 'ipm'."
         )
-    S, A, m = form.states, form.actions, form.constraint_count
-    program = occupancy_program(form)
-    lp = _program(program.objective, program.matrix, program.inflow, program.lower)
+    lp = _program(*occupancy_program(form))
     lp.sense_ = highspy.ObjSense.kMaximize
-    solver = _solver()
-    options: dict[str, Any] = {
-        "solver": ENGINES.get(algorithm, algorithm),
-        "primal_feasibility_tolerance": 1e-9,
-        "dual_feasibility_tolerance": 1e-9,
-        "ipm_optimality_tolerance": 1e-10,
-    }
-    if time_limit is not None:
-        options["time_limit"] = float(time_limit)
-    for option, setting in options.items():
-        solver.setOptionValue(option, setting)
+    solver = _solver(
+        solver=ENGINES.get(algorithm, algorithm),
+        primal_feasibility_tolerance=1e-9,
+        dual_feasibility_tolerance=1e-9,
+        ipm_optimality_tolerance=1e-10,
+        time_limit=highspy.kHighsInf if time_limit is None else float(time_limit),
+    )
     solver.passModel(lp)
     solver.run()
-    solution = solver.getSolution()
-    if not solution.value_valid and algorithm != "simplex":
+    if not solver.getSolution().value_valid and algorithm != "simplex":
         # crossover fails on long queues, whose interior solution is good
         solver.setOptionValue("run_crossover", "off")
         solver.run()
-        solution = solver.getSolution()
-    if not solution.value_valid:
-        status = solver.modelStatusToString(solver.getModelStatus())
-        raise NumericalError(f"linear program: HiGHS ended with '{status}' and no solution.")
-    policy = _policy(form, np.array(solution.col_value).reshape(S, A))
-    duals = np.array(solution.row_dual)[S:] if solution.dual_valid else np.zeros(m)
-    objective = float(solver.getInfo().objective_function_value)
-    return policy, np.maximum(-duals, 0), objective
+    policy, solution = _policy(form, solver, "linear program"), solver.getSolution()
+    duals = np.zeros(form.constraint_count)
+    if solution.dual_valid:
+        duals = np.array(solution.row_dual)[form.states :]
+    return policy, np.maximum(-duals, 0), float(solver.getInfo().objective_function_value)
 
 
 def convex_al(
@@ -144,12 +134,9 @@ def maximise_al(form: StandardForm, multipliers: np.ndarray, penalty: float) -> 
     slack = sp.csc_array((S, 0))
     if m:
         slack = sp.vstack([sp.csc_array((S, m)), sp.eye_array(m) / penalty])
-    lp = _program(
-        np.append(-program.objective, np.zeros(m)),
-        sp.csc_array(sp.hstack([program.matrix, slack])),
-        program.inflow,
-        multipliers / penalty + program.lower,
-    )
+    objective = np.append(-program.objective, np.zeros(m))
+    matrix = sp.csc_array(sp.hstack([program.matrix, slack]))
+    lower = multipliers / penalty + program.lower
     hessian = highspy.HighsHessian()
     hessian.dim_ = S * A + m
     hessian.format_ = highspy.HessianFormat.kTriangular
@@ -157,18 +144,11 @@ def maximise_al(form: StandardForm, multipliers: np.ndarray, penalty: float) -> 
     hessian.index_ = np.arange(S * A, S * A + m, dtype=np.int32)
     hessian.value_ = np.full(m, 1 / penalty)
     model = highspy.HighsModel()
-    model.lp_, model.hessian_ = lp, hessian
+    model.lp_, model.hessian_ = _program(objective, matrix, program.inflow, lower), hessian
     solver = _solver()
     solver.passModel(model)
     solver.run()
-    solution = solver.getSolution()
-    if not solution.value_valid:
-        status = solver.modelStatusToString(solver.getModelStatus())
-        raise NumericalError(
-            f"quadratic program: HiGHS ended with '{status}' and no solution; another penalty may"
-            " help."
-        )
-    return _policy(form, np.array(solution.col_value)[: S * A].reshape(S, A))
+    return _policy(form, solver, "quadratic program", "; another penalty may help")
 
 
 def _program(
@@ -188,17 +168,23 @@ def _program(
     return lp
 
 
-def _solver() -> highspy.Highs:
+def _solver(**options: Any) -> highspy.Highs:
+    """HiGHS, silent and on one thread, with further options."""
     solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
+    for option, setting in {"output_flag": False, "threads": 1, **options}.items():
+        solver.setOptionValue(option, setting)
     return solver
 
 
-def _policy(form: StandardForm, mass: np.ndarray) -> np.ndarray:
-    """The policy `[S, A]` of an occupancy `[S, A]` that may be slightly negative."""
+def _policy(form: StandardForm, solver: highspy.Highs, name: str, advice: str = "") -> np.ndarray:
+    """The policy `[S, A]` of the occupancy that HiGHS found; it may be slightly negative."""
+    solution = solver.getSolution()
+    if not solution.value_valid:
+        status = solver.modelStatusToString(solver.getModelStatus())
+        raise NumericalError(f"{name}: HiGHS ended with '{status}' and no solution{advice}.")
+    pairs = np.array(solution.col_value)[: form.reward.size].reshape(form.reward.shape)
     greedy = from_actions(np.argmax(form.reward, axis=1), form.actions)
-    return from_visits(np.maximum(mass, 0), greedy)
+    return from_visits(np.maximum(pairs, 0), greedy)
 
 
 def dantzig_wolfe(form: StandardForm, task: Task) -> Answer:
@@ -211,7 +197,7 @@ def dantzig_wolfe(form: StandardForm, task: Task) -> Answer:
     term: with one constraint the two tie, with several its prices jump and it needs more plans.
     """
     columns, bound, weights = task.columns, np.inf, np.zeros(form.constraint_count)
-    best = dual_plan = None
+    dual_plan = None
     for iteration in range(1, MAX_COLUMNS + 1):
         mixture, prices = _best_feasible(columns.rewards, columns.margins_of_columns)
         columns = replace(columns, mixture=mixture)
@@ -221,19 +207,12 @@ def dantzig_wolfe(form: StandardForm, task: Task) -> Answer:
         if value < bound:
             bound, weights, dual_plan = value, prices, best
         gap = bound - columns.reward
-        task.record(
-            {
-                "outer": iteration,
-                "evaluations": iteration,
-                "gap": gap,
-                "margins": columns.margins,
-            }
-        )
+        row: Row = {"outer": iteration, "evaluations": iteration, "gap": gap}
+        task.record({**row, "margins": columns.margins})
         if gap <= task.eps / 2 or task.stop():
             break
-        count = len(columns.rewards)
-        columns = add_column(form, columns, best, prices)
-        if len(columns.rewards) == count:  # a known column: optimal to HiGHS' own tolerance
+        known, columns = columns, add_column(form, columns, best, prices)
+        if columns is known:  # nothing new: optimal to HiGHS' own tolerance
             break
     return Answer(Corrective().policy(form, columns), weights, dual_plan)
 
@@ -303,18 +282,15 @@ def soft_optimum(
 
     Soft policy iteration `pi = softmax(Q_tau / tau)`, which converges like Newton's method.
     """
-    reward, policy, criterion = form.pseudo_reward(weights), start, form.criterion
+    policy = start
     for _ in range(SOFT_ITERATIONS):
-        logs = np.log(np.where(policy > 0, policy, 1.0))
-        values = criterion.values(form, policy, reward - entropy * logs)
-        updated = softmax(criterion.action_values(form, reward, values) / entropy)
-        change = np.abs(updated - policy).max()
-        policy = updated
-        if change <= SOFT_TOLERANCE:
+        action_values = soft_action_values(form, policy, log_or_zero(policy), weights, entropy)
+        before, policy = policy, softmax(action_values / entropy)
+        if np.abs(policy - before).max() <= SOFT_TOLERANCE:
             break
-    logs = np.log(np.where(policy > 0, policy, 1.0))
-    stacked = np.concatenate([(reward - entropy * logs)[None], form.constraints])
-    at_start = criterion.values(form, policy, stacked) @ form.initial
+    entropic = form.pseudo_reward(weights) - entropy * log_or_zero(policy)
+    stacked = np.concatenate([entropic[None], form.constraints])
+    at_start = form.criterion.values(form, policy, stacked) @ form.initial
     value = float(at_start[0] - weights @ form.thresholds)
     return policy, value, at_start[1:] - form.thresholds
 

@@ -33,6 +33,7 @@ from cmdpax.stopping import Stopper
 
 ACCURACY = 1e-2  # of values, relative to eps
 DEFAULT = "corrective-alm"
+Proven = tuple[np.ndarray, Certificate, np.ndarray]  # a policy [S, A], its proof, its values [m]
 
 
 def solve(
@@ -159,44 +160,30 @@ class _Door:
         self.form = StandardForm.of(self.model)
         self.scaled: Scaled = self.form.scaled()
         self.trace: list[Row] = []
-        self.accepted: tuple[np.ndarray, Certificate, np.ndarray] | None = None
+        self.accepted: Proven | None = None
 
     def solve(self, settings: Mapping[str, Any]) -> Result:
         """Phase 1, the method, the certificate."""
         most, accuracy = MAX_COLUMNS, ACCURACY * self.eps
         if self.memory_limit is not None:
             most = columns_within(self.form, self.memory_limit)
-        method, solver = self.method, self.method.solve
-        if settings.keys() - method.own_settings.keys():
-            solver = None
+        method, form, stop, warm = self.method, self.scaled.form, self.stop, self.warm
+        solver = None if settings.keys() - method.own_settings.keys() else method.solve
         if solver is None and self.time_limit is not None:
-            counts = " and ".join(
-                one for one in ("outer", "inner", "steps") if one in method.budget
+            counts = [one for one in ("outer", "inner", "steps") if one in method.budget]
+            raise InputError(
+                f"time_limit: {method.name} has a fixed budget; set its {' and '.join(counts)}."
             )
-            raise InputError(f"time_limit: {method.name} has a fixed budget; set its {counts}.")
-        with self.stop:
-            columns = self.warm.columns_for(self.scaled.form)
-            verdict = decide_feasibility(self.scaled.form, columns, accuracy, most, self.stop)
+        with stop:
+            verdict = decide_feasibility(form, warm.columns_for(form), accuracy, most, stop)
             if verdict.status in ("infeasible", "open"):
                 return self._phase_one(verdict)
             if solver is not None:
-                answer = partial(solver, self.scaled.form, self._task(verdict, most), **settings)
-                return self._answered(answer, verdict)
+                left = None if stop.end is None else max(0.0, stop.end - time.perf_counter())
+                limits = self.eps, verdict.columns, most, stop, left
+                task = Task(*limits, self._record, self._accept, warm)
+                return self._answered(partial(solver, form, task, **settings), verdict)
         return self._answered(partial(self._trace, settings), verdict)
-
-    def _task(self, verdict: Feasibility, most: int) -> Task:
-        """What a solver is handed beside the scaled form."""
-        end = self.stop.end
-        return Task(
-            eps=self.eps,
-            columns=verdict.columns,
-            most=most,
-            stop=self.stop,
-            seconds_left=None if end is None else max(0.0, end - time.perf_counter()),
-            record=self._record,
-            accept=self._accept,
-            warm=self.warm,
-        )
 
     def _answered(self, answer: Callable[[], Answer], verdict: Feasibility) -> Result:
         """The result of the method, or of phase 1 where its own solver fails at the very edge."""
@@ -219,8 +206,8 @@ class _Door:
         sign = -1.0 if self.model.minimise else 1.0
         histories = zip(run.rewards, self.model.limits.worst(run.margins), strict=True)
         for k, (reward, margins) in enumerate(histories):
-            own = {"evaluations": k, "reward": sign * float(reward), "margins": margins.tolist()}
-            self._keep(own)
+            numbers = {"reward": sign * float(reward), "margins": margins.tolist()}
+            self._keep({"evaluations": k, **numbers})
         return Answer(run.policy, run.multipliers, averaged=run.averaged, in_own_units=True)
 
     def _record(self, row: Row) -> None:
@@ -245,37 +232,27 @@ class _Door:
 
     def _accept(self, answer: Answer) -> bool:
         """Certify an answer; True, and it is kept, if it is certified at eps."""
-        proof, values = self._certify(answer)
-        if not self._is_certified(proof):
-            return False
-        self.accepted = answer.policy, proof, values
-        return True
+        proven = self._certify(answer)
+        is_certified = max(scaled_errors(self.form, proven[1])) <= self.eps
+        self.accepted = proven if is_certified else self.accepted
+        return is_certified
 
-    def _certify(self, answer: Answer) -> tuple[Certificate, np.ndarray]:
-        """The certificate of an answer, on the unscaled form, and its values `[m]`."""
-        form, plan, potential = self.form, answer.plan, None
-        weights = answer.weights
-        if not answer.in_own_units:
-            weights = self.scaled.weights(weights)
+    def _certify(self, answer: Answer) -> Proven:
+        """An answer with its certificate, on the unscaled form."""
+        form, policy, plan = self.form, answer.policy, answer.plan
+        weights = answer.weights if answer.in_own_units else self.scaled.weights(answer.weights)
         if plan is None:
             actions = form.criterion.plan(form, form.pseudo_reward(weights)).actions
-        else:
-            actions = plan.actions
-            potential = None if form.is_small else self.scaled.potential(plan.values)
+            return policy, *certify(form, policy, weights, actions)
         # who runs out of time gets a looser certificate
         accuracy = self.eps if self.stop() else ACCURACY * self.eps
-        if plan is None:
-            accuracy = 0.0
-        return certify(
-            form, answer.policy, weights, actions, potential=potential, accuracy=accuracy
-        )
+        known = None if form.is_small else self.scaled.potential(plan.values)
+        proof = certify(form, policy, weights, plan.actions, potential=known, accuracy=accuracy)
+        return policy, *proof
 
     def _result(self, answer: Answer, verdict: Feasibility) -> Result:
         """The result of an answer on a model that is feasible, or marginally so."""
-        if self.accepted is None:
-            policy, (proof, values) = answer.policy, self._certify(answer)
-        else:
-            policy, proof, values = self.accepted
+        policy, proof, values = self.accepted or self._certify(answer)
         gap, excess = scaled_errors(self.form, proof)
         # a limit is called a limit; and what is proven to be feasible is not undecided
         is_proven = excess == 0 and gap <= self.eps
@@ -284,7 +261,7 @@ class _Door:
         if verdict.status == "marginal" and not is_proven and not is_cut_short:
             status, proof = "marginal", self._with_ray(proof, verdict)
         averaged = None if answer.averaged is None else self._averaged(answer.averaged)
-        return self._said(status, policy, proof, values, averaged)
+        return self._said(status, (policy, proof, values), averaged)
 
     def _phase_one(self, verdict: Feasibility) -> Result:
         """The policy of phase 1: the least violating one, with the proof that none is feasible.
@@ -298,8 +275,7 @@ class _Door:
         potential, accuracy = None, 0.0
         if verdict.status != "open":  # there is time: the first plan was a loose one
             tolerance = ACCURACY * self.eps * form.reward_scale
-            plan = form.criterion.plan(form, form.reward, actions, tolerance=tolerance)
-            actions = plan.actions
+            actions = form.criterion.plan(form, form.reward, actions, tolerance=tolerance).actions
         elif not form.is_small:  # there is none for more than what is known
             accuracy, values = self.eps, columns.potentials[0]
             potential = None if values is None else self.scaled.potential(values)
@@ -309,13 +285,11 @@ class _Door:
         )
         proof = self._with_ray(proof, verdict)
         is_proven = proof.ray_bound is not None and proof.ray_bound < 0
-        status: Status = "certified" if self._is_certified(proof) else "limit"
+        is_certified = max(scaled_errors(self.form, proof)) <= self.eps
+        status: Status = "certified" if is_certified else "limit"
         if verdict.status != "open":
             status = "infeasible" if verdict.status == "infeasible" and is_proven else "marginal"
-        return self._said(status, policy, proof, values)
-
-    def _is_certified(self, proof: Certificate) -> bool:
-        return max(scaled_errors(self.form, proof)) <= self.eps
+        return self._said(status, (policy, proof, values))
 
     def _with_ray(self, proof: Certificate, verdict: Feasibility) -> Certificate:
         """Add the ray of phase 1 in the form's own units, if it still shows anything."""
@@ -325,15 +299,9 @@ class _Door:
         rayed = with_ray(self.form, proof, ray, verdict.plan.actions)
         return rayed if rayed.ray_bound is not None and rayed.ray_bound <= 1.5 * BAND else proof
 
-    def _said(
-        self,
-        status: Status,
-        policy: np.ndarray,
-        proof: Certificate,
-        values: np.ndarray,
-        averaged: Row | None = None,
-    ) -> Result:
+    def _said(self, status: Status, proven: Proven, averaged: Row | None = None) -> Result:
         """The result, in the user's words."""
+        policy, proof, values = proven
         limits, (gap, excess) = self.model.limits, scaled_errors(self.form, proof)
         first = limits.first_rows
         return Result.of(

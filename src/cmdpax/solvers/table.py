@@ -92,97 +92,75 @@ def _corrective(task: Task) -> Corrective:
 
 def _alm(step: StepFunction, linear: str = "", gradient: bool = False) -> dict[str, Any]:
     """Both forms of an augmented-Lagrangian method with tables."""
-    function = step
+    budget = {"step": 0.1, **AL_BUDGET}
 
-    def trace(
-        form: StandardForm,
-        keep: Collection[int] = (),
-        *,
-        step: Any = 0.1,
-        penalty: float = 10.0,
-        outer: int = 10,
-        inner: int = 100,
-        dual_factor: float = 0.5,
-    ) -> Trajectory:
-        oracle = PolicyGradient(function, _size("step", step), gradient=gradient)
-        return _fixed_budget(form, oracle, penalty, outer, inner, dual_factor, keep)
+    def trace(form: StandardForm, keep: Collection[int] = (), **given: Any) -> Trajectory:
+        settings = _checked(budget, given, RULES)
+        oracle = PolicyGradient(step, settings.pop("step"), gradient=gradient)
+        return _fixed_budget(form, oracle, keep, settings)
 
-    certified = partial(_solve_with, lambda task: PolicyGradient(function, gradient=gradient))
-    return {"trace": trace, "budget": _defaults(trace), "solve": certified, "linear": linear}
+    certified = partial(_solve_with, lambda task: PolicyGradient(step, gradient=gradient))
+    return {"trace": trace, "budget": budget, "solve": certified, "linear": linear}
 
 
 def _projected(step: StepFunction) -> dict[str, Any]:
     """The fixed-budget form of an augmented-Lagrangian method with log-linear policies."""
-    function = step
+    own = {"step": "backtracking", "projection_step": "newton", "projection_steps": 250}
+    budget = {**own, **AL_BUDGET}
 
     def trace(
-        form: StandardForm,
-        keep: Collection[int] = (),
-        *,
-        features: Features,
-        step: Any = "backtracking",
-        projection_step: Any = "newton",
-        projection_steps: int = 250,
-        penalty: float = 10.0,
-        outer: int = 10,
-        inner: int = 100,
-        dual_factor: float = 0.5,
+        form: StandardForm, keep: Collection[int] = (), *, features: Features, **given: Any
     ) -> Trajectory:
-        count = check_count("projection_steps", projection_steps)
-        policies = LogLinear(features, _size("projection_step", projection_step), count)
-        oracle = PolicyGradient(function, _size("step", step), policies)
-        return _fixed_budget(form, oracle, penalty, outer, inner, dual_factor, keep)
+        settings = _checked(budget, given, RULES)
+        size, *projection = (settings.pop(name) for name in own)
+        oracle = PolicyGradient(step, size, LogLinear(features, *projection))
+        return _fixed_budget(form, oracle, keep, settings)
 
-    return {"trace": trace, "budget": _defaults(trace), "features": True}
+    return {"trace": trace, "budget": budget, "features": True}
 
 
-def _size(name: str, step: Any) -> Any:
-    """A step size, or the name of a rule for one."""
-    return step if isinstance(step, str) else check_positive(name, step)
+def _checked(
+    budget: Mapping[str, Any], given: Mapping[str, Any], rules: Collection[str] = ()
+) -> dict[str, Any]:
+    """The settings of a budget: counts where the default is one, otherwise positive numbers.
+
+    Those in `rules` may be the name of a rule instead, which is checked by who knows it.
+    """
+    settings = {**budget, **given}
+    for name, value in settings.items():
+        if not (name in rules and isinstance(value, str)):
+            check = check_count if isinstance(budget[name], int) else check_positive
+            settings[name] = check(name, value)
+    return settings
 
 
 def _fixed_budget(
-    form: StandardForm,
-    oracle: PolicyGradient,
-    penalty: float,
-    outer: int,
-    inner: int,
-    dual_factor: float,
-    keep: Collection[int],
+    form: StandardForm, oracle: PolicyGradient, keep: Collection[int], settings: Mapping[str, Any]
 ) -> Trajectory:
-    """Algorithm 1 with fixed numbers of steps, every iterate recorded."""
-    penalty = check_positive("penalty", penalty)
-    dual_factor = check_positive("dual_factor", dual_factor)
-    state, record = oracle.start(form), Recorder(keep)
+    """Algorithm 1 with the settings of `AL_BUDGET`, every iterate recorded."""
+    state, record, penalty = oracle.start(form), Recorder(keep), settings["penalty"]
     multipliers = np.zeros((*state.size.shape, form.constraint_count))
-
-    def add(state: Any, multipliers: np.ndarray) -> None:
-        weights = lagrangian.weights(multipliers, penalty, state.margins)
-        record.add(state.reward, state.margins, weights, oracle.policy(form, state))
 
     def observe(progress: Progress) -> bool:
         if not progress.outer_done:
-            add(progress.state, progress.multipliers)
+            margins = progress.state.margins
+            weights = lagrangian.weights(progress.multipliers, penalty, margins)
+            record.add(progress.state.reward, margins, weights, progress.state.policy)
         return False
 
-    add(state, multipliers)
+    observe(Progress(state, multipliers, penalty, 0, 0, None, False))
     final = augmented_lagrangian(
-        form,
-        oracle,
-        state,
-        multipliers=multipliers,
-        penalty=penalty,
-        outer=check_count("outer", outer),
-        inner=check_count("inner", inner),
-        dual_factor=dual_factor,
-        observe=observe,
+        form, oracle, state, multipliers=multipliers, observe=observe, **settings
     )
     return record.finish(final.multipliers, final.state.policy)
 
 
-def _table(name: str, **defaults: Any) -> dict[str, Any]:
-    """The fixed-budget form of a primal-dual method; whole numbers in its settings are counts."""
-    method = primal_dual.METHODS[name]
+def _primal_dual(
+    name: str, title: str, source: str, proven: str, family: str = "primal-dual", **defaults: Any
+) -> Method:
+    """The row of a primal-dual method, by a fixed budget; `lin-` means log-linear policies."""
+    own = name.removeprefix("lin-")
+    method = primal_dual.METHODS[own]
     budget = {**method.settings, **defaults, "steps": 1000}
 
     def trace(
@@ -191,24 +169,14 @@ def _table(name: str, **defaults: Any) -> dict[str, Any]:
         features: Features | None = None,
         **given: Any,
     ) -> Trajectory:
-        settings = {
-            key: (check_count if isinstance(default, int) else check_positive)(
-                key, given.get(key, default)
-            )
-            for key, default in budget.items()
-        }
-        steps = settings.pop("steps")
-        settings["largest_multiplier"] = largest_multiplier(form)
+        settings = _checked(budget, given)
+        steps, settings["largest_multiplier"] = settings.pop("steps"), largest_multiplier(form)
         policies = Tabular() if features is None else LogLinear(features)
         return primal_dual.run(form, method, settings, steps, keep, policies)
 
-    row: dict[str, Any] = {"trace": trace, "budget": budget, "linear": LINEAR.get(name, "")}
-    return {**row, "sensible": _shrinks} if name == "rpg-pd" else row
-
-
-def _linear(name: str, **defaults: Any) -> dict[str, Any]:
-    """The same with log-linear policies."""
-    return {**_table(name, **defaults), "linear": "", "features": True}
+    row: dict[str, Any] = {"sensible": _shrinks} if own == "rpg-pd" else {}
+    row |= {"trace": trace, "budget": budget, "features": name != own}
+    return Method(name, title, family, source, proven, linear=LINEAR.get(name, ""), **row)
 
 
 def _shrinks(settings: Mapping[str, Any]) -> bool:
@@ -216,78 +184,46 @@ def _shrinks(settings: Mapping[str, Any]) -> bool:
     return bool(np.all(np.asarray(settings["dual_step"]) * settings["temperature"] <= 1))
 
 
-def _program(solve: Callable[..., Answer]) -> dict[str, Any]:
-    return {"solve": solve, "own_settings": _defaults(solve)}
+def _exact(name: str, title: str, source: str, proven: str, solve: Callable[..., Answer]) -> Method:
+    """The row of a mathematical program."""
+    return Method(name, title, "exact", source, proven, solve, _defaults(solve))
 
 
-AL_SETTINGS = _defaults(solve_certified)
-AL, PD = "augmented Lagrangian", "primal-dual"
-LU = "Lu, Lin, Chen, Vaswani 2026"
+AL_SETTINGS, RULES = _defaults(solve_certified), ("step", "projection_step")
+AL_BUDGET = {"penalty": 10.0, "outer": 10, "inner": 100, "dual_factor": 0.5}
+LINEAR = {name: f"lin-{name}" for name in ("npg-pd", "rpg-pd", "reload", "ppo-lag")}
+AL, LU = "augmented Lagrangian", "Lu, Lin, Chen, Vaswani 2026"
 DING_2020, DING = "Ding, Zhang, Basar, Jovanovic 2020", "Ding, Wei, Zhang, Ribeiro 2023"
 MOSKOVITZ = "Moskovitz, O'Donoghue, Veeriah, Flennerhag, Singh, Zahavy 2023"
 MUELLER, RAY = "Mueller, Alatur, Cevher, Ramponi, He 2024", "Ray, Achiam, Amodei 2019"
-OUTER, FINITE_HORIZON = "outer O(1/sqrt T)", "O(eps^-10), finite horizon"
+YING, GLADIN = "Ying, Ding, Lavaei 2022", "Gladin et al. 2023"
+OUTER, FINITE = "outer O(1/sqrt T)", "O(1/sqrt T) outer; finite"
+REGULARISED = "O(log 1/eps) cuts, regularised"
 _default: dict[str, Any] = {"solve": partial(_solve_with, _corrective), "own_settings": AL_SETTINGS}
-LINEAR = {name: f"lin-{name}" for name in ("npg-pd", "rpg-pd", "reload", "ppo-lag")}
-_long = {"passes": 250, "inner": 100}  # of PPO-Lag with features
 _rows = (
-    Method(
-        "corrective-alm", "Corrective ALM", AL, "cmdpax", "O(1/sqrt T) outer; finite", **_default
-    ),
+    Method("corrective-alm", "Corrective ALM", AL, "cmdpax", FINITE, **_default),
     Method("pqa-alm", "PQA-ALM", AL, LU, "O(eps^-6) evaluations", **_alm(pqa, "ppqa-alm")),
     Method("ppg-alm", "PPG-ALM", AL, LU, "as PQA", **_alm(ppg, gradient=True)),
     Method("npg-alm", "NPG-ALM", AL, LU, OUTER, **_alm(npg, "pnpg-alm")),
     Method("spma-alm", "SPMA-ALM", AL, LU, OUTER, **_alm(spma, "pspma-alm")),
-    Method("npg-pd", "NPG-PD", PD, DING_2020, "mixture only, O(1/sqrt T)", **_table("npg-pd")),
-    Method("rpg-pd", "RPG-PD", PD, DING, "O(eps^-6) evaluations, m = 1", **_table("rpg-pd")),
-    Method("opg-pd", "OPG-PD", PD, DING, "linear, problem-dependent, m = 1", **_table("opg-pd")),
-    Method(
-        "npg-dd",
-        "NPG-DD",
-        "dual",
-        "Ying, Ding, Lavaei 2022",
-        "O(eps^-2) evaluations",
-        **_table("npg-dd"),
-    ),
-    Method("reload", "ReLOAD", PD, MOSKOVITZ, "converges, no rate", **_table("reload")),
-    Method("npg-nrl", "NPG-NRL", PD, MUELLER, FINITE_HORIZON, **_table("npg-nrl")),
-    Method("ppo-lag", "PPO-Lag", PD, RAY, "none", **_table("ppo-lag")),
+    _primal_dual("npg-pd", "NPG-PD", DING_2020, "mixture only, O(1/sqrt T)"),
+    _primal_dual("rpg-pd", "RPG-PD", DING, "O(eps^-6) evaluations, m = 1"),
+    _primal_dual("opg-pd", "OPG-PD", DING, "linear, problem-dependent, m = 1"),
+    _primal_dual("npg-dd", "NPG-DD", YING, "O(eps^-2) evaluations", "dual"),
+    _primal_dual("reload", "ReLOAD", MOSKOVITZ, "converges, no rate"),
+    _primal_dual("npg-nrl", "NPG-NRL", MUELLER, "O(eps^-10), finite horizon"),
+    _primal_dual("ppo-lag", "PPO-Lag", RAY, "none"),
     Method("ppqa-alm", "PPQA-ALM", AL, LU, "O(eps^-6), small bias", **_projected(pqa)),
     Method("pnpg-alm", "Projected NPG-ALM", AL, LU, "none", **_projected(npg)),
     Method("pspma-alm", "Projected SPMA-ALM", AL, LU, "none", **_projected(spma)),
-    Method(
-        "lin-npg-pd", "Lin-NPG-PD", PD, DING_2020, "mixture only, plus bias", **_linear("npg-pd")
-    ),
-    Method("lin-rpg-pd", "Lin-RPG-PD", PD, DING, "O(eps^-6) plus bias, m = 1", **_linear("rpg-pd")),
-    Method("lin-reload", "Lin-ReLOAD", PD, MOSKOVITZ, "none", **_linear("reload")),
-    Method("lin-ppo-lag", "Lin-PPO-Lag", PD, RAY, "none", **_linear("ppo-lag", **_long)),
-    Method(
-        "lp", "Linear program (HiGHS)", "exact", "Altman 1999", "exact", **_program(linear_program)
-    ),
-    Method(
-        "dantzig-wolfe",
-        "Dantzig-Wolfe",
-        "exact",
-        "Dantzig, Wolfe 1960",
-        "finite",
-        **_program(dantzig_wolfe),
-    ),
-    Method(
-        "cutting-plane",
-        "Cutting plane",
-        "exact",
-        "Gladin et al. 2023",
-        "O(log 1/eps) cuts, regularised",
-        **_program(cutting_plane),
-    ),
-    Method(
-        "convex-al",
-        "AL by convex program",
-        "exact",
-        "Mueller et al. 2023",
-        "finite",
-        **_program(convex_al),
-    ),
+    _primal_dual("lin-npg-pd", "Lin-NPG-PD", DING_2020, "mixture only, plus bias"),
+    _primal_dual("lin-rpg-pd", "Lin-RPG-PD", DING, "O(eps^-6) plus bias, m = 1"),
+    _primal_dual("lin-reload", "Lin-ReLOAD", MOSKOVITZ, "none"),
+    _primal_dual("lin-ppo-lag", "Lin-PPO-Lag", RAY, "none", passes=250),
+    _exact("lp", "Linear program (HiGHS)", "Altman 1999", "exact", linear_program),
+    _exact("dantzig-wolfe", "Dantzig-Wolfe", "Dantzig, Wolfe 1960", "finite", dantzig_wolfe),
+    _exact("cutting-plane", "Cutting plane", GLADIN, REGULARISED, cutting_plane),
+    _exact("convex-al", "AL by convex program", "Mueller et al. 2023", "finite", convex_al),
 )
 methods: Mapping[str, Method] = MappingProxyType({row.name: row for row in _rows})
 
