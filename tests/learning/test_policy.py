@@ -30,7 +30,7 @@ def test_the_forward_pass_is_the_same_as_source_compiled_and_in_jax(sizes):
     assert fastest_forward() is not forward
     for run in (forward, fastest_forward()):
         normalised, output = np.empty((7, 5), np.float32), np.empty((7, 3), np.float32)
-        run(*policy._arrays, observation, noise, normalised, output)
+        run(policy._network, observation, noise, normalised, output)
         assert (np.abs(normalised) == 10).any()  # the clip was reached
         np.testing.assert_array_equal(normalised, policy.normalise(observation))
         outputs.append(output)
@@ -58,10 +58,10 @@ def test_tanh():
     x = np.linspace(-10, 10, 100_001)
     source, ones = np.float32(2 * x), np.ones(1)
     tanh(source)
-    parameters, sizes = np.array([2, 0, 1, 0], np.float32), np.ones(3, np.int64)
+    network = (np.array([2, 0, 1, 0], np.float32), np.ones(3, np.int64), 0 * ones, ones)
     noise, compiled = np.zeros((len(x), 1), np.float32), np.empty((len(x), 1), np.float32)
     normalised = np.empty_like(compiled)
-    fastest_forward()(parameters, sizes, 0 * ones, ones, x[:, None], noise, normalised, compiled)
+    fastest_forward()(network, x[:, None], noise, normalised, compiled)
     for approximate in (source, compiled[:, 0]):
         expected = np.tanh(2 * np.float32(x).astype(np.float64))
         np.testing.assert_allclose(approximate, expected, rtol=0, atol=4e-7)

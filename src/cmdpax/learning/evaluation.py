@@ -18,7 +18,7 @@ from scipy.special import betaincinv, stdtrit
 from cmdpax.errors import InputError, check_count
 from cmdpax.files import Row, plain, writable_path
 from cmdpax.learning.gym_simulator import GymSimulator, environment_factory, make_simulator
-from cmdpax.learning.policy import load_policy, refuse_other_spaces
+from cmdpax.learning.policy import load_policy, refuse_other_spaces, spaces_of
 from cmdpax.learning.rollout import first_episodes
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits
@@ -78,7 +78,7 @@ def evaluate(
     is_object = hasattr(environment, "step") and not isinstance(environment, type)
     rounds, count = (episodes, 1) if is_object else (1, episodes)  # of an object there is one copy
     simulator = make_simulator(environment, count)
-    refuse_other_spaces(policy.action_space, policy.observation_shape, simulator)
+    refuse_other_spaces(spaces_of(policy), simulator)
     limits = Limits.parse(config["limits"])
     limits.columns(simulator.cost_names)  # refuses a limit on a cost that is not there
     cost_discount = config["discount"] if config["discounted"] else 1.0
@@ -160,7 +160,7 @@ def video(run: str | Path, path: Path, steps: int = 500, seed: int = 12345) -> P
     import imageio
 
     simulator = GymSimulator(environment_factory(name, pictures=True), 1, name)
-    refuse_other_spaces(simulator.action_space, policy.observation_shape, simulator)
+    refuse_other_spaces({"observation_shape": list(policy.observation_shape)}, simulator)
     environment = simulator.environments[0]
     if getattr(environment, "render_mode", None) != "rgb_array":
         raise InputError(

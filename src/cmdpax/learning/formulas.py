@@ -15,11 +15,12 @@ import numpy as np
 
 from cmdpax import lagrangian
 
-Network = list[dict[str, jax.Array]]
+Array = jax.Array
+Network = list[dict[str, Array]]
 Policy = dict[str, Any]
 
 
-def init_network(key: jax.Array, sizes: Sequence[int], last_gain: float) -> Network:
+def init_network(key: Array, sizes: Sequence[int], last_gain: float) -> Network:
     """Orthogonal weights, gain sqrt 2 (`last_gain` for the last layer), and zero biases."""
     layers = []
     for index, (width, next_width) in enumerate(pairwise(sizes)):
@@ -31,7 +32,7 @@ def init_network(key: jax.Array, sizes: Sequence[int], last_gain: float) -> Netw
     return layers
 
 
-def init_policy(key: jax.Array, sizes: Sequence[int], gaussian: bool, initial_std: float) -> Policy:
+def init_policy(key: Array, sizes: Sequence[int], gaussian: bool, initial_std: float) -> Policy:
     """A policy whose first actions hardly depend on the state: its last layer is small."""
     policy: Policy = {"layers": init_network(key, sizes, 0.01)}
     if gaussian:
@@ -39,7 +40,7 @@ def init_policy(key: jax.Array, sizes: Sequence[int], gaussian: bool, initial_st
     return policy
 
 
-def apply(network: Network, observation: jax.Array) -> jax.Array:
+def apply(network: Network, observation: Array) -> Array:
     """The forward pass that is differentiated, `[..., in] -> [..., out]`."""
     hidden = observation
     for layer in network[:-1]:
@@ -47,12 +48,12 @@ def apply(network: Network, observation: jax.Array) -> jax.Array:
     return hidden @ network[-1]["weight"] + network[-1]["bias"]
 
 
-def values(critics: Sequence[Network], observation: jax.Array) -> jax.Array:
+def values(critics: Sequence[Network], observation: Array) -> Array:
     """What every critic says, `[..., d] -> [1 + M, ...]`: reward first, then the rows of limits."""
     return jnp.stack([apply(critic, observation)[..., 0] for critic in critics])
 
 
-def log_probability(policy: Policy, observation: jax.Array, action: jax.Array) -> jax.Array:
+def log_probability(policy: Policy, observation: Array, action: Array) -> Array:
     """`log pi(a|s) [...]` of actions `[..., a]` (Gaussian) or choices `[...]` (categorical)."""
     output = apply(policy["layers"], observation)
     if "log_std" not in policy:
@@ -62,7 +63,7 @@ def log_probability(policy: Policy, observation: jax.Array, action: jax.Array) -
     return (-0.5 * distance**2 - log_std - 0.5 * jnp.log(2 * jnp.pi)).sum(-1)
 
 
-def kl(old: Policy, new: Policy, observation: jax.Array) -> jax.Array:
+def kl(old: Policy, new: Policy, observation: Array) -> Array:
     """`KL(old || new) [...]` at each state."""
     before, after = apply(old["layers"], observation), apply(new["layers"], observation)
     if "log_std" not in old:
@@ -73,7 +74,7 @@ def kl(old: Policy, new: Policy, observation: jax.Array) -> jax.Array:
     return (wider + 0.5 * (jnp.exp(-2 * wider) + moved - 1)).sum(-1)
 
 
-def sampled_kl(log_ratio: jax.Array) -> jax.Array:
+def sampled_kl(log_ratio: Array) -> Array:
     """`E[ratio - 1 - log ratio]`, an estimate of `KL(pi_k || pi)` from samples of pi_k, `[K]`.
 
     It is never negative. `log_ratio = log(pi / pi_k)`, here and below.
@@ -81,7 +82,7 @@ def sampled_kl(log_ratio: jax.Array) -> jax.Array:
     return (jnp.expm1(log_ratio) - log_ratio).mean()
 
 
-def entropy(policy: Policy, observation: jax.Array) -> jax.Array:
+def entropy(policy: Policy, observation: Array) -> Array:
     """Entropy of the policy at each state, `[...]`."""
     if "log_std" in policy:
         level = (policy["log_std"] + 0.5 * jnp.log(2 * jnp.pi * jnp.e)).sum()
@@ -91,14 +92,14 @@ def entropy(policy: Policy, observation: jax.Array) -> jax.Array:
 
 
 def generalised_advantage(
-    reward: jax.Array,
-    value: jax.Array,
-    next_value: jax.Array,
-    terminated: jax.Array,
-    ended: jax.Array,
+    reward: Array,
+    value: Array,
+    next_value: Array,
+    terminated: Array,
+    ended: Array,
     discount: float,
     decay: float,
-) -> jax.Array:
+) -> Array:
     """`A_t = delta_t + discount decay A_{t+1}`, `delta_t = r_t + discount V(s') - V(s)`.
 
     reward, value, next_value `[..., T, N]`, of the true successors; terminated, ended `[T, N]` ->
@@ -108,7 +109,7 @@ def generalised_advantage(
     delta = reward + discount * next_value * (1 - terminated) - value
     carry_on = discount * decay * (1 - ended)
 
-    def backwards(next_advantage: jax.Array, row: Any) -> tuple[jax.Array, jax.Array]:
+    def backwards(next_advantage: Array, row: Any) -> tuple[Array, Array]:
         step_delta, step_carry = row
         advantage = step_delta + step_carry * next_advantage
         return advantage, advantage
@@ -118,15 +119,13 @@ def generalised_advantage(
     return jnp.moveaxis(jax.lax.scan(backwards, start, rows, reverse=True)[1], 0, -2)
 
 
-def standardise(advantage: jax.Array) -> jax.Array:
+def standardise(advantage: Array) -> Array:
     """Mean zero, deviation one, over the last axis, `[..., K]`."""
     centred = advantage - advantage.mean(-1, keepdims=True)
     return centred / (centred.std(-1, keepdims=True) + 1e-8)
 
 
-def combine(
-    advantages: jax.Array, weights: jax.Array, rule: str, rescale: bool = False
-) -> jax.Array:
+def combine(advantages: Array, weights: Array, rule: str, rescale: bool = False) -> Array:
     """The advantage of the pseudo-reward `r + w.c`, `[1 + M, K]` and weights `[M]` -> `[K]`.
 
     `combined` adds in true units, then standardises: the multiplier keeps its meaning. `separate`
@@ -143,13 +142,13 @@ def combine(
     return total if rule == "separate" else standardise(total)
 
 
-def ppo(log_ratio: jax.Array, advantage: jax.Array, clip: float) -> jax.Array:
+def ppo(log_ratio: Array, advantage: Array, clip: float) -> Array:
     """`E min(ratio A, clip(ratio, 1 - c, 1 + c) A)`, PPO's surrogate; `[K]`, `[K]` -> scalar."""
     ratio = jnp.exp(log_ratio)
     return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage).mean()
 
 
-def spma(log_ratio: jax.Array, advantage: jax.Array, step: float) -> jax.Array:
+def spma(log_ratio: Array, advantage: Array, step: float) -> Array:
     """`E[A log ratio - (ratio - 1 - log ratio) / eta]`, SPMA's surrogate; `[K]`, `[K]` -> scalar.
 
     Maximised, it projects `pi_k (1 + eta A)` onto the policies. In expectation it equals the
@@ -165,6 +164,6 @@ def spma(log_ratio: jax.Array, advantage: jax.Array, step: float) -> jax.Array:
     return (advantage * log_ratio - slope * (jnp.expm1(log_ratio) - log_ratio)).mean()
 
 
-def linear(log_ratio: jax.Array, advantage: jax.Array) -> jax.Array:
+def linear(log_ratio: Array, advantage: Array) -> Array:
     """`E[ratio A]`, the surrogate of trust regions; `[K]`, `[..., K]` -> `[...]`."""
     return (jnp.exp(log_ratio) * advantage).mean(-1)

@@ -16,7 +16,7 @@ import optax
 
 from cmdpax.learning import formulas, trust_region
 from cmdpax.learning.config import METHODS, ResolvedConfig
-from cmdpax.learning.formulas import Network, Policy, log_probability, values
+from cmdpax.learning.formulas import Array, Network, Policy, log_probability, values
 from cmdpax.learning.policy import Statistics
 from cmdpax.learning.rollout import Batch
 from cmdpax.learning.simulator import Simulator
@@ -71,11 +71,11 @@ def init(config: ResolvedConfig, simulator: Simulator) -> Learner:
 class Samples(NamedTuple):
     """A batch prepared for learning, K = T * N samples."""
 
-    observation: jax.Array  # [K, d]
-    action: jax.Array  # [K, a] or [K]
-    log_old: jax.Array  # [K]
-    advantages: jax.Array  # [1 + M, K]
-    targets: jax.Array  # [K, 1 + M]
+    observation: Array  # [K, d]
+    action: Array  # [K, a] or [K]
+    log_old: Array  # [K]
+    advantages: Array  # [1 + M, K]
+    targets: Array  # [K, 1 + M]
 
 
 @partial(jax.jit, static_argnums=(4, 5))
@@ -110,7 +110,7 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
     """
     method = METHODS[config.method]
 
-    def surrogate(log_ratio: jax.Array, advantage: jax.Array) -> jax.Array:
+    def surrogate(log_ratio: Array, advantage: Array) -> Array:
         if method.surrogate == "spma":
             return formulas.spma(log_ratio, advantage, config.spma_step)
         return formulas.ppo(log_ratio, advantage, config.clip)
@@ -119,11 +119,11 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
         policy, critics, policy_adam, critics_adam, rate, frozen = carry
         observation, action, log_old, advantage, targets = rows
 
-        def policy_loss(parameters: Policy) -> tuple[jax.Array, jax.Array]:
+        def policy_loss(parameters: Policy) -> tuple[Array, Array]:
             log_ratio = log_probability(parameters, observation, action) - log_old
             return -surrogate(log_ratio, advantage), log_ratio
 
-        def critics_loss(parameters: list[Network]) -> jax.Array:
+        def critics_loss(parameters: list[Network]) -> Array:
             return jnp.square(values(parameters, observation) - targets.T).mean(-1).sum()
 
         def improve(state: Any) -> Any:
@@ -148,13 +148,11 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
         return (policy, critics, policy_adam, critics_adam, rate, frozen), loss
 
     @jax.jit
-    def descend(
-        state: Any, samples: Samples, advantage: jax.Array, rate: jax.Array, orders: jax.Array
-    ) -> Any:
+    def descend(state: Any, samples: Samples, advantage: Array, rate: Array, orders: Array) -> Any:
         old, critics, policy_adam, critics_adam = state
         observation, action, log_old, _, targets = samples
 
-        def one_pass(carry: Any, order: jax.Array) -> Any:
+        def one_pass(carry: Any, order: Array) -> Any:
             data = (observation, action, log_old, advantage, targets)
             rows = jax.tree.map(lambda x: x[order], data)
             carry, losses = jax.lax.scan(minibatch_step, carry, rows)

@@ -17,19 +17,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cmdpax.errors import InputError
+from cmdpax.files import Row
 from cmdpax.learning.run_folder import RunFolder, read_checkpoint
 from cmdpax.learning.simulator import ActionSpace, Simulator
 
 OBSERVATION_CLIP = 10.0
+Array = np.ndarray
+Network = tuple[Array, Array, Array, Array]
 _TANH_RANGE = np.float32(7.9)
 
 
 class Statistics(NamedTuple):
     """Count, mean and spread of observations; they change only between two batches."""
 
-    total: np.ndarray  # how many, scalar
-    mean: np.ndarray  # [d]
-    squares: np.ndarray  # [d], sum of squared deviations from the mean
+    total: Array  # how many, scalar
+    mean: Array  # [d]
+    squares: Array  # [d], sum of squared deviations from the mean
 
     @staticmethod
     def empty(size: int) -> "Statistics":
@@ -37,13 +40,13 @@ class Statistics(NamedTuple):
         return Statistics(np.zeros(()), np.zeros(size), np.zeros(size))
 
     @property
-    def scale(self) -> np.ndarray:
+    def scale(self) -> Array:
         """One over the standard deviation, `[d]`; one before there were two observations."""
         if self.total < 2:
             return np.ones_like(self.mean)
         return 1 / np.sqrt(self.squares / self.total + 1e-8)
 
-    def add(self, observations: np.ndarray) -> "Statistics":
+    def add(self, observations: Array) -> "Statistics":
         """Statistics of these and of `observations [K, d]` together (Chan's formula)."""
         count, mean = len(observations), observations.mean(0)
         squares = np.square(observations - mean).sum(0)
@@ -55,18 +58,18 @@ class Statistics(NamedTuple):
         )
 
 
-def normalise(observation: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
+def normalise(observation: Array, mean: Array, scale: Array) -> Array:
     """`clip((observation - mean) * scale)`, what a network sees: `[..., d]` -> float32."""
     seen = (observation - mean) * scale
     return np.minimum(np.maximum(seen, -OBSERVATION_CLIP), OBSERVATION_CLIP).astype(np.float32)
 
 
-def entries(row: np.ndarray) -> Any:
+def entries(row: Array) -> Any:
     """Indices to loop over a row with: all at once in NumPy, one after the other if compiled."""
     return (slice(None),)
 
 
-def tanh(x: np.ndarray) -> None:
+def tanh(x: Array) -> None:
     """Hyperbolic tangent of `x [K]` float32, in place, within 4e-7.
 
     A quotient of polynomials of degree 13 and 6 on [-7.9, 7.9], constant beyond: four times as fast
@@ -88,20 +91,14 @@ def tanh(x: np.ndarray) -> None:
 
 
 def forward(
-    parameters: np.ndarray,
-    sizes: np.ndarray,
-    mean: np.ndarray,
-    scale: np.ndarray,
-    observation: np.ndarray,
-    noise: np.ndarray,
-    normalised: np.ndarray,
-    output: np.ndarray,
+    network: Network, observation: Array, noise: Array, normalised: Array, output: Array
 ) -> None:
     """Fill in what a network sees, `normalised [N, d]`, and says, `output [N, a]`, noise added.
 
-    parameters: weights `[in, out]` and biases of all layers in turn, flat, float32; sizes `[layers
-    + 1]`; mean and scale `[d]`; observation `[N, d]` float64; noise `[N, a]` float32.
+    network: weights `[in, out]` and biases of all layers in turn, flat, float32; their sizes
+    `[layers + 1]`; mean and scale `[d]`. observation `[N, d]` float64; noise `[N, a]` float32.
     """
+    parameters, sizes, mean, scale = network
     layers = len(sizes) - 1
     for n in range(len(observation)):
         hidden = normalise(observation[n], mean, scale)
@@ -140,17 +137,17 @@ def fastest_forward() -> Callable[..., None]:
 class NetworkPolicy:
     """`policy(observation)` acts; everything it needs is an array."""
 
-    weights: Sequence[np.ndarray]  # [in, out] of each layer, float32
-    biases: Sequence[np.ndarray]
-    log_std: np.ndarray | None  # [a] of a Gaussian policy; None: categorical
-    mean: np.ndarray  # [d] of observations
-    scale: np.ndarray  # [d], one over the standard deviation
+    weights: Sequence[Array]  # [in, out] of each layer, float32
+    biases: Sequence[Array]
+    log_std: Array | None  # [a] of a Gaussian policy; None: categorical
+    mean: Array  # [d] of observations
+    scale: Array  # [d], one over the standard deviation
     action_space: ActionSpace
     observation_shape: tuple[int, ...]  # of the environment's observations
     updates: int  # how many made this policy
 
     @staticmethod
-    def of(arrays: Mapping[str, np.ndarray], *fields: Any) -> "NetworkPolicy":
+    def of(arrays: Mapping[str, Array], *fields: Any) -> "NetworkPolicy":
         """The policy among the arrays of a checkpoint; `fields` are the last three."""
         paths = [name for name in arrays if name.startswith("policy/layers/")]
         layers = [f"policy/layers/{layer}" for layer in range(len(paths) // 2)]
@@ -161,32 +158,32 @@ class NetworkPolicy:
         normaliser = (observed.mean, observed.scale)
         return NetworkPolicy(weights, biases, arrays.get("policy/log_std"), *normaliser, *fields)
 
-    def __call__(self, observation: np.ndarray) -> np.ndarray:
-        """The deterministic action: the mean, or the most probable choice.
+    def __call__(self, observation: Array) -> Array:
+        """The deterministic action, the mean or the most probable choice.
 
-        `[..., *observation_shape]` to `[..., *shape]`, or choices `[...]`, in the environment's
-        units.
+        `[..., *observation_shape]` -> `[..., *shape]`, or choices `[...]`, as the environment has
+        them.
         """
         return self.best(self._flat(observation))
 
-    def sample(self, observation: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    def sample(self, observation: Array, random: np.random.Generator) -> Array:
         """A random action, as in training; shapes as for the deterministic one."""
         flat = self._flat(observation)
         return self.to_environment(self.outputs(flat, self.noise(random, flat.shape[:-1])))
 
-    def best(self, flat: np.ndarray) -> np.ndarray:
+    def best(self, flat: Array) -> Array:
         """The deterministic action for observations that are flat already, `[..., d]`."""
         zero = np.zeros((*flat.shape[:-1], self.action_space.size), np.float32)
         return self.to_environment(self.outputs(flat, zero))
 
-    def noise(self, random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    def noise(self, random: np.random.Generator, shape: tuple[int, ...]) -> Array:
         """What makes an output a random action, `[*shape, a]` float32: normal, or Gumbel noise."""
         size = (*shape, self.action_space.size)
         if self.log_std is None:
             return random.gumbel(size=size).astype(np.float32)
         return random.standard_normal(size, dtype=np.float32) * np.exp(self.log_std)
 
-    def outputs(self, flat: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def outputs(self, flat: Array, noise: Array) -> Array:
         """The network's outputs, noise added: `[..., d]`, `[..., a]` -> `[..., a]`."""
         rows = np.ascontiguousarray(flat.reshape(-1, len(self.mean)), np.float64)
         normalised, output = np.empty_like(rows, np.float32), np.empty_like(noise)
@@ -194,30 +191,30 @@ class NetworkPolicy:
         self.act(rows, noise.reshape(shape), normalised, output.reshape(shape))
         return output
 
-    def act(self, *arrays: np.ndarray) -> None:
+    def act(self, *arrays: Array) -> None:
         """`forward` of this network; `arrays` are its last four arguments."""
-        fastest_forward()(*self._arrays, *arrays)
+        fastest_forward()(self._network, *arrays)
 
-    def choose(self, output: np.ndarray) -> np.ndarray:
+    def choose(self, output: Array) -> Array:
         """The action that an output with its noise stands for, in the policy's own units."""
         return output if self.log_std is not None else output.argmax(-1)
 
-    def to_environment(self, output: np.ndarray) -> np.ndarray:
+    def to_environment(self, output: Array) -> Array:
         """The same in the environment's units."""
         return self.action_space.to_environment(self.choose(output))
 
-    def normalise(self, flat: np.ndarray) -> np.ndarray:
+    def normalise(self, flat: Array) -> Array:
         """What the network sees of flat observations, `[..., d]` float32."""
         return normalise(flat, self.mean, self.scale)
 
     @cached_property
-    def _arrays(self) -> tuple[np.ndarray, ...]:
+    def _network(self) -> Network:
         layers = [part.reshape(-1) for pair in zip(self.weights, self.biases) for part in pair]
         sizes = np.array([len(self.weights[0]), *map(len, self.biases)])
         parameters = np.concatenate(layers, dtype=np.float32)
         return parameters, sizes, np.array(self.mean), np.array(self.scale)
 
-    def _flat(self, observation: Any) -> np.ndarray:
+    def _flat(self, observation: Any) -> Array:
         shape = self.observation_shape
         hint = (
             f"this policy takes [..., {', '.join(map(str, shape))}], of other spaces what"
@@ -250,15 +247,18 @@ def load_policy(path: str | Path) -> NetworkPolicy:
         raise InputError(f"the checkpoint in {path} holds no whole policy ({error}).") from None
 
 
-def refuse_other_spaces(
-    space: ActionSpace, observation_shape: Sequence[int], simulator: Simulator
-) -> None:
-    """Refuse a simulator in which a policy cannot act, or would do something else.
+def spaces_of(one: "NetworkPolicy | Simulator") -> Row:
+    """Action space and shape of observations, as a checkpoint notes them."""
+    space, shape = one.action_space.as_json(), list(one.observation_shape)
+    return {"action_space": space, "observation_shape": shape}
 
-    `space` and `observation_shape` are those that the policy was trained with.
-    """
-    was = {"observations": list(observation_shape), **space.as_json()}
-    now = {"observations": list(simulator.observation_shape), **simulator.action_space.as_json()}
+
+def refuse_other_spaces(spaces: Row, simulator: Simulator) -> None:
+    """Refuse a simulator in which a policy of such `spaces_of` would do something else."""
+    was, now = (
+        {**one.get("action_space", {}), "observations": one["observation_shape"]}
+        for one in ({**spaces_of(simulator), **spaces}, spaces_of(simulator))
+    )
     changed = [f"{name} {was[name]}, now {now[name]}" for name in was if was[name] != now[name]]
     if changed:
         raise InputError(

@@ -38,11 +38,7 @@ class Episodes(NamedTuple):
 
 
 def collect(
-    simulator: Simulator,
-    policy: NetworkPolicy,
-    limits: Limits,
-    steps: int,
-    seed: tuple[int, ...],
+    simulator: Simulator, policy: NetworkPolicy, limits: Limits, steps: int, seed: tuple[int, ...]
 ) -> tuple[Batch, np.ndarray]:
     """A batch of `steps` steps of each simulator, and its raw observations `[T * N, d]`."""
     random = np.random.default_rng(seed)

@@ -21,16 +21,16 @@ from cmdpax.files import Row
 from cmdpax.learning.config import METHODS, ResolvedConfig, TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import Learner, adam, init, make_learn
-from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces
+from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces, spaces_of
 from cmdpax.learning.rollout import collect, episodes
 from cmdpax.learning.run_folder import RunFolder
-from cmdpax.learning.simulator import ActionSpace, Simulator
+from cmdpax.learning.simulator import Simulator
 from cmdpax.model.limits import Limits
 
 EPISODES_PER_ESTIMATE = 20  # of a margin
 CUT = (
-    "no episode ended within the {} steps of rollout_steps, so the limits are held to beginnings of"
-    " episodes; give more rollout_steps (and a larger batch), or the environment a time limit."
+    "update {}: no episode ended within the {} steps of rollout_steps, so limits are held to the"
+    " beginnings of episodes; give more (and a larger batch), or the environment a time limit."
 )
 FIELDS_IN_FILES = {"value_offset": "centre", "observed": "seen"}  # what 0.1 called them
 
@@ -120,10 +120,8 @@ def _learn(
             learner = learner._replace(observed=observed, update=np.asarray(update + 1))
             _refuse_nan(learner, run_folder)
             if not finished.completed and not warned:
-                warnings.warn(
-                    f"update {update + 1}: {CUT.format(config.rollout_steps)}", stacklevel=3
-                )
                 warned = True
+                warnings.warn(CUT.format(update + 1, config.rollout_steps), stacklevel=3)
             first_rows = np.searchsorted(limits.rows, np.arange(len(limits)))
             row = {
                 "update": update + 1,
@@ -137,8 +135,7 @@ def _learn(
                 **metrics,
             }
             run_folder.add(row)
-            for name, value in _scalars(row):
-                board.add_scalar(name, value, row["samples"])
+            _show(row, board)
             if (update + 1) % config.checkpoint_every == 0 or update + 1 == config.updates:
                 save(learner, simulator, run_folder)
             if callback:
@@ -155,9 +152,9 @@ def training_thresholds(limits: Limits, reserve: float) -> np.ndarray:
 def smooth_margin(
     learner: Learner, margin: np.ndarray, episodes: int, config: ResolvedConfig
 ) -> Learner:
-    """Running mean of the margins `[M]`, `u <- u + a (u_batch - u)` with `a = min(1, episodes /
-    20)`: twenty episodes replace the past, two move it by a tenth.
+    """Running mean of margins, `u <- u + a (u_batch - u) [M]` with `a = min(1, episodes / 20)`.
 
+    Twenty episodes replace the past, two move it by a tenth.
     Two episodes say little about a policy that hardly changes from batch to batch. Worse, a weight
     that follows them is largest just when they had much cost: `E[w c] = E[w] E[c] + penalty Var(c)`
     makes the policy shun whatever varies. Many short episodes say enough by themselves, and then
@@ -206,9 +203,7 @@ def policy_of(learner: Learner, simulator: Simulator) -> NetworkPolicy:
 
 def save(learner: Learner, simulator: Simulator, run_folder: RunFolder) -> None:
     """Write a checkpoint of the whole state, with what its policy needs of the environment."""
-    space, shape = simulator.action_space.as_json(), list(simulator.observation_shape)
-    notes = {"action_space": space, "observation_shape": shape}
-    run_folder.save(int(learner.update), leaves_by_path(learner), notes)
+    run_folder.save(int(learner.update), leaves_by_path(learner), spaces_of(simulator))
 
 
 def restore(template: Learner, run_folder: RunFolder, simulator: Simulator) -> Learner:
@@ -216,8 +211,7 @@ def restore(template: Learner, run_folder: RunFolder, simulator: Simulator) -> L
     if not run_folder.checkpoints():
         return template
     arrays, notes = run_folder.newest()
-    shape = notes.get("observation_shape", simulator.observation_shape)
-    refuse_other_spaces(ActionSpace.from_json(notes["action_space"]), shape, simulator)
+    refuse_other_spaces(notes, simulator)
     leaves = leaves_by_path(template)
     if jax.tree.map(np.shape, arrays) != jax.tree.map(np.shape, leaves):
         raise InputError(
@@ -265,13 +259,12 @@ def _tensorboard(folder: Path) -> Any:
         return SummaryWriter(str(folder / "tensorboard"))
 
 
-def _scalars(row: Row) -> list[tuple[str, float]]:
+def _show(row: Row, board: Any) -> None:
     """Numbers of a row with flat names, `cost/heat` for nested ones."""
-    flat: list[tuple[str, Any]] = []
     for name, value in row.items():
-        nested = value.items() if isinstance(value, dict) else ()
-        flat += [(f"{name}/{inner}", number) for inner, number in nested] or [(name, value)]
-    return [(name, value) for name, value in flat if isinstance(value, int | float)]
+        for part, number in value.items() if isinstance(value, dict) else [("", value)]:
+            if isinstance(number, int | float):
+                board.add_scalar(f"{name}/{part}" if part else name, number, row["samples"])
 
 
 def _refuse_nan(learner: Learner, run_folder: RunFolder) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.scipy.sparse.linalg import cg
 
-from cmdpax.learning.formulas import Policy, kl, linear, log_probability
+from cmdpax.learning.formulas import Array, Policy, kl, linear, log_probability
 
 DAMPING = 0.1
 ITERATIONS = 15
@@ -77,23 +77,23 @@ def recovery(s: np.ndarray, margin: np.ndarray, radius: float) -> Step:
 
 @jax.jit
 def _directions(
-    policy: Policy, observation: jax.Array, action: jax.Array, old: jax.Array, advantages: jax.Array
+    policy: Policy, observation: Array, action: Array, old: Array, advantages: Array
 ) -> Any:
     """Gradients `[1 + m, K]` of `E[ratio A_i]` and their images under `H^-1`."""
     flat, unravel = ravel_pytree(policy)
 
-    def surrogate(parameters: jax.Array) -> jax.Array:
+    def surrogate(parameters: Array) -> Array:
         return linear(log_probability(unravel(parameters), observation, action) - old, advantages)
 
     some = observation[:: max(1, len(observation) // CURVATURE_SAMPLES)]
 
-    def mean_kl(parameters: jax.Array) -> jax.Array:
+    def mean_kl(parameters: Array) -> Array:
         return kl(policy, unravel(parameters), some).mean()
 
-    def curvature(vector: jax.Array) -> jax.Array:
+    def curvature(vector: Array) -> Array:
         return jax.jvp(jax.grad(mean_kl), (flat,), (vector,))[1] + DAMPING * vector
 
-    def solve(gradient: jax.Array) -> jax.Array:
+    def solve(gradient: Array) -> Array:
         return cg(curvature, gradient, tol=1e-10, atol=1e-12, maxiter=ITERATIONS)[0]
 
     gradients = jax.jacrev(surrogate)(flat)
@@ -102,12 +102,7 @@ def _directions(
 
 @jax.jit
 def _candidate(
-    policy: Policy,
-    step: jax.Array,
-    observation: jax.Array,
-    action: jax.Array,
-    old: jax.Array,
-    advantages: jax.Array,
+    policy: Policy, step: Array, observation: Array, action: Array, old: Array, advantages: Array
 ) -> Any:
     """A moved policy, its mean KL and its surrogates' changes `[1 + m]`."""
     flat, unravel = ravel_pytree(policy)
@@ -119,9 +114,9 @@ def _candidate(
 
 def improve(
     policy: Policy,
-    observation: jax.Array,
-    action: jax.Array,
-    advantages: jax.Array,
+    observation: Array,
+    action: Array,
+    advantages: Array,
     margin: np.ndarray,
     steps_per_episode: float,
     radius: float,
