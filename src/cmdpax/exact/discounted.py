@@ -26,11 +26,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from cmdpax.errors import InputError
-from cmdpax.exact.planning import Plan, plan, under_policy
+from cmdpax.exact.planning import plan, under_policy
 from cmdpax.exact.systems import System
 from cmdpax.loops import bellman
 from cmdpax.loops.systems import Rows, batch_occupancies, batch_values
-from cmdpax.stopping import Stop, never
 
 if TYPE_CHECKING:
     from cmdpax.exact.standard import StandardForm
@@ -148,18 +147,7 @@ class Discounted:
         A = form.actions
         return 2 * self.discount * A * self.mass**3, A * self.mass**4
 
-    def plan(
-        self,
-        form: "StandardForm",
-        reward: np.ndarray,
-        start: np.ndarray | None = None,
-        *,
-        values: np.ndarray | None = None,
-        tolerance: float = 0.0,
-        stop: Stop = never,
-    ) -> Plan:
-        """The best policy for one reward `[S, A]`; see `planning.plan`."""
-        return plan(form, self, reward, start, values=values, tolerance=tolerance, stop=stop)
+    plan = plan  # the best policy for one reward
 
     def potentials(
         self,

@@ -46,8 +46,8 @@ class Plan:
 
 
 def plan(
-    form: "StandardForm",
     criterion: "Discounted",
+    form: "StandardForm",
     reward: np.ndarray,
     start: np.ndarray | None = None,
     *,
