@@ -193,10 +193,7 @@ def video(run: str | Path, path: Path, steps: int = 500, seed: int = 12345) -> P
 
 
 def _even(frame: Any, name: str) -> np.ndarray:
-    """A picture `[height, width, 3]`, its last row or column repeated where their number is odd.
-
-    Other sizes .mp4 cannot have.
-    """
+    """A picture `[height, width, 3]` with even sides, as .mp4 needs: its last row is repeated."""
     picture = np.asarray(frame)
     if picture.ndim != 3 or picture.shape[2] != 3:
         raise InputError(f"environment '{name}': render returned no picture of [height, width, 3].")

@@ -159,11 +159,7 @@ class NetworkPolicy:
         return NetworkPolicy(weights, biases, arrays.get("policy/log_std"), *normaliser, *fields)
 
     def __call__(self, observation: Array) -> Array:
-        """The deterministic action, the mean or the most probable choice.
-
-        `[..., *observation_shape]` -> `[..., *shape]`, or choices `[...]`, as the environment has
-        them.
-        """
+        """The mean or most probable action, `[..., *observation_shape]` -> `[..., *shape]`."""
         return self.best(self._flat(observation))
 
     def sample(self, observation: Array, random: np.random.Generator) -> Array:
@@ -259,9 +255,7 @@ def refuse_other_spaces(spaces: Row, simulator: Simulator) -> None:
         {**one.get("action_space", {}), "observations": one["observation_shape"]}
         for one in ({**spaces_of(simulator), **spaces}, spaces_of(simulator))
     )
-    changed = [f"{name} {was[name]}, now {now[name]}" for name in was if was[name] != now[name]]
-    if changed:
-        raise InputError(
-            f"the environment is not what the policy was trained in ({'; '.join(changed)}); train"
-            " anew."
-        )
+    pairs = [f"{name} {was[name]}, now {now[name]}" for name in was if was[name] != now[name]]
+    if pairs:
+        what = f"the environment is not what the policy was trained in ({'; '.join(pairs)})"
+        raise InputError(f"{what}; train anew.")

@@ -123,7 +123,5 @@ def first_episodes(
         observation = step.observation
         if not running.any():
             return returns, costs, lengths
-    raise InputError(
-        f"an episode did not end within {MAX_EPISODE_STEPS} steps; give the environment a time"
-        " limit."
-    )
+    what = f"an episode did not end within {MAX_EPISODE_STEPS} steps"
+    raise InputError(f"{what}; give the environment a time limit.")

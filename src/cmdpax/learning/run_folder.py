@@ -99,10 +99,7 @@ class RunFolder:
                 return read_checkpoint(path)
             except InputError as error:
                 warnings.warn(f"{error} The one before is taken, if there is one.", stacklevel=2)
-        raise InputError(
-            f"{self.path} holds no intact checkpoint; give a run folder of cmdpax train, or train"
-            " anew."
-        )
+        raise InputError(f"{self.path} holds no intact checkpoint; give another run folder.")
 
     @property
     def evaluation(self) -> Row | None:
@@ -147,10 +144,8 @@ class RunFolder:
             if before.get(name) != now[name]
         )
         if changed:
-            raise InputError(
-                f"{self.path} was started with another config ({changed}); repeat it, or give"
-                " another folder."
-            )
+            what = f"{self.path} was started with another config ({changed})"
+            raise InputError(f"{what}; repeat it, or give another folder.")
 
     def rewind(self, updates: int) -> None:
         """Keep only the rows of the first `updates` updates, those behind the checkpoint."""
@@ -187,10 +182,7 @@ class RunFolder:
         write_bytes(self.path / "evaluation.json", text.encode())
 
     def adopt(self, others: Iterable[str | Path]) -> None:
-        """Copy the furthest intact checkpoint of other attempts at the same run, with its rows.
-
-        Their owners may be alive and at work, hence copies. Where there is none, nothing happens.
-        """
+        """Copy the furthest intact checkpoint of other attempts, which may be at work, if any."""
         places = [path for other in others for path in RunFolder(other).checkpoints()]
         for path in sorted(places, key=lambda path: (path.stem, path), reverse=True):
             other, copy = RunFolder(path.parents[1]), self._checkpoint(int(path.stem))

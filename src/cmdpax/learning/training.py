@@ -187,9 +187,7 @@ def move_multipliers(learner: Learner, config: ResolvedConfig) -> Learner:
 
 
 def steps_per_episode(length: float, config: ResolvedConfig) -> float:
-    """What turns a mean advantage per step into a change of an episode's total, for CPO's margin:
-    `length`, or `(1 - discount^length) / (1 - discount)` where limits are on discounted totals.
-    """
+    """An episode's total over its mean step: `length`, or `(1 - gamma^length) / (1 - gamma)`."""
     if not config.discounted or config.discount == 1:
         return length
     return (1 - config.discount**length) / (1 - config.discount)
@@ -214,9 +212,8 @@ def restore(template: Learner, run_folder: RunFolder, simulator: Simulator) -> L
     refuse_other_spaces(notes, simulator)
     leaves = leaves_by_path(template)
     if jax.tree.map(np.shape, arrays) != jax.tree.map(np.shape, leaves):
-        raise InputError(
-            f"the checkpoint in {run_folder.path} has other arrays than this config needs."
-        )
+        where = f"the checkpoint in {run_folder.path}"
+        raise InputError(f"{where} has other arrays than this config needs.")
     return jax.tree.unflatten(jax.tree.structure(template), [arrays[name] for name in leaves])
 
 
@@ -270,7 +267,5 @@ def _show(row: Row, board: Any) -> None:
 def _refuse_nan(learner: Learner, run_folder: RunFolder) -> None:
     for part in ("policy", "critics", "multiplier"):
         if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(getattr(learner, part))):
-            raise NumericalError(
-                f"update {learner.update} made the {part} not finite;"
-                f" {run_folder.last_checkpoint_sentence()}."
-            )
+            kept = run_folder.last_checkpoint_sentence()
+            raise NumericalError(f"update {learner.update} made the {part} not finite; {kept}.")
