@@ -31,7 +31,7 @@ def finished_folder(folder, task, method, seed, returns=(10.0, 20.0), costs=(24.
     (folder / "config.json").write_text(json.dumps({**run.config, "seed": seed}))
     lines = metrics(batch, 1_000_000 // batch)
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
-    seen = {"returns": list(returns), "totals": {"cost": list(costs)}}
+    seen = {"returns": list(returns), "totals": {"cost": list(costs)}, "reward": {}, "costs": {}}
     (folder / "evaluation.json").write_text(json.dumps({"stochastic": seen, "deterministic": seen}))
     return folder
 

@@ -190,11 +190,12 @@ def test_what_cannot_be_read(tmp_path, run_folder):
     run_folder(tmp_path / "other", "Hopper", "cpo", 0)
     (tmp_path / "other" / "evaluation.json").write_text("[]")
     with pytest.raises(
-        InputError, match="other cannot be read: an evaluation is not what cmdpax evaluate writes"
+        InputError,
+        match=r"other cannot be read: .*evaluation\.json is damaged; evaluate the run again",
     ):
         DeepStudy(tmp_path)
     (tmp_path / "other" / "config.json").write_text("{}")
-    with pytest.raises(InputError, match="is not that of a run"):
+    with pytest.raises(InputError, match=r"its config\.json is damaged"):
         DeepStudy(tmp_path)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text("{")

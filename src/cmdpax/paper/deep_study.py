@@ -11,7 +11,6 @@ What a folder lacks at a fraction of the paper's budget is run through the run s
 what a store has finished is recorded without running anything.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,8 +22,8 @@ from cmdpax.errors import InputError
 from cmdpax.experiments.results import read_lines, write_lines
 from cmdpax.experiments.runs import Run
 from cmdpax.experiments.store import Store, versions
-from cmdpax.files import Row, write_json, write_rows
-from cmdpax.learning.run_folder import RunFolder, from_0_1
+from cmdpax.files import Row, read_json, write_json, write_rows
+from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits
 from cmdpax.paper.settings import ABLATIONS, RESULTS, SAMPLES, SEEDS, SWEEPS, TASKS, TITLES
 
@@ -213,24 +212,20 @@ def read_records(folder: Path) -> list[Record]:
 
 
 def _read(folder: Path) -> Record:
-    def read(name: str) -> Any:
-        return json.loads((folder / name).read_text())
-
+    run = RunFolder(folder)
     try:
-        config, evaluation = read("config.json"), read("evaluation.json")
-        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        summary = read("summary.json") if (folder / "summary.json").exists() else {}
-        longer = [read(path.name) for path in folder.glob("evaluation-100.json")]
-        config = from_0_1(config) if isinstance(config, dict) else {}
-        if not {"environment", "method", "seed", "limits", "samples"} <= config.keys():
-            raise ValueError("config.json is not that of a run")
-        for one in (evaluation, *longer):
-            if not isinstance(one, dict) or not {"stochastic", "deterministic"} <= one.keys():
-                raise ValueError("an evaluation is not what cmdpax evaluate writes")
-    except (OSError, ValueError) as error:
-        raise InputError(f"record {folder} cannot be read: {error}.") from None
+        config, rows, evaluation = run.config, run.rows(), run.evaluation
+        if evaluation is None:
+            raise InputError("it has no evaluation.json.")
+        longer = [read_json(path) for path in folder.glob("evaluation-100.json")]
+        if not {"seed", "samples"} <= config.keys() or not all(
+            "stochastic" in one for one in longer
+        ):
+            raise InputError("it is not what write_record writes.")
+    except InputError as error:
+        raise InputError(f"record {folder} cannot be read: {error}") from None
     own = (task_name(config["environment"]), config["method"], config["seed"])
-    return Record(*own, config, rows, evaluation, summary, *longer)
+    return Record(*own, config, rows, evaluation, read_json(folder / "summary.json"), *longer)
 
 
 def write_record(
