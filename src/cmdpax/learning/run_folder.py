@@ -61,7 +61,8 @@ class RunFolder:
         """Environment and settings, in today's names also where 0.1 wrote them."""
         file = self.path / "config.json"
         if not file.is_file():
-            raise InputError(f"{self.path} is not a run folder: it has no config.json.")
+            lacks = "it has no config.json" if self.path.is_dir() else "there is no such folder"
+            raise InputError(f"{self.path} is not a run folder: {lacks}.")
         config = from_0_1(read_json(file))
         whole = all(isinstance(config.get(name), kind) for name, kind in REQUIRED.items())
         if not whole or not all(isinstance(limit, str) for limit in config["limits"]):

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.errors import InputError
+from cmdpax.errors import InputError, check_known
 from cmdpax.model.limits import LARGEST_NUMBER, Limits, listed
 from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.transitions import (
@@ -108,6 +108,8 @@ class CMDP:
         if (count := len(listed(thresholds))) != m:
             raise InputError(f"thresholds: {count} given for {m} constraints; give one for each.")
         names = _labels("constraint_names", constraint_names, m)
+        if names is not None and (len(set(names)) < m or "" in names):
+            raise InputError("constraint_names: give each constraint a name of its own.")
         self.limits = Limits.of(thresholds, senses, names)
         if self.available is not None:
             copy_first(self.available, (self.reward, *self.constraints))
@@ -194,6 +196,8 @@ class CMDP:
         number a common sense is kept, different ones must be given anew, and names start again.
         Transitions that do not change are shared, not copied or checked again.
         """
+        for name in changes:
+            check_known("replace: field", name, (*FIELDS, "thresholds"))
         fields: dict[str, Any] = {name: getattr(self, name) for name in FIELDS}
         fields["thresholds"] = self.limits.entries
         if "available" in changes:  # other pairs may be copies then

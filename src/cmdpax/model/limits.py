@@ -199,7 +199,9 @@ def _bounds(
         raise InputError(f"senses[{i}] is {sense!r}; it must be '>=', '<=', '==' or 'in'.")
     if not is_pair:
         if sense == "in":
-            raise InputError(f"thresholds[{i}] is a number; a range needs a pair (low, high).")
+            raise InputError(
+                f"thresholds[{i}] is a number; a range needs a pair (low, high), or give senses."
+            )
         least, most = -math.inf if sense == "<=" else low, high if sense else math.inf
         return sense or ">=", (least, math.inf if sense == ">=" else most)
     if low > high:

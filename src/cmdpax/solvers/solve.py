@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.errors import InputError, NumericalError, check_number
+from cmdpax.errors import InputError, NumericalError, check_count, check_number
 from cmdpax.exact.certificate import certify, lagrangian_bound, scaled_errors, with_ray
 from cmdpax.exact.standard import Scaled, StandardForm, said_back
 from cmdpax.lagrangian import violation
@@ -107,6 +107,9 @@ def certified_gaps(model: CMDP, run: Trajectory, every: int = 1) -> np.ndarray:
     the smallest bound that the weights seen up to k give. It may be negative where the iterate
     violates a constraint.
     """
+    if run.rewards.ndim > 1:
+        raise InputError("run: it is a batch of runs; give one of them, as in run.one(0).")
+    every = check_count("every", every)
     form, bound, actions, gaps = StandardForm.of(model), np.inf, None, []
     sign = -1.0 if model.minimise else 1.0
     for reward, folded in zip(run.rewards[::every], run.weights[::every], strict=True):

@@ -64,7 +64,8 @@ class Method:
 def of_oracle(oracle: Oracle) -> Method:
     """The row of somebody's own oracle."""
     if not hasattr(oracle, "advance"):
-        raise InputError(f"method: {oracle!r} is neither the name of a method nor an Oracle.")
+        sentence = "is neither the name of a method nor an Oracle; an accuracy is eps=."
+        raise InputError(f"method: {oracle!r} {sentence}")
     name = type(oracle).__name__
     solve = partial(_solve_with, lambda task: oracle)
     return Method(name, name, "augmented Lagrangian", "yours", "unknown", solve, AL_SETTINGS)
