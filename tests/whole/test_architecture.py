@@ -54,7 +54,7 @@ DISCOUNT = (
 BUDGETS = {
     "loose modules": 870,
     "loops": 1080,
-    "model": 1920,
+    "model": 1900,
     "exact": 1040,
     "solvers": 2960,
     "environments": 750,

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError, check_known
-from cmdpax.model.limits import LARGEST_NUMBER, Limits, listed
+from cmdpax.model.limits import LARGEST_NUMBER, Limits, listed, words
 from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.transitions import (
     ROW_SUM_TOLERANCE,
@@ -369,14 +369,12 @@ def _labels(field: str, names: Sequence[str] | None, count: int) -> tuple[str, .
     """One text for each of `count` things, or None."""
     if names is None:
         return None
-    try:
-        texts = tuple(str(name) for name in names)
-    except TypeError:
-        raise InputError(f"{field}: {names!r} is not a list.") from None
+    texts = tuple(str(name) for name in words(field, names))
     for i, label in enumerate(texts):
         if not label.isascii() and any("\ud800" <= character <= "\udfff" for character in label):
-            half = "it holds half of a surrogate pair"
-            raise InputError(f"{field}[{i}]: {label!r} is not valid text; {half}.")
+            raise InputError(
+                f"{field}[{i}]: {label!r} is half of a surrogate pair, not valid text."
+            )
     if len(texts) != count:
         raise InputError(f"{field}: {len(texts)} names for {count}; give one for each.")
     return texts
