@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError, check_known
-from cmdpax.model.limits import LARGEST_NUMBER, Limits, listed, words
+from cmdpax.model.limits import LARGEST_NUMBER, Limits, listed
 from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.transitions import (
     ROW_SUM_TOLERANCE,
@@ -108,7 +108,7 @@ class CMDP:
         if (count := len(listed(thresholds))) != m:
             raise InputError(f"thresholds: {count} given for {m} constraints; give one for each.")
         names = _labels("constraint_names", constraint_names, m)
-        if names is not None and (len(set(names)) < m or "" in names):
+        if names and (len(set(names)) < m or "" in names):
             raise InputError("constraint_names: give each constraint a name of its own.")
         self.limits = Limits.of(thresholds, senses, names)
         if self.available is not None:
@@ -169,7 +169,7 @@ class CMDP:
 
     def __repr__(self) -> str:
         S, A, B = self.successors.shape
-        sizes = f"states={S}, actions={A}, successors<={B}, constraints={self.constraint_count}"
+        sizes = f"states={S}, actions={A}, successors<={B}, constraints={len(self.limits)}"
         return f"CMDP({sizes}, discount={self.discount:g})"
 
     def _rows(self) -> Rows:
@@ -369,12 +369,12 @@ def _labels(field: str, names: Sequence[str] | None, count: int) -> tuple[str, .
     """One text for each of `count` things, or None."""
     if names is None:
         return None
-    texts = tuple(str(name) for name in words(field, names))
+    if not np.iterable(names):
+        raise InputError(f"{field}: {names!r} is not a list.")
+    texts = tuple(str(name) for name in names)
     for i, label in enumerate(texts):
         if not label.isascii() and any("\ud800" <= character <= "\udfff" for character in label):
-            raise InputError(
-                f"{field}[{i}]: {label!r} is half of a surrogate pair, not valid text."
-            )
+            raise InputError(f"{field}[{i}]: {label!r} is not valid text: half a surrogate pair.")
     if len(texts) != count:
         raise InputError(f"{field}: {len(texts)} names for {count}; give one for each.")
     return texts

@@ -27,9 +27,7 @@ def as_html(title: str, rows: Rows) -> str:
     lines = []
     for name, *cells in rows:
         spans = [1] * (len(cells) - 1) + [columns - len(cells)]
-        inside = (
-            f"<td {style} colspan='{span}'>{escape(cell)}</td>" for cell, span in zip(cells, spans)
-        )
-        lines.append(f"<tr><th {style}>{escape(name)}</th>{''.join(inside)}</tr>")
-    body = "".join(lines)
-    return f"<table><caption>{escape(title)}</caption><tbody>{body}</tbody></table>"
+        wide = zip(cells, spans)
+        inside = "".join(f"<td {style} colspan='{n}'>{escape(cell)}</td>" for cell, n in wide)
+        lines.append(f"<tr><th {style}>{escape(name)}</th>{inside}</tr>")
+    return f"<table><caption>{escape(title)}</caption><tbody>{''.join(lines)}</tbody></table>"
