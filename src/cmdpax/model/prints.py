@@ -26,8 +26,7 @@ def as_html(title: str, rows: Rows) -> str:
     columns, style = max((len(row) for row in rows), default=1), "style='text-align:left'"
     lines = []
     for name, *cells in rows:
-        spans = [1] * (len(cells) - 1) + [columns - len(cells)]
-        wide = zip(cells, spans)
-        inside = "".join(f"<td {style} colspan='{n}'>{escape(cell)}</td>" for cell, n in wide)
+        both = zip(cells, [1] * (len(cells) - 1) + [columns - len(cells)])
+        inside = "".join(f"<td {style} colspan='{n}'>{escape(cell)}</td>" for cell, n in both)
         lines.append(f"<tr><th {style}>{escape(name)}</th>{inside}</tr>")
     return f"<table><caption>{escape(title)}</caption><tbody>{''.join(lines)}</tbody></table>"
