@@ -115,7 +115,7 @@ BAD_PLACES: list[tuple[tuple[Any, ...], Any, str]] = [
     (
         ("actions",),
         ["go", "stay", "\ud800"],
-        r"action_names\[2\]: '\\ud800' is not valid text; it holds half of a surrogate pair\.",
+        r"action_names\[2\]: '\\ud800' is not valid text: half a surrogate pair\.",
     ),
     (
         ("actions",),
