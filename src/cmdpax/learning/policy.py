@@ -109,14 +109,14 @@ def forward(
             end = start + sizes[layer] * width
             weight = parameters[start:end].reshape(sizes[layer], width)
             start = end + width
-            following = parameters[end:start].copy()
+            next_hidden = parameters[end:start].copy()
             for i in range(len(hidden)):
                 value, row = hidden[i], weight[i]
                 for j in entries(row):
-                    following[j] += value * row[j]
+                    next_hidden[j] += value * row[j]
             if layer < layers - 1:
-                tanh(following)
-            hidden = following
+                tanh(next_hidden)
+            hidden = next_hidden
         output[n] = hidden + noise[n]
 
 

@@ -73,10 +73,10 @@ def of_oracle(oracle: Oracle) -> Method:
 
 def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
     """Keyword settings of a function with their defaults."""
-    given = inspect.signature(function).parameters.values()
+    parameters = inspect.signature(function).parameters.values()
     return {
         parameter.name: parameter.default
-        for parameter in given
+        for parameter in parameters
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is not parameter.empty
     }
 
@@ -91,8 +91,8 @@ def _alm(step: StepFunction, linear: str = "", gradient: bool = False) -> dict[s
     """Both forms of an augmented-Lagrangian method with tables."""
     budget = {"step": 0.1, **AL_BUDGET}
 
-    def trace(form: StandardForm, keep: Collection[int] = (), **given: Any) -> Trajectory:
-        settings = _checked(budget, given, RULES)
+    def trace(form: StandardForm, keep: Collection[int] = (), **chosen: Any) -> Trajectory:
+        settings = _checked(budget, chosen, RULES)
         oracle = PolicyGradient(step, settings.pop("step"), gradient=gradient)
         return _fixed_budget(form, oracle, keep, settings)
 
@@ -106,9 +106,9 @@ def _projected(step: StepFunction) -> dict[str, Any]:
     budget = {**own, **AL_BUDGET}
 
     def trace(
-        form: StandardForm, keep: Collection[int] = (), *, features: Features, **given: Any
+        form: StandardForm, keep: Collection[int] = (), *, features: Features, **chosen: Any
     ) -> Trajectory:
-        settings = _checked(budget, given, RULES)
+        settings = _checked(budget, chosen, RULES)
         size, *projection = (settings.pop(name) for name in own)
         oracle = PolicyGradient(step, size, LogLinear(features, *projection))
         return _fixed_budget(form, oracle, keep, settings)
@@ -117,13 +117,13 @@ def _projected(step: StepFunction) -> dict[str, Any]:
 
 
 def _checked(
-    budget: Mapping[str, Any], given: Mapping[str, Any], rules: Collection[str] = ()
+    budget: Mapping[str, Any], chosen: Mapping[str, Any], rules: Collection[str] = ()
 ) -> dict[str, Any]:
     """The settings of a budget: counts where the default is one, otherwise positive numbers.
 
     Those in `rules` may be the name of a rule instead, which is checked by who knows it.
     """
-    settings = {**budget, **given}
+    settings = {**budget, **chosen}
     for name, value in settings.items():
         if not (name in rules and isinstance(value, str)):
             check = check_count if isinstance(budget[name], int) else check_positive
@@ -164,9 +164,9 @@ def _primal_dual(
         form: StandardForm,
         keep: Collection[int] = (),
         features: Features | None = None,
-        **given: Any,
+        **chosen: Any,
     ) -> Trajectory:
-        settings = _checked(budget, given)
+        settings = _checked(budget, chosen)
         steps, settings["largest_multiplier"] = settings.pop("steps"), largest_multiplier(form)
         policies = Tabular() if features is None else LogLinear(features)
         return primal_dual.run(form, method, settings, steps, keep, policies)
