@@ -39,8 +39,8 @@ class DeepMethod:
     batch: int = 2_000
     gradient_clip: float = 0.0
     kl_stop: float = 0.0
-    penalty: float = 0.02
-    dual_step: float = 0.01
+    penalty: float = 1.0
+    dual_step: float = 0.8
     trust_region: float = 0.01
 
     @property
@@ -52,10 +52,10 @@ class DeepMethod:
 METHODS: Mapping[str, DeepMethod] = MappingProxyType(
     {
         "spma-alm": DeepMethod("spma", "augmented", kl_stop=0.02),
-        "ppo-alm": DeepMethod("ppo", "augmented", kl_stop=0.03, penalty=0.05),
+        "ppo-alm": DeepMethod("ppo", "augmented", kl_stop=0.03),
         "trpo-alm": DeepMethod("trpo", "augmented"),
         "ppo-lag": DeepMethod(
-            "ppo", "lagrangian", gradient_clip=40.0, kl_stop=0.03, dual_step=0.003
+            "ppo", "lagrangian", gradient_clip=40.0, kl_stop=0.03, dual_step=0.05
         ),
         "cpo": DeepMethod("cpo", "none", batch=5_000, trust_region=0.02),
         "ppo": DeepMethod("ppo", "none", kl_stop=0.03),
@@ -106,6 +106,8 @@ class TrainConfig:
     (ppo-lag 40; else none). TRPO and CPO have a trust region instead."""
     penalty: float | None = None
     """Penalty beta of the augmented Lagrangian. None: the method's own (0.02; ppo-alm 0.05)."""
+    units: str = "own"
+    """Units"""
     inner: int = 10
     """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag: 1)."""
     dual_step: float | None = None

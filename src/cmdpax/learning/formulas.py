@@ -122,7 +122,8 @@ def generalised_advantage(
 def standardise(advantage: Array) -> Array:
     """Mean zero, deviation one, over the last axis, `[..., K]`."""
     centred = advantage - advantage.mean(-1, keepdims=True)
-    return centred / (centred.std(-1, keepdims=True) + 1e-8)
+    deviation = centred.std(-1, keepdims=True)
+    return centred / jnp.where(deviation > 0, deviation, 1)
 
 
 def combine(advantages: Array, weights: Array, rule: str, rescale: bool = False) -> Array:

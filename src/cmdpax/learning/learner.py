@@ -19,6 +19,8 @@ from cmdpax.learning.config import METHODS, ResolvedConfig
 from cmdpax.learning.formulas import Array, Network, Policy, log_probability, values
 from cmdpax.learning.policy import Statistics
 from cmdpax.learning.rollout import Batch
+from cmdpax.learning.scales import Scales, X
+scales_X = X.get
 from cmdpax.learning.simulator import Simulator
 from cmdpax.model.limits import Limits
 
@@ -30,7 +32,7 @@ class Learner(NamedTuple):
 
     policy: Policy
     critics: list[Network]
-    value_offset: np.ndarray  # [1 + M], what the critics' networks are added to
+    scales: Scales
     policy_adam: Any
     critics_adam: Any
     multiplier: np.ndarray  # [M], one for each row of the limits
@@ -57,7 +59,7 @@ def init(config: ResolvedConfig, simulator: Simulator) -> Learner:
     return Learner(
         policy,
         critics,
-        np.zeros(1 + rows),
+        Scales.empty(rows),
         adam.init(policy),
         adam.init(critics),
         np.zeros(rows),
@@ -78,19 +80,20 @@ class Samples(NamedTuple):
     targets: Array  # [K, 1 + M]
 
 
-@partial(jax.jit, static_argnums=(4, 5))
+@partial(jax.jit, static_argnums=(5, 6))
 def prepare(
     policy: Policy,
     critics: Sequence[Network],
-    value_offset: np.ndarray,
+    centre: Array,
+    unit: Array,
     batch: Batch,
     discount: float,
     decay: float,
 ) -> Samples:
-    """Advantages and critic targets; a critic's value is its network's plus its offset."""
-    offset = jnp.asarray(value_offset, jnp.float32)[:, None, None]
-    value = values(critics, batch.observation) + offset
-    next_value = values(critics, batch.next_observation) + offset
+    """Advantages and critic targets; a critic's value is `centre + unit * output`."""
+    centre, unit = centre[:, None, None], unit[:, None, None]
+    value = centre + unit * values(critics, batch.observation)
+    next_value = centre + unit * values(critics, batch.next_observation)
     advantages = formulas.generalised_advantage(
         batch.rewards, value, next_value, batch.terminated, batch.ended, discount, decay
     )
@@ -99,6 +102,38 @@ def prepare(
     targets = (advantages + value).reshape(len(critics), -1).T
     log_old = log_probability(policy, observation, action)
     return Samples(observation, action, log_old, advantages.reshape(len(critics), -1), targets)
+
+
+def assess(
+    learner: Learner, batch: Batch, steps_per_episode: float, config: ResolvedConfig
+) -> tuple[Learner, Samples]:
+    """Advantages and targets of a batch, and the scales with it."""
+    scales = learner.scales
+    samples = prepare(
+        learner.policy,
+        learner.critics,
+        scales.centre.astype(np.float32),
+        scales.output_unit.astype(np.float32),
+        batch,
+        config.discount,
+        config.gae,
+    )
+    after = scales.add(
+        np.asarray(samples.advantages), np.asarray(samples.targets), steps_per_episode
+    )
+    critics = rescale(learner.critics, scales, after)
+    return learner._replace(scales=after, critics=critics), samples
+
+
+def rescale(critics: list[Network], before: Scales, after: Scales) -> list[Network]:
+    """Critics that predict in the new scales what they predicted in the old ones (PopArt)."""
+    ratio = before.output_unit / after.output_unit
+    shift = (before.centre - after.centre) / after.output_unit
+    scaled = []
+    for critic, factor, move in zip(critics, ratio.astype(np.float32), shift.astype(np.float32)):
+        last = {"weight": critic[-1]["weight"] * factor, "bias": critic[-1]["bias"] * factor + move}
+        scaled.append([*critic[:-1], last])
+    return scaled
 
 
 @lru_cache(maxsize=8)  # compiling takes seconds
@@ -148,7 +183,9 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
         return (policy, critics, policy_adam, critics_adam, rate, frozen), loss
 
     @jax.jit
-    def descend(state: Any, samples: Samples, advantage: Array, rate: Array, orders: Array) -> Any:
+    def descend(
+        state: Any, samples: Samples, advantage: Array, rate: Array, orders: Array, frozen: Array
+    ) -> Any:
         old, critics, policy_adam, critics_adam = state
         observation, action, log_old, _, targets = samples
 
@@ -158,9 +195,11 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
             carry, losses = jax.lax.scan(minibatch_step, carry, rows)
             return carry, losses.mean()
 
-        carry = (old, critics, policy_adam, critics_adam, rate, jnp.array(False))
+        carry = (old, critics, policy_adam, critics_adam, rate, frozen)
         carry, losses = jax.lax.scan(one_pass, carry, orders)
+        ratio = jnp.exp(log_probability(carry[0], observation, action) - log_old)
         return carry[:4], {
+            "gain": (ratio * advantage).mean(),
             "kl": formulas.kl(old, carry[0], observation).mean(),
             "entropy": formulas.entropy(old, observation).mean(),
             "critic_loss": losses[-1],
@@ -168,18 +207,15 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
 
     def learn(
         learner: Learner,
-        batch: Batch,
+        samples: Samples,
         weights: np.ndarray,
         margin: np.ndarray,
         steps_per_episode: float,
     ) -> tuple[Learner, dict[str, Any]]:
-        policy, offset = learner.policy, learner.value_offset
-        samples = prepare(policy, learner.critics, offset, batch, config.discount, config.gae)
-        # Adam moves a critic by a few units an update, but returns rise by hundreds: with networks
-        # alone most seeds of Hopper stand still for good
-        moved = np.asarray(samples.targets, np.float64).mean(0) - offset
-        offset = offset + config.critic_centre * moved
-        samples = samples._replace(targets=samples.targets - offset.astype(np.float32))
+        policy, scales = learner.policy, learner.scales
+        unit = scales.output_unit.astype(np.float32)
+        targets = (samples.targets - scales.centre.astype(np.float32)) / unit
+        samples = samples._replace(targets=targets)
         advantage = _combine(
             samples.advantages, weights.astype(np.float32), config.standardise, config.rescale
         )
@@ -188,7 +224,8 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
         rate = np.float32(config.learning_rate * remaining)
         orders = minibatches(len(samples.observation), config, int(learner.update))
         step_metrics: dict[str, Any] = {}
-        if not method.is_descent:
+        is_warm = int(learner.update) > 0
+        if not method.is_descent and is_warm:
             rows = len(margin) if method.surrogate == "cpo" else 0
             bounds = samples.advantages[1 : 1 + rows]
             centred = bounds - bounds.mean(-1, keepdims=True)
@@ -202,9 +239,13 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
                 config.trust_region * remaining,
             )
         state = (policy, learner.critics, learner.policy_adam, learner.critics_adam)
-        state, metrics = descend(state, samples, advantage, rate, orders)
+        state, metrics = descend(state, samples, advantage, rate, orders, np.asarray(not is_warm))
         names = ("policy", "critics", "policy_adam", "critics_adam")
-        learner = learner._replace(value_offset=offset, **dict(zip(names, state)))
+        learner = learner._replace(**dict(zip(names, state)))
+        s = scales
+        if is_warm:
+            learner = learner._replace(scales=scales.add_gain(float(metrics["gain"]) / remaining ** scales_X("gain_power", 0)))
+        step_metrics |= {"sr": float(s.size[0]), "sc": float(s.size[1]), "T": float(s.length), "tr": float(np.std(samples.targets[:,0])), "tc": float(np.std(samples.targets[:,1])), "unit": float(s.units[0])}
         return learner, {**{name: float(value) for name, value in metrics.items()}, **step_metrics}
 
     return learn

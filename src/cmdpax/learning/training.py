@@ -20,10 +20,11 @@ from cmdpax.errors import InputError, NumericalError, check_known
 from cmdpax.files import Row
 from cmdpax.learning.config import METHODS, ResolvedConfig, TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
-from cmdpax.learning.learner import Learner, adam, init, make_learn
+from cmdpax.learning.learner import Learner, adam, assess, init, make_learn
 from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces, spaces_of
 from cmdpax.learning.rollout import collect, episodes
 from cmdpax.learning.run_folder import RunFolder
+from cmdpax.learning.scales import X
 from cmdpax.learning.simulator import Simulator
 from cmdpax.model.limits import Limits
 
@@ -111,11 +112,13 @@ def _learn(
                 valued = episodes(batch.rewards, batch.ended, config.discount)
             means, length = valued.totals[1:].mean(1), float(finished.lengths.mean())
             margin = means - thresholds
+            steps = steps_per_episode(length, config)
+            learner, samples = assess(learner, batch, steps, config)
             learner = smooth_margin(learner, margin, len(finished.lengths), config)
             learner = move_multipliers(learner, config)
-            weights = lagrangian.weights(learner.multiplier, penalty, learner.margin)
-            steps = steps_per_episode(length, config)
-            learner, metrics = learn(learner, batch, weights, margin, steps)
+            units = learner.scales.units if config.units == "own" else 1.0
+            weights = lagrangian.weights(learner.multiplier, penalty * units, learner.margin)
+            learner, metrics = learn(learner, samples, weights, margin, steps)
             observed = learner.observed.add(raw)
             learner = learner._replace(observed=observed, update=np.asarray(update + 1))
             _refuse_nan(learner, run_folder)
@@ -171,18 +174,22 @@ def move_multipliers(learner: Learner, config: ResolvedConfig) -> Learner:
     # before the first update nothing has been learned yet: its margin is the random policy's
     if dual == "none" or update == 0 or (dual == "augmented" and update % config.inner):
         return learner
-    margin, step = learner.margin, config.dual_step
+    units = learner.scales.units if config.units == "own" else 1.0
+    margin, step = learner.margin, config.dual_step * units
+    penalty = np.maximum(config.penalty * units, np.finfo(float).tiny)
     if config.dual_optimiser == "adam":
         augmented = dual == "augmented"
-        slack = lagrangian.slack(multiplier, config.penalty, margin) if augmented else 0.0
+        slack = lagrangian.slack(multiplier, penalty, margin) if augmented else 0.0
         slope = (margin - slack).astype(np.float32)
         change, dual_adam = adam.update(slope, learner.dual_adam)
         moved = (multiplier - step * np.asarray(change, dtype=np.float64)).clip(0)
         return learner._replace(multiplier=moved, dual_adam=dual_adam)
     if dual == "augmented":
-        moved = lagrangian.step_update(multiplier, config.penalty, margin, step)
+        moved = lagrangian.step_update(multiplier, penalty, margin, step)
     else:
         moved = lagrangian.gradient_update(multiplier, margin, step)
+    if config.units == "own":
+        moved = np.minimum(moved, X.get("cap", 3.0) * learner.scales.balance)
     return learner._replace(multiplier=moved)
 
 
