@@ -1,0 +1,273 @@
+"""How close does training come to optima that are known, and does it keep the limits?
+
+    python benchmarks/known_optima.py --tasks tuning --methods spma-alm,ppo-alm --seeds 3 \
+        --out FILE.jsonl --workers 2 [--set name=value ...] [--incumbents]
+    python benchmarks/known_optima.py --table FILE.jsonl ...
+    python benchmarks/known_optima.py --exact [--tasks ...]
+
+The tasks and their exact answers are in `known_optima_tasks.py`. Half of them, `tuning`, may be
+used to choose constants; the other half, `untouched`, is run once at the end. Each run is a process
+of one thread and one line of FILE.jsonl; what is there already is not run again. Settings are the
+defaults but for those of `--set`; `--incumbents` scales advantages and multipliers as incumbents
+do. The last line of a run counts: its policy is evaluated exactly where the model is finite, else
+by 200 episodes. `--exact` computes the answers anew.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from known_optima_tasks import (
+    TASKS,
+    TUNING,
+    UNTOUCHED,
+    keep,
+    kept_answers,
+    regret,
+    violations,
+)
+
+Row = dict[str, Any]
+# advantages standardised one by one and added, the sum divided by 1 + weights, Adam on multipliers
+INCUMBENTS = {
+    "standardise": "separate",
+    "rescale": True,
+    "dual_optimiser": "adam",
+    "dual_step": 0.035,
+}
+
+
+def run(job: Row) -> Row:
+    """Train one job in this process, and judge its policy."""
+    import cmdpax
+
+    task, answer = TASKS[job["task"]], kept_answers()[job["task"]]
+    settings = {"samples": task.samples, **task.settings, **job["settings"], "seed": job["seed"]}
+    problem = task.problem
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.process_time()
+        training = cmdpax.train(
+            problem.environment(),
+            job["method"],
+            limits=list(task.limits),
+            folder=Path(folder) / "run",
+            **settings,
+        )
+        seconds = time.process_time() - started
+        outcome = problem.evaluate(training, task.parsed, task.discount)
+        last = training.metrics[-1]
+        row = {
+            **job,
+            "samples": last["samples"],
+            "seconds": round(seconds, 1),
+            **outcome,
+            "violation": violations(task, answer, outcome["cost"]),
+            "regret": regret(answer, outcome["return"]),
+            "multiplier": last["multiplier"],
+            "verdict": verdict(training),
+        }
+    return {**row, "digest": task.digest}
+
+
+def verdict(training: Any) -> Any:
+    """What training or its evaluation says about the limits; None where they say nothing."""
+    import cmdpax
+
+    own = getattr(training, "verdict", None)
+    if own is None and hasattr(cmdpax.Evidence, "verdict"):
+        own = cmdpax.evaluate(training, episodes=100)["stochastic"].verdict
+    return own if own is None or isinstance(own, str | dict) else str(own)
+
+
+def key(row: Row) -> str:
+    """What makes two lines the same run."""
+    return json.dumps([row[name] for name in ("task", "method", "seed", "settings")])
+
+
+def execute(jobs: list[Row], out: Path, workers: int) -> None:
+    """Every job in a process of its own; its line is appended when it is finished."""
+    from cmdpax.experiments.executors import ONE_THREAD
+
+    done = {key(row) for row in read(out)} if out.exists() else set()
+    out.parent.mkdir(parents=True, exist_ok=True)
+
+    def one(job: Row) -> None:
+        command = [sys.executable, __file__, "--job", json.dumps(job)]
+        environment = {**os.environ, **ONE_THREAD}
+        child = subprocess.run(command, env=environment, capture_output=True, text=True)
+        lines = child.stdout.splitlines()
+        if child.returncode or not lines:
+            reason = (child.stderr.strip().splitlines() or ["no output"])[-1]
+            print(f"{job['task']} {job['method']} {job['seed']} failed: {reason}", flush=True)
+            return
+        with out.open("a") as file:  # one write of one line: two threads do not mix
+            file.write(lines[-1] + "\n")
+        print(sentence(json.loads(lines[-1])), flush=True)
+
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(one, [job for job in jobs if key(job) not in done]))
+
+
+def read(path: Path) -> list[Row]:
+    """The lines of a file."""
+    return [json.loads(line) for line in path.read_text().splitlines() if line]
+
+
+def sentence(row: Row) -> str:
+    """One run in one line."""
+    beyond = " ".join(f"{share:+.1f}%" for share in row["violation"].values())
+    return (
+        f"{row['task']:20} {row['method']:9} seed {row['seed']}: violation {beyond},"
+        f" regret {row['regret']:.1f}%, {row['seconds']:.0f} CPU-s"
+    )
+
+
+def table(rows: list[Row]) -> str:
+    """Markdown: one row for each task, method and settings, with all seeds; then the criteria."""
+    answers, groups = kept_answers(), dict[tuple[str, str], list[Row]]()
+    old = sorted({row["task"] for row in rows if TASKS[row["task"]].digest != row["digest"]})
+    for row in rows:
+        groups.setdefault((variant(row), row["task"]), []).append(row)
+    lines = [f"Of another version of the task: {', '.join(old)}.\n"] if old else []
+    lines += [
+        "| method | task | half | limits | optimum | violation in % | regret in % | samples |"
+        " CPU-s | verdict |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    order = list(TASKS)
+    for (method, name), group in sorted(
+        groups.items(), key=lambda one: (one[0][0], order.index(one[0][1]))
+    ):
+        group.sort(key=lambda row: row["seed"])
+        beyond = "; ".join(
+            " ".join(f"{row['violation'][cost]:+.1f}" for row in group)
+            for cost in group[0]["violation"]
+        )
+        lost = " ".join(f"{row['regret']:.1f}" for row in group)
+        said = " ".join(sorted({str(row["verdict"] or "-") for row in group}))
+        half = "tuning" if name in TUNING else "untouched"
+        limits = ", ".join(TASKS[name].limits)
+        seconds = np.median([row["seconds"] for row in group])
+        optimum = f"{answers[name].optimum:.4g}" if name in answers else "?"
+        lines.append(
+            f"| {method} | {name} | {half} | {limits} | {optimum} | {beyond} | {lost} |"
+            f" {group[0]['samples']:,} | {seconds:.0f} | {said} |"
+        )
+    lines += ["", *criteria(rows)]
+    return "\n".join(lines)
+
+
+def variant(row: Row) -> str:
+    """Method and settings, as the table calls them."""
+    settings = dict(row["settings"])
+    if settings.items() >= INCUMBENTS.items():
+        settings = {name: one for name, one in settings.items() if name not in INCUMBENTS}
+        settings["scaling"] = "incumbents'"
+    said = " ".join(f"{name}={value}" for name, value in settings.items())
+    return f"{row['method']} {said}".strip()
+
+
+def criteria(rows: list[Row]) -> list[str]:
+    """What must hold over all pairs of task and seed, for each method and half.
+
+    A run's violation is that of its worst limit. A limit that cannot be met is judged by the
+    verdict, and has no part in this.
+    """
+    answers = kept_answers()
+    lines = [
+        "| method | half | pairs | violation <= 5% (>= 90% of pairs) | largest (<= 15%) |"
+        " median regret (<= 10%) | regret <= 20% (>= 90% of pairs) | kept? |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for method in sorted({variant(row) for row in rows}):
+        for half, names in (("tuning", TUNING), ("untouched", UNTOUCHED)):
+            judged = [
+                row
+                for row in rows
+                if variant(row) == method and row["task"] in names and row["task"] in answers
+                if answers[row["task"]].least is None
+            ]
+            if not judged:
+                continue
+            beyond = np.array([max(row["violation"].values()) for row in judged])
+            lost = np.array([row["regret"] for row in judged])
+            within, small = (beyond <= 5).mean(), (lost <= 20).mean()
+            is_kept = within >= 0.9 and beyond.max() <= 15 and small >= 0.9
+            is_kept = is_kept and np.median(lost) <= 10
+            lines.append(
+                f"| {method} | {half} | {len(judged)} | {within:.0%} | {beyond.max():+.1f}% |"
+                f" {np.median(lost):.1f}% | {small:.0%} | {'yes' if is_kept else 'no'} |"
+            )
+    return lines
+
+
+def selected(words: str) -> list[str]:
+    """Names of tasks: `tuning`, `untouched`, `all`, or names with commas."""
+    halves = {"tuning": TUNING, "untouched": UNTOUCHED, "all": tuple(TASKS)}
+    names = list(halves.get(words, words.split(",")))
+    for name in names:
+        if name not in TASKS:
+            sys.exit(f"no task '{name}'; there are {', '.join(TASKS)}.")
+    return names
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """`name=value`, the value as JSON or as a word."""
+    name, _, value = text.partition("=")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tasks", default="tuning")
+    parser.add_argument("--methods", default="spma-alm,ppo-alm")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path("known_optima.jsonl"))
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--incumbents", action="store_true")
+    parser.add_argument("--table", nargs="+", type=Path)
+    parser.add_argument("--exact", action="store_true")
+    parser.add_argument("--job", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.job:
+        print(json.dumps(run(json.loads(options.job))))
+        return
+    if options.table:
+        print(table([row for path in options.table for row in read(path)]))
+        return
+    names = selected(options.tasks)
+    answers = kept_answers()
+    if options.exact:
+        for name in names:
+            answers[name] = TASKS[name].solve()
+            print(name, *TASKS[name].limits, answers[name], flush=True)
+        keep({name: answers[name] for name in TASKS if name in answers})
+        return
+    if missing := [name for name in names if name not in answers]:
+        sys.exit(f"no answer for {', '.join(missing)}; run --exact --tasks {','.join(missing)}.")
+    settings = {**(INCUMBENTS if options.incumbents else {}), **dict(map(setting, options.set))}
+    jobs = [
+        {"task": name, "method": method, "seed": seed, "settings": settings}
+        for seed in range(options.seeds)
+        for method in options.methods.split(",")
+        for name in names
+    ]
+    execute(jobs, options.out, options.workers)
+
+
+if __name__ == "__main__":
+    main()
