@@ -108,7 +108,7 @@ class TrainConfig:
     """Penalty beta of the augmented Lagrangian. None: the method's own (0.02; ppo-alm 0.05)."""
     units: str = "own"
     """Units"""
-    inner: int = 10
+    inner: int | None = None
     """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag: 1)."""
     dual_step: float | None = None
     """Step size of the multipliers. None: the method's own (0.01; ppo-lag 0.003)."""
@@ -155,6 +155,9 @@ class TrainConfig:
                 settings[name] = getattr(method, name)
         if settings["minibatch"] is None:
             settings["minibatch"] = min(256, check_count("batch", settings["batch"]))
+        if settings["inner"] is None:
+            updates = self.samples // settings["batch"]
+            settings["inner"] = min(10, max(1, updates // 50))
         for name, most in MOST.items():
             settings[name] = check_count(name, settings[name], most=most)
         settings["seed"] = check_count("seed", self.seed, least=0, most=2**32 - 1)  # a JAX key
@@ -186,6 +189,7 @@ class ResolvedConfig(TrainConfig):
     gradient_clip: float
     penalty: float
     dual_step: float
+    inner: int
 
     @property
     def updates(self) -> int:
