@@ -35,12 +35,14 @@ class Scales(NamedTuple):
     square: Array  # [1 + M], their squared deviation from their batch's mean
     length: Array  # steps of an episode, scalar
     gain: Array  # scalar
+    variance: Array  # [M] of episode totals
+    error: Array  # [M], standard error of the margins
 
     @staticmethod
     def empty(rows: int) -> "Scales":
         """Before the first batch."""
         none = np.zeros(1 + rows)
-        return Scales(np.zeros(()), none, none, none, none, np.zeros(()), np.full((), 0.1))
+        return Scales(np.zeros(()), none, none, none, none, np.zeros(()), np.full((), 0.1), none[1:], none[1:])
 
     def add(self, advantages: Array, targets: Array, length: float) -> "Scales":
         """With those of a batch, `[1 + M, K]` and `[K, 1 + M]`, and its mean steps of an episode.
@@ -66,6 +68,13 @@ class Scales(NamedTuple):
         share = max(SLOW, 1 / float(self.batches))
         return self._replace(gain=self.gain + share * (max(gain, X.get("least_gain", 1e-3)) - self.gain))
 
+    def add_totals(self, totals: Array, mean: Array, count: float) -> "Scales":
+        """With the totals `[M, E]` of episodes around their `mean [M]`; margins average `count`."""
+        share = max(min(1.0, totals.shape[1] / 100), 1 / max(1.0, float(self.batches)))
+        square = np.square(totals - mean[:, None]).mean(1)
+        variance = self.variance + share * (square - self.variance)
+        return self._replace(variance=variance, error=np.sqrt(variance / count))
+
     @property
     def size(self) -> Array:
         """How large advantages are, `[1 + M]`.
@@ -88,7 +97,7 @@ class Scales(NamedTuple):
         """Unit of penalties and dual steps, `[M]`; 0 while a cost does not vary at all."""
         reach = self.size[1:] * self.length * self.gain
         reward = self.size[0] if self.size[0] > 0 else self.size[1:]
-        product = self.size[1:] * reach
+        product = self.size[1:] * np.maximum(reach, X.get("noise", 1.0) * self.error)
         return np.where(product > 0, reward / np.where(product > 0, product, 1.0), 0.0)
 
     @property

@@ -115,6 +115,9 @@ def _learn(
             steps = steps_per_episode(length, config)
             learner, samples = assess(learner, batch, steps, config)
             learner = smooth_margin(learner, margin, len(finished.lengths), config)
+            count = max(len(finished.lengths), EPISODES_PER_ESTIMATE)
+            scales = learner.scales.add_totals(valued.totals[1:], learner.margin + thresholds, count)
+            learner = learner._replace(scales=scales)
             learner = move_multipliers(learner, config)
             units = learner.scales.units if config.units == "own" else 1.0
             weights = lagrangian.weights(learner.multiplier, penalty * units, learner.margin)
