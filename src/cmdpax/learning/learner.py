@@ -245,7 +245,7 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
         s = scales
         if is_warm:
             learner = learner._replace(scales=scales.add_gain(float(metrics["gain"]) / remaining ** scales_X("gain_power", 0)))
-        step_metrics |= {"sr": float(s.size[0]), "sc": float(s.size[1]), "T": float(s.length), "tr": float(np.std(samples.targets[:,0])), "tc": float(np.std(samples.targets[:,1])), "unit": float(s.units[0]), "err": float(s.error[0]), "reach": float(s.size[1]*s.length*s.gain)}
+        step_metrics |= {"sr": float(s.size[0]), "sc": float(s.size[1]), "T": float(s.length), "tr": float(np.std(samples.targets[:,0])), "tc": float(np.std(samples.targets[:,1])), "unit": float(s.units[0]), "err": float(np.sqrt(s.error[0])), "reach": float(s.reach[0])}
         return learner, {**{name: float(value) for name, value in metrics.items()}, **step_metrics}
 
     return learn

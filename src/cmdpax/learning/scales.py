@@ -36,7 +36,7 @@ class Scales(NamedTuple):
     length: Array  # steps of an episode, scalar
     gain: Array  # scalar
     variance: Array  # [M] of episode totals
-    error: Array  # [M], standard error of the margins
+    error: Array  # [M], squared standard error of the filtered margins
 
     @staticmethod
     def empty(rows: int) -> "Scales":
@@ -68,12 +68,16 @@ class Scales(NamedTuple):
         share = max(SLOW, 1 / float(self.batches))
         return self._replace(gain=self.gain + share * (max(gain, X.get("least_gain", 1e-3)) - self.gain))
 
-    def add_totals(self, totals: Array, mean: Array, count: float) -> "Scales":
-        """With the totals `[M, E]` of episodes around their `mean [M]`; margins average `count`."""
+    def add_totals(self, totals: Array, mean: Array) -> "Scales":
+        """With the totals `[M, E]` of episodes around their `mean [M]`."""
         share = max(min(1.0, totals.shape[1] / 100), 1 / max(1.0, float(self.batches)))
         square = np.square(totals - mean[:, None]).mean(1)
-        variance = self.variance + share * (square - self.variance)
-        return self._replace(variance=variance, error=np.sqrt(variance / count))
+        return self._replace(variance=self.variance + share * (square - self.variance))
+
+    @property
+    def reach(self) -> Array:
+        """By how much an update can move an episode's cost, `[M]`."""
+        return self.gain * self.length * self.size[1:]
 
     @property
     def size(self) -> Array:
@@ -95,9 +99,8 @@ class Scales(NamedTuple):
     @property
     def units(self) -> Array:
         """Unit of penalties and dual steps, `[M]`; 0 while a cost does not vary at all."""
-        reach = self.size[1:] * self.length * self.gain
         reward = self.size[0] if self.size[0] > 0 else self.size[1:]
-        product = self.size[1:] * np.maximum(reach, X.get("noise", 1.0) * self.error)
+        product = self.size[1:] * np.maximum(self.reach, X.get("noise", 4.0) * np.sqrt(self.error))
         return np.where(product > 0, reward / np.where(product > 0, product, 1.0), 0.0)
 
     @property

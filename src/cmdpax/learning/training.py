@@ -114,10 +114,8 @@ def _learn(
             margin = means - thresholds
             steps = steps_per_episode(length, config)
             learner, samples = assess(learner, batch, steps, config)
-            learner = smooth_margin(learner, margin, len(finished.lengths), config)
-            count = max(len(finished.lengths), EPISODES_PER_ESTIMATE)
-            scales = learner.scales.add_totals(valued.totals[1:], learner.margin + thresholds, count)
-            learner = learner._replace(scales=scales)
+            scales = learner.scales.add_totals(valued.totals[1:], learner.margin + thresholds if update else means)
+            learner = smooth_margin(learner._replace(scales=scales), margin, len(finished.lengths), config)
             learner = move_multipliers(learner, config)
             units = learner.scales.units if config.units == "own" else 1.0
             weights = lagrangian.weights(learner.multiplier, penalty * units, learner.margin)
@@ -166,9 +164,15 @@ def smooth_margin(
     makes the policy shun whatever varies. Many short episodes say enough by themselves, and then
     the answer must be quick: a policy that has learned to run and fall is hard to teach.
     """
+    scales = learner.scales
+    noise = scales.variance / episodes
+    prior = scales.error + (X.get("drift", 0.2) * scales.reach) ** 2
     latest = config.margin == "latest" or learner.update == 0
-    share = 1.0 if latest else min(1.0, episodes / EPISODES_PER_ESTIMATE)
-    return learner._replace(margin=learner.margin + share * (margin - learner.margin))
+    share = np.where((prior + noise > 0) & (not latest), prior / np.where(prior + noise > 0, prior + noise, 1), 1.0)
+    error = np.where(share < 1, (1 - share) * prior, noise)
+    return learner._replace(
+        margin=learner.margin + share * (margin - learner.margin), scales=scales._replace(error=error)
+    )
 
 
 def move_multipliers(learner: Learner, config: ResolvedConfig) -> Learner:
