@@ -9,6 +9,7 @@ carries it out and however often it was interrupted: no clock, host or process i
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import chdir
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -101,7 +102,8 @@ def check_problems(runs: Sequence[Run]) -> None:
             from cmdpax.learning.gym_simulator import make_simulator
 
             limits = Limits.parse(run.config["limits"])
-            limits.columns(make_simulator(run.problem, 1).cost_names)
+            with chdir("."):  # which an environment may leave
+                limits.columns(make_simulator(run.problem, 1).cost_names)
 
 
 def carry_out(
@@ -142,14 +144,14 @@ def _train(run: Run, folder: Path, earlier: Sequence[Path], watch: Callable[[], 
 
     config, run_folder = run.config, RunFolder(folder)
     run_folder.adopt(earlier)
-    train(
+    training = train(
         **config,
         seed=run.seed,
         folder=folder,
         resume=(folder / "config.json").exists(),
         callback=lambda row: watch(),
     )
-    evidence = evaluate(folder)["stochastic"]
+    evidence = evaluate(training)["stochastic"]
     run_folder.keep_result()
     limits = Limits.parse(config["limits"])
     costs = {name: evidence.costs[name].mean for name in limits.names}
