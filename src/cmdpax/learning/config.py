@@ -22,8 +22,10 @@ MOST_UNITS = 10_000  # of a hidden layer
 # beyond these a machine's memory or a lifetime ends; better refused than found out
 MOST = {"samples": 10**12, "batch": 10**7, "rollout_steps": 10**7, "minibatch": 10**7}
 MOST |= {"passes": 10**4, "inner": 10**6, "checkpoint_every": 10**9}
+FULL_BATCHES = 100_000  # samples from which on batches have a method's own size
+ROLLOUT_STEPS = 1_000
 POSITIVE = ("learning_rate", "clip", "spma_step", "trust_region", "penalty", "dual_step")
-SHARES = ("reserve", "critic_centre", "discount", "gae")
+SHARES = ("critic_centre", "discount", "gae")
 DualOptimiser = Literal["plain", "adam"]
 Margin = Literal["smooth", "latest"]
 Standardise = Literal["combined", "separate"]
@@ -40,7 +42,7 @@ class DeepMethod:
     gradient_clip: float = 0.0
     kl_stop: float = 0.0
     penalty: float = 1.0
-    dual_step: float = 0.8
+    dual_step: float = 0.1
     trust_region: float = 0.01
 
     @property
@@ -74,16 +76,18 @@ class TrainConfig:
     """Limits on named costs, as in "cost<=25" "2<=heat<=3"; ppo and spma only report them."""
     discounted: bool = False
     """Whether limits are on discounted episode totals."""
-    reserve: float = 0.0
-    """Share of every limit kept in reserve: with 0.2 a mean of 20 is aimed at for cost<=25."""
+    reserve: float | None = None
+    """Share of every limit kept in reserve: with 0.2 a mean of 20 is aimed at for cost<=25. None:
+    so much that the mean of a hundred episodes keeps the limit with a probability of 95%."""
     seed: int = 0
     """Fixes everything random."""
     samples: int = 2_000_000
     """Environment steps in all, of which whole batches are taken."""
     batch: int | None = None
     """Environment steps per update. None: the method's own (2,000; cpo 5,000)."""
-    rollout_steps: int = 1_000
-    """Steps of one simulator in a batch; batch / rollout_steps simulators run side by side."""
+    rollout_steps: int | None = None
+    """Steps of one simulator in a batch; batch / rollout_steps simulators run side by side. None:
+    whole episodes of some 1,000 steps, where the environment says how long they are."""
     passes: int = 10
     """Passes over a batch."""
     minibatch: int | None = None
@@ -94,7 +98,7 @@ class TrainConfig:
     """Share of a batch in the running mean of the critics' targets; networks learn the rest."""
     clip: float = 0.2
     """PPO's ratio clipping."""
-    spma_step: float = 0.3
+    spma_step: float = 1.0
     """SPMA's step size eta."""
     trust_region: float | None = None
     """Largest mean KL of a TRPO or CPO step, decaying to 0. None: its own (0.01; cpo 0.02)."""
@@ -147,16 +151,23 @@ class TrainConfig:
         }
         return cls(**{**settings, **several})
 
-    def resolved(self) -> "ResolvedConfig":
-        """The same with the method's own settings filled in, and every setting checked."""
+    def resolved(
+        self, episode_limit: int | None = None, copies: int | None = None
+    ) -> "ResolvedConfig":
+        """The same with nothing left open, and every setting checked.
+
+        episode_limit: steps after which the environment cuts an episode, if it says so.
+        copies: how many of it there are, if not as many as wanted.
+        """
         method, settings = METHODS[check_known("method", self.method, METHODS)], asdict(self)
-        for name in ("batch", "trust_region", "kl_stop", "gradient_clip", "penalty", "dual_step"):
+        settings |= self._shape(method.batch, episode_limit, copies)
+        for name in ("trust_region", "kl_stop", "gradient_clip", "penalty", "dual_step"):
             if settings[name] is None:
                 settings[name] = getattr(method, name)
         if settings["minibatch"] is None:
             settings["minibatch"] = min(256, check_count("batch", settings["batch"]))
         if settings["inner"] is None:
-            updates = self.samples // settings["batch"]
+            updates = int(self.samples) // settings["batch"]
             settings["inner"] = min(10, max(1, updates // 50))
         for name, most in MOST.items():
             settings[name] = check_count(name, settings[name], most=most)
@@ -166,6 +177,8 @@ class TrainConfig:
             settings[name] = check_positive(name, settings[name])
         for name in ("kl_stop", "gradient_clip"):
             settings[name] = check_number(name, settings[name], least=0)
+        if self.reserve is not None:
+            check_share("reserve", self.reserve)
         for name in SHARES:
             settings[name] = check_share(name, settings[name])
         for name, words in CHOICES.items():
@@ -177,12 +190,33 @@ class TrainConfig:
         config.refuse_contradictions()
         return config
 
+    def _shape(self, own: int, episode_limit: int | None, copies: int | None) -> dict[str, int]:
+        """Steps of a batch and of each simulator: whole episodes, where they are limited.
+
+        A method's own batch is that of 200,000 samples or more, and smaller in proportion for
+        fewer: at least a hundred updates.
+        """
+        samples = check_count("samples", self.samples, most=MOST["samples"])
+        batch, steps = self.batch, self.rollout_steps
+        wanted = batch or max(1, min(own, samples * own // FULL_BATCHES))
+        if steps is None:
+            episode = min(episode_limit or ROLLOUT_STEPS, max(wanted, 1))
+            if episode_limit and episode_limit > wanted and batch is None:
+                episode = min(episode_limit, samples)
+            steps = episode * max(1, min(ROLLOUT_STEPS, wanted) // episode)
+            if copies == 1 or (batch is not None and batch % steps):
+                steps = max(steps, wanted // steps * steps) if batch is None else batch
+        if batch is None:
+            batch = steps * max(1, wanted // steps)
+        return {"batch": batch, "rollout_steps": steps}
+
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedConfig(TrainConfig):
     """A config in which nothing is left open; made by `TrainConfig.resolved`."""
 
     batch: int
+    rollout_steps: int
     minibatch: int
     trust_region: float
     kl_stop: float

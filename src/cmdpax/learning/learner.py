@@ -17,10 +17,10 @@ import optax
 from cmdpax.learning import formulas, trust_region
 from cmdpax.learning.config import METHODS, ResolvedConfig
 from cmdpax.learning.formulas import Array, Network, Policy, log_probability, values
+from cmdpax.learning.margins import Margins
 from cmdpax.learning.policy import Statistics
 from cmdpax.learning.rollout import Batch
-from cmdpax.learning.scales import Scales, X
-scales_X = X.get
+from cmdpax.learning.scales import Scales
 from cmdpax.learning.simulator import Simulator
 from cmdpax.model.limits import Limits
 
@@ -37,7 +37,7 @@ class Learner(NamedTuple):
     critics_adam: Any
     multiplier: np.ndarray  # [M], one for each row of the limits
     dual_adam: Any
-    margin: np.ndarray  # [M], what weights and multipliers see of the batches so far
+    margins: Margins
     observed: Statistics
     update: np.ndarray  # how many updates were made
 
@@ -64,7 +64,7 @@ def init(config: ResolvedConfig, simulator: Simulator) -> Learner:
         adam.init(critics),
         np.zeros(rows),
         adam.init(np.zeros(rows)),
-        np.zeros(rows),
+        Margins.empty(rows),
         Statistics.empty(size),
         np.zeros((), np.int64),
     )
@@ -227,14 +227,15 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
         is_warm = int(learner.update) > 0
         if not method.is_descent and is_warm:
             rows = len(margin) if method.surrogate == "cpo" else 0
-            bounds = samples.advantages[1 : 1 + rows]
+            size = np.where(scales.size > 0, scales.size, 1.0)[1 : 1 + rows]
+            bounds = samples.advantages[1 : 1 + rows] / size.astype(np.float32)[:, None]
             centred = bounds - bounds.mean(-1, keepdims=True)
             policy, step_metrics = trust_region.improve(
                 policy,
                 samples.observation,
                 samples.action,
                 jnp.concatenate((advantage[None], centred)),
-                margin[:rows],
+                margin[:rows] / size,
                 steps_per_episode,
                 config.trust_region * remaining,
             )
@@ -242,10 +243,8 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
         state, metrics = descend(state, samples, advantage, rate, orders, np.asarray(not is_warm))
         names = ("policy", "critics", "policy_adam", "critics_adam")
         learner = learner._replace(**dict(zip(names, state)))
-        s = scales
         if is_warm:
-            learner = learner._replace(scales=scales.add_gain(float(metrics["gain"]) / remaining ** scales_X("gain_power", 0)))
-        step_metrics |= {"sr": float(s.size[0]), "sc": float(s.size[1]), "T": float(s.length), "tr": float(np.std(samples.targets[:,0])), "tc": float(np.std(samples.targets[:,1])), "unit": float(s.units[0]), "err": float(np.sqrt(s.error[0])), "reach": float(s.reach[0])}
+            learner = learner._replace(scales=scales.add_gain(float(metrics["gain"])))
         return learner, {**{name: float(value) for name, value in metrics.items()}, **step_metrics}
 
     return learn

@@ -1,16 +1,17 @@
-"""How large are rewards, costs and values in this run? Running scales, so that nothing has units.
+"""How large are rewards, costs and values in this run? Running scales: with them nothing has units.
 
-An update moves an episode's cost i by about `reach_i = gain T size_i`: T the steps of an episode,
-`size_i = sqrt(mean A_ci^2)`, and gain the mean of ratio times standardised advantage that an update
-achieves (it is at most `sqrt(2 KL)`, and far less where advantages are noise). A violation of that
-size is to weigh as much as the reward, so penalties and dual steps are so many of
+    size_r = mean |A_r|,   size_i = sqrt(mean A_i^2)          of the advantages of reward and cost i
+    reach_i = gain T size_i                                   how far one update moves a cost
+    unit_i = size_r / (size_i max(reach_i, NOISE error_i))    reward per cost^2
 
-    unit_i = size_r / (size_i reach_i)                           reward per cost^2
+T are the steps of an episode, gain is the mean of ratio times standardised advantage that an update
+achieves (at most `sqrt(2 KL)`, far less where advantages are noise), error_i is the standard error
+of the estimated cost. Penalties and dual steps are so many units. So a violation that one update
+can mend, or that the estimate can tell from none, weighs as much as the reward. Multiply the reward
+or a cost by any factor: `A_r + w.A_c` stays the same but for its own scale.
 
-Multiply the reward or a cost by any factor: weights change by just what leaves `A_r + w.A_c` the
-same but for its scale.
-
-Critics learn in units of their own as well: targets minus a running centre, over `size / OUTPUTS`.
+Critics learn targets minus a running centre, over their running deviation: a network's output is
+`OUTPUTS` for one deviation of its targets.
 """
 
 import json
@@ -20,91 +21,90 @@ from typing import NamedTuple
 import numpy as np
 
 Array = np.ndarray
-X = {"slow": 0.03, "fast": 0.2, "reward_outputs": 25.0, "cost_outputs": 5.0, "centre": 0.1}
-X |= json.loads(os.environ.get("CMDPAX_X", "{}"))
-SLOW, FAST = X["slow"], X["fast"]  # share of a batch in a running mean
+X = json.loads(os.environ.get("CMDPAX_X", "{}"))
+SLOW, FAST, CENTRE = 0.03, 0.2, 0.1  # share of a batch in running means
+NOISE = X.get("noise", 2.0)
+REWARD_OUTPUTS, COST_OUTPUTS = X.get("outputs", [25.0, 5.0])
+FIRST_GAIN = 0.1  # before there was an update
 
 
 class Scales(NamedTuple):
     """Running means over batches; row 0 is the reward's, the others are those of the limits."""
 
     batches: Array  # how many, scalar
-    slow: Array  # [1 + M]: mean |A_r|, then mean A_c^2
-    fast: Array  # the same over fewer batches
+    slow: Array  # [1 + M]: mean |A_r|, then mean A_i^2
+    fast: Array  # [1 + M], over fewer batches
     centre: Array  # [1 + M], mean of the critics' targets
-    square: Array  # [1 + M], their squared deviation from their batch's mean
-    length: Array  # steps of an episode, scalar
-    gain: Array  # scalar
-    variance: Array  # [M] of episode totals
-    error: Array  # [M], squared standard error of the filtered margins
+    square: Array  # [1 + M], their variance within a batch
+    steps: Array  # of an episode, scalar
+    gain: Array  # of an update, scalar
 
     @staticmethod
     def empty(rows: int) -> "Scales":
         """Before the first batch."""
-        none = np.zeros(1 + rows)
-        return Scales(np.zeros(()), none, none, none, none, np.zeros(()), np.full((), 0.1), none[1:], none[1:])
+        none, zero = np.zeros(1 + rows), np.zeros(())
+        return Scales(zero, none, none, none, none, zero, np.full((), FIRST_GAIN))
 
-    def add(self, advantages: Array, targets: Array, length: float) -> "Scales":
-        """With those of a batch, `[1 + M, K]` and `[K, 1 + M]`, and its mean steps of an episode.
+    def add(self, advantages: Array, targets: Array, steps: float) -> "Scales":
+        """With a batch's advantages `[1 + M, K]`, targets `[K, 1 + M]` and steps of an episode.
 
-        The first batch gives way to the second: without critics its advantages are returns.
+        Plain averages at first. The second batch replaces the first: without trained critics
+        its advantages are returns.
         """
-        size = np.square(np.asarray(advantages, np.float64)).mean(1)
-        size[0] = abs(np.asarray(advantages[0], np.float64)).mean()
-        mean = np.asarray(targets, np.float64).mean(0)
+        sizes = np.square(advantages, dtype=np.float64).mean(1)
+        sizes[0] = abs(advantages[0]).mean(dtype=np.float64)
         least = 1 / max(1.0, float(self.batches))
-        slow, fast, centre = (max(share, least) for share in (SLOW, FAST, X["centre"]))
+        slow, fast, centre = (max(share, least) for share in (SLOW, FAST, CENTRE))
+        mean, square = targets.mean(0, dtype=np.float64), targets.var(0, dtype=np.float64)
         return self._replace(
             batches=self.batches + 1,
-            slow=self.slow + slow * (size - self.slow),
-            fast=self.fast + fast * (size - self.fast),
-            square=self.square + slow * (np.asarray(targets, np.float64).var(0) - self.square),
+            slow=self.slow + slow * (sizes - self.slow),
+            fast=self.fast + fast * (sizes - self.fast),
             centre=self.centre + centre * (mean - self.centre),
-            length=self.length + slow * (length - self.length),
+            square=self.square + slow * (square - self.square),
+            steps=self.steps + slow * (steps - self.steps),
         )
 
     def add_gain(self, gain: float) -> "Scales":
         """With what an update achieved."""
         share = max(SLOW, 1 / float(self.batches))
-        return self._replace(gain=self.gain + share * (max(gain, X.get("least_gain", 1e-3)) - self.gain))
-
-    def add_totals(self, totals: Array, mean: Array) -> "Scales":
-        """With the totals `[M, E]` of episodes around their `mean [M]`."""
-        share = max(min(1.0, totals.shape[1] / 100), 1 / max(1.0, float(self.batches)))
-        square = np.square(totals - mean[:, None]).mean(1)
-        return self._replace(variance=self.variance + share * (square - self.variance))
-
-    @property
-    def reach(self) -> Array:
-        """By how much an update can move an episode's cost, `[M]`."""
-        return self.gain * self.length * self.size[1:]
+        return self._replace(gain=self.gain + share * (max(gain, 0.0) - self.gain))
 
     @property
     def size(self) -> Array:
         """How large advantages are, `[1 + M]`.
 
-        The reward's changes slowly. A cost that appears counts at once, and one that vanishes
-        is remembered: else its penalty would explode.
+        The reward's changes slowly: mean absolute values, which falls hardly move. A cost that
+        appears counts at once, and one that vanishes is remembered, or its penalty would explode.
         """
-        costs = np.sqrt(np.maximum(self.slow, self.fast)[1:])
-        return np.concatenate((self.slow[:1], costs))
+        return np.concatenate((self.slow[:1], np.sqrt(np.maximum(self.slow, self.fast)[1:])))
 
     @property
     def output_unit(self) -> Array:
         """What one unit of a critic network's output stands for, `[1 + M]`."""
-        outputs = np.full(len(self.centre), X["cost_outputs"])
-        outputs[0] = X["reward_outputs"]
+        outputs = np.full(len(self.square), COST_OUTPUTS)
+        outputs[0] = REWARD_OUTPUTS
         return np.where(self.square > 0, np.sqrt(self.square) / outputs, 1.0)
 
     @property
-    def units(self) -> Array:
-        """Unit of penalties and dual steps, `[M]`; 0 while a cost does not vary at all."""
-        reward = self.size[0] if self.size[0] > 0 else self.size[1:]
-        product = self.size[1:] * np.maximum(self.reach, X.get("noise", 4.0) * np.sqrt(self.error))
-        return np.where(product > 0, reward / np.where(product > 0, product, 1.0), 0.0)
+    def reach(self) -> Array:
+        """By how much an update can move an episode's cost, `[M]`."""
+        return self.gain * self.steps * self.size[1:]
 
     @property
     def balance(self) -> Array:
-        """The weight at which a constraint's advantages are as large as the reward's, `[M]`."""
-        cost = self.size[1:]
-        return np.where(cost > 0, self.size[0] / np.where(cost > 0, cost, 1.0), np.inf)
+        """The weight that makes a constraint's advantages as large as the reward's, `[M]`.
+
+        A constant reward counts as much as the cost. 0 while a cost does not vary at all.
+        """
+        reward, costs = self.size[0], self.size[1:]
+        return _ratio(reward, costs) if reward > 0 else np.sign(costs)
+
+    def units(self, error: Array) -> Array:
+        """Units of penalties and dual steps, `[M]`; `error [M]` is that of the estimated costs."""
+        return _ratio(self.balance, np.maximum(self.reach, NOISE * error))
+
+
+def _ratio(above: Array, below: Array) -> Array:
+    """`above / below`, and 0 where there is nothing to divide by."""
+    return np.where(below > 0, above / np.where(below > 0, below, 1.0), 0.0)

@@ -9,18 +9,20 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from cmdpax import lagrangian
-from cmdpax.errors import InputError, NumericalError, check_known
+from cmdpax.errors import InputError, NumericalError
 from cmdpax.files import Row
 from cmdpax.learning.config import METHODS, ResolvedConfig, TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import Learner, adam, assess, init, make_learn
+from cmdpax.learning.margins import Verdict, in_users_orientation
 from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces, spaces_of
 from cmdpax.learning.rollout import collect, episodes
 from cmdpax.learning.run_folder import RunFolder
@@ -28,7 +30,7 @@ from cmdpax.learning.scales import X
 from cmdpax.learning.simulator import Simulator
 from cmdpax.model.limits import Limits
 
-EPISODES_PER_ESTIMATE = 20  # of a margin
+CAP = X.get("cap", 3.0)
 CUT = (
     "update {}: no episode ended within the {} steps of rollout_steps, so limits are held to the"
     " beginnings of episodes; give more (and a larger batch), or the environment a time limit."
@@ -43,6 +45,7 @@ class Training:
     environment: Any  # as it was given to `train`
     folder: Path
     policy: NetworkPolicy
+    verdict: Verdict  # by the last hundred episodes
 
     @property
     def metrics(self) -> list[Row]:
@@ -71,13 +74,15 @@ def train(
     `resume` that of an unfinished run, which goes on from its last checkpoint.
     callback: sees every row of metrics. settings: the fields of `TrainConfig`.
     """
-    if hasattr(environment, "step") and not isinstance(environment, type):  # an object
-        own = METHODS[check_known("method", method, METHODS)].batch
-        settings.setdefault("rollout_steps", settings.get("batch") or own)
-    config = TrainConfig.of({"method": method, "limits": limits, **settings}).resolved()
+    chosen = TrainConfig.of({"method": method, "limits": limits, **settings})
+    chosen.resolved()  # refuses what cannot be before an environment is made
+    simulator = make_simulator(environment, 1)
+    is_object = hasattr(environment, "step") and not isinstance(environment, type)
+    config = chosen.resolved(simulator.episode_limit, 1 if is_object else None)
     name = recorded_name(environment)
     run_folder = RunFolder(folder or default_folder(name, config.method, config.seed))
-    simulator = make_simulator(environment, config.batch // config.rollout_steps)
+    if config.batch > config.rollout_steps:
+        simulator = make_simulator(environment, config.batch // config.rollout_steps)
     Limits.parse(config.limits).columns(simulator.cost_names)  # refuses others before all work
     learner, recorded = init(config, simulator), {"environment": name, **asdict(config)}
     if resume:
@@ -88,7 +93,8 @@ def train(
         learner = restore(learner, run_folder, simulator) if resume else learner
         run_folder.rewind(int(learner.update))
         learner = _learn(learner, simulator, config, run_folder, callback)
-    return Training(environment, run_folder.path, policy_of(learner, simulator))
+    verdict = learner.margins.verdict(Limits.parse(config.limits))
+    return Training(environment, run_folder.path, policy_of(learner, simulator), verdict)
 
 
 def _learn(
@@ -100,9 +106,6 @@ def _learn(
 ) -> Learner:
     """The remaining updates of a run."""
     limits, learn, warned = Limits.parse(config.limits), make_learn(config), False
-    thresholds = training_thresholds(limits, config.reserve)
-    # with penalty 0 the weights are the multipliers: the plain Lagrangian
-    penalty = config.penalty if METHODS[config.method].dual == "augmented" else 0.0
     with _tensorboard(run_folder.path) as board:
         for update in range(int(learner.update), config.updates):
             acting, seed = policy_of(learner, simulator), (config.seed, update)
@@ -110,30 +113,33 @@ def _learn(
             finished = valued = episodes(batch.rewards, batch.ended)
             if config.discounted:
                 valued = episodes(batch.rewards, batch.ended, config.discount)
-            means, length = valued.totals[1:].mean(1), float(finished.lengths.mean())
-            margin = means - thresholds
+            length = float(finished.lengths.mean())
             steps = steps_per_episode(length, config)
-            learner, samples = assess(learner, batch, steps, config)
-            scales = learner.scales.add_totals(valued.totals[1:], learner.margin + thresholds if update else means)
-            learner = smooth_margin(learner._replace(scales=scales), margin, len(finished.lengths), config)
-            learner = move_multipliers(learner, config)
-            units = learner.scales.units if config.units == "own" else 1.0
-            weights = lagrangian.weights(learner.multiplier, penalty * units, learner.margin)
-            learner, metrics = learn(learner, samples, weights, margin, steps)
+            margins = learner.margins.add(
+                valued.totals[1:], learner.scales.reach, latest=config.margin == "latest"
+            )
+            learner, samples = assess(learner._replace(margins=margins), batch, steps, config)
+            dual = Dual.of(learner, limits, config)
+            learner = dual.move(learner, config)
+            weights = lagrangian.weights(learner.multiplier, dual.penalty, dual.margin)
+            learner, metrics = learn(learner, samples, weights, dual.margin, steps)
             observed = learner.observed.add(raw)
             learner = learner._replace(observed=observed, update=np.asarray(update + 1))
             _refuse_nan(learner, run_folder)
             if not finished.completed and not warned:
                 warned = True
                 warnings.warn(CUT.format(update + 1, config.rollout_steps), stacklevel=3)
-            first_rows = np.searchsorted(limits.rows, np.arange(len(limits)))
+            by_name = partial(_by_name, limits)
             row = {
                 "update": update + 1,
                 "samples": (update + 1) * config.batch,
                 "return": float(finished.totals[0].mean()),
-                "cost": _by_name(limits, (limits.signs * means + 0.0)[first_rows]),
-                "multiplier": _by_name(limits, limits.fold(learner.multiplier)),
-                "weight": _by_name(limits, limits.fold(weights)),
+                "cost": by_name(in_users_orientation(limits, valued.totals[1:].mean(1))),
+                "estimate": by_name(in_users_orientation(limits, margins.mean)),
+                "aim": by_name(in_users_orientation(limits, margins.mean - dual.margin)),
+                "multiplier": by_name(limits.fold(learner.multiplier)),
+                "weight": by_name(limits.fold(weights)),
+                "penalty": by_name(dual.penalty[limits.first_rows]),
                 "length": length,
                 "episodes": finished.completed,
                 **metrics,
@@ -147,57 +153,47 @@ def _learn(
     return learner
 
 
-def training_thresholds(limits: Limits, reserve: float) -> np.ndarray:
-    """`b + reserve |b|`, `[M]`: what training aims at; of a range at most the middle."""
-    half = (limits.bounds[:, 1] - limits.bounds[:, 0])[limits.rows] / 2
-    return limits.row_thresholds + np.minimum(reserve * abs(limits.row_thresholds), half)
+class Dual(NamedTuple):
+    """Margins, penalties and dual steps of one update, one for each row of the limits, `[M]`."""
 
+    margin: np.ndarray
+    penalty: np.ndarray  # 0 for the plain Lagrangian: then the weights are the multipliers
+    step: np.ndarray
+    largest: np.ndarray  # multiplier
 
-def smooth_margin(
-    learner: Learner, margin: np.ndarray, episodes: int, config: ResolvedConfig
-) -> Learner:
-    """Running mean of margins, `u <- u + a (u_batch - u) [M]` with `a = min(1, episodes / 20)`.
+    @staticmethod
+    def of(learner: Learner, limits: Limits, config: ResolvedConfig) -> "Dual":
+        """So many units; or as they are, where the user counts in those of the reward."""
+        scales, margins = learner.scales, learner.margins
+        units, largest = scales.units(np.sqrt(margins.error)), CAP * scales.balance
+        if config.units == "reward":
+            units, largest = np.ones_like(units), np.full_like(units, np.inf)
+        is_augmented = METHODS[config.method].dual == "augmented"
+        return Dual(
+            margins.mean - margins.aims(limits, config.reserve),
+            config.penalty * is_augmented * units,
+            config.dual_step * units,
+            largest,
+        )
 
-    Twenty episodes replace the past, two move it by a tenth.
-    Two episodes say little about a policy that hardly changes from batch to batch. Worse, a weight
-    that follows them is largest just when they had much cost: `E[w c] = E[w] E[c] + penalty Var(c)`
-    makes the policy shun whatever varies. Many short episodes say enough by themselves, and then
-    the answer must be quick: a policy that has learned to run and fall is hard to teach.
-    """
-    scales = learner.scales
-    noise = scales.variance / episodes
-    prior = scales.error + (X.get("drift", 0.2) * scales.reach) ** 2
-    latest = config.margin == "latest" or learner.update == 0
-    share = np.where((prior + noise > 0) & (not latest), prior / np.where(prior + noise > 0, prior + noise, 1), 1.0)
-    error = np.where(share < 1, (1 - share) * prior, noise)
-    return learner._replace(
-        margin=learner.margin + share * (margin - learner.margin), scales=scales._replace(error=error)
-    )
-
-
-def move_multipliers(learner: Learner, config: ResolvedConfig) -> Learner:
-    """The dual update: every `inner` batches with the slack (augmented), or with every batch."""
-    dual, update, multiplier = METHODS[config.method].dual, int(learner.update), learner.multiplier
-    # before the first update nothing has been learned yet: its margin is the random policy's
-    if dual == "none" or update == 0 or (dual == "augmented" and update % config.inner):
-        return learner
-    units = learner.scales.units if config.units == "own" else 1.0
-    margin, step = learner.margin, config.dual_step * units
-    penalty = np.maximum(config.penalty * units, np.finfo(float).tiny)
-    if config.dual_optimiser == "adam":
-        augmented = dual == "augmented"
-        slack = lagrangian.slack(multiplier, penalty, margin) if augmented else 0.0
-        slope = (margin - slack).astype(np.float32)
-        change, dual_adam = adam.update(slope, learner.dual_adam)
-        moved = (multiplier - step * np.asarray(change, dtype=np.float64)).clip(0)
-        return learner._replace(multiplier=moved, dual_adam=dual_adam)
-    if dual == "augmented":
-        moved = lagrangian.step_update(multiplier, penalty, margin, step)
-    else:
-        moved = lagrangian.gradient_update(multiplier, margin, step)
-    if config.units == "own":
-        moved = np.minimum(moved, X.get("cap", 3.0) * learner.scales.balance)
-    return learner._replace(multiplier=moved)
+    def move(self, learner: Learner, config: ResolvedConfig) -> Learner:
+        """The dual update: every `inner` batches with the slack (augmented), or every batch."""
+        dual, update, multiplier = METHODS[config.method].dual, learner.update, learner.multiplier
+        # before the first update nothing has been learned yet: its margin is the random policy's
+        if dual == "none" or update == 0 or (dual == "augmented" and update % config.inner):
+            return learner
+        margin, penalty = self.margin, np.maximum(self.penalty, np.finfo(np.float64).tiny)
+        if config.dual_optimiser == "adam":
+            slack = lagrangian.slack(multiplier, penalty, margin) if dual == "augmented" else 0.0
+            slope = (margin - slack).astype(np.float32)
+            change, dual_adam = adam.update(slope, learner.dual_adam)
+            moved = (multiplier - self.step * np.asarray(change, dtype=np.float64)).clip(0)
+            return learner._replace(multiplier=moved, dual_adam=dual_adam)
+        if dual == "augmented":
+            moved = lagrangian.step_update(multiplier, penalty, margin, self.step)
+        else:
+            moved = lagrangian.gradient_update(multiplier, margin, self.step)
+        return learner._replace(multiplier=np.minimum(moved, self.largest))
 
 
 def steps_per_episode(length: float, config: ResolvedConfig) -> float:

@@ -1,0 +1,133 @@
+"""How much room do the limits leave, as far as episodes tell: estimate, aim and verdict.
+
+Estimate. Episodes are noise around a mean that moves with the policy. A Kalman filter weighs both:
+
+    prior = error^2 + (DRIFT reach)^2,   share = prior / (prior + variance / E)
+    mean <- mean + share (mean of the batch's E totals - mean),   error^2 <- (1 - share) prior
+
+A few episodes of a policy that hardly moves change the estimate little; many replace it. A weight
+that followed every batch would be largest just when there was much cost by chance: `E[w c] = E[w]
+E[c] + penalty Var(c)` makes the policy shun whatever varies.
+
+Aim. `b + 1.645 sqrt(variance / 100)`: of a policy that just meets it, the mean of a hundred
+episodes keeps the limit with probability 95%.
+
+Verdict. By Student's t of at least two episodes, the confidence that the mean keeps a limit: `kept`
+from 95% on, `exceeded` below 5%, else `undecided`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from scipy.special import stdtr
+
+from cmdpax.learning.scales import X
+from cmdpax.model.limits import Limits
+
+Array = np.ndarray
+DRIFT = X.get("drift", 0.2)  # of the reach: costs drift less than an update could move them
+EPISODES = 100  # of an evaluation that is to keep the limits, and of a verdict of training
+CONFIDENCE, DEVIATIONS = 0.95, 1.645
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the mean of episodes keeps the limits, and with what confidence."""
+
+    word: Literal["kept", "exceeded", "undecided"]
+    confidence: dict[str, float]  # that the mean keeps the limit, by the limit's name
+    mean: dict[str, float]
+    limits: tuple[str, ...]  # as written
+    episodes: int
+
+    def __str__(self) -> str:
+        parts = [
+            f"{name} {self.mean[name]:.4g} ({limit}: {100 * self.confidence[name]:.0f}%)"
+            for name, limit in zip(self.mean, self.limits)
+        ]
+        return f"{self.word}: {', '.join(parts)} over {self.episodes} episodes"
+
+
+def judge(limits: Limits, totals: Array) -> Verdict:
+    """The verdict on episode totals `[E, m]` of the limited costs, in the user's orientation."""
+    count, rooms = len(totals), limits.turn(totals) - limits.row_thresholds  # [E, M]
+    mean, deviation = rooms.mean(0), rooms.std(0, ddof=1) if count > 1 else np.zeros(rooms.shape[1])
+    certain = np.where(mean >= 0, 1.0, 0.0)
+    error = deviation / np.sqrt(count)
+    uncertain = stdtr(max(count - 1, 1), mean / np.where(error > 0, error, 1.0))
+    rows = np.where(error > 0, uncertain, certain if count > 1 else 0.5)
+    confidence = limits.worst(rows)
+    word: Literal["kept", "exceeded", "undecided"] = "undecided"
+    if (confidence <= 1 - CONFIDENCE).any():
+        word = "exceeded"
+    elif (confidence >= CONFIDENCE).all():
+        word = "kept"
+    names = limits.names
+    return Verdict(
+        word,
+        dict(zip(names, confidence.tolist())),
+        dict(zip(names, totals.mean(0).tolist())),
+        limits.texts,
+        count,
+    )
+
+
+class Margins(NamedTuple):
+    """What episodes said so far about the rows of the limits, `V >= b`."""
+
+    mean: Array  # [M], estimate of V
+    error: Array  # [M], its squared standard error
+    variance: Array  # [M], of an episode's total
+    best: Array  # [M], largest estimate so far
+    last: Array  # [EPISODES, M], totals of the last episodes, oldest first; NaN before there were
+
+    @staticmethod
+    def empty(rows: int) -> "Margins":
+        """Before the first batch."""
+        zero, none = np.zeros(rows), np.full(rows, -np.inf)
+        return Margins(zero, zero, zero, none, np.full((EPISODES, rows), np.nan))
+
+    def add(self, totals: Array, reach: Array, latest: bool = False) -> "Margins":
+        """With episode totals `[M, E]` of a batch; `latest` forgets all others.
+
+        reach `[M]`: by how much the last update can have moved the mean.
+        """
+        count, batch, is_first = totals.shape[1], totals.mean(1), bool(np.isneginf(self.best).all())
+        square = totals.var(1, ddof=1) if count > 1 else np.square(batch - self.mean)
+        square = np.zeros_like(square) if is_first and count == 1 else square
+        weight = 1.0 if is_first else min(1.0, count / EPISODES)
+        variance = self.variance + weight * (square - self.variance)
+        prior, noise = self.error + (DRIFT * reach) ** 2, variance / count
+        certain = (noise == 0) | is_first | latest
+        share = np.where(certain, 1.0, prior / np.where(prior + noise > 0, prior + noise, 1.0))
+        mean = self.mean + share * (batch - self.mean)
+        return Margins(
+            mean,
+            np.where(certain, noise, (1 - share) * prior),
+            variance,
+            np.maximum(self.best, mean),
+            np.concatenate((self.last, totals.T))[-EPISODES:],
+        )
+
+    def aims(self, limits: Limits, reserve: float | None) -> Array:
+        """What training aims at, `[M]`: the limits with a reserve, of a range at most its middle.
+
+        reserve: a share of every limit; None: so much that a hundred episodes keep it.
+        """
+        width = DEVIATIONS * np.sqrt(self.variance / EPISODES)
+        if reserve is not None:
+            width = reserve * abs(limits.row_thresholds)
+        half = (limits.bounds[:, 1] - limits.bounds[:, 0])[limits.rows] / 2
+        return limits.row_thresholds + np.minimum(width, half)
+
+    def verdict(self, limits: Limits) -> Verdict:
+        """By the last episodes of a training, in which the policy has hardly changed."""
+        rows = self.last[~np.isnan(self.last).any(1)]
+        return judge(limits, in_users_orientation(limits, rows))
+
+
+def in_users_orientation(limits: Limits, rows: Array | Sequence[float]) -> Array:
+    """Values of rows `[..., M]` as those of the limits `[..., m]`."""
+    return (limits.signs * np.asarray(rows) + 0.0)[..., limits.first_rows]
