@@ -63,7 +63,7 @@ def refusal(capsys, *arguments):
         ),
         (["Wrong-reward-v0"], "the environment's reward is not finite at step 4 of this batch"),
         (["Wrong-cost-v0"], "cost 'cost' is nan"),
-        (["Wrong-observation-v0"], "the environment's observation is not finite at step"),
+        (["Wrong-observation-v0"], "'Wrong-observation-v0': an observation holds nan"),
     ],
 )
 def test_training_is_refused(arguments, sentence, tmp_path, capsys):
@@ -201,11 +201,12 @@ def test_an_interrupt_promises_what_there_is(tmp_path, capsys, monkeypatch):
 
 def test_evaluate_shows_limits_and_costs_without_one_within_80_columns(tmp_path, capsys):
     folder = tmp_path / "run"
-    code, _, _ = call(
+    code, out, _ = call(
         capsys, "train", "probes:TwoLimits", *SMALL, "--limit", "noise<=0.25", "--out", str(folder)
     )
-    assert code == 0
-    code, out, _ = call(capsys, "evaluate", str(folder), "--episodes", "5")
+    following = f"cmdpax evaluate {folder} --environment probes:TwoLimits"
+    assert code == 0 and out.strip().endswith(following)
+    code, out, _ = call(capsys, *following.split()[1:], "--episodes", "5")
     assert code == 0 and out.count("noise<=0.25") == 2 and out.count("heat") == 2 and "…" not in out
     assert max(len(line.rstrip()) for line in out.splitlines()[:-1]) <= 80
 
@@ -251,8 +252,8 @@ def test_a_damaged_run_gets_one_sentence_from_every_command(damage, trained, tmp
     DAMAGES[damage](folder)
     commands = (
         ["train", "probes:Bandit", *SMALL, "--out", str(folder), "--resume"],
-        ["evaluate", str(folder)],
-        ["film", str(folder), "--out", str(tmp_path / "policy.gif")],
+        ["evaluate", str(folder), "--trust"],
+        ["film", str(folder), "--trust", "--out", str(tmp_path / "policy.gif")],
     )
     for arguments in commands:
         sentence = refusal(capsys, *arguments)

@@ -105,8 +105,8 @@ def test_the_command_keeps_what_it_prints(finished, tmp_path, capsys):
 def metered(folder, limit, discounted):
     """Evidence of ten steps that cost one each."""
     settings = {"environment": "probes:Meter", "samples": 100, "limits": limit, "discount": 0.9}
-    train(**{**SMALL, **settings}, discounted=discounted, folder=folder)
-    return evaluate(folder, episodes=2)["stochastic"]
+    run = train(**{**SMALL, **settings}, discounted=discounted, folder=folder)
+    return evaluate(run, episodes=2)["stochastic"]
 
 
 @pytest.mark.parametrize("discounted", [False, True])
@@ -136,6 +136,35 @@ def test_a_callback_sees_every_episode(tmp_path):
     assert rows[0]["return"] == rows[0]["length"] == rows[0]["cost"]["cost"] == 10
     assert RunFolder(run.folder).evaluation.keys() == measured.keys()
     json.dumps(rows, allow_nan=False)
+
+
+def test_a_module_that_only_a_folder_names_is_imported_with_trust_alone(tmp_path, monkeypatch):
+    (tmp_path / "recorded.py").write_text("import probes\nmake = probes.Meter\n")
+    monkeypatch.chdir(tmp_path)
+    settings = {**SMALL, "environment": "recorded:make", "samples": 100}
+    run = train(**settings, folder=tmp_path / "run")
+    evaluate(run, episodes=1)  # of this process: the caller typed the environment
+    del sys.modules["recorded"]
+    refused = (
+        r"run/config.json names the environment 'recorded:make', which would import the module"
+        r" 'recorded'; .* \(--environment recorded:make\), .* \(--trust\)"
+    )
+    for act in (
+        lambda: evaluate(tmp_path / "run", episodes=1),
+        lambda: video(tmp_path / "run", tmp_path / "policy.gif"),
+    ):
+        with pytest.raises(InputError, match=refused):
+            act()
+    assert "recorded" not in sys.modules
+    evaluate(tmp_path / "run", environment=probes.Meter, episodes=1)
+    assert "recorded" not in sys.modules
+    for allowed in ({"trust": True}, {"environment": "recorded:make"}):
+        evaluate(tmp_path / "run", episodes=1, **allowed)
+        del sys.modules["recorded"]
+    with pytest.raises(InputError, match="'recorded:make' draws no pictures"):
+        video(tmp_path / "run", tmp_path / "policy.gif", trust=True)
+    with pytest.raises(InputError, match="'probes:Meter' draws no pictures"):
+        video(tmp_path / "run", tmp_path / "policy.gif", environment="probes:Meter")
 
 
 @pytest.mark.parametrize("wrong", [{"episodes": 0}, {"seed": -1}, {"episodes": 1.5}])

@@ -12,9 +12,11 @@ from cmdpax import InputError
 from cmdpax.learning.gym_simulator import (
     GymSampler,
     GymSimulator,
+    beside,
     check_environment,
     environment_factory,
     make_simulator,
+    names_module,
 )
 from cmdpax.learning.simulator import ModelSimulator
 from cmdpax.learning.velocity import VelocitySimulator
@@ -219,6 +221,16 @@ def outcome(**changes):
         (outcome(reward=None), "reward None is not a number"),
         (outcome(observation=np.ones(3)), "an observation has 3 numbers where Box.* has 1"),
         (outcome(observation={"a": 1}), "an observation is not of Box"),
+        (outcome(observation=np.full(1, np.nan)), "an observation holds nan; .* must be finite"),
+        (outcome(observation=np.full(1, -np.inf)), "an observation holds -inf"),
+        (outcome(reward=10**400), "reward 10+ is not a number"),
+        (outcome(info={"cost": 10**400}), "cost 10+ is not a number"),
+        (outcome(info={"cost": [[1.0], [1.0, 2.0]]}), "is not a number, a vector or a mapping"),
+        (
+            outcome(terminated=np.array([True, False])),
+            r"terminated is array\(\[ True, False\]\); it must be True or False",
+        ),
+        (outcome(truncated=np.array([True, False])), "truncated is array.* True or False"),
         (None, "step returned 1 value; 5"),
         (outcome()[:4], "step returned 4 values; 5"),
     ],
@@ -233,6 +245,28 @@ def test_what_a_step_must_not_return(result, sentence):
 
     with pytest.raises(InputError, match=sentence):
         run()
+
+
+def test_an_end_of_one_number_in_an_array_is_that_number():
+    step = outcome(terminated=np.array([True]), truncated=np.bool_(False))
+    simulator = GymSimulator(type("Odd", (probes.Bandit,), {"step": lambda self, action: step}))
+    assert _first(simulator, 0).terminated == [True]
+
+
+def test_a_first_observation_that_is_not_finite_is_named_before_a_policy_sees_it():
+    """With its NaN the policy would make an action, and the cost of that would be blamed."""
+    lost = {"reset": lambda self, **_: (np.full(1, np.nan), {})}
+    with pytest.raises(InputError, match="'Lost': an observation holds nan"):
+        GymSimulator(type("Lost", (probes.Bandit,), lost))
+
+
+def test_of_a_vector_of_environments_one_copy_is_wanted():
+    def vector():
+        return gymnasium.vector.SyncVectorEnv([probes.Bandit] * 3)
+
+    for environment, count in ((vector, 1), (vector, 2), (vector(), 1), (vector(), 2)):
+        with pytest.raises(InputError, match="a vector of environments; give one copy"):
+            make_simulator(environment, count)
 
 
 def test_a_reset_of_the_old_form_is_said_to_be():
@@ -341,6 +375,59 @@ def theirs(tmp_path, monkeypatch):
 def test_one_sentence_says_where(theirs, name, sentence):
     with pytest.raises(InputError, match=sentence):
         check_environment(name, steps=2)
+
+
+@pytest.mark.parametrize("name", ["evil", "evil-v0", "evil/make-v0", "evil.make", "cmdpax/evil"])
+def test_a_plain_name_imports_nothing(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "evil.py").write_text("raise SystemExit")
+    assert not names_module(name)
+    with pytest.raises(InputError, match="is not known"):
+        make_simulator(name, 1)
+    assert "evil" not in sys.modules
+
+
+BESIDE = """
+    import sys, beside_helper, probes
+
+    sys.path.append("elsewhere")
+    path = list(sys.path)
+
+    def make():
+        import beside_late
+        assert sys.path[-1] == path[-2] and "elsewhere" in sys.path
+        return probes.Bandit()
+"""
+
+
+def test_the_current_folder_is_last_on_the_path_while_a_module_is_imported_and_made(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    before = [entry for entry in sys.path if entry not in ("", str(tmp_path))]
+    monkeypatch.setattr(sys, "path", list(before))
+    names = ("beside_main", "beside_helper", "beside_late")
+    for name in names:
+        text = BESIDE if name == "beside_main" else "number = 1"
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
+    make = environment_factory("beside_main:make")
+    assert sys.modules["beside_main"].path == [*before, str(tmp_path), "elsewhere"]
+    assert sys.path == [*before, "elsewhere"]  # what the module itself adds stays
+    make()
+    assert sys.path == [*before, "elsewhere"]
+    for name in names:
+        del sys.modules[name]
+
+
+def test_an_equal_entry_of_the_path_stays(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    before = list(sys.path)
+    assert beside(lambda: len(sys.path)) == len(before) + 1
+    with pytest.raises(ZeroDivisionError):
+        beside(lambda: 1 / 0)
+    assert sys.path == before
 
 
 def test_pictures_are_asked_for_where_they_can_be(theirs):
@@ -463,3 +550,8 @@ def test_what_a_sampler_refuses():
     odd = type("Odd", (probes.Bandit,), {"step": lambda self, action: outcome(reward=np.inf)})
     with pytest.raises(InputError, match="the reward is inf"):
         GymSampler(odd, ["cost<=3"], 0.9).collect(uniform, 1, np.random.default_rng(0))
+    lost = {"step": lambda self, action: outcome(observation=np.full(1, np.nan))}
+    with pytest.raises(InputError, match="'Lost': an observation holds nan"):
+        GymSampler(type("Lost", (probes.Bandit,), lost), ["cost<=3"], 0.9).collect(
+            uniform, 1, np.random.default_rng(0)
+        )

@@ -19,6 +19,7 @@ from cmdpax.paper.settings import training_settings
 
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 Environment = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENVIRONMENT")]
+Other = Annotated[str | None, tyro.conf.arg(metavar="ENVIRONMENT")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,9 @@ def train(
                 kept = RunFolder(folder).last_checkpoint_sentence()
                 rest = f"{kept}; the same command with --resume goes on."
             raise KeyboardInterrupt(f"interrupted; {rest}") from None
-    out.print(f"trained; next: cmdpax evaluate {folder}")
+    takes_import = deep("cmdpax.learning.gym_simulator").names_module(environment)
+    typed = f" --environment {environment}" if takes_import else ""
+    out.print(f"trained; next: cmdpax evaluate {folder}{typed}")
     return 0
 
 
@@ -69,6 +72,8 @@ def train_as_the_paper(method: str) -> Callable[..., int]:
 
 def evaluate(
     run_dir: Run,
+    environment: Other = None,
+    trust: bool = False,
     episodes: int = 10,
     seed: int = 12345,
     as_json: Json = False,
@@ -80,12 +85,16 @@ def evaluate(
 
     Args:
         run_dir: folder of `cmdpax train`
+        environment: to measure it in (default: the one that the folder names)
+        trust: import the module that the folder names, as in module:function
         episodes: how many, of each kind
         seed: of the environments
         as_json: print one JSON object
     """
     evaluation = deep("cmdpax.learning.evaluation")
-    measured = evaluation.evaluate(run_dir, episodes=episodes, seed=seed)
+    measured = evaluation.evaluate(
+        run_dir, environment=environment, trust=trust, episodes=episodes, seed=seed
+    )
     if as_json:
         print(json.dumps(evaluation.as_numbers(measured)))
         return 0
@@ -117,6 +126,8 @@ def _numbers(part: Any) -> list[str]:
 def film(
     run_dir: Run,
     out_file: Annotated[Path, tyro.conf.arg(name="out")] = Path("policy.mp4"),
+    environment: Other = None,
+    trust: bool = False,
     steps: int = 500,
     seed: int = 12345,
 ) -> int:
@@ -125,10 +136,14 @@ def film(
     Args:
         run_dir: folder of `cmdpax train`
         out_file: .mp4 or .gif
+        environment: to film it in (default: the one that the folder names)
+        trust: import the module that the folder names, as in module:function
         steps: at most so many steps of one episode
         seed: of the environment
     """
-    out.print(f"wrote {deep('cmdpax.learning.evaluation').video(run_dir, out_file, steps, seed)}")
+    video, settings = deep("cmdpax.learning.evaluation").video, {"steps": steps, "seed": seed}
+    written = video(run_dir, out_file, environment=environment, trust=trust, **settings)
+    out.print(f"wrote {written}")
     return 0
 
 

@@ -38,9 +38,6 @@ COMMANDS: dict[str, Callable[..., int]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code; bad input gets one sentence, a warning too."""
-    if "" not in sys.path:
-        # modules of the current folder, as in `train heater:make`; last, so as to hide no library
-        sys.path.append("")
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_: print(f"cmdpax: {message}", file=sys.stderr)
         sys.exit(_run(arguments))

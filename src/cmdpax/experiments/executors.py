@@ -4,9 +4,12 @@
 `DEATHS` workers died over it. `watch()` is called about once a second and may look into the store.
 `InputError` is raised where going on is useless (a full disk).
 
-`python -m cmdpax.experiments.executors STORE` is a worker: a process of one thread that reads a run
-per line (canonical JSON), carries it out, and answers with a line. Imports and compilers are paid
-for once in a worker's life. When its driver is gone, it is gone.
+`python -P -m cmdpax.experiments.executors STORE` is a worker: a process of one thread that reads a
+run per line (canonical JSON), carries it out, and answers with a line. Imports and compilers are
+paid for once in a worker's life. When its driver is gone, it is gone.
+
+Every run begins in the folder where the sweep was started. Workers look for modules there no more
+than the driver does: without `-P`, Python would look there first.
 """
 
 import json
@@ -19,7 +22,7 @@ import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import chdir, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -123,8 +126,9 @@ class _Crew:
                 yield run, json.loads(line) if alive else None
 
     def _hire(self) -> subprocess.Popen[str]:
+        folder = str(self.store.folder.absolute())
         worker = subprocess.Popen(
-            [sys.executable, "-m", "cmdpax.experiments.executors", str(self.store.folder)],
+            [sys.executable, "-P", "-m", "cmdpax.experiments.executors", folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
@@ -143,27 +147,29 @@ def in_ray(
     """One Ray task of one core for each run.
 
     On the cluster at `address` by as many workers as it has cores, or on an embedded Ray with
-    `workers`. Only strings travel: the store's path (which every node must see), a run and its
-    answer as JSON. Ray notices dead workers and nodes and starts their tasks again elsewhere; it
-    may be wrong about a death, which does no harm.
+    `workers`. Only strings travel: the store's path (which every node must see), that of the
+    current folder, a run and its answer as JSON. Ray notices dead workers and nodes and starts
+    their tasks again elsewhere; it may be wrong about a death, which does no harm.
     """
     try:
         import ray
     except ModuleNotFoundError:
         raise InputError("--executor ray needs the package 'ray'; install cmdpax[ray].") from None
     quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
-    if address is None:
-        with _one_thread():  # an embedded Ray hands it on
-            # "local": not a cluster that happens to run here
-            ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
-    else:
-        ray.init(address=address, **quiet)
+    here = os.getcwd()
+    with chdir(os.sep):  # Ray's workers look for modules first where their driver was then
+        if address is None:
+            with _one_thread():  # an embedded Ray hands it on
+                # "local": not a cluster that happens to run here
+                ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
+        else:
+            ray.init(address=address, **quiet)
     errors = ray.exceptions
     died = (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError)
     try:
         task = ray.remote(num_cpus=1, max_retries=DEATHS)(_carry_out_alone)
         folder = str(store.folder.absolute())
-        waiting = [task.remote(folder, run.text) for run in store.pending(runs)]
+        waiting = [task.remote(folder, here, run.text) for run in store.pending(runs)]
         while waiting:
             ended, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=TICK_SECONDS)
             for reference in ended:
@@ -177,9 +183,15 @@ def in_ray(
 EXECUTORS: dict[str, Execute] = {"serial": in_this_process, "local": in_processes, "ray": in_ray}
 
 
-def _carry_out_alone(store: str, text: str) -> str:
-    """`answer` in a worker of Ray's: a cluster's own may have more threads than one."""
-    os.environ.update(ONE_THREAD)
+def _carry_out_alone(store: str, here: str, text: str) -> str:
+    """`answer` with one thread, in the folder `here` if this machine has it.
+
+    A worker of a Ray cluster has threads and a folder of its own, and an environment may have left
+    the folder in which the run before it began.
+    """
+    os.environ.update(ONE_THREAD)  # in time for JAX, which starts with the first training
+    with suppress(OSError):
+        os.chdir(here)
     return answer(store, text)
 
 
@@ -229,13 +241,13 @@ def answer(store: str, text: str) -> str:
 
 def main(store: str) -> None:
     """Serve as a worker until the input ends."""
-    os.environ.update(ONE_THREAD)  # in time for JAX, which starts with the first training
+    here = os.getcwd()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what an environment prints must not be taken for an answer
     orders: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_listen, args=(orders,), daemon=True).start()
     while True:
-        answers.write(answer(store, orders.get()) + "\n")
+        answers.write(_carry_out_alone(store, here, orders.get()) + "\n")
 
 
 def _listen(orders: queue.Queue[str]) -> None:

@@ -142,14 +142,14 @@ def _train(run: Run, folder: Path, earlier: Sequence[Path], watch: Callable[[], 
 
     config, run_folder = run.config, RunFolder(folder)
     run_folder.adopt(earlier)
-    train(
+    training = train(
         **config,
         seed=run.seed,
         folder=folder,
         resume=(folder / "config.json").exists(),
         callback=lambda row: watch(),
     )
-    evidence = evaluate(folder)["stochastic"]
+    evidence = evaluate(training)["stochastic"]
     run_folder.keep_result()
     limits = Limits.parse(config["limits"])
     costs = {name: evidence.costs[name].mean for name in limits.names}

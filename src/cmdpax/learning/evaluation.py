@@ -17,7 +17,12 @@ from scipy.special import betaincinv, stdtrit
 
 from cmdpax.errors import InputError, check_count
 from cmdpax.files import Row, plain, writable_path
-from cmdpax.learning.gym_simulator import GymSimulator, environment_factory, make_simulator
+from cmdpax.learning.gym_simulator import (
+    GymSimulator,
+    environment_factory,
+    make_simulator,
+    names_module,
+)
 from cmdpax.learning.policy import load_policy, refuse_other_spaces, spaces_of
 from cmdpax.learning.rollout import first_episodes
 from cmdpax.learning.run_folder import RunFolder
@@ -58,6 +63,7 @@ def evaluate(
     run: Any,
     *,
     environment: Any = None,
+    trust: bool = False,
     episodes: int = 10,
     seed: int = 12345,
     callback: Callable[[Row], None] | None = None,
@@ -65,16 +71,18 @@ def evaluate(
     """Evidence on a trained policy, `stochastic` as in training, and `deterministic`.
 
     run: what `train` returned, or its folder, which keeps the numbers as `evaluation.json`.
-    environment: as for `train`; by default the one that the policy was trained in. seed: of the
-    environment and of the actions. callback: sees one row for every episode. Where limits are on
-    discounted totals, so are the costs that are reported.
+    environment: as for `train`; by default the one that the policy was trained in. trust: whether
+    a module may be imported because the folder names it. seed: of the environment and of the
+    actions. callback: sees one row for every episode. Where limits are on discounted totals, so are
+    the costs that are reported.
     """
     check_count("episodes", episodes)
     check_count("seed", seed, least=0)
     run_folder = RunFolder(getattr(run, "folder", run))
     config, policy = run_folder.config, load_policy(run_folder.path)
     if environment is None:
-        environment = getattr(run, "environment", config["environment"])
+        is_ours = hasattr(run, "environment")  # of this process, where somebody typed it
+        environment = run.environment if is_ours else trained_in(run_folder, trust)
     is_object = hasattr(environment, "step") and not isinstance(environment, type)
     rounds, count = (episodes, 1) if is_object else (1, episodes)  # of an object there is one copy
     simulator = make_simulator(environment, count)
@@ -99,6 +107,19 @@ def evaluate(
                 callback(plain({**row, "length": int(lengths[i])}))
     run_folder.save_evaluation(as_numbers(measured))
     return measured
+
+
+def trained_in(run_folder: RunFolder, trust: bool) -> str:
+    """The environment that a folder names; one that takes an import only with `trust`."""
+    name = run_folder.config["environment"]
+    if names_module(name) and not trust:
+        module = name.partition(":")[0]
+        raise InputError(
+            f"{run_folder.path / 'config.json'} names the environment '{name}', which would import"
+            f" the module '{module}'; name the environment yourself (--environment {name}), or say"
+            " that you trust the folder (--trust)."
+        )
+    return name
 
 
 def as_numbers(measured: Mapping[str, Evidence]) -> Row:
@@ -149,20 +170,31 @@ def spread(values: np.ndarray, bad: int) -> Spread:
     return Spread(float(values.mean()), float(deviation), *(float(bad * tail) for tail in tails))
 
 
-def video(run: str | Path, path: Path, steps: int = 500, seed: int = 12345) -> Path:
-    """Record at most `steps` steps of the policy of a run folder as `path`, .mp4 or .gif."""
+def video(
+    run: str | Path,
+    path: Path,
+    *,
+    environment: str | None = None,
+    trust: bool = False,
+    steps: int = 500,
+    seed: int = 12345,
+) -> Path:
+    """Record at most `steps` steps of the policy of a run folder as `path`, .mp4 or .gif.
+
+    environment, trust: as for `evaluate`.
+    """
     writable_path(path, ".mp4", ".gif")
     check_count("steps", steps)
     check_count("seed", seed, least=0)
-    name, policy = RunFolder(run).config["environment"], load_policy(run)
+    name, policy = environment or trained_in(RunFolder(run), trust), load_policy(run)
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
         os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported: it chooses then
     import imageio
 
     simulator = GymSimulator(environment_factory(name, pictures=True), 1, name)
     refuse_other_spaces({"observation_shape": list(policy.observation_shape)}, simulator)
-    environment = simulator.environments[0]
-    if getattr(environment, "render_mode", None) != "rgb_array":
+    shown = simulator.environments[0]
+    if getattr(shown, "render_mode", None) != "rgb_array":
         raise InputError(
             f"environment '{name}' draws no pictures; its function must take render_mode and hand"
             " it to the environment."
@@ -170,7 +202,7 @@ def video(run: str | Path, path: Path, steps: int = 500, seed: int = 12345) -> P
     observation, frames = simulator.reset(seed), list[Any]()
     try:
         for _ in range(steps):
-            frames.append(_even(environment.render(), name))
+            frames.append(_even(shown.render(), name))
             step = simulator.step(policy.best(observation))
             if step.terminated[0] or step.truncated[0]:
                 break
@@ -183,8 +215,8 @@ def video(run: str | Path, path: Path, steps: int = 500, seed: int = 12345) -> P
             " MUJOCO_GL accordingly."
         ) from None
     finally:
-        environment.close()
-    rate = environment.metadata.get("render_fps", 30)
+        shown.close()
+    rate = shown.metadata.get("render_fps", 30)
     if path.suffix.lower() == ".gif":
         imageio.mimsave(path, frames[::2], duration=2000 / rate, loop=0)
     else:

@@ -6,11 +6,16 @@ of six values (Safety-Gymnasium) carries the cost as its third. A missing, infin
 one of another length than before, is an error: a limit on a cost that reads zero protects nobody.
 
 Whatever somebody's code raises when it is imported, made, reset or stepped becomes one sentence
-that says where.
+that says where. While a module that a name holds is imported, and while its environments are made,
+the current folder is the last place where Python looks for modules: `beside`. At no other time is
+it looked into.
 """
 
 import importlib
 import inspect
+import math
+import os
+import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,7 +79,7 @@ def environment_factory(environment: Any, pictures: bool = False) -> Callable[[]
     if not module or not name:
         raise InputError(f"environment '{environment}': write module:function, as in heater:make.")
     try:
-        content = importlib.import_module(module)
+        content = beside(importlib.import_module, module)
     except ImportError as error:
         raise InputError(
             f"environment '{environment}': module '{module}' cannot be imported ({error})."
@@ -83,14 +88,29 @@ def environment_factory(environment: Any, pictures: bool = False) -> Callable[[]
         raise as_input_error(environment, f"importing '{module}'", error) from error
     make = getattr(content, name, None)
     if callable(make):
-        return partial(make, **options) if options and _takes(make, "render_mode") else make
+        return partial(beside, make, **options if _takes(make, "render_mode") else {})
     if name in gymnasium.registry:
-        return partial(gymnasium.make, name, **options)
+        return partial(beside, gymnasium.make, name, **options)
     public = [key for key, value in vars(content).items() if callable(value) and key[0] != "_"]
     raise InputError(
         f"environment '{environment}': module '{module}' has no function '{name}';"
         f" {did_you_mean(name, public)}"
     )
+
+
+def names_module(environment: str) -> bool:
+    """Whether a module is imported to make an environment of that name."""
+    return ":" in environment
+
+
+def beside(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """`call(*arguments, **options)`, with the current folder as the last to look for modules in."""
+    here = os.getcwd()
+    sys.path.append(here)
+    try:
+        return call(*arguments, **options)
+    finally:  # this entry, not an equal one of somebody else's
+        sys.path[:] = [entry for entry in sys.path if entry is not here]
 
 
 def as_input_error(name: str, doing: str, error: BaseException) -> InputError:
@@ -116,11 +136,6 @@ class GymSimulator:
 
     def __init__(self, environment: Any, count: int = 1, name: str | None = None) -> None:
         self.name, self.count = name or name_of(environment), count
-        if count > 1 and _is_object(environment):
-            raise self.wrong(
-                f"{count} copies are needed, but an environment object is one; give a function that"
-                " makes it"
-            )
         make = environment_factory(environment)
         try:
             self.environments = [make() for _ in range(count)]
@@ -129,6 +144,16 @@ class GymSimulator:
         first = self.environments[0]
         if not hasattr(first, "observation_space"):
             raise self.wrong(f"{first!r} was made, which is no environment")
+        if hasattr(first, "single_observation_space"):
+            raise self.wrong(
+                "it is a vector of environments; give one copy, of which as many are made as are"
+                " needed"
+            )
+        if count > 1 and _is_object(environment):
+            raise self.wrong(
+                f"{count} copies are needed, but an environment object is one; give a function that"
+                " makes it"
+            )
         self.space = first.observation_space
         self.observation_size = size = self._size()
         is_array = isinstance(self.space, gymnasium.spaces.Box)
@@ -172,8 +197,15 @@ class GymSimulator:
         """Observation as the environment gives it, reward, costs `[m]`, terminated, truncated."""
         chosen = int(action) if self.action_space.low is None else action
         observation, reward, cost, *ends = self._outcome(env, chosen)
-        terminated, truncated = (bool(end) for end in ends)
+        terminated, truncated = map(self._end, ("terminated", "truncated"), ends)
         return observation, self._reward(reward), self._cost(cost), terminated, truncated
+
+    def finite(self, observation: np.ndarray) -> np.ndarray:
+        """The same; a NaN or an infinity in it is an error here, before a policy acts on it."""
+        if observation.dtype.kind == "f" and not np.isfinite(observation).all():
+            wrong = observation[~np.isfinite(observation)][0]
+            raise self.wrong(f"an observation holds {wrong}; observations must be finite")
+        return observation
 
     def wrong(self, what: str) -> InputError:
         """An error that names this environment."""
@@ -205,8 +237,14 @@ class GymSimulator:
     def _reward(self, reward: Any) -> float:
         try:
             return float(np.asarray(reward).item())  # NumPy itself would make a NaN of None
-        except (TypeError, ValueError):
+        except USER_ERRORS:
             raise self.wrong(f"reward {reward!r} is not a number") from None
+
+    def _end(self, name: str, end: Any) -> bool:
+        try:
+            return bool(end)
+        except USER_ERRORS:  # an array of several, or whatever somebody's object raises
+            raise self.wrong(f"{name} is {end!r}; it must be True or False") from None
 
     def _cost(self, cost: Any) -> np.ndarray:
         names = self._names(cost)
@@ -218,21 +256,26 @@ class GymSimulator:
         numbers = list(cost.values()) if isinstance(cost, Mapping) else cost
         try:  # NumPy itself would make a NaN of None
             values = np.array([float(one) for one in np.array(numbers).reshape(len(names))])
-        except (TypeError, ValueError):
-            raise self.wrong(
-                f"cost {cost!r} is not a number, a vector or a mapping to numbers"
-            ) from None
+        except USER_ERRORS:
+            raise self._no_cost(cost) from None
         for name, value in zip(names, values):
             if not np.isfinite(value):
                 raise self.wrong(f"cost '{name}' is {value}; costs must be finite")
         return values
 
+    def _no_cost(self, cost: Any) -> InputError:
+        return self.wrong(f"cost {cost!r} is not a number, a vector or a mapping to numbers")
+
     def _names(self, cost: Any) -> tuple[str, ...]:
         if isinstance(cost, Mapping):
             return tuple(str(name) for name in cost)
-        if np.ndim(cost) == 0:
+        try:
+            shape = np.shape(cost)
+        except USER_ERRORS:  # rows of several lengths
+            raise self._no_cost(cost) from None
+        if shape == ():
             return ("cost",)
-        size, own = np.size(cost), getattr(self.environments[0].unwrapped, "cost_names", None)
+        size, own = math.prod(shape), getattr(self.environments[0].unwrapped, "cost_names", None)
         names = tuple(f"cost{index}" for index in range(size)) if own is None else tuple(own)
         if len(names) != size:
             raise InputError(
@@ -261,7 +304,7 @@ class GymSimulator:
                 f"an observation has {flat.size} numbers where {self.space} has"
                 f" {self.observation_size}"
             )
-        return flat
+        return self.finite(flat)
 
     def _actions(self, space: Any) -> ActionSpace:
         if isinstance(space, gymnasium.spaces.Discrete):
@@ -321,12 +364,12 @@ class GymSampler:
             # the environment keeps its own generator after the first seed
             seed = None if self._is_seeded else int(rng.integers(2**31))
             self._is_seeded, first, ended = True, True, False
-            observation = np.array(self.simulator.reset_one(env, seed))
+            observation = self.simulator.finite(np.array(self.simulator.reset_one(env, seed)))
             while not ended:
                 action = int(draw(policy(observation[None]), rng)[0])
                 outcome = self.simulator.step_one(env, action + self._first_action)
                 successor, reward, cost, terminated, truncated = outcome
-                successor = np.array(successor)
+                successor = self.simulator.finite(np.array(successor))
                 if not np.isfinite(reward):
                     raise self.simulator.wrong(f"the reward is {reward}; it must be finite")
                 rewards = (reward, *self.limits.turn(cost[self._columns]))

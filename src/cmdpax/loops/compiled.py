@@ -16,8 +16,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import get_num_threads, njit
-from numba.extending import overload
+
+# numba unpickles its cache: a .numba_config.yaml in the current folder must not say where that is
+for _name in ("NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES"):
+    os.environ.setdefault(_name, "")
+
+from numba import get_num_threads, njit  # noqa: E402
+from numba.extending import overload  # noqa: E402
 
 Array = np.ndarray
 BLOCK = 1 << 16  # states that one thread treats at a time; models of fewer stay on one thread
