@@ -44,8 +44,8 @@ from models import labelled
 PATIENCE = 30  # seconds on the clock, after which a command is interrupted
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 ENVIRONMENT = f"{__name__}:Drawn"
-TRAINING = "--samples 60 --batch 10 --rollout-steps 10 --passes 1 --hidden 2 --inner 2".split()
-TRAINING += ["--checkpoint-every", "2", "--out", "run"]
+SIZES = "--batch 10 --rollout-steps 10 --passes 1 --hidden 2 --inner 2 --checkpoint-every 2"
+TRAIN = f"train {ENVIRONMENT} --samples 60 {SIZES} --out run"
 SWEEP = """
 kind = "exact"
 seeds = [0]
@@ -87,7 +87,7 @@ READ_MODEL = (
     *("export {} other.npz", "frontier {} --points 2 --eps 1e-2"),
 )
 READ_RUN = ("evaluate run --episodes 1", "report run --out page.html")
-RESUME = " ".join(["train", ENVIRONMENT, *TRAINING, "--resume"])
+RESUME = TRAIN + " --resume"
 SWEPT = "sweep sweep.toml --executor serial --store store"
 REPORT = "report {} --out page.html"
 FEATURES = "solve model.json --method npg-pd --features {} --set steps=5 step=1 dual_step=1"
@@ -121,10 +121,12 @@ WRITES = {"train": ("run/",), "sweep": ("store/",), "evaluate": ("run/evaluation
 def damaged_files(seeds: Sequence[int], folder: Path) -> Iterator[tuple[int, str | None]]:
     """One damaged file and one command for each seed."""
     base, before = folder / "base", Path.cwd()
-    base.mkdir()
+    fresh = not base.exists()
+    base.mkdir(exist_ok=True)
     os.chdir(base)
     try:
-        make_base(base)
+        if fresh:
+            make_base(base)
         for seed in seeds:
             with copied(base):
                 failure = attacked(seed)
@@ -143,12 +145,10 @@ def make_base(folder: Path) -> None:
     np.save("features.npy", features)
     np.savez("features.npz", features=features)
     Path("sweep.toml").write_text(DRAWS + SWEEP.lstrip())
-    train = ["train", ENVIRONMENT, *TRAINING]
-    for command in (train, READ_RUN[0].split(), SWEPT.split()):
-        whole(command)
+    for command in (TRAIN, READ_RUN[0], SWEPT, "solve model.json"):
+        whole(command.split())
     finished = sorted(Path("store/done").iterdir())[0]
     finished.rename(f"store/work/{finished.name}.dead")
-    whole(["solve", "model.json"])
     Path("study").mkdir()
     lines = (results / "records" / "cliff-world.jsonl").read_text().splitlines()
     rows = {line: json.loads(line) for line in lines}

@@ -140,7 +140,9 @@ class Exact:
         seen = {s for s, chance in enumerate(self.initial) if chance}
         fringe = seen
         while fringe:
-            ahead = {t for s in fringe for a in self.choices[s] for t, p in self.moves[s][a].items() if p}
+            ahead = {
+                t for s in fringe for a in self.choices[s] for t, p in self.moves[s][a].items() if p
+            }
             fringe = ahead - seen
             seen = seen | fringe
         entries = [reward[s][a] for s in seen for a in self.choices[s]]
