@@ -18,6 +18,7 @@ import numpy as np
 from cmdpax import lagrangian
 from cmdpax.errors import InputError, NumericalError, check_known
 from cmdpax.files import Row
+from cmdpax.learning.board import Board
 from cmdpax.learning.config import METHODS, ResolvedConfig, TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import Learner, adam, init, make_learn
@@ -75,15 +76,13 @@ def train(
         settings.setdefault("rollout_steps", settings.get("batch") or own)
     config = TrainConfig.of({"method": method, "limits": limits, **settings}).resolved()
     name = recorded_name(environment)
-    run_folder = RunFolder(folder or default_folder(name, config.method, config.seed))
+    place = Path(folder or default_folder(name, config.method, config.seed))
+    run_folder = RunFolder(place.absolute())  # also if the environment changes the current folder
     simulator = make_simulator(environment, config.batch // config.rollout_steps)
     Limits.parse(config.limits).columns(simulator.cost_names)  # refuses others before all work
     learner, recorded = init(config, simulator), {"environment": name, **asdict(config)}
-    if resume:
-        run_folder.resume(recorded)
-    else:
-        run_folder.begin(recorded)
-    with run_folder.lock():
+    hold = run_folder.resume if resume else run_folder.begin
+    with hold(recorded):
         learner = restore(learner, run_folder, simulator) if resume else learner
         run_folder.rewind(int(learner.update))
         learner = _learn(learner, simulator, config, run_folder, callback)
@@ -102,7 +101,7 @@ def _learn(
     thresholds = training_thresholds(limits, config.reserve)
     # with penalty 0 the weights are the multipliers: the plain Lagrangian
     penalty = config.penalty if METHODS[config.method].dual == "augmented" else 0.0
-    with _tensorboard(run_folder.path) as board:
+    with Board(run_folder.path / "tensorboard") as board:
         for update in range(int(learner.update), config.updates):
             acting, seed = policy_of(learner, simulator), (config.seed, update)
             batch, raw = collect(simulator, acting, limits, config.rollout_steps, seed)
@@ -135,7 +134,7 @@ def _learn(
                 **metrics,
             }
             run_folder.add(row)
-            _show(row, board)
+            board.show(row)
             if (update + 1) % config.checkpoint_every == 0 or update + 1 == config.updates:
                 save(learner, simulator, run_folder)
             if callback:
@@ -246,22 +245,6 @@ def default_folder(environment: str, method: str, seed: int) -> Path:
 
 def _by_name(limits: Limits, values: np.ndarray) -> dict[str, float]:
     return dict(zip(limits.names, values.tolist()))
-
-
-def _tensorboard(folder: Path) -> Any:
-    from tensorboardX import SummaryWriter
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return SummaryWriter(str(folder / "tensorboard"))
-
-
-def _show(row: Row, board: Any) -> None:
-    """Numbers of a row with flat names, `cost/heat` for nested ones."""
-    for name, value in row.items():
-        for part, number in value.items() if isinstance(value, dict) else [("", value)]:
-            if isinstance(number, int | float):
-                board.add_scalar(f"{name}/{part}" if part else name, number, row["samples"])
 
 
 def _refuse_nan(learner: Learner, run_folder: RunFolder) -> None:
