@@ -1,9 +1,11 @@
 """The rows of a training for TensorBoard: for the eye only, so that no fault of it stops a run.
 
-Events are written at once by this thread. The usual writer of tensorboardX has a thread of its own
-and a queue to it, which is full for ever once that thread has died of a full disk.
+Rows are written at once, by this thread. tensorboardX's own writer has a thread and a queue to it,
+which stays full for ever once a full disk has ended that thread.
 """
 
+import socket
+import struct
 import time
 import warnings
 from pathlib import Path
@@ -13,52 +15,43 @@ from cmdpax.files import Row
 
 
 class Board:
-    """A file of events in `folder`; after the first error of the disk, nothing."""
+    """A file of events in `folder`, a row at a time; after an error of the disk, no more of it."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.writer = folder, None
-        try:
-            self.writer = _writer(folder)
-        except OSError as error:
-            self._drop(error)
-
-    def __enter__(self) -> "Board":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.writer is not None:
-            try:
-                self.writer.close()
-            except OSError as error:
-                self._drop(error)
+        name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}"
+        self.path, self.is_dropped = folder / name, False
+        self._append(_record(file_version="brain.Event:2"))
 
     def show(self, row: Row) -> None:
         """Numbers of a row with flat names, `cost/heat` for nested ones."""
-        if self.writer is None:
-            return
-        from tensorboardX.proto.event_pb2 import Event
         from tensorboardX.summary import scalar
 
+        numbers = {}
+        for name, value in row.items():
+            for part, number in value.items() if isinstance(value, dict) else [("", value)]:
+                if isinstance(number, int | float):
+                    numbers[f"{name}/{part}" if part else name] = number
+        summaries = [scalar(name, number) for name, number in numbers.items()]
+        self._append(b"".join(_record(step=row["samples"], summary=one) for one in summaries))
+
+    def _append(self, records: bytes) -> None:
+        if self.is_dropped:
+            return
         try:
-            for name, value in row.items():
-                for part, number in value.items() if isinstance(value, dict) else [("", value)]:
-                    if isinstance(number, int | float):
-                        summary = scalar(f"{name}/{part}" if part else name, number)
-                        event = Event(wall_time=time.time(), step=row["samples"], summary=summary)
-                        self.writer.write_event(event)
-            self.writer.flush()
+            self.path.parent.mkdir(exist_ok=True)
+            with open(self.path, "ab") as file:
+                file.write(records)
         except OSError as error:
-            self._drop(error)
-
-    def _drop(self, error: OSError) -> None:
-        self.writer = None
-        what = f"{self.folder} cannot be written ({error.strerror})"
-        warnings.warn(f"{what}: TensorBoard sees no more of this run.", stacklevel=2)
+            self.is_dropped = True
+            what = f"{self.path.parent} cannot be written ({error.strerror})"
+            warnings.warn(f"{what}: TensorBoard sees no more of this run.", stacklevel=2)
 
 
-def _writer(folder: Path) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from tensorboardX.event_file_writer import EventsWriter
-    folder.mkdir(exist_ok=True)
-    return EventsWriter(str(folder / "events"))
+def _record(**event: Any) -> bytes:
+    """An event as a TFRecord: its length, a checksum of that, the event, a checksum of it."""
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.record_writer import masked_crc32c
+
+    text = Event(wall_time=time.time(), **event).SerializeToString()
+    parts = (struct.pack("<Q", len(text)), text)
+    return b"".join(part + struct.pack("<I", masked_crc32c(part)) for part in parts)
