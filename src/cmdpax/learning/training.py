@@ -101,44 +101,44 @@ def _learn(
     thresholds = training_thresholds(limits, config.reserve)
     # with penalty 0 the weights are the multipliers: the plain Lagrangian
     penalty = config.penalty if METHODS[config.method].dual == "augmented" else 0.0
-    with Board(run_folder.path / "tensorboard") as board:
-        for update in range(int(learner.update), config.updates):
-            acting, seed = policy_of(learner, simulator), (config.seed, update)
-            batch, raw = collect(simulator, acting, limits, config.rollout_steps, seed)
-            finished = valued = episodes(batch.rewards, batch.ended)
-            if config.discounted:
-                valued = episodes(batch.rewards, batch.ended, config.discount)
-            means, length = valued.totals[1:].mean(1), float(finished.lengths.mean())
-            margin = means - thresholds
-            learner = smooth_margin(learner, margin, len(finished.lengths), config)
-            learner = move_multipliers(learner, config)
-            weights = lagrangian.weights(learner.multiplier, penalty, learner.margin)
-            steps = steps_per_episode(length, config)
-            learner, metrics = learn(learner, batch, weights, margin, steps)
-            observed = learner.observed.add(raw)
-            learner = learner._replace(observed=observed, update=np.asarray(update + 1))
-            _refuse_nan(learner, run_folder)
-            if not finished.completed and not warned:
-                warned = True
-                warnings.warn(CUT.format(update + 1, config.rollout_steps), stacklevel=3)
-            first_rows = np.searchsorted(limits.rows, np.arange(len(limits)))
-            row = {
-                "update": update + 1,
-                "samples": (update + 1) * config.batch,
-                "return": float(finished.totals[0].mean()),
-                "cost": _by_name(limits, (limits.signs * means + 0.0)[first_rows]),
-                "multiplier": _by_name(limits, limits.fold(learner.multiplier)),
-                "weight": _by_name(limits, limits.fold(weights)),
-                "length": length,
-                "episodes": finished.completed,
-                **metrics,
-            }
-            run_folder.add(row)
-            board.show(row)
-            if (update + 1) % config.checkpoint_every == 0 or update + 1 == config.updates:
-                save(learner, simulator, run_folder)
-            if callback:
-                callback(row)
+    board = Board(run_folder.path / "tensorboard")
+    for update in range(int(learner.update), config.updates):
+        acting, seed = policy_of(learner, simulator), (config.seed, update)
+        batch, raw = collect(simulator, acting, limits, config.rollout_steps, seed)
+        finished = valued = episodes(batch.rewards, batch.ended)
+        if config.discounted:
+            valued = episodes(batch.rewards, batch.ended, config.discount)
+        means, length = valued.totals[1:].mean(1), float(finished.lengths.mean())
+        margin = means - thresholds
+        learner = smooth_margin(learner, margin, len(finished.lengths), config)
+        learner = move_multipliers(learner, config)
+        weights = lagrangian.weights(learner.multiplier, penalty, learner.margin)
+        steps = steps_per_episode(length, config)
+        learner, metrics = learn(learner, batch, weights, margin, steps)
+        observed = learner.observed.add(raw)
+        learner = learner._replace(observed=observed, update=np.asarray(update + 1))
+        _refuse_nan(learner, run_folder)
+        if not finished.completed and not warned:
+            warned = True
+            warnings.warn(CUT.format(update + 1, config.rollout_steps), stacklevel=3)
+        first_rows = np.searchsorted(limits.rows, np.arange(len(limits)))
+        row = {
+            "update": update + 1,
+            "samples": (update + 1) * config.batch,
+            "return": float(finished.totals[0].mean()),
+            "cost": _by_name(limits, (limits.signs * means + 0.0)[first_rows]),
+            "multiplier": _by_name(limits, limits.fold(learner.multiplier)),
+            "weight": _by_name(limits, limits.fold(weights)),
+            "length": length,
+            "episodes": finished.completed,
+            **metrics,
+        }
+        run_folder.add(row)
+        board.show(row)
+        if (update + 1) % config.checkpoint_every == 0 or update + 1 == config.updates:
+            save(learner, simulator, run_folder)
+        if callback:
+            callback(row)
     return learner
 
 
