@@ -130,7 +130,7 @@ def train(context: Any, run: Path, method: str, death: tuple[str, float]) -> int
 
 def victim(words: list[str], folder: str, way: str, place: float) -> None:
     """The command, in a process that dies before or within a write if it is to."""
-    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115: until it dies
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     writes = 0
 
     def hook(event: str, arguments: tuple) -> None:

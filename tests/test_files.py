@@ -4,16 +4,25 @@ take what anybody wrote.
 
 import errno
 import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cmdpax import InputError
 from cmdpax.files import (
+    is_part,
+    locked,
+    naming,
     parse_json,
     plain,
     read_json,
     read_rows,
+    remove_parts,
     replacing,
     writable_path,
     write_json,
@@ -54,6 +63,61 @@ def test_errors_name_the_file_and_keep_their_kind(tmp_path):
     with pytest.raises(OSError, match="No space left on device") as full:
         fill(tmp_path / "a")
     assert full.value.filename == str(tmp_path / "a") and full.value.errno == errno.ENOSPC
+
+
+def test_an_error_names_the_file_unless_it_names_another(tmp_path):
+    for inner, outer in ((None, "a"), ("b", "a"), ("c", "c")):
+        with pytest.raises(OSError, match="full") as caught, naming(Path("a"), Path("b")):
+            raise OSError(errno.ENOSPC, "full", inner)
+        assert caught.value.filename == outer
+
+
+def test_parts_of_dead_writers_are_removed_and_nothing_else(tmp_path):
+    others = [".a.part", ".a.0123456.part", "a.01234567.part", ".a.0123456g.part", "a"]
+    for name in (*others, ".a.01234567.part", ".b.01234567.part"):
+        (tmp_path / name).write_text("half")
+    remove_parts(tmp_path, "a")
+    assert not (tmp_path / ".a.01234567.part").exists() and (tmp_path / ".b.01234567.part").exists()
+    with replacing(tmp_path / "c") as file:
+        file.write(b"whole")
+        remove_parts(tmp_path)  # what is being written is not a dead writer's
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "c"])
+    assert not any(is_part(tmp_path / name) for name in others)
+    remove_parts(tmp_path / "nothing")
+
+
+HOLD = """
+import os, sys
+from pathlib import Path
+from cmdpax.files import locked
+with locked(Path(sys.argv[1]), "taken"):
+    if sys.argv[2:] and os.fork() == 0:
+        print(os.getpid(), flush=True)
+        sys.stdin.read()
+        os._exit(0)
+    if not sys.argv[2:]:
+        print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("helper", [[], ["helper"]])
+def test_a_lock_has_one_holder_and_is_free_when_that_is_dead(tmp_path, helper):
+    """Also if a process that the dead one forked lives on."""
+    path = tmp_path / "lock"
+    command = [sys.executable, "-c", HOLD, str(path), *helper]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        said = holder.stdout.readline().strip()
+        with pytest.raises(InputError, match="taken"), locked(path, "taken"):
+            pass
+        holder.kill()
+        holder.wait()
+        with locked(path, "taken"), pytest.raises(InputError, match="twice"):
+            locked(path, "twice").__enter__()
+        if helper:
+            os.kill(int(said), signal.SIGKILL)  # it lived until now
+    with locked(path, "taken"):
+        pass
 
 
 def test_what_cannot_be_written_is_refused_beforehand(tmp_path):

@@ -1,13 +1,15 @@
-"""How is a file written whole, and somebody's JSON or JSON lines read safely?
+"""How is a file written whole, and by one process; how is somebody's JSON read safely?
 
 A file is whole or not there: it is written beside its place under another name, brought to the
 disk, and renamed. Readers of JSON execute nothing; what is missing or damaged is empty for them.
+Locks are advisory, and the system frees them however their holder dies.
 """
 
 import errno
 import json
 import math
 import os
+import re
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +23,8 @@ import numpy as np
 from cmdpax.errors import InputError
 
 Row = dict[str, Any]
+PART = re.compile(r"\..+\.[0-9a-f]{8}\.part")  # names of files that are not whole yet
+_held: set[BinaryIO] = set()  # what this process has locked
 
 
 @contextmanager
@@ -31,18 +35,57 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """
     temporary = _beside(path)
     try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        if error.filename is None or Path(error.filename) == temporary:
-            raise OSError(error.errno, error.strerror, str(path)) from None
-        raise
+        with naming(path, temporary):
+            with open(temporary, "xb") as file:
+                _try_lock(file)  # a part that nobody holds is a dead writer's
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
     finally:
         with suppress(OSError, ValueError):
             temporary.unlink()
+
+
+@contextmanager
+def naming(path: Path, alias: Path | None = None) -> Iterator[None]:
+    """Let errors of the disk name `path`: those of `write` name no file, others perhaps `alias`."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or error.filename == str(alias):
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
+
+
+def is_part(path: Path) -> bool:
+    """Whether a file has the name of one that `replacing` has not finished."""
+    return PART.fullmatch(path.name) is not None
+
+
+def remove_parts(folder: Path, name: str = "") -> None:
+    """Remove what dead writers left half written in `folder`: of the file `name`, or of any."""
+    for path in folder.glob(f".{name}*.part"):
+        if is_part(path):
+            with suppress(OSError), open(path, "ab") as file:
+                if _try_lock(file):
+                    path.unlink()
+
+
+@contextmanager
+def locked(path: Path, refusal: str) -> Iterator[None]:
+    """Be the only holder of the lock file `path`, which is made; `refusal` is for the second.
+
+    A process that the holder forks does not hold it.
+    """
+    with open(path, "ab") as file:
+        if _try_lock(file) is False:
+            raise InputError(refusal)
+        _held.add(file)
+        try:
+            yield
+        finally:
+            _held.discard(file)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -167,3 +210,26 @@ def _refuse_constant(word: str) -> float:
 
 def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+
+
+def _try_lock(file: BinaryIO) -> bool | None:
+    """Whether an open file is locked for this process now; None where there are no locks."""
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except ImportError:  # Windows
+        return None
+    return True
+
+
+def _let_go() -> None:
+    """Close what a parent holds: a lock lasts until every copy of its file is closed."""
+    while _held:
+        _held.pop().close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)

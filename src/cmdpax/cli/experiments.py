@@ -107,11 +107,6 @@ def execute(
                 sentence = f"interrupted; {board.summary()}; the same command continues."
                 raise KeyboardInterrupt(sentence) from None
         store.tidy()
-        missing = store.pending(runs)
-    if missing:
-        log = f"(see {store.folder / 'workers.log'})"
-        why = f"because their workers died again and again {log}"
-        raise InputError(f"{len(missing)} runs were given up, {why}.")
     outcomes = {run.id: (store.result(run) or {})["outcome"] for run in runs}
     reasons = {name: one["failed"] for name, one in outcomes.items() if "failed" in one}
     for name, reason in list(reasons.items())[:1]:
