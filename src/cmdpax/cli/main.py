@@ -15,6 +15,7 @@ import tyro
 import cmdpax
 from cmdpax.cli import exact, experiments
 from cmdpax.cli import learning as training
+from cmdpax.cli.terminal import complain
 from cmdpax.errors import CertificateError, InputError, NumericalError
 from cmdpax.learning.config import TrainConfig
 
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # modules of the current folder, as in `train heater:make`; last, so as to hide no library
         sys.path.append("")
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_: print(f"cmdpax: {message}", file=sys.stderr)
+        warnings.showwarning = lambda message, *_: complain(message)
         sys.exit(_run(arguments))
 
 
@@ -96,5 +97,5 @@ def _refuse_repeated(words: Sequence[str]) -> None:
 
 
 def _complain(sentence: object, code: int) -> int:
-    print(f"cmdpax: {sentence}", file=sys.stderr)
+    complain(sentence)
     return code
