@@ -24,16 +24,23 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from reprlib import repr as brief
 from typing import Any
 
 import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.files import (
+    LARGEST_ARRAY,
+    LARGEST_ROWS,
+    LARGEST_TEXT,
     Row,
     locked,
     naming,
+    opened,
     parse_json,
+    parse_rows,
+    read_bytes,
     read_json,
     remove_parts,
     write_bytes,
@@ -46,6 +53,8 @@ REQUIRED: Row = {"environment": str, "method": str, "limits": list, "seed": int,
 REQUIRED |= {"discount": int | float, "discounted": bool}
 PARTS = ("reward", "costs")  # the same of evidence
 SUMS = ("sha256", "notes_sha256")  # of a checkpoint's arrays, and of its notes
+# of a checkpoint's notes, those that are there
+NOTES: Row = {"checkpoint": int, "action_space": dict, "observation_shape": list}
 NAMES_OF_0_1 = {"limit": "limits", "horizon": "rollout_steps"}
 # what stood for "the method's own", which is None now
 OWN_OF_0_1 = dict.fromkeys(("batch", "minibatch", "trust_region", "penalty", "dual_step"), 0)
@@ -53,6 +62,7 @@ OWN_OF_0_1 |= {"kl_stop": -1, "gradient_clip": -1}
 # safetensors' names of NumPy's types; its files hold arrays of the last type first
 TYPES = {"BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "U16": "<u2", "F16": "<f2"}
 TYPES |= {"I32": "<i4", "U32": "<u4", "F32": "<f4", "F64": "<f8", "I64": "<i8", "U64": "<u8"}
+MOST_DIMENSIONS = 32  # that NumPy takes
 
 
 class RunFolder:
@@ -82,26 +92,28 @@ class RunFolder:
 
     def rows(self) -> list[Row]:
         """Every row of metrics, in order; empty before the first."""
-        rows = []
-        for number, line in enumerate(self._bytes().split(b"\n")[:-1], 1):
-            rows.append(_row(line))
-            if not rows[-1]:
-                raise InputError(f"{self._metrics} is damaged: line {number} is no row.")
+        rows, damaged = self.readable_rows()
+        if damaged:
+            raise InputError(f"{self._metrics} is damaged: line {damaged[0]} is no row.")
         return rows
+
+    def readable_rows(self) -> tuple[list[Row], list[int]]:
+        """The same, damaged or not, and the numbers of lines that are no rows."""
+        return parse_rows(self._bytes().rpartition(b"\n")[0])
 
     def last_row(self) -> Row | None:
         """The last whole row, found without reading all of them; None if there is none."""
         try:
-            with self._metrics.open("rb") as file:
+            with opened(self._metrics) as file:
                 file.seek(max(0, self._metrics.stat().st_size - 4096))
-                return _row(file.read().split(b"\n")[-2]) or None
-        except (OSError, IndexError):
+                return _row(file.read(4096).split(b"\n")[-2]) or None
+        except (OSError, IndexError, InputError):
             return None
 
     def checkpoints(self) -> list[Path]:
         """The `.safetensors` files of the checkpoints, newest first; a stem is the update."""
         stems = (path.stem for path in (self.path / "checkpoints").glob("*.json"))
-        numbers = sorted((int(stem) for stem in stems if stem.isdigit()), reverse=True)
+        numbers = sorted((int(stem) for stem in stems if stem.isdecimal()), reverse=True)
         return [self._checkpoint(number) for number in numbers]
 
     def newest(self) -> tuple[Arrays, Row]:
@@ -245,7 +257,7 @@ class RunFolder:
         return self.path / "checkpoints" / f"{number:08d}.safetensors"
 
     def _bytes(self) -> bytes:
-        return self._metrics.read_bytes() if self._metrics.is_file() else b""
+        return read_bytes(self._metrics, LARGEST_ROWS) if self._metrics.is_file() else b""
 
     def _lines(self) -> dict[int, bytes]:
         """Lines of the metrics by their update; whatever is no row is passed over."""
@@ -256,16 +268,19 @@ class RunFolder:
 def read_checkpoint(path: Path) -> tuple[Arrays, Row]:
     """Arrays and notes of one checkpoint, from the path of either of its files."""
     try:
-        text, data = (path.with_suffix(end).read_bytes() for end in (".json", ".safetensors"))
+        text = read_bytes(path.with_suffix(".json"), LARGEST_TEXT)
+        data = read_bytes(path.with_suffix(".safetensors"), LARGEST_ARRAY)
+        notes = _row(text)
+        if text not in (_described(data, notes), _described_by_0_1(data, notes)):
+            raise InputError("its checksum does not match.")
+        for name in NOTES.keys() & notes.keys():
+            if not isinstance(notes[name], NOTES[name]):
+                raise InputError(f"its {name} is of another kind.")
+        return unpack(data), notes
     except OSError as error:
         raise InputError(f"checkpoint {path} cannot be read: {error}.") from None
-    notes = _row(text)
-    if text not in (_described(data, notes), _described_by_0_1(data, notes)):
-        raise InputError(f"checkpoint {path} is damaged: its checksum does not match.")
-    try:
-        return unpack(data), notes
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise InputError(f"checkpoint {path} is damaged: {error}.") from None
+    except InputError as error:
+        raise InputError(f"checkpoint {path} is damaged: {error}") from None
 
 
 def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -287,19 +302,37 @@ def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def unpack(data: bytes) -> Arrays:
-    """The arrays that `pack` wrote; read-only. A ValueError says what is wrong with the data."""
+    """The arrays that `pack` wrote; read-only. An InputError says what is wrong with the data."""
     start = 8 + int.from_bytes(data[:8], "little")
-    header, arrays, end = json.loads(data[8:start]), {}, 0
+    header, arrays, end = parse_json(data[8:start]), {}, 0
+    if not isinstance(header, dict):
+        raise InputError("its header is no JSON object.")
     header.pop("__metadata__", None)
+    for name, entry in header.items():
+        if not _is_entry(entry):
+            raise InputError(f"array '{name}' is described by {brief(entry)}.")
     for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
         dtype, shape, (first, last) = TYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
         if first != end or last - first != math.prod(shape) * np.dtype(dtype).itemsize:
-            raise ValueError(f"array '{name}' has other bytes than its shape needs")
+            raise InputError(f"array '{name}' has other bytes than its shape needs.")
+        if start + last > len(data):
+            raise InputError(f"array '{name}' is longer than the file.")
         arrays[name] = np.frombuffer(data[start + first : start + last], dtype).reshape(shape)
         end = last
     if start + end != len(data):
-        raise ValueError("its data are not as long as its header says")
+        raise InputError("its data are not as long as its header says.")
     return arrays
+
+
+def _is_entry(entry: Any) -> bool:
+    """Whether an entry of a header has a type, a shape that NumPy takes, and two offsets."""
+    if not isinstance(entry, dict) or entry.get("dtype") not in (*TYPES,):
+        return False
+    shape, offsets = entry.get("shape"), entry.get("data_offsets")
+    if not isinstance(shape, list) or not isinstance(offsets, list):
+        return False
+    is_whole = all(type(number) is int and 0 <= number < 2**40 for number in (*shape, *offsets))
+    return is_whole and len(shape) <= MOST_DIMENSIONS and len(offsets) == 2
 
 
 def from_0_1(config: Row) -> Row:
