@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -55,6 +56,38 @@ def test_ray(serial, tmp_path):
     # numba refuses another number of threads once it has started some
     assert {name: os.environ.get(name) for name in ONE_THREAD} == before
     assert contents(store.done) == contents(serial.done)
+
+
+def test_to_ray_only_strings_travel(tmp_path, monkeypatch):
+    """And Ray, which lets workers look for modules where its driver starts, starts elsewhere."""
+    store, sent, folders = Store(tmp_path / "store", create=True), [], []
+
+    class Task:
+        def __init__(self, function):
+            self.function = function
+
+        def remote(self, *arguments):
+            sent.append((self.function, *arguments))
+            return arguments
+
+    class Error(Exception):
+        pass
+
+    names = ("WorkerCrashedError", "NodeDiedError", "OutOfMemoryError")
+    fake = SimpleNamespace(
+        init=lambda **_: folders.append(os.getcwd()),
+        remote=lambda **_: Task,
+        wait=lambda waiting, **_: (waiting, []),
+        get=lambda reference: '{"won": true}',
+        shutdown=lambda: None,
+        exceptions=SimpleNamespace(**dict.fromkeys(names, Error)),
+    )
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    monkeypatch.chdir(tmp_path)
+    find_executor("ray")(RUNS[:2], Store("store"), 1, lambda: None)
+    expected = (executors._carry_out_alone, str(store.folder), str(tmp_path))
+    assert sent == [(*expected, run.text) for run in RUNS[:2]]
+    assert folders == [os.sep] and os.getcwd() == str(tmp_path)
 
 
 def test_a_paused_worker_that_wakes_late_does_no_harm(serial, tmp_path):

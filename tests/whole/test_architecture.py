@@ -58,7 +58,7 @@ BUDGETS = {
     "exact": 1040,
     "solvers": 2960,
     "environments": 750,
-    "learning": 3210,
+    "learning": 3240,
     "experiments": 1880,
     "report": 870,
     "paper": 2470,

@@ -14,6 +14,7 @@ import pytest
 
 from cmdpax.cli.main import COMMANDS
 from cmdpax.experiments.store import Store
+from cmdpax.learning.policy import load_policy
 from cmdpax.learning.training import train
 from short_run import SMALL
 
@@ -31,6 +32,7 @@ steps = 20
 step = [0.1, 0.2]
 """
 HEATER = """
+import os
 import gymnasium
 import helper  # lies beside this file
 
@@ -41,6 +43,7 @@ class Heater(gymnasium.Env):
     def __init__(self):
         import late  # so does this
         self.cost = late.COST
+        os.chdir("/")  # which must not lead the next run, or its folder, astray
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -167,7 +170,7 @@ def _with_tests():
 
 
 HEATERS = """
-seeds = [0]
+seeds = [0, 1]
 [settings]
 environment = "heater:make"
 samples = 100
@@ -196,7 +199,10 @@ def test_the_environments_of_a_sweep_are_imported_by_its_workers(mine, executor)
     done = run(mine, "sweep", "heater.toml", "--workers", "1", "--executor", executor)
     assert done.returncode == 0, done.stderr
     assert nothing_ran(mine) is True
-    assert len(list((mine / "runs/heater/done").iterdir())) == 1
+    outcomes = [
+        json.loads(path.read_text()) for path in mine.glob("runs/heater/done/*/result.json")
+    ]
+    assert [one["outcome"]["cost"] for one in outcomes] == [{"cost": 1.0}] * 2
 
 
 def test_records_of_a_store_name_nothing_that_is_imported(naming_evil):
@@ -212,6 +218,22 @@ def test_records_of_a_store_name_nothing_that_is_imported(naming_evil):
     for arguments in (("sweep", "sweep.toml", "--store", "store"), ("report", "store")):
         assert run(folder, *arguments).returncode == 0
     assert nothing_ran(folder) is True and (record / "result.json").exists()
+
+
+def test_reading_a_policy_imports_nothing(naming_evil):
+    assert load_policy(naming_evil).updates == 1
+    assert "evil" not in sys.modules and nothing_ran(naming_evil.parent) is True
+
+
+def test_a_store_leaves_alone_what_it_did_not_make(theirs):
+    store = Store(theirs / "store", create=True)
+    mine = [store.folder / "notes.txt", store.work / "thesis" / "chapter.txt"]
+    for path in mine:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    assert run(theirs, "sweep", "sweep.toml", "--store", "store", "--workers", "1").returncode == 0
+    assert [path.read_text() for path in mine] == ["mine"] * 2
+    assert len(store.finished()) == 2 and [path.name for path in store.work.iterdir()] == ["thesis"]
 
 
 def test_the_page_speaks_of_every_command():

@@ -70,7 +70,9 @@ def in_this_process(runs: Sequence[Run], store: Store, workers: int, watch: Watc
     os.environ.update({k: v for k, v in ONE_THREAD.items() if k != "NUMBA_NUM_THREADS"})
     for run in store.pending(runs):
         watch()
-        _refuse_error(json.loads(answer(str(store.folder), run.text)))
+        with chdir("."):  # which an environment may leave
+            reply = answer(str(store.folder.absolute()), run.text)
+        _refuse_error(json.loads(reply))
     watch()
 
 

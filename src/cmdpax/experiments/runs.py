@@ -9,6 +9,7 @@ carries it out and however often it was interrupted: no clock, host or process i
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import chdir
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -102,7 +103,8 @@ def check_problems(runs: Sequence[Run]) -> None:
             from cmdpax.learning.gym_simulator import make_simulator
 
             limits = Limits.parse(run.config["limits"])
-            limits.columns(make_simulator(run.problem, 1).cost_names)
+            with chdir("."):  # which an environment may leave
+                limits.columns(make_simulator(run.problem, 1).cost_names)
 
 
 def carry_out(
