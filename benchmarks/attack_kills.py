@@ -82,6 +82,7 @@ def trainings(seeds: Sequence[int], folder: Path) -> Iterator[Outcome]:
     context.set_forkserver_preload(["cmdpax.cli.main", "cmdpax.learning.training", "tensorboardX"])
     # a compiled update is the same in every child; nothing else is shared
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder / "compiled")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     for method in METHODS:
         if not (folder / method).exists():
             assert train(context, folder / method, method, ("", 0)) == 0

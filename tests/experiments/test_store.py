@@ -112,7 +112,27 @@ def test_a_failed_run_is_an_outcome(store):
     assert store.pending([run]) == [run]
 
 
-@pytest.mark.parametrize("text", ['{"x', "[]", None])
+@pytest.mark.parametrize("noted", ['"a"', "[]", "null", "-1", "1" * 400])
+def test_a_cost_that_is_no_number_counts_nothing(store, noted):
+    store.carry_out(RUN)
+    (store.done / RUN.id / "spent.json").write_text(f'{{"cpu_seconds": {noted}, "host": "h"}}')
+    assert store.spent(RUN) == {"cpu_seconds": 0.0, "host": "h"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            '{"x',
+            "[]",
+            None,
+            '{"versions": {}, "outcome": null}',
+            '{"versions": [], "outcome": {}}',
+        ),
+        *(f'{{"versions": {{}}, "outcome": {{"reward": {one}}}}}' for one in ('"a"', "1" * 400)),
+        '{"versions": {}, "outcome": {"failed": 3}}',
+    ],
+)
 def test_a_damaged_result_is_named_with_its_remedy(store, text):
     store.carry_out(RUN)
     path = store.done / RUN.id / "result.json"

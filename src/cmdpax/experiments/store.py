@@ -35,8 +35,6 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import numpy as np
-
 import cmdpax
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.experiments.runs import Run, carry_out, load_code
@@ -47,6 +45,9 @@ PACKAGES = ("numpy", "scipy", "numba", "highspy", "jax", "jaxlib", "optax", "gym
 MARK, HOLDS = "store.json", {"holds": "runs of cmdpax, one folder each"}  # says what it is
 RUN, RESULT, SPENT = "run.json", "result.json", "spent.json"
 ID, ATTEMPT = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{16}\.[0-9a-f]{8}(\.gone)?")
+TIMES = ("seconds", "cpu_seconds")
+NUMBERS = {"return", "reward", "excess", "violation", "samples"}  # of an outcome, or null
+LARGEST = 1e300  # a number of more digits is no float
 NOTE_SECONDS = 5.0  # between two notes of what an attempt has cost so far
 TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 REFUSALS = {
@@ -134,7 +135,7 @@ class Store:
         """Run, versions and outcome, once it is finished."""
         folder = self.done / run.id
         result = read_json(folder / RESULT)
-        if folder.exists() and not {"versions", "outcome"} <= result.keys():
+        if folder.exists() and not _is_whole(result):
             remedy = f"remove {folder}, and the same command does the run again"
             raise InputError(f"{folder / RESULT} is damaged; {remedy}.")
         return result or None
@@ -147,7 +148,8 @@ class Store:
 
     def spent(self, run: Run) -> Row:
         """What it cost in all attempts: wall and CPU seconds; the last one's number and host."""
-        return read_json(self.done / run.id / SPENT)
+        noted = read_json(self.done / run.id / SPENT)
+        return {name: _seconds(one) if name in TIMES else one for name, one in noted.items()}
 
     def carry_out(self, run: Run) -> bool:
         """Do a run and commit it; False if somebody else committed it first.
@@ -311,7 +313,18 @@ def _remove(attempt: Path) -> None:
 
 def _seconds(noted: object) -> float:
     """What an attempt noted that it cost; nothing if that is no number of seconds."""
-    return float(noted) if isinstance(noted, int | float) and 0 <= noted < np.inf else 0.0
+    return float(noted) if isinstance(noted, int | float) and 0 <= noted < LARGEST else 0.0
+
+
+def _is_whole(result: Row) -> bool:
+    """Whether a `result.json` holds what its readers rely on."""
+    made_by, outcome = result.get("versions"), result.get("outcome")
+    if not isinstance(made_by, dict) or not isinstance(outcome, dict):
+        return False
+    numbers = [outcome[name] for name in NUMBERS & outcome.keys() if outcome[name] is not None]
+    return isinstance(outcome.get("failed", ""), str) and all(
+        isinstance(one, int | float) and abs(one) < LARGEST for one in numbers
+    )
 
 
 def _flush(paths: Iterable[Path]) -> None:
