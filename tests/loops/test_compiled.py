@@ -78,7 +78,7 @@ def test_damaged_files_of_the_cache_are_compiled_again(tmp_path):
         answers.append(solved.stdout)
         if suffix:
             files = sorted(path for path in tmp_path.rglob(f"*.{suffix}") if path.is_file())
-            assert len(files) > 8
+            assert len(files) >= 4
             for number, path in enumerate(files):
                 damage(path, number % 4)
     assert len(set(answers)) == 1

@@ -66,7 +66,7 @@ class Store:
             try:
                 with self.writing():
                     self._make()
-            except FileNotFoundError:  # as in /proc, where nothing can be made
+            except (FileNotFoundError, FileExistsError):  # as in /proc, or where a file is
                 sentence = f"the store {self.folder} cannot be made there; give another folder."
                 raise InputError(sentence) from None
         elif not self._is_marked():
@@ -110,13 +110,14 @@ class Store:
         return [path for path in self._attempts() if path.stem == run.id]
 
     def _attempts(self, suffix: str = "") -> list[Path]:
-        """Attempts at any run by their name; with `.gone`, those that are being removed."""
+        """Attempts at any run, by name and mark; with `.gone`, those that are being removed."""
         return sorted(
             Path(entry)
             for entry in os.scandir(self.work)
             if (match := ATTEMPT.fullmatch(entry.name))
             and (match[1] or "") == suffix
             and entry.is_dir(follow_symlinks=False)
+            and _is_own(Path(entry))
         )
 
     def furthest(self, run: Run) -> int:
@@ -221,17 +222,17 @@ class Store:
                     raise
                 won = False
         self._discard(folder)
-        for other in filter(_is_own, self.attempts(run)):
+        for other in self.attempts(run):
             self._discard(other)
         return won
 
     def tidy(self) -> None:
         """Remove attempts at runs that are finished, and halves of removals."""
         done = self.finished()
-        for path in filter(_is_own, self._attempts()):
+        for path in self._attempts():
             if path.stem in done:
                 self._discard(path)
-        for path in filter(_is_own, self._attempts(".gone")):
+        for path in self._attempts(".gone"):
             _remove(path)
 
     def _discard(self, attempt: Path) -> None:
