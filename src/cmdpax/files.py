@@ -53,6 +53,8 @@ KINDS = {"iuf": "numbers", "b": "booleans", "U": "text"}  # of dtypes
 PART = r"""(?:[\w-]{1,80}+|"(?:[^"\\\n]|\\.){0,80}+"|'[^'\n]{0,80}+')"""
 DEEP_KEY = re.compile(rf"(?<![\w-])(?:{PART}[ \t]{{0,9}}+\.[ \t]{{0,9}}+){{{DEEPEST}}}")
 DEEP = "it is nested too deeply, or holds a number of thousands of digits."
+# without any of these there is nothing for `_check_value` to refuse
+ODD = re.compile(rb"[0-9]{300}|\\u[dD]|[^\x00-\x7f]")
 SURROGATE = re.compile("[\ud800-\udfff]")
 DAMAGE = (OSError, ValueError, LookupError, EOFError, OverflowError, RuntimeError)
 
@@ -167,6 +169,8 @@ def plain(value: Any, digits: int | None = None) -> Any:
 
     digits: so many significant digits of every float; None keeps them all.
     """
+    if type(value) is float and digits is None:  # the usual case
+        return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {key: plain(entry, digits) for key, entry in value.items()}
     if isinstance(value, np.ndarray | list | tuple):
@@ -233,7 +237,8 @@ def parse_json(text: str | bytes, finite: bool = True) -> Any:
     try:
         constant = _refuse_constant if finite else float
         content = json.loads(text, object_pairs_hook=_once, parse_constant=constant)
-        _check_parts(content)
+        if len(text) >= 2 * DEEPEST:  # brackets open and close
+            _check_parts(content)
         return content
     except InputError:
         raise
@@ -388,7 +393,8 @@ def _object(text: bytes) -> Row:
     content = parse_json(text, finite=False)
     if not isinstance(content, dict):
         raise InputError("it holds no JSON object.")
-    _check_parts(content, _check_value)
+    if ODD.search(text):
+        _check_parts(content, _check_value)
     return content
 
 

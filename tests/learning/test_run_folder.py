@@ -77,7 +77,7 @@ def test_damaged_arrays_are_refused_or_read_never_more(data):
     ("header", "sentence"),
     [
         ({"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}, "other bytes than"),
-        ({"a": {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}}, "other bytes than"),
+        ({"a": {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}}, "described by"),
         ({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}}, "other bytes than"),
         ({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, "not as long as"),
         ({"a": {"dtype": "F99", "shape": [2], "data_offsets": [0, 8]}}, "F99"),

@@ -49,7 +49,7 @@ def evil_folder(tmp_path):
 
 
 def test_what_files_say_stays_text(tmp_path):
-    page = write_report(evil_folder(tmp_path)).read_text()
+    page = write_report(evil_folder(tmp_path)).path.read_text()
     reader = Reader(page)
     names = [tag for tag, _ in reader.tags]
     assert names.count("script") == 2 and names.count("img") == 1  # data, our script; the figure
@@ -67,7 +67,7 @@ def test_what_files_say_stays_text(tmp_path):
 
 
 def test_nothing_may_run_or_load_but_what_is_inside(tmp_path):
-    page = write_report(RESULTS / "deep-short", tmp_path / "page.html").read_text()
+    page = write_report(RESULTS / "deep-short", tmp_path / "page.html").path.read_text()
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
     assert (
         "default-src &#x27;none&#x27;" in policy
@@ -82,7 +82,7 @@ def test_the_page_holds_tables_figures_settings_and_notes(tmp_path):
     for name in ("selected.csv", "first.png"):
         shutil.copy(RESULTS / "tabular" / name, tmp_path / "results")
     shutil.copytree(RESULTS / "deep-short", tmp_path / "results" / "deep")
-    reader = Reader(write_report(tmp_path / "results").read_text())
+    reader = Reader(write_report(tmp_path / "results").path.read_text())
     for text in (
         "PQA-ALM",
         "first.png",
@@ -101,7 +101,7 @@ def test_figures_that_do_not_fit_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr("cmdpax.report.page.FIGURE_BYTES", 40_000)
     for name in ("first.png", "sensitivity.png"):
         shutil.copy(RESULTS / "tabular" / name, tmp_path)
-    reader = Reader(write_report(tmp_path).read_text())
+    reader = Reader(write_report(tmp_path).path.read_text())
     assert [tag for tag, _ in reader.tags].count(
         "img"
     ) == 1 and "Too large for this page: sensitivity.png" in reader.shown
@@ -109,7 +109,7 @@ def test_figures_that_do_not_fit_are_named(tmp_path, monkeypatch):
 
 def test_long_tables_are_cut_and_counted(tmp_path):
     (tmp_path / "long.csv").write_text("n\n" + "\n".join(map(str, range(1234))) + "\n")
-    reader = Reader(write_report(tmp_path).read_text())
+    reader = Reader(write_report(tmp_path).path.read_text())
     assert "The first 500 of 1234 rows." in reader.shown
 
 
@@ -135,4 +135,4 @@ def test_bad_names_are_refused_before_the_work(tmp_path):
 
 @pytest.mark.slow
 def test_whole_studies_stay_small(tmp_path):
-    assert write_report(RESULTS / "tabular", tmp_path / "tabular.html").stat().st_size < 3e6
+    assert write_report(RESULTS / "tabular", tmp_path / "tabular.html").path.stat().st_size < 3e6

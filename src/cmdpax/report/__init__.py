@@ -33,6 +33,8 @@ def write_report(
     out = folder / NAME if out is None else out
     contents = gather(folder)
     writable_path(out, ".html", ".htm")
-    page = compose(contents, problems(contents.replays, folder, contents.passed_over, callback))
+    shown, left_out = problems(contents.replays, folder, callback)
+    contents.passed_over += left_out
+    page = compose(contents, shown)
     write_bytes(out, page.encode(errors="replace"))  # names of files need not be text
     return Report(out, contents.passed_over)

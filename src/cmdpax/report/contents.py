@@ -7,6 +7,7 @@ followed: they may lead out of the folder, or in circles. A folder with nothing 
 """
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from cmdpax.solvers.table import methods
 PICTURES = (".png", ".svg", ".jpg", ".jpeg", ".gif")
 SKIPPED = ("checkpoints", "tensorboard")  # folders with nothing to show
 RESULT = ("status", "method", "reward", "gap", "violation", "eps", "seconds")  # shown of one
-MAX_REPLAYS = 24  # of runs of sweeps
+MAX_REPLAYS = 8  # of runs of sweeps
 COLUMNS = 100  # of a table; the rest is counted
 
 
@@ -209,17 +210,18 @@ def _replays_of_study(rows: Sequence[Row], file: str) -> list[Replay]:
 
 
 def _add_replays_of_sweep(contents: Contents, outcomes: Sequence[Row]) -> None:
-    """Exact runs of a sweep that have a fixed budget, the first few of every problem."""
-    replays: dict[str, list[Replay]] = {}
+    """Exact runs of a sweep that have a fixed budget: a few, of as many methods as there are."""
+    replays: list[tuple[int, Replay]] = []
+    count: Counter[tuple[str, str]] = Counter()
     for one in outcomes:
         with contents.passing_over(contents.folder / one["file"]):
             if (replay := _replay(one)) is not None:
-                replays.setdefault(replay.problem, []).append(replay)
-    each = max(1, MAX_REPLAYS // max(1, len(replays)))
-    chosen = [replay for own in replays.values() for replay in own[:each]][:MAX_REPLAYS]
-    contents.replays += chosen
-    left = sum(map(len, replays.values())) - len(chosen)
-    if left:
+                count[replay.problem, replay.method] += 1
+                replays.append((count[replay.problem, replay.method], replay))
+    chosen = sorted(replays, key=lambda pair: pair[0])[:MAX_REPLAYS]  # the first of each method
+    contents.replays += [replay for _, replay in chosen]
+    if len(replays) > MAX_REPLAYS:
+        left = len(replays) - MAX_REPLAYS
         why = f"{left} exact runs of the sweep are in its table, but have no replay."
         contents.passed_over.append((contents.name(contents.folder), why))
 

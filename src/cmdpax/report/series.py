@@ -89,16 +89,13 @@ def reason(error: Exception, path: Path) -> str:
 
 
 def problems(
-    replays: Sequence[Replay],
-    folder: Path,
-    passed_over: list[tuple[str, str]],
-    callback: Callable[[Row], None] = lambda row: None,
-) -> list[Row]:
-    """The problems of `replays` with their runs, ready for JSON.
+    replays: Sequence[Replay], folder: Path, callback: Callable[[Row], None] = lambda row: None
+) -> tuple[list[Row], list[tuple[str, str]]]:
+    """The problems of `replays` with their runs, ready for JSON; and file and reason of the others.
 
-    What cannot be drawn, or would take too long, is added to `passed_over`: its file and a reason.
     callback: called before each run with its `problem`, `label`, `number`, and the `count`.
     """
+    passed_over: list[tuple[str, str]] = []
     shown, total, pace = [], 0.0, max(1, round(len(replays) / FULL_REPLAYS))
     for title in dict.fromkeys(replay.problem for replay in replays):
         own, runs, common = [one for one in replays if one.problem == title], [], None
@@ -120,7 +117,7 @@ def problems(
                     break
         if runs and common is not None:
             shown.append({**common, "replays": runs})
-    return shown
+    return shown, passed_over
 
 
 def _drawable(source: str) -> CMDP:
@@ -284,17 +281,20 @@ class TrainingRun:
     def curves(self) -> Row:
         """Ready for JSON: mean, lowest and highest of each group of neighbouring rows."""
         groups = np.array_split(np.arange(len(self.samples)), min(POINTS, len(self.samples)))
-        measures: dict[str, Any] = {"mean": np.mean, "low": np.min, "high": np.max}
+        starts, counts = [group[0] for group in groups], [len(group) for group in groups]
+
+        def mean(numbers: np.ndarray) -> list[float]:
+            return _rounded(np.add.reduceat(numbers, starts) / counts)
 
         def summarised(numbers: np.ndarray) -> dict[str, list[float]]:
-            parts = [numbers[group] for group in groups]
-            return {name: [_rounded(of(part)) for part in parts] for name, of in measures.items()}
+            low, high = (of.reduceat(numbers, starts) for of in (np.minimum, np.maximum))
+            return {"mean": mean(numbers), "low": _rounded(low), "high": _rounded(high)}
 
         return {
             "name": self.name,
             "method": self.method,
             "seed": self.config.get("seed"),
-            "samples": [_rounded(self.samples[group].mean()) for group in groups],
+            "samples": mean(self.samples),
             "series": {name: summarised(numbers) for name, numbers in self.series.items()},
         }
 
@@ -357,5 +357,5 @@ def _column(numbers: Iterable[float]) -> np.ndarray:
     return np.array(list(numbers), dtype=np.float64)
 
 
-def _rounded(number: Any) -> float:
-    return float(f"{float(number):.5g}")
+def _rounded(numbers: np.ndarray) -> list[float]:
+    return [float(f"{number:.5g}") for number in numbers.tolist()]
