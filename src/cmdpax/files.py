@@ -449,7 +449,7 @@ def _try_lock(file: BinaryIO) -> bool | None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except ImportError:  # Windows
+    except (ImportError, OSError):  # Windows, and file systems without locks
         return None
     return True
 

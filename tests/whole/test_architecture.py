@@ -52,7 +52,7 @@ DISCOUNT = (
 )
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 870,
+    "loose modules": 880,
     "loops": 1080,
     "model": 1900,
     "exact": 1040,
@@ -64,7 +64,7 @@ BUDGETS = {
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 16_500, 90, 8
+LINES, MODULES, LOOSE_MODULES = 16_600, 90, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,

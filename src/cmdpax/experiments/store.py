@@ -79,8 +79,9 @@ class Store:
     def _make(self) -> None:
         """The mark comes first: a folder without it that holds anything is somebody else's."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        if not self._is_marked():
-            if not all(map(is_part, self.folder.iterdir())):
+        is_empty = all(map(is_part, self.folder.iterdir()))
+        if not self._is_marked():  # asked last: somebody else may be making the same store
+            if not is_empty:
                 remedy = "give another, a new or an empty one"
                 raise InputError(f"{self.folder} is not empty and no run store; {remedy}.")
             write_json(self.folder / MARK, HOLDS)
@@ -168,8 +169,8 @@ class Store:
             except (Exception, SystemExit) as error:  # of an environment, which may do anything
                 if isinstance(error, OSError) and self._is_inside(error.filename):
                     raise
-                sentence = f"the run broke off: {type(error).__name__}: {error}"
-                return {"failed": sentence.replace(str(folder), "its folder")}
+                what = " ".join(str(error).replace(str(folder), "its folder").split())[:300]
+                return {"failed": f"the run broke off: {type(error).__name__}: {what}"}
 
         return self._finish(run, outcome)
 

@@ -86,7 +86,7 @@ def train(
         learner = restore(learner, run_folder, simulator) if resume else learner
         run_folder.rewind(int(learner.update))
         learner = _learn(learner, simulator, config, run_folder, callback)
-    return Training(environment, run_folder.path, policy_of(learner, simulator))
+    return Training(environment, place, policy_of(learner, simulator))
 
 
 def _learn(
