@@ -74,11 +74,11 @@ def campaign(kind: str, shard: tuple[int, int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for seeds in KINDS[kind].seeds()[number - 1 :: shards]:
             ends = [seeds[0], seeds[-1]]
-            rows = read_rows(path)
+            rows, _ = read_rows(path)
             if any(row["seeds"] == ends and row["versions"] == made_by for row in rows):
                 continue
             row = {"kind": kind, **attacked(kind, seeds, Path(folder)), "versions": made_by}
-            rows = [one for one in read_rows(path) if one["seeds"] != ends]
+            rows = [one for one in read_rows(path)[0] if one["seeds"] != ends]
             write_rows(path, sorted([*rows, row], key=lambda one: one["seeds"]))
             print(f"{kind}, seeds {ends[0]} to {ends[1]}: {row['failed']} failed", flush=True)
 
@@ -120,7 +120,7 @@ def main() -> int:
         RECORDS.mkdir(parents=True, exist_ok=True)
         for kind in kinds:
             campaign(kind, options.shard)
-        rows = [row for kind in kinds for row in read_rows(RECORDS / f"{kind}.jsonl")]
+        rows = [row for kind in kinds for row in read_rows(RECORDS / f"{kind}.jsonl")[0]]
     print(table(rows))
     return int(any(row["failed"] for row in rows))
 

@@ -214,7 +214,8 @@ def faults(
     sentences = [line for line in complaint.splitlines() if line.startswith("cmdpax:")]
     refusals = [line for line in sentences if "is taken, if there is one" not in line]
     # with 1 a sweep says which runs failed; a refusal is the last that is said
-    if len(refusals) > 1 or (code == 2 and complaint.splitlines()[-1:] != refusals):
+    last = complaint.splitlines()[-1:]
+    if len(refusals) > 1 or (code == 2 and (not refusals or last != refusals)):
         yield "its refusal is not one sentence"
     if "Traceback" in complaint or "internal error" in complaint:
         yield "it broke"
