@@ -190,6 +190,35 @@ def json_files(data: bytes, random: Random) -> bytes:
     return json.dumps(mutate_json(json.loads(data), random)).encode()
 
 
+def row_files(data: bytes, random: Random) -> bytes:
+    """A file of JSON lines, one of them damaged."""
+    lines = data.splitlines()
+    place = random.randrange(len(lines))
+    lines[place] = json_files(lines[place], random)
+    return b"\n".join([*lines, b""])
+
+
+def safetensors_files(data: bytes, random: Random) -> bytes:
+    """A .safetensors file, damaged; mostly with a header of the right length."""
+    if random.random() < 0.3:
+        return mutate_bytes(data, random)
+    start = 8 + int.from_bytes(data[:8], "little")
+    header = json.dumps(mutate_json(json.loads(data[8:start]), random)).encode()
+    length = random.choice((len(header),) * 9 + (2**63,))
+    return length.to_bytes(8, "little") + header + data[start:]
+
+
+def toml_files(data: bytes, random: Random) -> bytes:
+    """A .toml file: its bytes damaged, or values, keys and brackets put anywhere."""
+    if random.random() < 0.5:
+        return mutate_bytes(data, random)
+    odd = [b"[" * 5_000, b"{a=" * 2_000, b"a." * 5_000, b"9" * 5_000, b"1e999", b"nan", b"[[]]"]
+    odd += [b"2020-01-01", b'"\\ud800"', b"\x00", b"''", b"= 1\n", b"[settings]\n", b"-inf"]
+    words = data.split(b" ")
+    words[random.randrange(len(words))] = random.choice(odd)
+    return b" ".join(words)
+
+
 def fuzz(
     base: bytes,
     path: Path,
