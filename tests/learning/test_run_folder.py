@@ -74,8 +74,8 @@ def test_damaged_arrays_are_refused_or_read_never_more(data):
 
 def test_headers_changed_at_random(tmp_path):
     path, small = tmp_path / "a", {"a/b": np.ones((2, 3), np.float32), "c": np.arange(4)}
-    valid = fuzz(pack(small), path, safetensors_files, lambda path: unpack(path.read_bytes()), 3000)
-    assert valid < 1500
+    valid = fuzz(pack(small), path, safetensors_files, lambda path: unpack(path.read_bytes()), 1500)
+    assert valid < 750
 
 
 @pytest.mark.parametrize(

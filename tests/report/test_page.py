@@ -180,7 +180,7 @@ def test_one_bad_record_never_stops_a_report(tmp_path):
     files, random = study(tmp_path), Random(7)
     assert not write_report(tmp_path).passed_over
     named = 0
-    for _ in range(60):
+    for _ in range(20):
         for name in files:
             whole = (tmp_path / name).read_bytes()
             (tmp_path / name).write_bytes(row_files(whole, random))
@@ -189,19 +189,16 @@ def test_one_bad_record_never_stops_a_report(tmp_path):
             strict(report.path.read_text())
             named += any(name.split("/")[0] in file for file, _ in report.passed_over)
             (tmp_path / name).write_bytes(whole)
-    assert named > 60
+    assert named > 20
 
 
 @pytest.mark.parametrize("value", ["NaN", "1e999", "1" + "0" * 30, '"\\ud800"', "[]", "null"])
 def test_values_that_used_to_stop_it(tmp_path, value):
     study(tmp_path)
-    for name, key in (
-        ("run/config.json", "seed"),
-        ("result.json", "seed"),
-        ("result.json", "steps"),
-    ):
+    places = {("run/config.json", "seed"), ("result.json", "seed"), ("result.json", "steps")}
+    for name, key in places:
         text = (tmp_path / name).read_text()
-        (tmp_path / name).write_text(re.sub(rf'"{key}": \d+', f'"{key}": {value}', text))
+        (tmp_path / name).write_text(re.sub(rf'(?<="{key}": )\d+', lambda _: value, text))
         page = write_report(tmp_path).path.read_text()
         strict(page)
         assert "good" in Reader(page).shown
