@@ -53,6 +53,7 @@ LITERALS = (
     '"cliff-world"', '"\\u0000"', "[]", "[1, 2]", "[[1], [2]]", '["a", 1]', "{}", "{ low = 1 }",
     "{ low = 1, high = 0 }", "1979-05-27", "07:32:00", "[" * 5000, "[" * 500 + "]" * 500,
     "{ a = " * 200 + "1" + " }" * 200, "0x10", "1_000",
+    "{a=" * 2_000, "a." * 5_000, "9" * 5_000, '"\\ud800"', "\x00", "= 1\n", "[settings]\n",
 )
 # fmt: on
 
@@ -197,7 +198,7 @@ def json_files(data: bytes, random: Random) -> bytes:
     return json.dumps(mutate_json(json.loads(data), random)).encode()
 
 
-def json_lines(data: bytes, random: Random) -> bytes:
+def row_files(data: bytes, random: Random) -> bytes:
     """A file of JSON lines, damaged: in one row, in its bytes, or in the order of its rows."""
     lines = data.splitlines(keepends=True)
     place, change = random.randrange(len(lines)), random.random()
@@ -212,12 +213,26 @@ def json_lines(data: bytes, random: Random) -> bytes:
     return b"".join(lines)
 
 
+def safetensors_files(data: bytes, random: Random) -> bytes:
+    """A .safetensors file, damaged; mostly with a header of the right length."""
+    if random.random() < 0.3:
+        return mutate_bytes(data, random)
+    start = 8 + int.from_bytes(data[:8], "little")
+    header = json.dumps(mutate_json(json.loads(data[8:start]), random)).encode()
+    length = random.choice((len(header),) * 9 + (2**63,))
+    return length.to_bytes(8, "little") + header + data[start:]
+
+
 def toml_files(data: bytes, random: Random) -> bytes:
-    """A TOML file, damaged: in its bytes, or a line has another value, is there twice, or gone."""
+    """A .toml file, damaged: in its bytes, a word, or a line, which may be there twice, or gone."""
     lines = data.splitlines(keepends=True)
     place, change = random.randrange(len(lines)), random.random()
     if change < 0.3:
         return mutate_bytes(data, random)
+    if change < 0.5:
+        words = data.split(b" ")
+        words[random.randrange(len(words))] = random.choice(LITERALS).encode()
+        return b" ".join(words)
     if change < 0.8:
         name = lines[place].partition(b"=")[0]
         lines[place] = name + b"= " + random.choice(LITERALS).encode() + b"\n"
@@ -226,15 +241,6 @@ def toml_files(data: bytes, random: Random) -> bytes:
     else:
         lines.insert(random.randrange(len(lines) + 1), lines[place])
     return b"".join(lines)
-
-
-def safetensors_files(data: bytes, random: Random) -> bytes:
-    """A .safetensors file, damaged: in its header, whose length stays right, or in its bytes."""
-    start = 8 + int.from_bytes(data[:8], "little")
-    if random.random() < 0.4:
-        return mutate_bytes(data, random)
-    header = json_files(data[8:start].rstrip(), random)
-    return len(header).to_bytes(8, "little") + header + data[start:]
 
 
 def special_file(path: Path, random: Random) -> None:

@@ -147,6 +147,8 @@ def _files(contents: Contents) -> Iterator[Path]:
             contents.passed_over.append((contents.name(path), "it is a link, and not followed."))
         elif path.is_file():
             yield path
+        elif not path.is_dir():
+            contents.passed_over.append((contents.name(path), "it is not a regular file."))
         else:
             with contents.passing_over(path):
                 skipped = (*SKIPPED, "work") if (path / "store.json").exists() else SKIPPED

@@ -83,6 +83,8 @@ def reason(error: Exception, path: Path) -> str:
     """Why something was passed over, in one sentence that does not repeat the file's name."""
     if isinstance(error, OSError) and error.strerror:
         return f"it cannot be read ({error.strerror})."
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not text in UTF-8."
     if isinstance(error, InputError | NumericalError):
         return str(error).removeprefix(f"{path}: ")
     return f"it is not what it should be ({type(error).__name__}: {str(error)[:200]})."
