@@ -238,10 +238,11 @@ class RunFolder:
                 rows = [lines[update] for update in range(1, int(path.stem) + 1)]
                 copy.parent.mkdir(exist_ok=True)
                 for suffix in (".safetensors", ".json"):
-                    write_bytes(copy.with_suffix(suffix), path.with_suffix(suffix).read_bytes())
+                    part = read_bytes(path.with_suffix(suffix), LARGEST_ARRAY)
+                    write_bytes(copy.with_suffix(suffix), part)
                 write_bytes(self._metrics, b"".join(rows))
                 # last: with its config, the folder can be resumed
-                config = (other.path / "config.json").read_bytes()
+                config = read_bytes(other.path / "config.json", LARGEST_TEXT)
                 write_bytes(self.path / "config.json", config)
                 return
             except (FileNotFoundError, InputError, KeyError):  # removed, damaged, or rows missing
