@@ -333,8 +333,16 @@ def send(processes: Sequence[int], what: signal.Signals) -> None:
 def ended(processes: Sequence[int]) -> None:
     """Wait until those who woke have seen that their driver is gone, and are gone too."""
     ends = time.monotonic() + PATIENCE
-    while time.monotonic() < ends and any(Path(f"/proc/{one}").exists() for one in processes):
+    while time.monotonic() < ends and any(map(is_alive, processes)):
         time.sleep(0.05)
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process is there, and not only its exit code."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 @contextmanager

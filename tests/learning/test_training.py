@@ -6,10 +6,8 @@ import functools
 import json
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 import warnings
 from dataclasses import replace
 
@@ -92,35 +90,6 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(finished, tmp_path):
     with pytest.warns(UserWarning, match="damaged"):
         small(folder, resume=True)
     assert_same_run(finished, folder)
-
-
-def kill_and_resume(folder, kills, random, finished):
-    """`kill -9` the training command at random moments of its work; let it finish, and compare."""
-    command = [sys.executable, "-m", "cmdpax", *as_words(folder)]
-    metrics = folder / "metrics.jsonl"
-    for _ in range(kills):
-        resume = ["--resume"] if (folder / "config.json").exists() else []
-        wanted = random.integers(1, SMALL["samples"] // SMALL["batch"])
-        process = subprocess.Popen(
-            [*command, *resume], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-        )
-        while process.poll() is None and (
-            not metrics.exists() or metrics.read_bytes().count(b"\n") < wanted
-        ):
-            time.sleep(0.001)
-        time.sleep(random.uniform(0, 0.05))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    resume = ["--resume"] if (folder / "config.json").exists() else []
-    subprocess.run([*command, *resume], check=True, capture_output=True)
-    assert_same_run(finished, folder)
-
-
-@pytest.mark.slow
-def test_fifty_random_kills(finished, tmp_path):
-    random = np.random.default_rng(0)
-    for trial in range(10):
-        kill_and_resume(tmp_path / str(trial), 5, random, finished)
 
 
 def as_words(folder, **settings):
