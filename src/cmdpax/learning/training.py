@@ -19,6 +19,7 @@ import numpy as np
 from cmdpax import lagrangian
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.files import Row
+from cmdpax.learning.board import Board
 from cmdpax.learning.config import METHODS, ResolvedConfig, TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import Learner, adam, assess, init, make_learn
@@ -80,21 +81,19 @@ def train(
     is_object = hasattr(environment, "step") and not isinstance(environment, type)
     config = chosen.resolved(simulator.episode_limit, 1 if is_object else None)
     name = recorded_name(environment)
-    run_folder = RunFolder(folder or default_folder(name, config.method, config.seed))
+    place = Path(folder or default_folder(name, config.method, config.seed))
+    run_folder = RunFolder(place.absolute())  # also if the environment changes the current folder
     if config.batch > config.rollout_steps:
         simulator = make_simulator(environment, config.batch // config.rollout_steps)
     Limits.parse(config.limits).columns(simulator.cost_names)  # refuses others before all work
     learner, recorded = init(config, simulator), {"environment": name, **asdict(config)}
-    if resume:
-        run_folder.resume(recorded)
-    else:
-        run_folder.begin(recorded)
-    with run_folder.lock():
+    hold = run_folder.resume if resume else run_folder.begin
+    with hold(recorded):
         learner = restore(learner, run_folder, simulator) if resume else learner
         run_folder.rewind(int(learner.update))
         learner = _learn(learner, simulator, config, run_folder, callback)
     verdict = learner.margins.verdict(Limits.parse(config.limits))
-    return Training(environment, run_folder.path, policy_of(learner, simulator), verdict)
+    return Training(environment, place, policy_of(learner, simulator), verdict)
 
 
 def _learn(
@@ -106,50 +105,50 @@ def _learn(
 ) -> Learner:
     """The remaining updates of a run."""
     limits, learn, warned = Limits.parse(config.limits), make_learn(config), False
-    with _tensorboard(run_folder.path) as board:
-        for update in range(int(learner.update), config.updates):
-            acting, seed = policy_of(learner, simulator), (config.seed, update)
-            batch, raw = collect(simulator, acting, limits, config.rollout_steps, seed)
-            finished = valued = episodes(batch.rewards, batch.ended)
-            if config.discounted:
-                valued = episodes(batch.rewards, batch.ended, config.discount)
-            length = float(finished.lengths.mean())
-            steps = steps_per_episode(length, config)
-            margins = learner.margins.add(
-                valued.totals[1:], learner.scales.reach, latest=config.margin == "latest"
-            )
-            learner, samples = assess(learner._replace(margins=margins), batch, steps, config)
-            dual = Dual.of(learner, limits, config)
-            learner = dual.move(learner, config)
-            weights = lagrangian.weights(learner.multiplier, dual.penalty, dual.margin)
-            learner, metrics = learn(learner, samples, weights, dual.margin, steps)
-            observed = learner.observed.add(raw)
-            learner = learner._replace(observed=observed, update=np.asarray(update + 1))
-            _refuse_nan(learner, run_folder)
-            if not finished.completed and not warned:
-                warned = True
-                warnings.warn(CUT.format(update + 1, config.rollout_steps), stacklevel=3)
-            by_name = partial(_by_name, limits)
-            row = {
-                "update": update + 1,
-                "samples": (update + 1) * config.batch,
-                "return": float(finished.totals[0].mean()),
-                "cost": by_name(in_users_orientation(limits, valued.totals[1:].mean(1))),
-                "estimate": by_name(in_users_orientation(limits, margins.mean)),
-                "aim": by_name(in_users_orientation(limits, margins.mean - dual.margin)),
-                "multiplier": by_name(limits.fold(learner.multiplier)),
-                "weight": by_name(limits.fold(weights)),
-                "penalty": by_name(dual.penalty[limits.first_rows]),
-                "length": length,
-                "episodes": finished.completed,
-                **metrics,
-            }
-            run_folder.add(row)
-            _show(row, board)
-            if (update + 1) % config.checkpoint_every == 0 or update + 1 == config.updates:
-                save(learner, simulator, run_folder)
-            if callback:
-                callback(row)
+    board = Board(run_folder.path / "tensorboard")
+    for update in range(int(learner.update), config.updates):
+        acting, seed = policy_of(learner, simulator), (config.seed, update)
+        batch, raw = collect(simulator, acting, limits, config.rollout_steps, seed)
+        finished = valued = episodes(batch.rewards, batch.ended)
+        if config.discounted:
+            valued = episodes(batch.rewards, batch.ended, config.discount)
+        length = float(finished.lengths.mean())
+        steps = steps_per_episode(length, config)
+        margins = learner.margins.add(
+            valued.totals[1:], learner.scales.reach, latest=config.margin == "latest"
+        )
+        learner, samples = assess(learner._replace(margins=margins), batch, steps, config)
+        dual = Dual.of(learner, limits, config)
+        learner = dual.move(learner, config)
+        weights = lagrangian.weights(learner.multiplier, dual.penalty, dual.margin)
+        learner, metrics = learn(learner, samples, weights, dual.margin, steps)
+        observed = learner.observed.add(raw)
+        learner = learner._replace(observed=observed, update=np.asarray(update + 1))
+        _refuse_nan(learner, run_folder)
+        if not finished.completed and not warned:
+            warned = True
+            warnings.warn(CUT.format(update + 1, config.rollout_steps), stacklevel=3)
+        by_name = partial(_by_name, limits)
+        row = {
+            "update": update + 1,
+            "samples": (update + 1) * config.batch,
+            "return": float(finished.totals[0].mean()),
+            "cost": by_name(in_users_orientation(limits, valued.totals[1:].mean(1))),
+            "estimate": by_name(in_users_orientation(limits, margins.mean)),
+            "aim": by_name(in_users_orientation(limits, margins.mean - dual.margin)),
+            "multiplier": by_name(limits.fold(learner.multiplier)),
+            "weight": by_name(limits.fold(weights)),
+            "penalty": by_name(dual.penalty[limits.first_rows]),
+            "length": length,
+            "episodes": finished.completed,
+            **metrics,
+        }
+        run_folder.add(row)
+        board.show(row)
+        if (update + 1) % config.checkpoint_every == 0 or update + 1 == config.updates:
+            save(learner, simulator, run_folder)
+        if callback:
+            callback(row)
     return learner
 
 
@@ -256,22 +255,6 @@ def default_folder(environment: str, method: str, seed: int) -> Path:
 
 def _by_name(limits: Limits, values: np.ndarray) -> dict[str, float]:
     return dict(zip(limits.names, values.tolist()))
-
-
-def _tensorboard(folder: Path) -> Any:
-    from tensorboardX import SummaryWriter
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return SummaryWriter(str(folder / "tensorboard"))
-
-
-def _show(row: Row, board: Any) -> None:
-    """Numbers of a row with flat names, `cost/heat` for nested ones."""
-    for name, value in row.items():
-        for part, number in value.items() if isinstance(value, dict) else [("", value)]:
-            if isinstance(number, int | float):
-                board.add_scalar(f"{name}/{part}" if part else name, number, row["samples"])
 
 
 def _refuse_nan(learner: Learner, run_folder: RunFolder) -> None:
