@@ -14,7 +14,7 @@ from scipy.optimize import linprog, minimize
 import cmdpax
 
 HOME = Path(__file__).parents[2]
-sys.path.insert(0, str(HOME / "benchmarks"))
+sys.path.append(str(HOME / "benchmarks"))
 import known_optima  # noqa: E402
 import known_optima_tasks as suite  # noqa: E402
 from known_optima_tasks import TASKS, TUNING, UNTOUCHED, Finite  # noqa: E402
