@@ -82,8 +82,8 @@ def verdict(training: Any) -> Any:
     """What training or its evaluation says about the limits; None where they say nothing."""
     import cmdpax
 
-    own = getattr(training, "verdict", None)
-    if own is None and hasattr(cmdpax.Evidence, "verdict"):
+    own, fields = getattr(training, "verdict", None), cmdpax.Evidence.__dataclass_fields__
+    if own is None and ("verdict" in fields or hasattr(cmdpax.Evidence, "verdict")):
         own = cmdpax.evaluate(training, episodes=100)["stochastic"].verdict
     return own if own is None or isinstance(own, str | dict) else str(own)
 
