@@ -9,8 +9,9 @@ The tasks and their exact answers are in `known_optima_tasks.py`. Half of them, 
 used to choose constants; the other half, `untouched`, is run once at the end. Each run is a process
 of one thread and one line of FILE.jsonl; what is there already is not run again. Settings are the
 defaults but for those of `--set`; `--incumbents` scales advantages and multipliers as incumbents
-do. The last line of a run counts: its policy is evaluated exactly where the model is finite, else
-by 200 episodes. `--exact` computes the answers anew.
+do. The policy that a run leaves is evaluated exactly where the model is finite, else
+by 200 episodes. Of several seeds the table gives the median, then each. `--exact` computes the
+answers anew.
 """
 
 import argparse
@@ -51,38 +52,38 @@ def run(job: Row) -> Row:
 
     task, answer = TASKS[job["task"]], kept_answers()[job["task"]]
     settings = {"samples": task.samples, **task.settings, **job["settings"], "seed": job["seed"]}
-    problem = task.problem
+    started, rows, problem = time.process_time(), list[Row](), task.problem
     with tempfile.TemporaryDirectory() as folder:
-        started = time.process_time()
-        training = cmdpax.train(
-            problem.environment(),
-            job["method"],
-            limits=list(task.limits),
-            folder=Path(folder) / "run",
-            **settings,
-        )
-        seconds = time.process_time() - started
-        outcome = problem.evaluate(training, task.parsed, task.discount)
-        last = training.metrics[-1]
-        row = {
-            **job,
-            "samples": last["samples"],
-            "seconds": round(seconds, 1),
-            **outcome,
-            "violation": violations(task, answer, outcome["cost"]),
-            "regret": regret(answer, outcome["return"]),
-            "multiplier": last["multiplier"],
-            "verdict": verdict(training),
-        }
-    return {**row, "digest": task.digest}
+        path = Path(folder) / "run"
+        try:
+            training = cmdpax.train(
+                problem.environment(),
+                job["method"],
+                limits=list(task.limits),
+                folder=path,
+                callback=rows.append,
+                **settings,
+            )
+        except cmdpax.CmdpaxError as error:
+            if not rows:  # nothing has run: the job is wrong, not the method
+                raise
+            training, outcome = None, {"error": str(error)}
+        seconds = round(time.process_time() - started, 1)
+        if training:
+            outcome = problem.evaluate(training, task.parsed, task.discount)
+            outcome["violation"] = violations(task, answer, outcome["cost"])
+            outcome["regret"] = regret(answer, outcome["return"])
+            outcome["verdict"] = verdict(training)
+    last = {name: rows[-1][name] for name in ("samples", "multiplier")}
+    return {**job, **last, "seconds": seconds, **outcome, "digest": task.digest}
 
 
 def verdict(training: Any) -> Any:
     """What training or its evaluation says about the limits; None where they say nothing."""
     import cmdpax
 
-    own = getattr(training, "verdict", None)
-    if own is None and hasattr(cmdpax.Evidence, "verdict"):
+    own, fields = getattr(training, "verdict", None), cmdpax.Evidence.__dataclass_fields__
+    if own is None and ("verdict" in fields or hasattr(cmdpax.Evidence, "verdict")):
         own = cmdpax.evaluate(training, episodes=100)["stochastic"].verdict
     return own if own is None or isinstance(own, str | dict) else str(own)
 
@@ -123,46 +124,48 @@ def read(path: Path) -> list[Row]:
 
 def sentence(row: Row) -> str:
     """One run in one line."""
+    which = f"{row['task']:20} {row['method']:9} seed {row['seed']}"
+    if "error" in row:
+        return f"{which}: failed, {row['error']}"
     beyond = " ".join(f"{share:+.1f}%" for share in row["violation"].values())
-    return (
-        f"{row['task']:20} {row['method']:9} seed {row['seed']}: violation {beyond},"
-        f" regret {row['regret']:.1f}%, {row['seconds']:.0f} CPU-s"
-    )
+    return f"{which}: violation {beyond}, regret {row['regret']:.1f}%, {row['seconds']:.0f} CPU-s"
 
 
 def table(rows: list[Row]) -> str:
-    """Markdown: one row for each task, method and settings, with all seeds; then the criteria."""
-    answers, groups = kept_answers(), dict[tuple[str, str], list[Row]]()
+    """Markdown: a row for each task, method and settings, of all seeds; then the criteria."""
+    answers, groups = kept_answers(), dict[tuple[str, int], list[Row]]()
     old = sorted({row["task"] for row in rows if TASKS[row["task"]].digest != row["digest"]})
-    for row in rows:
-        groups.setdefault((variant(row), row["task"]), []).append(row)
+    order = list(TASKS)
+    for row in sorted(rows, key=lambda row: row["seed"]):
+        groups.setdefault((variant(row), order.index(row["task"])), []).append(row)
     lines = [f"Of another version of the task: {', '.join(old)}.\n"] if old else []
     lines += [
         "| method | task | half | limits | optimum | violation in % | regret in % | samples |"
         " CPU-s | verdict |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    order = list(TASKS)
-    for (method, name), group in sorted(
-        groups.items(), key=lambda one: (one[0][0], order.index(one[0][1]))
-    ):
-        group.sort(key=lambda row: row["seed"])
-        beyond = "; ".join(
-            " ".join(f"{row['violation'][cost]:+.1f}" for row in group)
-            for cost in group[0]["violation"]
-        )
-        lost = " ".join(f"{row['regret']:.1f}" for row in group)
-        said = " ".join(sorted({str(row["verdict"] or "-") for row in group}))
-        half = "tuning" if name in TUNING else "untouched"
-        limits = ", ".join(TASKS[name].limits)
+    for (method, place), group in sorted(groups.items()):
+        name = order[place]
+        task, half = TASKS[name], "tuning" if name in TUNING else "untouched"
+        beyond = [
+            seeds([row["violation"][cost] if "violation" in row else np.inf for row in group], "+")
+            for cost in task.parsed.names
+        ]
+        lost = seeds([row.get("regret", np.inf) for row in group])
+        said = " ".join(sorted({str(row.get("verdict") or "-") for row in group}))
         seconds = np.median([row["seconds"] for row in group])
         optimum = f"{answers[name].optimum:.4g}" if name in answers else "?"
         lines.append(
-            f"| {method} | {name} | {half} | {limits} | {optimum} | {beyond} | {lost} |"
-            f" {group[0]['samples']:,} | {seconds:.0f} | {said} |"
+            f"| {method} | {name} | {half} | {', '.join(task.limits)} | {optimum} |"
+            f" {', '.join(beyond)} | {lost} | {group[0]['samples']:,} | {seconds:.0f} | {said} |"
         )
-    lines += ["", *criteria(rows)]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *criteria(rows)])
+
+
+def seeds(numbers: list[float], sign: str = "") -> str:
+    """The median, and the numbers of all seeds; `inf` where a run failed."""
+    each = " ".join(f"{number:{sign}.1f}" for number in numbers)
+    return each if len(numbers) == 1 else f"{np.median(numbers):{sign}.1f} ({each})"
 
 
 def variant(row: Row) -> str:
@@ -197,8 +200,9 @@ def criteria(rows: list[Row]) -> list[str]:
             ]
             if not judged:
                 continue
-            beyond = np.array([max(row["violation"].values()) for row in judged])
-            lost = np.array([row["regret"] for row in judged])
+            failed = {"": np.inf}
+            beyond = np.array([max(row.get("violation", failed).values()) for row in judged])
+            lost = np.array([row.get("regret", np.inf) for row in judged])
             within, small = (beyond <= 5).mean(), (lost <= 20).mean()
             is_kept = within >= 0.9 and beyond.max() <= 15 and small >= 0.9
             is_kept = is_kept and np.median(lost) <= 10

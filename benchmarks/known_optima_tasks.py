@@ -140,21 +140,16 @@ class Finite:
             )
         (S, A), T = self.reward.shape, self.horizon
         g, t = 1 - 0.5 / T, np.arange(T)[:, None, None]
-        end = np.full((1, A), 0.0)  # after the last step: a state where nothing happens
-        successors = (t + 1)[..., None] * S + np.arange(S) + np.zeros((S, A, 1), int)
-        successors[-1] = T * S
-        probabilities = np.broadcast_to(self.transitions, (T, S, A, S)).copy()
-        probabilities[-1] = np.eye(S)[0]
-        rows = (
-            np.concatenate((successors.reshape(T * S, A, S), np.full((1, A, S), T * S))),
-            np.concatenate((probabilities.reshape(T * S, A, S), np.full((1, A, S), np.eye(S)[0]))),
-        )
+        ahead = sparse.kron(sparse.eye(T, k=1), self.transitions.reshape(S * A, S))
+        is_last = np.arange(T * S * A)[:, None] >= (T - 1) * S * A
+        ends = sparse.csr_matrix(is_last.astype(float))  # to a state where nothing happens
+        moves = sparse.bmat([[ahead, ends], [None, np.ones((A, 1))]], format="csr")
         unrolled = [
-            np.concatenate(((factor**t * g**-t * payoff).reshape(T * S, A), end))
+            np.append((factor**t * g**-t * payoff).reshape(T * S, A), np.zeros((1, A)), axis=0)
             for payoff, factor in [(self.reward, 1.0), *((cost, discount) for cost in costs)]
         ]
         return cmdpax.CMDP(
-            transitions=_merged(*rows),
+            transitions=moves,
             reward=unrolled[0],
             constraints=np.stack(unrolled[1:]),
             initial=np.append(self.initial, np.zeros((T - 1) * S + 1)),
@@ -225,15 +220,6 @@ def _largest(t: int, action_values: Array) -> Array:
 
 def _smallest(t: int, action_values: Array) -> Array:
     return action_values.min(-1)
-
-
-def _merged(successors: Array, probabilities: Array) -> Any:
-    """Sparse `[S*A, S]` of rows in which a successor may stand twice."""
-    S, A, B = successors.shape
-    rows = np.repeat(np.arange(S * A), B)
-    return sparse.csr_matrix(
-        (probabilities.reshape(-1), (rows, successors.reshape(-1))), shape=(S * A, S)
-    )
 
 
 def _beyond(limits: cmdpax.Limits, attainable: dict[str, tuple]) -> dict[str, float] | None:

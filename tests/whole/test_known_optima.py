@@ -14,7 +14,7 @@ from scipy.optimize import linprog, minimize
 import cmdpax
 
 HOME = Path(__file__).parents[2]
-sys.path.insert(0, str(HOME / "benchmarks"))
+sys.path.append(str(HOME / "benchmarks"))
 import known_optima  # noqa: E402
 import known_optima_tasks as suite  # noqa: E402
 from known_optima_tasks import TASKS, TUNING, UNTOUCHED, Finite  # noqa: E402
@@ -292,5 +292,16 @@ def test_a_run_is_one_line_and_is_not_repeated(tmp_path, monkeypatch, capsys):
     known_optima.execute(jobs, out, 1)
     assert asked == [1]
     lines = known_optima.table(known_optima.read(out)).splitlines()
-    assert "| spma-alm | short-5 | tuning | cost<=2.6 | 2.997 | +3.0 +3.0 | 4.0 30.0 |" in lines[2]
+    assert (
+        "| spma-alm | short-5 | tuning | cost<=2.6 | 2.997 | +3.0 (+3.0 +3.0) | 17.0 (4.0 30.0) |"
+        in lines[2]
+    )
     assert lines[-1] == "| spma-alm | tuning | 2 | 100% | +3.0% | 17.0% | 50% | no |"
+
+
+def test_a_failed_run_counts_against_its_method():
+    row = {"task": "lqr", "method": "ppo-lag", "seed": 0, "settings": {}, "samples": 2000}
+    row |= {"seconds": 1.0, "error": "not finite", "digest": TASKS["lqr"].digest}
+    lines = known_optima.table([row]).splitlines()
+    assert "| +inf | inf |" in lines[2]
+    assert lines[-1] == "| ppo-lag | tuning | 1 | 0% | +inf% | inf% | 0% | no |"
