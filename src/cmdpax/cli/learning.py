@@ -11,9 +11,10 @@ import tyro
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from cmdpax.cli.terminal import Json, TrainingBar, deep, out
+from cmdpax.cli.terminal import Json, TrainingBar, deep, err, out
 from cmdpax.errors import InputError
-from cmdpax.learning.config import TrainConfig
+from cmdpax.files import Row
+from cmdpax.learning.config import ROLLOUT_STEPS, TrainConfig
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits
 from cmdpax.paper.settings import training_settings
@@ -52,8 +53,16 @@ def train(
     training, settings = deep("cmdpax.learning.training"), asdict(config)
     folder = out_dir or training.default_folder(environment, config.method, config.seed)
     with TrainingBar(config.resolved().samples) as bar:
+
+        def callback(row: Row) -> None:
+            if bar.first is None:
+                err.print(_shape(RunFolder(folder).config))
+            bar.row(row)
+
         try:
-            training.train(environment, folder=folder, resume=resume, callback=bar.row, **settings)
+            run = training.train(
+                environment, folder=folder, resume=resume, callback=callback, **settings
+            )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"interrupted; {_rest(folder)}") from None
         except OSError as error:
@@ -61,8 +70,19 @@ def train(
             raise InputError(f"{why}; {_rest(folder)}") from None
     takes_import = deep("cmdpax.learning.gym_simulator").names_module(environment)
     typed = f" --environment {environment}" if takes_import else ""
+    if run.verdict is not None:
+        out.print(f"{run.verdict} of training")
+        for sentence in run.out_of_reach:
+            out.print(sentence)
     out.print(f"trained; next: cmdpax evaluate {folder}{typed}")
     return 0
+
+
+def _shape(config: Row) -> str:
+    """How the samples of a run are divided."""
+    batch, steps, samples = (config[name] for name in ("batch", "rollout_steps", "samples"))
+    updates, copies = samples // batch, batch // steps
+    return f"{updates} updates of {batch} steps, {steps} in each of {copies} simulators"
 
 
 def _rest(folder: Path) -> str:
@@ -120,6 +140,8 @@ def evaluate(
             violation = "" if chance is None else f"{chance:.2f} (<= {bound:.2f})"
             table.add_row(texts.get(name, name), *_numbers(part), violation)
         out.print(table)
+        if seen.verdict is not None:
+            out.print(str(seen.verdict))
     out.print(
         "bound: of the mean, 95% confidence; the chance of a violation with its own; no optimality"
         " gap is known"
@@ -189,7 +211,7 @@ def check_env(
     for complaint in report.complaints:
         out.print(f"warning: {complaint}.")
     whole, longest = "", report.longest
-    if longest > TrainConfig.rollout_steps:
+    if longest > ROLLOUT_STEPS:
         whole = f" --rollout-steps {longest} --batch {2 * longest}"
     ready = "next" if report.complaints else "ready"
     limit = f'--limit "{report.cost_names[0]}<=25"'

@@ -109,7 +109,8 @@ class TrainingBar:
         rate = f"{steps / (now - self.started):.0f} steps/s" if steps else "compiled"
         text = f"return {row['return']:.4g}"
         for name, value in row["cost"].items():
-            text += f" {name} {value:.3g} (x{row['multiplier'][name]:.3g})"
+            aim, weight = row["aim"][name], row["weight"][name]
+            text += f", {name} {value:.3g} (aim {aim:.3g}, weight {weight:.3g})"
         self.bar.update(self.task, completed=row["samples"], description=text, rate=rate)
         if not err.is_terminal and (now - self.said > 30 or row["samples"] >= self.samples):
             err.print(f"{row['samples']} of {self.samples} steps: {text}, {rate}")

@@ -21,7 +21,7 @@ import numpy as np
 from cmdpax.environments.by_name import open_features, open_model, seeded
 from cmdpax.errors import check_known, check_number
 from cmdpax.files import Row
-from cmdpax.learning.config import TrainConfig
+from cmdpax.learning.config import SHAPE, TrainConfig
 from cmdpax.learning.run_folder import RunFolder, to_0_1
 from cmdpax.model.limits import Limits
 from cmdpax.solvers.policy_classes import Features
@@ -70,8 +70,9 @@ class Run:
 
 
 def train_run(environment: str, config: TrainConfig) -> Run:
-    """The run of a training config, every setting filled in and checked."""
-    settings = json.loads(json.dumps(asdict(config.resolved())))
+    """The run of a training config, checked; what its environment decides is left open."""
+    shape = {name: getattr(config, name) for name in SHAPE}
+    settings = json.loads(json.dumps({**asdict(config.resolved()), **shape}))
     seed = settings.pop("seed")
     return Run("train", {"environment": environment, **settings}, seed)
 
@@ -170,5 +171,6 @@ def _train(run: Run, folder: Path, earlier: Sequence[Path], watch: Callable[[], 
         "return": evidence.reward.mean,
         "cost": costs,
         "excess": float(excess.max(initial=-np.inf)) if len(limits) else 0.0,
-        "samples": config["samples"] // config["batch"] * config["batch"],
+        "verdict": None if evidence.verdict is None else evidence.verdict.word,
+        "samples": training.metrics[-1]["samples"],
     }

@@ -24,12 +24,16 @@ MOST = {"samples": 10**12, "batch": 10**7, "rollout_steps": 10**7, "minibatch": 
 MOST |= {"passes": 10**4, "inner": 10**6, "checkpoint_every": 10**9}
 FULL_BATCHES = 100_000  # samples from which on batches have a method's own size
 ROLLOUT_STEPS = 1_000
+SHAPE = ("batch", "rollout_steps", "minibatch", "inner")  # the environment has a say in them
 POSITIVE = ("learning_rate", "clip", "spma_step", "trust_region", "penalty", "dual_step")
-SHARES = ("critic_centre", "discount", "gae")
+SHARES = ("discount", "gae")
 DualOptimiser = Literal["plain", "adam"]
 Margin = Literal["smooth", "latest"]
 Standardise = Literal["combined", "separate"]
+Units = Literal["own", "reward"]
+Critics = Literal["normalised", "plain"]
 CHOICES = {"dual_optimiser": DualOptimiser, "margin": Margin, "standardise": Standardise}
+CHOICES |= {"units": Units, "critics": Critics}
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,8 @@ class TrainConfig:
     samples: int = 2_000_000
     """Environment steps in all, of which whole batches are taken."""
     batch: int | None = None
-    """Environment steps per update. None: the method's own (2,000; cpo 5,000)."""
+    """Environment steps per update. None: whole episodes of about the method's own (2,000; cpo
+    5,000), and of fewer below 100,000 samples."""
     rollout_steps: int | None = None
     """Steps of one simulator in a batch; batch / rollout_steps simulators run side by side. None:
     whole episodes of some 1,000 steps, where the environment says how long they are."""
@@ -94,8 +99,8 @@ class TrainConfig:
     """Samples in a gradient step. None: 256, or a whole smaller batch."""
     learning_rate: float = 1e-3
     """Adam's step for the policy and the critics, decaying linearly to 0."""
-    critic_centre: float = 0.1
-    """Share of a batch in the running mean of the critics' targets; networks learn the rest."""
+    critics: Critics = "normalised"
+    """normalised: networks learn targets minus their running mean, over their deviation; plain."""
     clip: float = 0.2
     """PPO's ratio clipping."""
     spma_step: float = 1.0
@@ -109,17 +114,19 @@ class TrainConfig:
     """Largest norm of the policy's gradient in Adam's steps; 0: none. None: the method's own
     (ppo-lag 40; else none). TRPO and CPO have a trust region instead."""
     penalty: float | None = None
-    """Penalty beta of the augmented Lagrangian. None: the method's own (0.02; ppo-alm 0.05)."""
-    units: str = "own"
-    """Units"""
+    """Penalty beta of the augmented Lagrangian, in `units`. None: 1."""
+    units: Units = "own"
+    """own: penalty and dual step are numbers without units, times what the run measures; reward:
+    they are in units of the reward, as in the paper."""
     inner: int | None = None
-    """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag: 1)."""
+    """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag: 1). None: a
+    fiftieth of all, between 1 and 10."""
     dual_step: float | None = None
-    """Step size of the multipliers. None: the method's own (0.01; ppo-lag 0.003)."""
+    """Step size of the multipliers, in `units`. None: the method's own (0.1; ppo-lag 0.05)."""
     dual_optimiser: DualOptimiser = "plain"
     """How the multipliers move: Adam lags after a long feasible phase."""
     margin: Margin = "smooth"
-    """What weights and multipliers see: margins averaged over twenty episodes, or the latest."""
+    """What weights and multipliers see: margins filtered over batches, or those of the latest."""
     standardise: Standardise = "combined"
     """Whether advantages are standardised after they are added, or before, as incumbents do."""
     rescale: bool = False
@@ -193,8 +200,8 @@ class TrainConfig:
     def _shape(self, own: int, episode_limit: int | None, copies: int | None) -> dict[str, int]:
         """Steps of a batch and of each simulator: whole episodes, where they are limited.
 
-        A method's own batch is that of 200,000 samples or more, and smaller in proportion for
-        fewer: at least a hundred updates.
+        A method's own batch is that of 100,000 samples or more, and smaller in proportion for
+        fewer.
         """
         samples = check_count("samples", self.samples, most=MOST["samples"])
         batch, steps = self.batch, self.rollout_steps

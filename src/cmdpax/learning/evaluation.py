@@ -24,6 +24,7 @@ from cmdpax.learning.gym_simulator import (
     make_simulator,
     names_module,
 )
+from cmdpax.learning.margins import Verdict, judge
 from cmdpax.learning.policy import load_policy, refuse_other_spaces, spaces_of
 from cmdpax.learning.rollout import first_episodes
 from cmdpax.learning.run_folder import RunFolder
@@ -55,6 +56,7 @@ class Evidence:
     costs: dict[str, Spread]  # all the environment has, also those without a limit
     violation_probability: dict[str, float]  # share of episodes beyond the limit, if there is one
     violation_bound: dict[str, float]  # 95% upper confidence bound on that chance (Clopper-Pearson)
+    verdict: Verdict | None  # on the limits, if there are any
     length: float
     returns: tuple[float, ...]
     totals: dict[str, tuple[float, ...]]
@@ -144,9 +146,10 @@ def evidence(
     """Summary of E episodes against limits; every cost is `[E]`, in the environment's order."""
     # a value is bad if it is large, unless its limit has no upper bound
     small_is_bad = {name for name, high in zip(limits.names, limits.bounds[:, 1]) if np.isinf(high)}
-    chance, bound = {}, {}
+    chance, bound, verdict = {}, {}, None
     if len(limits):
         totals = np.stack([costs[name] for name in limits.names], -1)
+        verdict = judge(limits, totals)
         violations = (limits.margins(totals) < 0).sum(0)
         for name, count in zip(limits.names, violations.tolist()):
             kept = len(returns) - count
@@ -160,6 +163,7 @@ def evidence(
         {name: spread(values, -1 if name in small_is_bad else 1) for name, values in costs.items()},
         {name: chance[name] for name in costs if name in chance},
         {name: bound[name] for name in costs if name in bound},
+        verdict,
         float(lengths.mean()),
         tuple(returns.tolist()),
         {name: tuple(values.tolist()) for name, values in costs.items()},

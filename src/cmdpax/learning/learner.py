@@ -121,6 +121,8 @@ def assess(
     after = scales.add(
         np.asarray(samples.advantages), np.asarray(samples.targets), steps_per_episode
     )
+    if config.critics == "plain":
+        after = after._replace(centre=np.zeros_like(after.centre), square=scales.square)
     critics = rescale(learner.critics, scales, after)
     return learner._replace(scales=after, critics=critics), samples
 

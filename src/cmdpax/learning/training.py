@@ -46,7 +46,8 @@ class Training:
     environment: Any  # as it was given to `train`
     folder: Path
     policy: NetworkPolicy
-    verdict: Verdict  # by the last hundred episodes
+    verdict: Verdict | None  # by the last hundred episodes; None without limits
+    out_of_reach: tuple[str, ...] = ()  # a sentence for each limit that no estimate kept
 
     @property
     def metrics(self) -> list[Row]:
@@ -92,8 +93,8 @@ def train(
         learner = restore(learner, run_folder, simulator) if resume else learner
         run_folder.rewind(int(learner.update))
         learner = _learn(learner, simulator, config, run_folder, callback)
-    verdict = learner.margins.verdict(Limits.parse(config.limits))
-    return Training(environment, place, policy_of(learner, simulator), verdict)
+    verdict, sentences = learner.margins.verdict(Limits.parse(config.limits))
+    return Training(environment, place, policy_of(learner, simulator), verdict, sentences)
 
 
 def _learn(

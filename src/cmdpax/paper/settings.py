@@ -89,7 +89,13 @@ TRAINING: Mapping[str, Any] = {
     "samples": SAMPLES,
     "minibatch": 64,
     "learning_rate": 3e-3,
-    "critic_centre": 0.0,
+    "batch": 2_000,
+    "rollout_steps": 1_000,
+    "inner": 10,
+    "reserve": 0.0,
+    "critics": "plain",
+    "units": "reward",
+    "spma_step": 0.3,
     "kl_stop": 0.0,
     "discount": 0.99,
     "standardise": "separate",
@@ -169,7 +175,7 @@ def _ablation(name: str, values: list[float]) -> Sweep:
     return Sweep(
         name,
         seeds=tuple(range(ABLATION_SEEDS)),
-        settings={**_RUNS, "inner": [1, 5, 10, 20], ABLATIONS[name]: values},
+        settings={**_RUNS, "units": "reward", "inner": [1, 5, 10, 20], ABLATIONS[name]: values},
         methods={"spma-alm": {}, "ppo-alm": {}},
     )
 
