@@ -103,8 +103,10 @@ class TrainConfig:
     """normalised: networks learn targets minus their running mean, over their deviation; plain."""
     clip: float = 0.2
     """PPO's ratio clipping."""
-    spma_step: float = 1.0
+    spma_step: float = 0.3
     """SPMA's step size eta."""
+    adapt: bool = True
+    """adapt"""
     trust_region: float | None = None
     """Largest mean KL of a TRPO or CPO step, decaying to 0. None: its own (0.01; cpo 0.02)."""
     kl_stop: float | None = None

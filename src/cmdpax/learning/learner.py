@@ -20,7 +20,7 @@ from cmdpax.learning.formulas import Array, Network, Policy, log_probability, va
 from cmdpax.learning.margins import Margins
 from cmdpax.learning.policy import Statistics
 from cmdpax.learning.rollout import Batch
-from cmdpax.learning.scales import Scales
+from cmdpax.learning.scales import Scales, X
 from cmdpax.learning.simulator import Simulator
 from cmdpax.model.limits import Limits
 
@@ -35,6 +35,7 @@ class Learner(NamedTuple):
     scales: Scales
     policy_adam: Any
     critics_adam: Any
+    spma_step: np.ndarray  # scalar
     multiplier: np.ndarray  # [M], one for each row of the limits
     dual_adam: Any
     margins: Margins
@@ -62,6 +63,7 @@ def init(config: ResolvedConfig, simulator: Simulator) -> Learner:
         Scales.empty(rows),
         adam.init(policy),
         adam.init(critics),
+        np.full((), config.spma_step),
         np.zeros(rows),
         adam.init(np.zeros(rows)),
         Margins.empty(rows),
@@ -147,18 +149,18 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
     """
     method = METHODS[config.method]
 
-    def surrogate(log_ratio: Array, advantage: Array) -> Array:
+    def surrogate(log_ratio: Array, advantage: Array, spma_step: Array) -> Array:
         if method.surrogate == "spma":
-            return formulas.spma(log_ratio, advantage, config.spma_step)
+            return formulas.spma(log_ratio, advantage, spma_step)
         return formulas.ppo(log_ratio, advantage, config.clip)
 
     def minibatch_step(carry: Any, rows: Any) -> Any:
-        policy, critics, policy_adam, critics_adam, rate, frozen = carry
+        policy, critics, policy_adam, critics_adam, rate, spma_step, frozen = carry
         observation, action, log_old, advantage, targets = rows
 
         def policy_loss(parameters: Policy) -> tuple[Array, Array]:
             log_ratio = log_probability(parameters, observation, action) - log_old
-            return -surrogate(log_ratio, advantage), log_ratio
+            return -surrogate(log_ratio, advantage, spma_step), log_ratio
 
         def critics_loss(parameters: list[Network]) -> Array:
             return jnp.square(values(parameters, observation) - targets.T).mean(-1).sum()
@@ -182,11 +184,11 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
         if method.is_descent:  # a frozen policy costs nothing more
             state = (policy, policy_adam, frozen)
             policy, policy_adam, frozen = jax.lax.cond(frozen, lambda state: state, improve, state)
-        return (policy, critics, policy_adam, critics_adam, rate, frozen), loss
+        return (policy, critics, policy_adam, critics_adam, rate, spma_step, frozen), loss
 
     @jax.jit
     def descend(
-        state: Any, samples: Samples, advantage: Array, rate: Array, orders: Array, frozen: Array
+        state: Any, samples: Samples, advantage: Array, rates: Any, orders: Array, frozen: Array
     ) -> Any:
         old, critics, policy_adam, critics_adam = state
         observation, action, log_old, _, targets = samples
@@ -197,7 +199,7 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
             carry, losses = jax.lax.scan(minibatch_step, carry, rows)
             return carry, losses.mean()
 
-        carry = (old, critics, policy_adam, critics_adam, rate, frozen)
+        carry = (old, critics, policy_adam, critics_adam, *rates, frozen)
         carry, losses = jax.lax.scan(one_pass, carry, orders)
         ratio = jnp.exp(log_probability(carry[0], observation, action) - log_old)
         return carry[:4], {
@@ -242,11 +244,16 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
                 config.trust_region * remaining,
             )
         state = (policy, learner.critics, learner.policy_adam, learner.critics_adam)
-        state, metrics = descend(state, samples, advantage, rate, orders, np.asarray(not is_warm))
+        state, metrics = descend(
+            state, samples, advantage, (rate, learner.spma_step.astype(np.float32)), orders, np.asarray(not is_warm)
+        )
         names = ("policy", "critics", "policy_adam", "critics_adam")
         learner = learner._replace(**dict(zip(names, state)))
         if is_warm:
-            learner = learner._replace(scales=scales.add_gain(float(metrics["gain"])))
+            step = learner.spma_step
+            if config.adapt:
+                step = np.clip(step * (1.1 if metrics["kl"] < X.get("kl", 0.005) * remaining else 1 / 1.1), 0.1, 10)
+            learner = learner._replace(scales=scales.add_gain(float(metrics["gain"])), spma_step=np.asarray(step))
         return learner, {**{name: float(value) for name, value in metrics.items()}, **step_metrics}
 
     return learn
