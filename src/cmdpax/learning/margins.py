@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import stdtr
 
-from cmdpax.learning.scales import X
+from cmdpax.learning.scales import SLOW, X
 from cmdpax.model.limits import Limits
 
 Array = np.ndarray
@@ -97,7 +97,7 @@ class Margins(NamedTuple):
         count, batch, is_first = totals.shape[1], totals.mean(1), bool(np.isneginf(self.best).all())
         square = totals.var(1, ddof=1) if count > 1 else np.square(batch - self.mean)
         square = np.zeros_like(square) if is_first and count == 1 else square
-        weight = 1.0 if is_first else min(1.0, count / EPISODES)
+        weight = 1.0 if is_first else SLOW  # rare events are remembered while there are none
         variance = self.variance + weight * (square - self.variance)
         prior, noise = self.error + (DRIFT * reach) ** 2, variance / count
         certain = (noise == 0) | is_first | latest
