@@ -24,7 +24,7 @@ MOST = {"samples": 10**12, "batch": 10**7, "rollout_steps": 10**7, "minibatch": 
 MOST |= {"passes": 10**4, "inner": 10**6, "checkpoint_every": 10**9}
 FULL_BATCHES = 100_000  # samples from which on batches have a method's own size
 ROLLOUT_STEPS = 1_000
-SHAPE = ("batch", "rollout_steps", "minibatch", "inner")  # the environment has a say in them
+SHAPE = ("batch", "rollout_steps", "minibatch")  # the environment has a say in them
 POSITIVE = ("learning_rate", "clip", "spma_step", "trust_region", "penalty", "dual_step")
 SHARES = ("discount", "gae")
 DualOptimiser = Literal["plain", "adam"]
@@ -46,7 +46,7 @@ class DeepMethod:
     gradient_clip: float = 0.0
     kl_stop: float = 0.0
     penalty: float = 1.0
-    dual_step: float = 0.1
+    dual_step: float = 0.05
     trust_region: float = 0.01
 
     @property
@@ -120,9 +120,8 @@ class TrainConfig:
     units: Units = "own"
     """own: penalty and dual step are numbers without units, times what the run measures; reward:
     they are in units of the reward, as in the paper."""
-    inner: int | None = None
-    """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag: 1). None: a
-    fiftieth of all, between 1 and 10."""
+    inner: int = 1
+    """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag: 1)."""
     dual_step: float | None = None
     """Step size of the multipliers, in `units`. None: the method's own (0.1; ppo-lag 0.05)."""
     dual_optimiser: DualOptimiser = "plain"
@@ -175,9 +174,6 @@ class TrainConfig:
                 settings[name] = getattr(method, name)
         if settings["minibatch"] is None:
             settings["minibatch"] = min(256, check_count("batch", settings["batch"]))
-        if settings["inner"] is None:
-            updates = int(self.samples) // settings["batch"]
-            settings["inner"] = min(10, max(1, updates // 50))
         for name, most in MOST.items():
             settings[name] = check_count(name, settings[name], most=most)
         settings["seed"] = check_count("seed", self.seed, least=0, most=2**32 - 1)  # a JAX key
@@ -232,7 +228,6 @@ class ResolvedConfig(TrainConfig):
     gradient_clip: float
     penalty: float
     dual_step: float
-    inner: int
 
     @property
     def updates(self) -> int:

@@ -118,7 +118,8 @@ def _learn(
         margins = learner.margins.add(
             valued.totals[1:], learner.scales.reach, latest=config.margin == "latest"
         )
-        learner, samples = assess(learner._replace(margins=margins), batch, steps, config)
+        longest = steps_per_episode(simulator.episode_limit or length, config)
+        learner, samples = assess(learner._replace(margins=margins), batch, longest, config)
         dual = Dual.of(learner, limits, config)
         learner = dual.move(learner, config)
         weights = lagrangian.weights(learner.multiplier, dual.penalty, dual.margin)
