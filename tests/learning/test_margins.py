@@ -1,0 +1,118 @@
+"""Margins: the filter against its formula and against brute force, aims and verdicts."""
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_1samp
+
+from cmdpax.learning.margins import DRIFT, EPISODES, Margins, in_users_orientation, judge
+from cmdpax.learning.scales import SLOW
+from cmdpax.model.limits import Limits
+
+
+def test_the_filter_by_hand():
+    first, second = np.array([[1.0, 3.0]]), np.array([[10.0, 20.0, 30.0]])
+    one = Margins.empty(1).add(first, np.array([5.0]))
+    assert one.mean == 2 and one.variance == 2 and one.error == 1  # variance of a mean of two
+    two = one.add(second, np.array([5.0]))
+    variance = 2 + SLOW * (100 - 2)
+    prior, noise = 1 + (DRIFT * 5) ** 2, variance / 3
+    share = prior / (prior + noise)
+    assert two.mean == pytest.approx(2 + share * (20 - 2))
+    assert two.error == pytest.approx((1 - share) * prior)
+    np.testing.assert_array_equal(two.last[-5:, 0], [1, 3, 10, 20, 30])
+    assert np.isnan(two.last[:-5]).all()
+
+
+def test_the_latest_batch_alone_if_asked():
+    margins = Margins.empty(1).add(np.array([[1.0, 3.0]]), np.ones(1))
+    assert margins.add(np.array([[8.0, 10.0]]), np.ones(1), latest=True).mean == 9
+
+
+def test_episodes_without_noise_are_believed():
+    margins = Margins.empty(1).add(np.array([[4.0, 4.0]]), np.ones(1))
+    assert margins.add(np.array([[5.0]]), np.ones(1)).mean > 4
+    calm = Margins.empty(1).add(np.array([[4.0]]), np.ones(1))
+    assert calm.variance == 0 and calm.error == 0
+
+
+def test_a_still_mean_is_estimated_far_better_than_by_a_batch():
+    """A hundred batches of four episodes of a policy that does not move."""
+    random, margins, errors = np.random.default_rng(0), Margins.empty(1), []
+    for _ in range(100):
+        margins = margins.add(random.normal(7.0, 3.0, (1, 4)), np.array([0.1]))
+        errors.append(float(margins.mean[0]) - 7.0)
+    late = np.array(errors[50:])
+    assert abs(late).max() < 1.0  # a batch's own mean has a deviation of 1.5
+    assert np.sqrt(margins.error[0]) < 0.3
+
+
+def test_a_moving_mean_is_followed():
+    random, margins = np.random.default_rng(0), Margins.empty(1)
+    for step in range(100):
+        margins = margins.add(random.normal(float(step), 1.0, (1, 4)), np.array([5.0]))
+    assert abs(float(margins.mean[0]) - 99) < 1.5
+
+
+def test_aims():
+    limits = Limits.parse(["cost<=20", "heat>=10", "2<=noise<=3", "stock==4"])
+    variance = np.full(len(limits.rows), 4.0)  # 1.645 * 2 / 10
+    margins = Margins.empty(len(limits.rows))._replace(variance=variance)
+    width = 0.329
+    expected = [-20 + width, 10 + width, 2 + width, -3 + width, 4, -4]
+    np.testing.assert_allclose(margins.aims(limits, None), expected)
+    np.testing.assert_allclose(margins.aims(limits, 0.2), [-16, 12, 2.4, -2.5, 4, -4])
+    np.testing.assert_array_equal(margins.aims(limits, 0.0), limits.row_thresholds)
+
+
+def test_of_a_policy_that_just_meets_its_aim_a_hundred_episodes_keep_the_limit():
+    limits, random, kept = Limits.parse(["cost<=25"]), np.random.default_rng(1), 0
+    aim = -Margins.empty(1)._replace(variance=np.array([100.0])).aims(limits, None)[0]
+    for _ in range(2000):
+        kept += random.normal(aim, 10.0, EPISODES).mean() <= 25
+    assert 0.93 < kept / 2000 < 0.97
+
+
+@pytest.mark.parametrize(("mean", "word"), [(20.0, "kept"), (25.1, "undecided"), (30.0, "exceeded")])
+def test_verdicts_are_those_of_a_t_test(mean, word):
+    totals = np.random.default_rng(3).normal(mean, 5.0, (30, 1))
+    verdict = judge(Limits.parse(["cost<=25"]), totals)
+    test = ttest_1samp(totals[:, 0], 25.0, alternative="greater")
+    assert verdict.word == word and verdict.episodes == 30
+    assert verdict.confidence["cost"] == pytest.approx(test.pvalue)
+    assert verdict.mean["cost"] == pytest.approx(totals.mean())
+    assert str(verdict).startswith(f"{word}: cost") and "cost<=25" in str(verdict)
+
+
+def test_verdicts_on_several_limits_and_ranges():
+    limits = Limits.parse(["cost<=25", "up>=3", "1<=heat<=2"])
+    random = np.random.default_rng(0)
+    totals = np.stack([random.normal(m, 0.1, 20) for m in (20, 5, 1.5)], -1)
+    assert judge(limits, totals).word == "kept"
+    assert judge(limits, totals + [0, 0, 1]).word == "exceeded"
+    assert judge(limits, totals - [0, 5, 0]).word == "exceeded"
+    assert judge(limits, totals + [0, 0, 0.5]).word == "undecided"
+
+
+def test_one_episode_decides_nothing_and_equal_ones_decide_all():
+    limits = Limits.parse(["cost<=25"])
+    assert judge(limits, np.array([[1.0]])).word == "undecided"
+    assert judge(limits, np.full((2, 1), 25.0)).word == "kept"
+    assert judge(limits, np.full((2, 1), 26.0)).word == "exceeded"
+
+
+def test_a_training_says_which_limit_it_never_kept():
+    limits = Limits.parse(["cost<=2", "up>=1"])
+    margins = Margins.empty(2)
+    for cost in (9.0, 6.0, 7.0):
+        margins = margins.add(np.array([[-cost, -cost - 0.2], [3.0, 3.1]]), np.full(2, 9.0))
+    verdict, sentences = margins.verdict(limits)
+    assert verdict is not None and verdict.word == "exceeded"
+    (sentence,) = sentences
+    assert sentence.startswith("cost<=2 was not kept") and "6." in sentence
+    assert Margins.empty(2).verdict(limits) == (None, ())
+    assert Margins.empty(0).verdict(Limits.parse([])) == (None, ())
+
+
+def test_rows_in_the_users_orientation():
+    limits = Limits.parse(["cost<=20", "2<=noise<=3"])
+    np.testing.assert_array_equal(in_users_orientation(limits, [-4.0, 2.5, -2.5]), [4.0, 2.5])
