@@ -178,3 +178,33 @@ class Broken(gymnasium.Env):
         )
         reward = float("nan") if late and self.wrong == "reward" else 1.0
         return observation, reward, False, self.time == 10, info
+
+
+class Mill(gymnasium.Env):
+    """Five steps of a random load; speeds 0, 1, 2 pay by the load, heat up and make noise.
+
+    `factors`: what reward, heat and noise are multiplied by, as if counted in other units.
+    """
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(3)
+    cost_names = ("heat", "noise")
+
+    def __init__(self, factors: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> None:
+        self.factors = factors
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.age = 0
+        return self._observe(), {}
+
+    def step(self, action: int) -> tuple:
+        reward, heat, noise = self.factors
+        pay, info = reward * action * self.load, {"heat": heat * action}
+        info["noise"] = noise * (0.25 + self.load) * (action == 2)
+        self.age += 1
+        return self._observe(), pay, self.age == 5, False, {"cost": list(info.values())}
+
+    def _observe(self) -> np.ndarray:
+        self.load = float(self.np_random.uniform())
+        return np.array([self.load, self.age / 5], dtype=np.float32)

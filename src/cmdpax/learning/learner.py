@@ -20,7 +20,7 @@ from cmdpax.learning.formulas import Array, Network, Policy, log_probability, va
 from cmdpax.learning.margins import Margins
 from cmdpax.learning.policy import Statistics
 from cmdpax.learning.rollout import Batch
-from cmdpax.learning.scales import Scales, X
+from cmdpax.learning.scales import Scales, X, ratio
 from cmdpax.learning.simulator import Simulator
 from cmdpax.model.limits import Limits
 
@@ -124,17 +124,21 @@ def assess(
         np.asarray(samples.advantages), np.asarray(samples.targets), steps_per_episode
     )
     if config.critics == "plain":
-        after = after._replace(centre=np.zeros_like(after.centre), square=scales.square)
+        after = after.plain()
     critics = rescale(learner.critics, scales, after)
     return learner._replace(scales=after, critics=critics), samples
 
 
 def rescale(critics: list[Network], before: Scales, after: Scales) -> list[Network]:
-    """Critics that predict in the new scales what they predicted in the old ones (PopArt)."""
-    ratio = before.output_unit / after.output_unit
-    shift = (before.centre - after.centre) / after.output_unit
+    """Critics that predict in the new scales what they predicted in the old ones (PopArt).
+
+    Those whose targets did not vary in one of them predicted nothing, and stay as they are.
+    """
+    old, new = before.output_unit, after.output_unit
+    factors = np.where((old > 0) & (new > 0), ratio(old, new), 1.0).astype(np.float32)
+    moves = ratio(before.centre - after.centre, np.where(old > 0, new, 0.0)).astype(np.float32)
     scaled = []
-    for critic, factor, move in zip(critics, ratio.astype(np.float32), shift.astype(np.float32)):
+    for critic, factor, move in zip(critics, factors, moves):
         last = {"weight": critic[-1]["weight"] * factor, "bias": critic[-1]["bias"] * factor + move}
         scaled.append([*critic[:-1], last])
     return scaled
@@ -218,7 +222,7 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
     ) -> tuple[Learner, dict[str, Any]]:
         policy, scales = learner.policy, learner.scales
         unit = scales.output_unit.astype(np.float32)
-        targets = (samples.targets - scales.centre.astype(np.float32)) / unit
+        targets = ratio(samples.targets - scales.centre.astype(np.float32), unit)
         samples = samples._replace(targets=targets)
         advantage = _combine(
             samples.advantages, weights.astype(np.float32), config.standardise, config.rescale

@@ -70,6 +70,11 @@ class Scales(NamedTuple):
         share = max(SLOW, 1 / float(self.batches))
         return self._replace(gain=self.gain + share * (max(gain, 0.0) - self.gain))
 
+    def plain(self) -> "Scales":
+        """The same, but critics learn values as they are: centre 0, unit 1."""
+        centre = np.zeros_like(self.centre)
+        return self._replace(centre=centre, square=np.square(_outputs(len(centre))))
+
     @property
     def size(self) -> Array:
         """How large advantages are, `[1 + M]`.
@@ -81,10 +86,11 @@ class Scales(NamedTuple):
 
     @property
     def output_unit(self) -> Array:
-        """What one unit of a critic network's output stands for, `[1 + M]`."""
-        outputs = np.full(len(self.square), COST_OUTPUTS)
-        outputs[0] = REWARD_OUTPUTS
-        return np.where(self.square > 0, np.sqrt(self.square) / outputs, 1.0)
+        """What one unit of a critic network's output stands for, `[1 + M]`.
+
+        0 while targets do not vary: then the centre is the value, whatever the network says.
+        """
+        return np.sqrt(self.square) / _outputs(len(self.square))
 
     @property
     def reach(self) -> Array:
@@ -95,16 +101,21 @@ class Scales(NamedTuple):
     def balance(self) -> Array:
         """The weight that makes a constraint's advantages as large as the reward's, `[M]`.
 
-        A constant reward counts as much as the cost. 0 while a cost does not vary at all.
+        A reward that does not vary counts as one that varies by 1. 0 while a cost does not vary.
         """
         reward, costs = self.size[0], self.size[1:]
-        return _ratio(reward, costs) if reward > 0 else np.sign(costs)
+        return ratio(reward if reward > 0 else 1.0, costs)
 
     def units(self, error: Array) -> Array:
         """Units of penalties and dual steps, `[M]`; `error [M]` is that of the estimated costs."""
-        return _ratio(self.balance, np.maximum(self.reach, NOISE * error))
+        return ratio(self.balance, np.maximum(self.reach, NOISE * error))
 
 
-def _ratio(above: Array, below: Array) -> Array:
+def ratio(above: Array | float, below: Array) -> Array:
     """`above / below`, and 0 where there is nothing to divide by."""
     return np.where(below > 0, above / np.where(below > 0, below, 1.0), 0.0)
+
+
+def _outputs(rows: int) -> Array:
+    """Outputs of the critics for one deviation of their targets, `[1 + M]`."""
+    return np.array([REWARD_OUTPUTS, *[COST_OUTPUTS] * (rows - 1)])
