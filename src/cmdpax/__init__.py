@@ -16,6 +16,7 @@ _HOMES = {  # where each public name lives; a module is loaded when a name of it
     "checker": ("Verified", "check"),
     "errors": ("CertificateError", "CmdpaxError", "InputError", "NumericalError"),
     "learning.evaluation": ("Evidence", "evaluate"),
+    "learning.margins": ("Verdict",),
     "learning.policy": ("load_policy",),
     "learning.training": ("Training", "train"),
     "model.archive": ("load_model", "load_result", "save_model", "save_result"),
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from cmdpax.checker import Verified, check
     from cmdpax.errors import CertificateError, CmdpaxError, InputError, NumericalError
     from cmdpax.learning.evaluation import Evidence, evaluate
+    from cmdpax.learning.margins import Verdict
     from cmdpax.learning.policy import load_policy
     from cmdpax.learning.training import Training, train
     from cmdpax.model.archive import load_model, load_result, save_model, save_result

@@ -5,10 +5,12 @@ code 2, nothing half done.
 import functools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium
 import pytest
@@ -28,6 +30,7 @@ SETTINGS = {
     "hidden": 8,
     "checkpoint-every": 2,
 }
+WORDS = ("kept: ", "exceeded: ", "undecided: ")  # with which a verdict begins
 SMALL = [part for name, value in SETTINGS.items() for part in (f"--{name}", str(value))]
 for wrong in ("missing", "length", "reward", "cost", "observation"):
     gymnasium.register(
@@ -88,18 +91,15 @@ def test_what_is_given_beside_a_preset_stays(tmp_path, capsys, monkeypatch, form
 
     def train(environment, *, folder, resume, callback, **settings):
         given.append(TrainConfig(**settings))
+        return SimpleNamespace(verdict=None, out_of_reach=())
 
     monkeypatch.setattr("cmdpax.learning.training.train", train)
     settings = ["--discount", "0.995", "--samples", "2000000", "--method", "cpo"]
     assert call(capsys, "train", "x", *settings, *form, "--out", str(tmp_path / "run"))[0] == 0
     (config,) = given
     assert (config.discount, config.samples, config.method) == (0.995, 2_000_000, "cpo")
-    assert (config.batch, config.trust_region, config.critic_centre, config.margin) == (
-        20_000,
-        0.01,
-        0.0,
-        "latest",
-    )
+    assert (config.batch, config.trust_region, config.margin) == (20_000, 0.01, "latest")
+    assert (config.units, config.critics, config.reserve) == ("reward", "plain", 0.0)
     assert (config.minibatch, config.learning_rate) == (128, 1e-3)  # the paper's for CPO alone
     assert (
         call(
@@ -144,7 +144,7 @@ def test_resume_shows_the_difference_and_falls_back_from_a_corrupt_checkpoint(tm
     answer = subprocess.run(
         command(folder, "--resume", "--penalty", "0.5"), capture_output=True, text=True, check=False
     )
-    assert answer.returncode == 2 and "penalty was 0.02, is 0.5" in answer.stderr
+    assert answer.returncode == 2 and "penalty was 1.0, is 0.5" in answer.stderr
     newest, before, *_ = RunFolder(folder).checkpoints()
     newest.write_bytes(newest.read_bytes()[:-7])
     answer = subprocess.run(command(folder, "--resume"), capture_output=True, text=True, check=True)
@@ -208,8 +208,30 @@ def test_evaluate_shows_limits_and_costs_without_one_within_80_columns(tmp_path,
     following = f"cmdpax evaluate {folder} --environment probes:TwoLimits"
     assert code == 0 and out.strip().endswith(following)
     code, out, _ = call(capsys, *following.split()[1:], "--episodes", "5")
-    assert code == 0 and out.count("noise<=0.25") == 2 and out.count("heat") == 2 and "…" not in out
-    assert max(len(line.rstrip()) for line in out.splitlines()[:-1]) <= 80
+    tables = [line for line in out.splitlines()[:-1] if not line.startswith(WORDS)]
+    assert sum("noise<=0.25" in line for line in tables) == 2
+    assert code == 0 and sum("heat" in line for line in tables) == 2 and "…" not in out
+    assert max(len(line.rstrip()) for line in tables) <= 80
+    verdicts = [line for line in out.splitlines() if line.startswith(WORDS)]
+    assert len(verdicts) == 2 and all("(noise<=0.25: " in line for line in verdicts)
+    assert all(line.endswith("over 5 episodes") for line in verdicts)
+
+
+def test_train_says_how_samples_are_divided_and_ends_with_a_verdict(tmp_path, capsys):
+    folder = tmp_path / "run"
+    limits = ["--limit", "heat<=0.9", "noise<=-0.1"]
+    code, out, err = call(
+        capsys, "train", "probes:TwoLimits", *SMALL, *limits, "--out", str(folder)
+    )
+    assert code == 0 and re.search(r"^\d+ updates of 100 steps, 50 in each of 2 simulators$", err, re.M)
+    verdict, sentence, following = out.splitlines()[-3:]
+    assert re.fullmatch(
+        r"exceeded: heat \S+ \(heat<=0\.9: 100%\), noise \S+ \(noise<=-0\.1: 0%\)"
+        r" over 100 episodes of training",
+        verdict,
+    )
+    assert sentence.startswith("noise<=-0.1 was not kept at any time; the best estimate was ")
+    assert following.startswith("trained; next: cmdpax evaluate ")
 
 
 @pytest.fixture(scope="module")
@@ -294,7 +316,7 @@ def test_limits_and_open_settings_are_written_as_in_the_help(capsys):
     code, out, _ = call(capsys, "train", "--help")
     text = " ".join(out.replace("│", " ").split())
     assert code == 0 and "--limit [STR [STR ...]] Limits on named costs" in text
-    assert "--batch {None}|INT Environment steps per update. None: the method's own" in text
-    assert "--rollout-steps INT Steps of one simulator in a batch" in text
+    assert "--batch {None}|INT Environment steps per update. None: whole episodes of about" in text
+    assert "--rollout-steps {None}|INT Steps of one simulator in a batch" in text
     sentence = refusal(capsys, "train", "x", "--method", "cpo", "--gradient-clip", "40")
     assert "gradient_clip is 40.0, but cpo has a trust region instead" in sentence

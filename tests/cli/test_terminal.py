@@ -20,7 +20,8 @@ def metrics(samples):
         "samples": samples,
         "return": 12.345,
         "cost": {"heat": 3.0},
-        "multiplier": {"heat": 0.5},
+        "aim": {"heat": 2.5},
+        "weight": {"heat": 0.5},
     }
 
 
@@ -56,7 +57,7 @@ def test_nothing_moves_where_there_is_no_terminal(monkeypatch):
     lines = screen.export_text().splitlines()
     steps = [line.split(":")[0] for line in lines]
     assert steps == ["10 of 100 steps", "100 of 100 steps"]  # a line now and then, and the last
-    assert "return 12.35 heat 3 (x0.5)" in lines[-1]
+    assert "return 12.35, heat 3 (aim 2.5, weight 0.5)" in lines[-1]
 
 
 EVIL = "a\x1b[31mb\x1b]0;title\x07\x9b2Jc\u202ed\u2066e\x7ff\udcffg\rh"

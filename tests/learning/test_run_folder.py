@@ -286,7 +286,10 @@ def test_sentinels_of_0_1_are_the_methods_own():
     own = {"batch": 0, "minibatch": 0, "trust_region": 0.0, "penalty": 0, "dual_step": 0.0}
     old = {"limit": ["cost<=3"], "horizon": 50, "kl_stop": -1, "gradient_clip": -1.0, **own}
     new = from_0_1(old)
-    assert new.keys() == {"limits", "rollout_steps", "kl_stop", "gradient_clip", *own}
+    names = {"limits", "rollout_steps", "kl_stop", "gradient_clip", *own}
+    assert new.keys() == names | {"units", "critics"}
+    assert (new["units"], new["critics"]) == ("reward", "plain")  # there was nothing else
+    assert from_0_1({**old, "critic_centre": 0.1}) == new
     assert all(new[name] is None for name in ("kl_stop", "gradient_clip", *own))
     assert from_0_1({**old, "kl_stop": 0.0})["kl_stop"] == 0.0
     assert from_0_1({**old, "method": "cpo", "gradient_clip": 40.0})["gradient_clip"] == 0.0

@@ -86,7 +86,14 @@ def test_multiplied_by_powers_of_two_units_follow_exactly(reward, cost, batches)
 def test_what_never_varies_has_no_unit():
     scales = Scales.empty(1).add(np.zeros((2, 5), np.float32), np.ones((5, 2), np.float32), 7.0)
     assert scales.units(np.ones(1)) == 0 and scales.balance == 0
-    np.testing.assert_array_equal(scales.output_unit, [1.0, 1.0])
-    advantages = np.array([[0.0, 0.0], [1.0, -1.0]], np.float32)  # the reward is constant
+    np.testing.assert_array_equal(scales.output_unit, [0.0, 0.0])
+    advantages = np.array([[0.0, 0.0], [4.0, -4.0]], np.float32)  # the reward is constant
     scales = scales.add(advantages, np.ones((2, 2), np.float32), 7.0)
-    assert scales.balance == 1 and scales.units(np.zeros(1)) > 0
+    assert scales.balance == 1 / 4 and scales.units(np.zeros(1)) > 0
+
+
+def test_plain_critics_have_centre_0_and_unit_1():
+    plain = after(3).plain()
+    np.testing.assert_array_equal(plain.output_unit, [1.0, 1.0, 1.0])
+    assert not plain.centre.any()
+    np.testing.assert_array_equal(plain.size, after(3).size)

@@ -3,6 +3,7 @@ do.
 """
 
 import functools
+import hashlib
 import json
 import re
 import shutil
@@ -24,13 +25,7 @@ from cmdpax.learning.config import TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import init
 from cmdpax.learning.run_folder import RunFolder
-from cmdpax.learning.training import (
-    leaves_by_path,
-    move_multipliers,
-    smooth_margin,
-    train,
-    training_thresholds,
-)
+from cmdpax.learning.training import Dual, leaves_by_path, train
 from cmdpax.model.limits import Limits
 from short_run import SMALL
 
@@ -150,7 +145,7 @@ def test_the_second_of_two_resumes_is_refused(finished, tmp_path):
 
 
 def test_resume_with_a_changed_config_shows_the_difference(finished):
-    with pytest.raises(InputError, match=r"penalty was 0\.02, is 0\.5"):
+    with pytest.raises(InputError, match=r"penalty was 1\.0, is 0\.5"):
         small(finished, penalty=0.5, resume=True)
 
 
@@ -247,42 +242,68 @@ def test_a_diverged_learner_stops_and_keeps_the_last_good_checkpoint(tmp_path, m
         match="update 6 made the policy not finite; the checkpoint of update 4 is kept",
     ):
         small(folder)
-    assert all(np.isfinite(value).all() for value in RunFolder(folder).newest()[0].values())
+    for name, value in RunFolder(folder).newest()[0].items():  # no episodes yet: NaN, -inf
+        assert name in ("margins/last", "margins/best") or np.isfinite(value).all(), name
+
+
+def dual(margin=-2.0, penalty=0.1, step=0.3, largest=np.inf):
+    return Dual(*(np.array([value]) for value in (margin, penalty, step, largest)))
 
 
 def test_multipliers_move_as_in_the_exact_part():
-    config = TrainConfig(penalty=0.1, dual_step=0.3, inner=5).resolved()
-    simulator = make_simulator("probes:Bandit", 1)
-    margin = np.array([-2.0])
-    learner = init(config, simulator)._replace(multiplier=np.array([2.0]), margin=margin)
-    assert move_multipliers(learner, config) is learner  # before the first subproblem was worked on
+    config = TrainConfig(inner=5).resolved()
+    learner = init(config, make_simulator("probes:Bandit", 1))
+    learner = learner._replace(multiplier=np.array([2.0]))
+    assert dual().move(learner, config) is learner  # before the first subproblem was worked on
     due, early = learner._replace(update=np.asarray(10)), learner._replace(update=np.asarray(7))
-    assert move_multipliers(early, config) is early
+    assert dual().move(early, config) is early
     np.testing.assert_array_equal(
-        move_multipliers(due, config).multiplier,
-        lagrangian.step_update(np.array([2.0]), 0.1, margin, 0.3),
+        dual().move(due, config).multiplier,
+        lagrangian.step_update(np.array([2.0]), 0.1, np.array([-2.0]), 0.3),
     )
     plain = replace(config, method="ppo-lag")
-    np.testing.assert_allclose(move_multipliers(early, plain).multiplier, [2.0 + 0.3 * 2])
+    np.testing.assert_allclose(dual().move(early, plain).multiplier, [2.0 + 0.3 * 2])
+    assert dual(largest=2.2).move(early, plain).multiplier == 2.2
+    assert dual(largest=2.2).move(due, config).multiplier == 2.2
     adam = replace(config, dual_optimiser="adam")
-    assert move_multipliers(due, adam).multiplier[0] == pytest.approx(
+    assert dual().move(due, adam).multiplier[0] == pytest.approx(
         2.3
     )  # Adam's first step has the length of its rate
-    assert move_multipliers(due, replace(config, method="cpo")) is due
+    assert dual().move(due, replace(config, method="cpo")) is due
 
 
-@pytest.mark.parametrize(
-    ("kind", "episodes", "share"),
-    [("smooth", 2, 0.1), ("smooth", 20, 1), ("smooth", 90, 1), ("latest", 2, 1)],
-)
-def test_a_margin_counts_for_as_many_episodes_as_it_has(kind, episodes, share):
-    config = TrainConfig(margin=kind).resolved()
-    learner = init(config, make_simulator("probes:Bandit", 1))
-    first, second = np.array([6.0]), np.array([-3.0])
-    learner = smooth_margin(learner, first, 1, config)
-    np.testing.assert_array_equal(learner.margin, first)
-    learner = smooth_margin(learner._replace(update=np.asarray(1)), second, episodes, config)
-    np.testing.assert_allclose(learner.margin, (1 - share) * first + share * second)
+def measured(config, totals=(6.0, 8.0)):
+    """A learner that has seen a batch of two episodes with these totals of the limit's row."""
+    random, learner = np.random.default_rng(0), init(config, make_simulator("probes:Bandit", 1))
+    advantages = random.normal(size=(2, 50)).astype(np.float32)
+    scales = learner.scales.add(advantages, advantages.T + 1, 7.0)
+    margins = learner.margins.add(np.array([totals]), scales.reach)
+    return learner._replace(scales=scales, margins=margins)
+
+
+@pytest.mark.parametrize("method", ["spma-alm", "ppo-lag"])
+def test_penalties_and_dual_steps_are_so_many_units(method):
+    config = TrainConfig(method=method, penalty=0.7, dual_step=0.3, reserve=0.5).resolved()
+    learner, limits = measured(config), Limits.parse(["cost>=5"])
+    own = Dual.of(learner, limits, config)
+    unit = learner.scales.units(np.sqrt(learner.margins.error))
+    assert unit > 0 and own.margin == 7.0 - 7.5
+    np.testing.assert_allclose(own.penalty, 0.7 * unit if method == "spma-alm" else 0.0)
+    np.testing.assert_allclose(own.step, 0.3 * unit)
+    np.testing.assert_allclose(own.largest, training.CAP * learner.scales.balance)
+    theirs = Dual.of(learner, limits, replace(config, units="reward"))
+    assert theirs.penalty == (0.7 if method == "spma-alm" else 0.0)
+    assert theirs.margin == own.margin and theirs.step == 0.3 and np.isinf(theirs.largest)
+
+
+def test_margins_are_filtered_or_those_of_the_latest_batch(tmp_path):
+    """The first batch is taken as it is; later ones as far as they tell more than chance."""
+    settings = {"environment": "probes:TwoLimits", "limits": "noise<=0.5", "rollout_steps": 10}
+    for kind in ("smooth", "latest"):
+        rows = small(tmp_path / kind, margin=kind, **settings).metrics
+        assert rows[0]["estimate"] == pytest.approx(rows[0]["cost"])
+        apart = [abs(row["estimate"]["noise"] - row["cost"]["noise"]) for row in rows[1:]]
+        assert (max(apart) < 1e-12) if kind == "latest" else (min(apart) > 1e-6)
 
 
 def test_a_reserve_tightens_what_training_aims_at(tmp_path):
@@ -291,16 +312,88 @@ def test_a_reserve_tightens_what_training_aims_at(tmp_path):
     """
     multipliers = []
     for reserve in (0.0, 0.25):
-        settings = {"method": "ppo-lag", "limits": "cost<=-8", "dual_step": 0.5}
+        settings = {"method": "ppo-lag", "limits": "cost<=-8", "dual_step": 0.5, "units": "reward"}
         run = small(tmp_path / str(reserve), samples=200, reserve=reserve, **settings)
         multipliers.append(run.metrics[1]["multiplier"]["cost"])
+        assert run.metrics[1]["aim"]["cost"] == pytest.approx(-8 - 8 * reserve)
     assert multipliers[1] - multipliers[0] == pytest.approx(0.5 * 0.25 * 8)
 
 
-def test_a_reserve_of_a_range_ends_in_its_middle():
-    limits = Limits.parse(["cost<=20", "heat>=10", "2<=noise<=3", "stock==4"])
-    np.testing.assert_allclose(training_thresholds(limits, 0.2), [-16, 12, 2.4, -2.5, 4, -4])
-    np.testing.assert_array_equal(training_thresholds(limits, 0.0), limits.row_thresholds)
+def test_without_a_reserve_of_its_own_training_aims_at_what_a_hundred_episodes_keep(tmp_path):
+    settings = {"environment": "probes:TwoLimits", "limits": "noise<=0.5", "rollout_steps": 10}
+    rows = small(tmp_path / "run", **settings).metrics
+    chance = rows[0]["cost"]["noise"]  # each of a hundred one-step episodes costs 1 or 0
+    deviation = np.sqrt(chance * (1 - chance) * 100 / 99)
+    assert rows[0]["aim"]["noise"] == pytest.approx(0.5 - 1.645 * deviation / 10)
+
+
+def test_a_run_ends_with_a_verdict(tmp_path):
+    settings = {"environment": "probes:TwoLimits", "rollout_steps": 10, "samples": 300}
+    limits = ["heat<=0.9", "noise<=-0.1"]
+    run = small(tmp_path / "run", limits=limits, **settings)
+    assert isinstance(run.verdict, cmdpax.Verdict)
+    assert run.verdict.word == "exceeded" and run.verdict.episodes == 100
+    assert run.verdict.mean == pytest.approx(run.metrics[-1]["cost"])
+    assert run.verdict.confidence["heat"] > 0.99 and run.verdict.confidence["noise"] < 0.01
+    (sentence,) = run.out_of_reach
+    best = min(row["estimate"]["noise"] for row in run.metrics)
+    assert f"noise<=-0.1 was not kept at any time; the best estimate was {best:.4g}" in sentence
+    again = small(tmp_path / "run", limits=limits, resume=True, **settings)
+    assert again.verdict == run.verdict and again.out_of_reach == run.out_of_reach
+    kept = small(tmp_path / "kept", limits="heat<=0.9", **settings)
+    assert kept.verdict.word == "kept" and kept.out_of_reach == ()
+    free = small(tmp_path / "free", method="ppo", limits=(), **settings)
+    assert free.verdict is None and free.out_of_reach == ()
+
+
+METHODS = ("spma-alm", "ppo-alm", "trpo-alm", "ppo-lag", "cpo")
+
+
+def milled(folder, method, factors=(1.0, 1.0, 1.0), **settings):
+    """Policy and multipliers after 12 updates where reward, heat and noise are multiplied."""
+    limits = [f"heat<={4 * factors[1]!r}", f"noise<={0.5 * factors[2]!r}"]
+    shape = {"batch": 100, "rollout_steps": 50, "samples": 1_200, "passes": 4, "minibatch": 50}
+    settings = {**shape, "hidden": (8,), "limits": limits, **settings}
+    run = train(functools.partial(probes.Mill, factors), method, folder=folder, **settings)
+    arrays = RunFolder(folder).newest()[0]
+    policy = {name: array for name, array in arrays.items() if name.startswith("policy/")}
+    return policy, arrays["multiplier"], run.metrics
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("reward", "heat"), [(2.0**7, 2.0**-9), (1000.0, 0.01)], ids=["powers", "others"]
+)
+def test_other_units_make_the_same_policy(method, reward, heat, tmp_path):
+    """Powers of two: the same bytes. Other factors: all 12 updates agree to 1e-5, a hundredth of
+    what the policies move.
+    """
+    factors = (reward, heat, 1.0)
+    policy, multipliers, rows = milled(tmp_path / "own", method)
+    scaled, prices, _ = milled(tmp_path / "scaled", method, factors)
+    start = milled(tmp_path / "start", method, samples=100)[0]
+    rates = np.array([reward / heat, reward])  # a multiplier is a price, reward per cost
+    assert max(abs(policy[name] - start[name]).max() for name in policy) > 1e-3
+    if method != "cpo":  # which has no multipliers
+        assert (multipliers > 0).all() and rows[-1]["weight"]["noise"] > 0
+    if np.log2(reward) % 1 == 0:
+        assert {name: array.tobytes() for name, array in policy.items()} == {
+            name: array.tobytes() for name, array in scaled.items()
+        }
+        np.testing.assert_array_equal(prices, multipliers * rates)
+    else:
+        for name in policy:
+            np.testing.assert_allclose(scaled[name], policy[name], rtol=0, atol=1e-5)
+        np.testing.assert_allclose(prices, multipliers * rates, rtol=1e-4)
+
+
+def test_in_units_of_the_reward_other_units_are_another_problem(tmp_path):
+    settings = {"method": "spma-alm", "units": "reward", "penalty": 0.1, "dual_step": 0.1}
+    policy, scaled = (
+        milled(tmp_path / str(reward), factors=(reward, 1.0, 1.0), **settings)[0]
+        for reward in (1.0, 2.0)
+    )
+    assert max(abs(policy[name] - scaled[name]).max() for name in policy) > 1e-3
 
 
 @pytest.mark.parametrize("method", ["spma-alm", "trpo-alm", "ppo-lag", "cpo"])
@@ -323,7 +416,8 @@ def test_the_plain_lagrangian_weighs_by_its_multipliers(tmp_path):
     assert rows[-1]["multiplier"]["cost"] > 0
     assert all(row["weight"] == row["multiplier"] for row in rows)
     rows = small(tmp_path / "alm", method="ppo-alm", **settings).metrics
-    assert all(row["weight"]["cost"] > row["multiplier"]["cost"] for row in rows)
+    assert rows[0]["weight"]["cost"] == 0  # nothing has a cost yet, so nothing has a price
+    assert all(row["weight"]["cost"] > row["multiplier"]["cost"] for row in rows[1:])
 
 
 def config_of(settings):
@@ -332,27 +426,65 @@ def config_of(settings):
 
 def test_names_of_arrays_in_files_are_those_of_0_1():
     learner = init(config_of(SMALL), make_simulator(SMALL["environment"], 1))
-    names = {"policy/layers/0/weight", "policy/log_std", "multiplier", "centre", "seen/mean"}
-    assert names | {"update", "seen/total", "margin"} <= leaves_by_path(learner).keys()
+    names = {"policy/layers/0/weight", "policy/log_std", "multiplier", "seen/mean"}
+    assert names | {"update", "seen/total"} <= leaves_by_path(learner).keys()
 
 
-def test_a_run_of_0_1_is_resumed(finished, tmp_path):
-    """Its config has other names; its checkpoints have no checksum of their notes."""
-    folder = tmp_path / "run"
-    with pytest.raises(Stopped):
-        small(folder, callback=stop_at(7))
+@pytest.fixture
+def run_of_0_1(finished, tmp_path):
+    """The finished run as 0.1 would have left it.
+
+    Its config has other names, its critics have an offset and no scales, its checkpoints have no
+    checksum of their notes.
+    """
+    folder = tmp_path / "old"
+    shutil.copytree(finished, folder)
     config = json.loads((folder / "config.json").read_text())
     config["limit"], config["horizon"] = config.pop("limits"), config.pop("rollout_steps")
+    config |= {"critic_centre": 0.1, "reserve": 0.0, "penalty": 0.02, "dual_step": 0.01}
+    for name in ("units", "critics"):
+        del config[name]
     (folder / "config.json").write_text(json.dumps(config))
     for path in RunFolder(folder).checkpoints():
-        notes = json.loads(path.with_suffix(".json").read_text())
-        del notes["notes_sha256"]
-        first = {name: notes[name] for name in ("checkpoint", "sha256")}
-        path.with_suffix(".json").write_text(json.dumps({**first, **notes}, indent=1))
+        arrays, notes = run_folder.read_checkpoint(path)
+        own = ("policy/", "critics/", "policy_adam/", "critics_adam/", "dual_adam/", "seen/")
+        old = {name: array for name, array in arrays.items() if name.startswith(own)}
+        old |= {name: arrays[name] for name in ("multiplier", "update")}
+        old |= {"centre": np.zeros(2), "margin": np.zeros(1)}
+        path.write_bytes(run_folder.pack(old))
+        first = {"checkpoint": notes["checkpoint"]}
+        first["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+        rest = {name: notes[name] for name in notes if name not in (*first, "notes_sha256")}
+        path.with_suffix(".json").write_text(json.dumps({**first, **rest}, indent=1))
+    return folder
+
+
+def test_a_run_of_0_1_is_read_and_evaluated(finished, run_of_0_1):
+    config = RunFolder(run_of_0_1).config
+    settings = {name: value for name, value in config.items() if name != "environment"}
+    meaning = TrainConfig.of(settings)
+    assert (meaning.units, meaning.critics, meaning.penalty) == ("reward", "plain", 0.02)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # none of its checkpoints is taken for damaged
-        small(folder, resume=True)
-    assert_same_run(finished, folder)
+        policy = cmdpax.load_policy(run_of_0_1)
+        evidence = cmdpax.evaluate(run_of_0_1, episodes=2)
+    observation = np.linspace(-1, 1, 11)
+    np.testing.assert_array_equal(
+        policy.best(observation), cmdpax.load_policy(finished).best(observation)
+    )
+    assert evidence == cmdpax.evaluate(finished, episodes=2)
+
+
+def test_a_run_of_0_1_is_not_resumed(run_of_0_1):
+    """Its learner had other parts. One sentence says so, and nothing in the folder changes."""
+    before = {path: path.read_bytes() for path in run_of_0_1.rglob("*.safetensors")}
+    with pytest.raises(InputError, match="was started with another config"):
+        small(run_of_0_1, resume=True)
+    settings = {name: RunFolder(run_of_0_1).config[name] for name in ("units", "critics")}
+    settings |= {"reserve": 0.0, "penalty": 0.02, "dual_step": 0.01}
+    with pytest.raises(InputError, match="has other arrays than this config needs"):
+        small(run_of_0_1, resume=True, **settings)
+    assert before == {path: path.read_bytes() for path in run_of_0_1.rglob("*.safetensors")}
 
 
 class Heater(probes.Meter):

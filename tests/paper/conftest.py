@@ -1,8 +1,8 @@
 import json
+from dataclasses import asdict
 
 import pytest
 
-from cmdpax.experiments.runs import train_run
 from cmdpax.learning.config import TrainConfig
 from cmdpax.paper.deep_study import write_record
 from cmdpax.paper.settings import RESERVE, TASKS
@@ -26,9 +26,9 @@ def finished_folder(folder, task, method, seed, returns=(10.0, 20.0), costs=(24.
     """A finished run, as training leaves it."""
     batch = 20_000 if method == "ppo-lag" else 2_000
     settings = {"samples": 1_000_000, "batch": batch, "reserve": RESERVE}
-    run = train_run(TASKS[task], TrainConfig(method=method, seed=seed, **settings))
+    config = asdict(TrainConfig(method=method, seed=seed, **settings).resolved(1_000))
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps({**run.config, "seed": seed}))
+    (folder / "config.json").write_text(json.dumps({"environment": TASKS[task], **config}))
     lines = metrics(batch, 1_000_000 // batch)
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
     seen = {"returns": list(returns), "totals": {"cost": list(costs)}, "reward": {}, "costs": {}}

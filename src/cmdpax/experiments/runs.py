@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import chdir
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +22,7 @@ from cmdpax.environments.by_name import open_features, open_model, seeded
 from cmdpax.errors import check_known, check_number
 from cmdpax.files import Row
 from cmdpax.learning.config import SHAPE, TrainConfig
-from cmdpax.learning.run_folder import RunFolder, to_0_1
+from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits
 from cmdpax.solvers.policy_classes import Features
 from cmdpax.solvers.solve import solve
@@ -49,9 +49,8 @@ class Run:
 
     @cached_property
     def id(self) -> str:
-        """A short hash of kind, config and seed, in the words of 0.1: its stores stay valid."""
-        config = to_0_1(self.config) if self.kind == "train" else self.config
-        return hashlib.sha256(replace(self, config=config).text.encode()).hexdigest()[:16]
+        """A short hash of kind, config and seed."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
     @property
     def problem(self) -> str:

@@ -100,7 +100,7 @@ class Margins(NamedTuple):
         weight = 1.0 if is_first else SLOW  # rare events are remembered while there are none
         variance = self.variance + weight * (square - self.variance)
         prior, noise = self.error + (DRIFT * reach) ** 2, variance / count
-        certain = (noise == 0) | is_first | latest
+        certain = (noise == 0) | (prior == 0) | is_first | latest
         share = np.where(certain, 1.0, prior / np.where(prior + noise > 0, prior + noise, 1.0))
         mean = self.mean + share * (batch - self.mean)
         return Margins(

@@ -346,14 +346,8 @@ def from_0_1(config: Row) -> Row:
             renamed[name] = None
     if renamed.get("method") == "cpo":
         renamed["gradient_clip"] = 0.0  # it was written down, but not used
-    return renamed
-
-
-def to_0_1(config: Mapping[str, Any]) -> Row:
-    """A resolved config as 0.1 would have written it: ids of runs are made of that."""
-    old = {name: value for value, name in NAMES_OF_0_1.items()}
-    renamed = {old.get(name, name): value for name, value in config.items()}
-    return {**renamed, "gradient_clip": 40.0} if renamed["method"] == "cpo" else renamed
+    renamed.pop("critic_centre", None)  # of critics that were not normalised
+    return {**renamed, "units": "reward", "critics": "plain"}
 
 
 def _row(line: bytes) -> Row:

@@ -36,7 +36,7 @@ CUT = (
     "update {}: no episode ended within the {} steps of rollout_steps, so limits are held to the"
     " beginnings of episodes; give more (and a larger batch), or the environment a time limit."
 )
-FIELDS_IN_FILES = {"value_offset": "centre", "observed": "seen"}  # what 0.1 called them
+FIELDS_IN_FILES = {"observed": "seen"}  # what 0.1 called it
 
 
 @dataclass(frozen=True)
