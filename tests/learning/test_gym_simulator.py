@@ -429,7 +429,7 @@ def test_at_no_other_time_is_the_current_folder_looked_into(tmp_path, monkeypatc
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
-    with pytest.raises(InputError, match="its step raised ModuleNotFoundError: .*'beside_step'"):
+    with pytest.raises(InputError, match=r"its step raised ModuleNotFoundError: .*'beside_step'"):
         GymSimulator(Late)
 
 
