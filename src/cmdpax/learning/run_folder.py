@@ -33,6 +33,7 @@ from cmdpax.files import (
     LARGEST_ROWS,
     Row,
     checked_json,
+    named,
     opened,
     parse_json,
     parse_rows,
@@ -243,7 +244,8 @@ class RunFolder:
         return self.path / "checkpoints" / f"{number:08d}.safetensors"
 
     def _bytes(self) -> bytes:
-        return read_bytes(self._metrics, LARGEST_ROWS) if self._metrics.is_file() else b""
+        with named(self._metrics):
+            return read_bytes(self._metrics, LARGEST_ROWS) if self._metrics.is_file() else b""
 
     def _lines(self) -> dict[int, bytes]:
         """Lines of the metrics by their update; whatever is no row is passed over."""
