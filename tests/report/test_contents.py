@@ -306,3 +306,7 @@ def test_a_sweep_has_so_many_replays_and_says_how_many_it_has_not(tmp_path):
     assert len(contents.replays) == 8 and len({one.problem for one in contents.replays}) == 3
     ((_, why),) = contents.passed_over
     assert why == "22 exact runs of the sweep are in its table, but have no replay."
+
+
+def test_nothing_of_our_own_results_is_passed_over():
+    assert gather(RESULTS).passed_over == []
