@@ -267,7 +267,12 @@ EXECUTORS: dict[str, Execute] = {"serial": in_this_process, "local": in_processe
 
 
 def _carry_out_alone(store: str, text: str) -> str:
-    """`answer` in a worker of Ray's: a cluster's own may have more threads than one."""
+    """`answer` in a worker of Ray's: a cluster's own may have more threads than one.
+
+    Ray ends a worker by a signal that it turns into a SystemExit amid the run. That must not pass
+    for one of the environment's: the signal ends the process, and the run is tried again.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.environ.update(ONE_THREAD)
     return answer(store, text)
 
