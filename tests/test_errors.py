@@ -23,8 +23,6 @@ from cmdpax.errors import (
 def test_suggestion_or_list():
     assert did_you_mean("cliff-wrold", ["cliff-world", "queue"]) == "did you mean 'cliff-world'?"
     assert did_you_mean("zzz", ["b", "a"]) == "known: a, b."
-    assert len(did_you_mean("zzz", ["x" * 10_000])) < 700
-    assert len(did_you_mean("zzz", map(str, range(10_000)))) < 700
 
 
 @pytest.mark.parametrize("kind", [InputError, CertificateError, NumericalError])

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 NUMBERS = (int, float, np.integer, np.floating)
-LONGEST = 600  # characters of a list in a sentence
 
 
 class CmdpaxError(Exception):
@@ -30,15 +29,10 @@ class NumericalError(CmdpaxError, ArithmeticError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A suggestion for a mistyped `word` out of `known`, or the list of what is known.
-
-    Names may be other people's, and many: of a long list the beginning is shown.
-    """
-    names = [str(name) for name in known]
-    close = get_close_matches(str(word)[:80], names, n=1)
-    listed = ", ".join(sorted(names))
-    listed = listed if len(listed) <= LONGEST else f"{listed[:LONGEST]}..."
-    return f"did you mean '{close[0][:80]}'?" if close else f"known: {listed}."
+    """A suggestion for a mistyped `word` out of `known`, or the list of what is known."""
+    known = [str(name) for name in known]
+    close = get_close_matches(str(word)[:80], known, n=1)
+    return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(sorted(known))}."
 
 
 def check_known(what: str, name: str, known: Iterable[str]) -> str:
