@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow lint format signatures browser docs build bench clean
+.PHONY: demo test test-slow lint format signatures browser docs build bench attack clean
 
 demo: $(VENV)/core
 	$(BIN)/cmdpax demo --out demo
@@ -46,6 +46,10 @@ build: $(VENV)/dev
 
 bench: $(VENV)/bench
 	$(BIN)/python benchmarks/vs_lp.py --quick
+
+# slow, and resumable: kills, damaged files, certificates; SHARD=2/8 does the second of eight parts
+attack: $(VENV)/dev
+	$(BIN)/python benchmarks/attack.py $(if $(SHARD),--shard $(SHARD))
 
 $(VENV)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -3,6 +3,7 @@ hold when they are read. Also how single bad files are written.
 """
 
 import json
+import os
 import resource
 import time
 import tracemalloc
@@ -46,6 +47,13 @@ DTYPES = (
 MEMBERS = (
     "reward.npy", "available.npy", "meta.npy", "rewards.npy", "reward", "../reward.npy", "/",
     "discount.npy",
+)
+LITERALS = (
+    "", "0", "-1", "1", "3", "0.5", "nan", "inf", "-inf", "1e400", "9" * 400, "true", '""', '"a"',
+    '"cliff-world"', '"\\u0000"', "[]", "[1, 2]", "[[1], [2]]", '["a", 1]', "{}", "{ low = 1 }",
+    "{ low = 1, high = 0 }", "1979-05-27", "07:32:00", "[" * 5000, "[" * 500 + "]" * 500,
+    "{ a = " * 200 + "1" + " }" * 200, "0x10", "1_000",
+    "{a=" * 2_000, "a." * 5_000, "9" * 5_000, '"\\ud800"', "\x00", "= 1\n", "[settings]\n",
 )
 # fmt: on
 
@@ -161,7 +169,7 @@ def mutate_archive(data: bytes, random: Random) -> bytes:
     contents = dict(unzipped(data))
     name = random.choice(list(contents))
     change = random.random()
-    if change < 0.35:
+    if change < 0.35 and "meta.npy" in contents:
         meta = mutate_json(json.loads(str(np.load(BytesIO(contents["meta.npy"])))), random)
         contents["meta.npy"] = npy(json.dumps(meta))
     elif change < 0.85:
@@ -188,6 +196,70 @@ def json_files(data: bytes, random: Random) -> bytes:
     if random.random() < 0.4:
         return mutate_bytes(data, random)
     return json.dumps(mutate_json(json.loads(data), random)).encode()
+
+
+def row_files(data: bytes, random: Random) -> bytes:
+    """A file of JSON lines, damaged: in one row, in its bytes, or in the order of its rows."""
+    lines = data.splitlines(keepends=True)
+    place, change = random.randrange(len(lines)), random.random()
+    if change < 0.3:
+        return mutate_bytes(data, random)
+    if change < 0.8:
+        lines[place] = json_files(lines[place], random) + b"\n"
+    elif change < 0.9:
+        del lines[place]
+    else:
+        lines.insert(random.randrange(len(lines)), lines[place])
+    return b"".join(lines)
+
+
+def safetensors_files(data: bytes, random: Random) -> bytes:
+    """A .safetensors file, damaged; mostly with a header of the right length."""
+    if random.random() < 0.3:
+        return mutate_bytes(data, random)
+    start = 8 + int.from_bytes(data[:8], "little")
+    header = json.dumps(mutate_json(json.loads(data[8:start]), random)).encode()
+    length = random.choice((len(header),) * 9 + (2**63,))
+    return length.to_bytes(8, "little") + header + data[start:]
+
+
+def toml_files(data: bytes, random: Random) -> bytes:
+    """A .toml file, damaged: in its bytes, a word, or a line, which may be there twice, or gone."""
+    lines = data.splitlines(keepends=True)
+    place, change = random.randrange(len(lines)), random.random()
+    if change < 0.3:
+        return mutate_bytes(data, random)
+    if change < 0.5:
+        words = data.split(b" ")
+        words[random.randrange(len(words))] = random.choice(LITERALS).encode()
+        return b" ".join(words)
+    if change < 0.8:
+        name = lines[place].partition(b"=")[0]
+        lines[place] = name + b"= " + random.choice(LITERALS).encode() + b"\n"
+    elif change < 0.9:
+        del lines[place]
+    else:
+        lines.insert(random.randrange(len(lines) + 1), lines[place])
+    return b"".join(lines)
+
+
+def special_file(path: Path, random: Random) -> None:
+    """Put something in the place of a file that is no file, or has no end."""
+    path.unlink()
+    what = random.randrange(6)
+    if what == 0:
+        os.mkfifo(path)
+    elif what == 1:
+        path.mkdir()
+    elif what == 2:
+        path.symlink_to(path.name)
+    elif what == 3:
+        path.symlink_to("/dev/zero")
+    elif what == 4:
+        path.write_bytes(b"")
+    else:
+        with path.open("wb") as file:
+            file.truncate(2**36)  # bytes, none of them on the disk
 
 
 def fuzz(

@@ -182,6 +182,8 @@ def _check_margins(
             min((low if row.sign > 0 else -high) - row.bound for row in own),
             min((high if row.sign > 0 else -low) - row.bound for row in own),
         )
+        # a difference is rounded by less than a unit in the last place, and not at all if it is 0
+        low, high = low and np.nextafter(low, -np.inf), high and np.nextafter(high, np.inf)
         _demand(
             least <= low and high <= most,
             f"margin {i} is claimed in [{least}, {most}], provable is [{low}, {high}]",

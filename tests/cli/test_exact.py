@@ -304,7 +304,7 @@ def test_a_limit_that_a_method_does_not_keep_is_refused(capsys):
 def test_small_odd_input(tmp_path, capsys):
     (tmp_path / "empty.npy").touch()
     empty = ["--method", "ppqa-alm", "--features", str(tmp_path / "empty.npy")]
-    assert "not an array of numbers" in refusal(capsys, "solve", "cliff-world", *empty)
+    assert "not a plain array of numbers" in refusal(capsys, "solve", "cliff-world", *empty)
     for odd in ("²", "--1", "-"):
         assert f"constraint '{odd}' is not one of the model's; known: chasm." in refusal(
             capsys, "frontier", "cliff-world", f"--constraint={odd}"

@@ -66,8 +66,9 @@ def test_a_part_of_a_sweep_shares_its_store(spec, tmp_path, capsys):
 def test_the_board_reads_everything_in_the_store(tmp_path):
     store = Store(tmp_path / "s", create=True)
     board = Board(RUNS, store)
-    attempt = store.work / f"{RUNS[0].id}.a"
+    attempt = store.work / f"{RUNS[0].id}.0000000a"
     attempt.mkdir()
+    (attempt / "run.json").touch()
     row = {"samples": 500_000, "return": 12.345, "cost": {"cost": 3.0}}
     (attempt / "metrics.jsonl").write_text(json.dumps(row) + "\n" + '{"samples": 600')
     (store.done / RUNS[1].id).mkdir()

@@ -4,6 +4,7 @@ code 2, nothing half done.
 
 import functools
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 import probes
 from calls import call
 from cmdpax.learning.config import TrainConfig
-from cmdpax.learning.run_folder import RunFolder
+from cmdpax.learning.run_folder import RunFolder, read_checkpoint
 from cmdpax.learning.training import train
 
 SETTINGS = {
@@ -233,7 +234,34 @@ def checkpoints(folder, suffix):
     return [path.with_suffix(suffix) for path in RunFolder(folder).checkpoints()]
 
 
+def pipe(path):
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def rewrite(folder, change):
+    """Every checkpoint with its arrays changed, and the right checksums."""
+    run = RunFolder(folder)
+    for path in run.checkpoints():
+        arrays, notes = read_checkpoint(path)
+        own = {name: value for name, value in notes.items() if not name.endswith("sha256")}
+        run.save(own.pop("checkpoint"), *change(dict(arrays), own))
+
+
+def lose(part):
+    return lambda folder: rewrite(
+        folder, lambda arrays, notes: ({k: v for k, v in arrays.items() if k != part}, notes)
+    )
+
+
 DAMAGES = {
+    "config a pipe": lambda folder: pipe(folder / "config.json"),
+    "arrays pipes": lambda folder: [pipe(path) for path in checkpoints(folder, ".safetensors")],
+    "notes pipes": lambda folder: [pipe(path) for path in checkpoints(folder, ".json")],
+    "no weights": lose("policy/layers/0/weight"),
+    "no normaliser": lose("seen/mean"),
+    "no spaces": lambda folder: rewrite(folder, lambda arrays, _: (arrays, {"action_space": 3})),
+    "config 900 deep": lambda folder: (folder / "config.json").write_text("[" * 900 + "]" * 900),
     "no config": lambda folder: (folder / "config.json").unlink(),
     "config of zeros": lambda folder: garble(folder / "config.json"),
     "config of something else": lambda folder: (folder / "config.json").write_text("{}"),

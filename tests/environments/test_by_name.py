@@ -1,3 +1,5 @@
+import os
+import zipfile
 import zlib
 
 import numpy as np
@@ -5,9 +7,10 @@ import pytest
 
 from cmdpax import InputError
 from cmdpax.environments import cliff_world, deep_sea, finite, garnet, queue
-from cmdpax.environments.by_name import open_features, open_model, seeded, tiles
+from cmdpax.environments.by_name import drawn_states, open_features, open_model, seeded, tiles
 from cmdpax.model.archive import save_model
 from cmdpax.solvers.policy_classes import Features, one_hot
+from damage import measured, npy, zipped
 
 # slots used and dimension of the class of policies, as the specification counts them
 TILE_SETS = ((40, 4, 1), (60, 4, 3), (80, 6, 5))
@@ -71,12 +74,42 @@ def test_bad_features_get_one_sentence(tmp_path):
         ("tiles:40,4", "tiles:dimension,tilings,size"),
         ("tiles:40,4,x", "tiles:dimension,tilings,size"),
         ("fourier:3", "give tiles:60,4,3"),
-        (str(tmp_path / "none.npy"), "cannot be read"),
-        (str(tmp_path / "text.npy"), "not an array"),
+        (str(tmp_path / "none.npy"), "there is no such file"),
+        (str(tmp_path / "text.npy"), "not a plain array of numbers"),
         (str(tmp_path / "other.npz"), "no array 'features'"),
     ):
         with pytest.raises(InputError, match=message):
             open_features(source, model)
+
+
+def test_features_are_read_with_the_guards_of_models(tmp_path):
+    """A file of kilobytes that unpacks to gigabytes, objects, and what is no file at all."""
+    bomb = {"features.npy": npy(np.zeros(30_000_000))}
+    zipped(tmp_path / "bomb.npz", bomb, zipfile.ZIP_DEFLATED)
+    (tmp_path / "objects.npy").write_bytes(npy(np.zeros(2)).replace(b"<f8", b"|O8"))
+    os.mkfifo(tmp_path / "pipe.npy")
+    (tmp_path / "zeros.npz").symlink_to("/dev/zero")
+    for name, sentence in {
+        "bomb.npz": "array 'features' is compressed; write the file with numpy.savez",
+        "objects.npy": "array 'features' is not a plain array",
+        "pipe.npy": "it is not a regular file",
+        "zeros.npz": "it is not a regular file",
+    }.items():
+        with measured(), pytest.raises(InputError, match=f"--features .*{name}: {sentence}"):
+            open_features(str(tmp_path / name), cliff_world())
+
+
+@pytest.mark.parametrize("name", finite)
+def test_states_of_what_can_be_drawn_are_counted_without_making_it(name):
+    model = finite[name]()
+    assert drawn_states(name) == (None if model.grid is None else model.states)
+
+
+def test_states_of_other_sizes():
+    for source in ("deep-sea:size=7,mines=12+16", "grid-world:width=3,seed=4"):
+        assert drawn_states(source) == open_model(source).states
+    assert drawn_states("grid-world:width=1e9,height=1e9") == 10**18 + 1
+    assert drawn_states("model.json") is None
 
 
 @pytest.mark.parametrize(("states", "actions"), COUNTS)

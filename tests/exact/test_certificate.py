@@ -1,3 +1,4 @@
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -5,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmdpax import CMDP, check, checker, solve
+from cmdpax import CMDP, CertificateError, check, checker, solve
 from cmdpax.environments import cliff_world, deep_sea
 from cmdpax.exact.certificate import certify, lagrangian_bound, scaled_errors, with_ray
 from cmdpax.exact.standard import StandardForm
@@ -109,3 +110,18 @@ def test_what_cancels_leaves_its_rounding(seed, digits):
         ours = lagrangian_bound(form, nothing, ray, potential)
         theirs = checker._lagrangian_bound(model, 0.0, rows, ray, potential, np.array([True]))
         assert exact <= theirs <= ours
+
+
+@pytest.mark.parametrize("threshold", [1000.3, -1e9 / 7, 0.1])
+def test_margins_lie_within_their_bounds_in_rational_numbers(threshold):
+    """The difference to a large threshold is rounded by more than the value itself."""
+    model = CMDP([[[1.0]]], [[1.0]], [[[0.1]]], [threshold], [1.0], 0.0)
+    result = solve(model)
+    low, high = map(Fraction, result.certificate.margin_bounds[0])
+    assert low <= Fraction(0.1) - Fraction(threshold) <= high
+    check(model, result)
+    rounded = np.full((1, 2), 0.1 - threshold)
+    if threshold != 0.1:
+        claim = replace(result.certificate, margin_bounds=rounded)
+        with pytest.raises(CertificateError, match="margin 0"):
+            check(model, replace(result, certificate=claim))

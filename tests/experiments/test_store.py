@@ -10,11 +10,14 @@ import textwrap
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import cmdpax
+from calls import call
 from cmdpax import InputError
 from cmdpax.experiments import store as store_module
+from cmdpax.experiments.executors import answer
 from cmdpax.experiments.results import made_by_others
 from cmdpax.experiments.runs import Run, carry_out, exact_run, train_run
 from cmdpax.experiments.store import Store, difference, installed, versions
@@ -95,7 +98,7 @@ def test_two_stores_on_one_folder_agree_on_who_won(store):
     """Both attempts are complete; only one rename goes through."""
     folders = []
     for name in ("a", "b"):
-        folder = store.work / f"{RUN.id}.{name}"
+        folder = store.work / f"{RUN.id}.0000000{name}"
         folder.mkdir()
         (folder / "run.json").write_text("{}")
         (folder / "result.json").write_text(name)
@@ -112,7 +115,27 @@ def test_a_failed_run_is_an_outcome(store):
     assert store.pending([run]) == [run]
 
 
-@pytest.mark.parametrize("text", ['{"x', "[]", None])
+@pytest.mark.parametrize("noted", ['"a"', "[]", "null", "-1"])
+def test_a_cost_that_is_no_number_counts_nothing(store, noted):
+    store.carry_out(RUN)
+    (store.done / RUN.id / "spent.json").write_text(f'{{"cpu_seconds": {noted}, "host": "h"}}')
+    assert store.spent(RUN) == {"cpu_seconds": 0.0, "host": "h"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            '{"x',
+            "[]",
+            None,
+            '{"versions": {}, "outcome": null}',
+            '{"versions": [], "outcome": {}}',
+        ),
+        *(f'{{"versions": {{}}, "outcome": {{"reward": {one}}}}}' for one in ('"a"', "1" * 400)),
+        '{"versions": {}, "outcome": {"failed": 3}}',
+    ],
+)
 def test_a_damaged_result_is_named_with_its_remedy(store, text):
     store.carry_out(RUN)
     path = store.done / RUN.id / "result.json"
@@ -139,9 +162,9 @@ def test_other_versions_are_shown_and_nothing_is_redone(store):
         in said
     )
     assert store.pending([RUN]) == []
-    (store.done / RUN.id).rename(store.work / f"{RUN.id}.a")  # as if it had only been begun
+    (store.done / RUN.id).rename(store.work / f"{RUN.id}.0000000a")  # as if only begun
     assert made_by_others([RUN], store) == ""
-    begun = store.work / f"{RUN.id}.a" / "run.json"
+    begun = store.work / f"{RUN.id}.0000000a" / "run.json"
     begun.write_text(begun.read_text().replace(versions()["numpy"], "1.0.0"))
     assert made_by_others([RUN], store).startswith(
         "1 runs were begun by other versions; they start anew"
@@ -150,11 +173,131 @@ def test_other_versions_are_shown_and_nothing_is_redone(store):
 
 def test_the_dead_leave_attempts_that_are_tidied_up(store):
     assert store.carry_out(RUN)
-    late, other = store.work / f"{RUN.id}.dead", store.work / "unfinished.dead"
-    late.mkdir()
-    other.mkdir()
+    names = (f"{RUN.id}.0123abcd", f"{RUN.id}.00000000", f"{RUN.id}.11111111.gone")
+    late, empty, half, other = (store.work / name for name in (*names, f"{'0' * 16}.0123abcd"))
+    for folder in (late, empty, half, other):
+        folder.mkdir()
+    for folder in (late, half, other):
+        (folder / "run.json").write_text("{}")
+        (folder / "checkpoints").mkdir()
+    (empty / ".run.json.0123abcd.part").write_text('{"run"')  # killed in its first moment
     store.tidy()
     assert list(store.work.iterdir()) == [other]
+
+
+STRAYS = ("thesis", f"{RUN.id}.mine", f"{RUN.id}.0123abcd", f"{RUN.id}.0123abcd.gone", "0123.part")
+
+
+@pytest.mark.parametrize("name", STRAYS)
+@pytest.mark.parametrize("kind", ["folder", "file", "link"])
+def test_what_a_store_did_not_make_is_left_alone(store, tmp_path, name, kind):
+    """Whatever its name: a folder without the mark, a file, a link to somebody's folder."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.tex").write_text("years of work")
+    for place in (store.work, store.done):
+        stray = place / name
+        if kind == "folder":
+            shutil.copytree(mine, stray)
+        elif kind == "file":
+            stray.write_text("years of work")
+        else:
+            (mine / "run.json").write_text("{}")
+            stray.symlink_to(mine)
+    before = {path: path.stat().st_ino for path in tmp_path.rglob("*")}
+    assert store.pending([RUN]) == [RUN] and made_by_others([RUN], store) == ""
+    store.tidy()
+    assert store.carry_out(RUN)
+    store.tidy()
+    assert store.finished() == {RUN.id} and store.finished_runs() == [RUN]
+    after = {path: path.stat().st_ino for path in tmp_path.rglob("*")}
+    assert before.items() - {(store.folder / "done", before[store.done])} <= after.items()
+    assert (mine / "thesis.tex").read_text() == "years of work"
+
+
+@pytest.mark.parametrize("text", ['{"cpu_seconds": "much", "seconds": NaN}', "[]", "{", "-1", ""])
+def test_a_bad_note_of_a_dead_attempt_does_no_harm(store, text):
+    dead = store.work / f"{RUN.id}.0123abcd"
+    dead.mkdir()
+    (dead / "run.json").write_text("{}")
+    (dead / "spent.json").write_text(text)
+    assert store.carry_out(RUN)
+    assert 0 < store.spent(RUN)["cpu_seconds"] < 1e3 and store.spent(RUN)["attempt"] == 2
+    assert not list(store.work.iterdir())
+
+
+@pytest.mark.parametrize(
+    "error", [TypeError("ambiguous"), SystemExit(3), RecursionError(), OSError("socket")]
+)
+def test_whatever_a_run_raises_is_its_outcome(store, monkeypatch, error):
+    def break_off(*_):
+        raise error
+
+    monkeypatch.setattr(store_module, "carry_out", break_off)
+    assert store.carry_out(RUN) and store.pending([RUN]) == []
+    said = store.result(RUN)["outcome"]["failed"]
+    assert said.startswith("the run broke off: ") and type(error).__name__ in said
+
+
+def test_a_run_that_is_given_up_keeps_its_furthest_checkpoint(store):
+    attempt = store.work / f"{RUN.id}.0123abcd"
+    run_folder = RunFolder(attempt)
+    attempt.mkdir()
+    made = {"run": json.loads(RUN.text), "versions": versions()}
+    (attempt / "run.json").write_text(json.dumps(made))
+    (attempt / "config.json").write_text("{}")
+    assert store.furthest(RUN) == 0
+    for update in (1, 2):
+        run_folder.add({"update": update})
+        run_folder.save(update, {"x": np.ones(1)}, {})
+    assert store.furthest(RUN) == 2
+    assert store.give_up(RUN, "it kills its workers.")
+    assert store.result(RUN)["outcome"] == {"failed": "it kills its workers."}
+    assert RunFolder(store.done / RUN.id).newest()[1]["checkpoint"] == 2
+    assert not list(store.work.iterdir())
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path, capsys):
+    mine = tmp_path / "mine"
+    for part in ("work/thesis", "done/thesis"):
+        (mine / part).mkdir(parents=True)
+    code, _, err = call(capsys, "sweep", "tiny", "--store", str(mine))
+    assert code == 2 and err.count("\n") == 1
+    assert f"{mine} is not empty and no run store; give another, a new or an empty one." in err
+    left = {str(path.relative_to(mine)) for path in mine.rglob("*")}
+    assert left == {"work", "work/thesis", "done", "done/thesis"}
+    (mine / "store.json").write_text('{"holds": "shoes"}')
+    with pytest.raises(InputError, match="is not empty and no run store"):
+        Store(mine, create=True)
+    with pytest.raises(InputError, match="is no run store"):
+        Store(mine)
+
+
+def test_a_store_whose_maker_was_killed_can_be_made_again(tmp_path):
+    (tmp_path / ".store.json.0123abcd.part").write_text('{"holds"')
+    (tmp_path / "store").mkdir()
+    with pytest.raises(InputError, match="not empty"):
+        Store(tmp_path, create=True)
+    (tmp_path / "store").rmdir()
+    store = Store(tmp_path, create=True)
+    with store.alone():
+        left = {path.name for path in tmp_path.iterdir()}
+        assert left == {"store.json", "work", "done", "driver.lock"}
+
+
+def test_a_store_is_where_it_was_when_somebody_changes_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    store = Store("store", create=True)
+    real = store_module.carry_out
+
+    def wander(*arguments):
+        os.chdir(tmp_path / "elsewhere")
+        return real(*arguments)
+
+    monkeypatch.setattr(store_module, "carry_out", wander)
+    assert json.loads(answer("store", RUN.text)) == {"won": True}
+    assert Path.cwd() == tmp_path and store.finished() == {RUN.id}
 
 
 def test_one_driver_at_a_time(store):
@@ -173,7 +316,7 @@ def test_a_folder_that_is_no_store(tmp_path):
     with pytest.raises(InputError, match="no run store"):
         Store(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(InputError, match="cannot be made there"):
         Store(tmp_path / "file", create=True)
 
 

@@ -2,6 +2,7 @@
 before work begins.
 """
 
+import os
 import re
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from cmdpax import InputError
 from cmdpax.experiments.sweep import Sweep, read_sweep, subset
 from cmdpax.paper.settings import find_sweep
+from damage import fuzz, measured, toml_files
 
 TASK = "SafetyHopperVelocity-v1"
 PENALTIES = find_sweep("penalties").with_seeds(2).runs()
@@ -342,3 +344,34 @@ def test_values_that_are_lists(tmp_path):
         InputError, match=r"no run has hidden \[8\]; there are \[8, 8\], \[16\], \[4\]"
     ):
         subset(runs, ["hidden=[8]"])
+
+
+def test_specifications_that_are_no_files_or_nested_too_deeply(tmp_path):
+    os.mkfifo(tmp_path / "pipe.toml")
+    (tmp_path / "deep.toml").write_bytes(b"a." * 40_000 + b"a = 1")
+    (tmp_path / "brackets.toml").write_bytes(b"a = " + b"[" * 40_000)
+    (tmp_path / "long.toml").write_bytes(b"#" * 200_000)
+    (tmp_path / "folder.toml").mkdir()
+    for name, sentence in {
+        "pipe": "it is not a regular file",
+        "deep": "it is nested too deeply",
+        "brackets": "it is nested too deeply",
+        "long": "more than the 100,000 that are read",
+        "folder": "it is a folder",
+        "none": "there is no such file",
+    }.items():
+        with measured(), pytest.raises(InputError, match=f"^sweep .*{name}.toml: .*{sentence}"):
+            read_sweep(tmp_path / f"{name}.toml")
+
+
+def test_specifications_changed_at_random(tmp_path):
+    good = b"""kind = "exact"
+seeds = [0, 1]
+draws = 2
+[settings]
+model = "cliff-world"
+step = { low = 0.1, high = 1.0, log = true }
+[methods.npg-pd]
+steps = [ 1, 2 ]
+"""
+    assert fuzz(good, tmp_path / "spec.toml", toml_files, read_sweep, 1000) > 0

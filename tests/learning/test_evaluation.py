@@ -1,5 +1,6 @@
 """Statistics of episodes against SciPy and closed forms; the commands; videos."""
 
+import errno
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from scipy import stats
 import probes
 from cmdpax import InputError
 from cmdpax.cli.main import main
+from cmdpax.learning import run_folder
 from cmdpax.learning.evaluation import _even, evaluate, evidence, spread, video
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.learning.training import train
@@ -107,6 +109,28 @@ def metered(folder, limit, discounted):
     settings = {"environment": "probes:Meter", "samples": 100, "limits": limit, "discount": 0.9}
     run = train(**{**SMALL, **settings}, discounted=discounted, folder=folder)
     return evaluate(run, episodes=2)["stochastic"]
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_run_that_cannot_be_written_is_measured_all_the_same(
+    finished, capsys, monkeypatch, options
+):
+    """A disk that says no, as one that is mounted read-only does to everybody."""
+
+    def refuse(path, data):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(run_folder, "write_bytes", refuse)
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", str(finished), "--episodes", "2", *options])
+    out, err = capsys.readouterr()
+    assert ended.value.code == 0
+    file = finished / "evaluation.json"
+    assert err == f"cmdpax: these numbers could not be kept ({file}: Read-only file system).\n"
+    if options:
+        assert json.loads(out)["stochastic"]["episodes"] == 2
+    else:
+        assert out.count("2 episodes of") == 2
 
 
 @pytest.mark.parametrize("discounted", [False, True])

@@ -420,6 +420,19 @@ def test_the_current_folder_is_last_on_the_path_while_a_module_is_imported_and_m
         del sys.modules[name]
 
 
+def test_at_no_other_time_is_the_current_folder_looked_into(tmp_path, monkeypatch):
+    (tmp_path / "beside_step.py").write_text("raise SystemExit")
+
+    class Late(probes.Bandit):
+        def step(self, action):
+            import beside_step  # noqa: F401
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    with pytest.raises(InputError, match=r"its step raised ModuleNotFoundError: .*'beside_step'"):
+        GymSimulator(Late)
+
+
 def test_an_equal_entry_of_the_path_stays(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])

@@ -88,6 +88,8 @@ def test_gaussian_actions_are_kept_in_the_policys_own_units():
 
 @pytest.mark.parametrize("wrong", ["observation", "reward"])
 def test_nan_is_named(wrong):
+    """Also by a simulator that does not look at its observations, as our own do not."""
     simulator = GymSimulator(functools.partial(probes.Broken, wrong), 1)
+    simulator.finite = lambda observation: observation
     with pytest.raises(InputError, match=f"{wrong} is not finite"):
         collect(simulator, uniform_policy(simulator), Limits.parse([]), 10, (0,))

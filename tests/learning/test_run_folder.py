@@ -1,10 +1,13 @@
 """What is written comes back, by the safetensors package too; damage is one sentence."""
 
+import errno
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +20,7 @@ from cmdpax import InputError, load_policy
 from cmdpax.learning import run_folder
 from cmdpax.learning.config import TrainConfig
 from cmdpax.learning.run_folder import RunFolder, from_0_1, pack, read_checkpoint, unpack
+from damage import fuzz, safetensors_files
 
 ARRAYS = {
     "a/weight": np.arange(6.0).reshape(2, 3).T,
@@ -65,16 +69,27 @@ def test_damaged_arrays_are_refused_or_read_never_more(data):
     for damaged in (bytes(whole), bytes(whole[:cut])):
         try:
             arrays = unpack(damaged)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except InputError:
             continue
         assert all(isinstance(array, np.ndarray) for array in arrays.values())
+
+
+def test_headers_changed_at_random(tmp_path):
+    path, small = tmp_path / "a", {"a/b": np.ones((2, 3), np.float32), "c": np.arange(4)}
+    valid = fuzz(pack(small), path, safetensors_files, lambda path: unpack(path.read_bytes()), 1500)
+    assert valid < 750
 
 
 @pytest.mark.parametrize(
     ("header", "sentence"),
     [
+        ({"a": {"dtype": "F32", "shape": [2**70, 0], "data_offsets": [0, 0]}}, "described by"),
+        ({"a": {"dtype": "F32", "shape": [1] * 70, "data_offsets": [0, 4]}}, "described by"),
+        ({"a": {"dtype": ["F32"], "shape": [2], "data_offsets": [0, 8]}}, "described by"),
+        ({"a": {"dtype": "F32", "shape": [2.0], "data_offsets": [0, 8]}}, "described by"),
+        ({"a": {"dtype": "F32", "shape": [9], "data_offsets": [0, 36]}}, "longer than the file"),
         ({"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}, "other bytes than"),
-        ({"a": {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}}, "other bytes than"),
+        ({"a": {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}}, "described by"),
         ({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}}, "other bytes than"),
         ({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, "not as long as"),
         ({"a": {"dtype": "F99", "shape": [2], "data_offsets": [0, 8]}}, "F99"),
@@ -86,14 +101,13 @@ def test_headers_that_do_not_fit_their_data(header, sentence, tmp_path):
     data = len(text).to_bytes(8, "little") + text + bytes(8)
     path = tmp_path / "00000001.safetensors"
     path.write_bytes(data)
-    notes = {"checkpoint": 1, "sha256": hashlib.sha256(data).hexdigest()}
-    path.with_suffix(".json").write_text(json.dumps(notes))
+    path.with_suffix(".json").write_text(notes_of_0_1(data, 1, {}))
     with pytest.raises(InputError, match=f"checkpoint .* is damaged: .*{sentence}"):
         read_checkpoint(path)
 
 
 def test_arrays_and_notes_come_back_as_they_were(tmp_path):
-    path = RunFolder(tmp_path / "new").save(7, ARRAYS, {"samples": 12})
+    path = RunFolder(tmp_path).save(7, ARRAYS, {"samples": 12})
     for name in (path, path.with_suffix(".json")):
         arrays, notes = read_checkpoint(name)
         assert (notes["checkpoint"], notes["samples"]) == (7, 12)
@@ -140,12 +154,96 @@ def test_damage_of_a_checkpoint_is_noticed(tmp_path, part, damage):
             assert run.newest()[1]["checkpoint"] == 1
 
 
+@pytest.mark.parametrize("part", [".safetensors", ".json"])
+def test_any_flipped_bit_of_a_checkpoint_means_the_one_before(tmp_path, part):
+    """Of either file, names of checksums, white space and all."""
+    run, notes = RunFolder(tmp_path), {"action_space": {"high": [1.25]}, "observation_shape": [3]}
+    run.save(1, {"x": np.ones(2)}, notes)
+    path = run.save(2, {"x": np.zeros(1)}, notes)
+    file = path.with_suffix(part)
+    whole = file.read_bytes()
+    for place in range(len(whole)):
+        for bit in range(8):
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << bit
+            file.write_bytes(damaged)
+            with pytest.warns(UserWarning, match=f"{path} is damaged.*The one before is taken"):
+                assert run.newest()[1]["checkpoint"] == 1, (place, bit)
+    file.write_bytes(whole)
+    assert run.newest()[1]["checkpoint"] == 2
+
+
+def notes_of_0_1(data, number, notes):
+    described = {"checkpoint": number, "sha256": hashlib.sha256(data).hexdigest(), **notes}
+    return json.dumps(described, indent=1)
+
+
 def test_a_checkpoint_of_0_1_has_no_checksum_of_its_notes(tmp_path):
-    path = RunFolder(tmp_path).save(1, ARRAYS, {}).with_suffix(".json")
-    notes = json.loads(path.read_text())
-    del notes["notes_sha256"]
-    path.write_text(json.dumps(notes))
-    assert_same(read_checkpoint(path)[0], ARRAYS)
+    path = RunFolder(tmp_path).save(1, ARRAYS, {})
+    path.with_suffix(".json").write_text(notes_of_0_1(path.read_bytes(), 1, {"samples": 3}))
+    arrays, notes = read_checkpoint(path)
+    assert_same(arrays, ARRAYS)
+    assert notes["samples"] == 3
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("what", ["save", "keep_result"])
+@pytest.mark.parametrize("at", range(1, 9))
+def test_whatever_is_killed_when_no_half_of_a_checkpoint_stays(tmp_path, monkeypatch, what, at):
+    """Killed at the `at`-th change of the disk; the next writer leaves whole checkpoints alone."""
+    run, changes = RunFolder(tmp_path / "run"), []
+    with run.begin(CONFIG):
+        for number in range(1, 5):
+            run.save(number, ARRAYS, {})
+
+    def dying(change):
+        def changed(*arguments, **options):
+            changes.append(change)
+            if len(changes) == at:
+                raise Killed
+            return change(*arguments, **options)
+
+        return changed
+
+    with monkeypatch.context() as patch:
+        for owner, name in ((os, "replace"), (Path, "unlink"), (shutil, "rmtree")):
+            patch.setattr(owner, name, dying(getattr(owner, name)))
+        with suppress(Killed):
+            run.save(5, ARRAYS, {}) if what == "save" else run.keep_result()
+    (tmp_path / "run" / "checkpoints" / ".00000005.json.0123abcd.part").write_text("half")
+    before = {int(path.stem) for path in run.checkpoints()}
+    assert before and all(read_checkpoint(path) for path in run.checkpoints())
+    with run.resume(CONFIG):
+        run.save(5, ARRAYS, {})
+    files = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    kept = sorted({*before, 5})[-run_folder.CHECKPOINTS_KEPT :]
+    ends = ("json", "safetensors")
+    assert files == [f"{number:08d}.{end}" for number in kept for end in ends]
+
+
+def test_a_folder_that_is_gone_is_not_made_again(tmp_path):
+    """The attempt of a late worker, cleared away: it must not come back as half a run."""
+    run = RunFolder(tmp_path / "run")
+    with run.begin(CONFIG):
+        shutil.rmtree(run.path)
+        with pytest.raises(FileNotFoundError):
+            run.save(1, ARRAYS, {})
+    assert not run.path.exists()
+
+
+def test_an_error_of_the_disk_names_the_file(tmp_path, monkeypatch):
+    run = RunFolder(tmp_path)
+
+    def refuse(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        run.save(1, ARRAYS, {})
+    assert caught.value.filename == str(tmp_path / "metrics.jsonl")
 
 
 def test_what_a_stopped_run_has_kept(tmp_path):
@@ -254,24 +352,31 @@ def test_an_evaluation_that_is_none(tmp_path, text):
 
 def test_beginning_and_resuming(tmp_path):
     run = RunFolder(tmp_path / "run")
-    with pytest.raises(InputError, match="holds no run to resume"):
-        run.resume(CONFIG)
-    run.begin(CONFIG)
-    run.resume(CONFIG)
-    with pytest.raises(InputError, match="already holds a run"):
-        run.begin(CONFIG)
-    with pytest.raises(InputError, match=r"another config \(seed was 0, is 1\); repeat it"):
-        run.resume({**CONFIG, "seed": 1})
+    with pytest.raises(InputError, match="holds no run to resume"), run.resume(CONFIG):
+        pass
+    assert not run.path.exists()
+    for hold in (run.begin, run.resume):
+        with hold(CONFIG):
+            assert run.config == CONFIG
+    with pytest.raises(InputError, match="already holds a run"), run.begin(CONFIG):
+        pass
+    changed = {**CONFIG, "seed": 1}
+    with (
+        pytest.raises(InputError, match=r"another config \(seed was 0, is 1\); repeat it"),
+        run.resume(changed),
+    ):
+        pass
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(InputError, match="is not a folder"):
-            RunFolder(path).begin(CONFIG)
+        with pytest.raises(InputError, match="is not a folder"), RunFolder(path).begin(CONFIG):
+            pass
 
 
 def attempt(path, updates, damaged=()):
     """Another attempt at a run, with checkpoints after some updates."""
     run = RunFolder(path)
-    run.begin(CONFIG)
+    with run.begin(CONFIG):
+        pass
     for update in range(1, max(updates) + 1):
         run.add({"update": update})
     for update in updates:
@@ -298,19 +403,20 @@ def test_the_furthest_intact_checkpoint_is_adopted(tmp_path):
 
 def test_a_run_is_trained_by_one_process(tmp_path):
     run = RunFolder(tmp_path / "run")
-    run.begin(CONFIG)
     code = (
-        "import sys; from cmdpax.learning.run_folder import RunFolder\n"
-        "with RunFolder(sys.argv[1]).lock(): print('held', flush=True); sys.stdin.read()"
+        "import json, sys; from cmdpax.learning.run_folder import RunFolder\n"
+        "with RunFolder(sys.argv[1]).begin(json.loads(sys.argv[2])):\n"
+        "    print('held', flush=True); sys.stdin.read()"
     )
-    command = [sys.executable, "-c", code, str(run.path)]
+    command = [sys.executable, "-c", code, str(run.path), json.dumps(CONFIG)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(InputError, match="is being trained by another process"), run.lock():
-            pass
+        for hold in (run.begin, run.resume):
+            with pytest.raises(InputError, match="is being trained by another process; wait"):
+                hold(CONFIG).__enter__()
         holder.kill()
         holder.wait()
-    with run.lock():
+    with run.resume(CONFIG):
         pass
 
 
@@ -351,3 +457,37 @@ def test_a_checkpoint_without_a_whole_policy(finished, tmp_path, part):
     RunFolder(tmp_path / "run").save(99, {k: v for k, v in arrays.items() if k != part}, own)
     with pytest.raises(InputError, match="holds no whole policy"):
         load_policy(tmp_path / "run")
+
+
+@pytest.mark.parametrize("part", ["policy/layers/0/weight", "policy/layers/1/bias", "seen/mean"])
+def test_a_policy_whose_layers_do_not_fit(finished, tmp_path, part):
+    """Compiled loops would read beyond the end of such arrays."""
+    arrays, notes = RunFolder(finished).newest()
+    shutil.copytree(finished, tmp_path / "run")
+    own = {name: value for name, value in notes.items() if not name.endswith("sha256")}
+    RunFolder(tmp_path / "run").save(99, {**arrays, part: arrays[part][:-1]}, own)
+    with pytest.raises(InputError, match="holds no whole policy"):
+        load_policy(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "notes", [{"action_space": []}, {"observation_shape": 3}, {"checkpoint": "1"}]
+)
+def test_notes_of_another_kind(tmp_path, notes):
+    path = RunFolder(tmp_path).save(1, ARRAYS, notes)
+    with pytest.raises(InputError, match="is of another kind"):
+        read_checkpoint(path)
+
+
+def test_pipes_in_the_place_of_files_keep_nobody_waiting(tmp_path):
+    run = RunFolder(tmp_path)
+    path = run.save(1, ARRAYS, {})
+    names = ("config.json", "metrics.jsonl", "evaluation.json")
+    for file in (*(tmp_path / name for name in names), path, path.with_suffix(".json")):
+        file.unlink(missing_ok=True)
+        os.mkfifo(file)
+    assert run.last_row() is None and run.rows() == [] and run.evaluation is None
+    with pytest.raises(InputError, match=r"it has no config\.json"):
+        _ = run.config
+    with pytest.warns(UserWarning, match="not a regular file"), pytest.raises(InputError):
+        run.newest()

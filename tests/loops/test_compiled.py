@@ -54,6 +54,36 @@ def test_without_a_folder_for_the_cache_loops_are_compiled_all_the_same(decorato
     assert loop._cache.cache_path is None and loop(3.0) == 1.5
 
 
+SOLVE = "import cmdpax; print(cmdpax.solve(cmdpax.environments.deep_sea()).reward.hex())"
+
+
+def damage(path, way):
+    """Make a file empty, half, nonsense, or a folder, which can be neither read nor written."""
+    whole = path.read_bytes()
+    path.unlink()
+    if way == 3:
+        path.mkdir()
+    else:
+        path.write_bytes((b"", whole[: len(whole) // 2], b"\x80\x04" + whole[::-1])[way])
+
+
+def test_damaged_files_of_the_cache_are_compiled_again(tmp_path):
+    """First the machine code that solves left in a cache of their own is damaged, then its index;
+    the next solve gives the same number, whatever it finds.
+    """
+    environment, answers = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}, []
+    for suffix in ("nbc", "nbi", None):
+        command = [sys.executable, "-c", SOLVE]
+        solved = subprocess.run(command, env=environment, check=True, capture_output=True)
+        answers.append(solved.stdout)
+        if suffix:
+            files = sorted(path for path in tmp_path.rglob(f"*.{suffix}") if path.is_file())
+            assert len(files) >= 4
+            for number, path in enumerate(files):
+                damage(path, number % 4)
+    assert len(set(answers)) == 1
+
+
 def test_readable_arrays_are_contiguous_and_not_to_be_written_to():
     own = np.arange(6.0).reshape(2, 3).T
     view = readable(own)

@@ -1,15 +1,16 @@
 """Models as people write them: every place that can be wrong gets one sentence that names it."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cmdpax import InputError
+from cmdpax import InputError, files
 from cmdpax.environments import garnet
-from cmdpax.model import text
+from cmdpax.model import archive, text
 from cmdpax.model.archive import load_model, save_model
 from damage import fuzz, json_files, measured, refused
 from models import assert_same, assert_valid, labelled
@@ -199,7 +200,7 @@ def test_a_state_without_actions(tmp_path: Path) -> None:
     refused(path, sentence, load_model)
 
 
-DEEP = r"it is JSON nested too deeply, or with a number of thousands of digits\."
+DEEP = r"it is nested too deeply, or holds a number of thousands of digits\."
 NOT_JSON: dict[str, tuple[str | bytes, str]] = {
     "empty": ("", r"it is not valid JSON: Expecting value \(line 1, column 1\)\."),
     "typo": (
@@ -233,8 +234,8 @@ def test_numbers_beyond_floating_point(tmp_path: Path) -> None:
 
 def test_json_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path)
-    monkeypatch.setattr(text, "LARGEST_TEXT", 100)
-    sentence = r"it has more than 100 bytes; save a model of this size as \.npz\."
+    monkeypatch.setattr(archive, "read_bytes", partial(files.read_bytes, most=100))
+    sentence = r"it has [\d,]+ bytes, more than the 100 that are read; give a smaller one\."
     refused(path, sentence, load_model)
 
 

@@ -1,13 +1,17 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from cmdpax import InputError, environments, save_model, save_result, solve
+from cmdpax.report import contents as contents_module
 from cmdpax.report.contents import gather
 from cmdpax.report.page import compose
 
 RESULTS = Path(__file__).parents[2] / "results"
+CONFIG = {"environment": "x", "method": "cpo", "limits": [], "seed": 0, "samples": 1}
+CONFIG |= {"discount": 0.9, "discounted": False}
 
 
 def test_the_tabular_results():
@@ -185,7 +189,7 @@ def test_parts_that_are_not_what_they_should_be_are_passed_over(tmp_path):
             json.dumps(one) + "\n" + json.dumps(curve) + "\n"
         )
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "config.json").write_text('{"environment": "x"}')
+    (tmp_path / "run" / "config.json").write_text(json.dumps(CONFIG))
     (tmp_path / "run" / "metrics.jsonl").write_text(
         '{"samples": 1, "return": 1.0, "cost": {"cost": 1.0}}\n'
     )
@@ -200,6 +204,13 @@ def test_parts_that_are_not_what_they_should_be_are_passed_over(tmp_path):
         and not contents.runs[0].evaluation
     )
     assert "<table" in compose(contents, [])
+    reasons = dict(contents.passed_over)
+    assert reasons.keys() == {
+        *(f"r{number}/result.json" for number in range(4)),
+        *(f"s{number}.jsonl" for number in range(4)),
+        "run/evaluation.json",
+    }
+    assert "nested too deeply" in reasons["r3/result.json"]
 
 
 def test_every_seed_of_a_sweep_has_its_own_model(tmp_path):
@@ -221,3 +232,81 @@ def test_every_seed_of_a_sweep_has_its_own_model(tmp_path):
         "seed=0",
         "seed=1",
     ] and replays[0].problem != replays[1].problem
+
+
+def test_links_are_neither_followed_nor_shown(tmp_path):
+    folder, outside = tmp_path / "folder", tmp_path / "outside"
+    folder.mkdir()
+    outside.mkdir()
+    (outside / "secret.csv").write_text("secret\nof somebody\n")
+    (outside / "evaluation.json").write_text("{}")
+    (folder / "good.csv").write_text("a\n1\n")
+    for name, target in {
+        "one": ".",
+        "two": ".",
+        "file.csv": outside / "secret.csv",
+        "picture.png": outside / "secret.csv",
+        "below": outside,
+        "nowhere.csv": "nowhere",
+    }.items():
+        (folder / name).symlink_to(target)
+    run = folder / "run"
+    run.mkdir()
+    (run / "config.json").write_text(json.dumps(CONFIG))
+    (run / "metrics.jsonl").write_text('{"samples": 1, "return": 1.0, "cost": {}}\n')
+    (run / "evaluation.json").symlink_to(outside / "evaluation.json")
+    contents = gather(folder)
+    assert [table.title for table in contents.tables] == ["good"] and not contents.figures
+    assert not contents.runs
+    names = ["below", "file.csv", "nowhere.csv", "one", "picture.png", "run/evaluation.json"]
+    names += ["run/metrics.jsonl", "two"]
+    assert sorted(name for name, _ in contents.passed_over) == names
+    assert all("link, and not followed" in why for _, why in contents.passed_over)
+    (tmp_path / "by a link").symlink_to(folder)
+    assert gather(tmp_path / "by a link").tables  # the one that somebody asked for
+
+
+def test_files_that_would_keep_us_waiting(tmp_path):
+    (tmp_path / "good.csv").write_text("a\n1\n")
+    for name in ("x.csv", "x.npz", "x.jsonl", "metrics.jsonl", "result.json", "x.md", "x.toml"):
+        os.mkfifo(tmp_path / name)
+    contents = gather(tmp_path)
+    assert [table.title for table in contents.tables] == ["good"]
+    assert len(contents.passed_over) == 7
+
+
+def test_folders_in_folders_without_end(tmp_path):
+    (tmp_path / "good.csv").write_text("a\n1\n")
+    here = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        for _ in range(1_500):  # more than Python calls in calls
+            os.mkdir("d")
+            os.chdir("d")
+    finally:
+        os.chdir(here)
+    assert gather(tmp_path).tables
+
+
+def test_a_table_has_so_many_columns_and_no_more(tmp_path):
+    rows = [{f"c{i}": i + k for i in range(contents_module.COLUMNS + 5)} for k in range(2)]
+    (tmp_path / "wide.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (table,) = gather(tmp_path).tables
+    assert len(table.headings) == contents_module.COLUMNS and "5 more columns" in table.common
+
+
+def test_a_sweep_has_so_many_replays_and_says_how_many_it_has_not(tmp_path):
+    for number in range(30):
+        config = {"model": "grid-world:width=4,height=4", "method": "npg-pd", "settings": {}}
+        run = {"kind": "exact", "config": config, "seed": number // 10}
+        (tmp_path / str(number)).mkdir()
+        content = {"run": run, "outcome": {"reward": 1.0}}
+        (tmp_path / str(number) / "result.json").write_text(json.dumps(content))
+    contents = gather(tmp_path)
+    assert len(contents.replays) == 8 and len({one.problem for one in contents.replays}) == 3
+    ((_, why),) = contents.passed_over
+    assert why == "22 exact runs of the sweep are in its table, but have no replay."
+
+
+def test_nothing_of_our_own_results_is_passed_over():
+    assert gather(RESULTS).passed_over == []

@@ -43,6 +43,18 @@ HOSTS = {
     "pickle": (),
     "cloudpickle": (),
     "safetensors": (),
+    "tomllib": ("files.py",),
+}
+# who may open a file without the guards of `files`: those who append or lock, and write an archive
+OPENERS = (
+    *("files.py", "learning/run_folder.py", "learning/board.py"),
+    *("experiments/store.py", "experiments/executors.py"),
+)
+READS = {"read_text", "read_bytes", "load", "memmap", "fromfile", "ZipFile"}
+UNGUARDED = {
+    "report/page.py: read_text",  # its own assets
+    "experiments/store.py: read_bytes",  # its own source, to digest
+    "model/archive.py: ZipFile",  # to write
 }
 # who may ask whether a limit is an upper or a lower bound, and who may know a discount factor
 SENSES = ("model/limits.py", "model/text.py", "model/result.py", "model/prints.py", "checker.py")
@@ -54,19 +66,19 @@ DISCOUNT = (
 WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 870,
+    "loose modules": 1120,
     "loops": 1080,
-    "model": 1900,
+    "model": 1820,
     "exact": 1040,
     "solvers": 2960,
     "environments": 750,
-    "learning": 3240,
+    "learning": 3355,
     "experiments": 1880,
-    "report": 870,
+    "report": 960,
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 16_500, 90, 8
+LINES, MODULES, LOOSE_MODULES = 17_150, 90, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,
@@ -139,6 +151,21 @@ def test_nothing_is_unpickled():
         for node in ast.walk(tree(file)):
             if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
                 assert isinstance(node.value, ast.Constant) and node.value.value is False, file
+
+
+def test_files_are_read_with_the_guards_of_one_reader():
+    """By no other way: a pipe would keep us waiting, and an archive may unpack without end."""
+    calls = {
+        (file, node.func)
+        for file in FILES
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.Call)
+    }
+    openers = {file for file, function in calls if getattr(function, "id", "") == "open"}
+    assert openers <= set(OPENERS)
+    reads = {(file, getattr(function, "attr", "")) for file, function in calls}
+    unguarded = {f"{file}: {name}" for file, name in reads if file != "files.py" and name in READS}
+    assert unguarded == UNGUARDED
 
 
 def asks_for_a_sense(node: ast.AST) -> bool:

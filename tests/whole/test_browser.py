@@ -72,7 +72,7 @@ def page(tmp_path_factory):
         "</script><script>window.hacked=1</script>": 1,
     }
     (folder / "Hopper-cpo" / "config.json").write_text(json.dumps(evil))
-    return write_report(folder)
+    return write_report(folder).path
 
 
 @pytest.fixture(scope="module")

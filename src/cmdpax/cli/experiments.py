@@ -26,6 +26,7 @@ from cmdpax.paper.settings import Task, find_sweep
 from cmdpax.solvers.solve import solve
 
 LINE_SECONDS = 30.0  # off a terminal, one line in so many seconds
+PASSED_OVER = 20  # that a report names on the terminal
 
 
 def sweep(
@@ -107,11 +108,6 @@ def execute(
                 sentence = f"interrupted; {board.summary()}; the same command continues."
                 raise KeyboardInterrupt(sentence) from None
         store.tidy()
-        missing = store.pending(runs)
-    if missing:
-        log = f"(see {store.folder / 'workers.log'})"
-        why = f"because their workers died again and again {log}"
-        raise InputError(f"{len(missing)} runs were given up, {why}.")
     outcomes = {run.id: (store.result(run) or {})["outcome"] for run in runs}
     reasons = {name: one["failed"] for name, one in outcomes.items() if "failed" in one}
     for name, reason in list(reasons.items())[:1]:
@@ -266,8 +262,14 @@ def report(
         def callback(row: Row) -> None:
             status.say("{problem}: {label} ({number} of {count})".format(**row))
 
-        written = write_report(folder, out_file, callback)
+        written, passed_over = write_report(folder, out_file, callback)
     out.print(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB)")
+    if passed_over:
+        out.print("not shown, or not in full:")
+    for name, why in passed_over[:PASSED_OVER]:
+        out.print(f"  {name}: {why}")
+    if len(passed_over) > PASSED_OVER:
+        out.print(f"  and {len(passed_over) - PASSED_OVER} more, at the end of the page")
     return 0
 
 

@@ -12,6 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from cmdpax.cli.terminal import Json, TrainingBar, deep, out
+from cmdpax.errors import InputError
 from cmdpax.learning.config import TrainConfig
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits
@@ -54,15 +55,22 @@ def train(
         try:
             training.train(environment, folder=folder, resume=resume, callback=bar.row, **settings)
         except KeyboardInterrupt:
-            rest = "the run had not begun."
-            if (folder / "config.json").exists():
-                kept = RunFolder(folder).last_checkpoint_sentence()
-                rest = f"{kept}; the same command with --resume goes on."
-            raise KeyboardInterrupt(f"interrupted; {rest}") from None
+            raise KeyboardInterrupt(f"interrupted; {_rest(folder)}") from None
+        except OSError as error:
+            why = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            raise InputError(f"{why}; {_rest(folder)}") from None
     takes_import = deep("cmdpax.learning.gym_simulator").names_module(environment)
     typed = f" --environment {environment}" if takes_import else ""
     out.print(f"trained; next: cmdpax evaluate {folder}{typed}")
     return 0
+
+
+def _rest(folder: Path) -> str:
+    """What is left of a training that was stopped, and how to go on."""
+    if not (folder / "config.json").exists():
+        return "the run had not begun."
+    kept = RunFolder(folder).last_checkpoint_sentence()
+    return f"{kept}; the same command with --resume goes on."
 
 
 def train_as_the_paper(method: str) -> Callable[..., int]:

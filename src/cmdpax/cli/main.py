@@ -15,6 +15,7 @@ import tyro
 import cmdpax
 from cmdpax.cli import exact, experiments
 from cmdpax.cli import learning as training
+from cmdpax.cli.terminal import complain
 from cmdpax.errors import CertificateError, InputError, NumericalError
 from cmdpax.learning.config import TrainConfig
 
@@ -39,7 +40,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code; bad input gets one sentence, a warning too."""
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_: print(f"cmdpax: {message}", file=sys.stderr)
+        warnings.showwarning = lambda message, *_: complain(message)
         sys.exit(_run(arguments))
 
 
@@ -93,5 +94,5 @@ def _refuse_repeated(words: Sequence[str]) -> None:
 
 
 def _complain(sentence: object, code: int) -> int:
-    print(f"cmdpax: {sentence}", file=sys.stderr)
+    complain(sentence)
     return code

@@ -1,23 +1,60 @@
-"""What the commands share: consoles, exit codes, a status line, and packages only some need."""
+"""What the commands share: consoles, exit codes, a status line, and packages only some need.
+
+Names are other people's: whatever is printed is escaped on its way to the terminal, here and in
+`complain`, so that no name can move the cursor, change colours or turn the direction of text.
+"""
 
 import importlib
+import sys
 import time
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import tyro
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
 from rich.status import Status as Spinner
+from rich.text import Text
 
 from cmdpax.errors import InputError
 
 EXIT = {"certified": 0, "infeasible": 3, "limit": 4, "marginal": 5}
+END = 400  # characters of a long sentence's beginning, and of its end, that are said
 QUIET_SECONDS = 2.0  # nothing is shown before a command has taken this long
-# names are other people's, and square brackets or colons in them mean nothing to us
+# square brackets or colons in names mean nothing to us
 PLAIN: dict[str, Any] = {"soft_wrap": True, "highlight": False, "markup": False, "emoji": False}
-out, err = Console(**PLAIN), Console(stderr=True, **PLAIN)
-
 Json = Annotated[bool, tyro.conf.arg(name="json")]
+
+
+def printable(text: str, kept: str = "\n\t") -> str:
+    r"""Text in which control characters, and others that cannot be seen, are written as `\x1b`."""
+    if text.isprintable():
+        return text
+    shown = (one if one.isprintable() or one in kept else ascii(one)[1:-1] for one in text)
+    return "".join(shown)
+
+
+class EscapingConsole(Console):
+    """A console that prints text and nothing but text: its own codes are in styles and controls."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """The segments of anything that is printed, escaped."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text), style, control)
+
+
+out, err = EscapingConsole(**PLAIN), EscapingConsole(stderr=True, **PLAIN)
+
+
+def complain(sentence: object) -> None:
+    """One line on standard error, for errors and warnings; the middle of a long one is left out."""
+    text = printable(str(sentence), kept="")
+    if len(text) > 2 * END:
+        text = f"{text[:END]} ... {text[-END:]}"
+    print(f"cmdpax: {text}", file=sys.stderr)
 
 
 class StatusLine:
@@ -38,7 +75,7 @@ class StatusLine:
         """Show what is going on."""
         seconds = time.perf_counter() - self.started
         if self.spinner and seconds > QUIET_SECONDS:
-            self.spinner.update(f"{text}  ({seconds:.0f} s)")
+            self.spinner.update(Text(f"{text}  ({seconds:.0f} s)"))  # not markup
             if not self.visible:
                 self.spinner.start()
                 self.visible = True

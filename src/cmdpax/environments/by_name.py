@@ -10,16 +10,22 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from cmdpax.environments import finite
 from cmdpax.errors import InputError, did_you_mean
+from cmdpax.files import arrays_in, named, opened, read_array
 from cmdpax.model.archive import load_model
 from cmdpax.model.cmdp import CMDP
 
 SUFFIXES = (".npz", ".json")
+# environments that can be drawn, and how many states they have
+DRAWN: dict[str, Callable[..., int]] = {
+    "cliff-world": lambda: 21,
+    "deep-sea": lambda size: size**2,
+    "grid-world": lambda width, height: width * height + 1,
+}
 
 
 def open_model(source: str) -> CMDP:
@@ -33,6 +39,16 @@ def open_model(source: str) -> CMDP:
         f"'{source}' is neither a model file ({' or '.join(SUFFIXES)}) nor an environment;"
         f" {did_you_mean(name, finite)}"
     )
+
+
+def drawn_states(source: str) -> int | None:
+    """States of the environment that `source` names, without making it; None: it has no drawing."""
+    name, _, text = source.partition(":")
+    if name not in DRAWN:
+        return None
+    defaults = {key: one.default for key, one in inspect.signature(finite[name]).parameters.items()}
+    settings = {**defaults, **_settings(name, finite[name], text)}
+    return DRAWN[name](*(settings[key] for key in inspect.signature(DRAWN[name]).parameters))
 
 
 def seeded(source: str, seed: int) -> str:
@@ -63,15 +79,13 @@ def open_features(source: str, model: CMDP) -> np.ndarray:
     elif Path(source).suffix.lower() not in (".npy", ".npz"):
         reason = "give tiles:60,4,3, or a .npy or .npz file with numbers [states, actions, d]"
     else:
-        try:
-            content = np.load(source, allow_pickle=False)
-            return content if isinstance(content, np.ndarray) else content["features"]
-        except OSError as error:
-            reason = f"the file cannot be read ({error.strerror or error})"
-        except KeyError:
-            reason = "there is no array 'features' in it; save it under that name"
-        except (ValueError, EOFError, BadZipFile):
-            reason = "this is not an array of numbers; write it with numpy.save"
+        with named(f"--features {source}"), opened(source) as file:
+            if Path(source).suffix.lower() == ".npy":
+                return read_array(file, "features")
+            arrays = arrays_in(file)
+            if "features" not in arrays:
+                raise InputError("it has no array 'features'; save it under that name.")
+            return arrays["features"]()
     raise InputError(f"--features {source}: {reason}.")
 
 

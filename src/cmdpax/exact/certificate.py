@@ -42,13 +42,18 @@ def certify(
         potential = criterion.potentials(form, actions, (form.pseudo_reward(weights),))[0]
     certificate = Certificate(
         reward_bounds=(float(bounds[0, 0]), float(bounds[0, 1])),
-        margin_bounds=bounds[1:] - form.thresholds[:, None],
+        margin_bounds=_outward(bounds[1:] - form.thresholds[:, None]),
         dual_bound=lagrangian_bound(form, form.reward, weights, potential),
         weights=weights,
         value_potentials=potentials,
         dual_potential=potential,
     )
     return certificate, bounds[1:].mean(1)
+
+
+def _outward(bounds: np.ndarray) -> np.ndarray:
+    """Pairs `[m, 2]` wider by a unit in the last place: differences are rounded, unless 0."""
+    return np.where(bounds == 0, bounds, np.nextafter(bounds, (-np.inf, np.inf)))
 
 
 def with_ray(

@@ -145,8 +145,8 @@ def write_lines(path: Path, header: Row, rows: Iterable[Row]) -> None:
 
 def read_lines(path: Path) -> tuple[Row, list[Row]]:
     """Header and rows of a record; both empty if there is none or it is damaged."""
-    header, *rows = read_rows(path, whole=True) or [{}]
-    return header, rows
+    rows, damaged = read_rows(path)
+    return (rows[0], rows[1:]) if rows and not damaged else ({}, [])
 
 
 def write_table(path: Path, headings: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:

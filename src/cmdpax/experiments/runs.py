@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -117,6 +118,12 @@ def carry_out(
     return _train(run, folder, earlier, watch) if run.kind == "train" else _exact(run)
 
 
+def load_code(run: Run) -> None:
+    """Import what a run needs; a ModuleNotFoundError is this machine's fault, not the run's."""
+    if run.kind == "train":
+        import_module("cmdpax.learning.training")
+
+
 def _open(run: Run) -> tuple[Any, Any]:
     """Model and features of an exact run."""
     model, source = open_model(seeded(run.problem, run.seed)), run.config["features"]
@@ -139,7 +146,7 @@ def _exact(run: Run) -> Row:
 
 
 def _train(run: Run, folder: Path, earlier: Sequence[Path], watch: Callable[[], None]) -> Row:
-    from cmdpax.learning.evaluation import evaluate
+    from cmdpax.learning.evaluation import as_numbers, evaluate
     from cmdpax.learning.training import train
 
     config, run_folder = run.config, RunFolder(folder)
@@ -151,7 +158,10 @@ def _train(run: Run, folder: Path, earlier: Sequence[Path], watch: Callable[[], 
         resume=(folder / "config.json").exists(),
         callback=lambda row: watch(),
     )
-    evidence = evaluate(training)["stochastic"]
+    measured = evaluate(training)
+    if run_folder.evaluation is None:  # it only warned that its numbers were not kept
+        run_folder.save_evaluation(as_numbers(measured))
+    evidence = measured["stochastic"]
     run_folder.keep_result()
     limits = Limits.parse(config["limits"])
     costs = {name: evidence.costs[name].mean for name in limits.names}

@@ -25,7 +25,6 @@ earlier ones stay.
 import itertools
 import json
 import math
-import tomllib
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -36,7 +35,7 @@ import numpy as np
 
 from cmdpax.errors import InputError, check_known
 from cmdpax.experiments.runs import EXACT, LIMITS, Run, check_problems, exact_run, train_run
-from cmdpax.files import Row
+from cmdpax.files import LARGEST_TOML, Row, named, parse_json, parse_toml, read_bytes
 from cmdpax.learning.config import TrainConfig
 from cmdpax.learning.run_folder import NAMES_OF_0_1
 from cmdpax.solvers.table import Method, find_method
@@ -218,12 +217,8 @@ class Sweep:
 def read_sweep(path: Path) -> Sweep:
     """A sweep from a TOML file."""
     where = f"sweep {path}"
-    try:
-        table = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise InputError(f"{where}: the file cannot be read ({error.strerror}).") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{where}: this is not TOML: {error}.") from None
+    with named(where):
+        table = parse_toml(read_bytes(path, LARGEST_TOML))
     keys = [one.name for one in fields(Sweep) if one.name != "name"]
     for old, new in OLD_KEYS.items():
         if old in table and new in table:
@@ -282,7 +277,7 @@ def subset(runs: Sequence[Run], conditions: Sequence[str]) -> list[Run]:
 def _values(text: str) -> list[Any]:
     """What stands between commas: numbers and lists, as in `[8, 8],[16]`, or else words."""
     try:
-        return json.loads(f"[{text}]") or [text]
+        return parse_json(f"[{text}]", finite=False) or [text]
     except ValueError:
         words = text.split(",")
         return [value for word in words for value in _values(word)] if len(words) > 1 else words

@@ -7,6 +7,7 @@ optimum. Filmed: one deterministic episode, headless, as .mp4 or .gif.
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -70,7 +71,8 @@ def evaluate(
 ) -> dict[str, Evidence]:
     """Evidence on a trained policy, `stochastic` as in training, and `deterministic`.
 
-    run: what `train` returned, or its folder, which keeps the numbers as `evaluation.json`.
+    run: what `train` returned, or its folder, which keeps the numbers as `evaluation.json` (a
+    warning says if it cannot).
     environment: as for `train`; by default the one that the policy was trained in. trust: whether
     a module may be imported because the folder names it. seed: of the environment and of the
     actions. callback: sees one row for every episode. Where limits are on discounted totals, so are
@@ -105,7 +107,11 @@ def evaluate(
                 cost = {name: values[i] for name, values in named.items()}
                 row = {"policy": kind, "episode": i, "return": returns[i], "cost": cost}
                 callback(plain({**row, "length": int(lengths[i])}))
-    run_folder.save_evaluation(as_numbers(measured))
+    try:
+        run_folder.save_evaluation(as_numbers(measured))
+    except OSError as error:
+        why = f"{error.filename}: {error.strerror}"
+        warnings.warn(f"these numbers could not be kept ({why}).", stacklevel=2)
     return measured
 
 

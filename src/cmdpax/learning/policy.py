@@ -8,9 +8,11 @@ in NumPy alone elsewhere, with equal results but for rounding. Each observation 
 itself, so that no bit of an action depends on how many act together.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,7 +158,19 @@ class NetworkPolicy:
             [arrays[f"{layer}/{part}"] for layer in layers] for part in ("weight", "bias")
         )
         normaliser = (observed.mean, observed.scale)
-        return NetworkPolicy(weights, biases, arrays.get("policy/log_std"), *normaliser, *fields)
+        policy = NetworkPolicy(weights, biases, arrays.get("policy/log_std"), *normaliser, *fields)
+        policy._check_shapes()
+        return policy
+
+    def _check_shapes(self) -> None:
+        """Refuse layers that do not fit each other or the spaces: compiled loops trust them."""
+        sizes = [math.prod(self.observation_shape), *map(len, self.biases)]
+        shapes = [[*pair] for pair in pairwise(sizes)] + [[size] for size in sizes[1:]]
+        shapes += [[sizes[0]], [sizes[0]], [sizes[-1]]]
+        spread = self.biases[-1] if self.log_std is None else self.log_std
+        arrays = [*self.weights, *self.biases, self.mean, self.scale, spread]
+        if [list(one.shape) for one in arrays] != shapes or sizes[-1] != self.action_space.size:
+            raise ValueError("its layers do not fit each other or its spaces")
 
     def __call__(self, observation: Array) -> Array:
         """The mean or most probable action, `[..., *observation_shape]` -> `[..., *shape]`."""
@@ -239,7 +253,7 @@ def load_policy(path: str | Path) -> NetworkPolicy:
         space = ActionSpace.from_json(notes["action_space"])
         shape = notes.get("observation_shape", arrays["seen/mean"].shape)
         return NetworkPolicy.of(arrays, space, tuple(shape), notes["checkpoint"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"the checkpoint in {path} holds no whole policy ({error}).") from None
 
 
@@ -255,7 +269,8 @@ def refuse_other_spaces(spaces: Row, simulator: Simulator) -> None:
         {**one.get("action_space", {}), "observations": one["observation_shape"]}
         for one in ({**spaces_of(simulator), **spaces}, spaces_of(simulator))
     )
-    pairs = [f"{name} {was[name]}, now {now[name]}" for name in was if was[name] != now[name]]
+    changed = [name for name in was if was[name] != now.get(name)]
+    pairs = [f"{name} {was[name]}, now {now.get(name)}" for name in changed]
     if pairs:
         what = f"the environment is not what the policy was trained in ({'; '.join(pairs)})"
         raise InputError(f"{what}; train anew.")

@@ -7,10 +7,12 @@
 | checkpoints/N.safetensors, N.json | arrays after update N; their spaces and checksums         |
 | evaluation.json                   | what `evaluate` measured                                  |
 | tensorboard/                      | for the eye only: never read here                         |
+| lock                              | held by whoever trains                                    |
 
 Files are whole or not there. Of a checkpoint the arrays come first: it exists once its JSON does,
-whatever is killed when. Reading never executes code and needs NumPy alone. Whatever is damaged is
-refused with one sentence, an `InputError`; a row that is still being written is no damage.
+whatever is killed when; it is intact if its JSON is, byte for byte, what `save` writes about these
+arrays. Reading never executes code and needs NumPy alone. Whatever is damaged is refused with one
+sentence, an `InputError`; a row that is still being written is no damage.
 """
 
 import hashlib
@@ -22,12 +24,28 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from reprlib import repr as brief
 from typing import Any
 
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.files import Row, parse_json, read_json, write_bytes
+from cmdpax.files import (
+    LARGEST_ARRAY,
+    LARGEST_ROWS,
+    LARGEST_TEXT,
+    Row,
+    locked,
+    named,
+    naming,
+    opened,
+    parse_json,
+    parse_rows,
+    read_bytes,
+    read_json,
+    remove_parts,
+    write_bytes,
+)
 
 Arrays = dict[str, np.ndarray]
 CHECKPOINTS_KEPT = 3  # older ones are removed
@@ -35,6 +53,9 @@ CHECKPOINTS_KEPT = 3  # older ones are removed
 REQUIRED: Row = {"environment": str, "method": str, "limits": list, "seed": int, "samples": int}
 REQUIRED |= {"discount": int | float, "discounted": bool}
 PARTS = ("reward", "costs")  # the same of evidence
+SUMS = ("sha256", "notes_sha256")  # of a checkpoint's arrays, and of its notes
+# of a checkpoint's notes, those that are there
+NOTES: Row = {"checkpoint": int, "action_space": dict, "observation_shape": list}
 NAMES_OF_0_1 = {"limit": "limits", "horizon": "rollout_steps"}
 # what stood for "the method's own", which is None now
 OWN_OF_0_1 = dict.fromkeys(("batch", "minibatch", "trust_region", "penalty", "dual_step"), 0)
@@ -42,14 +63,15 @@ OWN_OF_0_1 |= {"kl_stop": -1, "gradient_clip": -1}
 # safetensors' names of NumPy's types; its files hold arrays of the last type first
 TYPES = {"BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "U16": "<u2", "F16": "<f2"}
 TYPES |= {"I32": "<i4", "U32": "<u4", "F32": "<f4", "F64": "<f8", "I64": "<i8", "U64": "<u8"}
+MOST_DIMENSIONS = 32  # that NumPy takes
 
 
 class RunFolder:
     """A run on disk at `path`, which need not exist yet.
 
     Readers use `config`, `rows`, `last_row`, `checkpoints`, `newest` and `evaluation`. A training
-    calls `begin`, or `resume` and `rewind`, then `add` for every row and `save` now and then, all
-    under `lock`.
+    enters `begin` or `resume`, which keep others out, calls `rewind`, then `add` for every row and
+    `save` now and then.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -71,26 +93,28 @@ class RunFolder:
 
     def rows(self) -> list[Row]:
         """Every row of metrics, in order; empty before the first."""
-        rows = []
-        for number, line in enumerate(self._bytes().split(b"\n")[:-1], 1):
-            rows.append(_row(line))
-            if not rows[-1]:
-                raise InputError(f"{self._metrics} is damaged: line {number} is no row.")
+        rows, damaged = self.readable_rows()
+        if damaged:
+            raise InputError(f"{self._metrics} is damaged: line {damaged[0]} is no row.")
         return rows
+
+    def readable_rows(self) -> tuple[list[Row], list[int]]:
+        """The same, damaged or not, and the numbers of lines that are no rows."""
+        return parse_rows(self._bytes().rpartition(b"\n")[0])
 
     def last_row(self) -> Row | None:
         """The last whole row, found without reading all of them; None if there is none."""
         try:
-            with self._metrics.open("rb") as file:
+            with opened(self._metrics) as file:
                 file.seek(max(0, self._metrics.stat().st_size - 4096))
-                return _row(file.read().split(b"\n")[-2]) or None
-        except (OSError, IndexError):
+                return _row(file.read(4096).split(b"\n")[-2]) or None
+        except (OSError, IndexError, InputError):
             return None
 
     def checkpoints(self) -> list[Path]:
         """The `.safetensors` files of the checkpoints, newest first; a stem is the update."""
         stems = (path.stem for path in (self.path / "checkpoints").glob("*.json"))
-        numbers = sorted((int(stem) for stem in stems if stem.isdigit()), reverse=True)
+        numbers = sorted((int(stem) for stem in stems if stem.isdecimal()), reverse=True)
         return [self._checkpoint(number) for number in numbers]
 
     def newest(self) -> tuple[Arrays, Row]:
@@ -123,18 +147,23 @@ class RunFolder:
             return f"the checkpoint of update {int(newest.stem)} is kept in {self.path}"
         return "there was no checkpoint yet"
 
-    def begin(self, config: Mapping[str, Any]) -> None:
+    @contextmanager
+    def begin(self, config: Mapping[str, Any]) -> Iterator[None]:
         """Make the folder, with `config` in it; a folder that holds a run already is refused."""
-        parts = (self.path / "config.json", self._metrics, self.path / "checkpoints")
-        if any(part.exists() for part in parts):
-            raise InputError(f"{self.path} already holds a run; give another folder, or resume it.")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
             raise InputError(f"{self.path} is not a folder; give another for the run.") from None
-        write_bytes(self.path / "config.json", json.dumps(config, indent=1).encode())
+        parts = (self.path / "config.json", self._metrics, self.path / "checkpoints")
+        with self._alone():
+            if any(part.exists() for part in parts):
+                remedy = "give another folder, or resume it"
+                raise InputError(f"{self.path} already holds a run; {remedy}.")
+            write_bytes(self.path / "config.json", json.dumps(config, indent=1).encode())
+            yield
 
-    def resume(self, config: Mapping[str, Any]) -> None:
+    @contextmanager
+    def resume(self, config: Mapping[str, Any]) -> Iterator[None]:
         """Refuse to go on unless the run was begun with the same `config`."""
         if not self.path.exists():
             raise InputError(f"{self.path} holds no run to resume; start one without resume.")
@@ -147,6 +176,18 @@ class RunFolder:
         if changed:
             what = f"{self.path} was started with another config ({changed})"
             raise InputError(f"{what}; repeat it, or give another folder.")
+        with self._alone():
+            yield
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Be the only one who trains here, and clear away what the dead left half written."""
+        remedy = "wait for it, or give another folder"
+        refusal = f"{self.path} is being trained by another process; {remedy}."
+        with locked(self.path / "lock", refusal):
+            for folder in (self.path, self.path / "checkpoints"):
+                remove_parts(folder)
+            yield
 
     def rewind(self, updates: int) -> None:
         """Keep only the rows of the first `updates` updates, those behind the checkpoint."""
@@ -159,27 +200,32 @@ class RunFolder:
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Append a row of metrics; its `update` counts from 1."""
-        with open(self._metrics, "a", encoding="utf-8") as file:
+        with naming(self._metrics), open(self._metrics, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
     def save(self, number: int, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> Path:
         """Write checkpoint `number`, and remove all but the last few; returns its arrays' file."""
-        path, data, notes = self._checkpoint(number), pack(arrays), {"checkpoint": number, **notes}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self._metrics, "ab") as rows:  # they come first, even if the power fails
-            os.fsync(rows.fileno())
+        path, data = self._checkpoint(number), pack(arrays)
+        path.parent.mkdir(exist_ok=True)
+        with naming(self._metrics), open(self._metrics, "ab") as rows:
+            os.fsync(rows.fileno())  # they come first, even if the power fails
         write_bytes(path, data)
-        text = json.dumps({**notes, **_checksums(data, notes)}, indent=1)
-        write_bytes(path.with_suffix(".json"), text.encode())
-        oldest = int(self.checkpoints()[:CHECKPOINTS_KEPT][-1].stem)
-        for file in sorted(path.parent.iterdir()):  # the .json before the .safetensors
-            if file.stem.isdigit() and int(file.stem) < oldest:
-                file.unlink()
+        write_bytes(path.with_suffix(".json"), _described(data, {"checkpoint": number, **notes}))
+        self._keep(CHECKPOINTS_KEPT)
         return path
+
+    def _keep(self, count: int) -> None:
+        """Remove all checkpoints but the newest `count`, and halves of any."""
+        kept = {int(path.stem) for path in self.checkpoints()[:count]}
+        for suffix in (".json", ".safetensors"):  # in this order: no JSON is without its arrays
+            for file in (self.path / "checkpoints").glob(f"*{suffix}"):
+                if file.stem.isdigit() and int(file.stem) not in kept:
+                    file.unlink()
 
     def save_evaluation(self, measured: Mapping[str, Any]) -> None:
         """Keep what `evaluate` measured, in numbers that JSON knows."""
         text = json.dumps(measured, allow_nan=False) + "\n"
+        remove_parts(self.path, "evaluation.json")
         write_bytes(self.path / "evaluation.json", text.encode())
 
     def adopt(self, others: Iterable[str | Path]) -> None:
@@ -191,42 +237,30 @@ class RunFolder:
                 read_checkpoint(path)
                 lines = other._lines()
                 rows = [lines[update] for update in range(1, int(path.stem) + 1)]
-                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.parent.mkdir(exist_ok=True)
                 for suffix in (".safetensors", ".json"):
-                    shutil.copyfile(path.with_suffix(suffix), copy.with_suffix(suffix))
-                self._metrics.write_bytes(b"".join(rows))
+                    part = read_bytes(path.with_suffix(suffix), LARGEST_ARRAY)
+                    write_bytes(copy.with_suffix(suffix), part)
+                write_bytes(self._metrics, b"".join(rows))
                 # last: with its config, the folder can be resumed
-                shutil.copyfile(other.path / "config.json", self.path / "config.json")
+                config = read_bytes(other.path / "config.json", LARGEST_TEXT)
+                write_bytes(self.path / "config.json", config)
                 return
             except (FileNotFoundError, InputError, KeyError):  # removed, damaged, or rows missing
                 continue
 
     def keep_result(self) -> None:
-        """Remove what only a resume or a watcher needs: older checkpoints, and `tensorboard/`."""
+        """Remove what only a resume or a watcher needs: all but arrays, rows and config."""
         shutil.rmtree(self.path / "tensorboard", ignore_errors=True)
-        for old in self.checkpoints()[1:]:
-            old.with_suffix(".json").unlink()
-            old.unlink()
-
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Be the only one who trains here; the system frees it when a process dies, however."""
-        with open(self.path / "config.json", "rb") as file:
-            try:
-                import fcntl
-
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(f"{self.path} is being trained by another process.") from None
-            except ImportError:  # Windows
-                pass
-            yield
+        (self.path / "lock").unlink(missing_ok=True)
+        self._keep(1)
 
     def _checkpoint(self, number: int) -> Path:
         return self.path / "checkpoints" / f"{number:08d}.safetensors"
 
     def _bytes(self) -> bytes:
-        return self._metrics.read_bytes() if self._metrics.is_file() else b""
+        with named(self._metrics):
+            return read_bytes(self._metrics, LARGEST_ROWS) if self._metrics.is_file() else b""
 
     def _lines(self) -> dict[int, bytes]:
         """Lines of the metrics by their update; whatever is no row is passed over."""
@@ -236,18 +270,20 @@ class RunFolder:
 
 def read_checkpoint(path: Path) -> tuple[Arrays, Row]:
     """Arrays and notes of one checkpoint, from the path of either of its files."""
-    notes = read_json(path.with_suffix(".json"))
     try:
-        data = path.with_suffix(".safetensors").read_bytes()
+        text = read_bytes(path.with_suffix(".json"), LARGEST_TEXT)
+        data = read_bytes(path.with_suffix(".safetensors"), LARGEST_ARRAY)
+        notes = _row(text)
+        if text not in (_described(data, notes), _described_by_0_1(data, notes)):
+            raise InputError("its checksum does not match.")
+        for name in NOTES.keys() & notes.keys():
+            if not isinstance(notes[name], NOTES[name]):
+                raise InputError(f"its {name} is of another kind.")
+        return unpack(data), notes
     except OSError as error:
         raise InputError(f"checkpoint {path} cannot be read: {error}.") from None
-    sums = {"sha256": "", **notes}  # 0.1 had no checksum of the notes
-    if any(sums.get(name, one) != one for name, one in _checksums(data, notes).items()):
-        raise InputError(f"checkpoint {path} is damaged: its checksum does not match.")
-    try:
-        return unpack(data), notes
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise InputError(f"checkpoint {path} is damaged: {error}.") from None
+    except InputError as error:
+        raise InputError(f"checkpoint {path} is damaged: {error}") from None
 
 
 def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -269,19 +305,37 @@ def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def unpack(data: bytes) -> Arrays:
-    """The arrays that `pack` wrote; read-only. A ValueError says what is wrong with the data."""
+    """The arrays that `pack` wrote; read-only. An InputError says what is wrong with the data."""
     start = 8 + int.from_bytes(data[:8], "little")
-    header, arrays, end = json.loads(data[8:start]), {}, 0
+    header, arrays, end = parse_json(data[8:start]), {}, 0
+    if not isinstance(header, dict):
+        raise InputError("its header is no JSON object.")
     header.pop("__metadata__", None)
+    for name, entry in header.items():
+        if not _is_entry(entry):
+            raise InputError(f"array '{name}' is described by {brief(entry)}.")
     for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
         dtype, shape, (first, last) = TYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
         if first != end or last - first != math.prod(shape) * np.dtype(dtype).itemsize:
-            raise ValueError(f"array '{name}' has other bytes than its shape needs")
+            raise InputError(f"array '{name}' has other bytes than its shape needs.")
+        if start + last > len(data):
+            raise InputError(f"array '{name}' is longer than the file.")
         arrays[name] = np.frombuffer(data[start + first : start + last], dtype).reshape(shape)
         end = last
     if start + end != len(data):
-        raise ValueError("its data are not as long as its header says")
+        raise InputError("its data are not as long as its header says.")
     return arrays
+
+
+def _is_entry(entry: Any) -> bool:
+    """Whether an entry of a header has a type, a shape that NumPy takes, and two offsets."""
+    if not isinstance(entry, dict) or entry.get("dtype") not in (*TYPES,):
+        return False
+    shape, offsets = entry.get("shape"), entry.get("data_offsets")
+    if not isinstance(shape, list) or not isinstance(offsets, list):
+        return False
+    is_whole = all(type(number) is int and 0 <= number < 2**40 for number in (*shape, *offsets))
+    return is_whole and len(shape) <= MOST_DIMENSIONS and len(offsets) == 2
 
 
 def from_0_1(config: Row) -> Row:
@@ -313,9 +367,15 @@ def _row(line: bytes) -> Row:
     return row if isinstance(row, dict) else {}
 
 
-def _checksums(data: bytes, notes: Mapping[str, Any]) -> dict[str, str]:
-    """Of a checkpoint's arrays, and of its notes without these two."""
-    own = {name: value for name, value in notes.items() if not name.endswith("sha256")}
-    text = json.dumps(own, sort_keys=True).encode()
-    parts = {"sha256": data, "notes_sha256": text}
-    return {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
+def _described(data: bytes, notes: Mapping[str, Any]) -> bytes:
+    """The JSON file of a checkpoint: its notes, and checksums of its arrays and of these notes."""
+    own = {name: value for name, value in notes.items() if name not in SUMS}
+    parts = (data, json.dumps(own, sort_keys=True).encode())
+    sums = (hashlib.sha256(part).hexdigest() for part in parts)
+    return json.dumps({**own, **dict(zip(SUMS, sums))}, indent=1).encode()
+
+
+def _described_by_0_1(data: bytes, notes: Mapping[str, Any]) -> bytes:
+    """The same in 0.1, which had no checksum of the notes."""
+    first = {"checkpoint": notes.get("checkpoint"), "sha256": hashlib.sha256(data).hexdigest()}
+    return json.dumps({**first, **notes, **first}, indent=1).encode()

@@ -18,6 +18,7 @@ import numpy as np
 from cmdpax import lagrangian
 from cmdpax.errors import InputError, NumericalError, check_known
 from cmdpax.files import Row
+from cmdpax.learning.board import Board
 from cmdpax.learning.config import METHODS, ResolvedConfig, TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import Learner, adam, init, make_learn
@@ -75,19 +76,17 @@ def train(
         settings.setdefault("rollout_steps", settings.get("batch") or own)
     config = TrainConfig.of({"method": method, "limits": limits, **settings}).resolved()
     name = recorded_name(environment)
-    run_folder = RunFolder(folder or default_folder(name, config.method, config.seed))
+    place = Path(folder or default_folder(name, config.method, config.seed))
+    run_folder = RunFolder(place.absolute())  # also if the environment changes the current folder
     simulator = make_simulator(environment, config.batch // config.rollout_steps)
     Limits.parse(config.limits).columns(simulator.cost_names)  # refuses others before all work
     learner, recorded = init(config, simulator), {"environment": name, **asdict(config)}
-    if resume:
-        run_folder.resume(recorded)
-    else:
-        run_folder.begin(recorded)
-    with run_folder.lock():
+    hold = run_folder.resume if resume else run_folder.begin
+    with hold(recorded):
         learner = restore(learner, run_folder, simulator) if resume else learner
         run_folder.rewind(int(learner.update))
         learner = _learn(learner, simulator, config, run_folder, callback)
-    return Training(environment, run_folder.path, policy_of(learner, simulator))
+    return Training(environment, place, policy_of(learner, simulator))
 
 
 def _learn(
@@ -102,44 +101,44 @@ def _learn(
     thresholds = training_thresholds(limits, config.reserve)
     # with penalty 0 the weights are the multipliers: the plain Lagrangian
     penalty = config.penalty if METHODS[config.method].dual == "augmented" else 0.0
-    with _tensorboard(run_folder.path) as board:
-        for update in range(int(learner.update), config.updates):
-            acting, seed = policy_of(learner, simulator), (config.seed, update)
-            batch, raw = collect(simulator, acting, limits, config.rollout_steps, seed)
-            finished = valued = episodes(batch.rewards, batch.ended)
-            if config.discounted:
-                valued = episodes(batch.rewards, batch.ended, config.discount)
-            means, length = valued.totals[1:].mean(1), float(finished.lengths.mean())
-            margin = means - thresholds
-            learner = smooth_margin(learner, margin, len(finished.lengths), config)
-            learner = move_multipliers(learner, config)
-            weights = lagrangian.weights(learner.multiplier, penalty, learner.margin)
-            steps = steps_per_episode(length, config)
-            learner, metrics = learn(learner, batch, weights, margin, steps)
-            observed = learner.observed.add(raw)
-            learner = learner._replace(observed=observed, update=np.asarray(update + 1))
-            _refuse_nan(learner, run_folder)
-            if not finished.completed and not warned:
-                warned = True
-                warnings.warn(CUT.format(update + 1, config.rollout_steps), stacklevel=3)
-            first_rows = np.searchsorted(limits.rows, np.arange(len(limits)))
-            row = {
-                "update": update + 1,
-                "samples": (update + 1) * config.batch,
-                "return": float(finished.totals[0].mean()),
-                "cost": _by_name(limits, (limits.signs * means + 0.0)[first_rows]),
-                "multiplier": _by_name(limits, limits.fold(learner.multiplier)),
-                "weight": _by_name(limits, limits.fold(weights)),
-                "length": length,
-                "episodes": finished.completed,
-                **metrics,
-            }
-            run_folder.add(row)
-            _show(row, board)
-            if (update + 1) % config.checkpoint_every == 0 or update + 1 == config.updates:
-                save(learner, simulator, run_folder)
-            if callback:
-                callback(row)
+    board = Board(run_folder.path / "tensorboard")
+    for update in range(int(learner.update), config.updates):
+        acting, seed = policy_of(learner, simulator), (config.seed, update)
+        batch, raw = collect(simulator, acting, limits, config.rollout_steps, seed)
+        finished = valued = episodes(batch.rewards, batch.ended)
+        if config.discounted:
+            valued = episodes(batch.rewards, batch.ended, config.discount)
+        means, length = valued.totals[1:].mean(1), float(finished.lengths.mean())
+        margin = means - thresholds
+        learner = smooth_margin(learner, margin, len(finished.lengths), config)
+        learner = move_multipliers(learner, config)
+        weights = lagrangian.weights(learner.multiplier, penalty, learner.margin)
+        steps = steps_per_episode(length, config)
+        learner, metrics = learn(learner, batch, weights, margin, steps)
+        observed = learner.observed.add(raw)
+        learner = learner._replace(observed=observed, update=np.asarray(update + 1))
+        _refuse_nan(learner, run_folder)
+        if not finished.completed and not warned:
+            warned = True
+            warnings.warn(CUT.format(update + 1, config.rollout_steps), stacklevel=3)
+        first_rows = np.searchsorted(limits.rows, np.arange(len(limits)))
+        row = {
+            "update": update + 1,
+            "samples": (update + 1) * config.batch,
+            "return": float(finished.totals[0].mean()),
+            "cost": _by_name(limits, (limits.signs * means + 0.0)[first_rows]),
+            "multiplier": _by_name(limits, limits.fold(learner.multiplier)),
+            "weight": _by_name(limits, limits.fold(weights)),
+            "length": length,
+            "episodes": finished.completed,
+            **metrics,
+        }
+        run_folder.add(row)
+        board.show(row)
+        if (update + 1) % config.checkpoint_every == 0 or update + 1 == config.updates:
+            save(learner, simulator, run_folder)
+        if callback:
+            callback(row)
     return learner
 
 
@@ -246,22 +245,6 @@ def default_folder(environment: str, method: str, seed: int) -> Path:
 
 def _by_name(limits: Limits, values: np.ndarray) -> dict[str, float]:
     return dict(zip(limits.names, values.tolist()))
-
-
-def _tensorboard(folder: Path) -> Any:
-    from tensorboardX import SummaryWriter
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return SummaryWriter(str(folder / "tensorboard"))
-
-
-def _show(row: Row, board: Any) -> None:
-    """Numbers of a row with flat names, `cost/heat` for nested ones."""
-    for name, value in row.items():
-        for part, number in value.items() if isinstance(value, dict) else [("", value)]:
-            if isinstance(number, int | float):
-                board.add_scalar(f"{name}/{part}" if part else name, number, row["samples"])
 
 
 def _refuse_nan(learner: Learner, run_folder: RunFolder) -> None:

@@ -12,6 +12,7 @@ number depends on how many threads there are.
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -31,13 +32,35 @@ BLOCK = 1 << 16  # states that one thread treats at a time; models of fewer stay
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Decorator: `function` as machine code, which runs without Python's lock.
 
-    `options` are further ones of `numba.njit`. Where no folder can be written, nothing is cached.
+    `options` are further ones of `numba.njit`. Where no folder can be written, nothing is cached;
+    where cached files are damaged, the loop is compiled again.
     """
     options = {"nogil": True, "error_model": "numpy", **options}
     try:
-        return njit(function, cache=True, **options)
+        loop: Any = njit(function, cache=True, **options)
     except RuntimeError:  # numba found no folder for its cache
         return njit(function, **options)
+    _forgive(loop._cache)
+    return loop
+
+
+def _forgive(cache: Any) -> None:
+    """Let no damaged file and no full disk stop a loop: numba's cache then has nothing for it."""
+    load, save = cache.load_overload, cache.save_overload
+
+    def load_or_none(*arguments: Any) -> Any:
+        try:
+            return load(*arguments)
+        except Exception:  # whatever reading of half a file raises
+            with suppress(OSError):
+                cache.flush()
+            return None
+
+    def save_if_possible(*arguments: Any) -> None:
+        with suppress(OSError):
+            save(*arguments)
+
+    cache.load_overload, cache.save_overload = load_or_none, save_if_possible
 
 
 def contracted(function: Callable[..., Any]) -> Callable[..., Any]:

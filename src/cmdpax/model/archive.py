@@ -5,39 +5,28 @@ arrays, any size) or as `.json` (for people to write: small); a result as `.npz`
 user's orientation. Version 1, which held `>=` everywhere, is read too. What is not numbers is one
 JSON text, the array `meta`.
 
-Loading never executes code: no pickle, no `eval`. Nothing is allocated before the file has been
-seen to hold it: arrays are stored uncompressed, so that none can be larger than its file. Whatever
-is wrong with a file is an `InputError` of one sentence. Writing is atomic: a reader finds the old
-file or the new one, never a part of it.
+Loading never executes code, and `files` guards it: whatever is wrong with a file is an `InputError`
+of one sentence. Writing is atomic: a reader finds the old file or the new one, never a part of it.
 """
 
 import os
-import re
-import struct
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from math import prod
 from pathlib import Path
 from reprlib import repr as brief
-from typing import Any, BinaryIO, Literal, get_args
+from typing import Any, BinaryIO, get_args
 
 import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.files import parse_json, replacing
+from cmdpax.files import arrays_in, intact, named, opened, parse_json, read_bytes, replacing
 from cmdpax.model import text
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.limits import Limits
 from cmdpax.model.result import Certificate, Result, Status
-from cmdpax.model.transitions import PADDED_ENTRIES
 
 RESULT = "cmdpax-result"
-LARGEST_ARRAY = 8 * PADDED_ENTRIES  # bytes
-MAPPED = 16_000_000  # bytes from which on an array stays in its file, memory-mapped
-CHUNK = 1 << 20
-
 ROWS = ("successors", "probabilities")
 MODEL_ARRAYS = (*ROWS, "reward", "constraints", "thresholds", "initial", "discount")
 OF_CONSTRAINTS = ("values", "margins", "multipliers", "thresholds")
@@ -50,15 +39,7 @@ LABELS = ("status", "method", "digest")
 RESULT_META = (*LABELS, "constraint_names", "senses", "trace")
 AVERAGED = {1: "mixture", 2: "averaged"}  # name of the averaged occupancy in each version
 
-# of dtype; every other array holds numbers
-KINDS = {"meta": ("U", "text"), "available": ("b", "booleans")}
-NPY_MAGIC = b"\x93NUMPY\x01\x00"
-# what NumPy writes for plain arrays; a pattern, unlike a parser, has nothing to trip over
-NPY_HEADER = re.compile(
-    rb"\{'descr': '([<>|](?:[iu][1248]|f[248]|b1|U[1-9][0-9]{0,7}))',"
-    rb" 'fortran_order': (True|False), 'shape': \(([0-9, ]*)\), \} *\n"
-)
-DAMAGE = (OSError, ValueError, LookupError, EOFError, OverflowError, RuntimeError)
+KINDS = {"available": "b"}  # of dtype; every other array holds numbers
 
 
 def save_model(model: CMDP, path: str | os.PathLike[str]) -> None:
@@ -78,9 +59,11 @@ def save_model(model: CMDP, path: str | os.PathLike[str]) -> None:
 def load_model(path: str | os.PathLike[str]) -> CMDP:
     """Read a model from a `.npz` or `.json` file."""
     path = _suffixed(path, (".npz", ".json"))
-    read = text.model_from_json if path.suffix.lower() == ".json" else _model_from_archive
-    with _opened(path) as file:
-        return read(file)
+    with named(path):
+        if path.suffix.lower() == ".json":
+            return text.model_from_json(read_bytes(path))
+        with opened(path) as file:
+            return _model_from_archive(file)
 
 
 def save_result(result: Result, path: str | os.PathLike[str]) -> None:
@@ -97,7 +80,7 @@ def save_result(result: Result, path: str | os.PathLike[str]) -> None:
 def load_result(path: str | os.PathLike[str]) -> Result:
     """Read a result from a `.npz` file. Its claims are verified by `cmdpax.check`, not here."""
     path = _suffixed(path, (".npz",))
-    with _opened(path) as file:
+    with named(path), opened(path) as file:
         return _result_from_archive(file)
 
 
@@ -214,72 +197,15 @@ def _read_archive(
     file: BinaryIO, kind: str, required: Iterable[str], optional: Iterable[str]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The parsed `meta` and the other arrays of an archive."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-            if "meta" not in members:
-                raise InputError("it is not a cmdpax file; it has no array 'meta'.")
-            size = os.fstat(file.fileno()).st_size
-            array = _read_array(file, archive, members.pop("meta"), "meta", size)
-            # not str(array): NumPy does not check that its characters exist
-            label = array.astype(array.dtype.newbyteorder("<")).tobytes().decode("utf-32-le")
-            meta = text.identified(parse_json(label.rstrip("\0"), finite=kind == text.MODEL), kind)
-            text.checked_keys("arrays", members, tuple(required), optional)
-            return meta, {
-                name: _read_array(file, archive, info, name, size) for name, info in members.items()
-            }
-    except InputError:
-        raise
-    except (*DAMAGE, zipfile.BadZipFile, struct.error) as error:
-        what = f"it is not an .npz archive, or a damaged one ({error})"
-        raise InputError(f"{what}; write or copy it again.") from None
-
-
-def _data_offset(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
-    """Where a member's bytes begin: after its local header, which may differ from the directory."""
-    assert archive.fp is not None
-    place = archive.fp.tell()
-    archive.fp.seek(info.header_offset)
-    header = archive.fp.read(30)
-    archive.fp.seek(place)
-    name, extra = (int.from_bytes(header[i : i + 2], "little") for i in (26, 28))
-    return info.header_offset + 30 + name + extra
-
-
-def _read_array(
-    file: BinaryIO, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, size: int
-) -> np.ndarray:
-    """One array of a file of `size` bytes, allocated once it is known to be as large as it says."""
-    if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
-        raise InputError(f"array '{name}' is compressed; write the file with numpy.savez.")
-    if info.file_size > min(size, LARGEST_ARRAY):
-        claim = f"claims {info.file_size} bytes, more than the file has or cmdpax reads"
-        raise InputError(f"array '{name}' {claim}.")
-    with archive.open(info) as member:
-        start = member.read(len(NPY_MAGIC) + 2)
-        header = member.read(int.from_bytes(start[len(NPY_MAGIC) :], "little"))
-        match = NPY_HEADER.fullmatch(header)
-        if not start.startswith(NPY_MAGIC) or match is None:
-            plain = "a plain array of numbers, booleans or text"
-            raise InputError(f"array '{name}' is not {plain} ({brief(header)}).")
-        dtype = np.dtype(match[1].decode())
-        shape = tuple(int(digits) for digits in re.findall(rb"[0-9]+", match[3]))
-        kinds, word = KINDS.get(name, ("iuf", "numbers"))
-        if dtype.kind not in kinds:
-            raise InputError(f"array '{name}' holds {dtype}; it must hold {word}.")
-        declared, held = dtype.itemsize * prod(shape), info.file_size - len(start) - len(header)
-        if declared != held:
-            size_said = f"{declared} bytes, shape {brief(shape)} of {dtype}"
-            raise InputError(f"array '{name}' declares {size_said}, but holds {held}.")
-        order: Literal["F", "C"] = "F" if match[2] == b"True" else "C"
-        if declared >= MAPPED and dtype.kind != "b":  # left in the file, once its checksum is right
-            while member.read(CHUNK):
-                pass
-            end = _data_offset(archive, info) + info.file_size
-            return np.memmap(file, dtype, "r", end - declared, shape, order)
-        array = np.frombuffer(member.read(), dtype).reshape(shape, order=order)
-    # NumPy trusts that the byte of a boolean is 0 or 1
-    return array.view(np.uint8) != 0 if dtype.kind == "b" else array
+    arrays = arrays_in(file)
+    if "meta" not in arrays:
+        raise InputError("it is not a cmdpax file; it has no array 'meta'.")
+    array = arrays.pop("meta")("U")
+    with intact():  # not str(array): NumPy does not check that its characters exist
+        label = array.astype(array.dtype.newbyteorder("<")).tobytes().decode("utf-32-le")
+    meta = text.identified(parse_json(label.rstrip("\0"), finite=kind == text.MODEL), kind)
+    text.checked_keys("arrays", arrays, tuple(required), optional)
+    return meta, {name: read(KINDS.get(name, "iuf")) for name, read in arrays.items()}
 
 
 def _suffixed(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Path:
@@ -290,24 +216,6 @@ def _suffixed(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> Path:
     if path.suffix.lower() not in suffixes:
         raise InputError(f"{path}: the name must end in {' or '.join(suffixes)}.")
     return path
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """The file, open for reading; every error inside is named after it."""
-    try:
-        if path.is_dir():
-            raise InputError("it is a folder; give the file itself.")
-        if not path.exists():
-            raise InputError("there is no such file.")
-        if not path.is_file():  # a pipe could keep us waiting for ever
-            raise InputError("it is not a regular file.")
-        with open(path, "rb") as file:
-            yield file
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    except OSError as error:
-        raise InputError(f"{path}: it cannot be read ({error.strerror or error}).") from None
 
 
 def _write(path: Path, emit: Callable[[BinaryIO], Any]) -> None:

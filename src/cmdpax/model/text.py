@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from reprlib import repr as brief
 from sys import float_info
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,18 +24,13 @@ MODEL = "cmdpax-model"
 VERSION, READABLE = 2, (1, 2)  # written, and read
 NAMES = ("state_names", "action_names", "constraint_names")
 HEAD_KEYS = ("format", "version", "discount", "states", "actions", "initial", "constraints")
-LARGEST_TEXT = 64_000_000  # bytes of a .json file
 LARGEST_JSON = 500_000  # entries of a model in .json: S * A * max(B, 1 + m)
 WORDS: Mapping[type, str] = {dict: "a JSON object", list: "a list", str: "text"}
 T = TypeVar("T")
 
 
-def model_from_json(file: BinaryIO) -> CMDP:
-    """The model in an open `.json` file."""
-    text = file.read(LARGEST_TEXT + 1)
-    if len(text) > LARGEST_TEXT:
-        size = f"{LARGEST_TEXT:,} bytes"
-        raise InputError(f"it has more than {size}; save a model of this size as .npz.")
+def model_from_json(text: bytes) -> CMDP:
+    """The model in a `.json` file."""
     data = identified(parse_json(text), MODEL)
     checked_keys("the model", data, (*HEAD_KEYS, "transitions"), ("grid", "minimise"))
     transitions = typed("transitions", data["transitions"], list)

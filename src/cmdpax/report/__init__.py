@@ -6,8 +6,9 @@ again, learning curves), `page` puts it all into HTML.
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
-from cmdpax.files import Row, writable_path, write_text
+from cmdpax.files import Row, writable_path, write_bytes
 from cmdpax.report.contents import gather
 from cmdpax.report.page import compose
 from cmdpax.report.series import problems
@@ -15,15 +16,25 @@ from cmdpax.report.series import problems
 NAME = "report.html"
 
 
+class Report(NamedTuple):
+    """A report that was written."""
+
+    path: Path
+    passed_over: list[tuple[str, str]]  # what it does not show: a file, and one reason
+
+
 def write_report(
     folder: Path, out: Path | None = None, callback: Callable[[Row], None] = lambda row: None
-) -> Path:
-    """Write the report about `folder` to `out`, by default into the folder, and return where.
+) -> Report:
+    """Write the report about `folder` to `out`, by default into the folder.
 
     callback: called before each exact run with its `problem`, `label`, `number`, and the `count`.
     """
     out = folder / NAME if out is None else out
     contents = gather(folder)
     writable_path(out, ".html", ".htm")
-    write_text(out, compose(contents, problems(contents.replays, folder, callback)))
-    return out
+    shown, left_out = problems(contents.replays, folder, callback)
+    contents.passed_over += left_out
+    page = compose(contents, shown)
+    write_bytes(out, page.encode(errors="replace"))  # names of files need not be text
+    return Report(out, contents.passed_over)

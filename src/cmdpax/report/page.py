@@ -18,13 +18,15 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 
-from cmdpax.files import Row, plain
-from cmdpax.report.contents import Contents, Table, text
+from cmdpax.errors import InputError
+from cmdpax.files import LARGEST_TOML, Row, plain, read_bytes
+from cmdpax.report.contents import COLUMNS, Contents, Table, text
 from cmdpax.report.series import POINTS, TrainingRun, environments
 
 SCRIPTS = ("parts.js", "chart.js", "board.js", "viewer.js", "learning.js", "tables.js")
 MIME = {".png": "png", ".svg": "svg+xml", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif"}
 FIGURE_BYTES = 1_500_000  # of pictures in one page; the others are named
+NOTE_BYTES = 100_000  # of one note
 TABLE_ROWS = 500  # of a table; the rest is counted
 escape = html.escape
 
@@ -42,8 +44,10 @@ def compose(contents: Contents, problems: Sequence[Row]) -> str:
         ("settings", "Settings", _settings(contents)),
         ("notes", "Notes", _notes(contents)),
     ]
+    sections.append(("passed-over", "Passed over", _passed_over(contents)))  # the last to know
     shown = [(anchor, title, body) for anchor, title, body in sections if body]
     data = {"problems": list(problems), "environments": environments(contents.runs)}
+    content = json.dumps(plain(data), separators=(",", ":"), allow_nan=False)
     return Template((assets / "page.html").read_text()).substitute(
         title=escape(contents.folder.resolve().name),
         policy=escape(_policy(script)),
@@ -56,7 +60,7 @@ def compose(contents: Contents, problems: Sequence[Row]) -> str:
             for anchor, title, body in shown
         ),
         version=escape(version("cmdpax")),
-        data=json.dumps(plain(data), separators=(",", ":")).replace("<", "\\u003c"),
+        data=content.replace("<", "\\u003c"),
         script=script,
     )
 
@@ -132,15 +136,15 @@ def _table(table: Table) -> str:
     """A table whose columns can be sorted; numbers stand to the right."""
     if not table.rows:
         return ""
-    rows = table.rows[:TABLE_ROWS]
+    rows, headings = table.rows[:TABLE_ROWS], table.headings[:COLUMNS]
     numeric = [
         all(_is_number(row[i]) for row in rows if i < len(row) and row[i] not in ("", "-", "–"))
-        for i in range(len(table.headings))
+        for i in range(len(headings))
     ]
     heads = "".join(
         f"<th scope='col' class='{'number ' * number}{'wide' * (len(heading) > 14)}'>"
         f"<button type='button'>{escape(heading)}</button></th>"
-        for heading, number in zip(table.headings, numeric)
+        for heading, number in zip(headings, numeric)
     )
     kinds = [" class=number" if number else "" for number in numeric]
     lines = ([f"<td{kind}>{escape(cell)}</td>" for cell, kind in zip(row, kinds)] for row in rows)
@@ -166,9 +170,15 @@ def _is_number(entry: str) -> bool:
 def _figures(contents: Contents) -> str:
     shown, named, room = [], [], FIGURE_BYTES
     for path in contents.figures:
-        picture, name = path.read_bytes(), contents.name(path)
-        if len(picture) > room:
-            named.append(name)
+        picture, name = b"", contents.name(path)
+        with contents.passing_over(path):
+            if path.stat().st_size > room:
+                named.append(name)
+            else:
+                picture = read_bytes(path, room)
+                if not picture:
+                    raise InputError("it is empty.")
+        if not picture:
             continue
         room -= len(picture)
         data = base64.b64encode(picture).decode()
@@ -194,14 +204,15 @@ def _settings(contents: Contents) -> str:
         grids = _table(Table("grids that were searched", ["method", "grid", "fixed"], rows))
         parts.append(_details(name, _facts(facts) + grids))
     for path in contents.sweeps:
-        content = escape(path.read_text(encoding="utf-8", errors="replace"))
-        parts.append(_details(contents.name(path), f"<pre>{content}</pre>"))
+        with contents.passing_over(path):
+            content = escape(read_bytes(path, LARGEST_TOML).decode(errors="replace"))
+            parts.append(_details(contents.name(path), f"<pre>{content}</pre>"))
     return "".join(parts)
 
 
 def _configs(runs: Sequence[TrainingRun]) -> str:
     """Training settings: what differs between runs as a table, what they share below it."""
-    names = list(dict.fromkeys(name for run in runs for name in run.config))
+    names = list(dict.fromkeys(name for run in runs for name in run.config))[:COLUMNS]
     values = {name: [text(run.config.get(name)) for run in runs] for name in names}
     differing = [name for name in names if len(set(values[name])) > 1]
     rows = [[run.name, *(values[name][i] for name in differing)] for i, run in enumerate(runs)]
@@ -241,6 +252,11 @@ def _notes(contents: Contents) -> str:
     parser.enable("table").disable("image")
     opened, notes = len(contents.notes) == 1, ""
     for path in contents.notes:
-        content = parser.render(path.read_text(encoding="utf-8", errors="replace"))
-        notes += _details(contents.name(path), content, "card prose", opened)
+        with contents.passing_over(path):
+            content = parser.render(read_bytes(path, NOTE_BYTES).decode(errors="replace"))
+            notes += _details(contents.name(path), content, "card prose", opened)
     return notes
+
+
+def _passed_over(contents: Contents) -> str:
+    return _table(Table("not shown, or not in full", ["file", "why"], contents.passed_over))

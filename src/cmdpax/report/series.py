@@ -5,45 +5,55 @@ all of them. Records hold curves, not policies, so that a run is done again from
 settings: exact runs take a second and are deterministic. Those that take longer (log-linear
 policies) are kept in `.replays/` beside the results, under a hash of what they depend on.
 Probabilities and occupancies are rounded to 1/255, which no eye sees in an arrow; curves are 32-bit
-floats.
+floats. What a record says is not believed: a replay that would cost too much is left out before
+anything of it is made or opened.
 
 Frames of a replay: every iterate at first, then ever fewer, but never more than `STRIDE` apart, an
 odd number: an oscillation of period two would vanish at an even one. On a page of many replays each
 has fewer frames: `pace` times fewer.
 
-A training run is a folder with `config.json` and `metrics.jsonl`; a row that was cut off when a run
-was killed is passed over. Of more than `POINTS` rows, neighbours are averaged, and their smallest
+A training run is a folder with `config.json` and `metrics.jsonl`; a line that is no row is passed
+over. Of more than `POINTS` rows, neighbours are averaged, and their smallest
 and largest value kept as a band.
 """
 
 import base64
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from reprlib import repr as brief
 from typing import Any
 
 import numpy as np
 
-from cmdpax.environments.by_name import open_features, open_model
-from cmdpax.errors import InputError, NumericalError
+from cmdpax.environments.by_name import drawn_states, open_features, open_model
+from cmdpax.errors import InputError, NumericalError, check_count
 from cmdpax.exact.standard import StandardForm
 from cmdpax.experiments.results import provenance
-from cmdpax.files import Row, read_json, read_rows, write_text
+from cmdpax.files import Row, read_json, write_text
 from cmdpax.learning.config import METHODS
-from cmdpax.learning.run_folder import from_0_1
+from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.limits import Limits
 from cmdpax.solvers.solve import solve, trajectory
+from cmdpax.solvers.table import find_method
 
 DENSE, GROWTH, STRIDE = 40, 0.025, 9
 MAX_STATES, MAX_EVALUATIONS = 2_500, 20_000  # that can be drawn, and shown
+MAX_FILE = 20_000_000  # bytes of a model or of features that a record names
+MAX_COUNT = 1_000  # of any other setting that counts, such as passes
+# about microseconds: of one replay, and of all on a page
+MAX_COST, MAX_TOTAL_COST = 60_000_000, 400_000_000
 PATIENCE_SECONDS = 2.0  # what took longer is worth keeping
 FULL_REPLAYS = 24  # so many have every frame
 CACHE = ".replays"
+KEPT = {"label", "method", "settings", "features", "frames", "policies", "visits", "most"}
+KEPT |= {"rewards", "violations", "weights"}  # of a replay
 POINTS = 200
 
 
@@ -57,6 +67,7 @@ class Replay:
     method: str
     settings: Row = field(default_factory=dict)
     features: str | None = None  # as `open_features` reads it
+    file: str = ""  # that it is from
 
 
 def frames(last: int, pace: int = 1) -> list[int]:
@@ -68,30 +79,98 @@ def frames(last: int, pace: int = 1) -> list[int]:
     return kept
 
 
+def reason(error: Exception, path: Path) -> str:
+    """Why something was passed over, in one sentence that does not repeat the file's name."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"it cannot be read ({error.strerror})."
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not text in UTF-8."
+    if isinstance(error, InputError | NumericalError):
+        return str(error).removeprefix(f"{path}: ")
+    return f"it is not what it should be ({type(error).__name__}: {str(error)[:200]})."
+
+
 def problems(
     replays: Sequence[Replay], folder: Path, callback: Callable[[Row], None] = lambda row: None
-) -> list[Row]:
-    """The problems of `replays` with their runs, ready for JSON; what cannot be drawn is left out.
+) -> tuple[list[Row], list[tuple[str, str]]]:
+    """The problems of `replays` with their runs, ready for JSON; and file and reason of the others.
 
     callback: called before each run with its `problem`, `label`, `number`, and the `count`.
     """
-    shown, pace = [], max(1, round(len(replays) / FULL_REPLAYS))
+    passed_over: list[tuple[str, str]] = []
+    shown, total, pace = [], 0.0, max(1, round(len(replays) / FULL_REPLAYS))
     for title in dict.fromkeys(replay.problem for replay in replays):
-        own = [replay for replay in replays if replay.problem == title]
-        try:
-            model = open_model(own[0].model)
-        except InputError:  # a model file that has moved away
-            continue
-        if model.grid is None or model.states > MAX_STATES:
-            continue
-        runs = []
+        own, runs, common = [one for one in replays if one.problem == title], [], None
         for number, replay in enumerate(own, 1):
             callback({"problem": title, "label": replay.label, "number": number, "count": len(own)})
-            with suppress(InputError, NumericalError):  # of another version, diverged, too long
-                runs.append(_kept(model, replay, folder, pace))
-        if runs:
-            shown.append({**_common(title, model), "replays": runs})
-    return shown
+            try:
+                if common is None:
+                    model = _drawable(replay.model)
+                    common = _common(title, model)
+                features = None if replay.features is None else _features(model, replay.features)
+                total += _cost(model, replay, features)
+                if total > MAX_TOTAL_COST:
+                    raise InputError("its replay would be too much for one page.")
+                runs.append(_kept(model, replay, features, folder, pace))
+            except Exception as error:  # of another version, diverged, too long, or anything else
+                why = f"{title}, {replay.label}: {reason(error, folder)}"
+                passed_over.append((replay.file, why))
+                if common is None:
+                    break
+        if runs and common is not None:
+            shown.append({**common, "replays": runs})
+    return shown, passed_over
+
+
+def _drawable(source: str) -> CMDP:
+    """The model that a record names, if it is small and can be drawn."""
+    states = drawn_states(source)
+    if states is None:
+        _check_file(source)
+    elif states > MAX_STATES:
+        raise InputError(f"its model has more than the {MAX_STATES} states that can be drawn.")
+    model = open_model(source)
+    if model.grid is None or model.states * model.actions > 4 * MAX_STATES:
+        raise InputError("its model has no drawing, or is too large for one.")
+    return model
+
+
+def _check_file(source: str) -> None:
+    """Refuse to open what a record names, unless it is a file of a modest size."""
+    if "\0" in source or not Path(source).is_file():
+        raise InputError(f"{source[:80]} cannot be drawn, or is not there.")
+    if Path(source).stat().st_size > MAX_FILE:
+        raise InputError(f"{source[:80]} has more than the {MAX_FILE:,} bytes that a report reads.")
+
+
+def _features(model: CMDP, source: str) -> np.ndarray:
+    """The features that a record names, if they are small."""
+    name, _, sizes = source.partition(":")
+    if name != "tiles":
+        _check_file(source)
+    elif any(not size.isdecimal() or int(size[:9]) > MAX_COUNT for size in sizes.split(",")):
+        raise InputError(f"its features are {source[:80]}; a report makes {MAX_COUNT} at most.")
+    return open_features(source, model)
+
+
+def _cost(model: CMDP, replay: Replay, features: np.ndarray | None) -> float:
+    """About how many microseconds a replay takes: evaluations x (500 + S x A x d)."""
+    budget = find_method(replay.method).budget
+    settings = {**budget, **replay.settings}
+    for name, value in settings.items():
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise InputError(f"{name} is {brief(value)}; a replay needs one number.")
+    counts = {name: settings[name] for name in budget if isinstance(budget[name], int)}
+    names = ("steps",) if "steps" in counts else ("outer", "inner")
+    evaluations = math.prod(check_count(name, counts.pop(name)) for name in names)
+    if evaluations > MAX_EVALUATIONS:
+        raise InputError(f"{evaluations:.2g} evaluations are more than a page can show.")
+    for name, value in counts.items():
+        check_count(name, value, most=MAX_COUNT)
+    size = model.states * model.actions if features is None else features.size
+    if evaluations * (500 + size) > MAX_COST:
+        raise InputError("its replay would take too long.")
+    return evaluations * (500 + size)
 
 
 def _common(title: str, model: CMDP) -> Row:
@@ -108,26 +187,27 @@ def _common(title: str, model: CMDP) -> Row:
     }
 
 
-def _kept(model: CMDP, replay: Replay, folder: Path, pace: int) -> Row:
+def _kept(model: CMDP, replay: Replay, features: np.ndarray | None, folder: Path, pace: int) -> Row:
     """Run a replay, or take it from where an earlier report left it."""
-    made_by: Row = {"replay": asdict(replay), "model": model.digest, "by": provenance()}
+    own = {name: value for name, value in asdict(replay).items() if name != "file"}
+    made_by: Row = {"replay": own, "model": model.digest, "by": provenance()}
     made_by["frames"] = [DENSE, GROWTH, STRIDE, pace]
     name = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()[:24]
     path = folder / CACHE / f"{name}.json"
+    is_ours = not path.parent.is_symlink() and not path.is_symlink()  # links may lead out of it
     with suppress(OSError):
-        if run := read_json(path):
+        if is_ours and (run := read_json(path)).keys() == KEPT:
             return run
     started = time.perf_counter()
-    run = _run(model, replay, pace)
-    if time.perf_counter() - started > PATIENCE_SECONDS:
+    run = _run(model, replay, features, pace)
+    if is_ours and time.perf_counter() - started > PATIENCE_SECONDS:
         with suppress(OSError):  # a folder that cannot be written only costs time
             path.parent.mkdir(exist_ok=True)
             write_text(path, json.dumps(run))
     return run
 
 
-def _run(model: CMDP, replay: Replay, pace: int) -> Row:
-    features = None if replay.features is None else open_features(replay.features, model)
+def _run(model: CMDP, replay: Replay, features: np.ndarray | None, pace: int) -> Row:
     wanted = frames(MAX_EVALUATIONS, pace)  # a shorter run has the first of them
     run = trajectory(model, replay.method, features=features, keep=wanted, **replay.settings)
     last = len(run.rewards) - 1
@@ -203,34 +283,47 @@ class TrainingRun:
     def curves(self) -> Row:
         """Ready for JSON: mean, lowest and highest of each group of neighbouring rows."""
         groups = np.array_split(np.arange(len(self.samples)), min(POINTS, len(self.samples)))
-        measures: dict[str, Any] = {"mean": np.mean, "low": np.min, "high": np.max}
+        starts, counts = [group[0] for group in groups], [len(group) for group in groups]
+
+        def mean(numbers: np.ndarray) -> list[float]:
+            return _rounded(np.add.reduceat(numbers, starts) / counts)
 
         def summarised(numbers: np.ndarray) -> dict[str, list[float]]:
-            parts = [numbers[group] for group in groups]
-            return {name: [_rounded(of(part)) for part in parts] for name, of in measures.items()}
+            low, high = (of.reduceat(numbers, starts) for of in (np.minimum, np.maximum))
+            return {"mean": mean(numbers), "low": _rounded(low), "high": _rounded(high)}
 
         return {
             "name": self.name,
             "method": self.method,
             "seed": self.config.get("seed"),
-            "samples": [_rounded(self.samples[group].mean()) for group in groups],
+            "samples": mean(self.samples),
             "series": {name: summarised(numbers) for name, numbers in self.series.items()},
         }
 
 
-def read_run(folder: Path, name: str) -> TrainingRun | None:
-    """The run in a folder; None if there is none, or nothing of it that can be read."""
-    config = from_0_1(read_json(folder / "config.json"))
-    evaluation = read_json(folder / "evaluation.json")
-    rows = [row for row in read_rows(folder / "metrics.jsonl") if _is_whole(row)]
-    if not config or not rows:
-        return None
-    costs = [cost for cost in rows[0]["cost"] if all(cost in row["cost"] for row in rows)]
-    series = {"return": _column(row["return"] for row in rows)}
-    series |= {cost: _column(row["cost"][cost] for row in rows) for cost in costs}
-    evaluation = {kind: one for kind, one in evaluation.items() if _is_evidence(one)}
-    samples = _column(row["samples"] for row in rows)
-    return TrainingRun(name, config, samples, series, evaluation)
+def read_run(folder: Path, name: str) -> tuple[TrainingRun, dict[str, str]]:
+    """The run in a folder; and why files of it, by name, are not shown, or not in full."""
+    for part in ("config.json", "evaluation.json"):
+        if (folder / part).is_symlink():
+            raise InputError(f"the {part} beside it is a link, and not followed.")
+    run, complaints = RunFolder(folder), {}
+    config, (rows, damaged) = run.config, run.readable_rows()
+    whole = [row for row in rows if _is_whole(row)]
+    if not whole:
+        raise InputError("it has no row that could be drawn.")
+    if lost := len(damaged) + len(rows) - len(whole):
+        complaints["metrics.jsonl"] = f"{lost} of {lost + len(whole)} lines are no rows."
+    try:
+        evaluation = run.evaluation or {}
+        if not all(map(_is_evidence, evaluation.values())):
+            raise InputError("it is damaged; evaluate the run again.")
+    except (InputError, OSError) as error:
+        complaints["evaluation.json"], evaluation = reason(error, folder), {}
+    costs = [cost for cost in whole[0]["cost"] if all(cost in row["cost"] for row in whole)]
+    series = {"return": _column(row["return"] for row in whole)}
+    series |= {cost: _column(row["cost"][cost] for row in whole) for cost in costs}
+    samples = _column(row["samples"] for row in whole)
+    return TrainingRun(name, config, samples, series, evaluation), complaints
 
 
 def environments(runs: Sequence[TrainingRun]) -> list[Row]:
@@ -266,5 +359,5 @@ def _column(numbers: Iterable[float]) -> np.ndarray:
     return np.array(list(numbers), dtype=np.float64)
 
 
-def _rounded(number: Any) -> float:
-    return float(f"{float(number):.5g}")
+def _rounded(numbers: np.ndarray) -> list[float]:
+    return [float(f"{number:.5g}") for number in numbers.tolist()]

@@ -1,0 +1,57 @@
+"""The rows of a training for TensorBoard: for the eye only, so that no fault of it stops a run.
+
+Rows are written at once, by this thread. tensorboardX's own writer has a thread and a queue to it,
+which stays full for ever once a full disk has ended that thread.
+"""
+
+import socket
+import struct
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+from cmdpax.files import Row
+
+
+class Board:
+    """A file of events in `folder`, a row at a time; after an error of the disk, no more of it."""
+
+    def __init__(self, folder: Path) -> None:
+        name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}"
+        self.path, self.is_dropped = folder / name, False
+        self._append(_record(file_version="brain.Event:2"))
+
+    def show(self, row: Row) -> None:
+        """Numbers of a row with flat names, `cost/heat` for nested ones."""
+        from tensorboardX.summary import scalar
+
+        numbers = {}
+        for name, value in row.items():
+            for part, number in value.items() if isinstance(value, dict) else [("", value)]:
+                if isinstance(number, int | float):
+                    numbers[f"{name}/{part}" if part else name] = number
+        summaries = [scalar(name, number) for name, number in numbers.items()]
+        self._append(b"".join(_record(step=row["samples"], summary=one) for one in summaries))
+
+    def _append(self, records: bytes) -> None:
+        if self.is_dropped:
+            return
+        try:
+            self.path.parent.mkdir(exist_ok=True)
+            with open(self.path, "ab") as file:
+                file.write(records)
+        except OSError as error:
+            self.is_dropped = True
+            what = f"{self.path.parent} cannot be written ({error.strerror})"
+            warnings.warn(f"{what}: TensorBoard sees no more of this run.", stacklevel=2)
+
+
+def _record(**event: Any) -> bytes:
+    """An event as a TFRecord: its length, a checksum of that, the event, a checksum of it."""
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.record_writer import masked_crc32c
+
+    text = Event(wall_time=time.time(), **event).SerializeToString()
+    parts = (struct.pack("<Q", len(text)), text)
+    return b"".join(part + struct.pack("<I", masked_crc32c(part)) for part in parts)
