@@ -30,7 +30,7 @@ def test_the_papers_grid_has_its_size():
 def test_what_is_no_sweep(tmp_path):
     with pytest.raises(InputError, match="did you mean 'tiny'"):
         find_sweep("tini")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="there is no such file"):
         find_sweep(str(tmp_path / "none.toml"))
     with pytest.raises(InputError, match=r"must lie in \(0, 1\]"):
         find_sweep("deep").with_fraction(2)
