@@ -48,8 +48,8 @@ class Kind(NamedTuple):
 KINDS = {
     "models": Kind(attack_models.certificates, 8, 250),
     "damaged-files": Kind(attack_damage.damaged_files, 20, 500),
-    "training-kills": Kind(attack_kills.trainings, 8, 7, attack_kills.KILLS),
-    "local-sweep-kills": Kind(attack_kills.local_sweeps, 8, 1, attack_kills.SWEEP_KILLS),
+    "training-kills": Kind(attack_kills.trainings, 9, 7, attack_kills.KILLS),
+    "local-sweep-kills": Kind(attack_kills.local_sweeps, 9, 1, attack_kills.SWEEP_KILLS),
     "ray-sweep-kills": Kind(attack_kills.ray_sweeps, 2, 4, attack_kills.SWEEP_KILLS),
 }
 

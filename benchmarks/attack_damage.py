@@ -43,6 +43,7 @@ from models import labelled
 
 PATIENCE = 30  # seconds on the clock, after which a command is interrupted
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+WARNING = re.compile("is taken, if there is one|rows before the checkpoint")
 ENVIRONMENT = f"{__name__}:Drawn"
 SIZES = "--batch 10 --rollout-steps 10 --passes 1 --hidden 2 --inner 2 --checkpoint-every 2"
 TRAIN = f"train {ENVIRONMENT} --samples 60 {SIZES} --out run"
@@ -212,7 +213,7 @@ def faults(
     if not 0 <= code <= 5 and not (code == 130 and command[1] == "sweep.toml"):
         yield f"it ended with {code}"
     sentences = [line for line in complaint.splitlines() if line.startswith("cmdpax:")]
-    refusals = [line for line in sentences if "is taken, if there is one" not in line]
+    refusals = [line for line in sentences if not WARNING.search(line)]
     # with 1 a sweep says which runs failed; a refusal is the last that is said
     last = complaint.splitlines()[-1:]
     if len(refusals) > 1 or (code == 2 and (not refusals or last != refusals)):

@@ -99,3 +99,10 @@ def test_brackets_in_a_status_are_no_markup(monkeypatch):
     with StatusLine() as status:
         status.started -= 5
         status.say("model [/bold] of [somebody]")  # was a MarkupError
+
+
+def test_a_complaint_that_is_too_long_keeps_its_ends(capsys):
+    terminal.complain(f"what: {'x' * 10_000}; how to fix.")
+    line = capsys.readouterr().err
+    assert line.startswith("cmdpax: what: xxx") and line.endswith("xxx; how to fix.\n")
+    assert len(line) < 850

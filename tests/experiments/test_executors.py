@@ -78,13 +78,15 @@ def test_to_ray_only_strings_travel(tmp_path, monkeypatch):
     class Error(Exception):
         pass
 
-    names = ("WorkerCrashedError", "NodeDiedError", "OutOfMemoryError")
+    names = ("LocalRayletDiedError", "RayError")
     fake = SimpleNamespace(
         init=lambda **_: folders.append(os.getcwd()),
         remote=lambda **_: Task,
         wait=lambda waiting, **_: (waiting, []),
         get=lambda reference: '{"won": true}',
         shutdown=lambda: None,
+        nodes=list,
+        get_runtime_context=lambda: SimpleNamespace(get_node_id=str, gcs_address="nowhere:0"),
         exceptions=SimpleNamespace(**dict.fromkeys(names, Error)),
     )
     monkeypatch.setitem(sys.modules, "ray", fake)
@@ -93,6 +95,33 @@ def test_to_ray_only_strings_travel(tmp_path, monkeypatch):
     expected = (executors._carry_out_alone, str(store.folder), str(tmp_path))
     assert sent == [(*expected, run.text) for run in RUNS[:2]]
     assert folders == [os.sep] and os.getcwd() == str(tmp_path)
+
+
+def test_a_worker_that_ray_ends_does_not_fail_its_run(tmp_path):
+    """By the signal with which Ray ends workers of a node that leaves."""
+    store, (run,), ended = Store(tmp_path / "store", create=True), tiny_runs(1, steps=30_000), []
+
+    def end_one():
+        if not ended and any(store.work.iterdir()):
+            others = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+            ended.extend(one for one in others if is_at_work_for_us(one))
+            for worker in ended:
+                os.kill(worker, signal.SIGTERM)
+
+    find_executor("ray")([run], store, 1, end_one)
+    assert ended and store.spent(run)["attempt"] == 2
+    assert store.result(run)["outcome"]["status"] == "limit"
+
+
+def is_at_work_for_us(process):
+    """Whether it is a worker of Ray's, of this process's, that carries out a run."""
+    try:
+        if b"carry_out" not in Path(f"/proc/{process}/cmdline").read_bytes():
+            return False
+        parent = int(Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()[1])
+        return parent in children(os.getpid())
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def test_a_paused_worker_that_wakes_late_does_no_harm(serial, tmp_path):

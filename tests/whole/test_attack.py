@@ -125,3 +125,11 @@ def test_shards_add_up_and_are_done_once(tmp_path, monkeypatch):
     assert [row["seeds"] for row in rows] == [[0, 1], [2, 3], [4, 5], [6, 7]]
     assert rows[2]["failures"] == [{"seed": 5, "failure": "it broke"}]
     assert "| toy | 16 | 14 | 2 |" in attack.table(rows)
+
+
+def test_the_page_shows_the_records():
+    rows = [row for kind in attack.KINDS for row in read_rows(attack.RECORDS / f"{kind}.jsonl")[0]]
+    assert attack.table(rows) in (attack.HOME / "docs" / "reliability.md").read_text()
+    for name, kind in attack.KINDS.items():  # all of it, and each block once
+        seeds = [row["seeds"] for row in rows if row["kind"] == name]
+        assert seeds == [[block[0], block[-1]] for block in kind.seeds()]

@@ -20,6 +20,7 @@ from rich.text import Text
 from cmdpax.errors import InputError
 
 EXIT = {"certified": 0, "infeasible": 3, "limit": 4, "marginal": 5}
+END = 400  # characters of a long sentence's beginning, and of its end, that are said
 QUIET_SECONDS = 2.0  # nothing is shown before a command has taken this long
 # square brackets or colons in names mean nothing to us
 PLAIN: dict[str, Any] = {"soft_wrap": True, "highlight": False, "markup": False, "emoji": False}
@@ -49,8 +50,11 @@ out, err = EscapingConsole(**PLAIN), EscapingConsole(stderr=True, **PLAIN)
 
 
 def complain(sentence: object) -> None:
-    """One line on standard error, for errors and warnings."""
-    print(f"cmdpax: {printable(str(sentence), kept='')}", file=sys.stderr)
+    """One line on standard error, for errors and warnings; the middle of a long one is left out."""
+    text = printable(str(sentence), kept="")
+    if len(text) > 2 * END:
+        text = f"{text[:END]} ... {text[-END:]}"
+    print(f"cmdpax: {text}", file=sys.stderr)
 
 
 class StatusLine:

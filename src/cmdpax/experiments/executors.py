@@ -283,7 +283,11 @@ def _carry_out_alone(store: str, here: str, text: str) -> str:
 
     A worker of a Ray cluster has threads and a folder of its own, and an environment may have left
     the folder in which the run before it began.
+
+    Ray ends a worker by a signal that it turns into a SystemExit amid the run. That must not pass
+    for one of the environment's: the signal ends the process, and the run is tried again.
     """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.environ.update(ONE_THREAD)  # in time for JAX, which starts with the first training
     with suppress(OSError):
         os.chdir(here)

@@ -36,6 +36,7 @@ from cmdpax.files import (
     LARGEST_TEXT,
     Row,
     locked,
+    named,
     naming,
     opened,
     parse_json,
@@ -258,7 +259,8 @@ class RunFolder:
         return self.path / "checkpoints" / f"{number:08d}.safetensors"
 
     def _bytes(self) -> bytes:
-        return read_bytes(self._metrics, LARGEST_ROWS) if self._metrics.is_file() else b""
+        with named(self._metrics):
+            return read_bytes(self._metrics, LARGEST_ROWS) if self._metrics.is_file() else b""
 
     def _lines(self) -> dict[int, bytes]:
         """Lines of the metrics by their update; whatever is no row is passed over."""

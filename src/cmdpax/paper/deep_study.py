@@ -22,7 +22,7 @@ from cmdpax.errors import InputError
 from cmdpax.experiments.results import read_lines, write_lines
 from cmdpax.experiments.runs import Run
 from cmdpax.experiments.store import Store, versions
-from cmdpax.files import Row, read_bytes, read_json, write_bytes, write_json, write_rows
+from cmdpax.files import Row, named, read_bytes, read_json, write_bytes, write_json, write_rows
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits
 from cmdpax.paper.settings import ABLATIONS, RESULTS, SAMPLES, SEEDS, SWEEPS, TASKS, TITLES
@@ -238,7 +238,9 @@ def write_record(
     write_rows(target / "metrics.jsonl", condensed(rows))
     write_json(target / "summary.json", summary)
     for name in ("evaluation.json", "config.json"):  # the config last: with it the record is there
-        write_bytes(target / name, read_bytes(run / name))
+        with named(run / name):
+            content = read_bytes(run / name)
+        write_bytes(target / name, content)
 
 
 def condensed(rows: Sequence[Row], most: int = ROWS) -> list[Row]:

@@ -129,7 +129,7 @@ def _add(contents: Contents, path: Path) -> None:
         if not rows:
             raise InputError("it holds no rows.")
         header = rows[0]
-        if header.get("kind") == "header":
+        if header.get("kind") == "header" and "problem" in header:  # others have figures
             if not _is_header(header):
                 raise InputError("its header is damaged.")
             contents.studies.append((contents.name(path), header))

@@ -18,6 +18,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 
+from cmdpax.errors import InputError
 from cmdpax.files import LARGEST_TOML, Row, plain, read_bytes
 from cmdpax.report.contents import COLUMNS, Contents, Table, text
 from cmdpax.report.series import POINTS, TrainingRun, environments
@@ -175,6 +176,8 @@ def _figures(contents: Contents) -> str:
                 named.append(name)
             else:
                 picture = read_bytes(path, room)
+                if not picture:
+                    raise InputError("it is empty.")
         if not picture:
             continue
         room -= len(picture)
