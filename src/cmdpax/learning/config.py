@@ -25,7 +25,7 @@ MOST |= {"passes": 10**4, "inner": 10**6, "checkpoint_every": 10**9}
 FULL_BATCHES = 100_000  # samples from which on batches have a method's own size
 ROLLOUT_STEPS = 1_000
 SHAPE = ("batch", "rollout_steps", "minibatch")  # the environment has a say in them
-POSITIVE = ("learning_rate", "clip", "spma_step", "trust_region", "penalty", "dual_step")
+POSITIVE = ("learning_rate", "clip", "trust_region", "penalty", "dual_step")
 SHARES = ("discount", "gae")
 DualOptimiser = Literal["plain", "adam"]
 Margin = Literal["smooth", "latest"]
@@ -103,10 +103,9 @@ class TrainConfig:
     """normalised: networks learn targets minus their running mean, over their deviation; plain."""
     clip: float = 0.2
     """PPO's ratio clipping."""
-    spma_step: float = 0.3
-    """SPMA's step size eta."""
-    adapt: bool = True
-    """adapt"""
+    spma_step: float | None = None
+    """SPMA's step size eta. None: 0.3, and longer where updates have a KL below
+    0.005."""
     trust_region: float | None = None
     """Largest mean KL of a TRPO or CPO step, decaying to 0. None: its own (0.01; cpo 0.02)."""
     kl_stop: float | None = None
@@ -182,6 +181,8 @@ class TrainConfig:
             settings[name] = check_positive(name, settings[name])
         for name in ("kl_stop", "gradient_clip"):
             settings[name] = check_number(name, settings[name], least=0)
+        if self.spma_step is not None:
+            check_positive("spma_step", self.spma_step)
         if self.reserve is not None:
             check_share("reserve", self.reserve)
         for name in SHARES:

@@ -20,11 +20,13 @@ from cmdpax.learning.formulas import Array, Network, Policy, log_probability, va
 from cmdpax.learning.margins import Margins
 from cmdpax.learning.policy import Statistics
 from cmdpax.learning.rollout import Batch
-from cmdpax.learning.scales import Scales, X, ratio
+from cmdpax.learning.scales import Scales, ratio
 from cmdpax.learning.simulator import Simulator
 from cmdpax.model.limits import Limits
 
 adam = optax.scale_by_adam()
+KL_TARGET = 0.005  # an update of SPMA that moves less gets a longer step; decays to 0
+SPMA_STEPS = (0.3, 10.0)  # smallest, which is the first, and largest
 
 
 class Learner(NamedTuple):
@@ -63,7 +65,7 @@ def init(config: ResolvedConfig, simulator: Simulator) -> Learner:
         Scales.empty(rows),
         adam.init(policy),
         adam.init(critics),
-        np.full((), config.spma_step),
+        np.full((), config.spma_step or SPMA_STEPS[0]),
         np.zeros(rows),
         adam.init(np.zeros(rows)),
         Margins.empty(rows),
@@ -146,9 +148,9 @@ def rescale(critics: list[Network], before: Scales, after: Scales) -> list[Netwo
 
 @lru_cache(maxsize=8)  # compiling takes seconds
 def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str, Any]]]:
-    """`learn` for a config: `learn(learner, batch, weights, margin, steps_per_episode)`.
+    """`learn` for a config: `learn(learner, samples, weights, margin, steps_per_episode)`.
 
-    weights `[M]` of the pseudo-reward; margin `[M]` of the batch, per episode; steps_per_episode
+    weights `[M]` of the pseudo-reward; margin `[M]`, per episode; steps_per_episode
     turns a mean advantage per step into a change of an episode's total. Returns learner, metrics.
     """
     method = METHODS[config.method]
@@ -205,9 +207,9 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
 
         carry = (old, critics, policy_adam, critics_adam, *rates, frozen)
         carry, losses = jax.lax.scan(one_pass, carry, orders)
-        ratio = jnp.exp(log_probability(carry[0], observation, action) - log_old)
+        log_ratio = log_probability(carry[0], observation, action) - log_old
         return carry[:4], {
-            "gain": (ratio * advantage).mean(),
+            "gain": formulas.linear(log_ratio, advantage),
             "kl": formulas.kl(old, carry[0], observation).mean(),
             "entropy": formulas.entropy(old, observation).mean(),
             "critic_loss": losses[-1],
@@ -222,8 +224,8 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
     ) -> tuple[Learner, dict[str, Any]]:
         policy, scales = learner.policy, learner.scales
         unit = scales.output_unit.astype(np.float32)
-        targets = ratio(samples.targets - scales.centre.astype(np.float32), unit)
-        samples = samples._replace(targets=targets)
+        targets = ratio(np.asarray(samples.targets) - scales.centre.astype(np.float32), unit)
+        samples = samples._replace(targets=jnp.asarray(targets, jnp.float32))
         advantage = _combine(
             samples.advantages, weights.astype(np.float32), config.standardise, config.rescale
         )
@@ -232,8 +234,9 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
         rate = np.float32(config.learning_rate * remaining)
         orders = minibatches(len(samples.observation), config, int(learner.update))
         step_metrics: dict[str, Any] = {}
-        is_warm = int(learner.update) > 0
-        if not method.is_descent and is_warm:
+        # until critics have learned once, advantages are noise: the first batch is theirs alone
+        is_first = int(learner.update) == 0 and config.critics == "normalised"
+        if not method.is_descent and not is_first:
             rows = len(margin) if method.surrogate == "cpo" else 0
             size = np.where(scales.size > 0, scales.size, 1.0)[1 : 1 + rows]
             bounds = samples.advantages[1 : 1 + rows] / size.astype(np.float32)[:, None]
@@ -248,19 +251,27 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
                 config.trust_region * remaining,
             )
         state = (policy, learner.critics, learner.policy_adam, learner.critics_adam)
-        state, metrics = descend(
-            state, samples, advantage, (rate, learner.spma_step.astype(np.float32)), orders, np.asarray(not is_warm)
-        )
+        sizes = (rate, learner.spma_step.astype(np.float32))
+        state, metrics = descend(state, samples, advantage, sizes, orders, np.array(is_first))
         names = ("policy", "critics", "policy_adam", "critics_adam")
         learner = learner._replace(**dict(zip(names, state)))
-        if is_warm:
-            step = learner.spma_step
-            if config.adapt:
-                step = np.clip(step * (1.1 if metrics["kl"] < X.get("kl", 0.005) * remaining else 1 / 1.1), 0.1, 10)
-            learner = learner._replace(scales=scales.add_gain(float(metrics["gain"])), spma_step=np.asarray(step))
+        if not is_first:
+            learner = learner._replace(scales=scales.add_gain(float(metrics["gain"])))
+        if config.spma_step is None and not is_first:
+            step = adapted_step(learner.spma_step, float(metrics["kl"]), KL_TARGET * remaining)
+            learner = learner._replace(spma_step=step)
         return learner, {**{name: float(value) for name, value in metrics.items()}, **step_metrics}
 
     return learn
+
+
+def adapted_step(step: np.ndarray, kl: float, target: float) -> np.ndarray:
+    """SPMA's next step size: longer by a tenth while updates move less than `target`, or shorter.
+
+    Advantages are standardised. Where they are mostly noise, the smallest step, which suits clear
+    ones, hardly moves the policy.
+    """
+    return (step * 1.1 if kl < target else step / 1.1).clip(*SPMA_STEPS)
 
 
 def minibatches(samples: int, config: ResolvedConfig, update: int) -> np.ndarray:

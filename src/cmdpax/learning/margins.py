@@ -23,11 +23,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import stdtr
 
-from cmdpax.learning.scales import SLOW, X
+from cmdpax.learning.scales import SLOW
 from cmdpax.model.limits import Limits
 
 Array = np.ndarray
-DRIFT = X.get("drift", 0.2)  # of the reach: costs drift less than an update could move them
+DRIFT = 0.2  # of the reach: costs drift less than an update could move them
 EPISODES = 100  # of an evaluation that is to keep the limits, and of a verdict of training
 CONFIDENCE, DEVIATIONS = 0.95, 1.645
 
@@ -95,8 +95,8 @@ class Margins(NamedTuple):
         reach `[M]`: by how much the last update can have moved the mean.
         """
         count, batch, is_first = totals.shape[1], totals.mean(1), bool(np.isneginf(self.best).all())
-        square = totals.var(1, ddof=1) if count > 1 else np.square(batch - self.mean)
-        square = np.zeros_like(square) if is_first and count == 1 else square
+        around = batch if is_first or count > 1 else self.mean
+        square = np.square(totals - around[:, None]).sum(1) / max(count - 1, 1)
         weight = 1.0 if is_first else SLOW  # rare events are remembered while there are none
         variance = self.variance + weight * (square - self.variance)
         prior, noise = self.error + (DRIFT * reach) ** 2, variance / count

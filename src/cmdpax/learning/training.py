@@ -27,11 +27,10 @@ from cmdpax.learning.margins import Verdict, in_users_orientation
 from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces, spaces_of
 from cmdpax.learning.rollout import collect, episodes
 from cmdpax.learning.run_folder import RunFolder
-from cmdpax.learning.scales import X
 from cmdpax.learning.simulator import Simulator
 from cmdpax.model.limits import Limits
 
-CAP = X.get("cap", 3.0)
+LARGEST_BALANCE = 3.0  # multipliers end where constraints outweigh the reward so many times
 CUT = (
     "update {}: no episode ended within the {} steps of rollout_steps, so limits are held to the"
     " beginnings of episodes; give more (and a larger batch), or the environment a time limit."
@@ -166,7 +165,7 @@ class Dual(NamedTuple):
     def of(learner: Learner, limits: Limits, config: ResolvedConfig) -> "Dual":
         """So many units; or as they are, where the user counts in those of the reward."""
         scales, margins = learner.scales, learner.margins
-        units, largest = scales.units(np.sqrt(margins.error)), CAP * scales.balance
+        units, largest = scales.units(np.sqrt(margins.error)), LARGEST_BALANCE * scales.balance
         if config.units == "reward":
             units, largest = np.ones_like(units), np.full_like(units, np.inf)
         is_augmented = METHODS[config.method].dual == "augmented"
