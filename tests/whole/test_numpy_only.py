@@ -42,10 +42,11 @@ def run_folder(tmp_path):
     data, folder = save(arrays), tmp_path / "run" / "checkpoints"
     space = {"low": [-2, -2], "high": [2, 2], "choices": 0, "start": 0, "clip": True}
     notes = {"action_space": {**space, "shape": None, "dtype": "float64"}}
-    notes |= {"observation_shape": [2], "checkpoint": 1}
+    notes |= {"observation_shape": [2]}
     folder.mkdir(parents=True)
     (folder / "00000001.safetensors").write_bytes(data)
-    text = json.dumps({**notes, "sha256": hashlib.sha256(data).hexdigest()})
+    first = {"checkpoint": 1, "sha256": hashlib.sha256(data).hexdigest()}
+    text = json.dumps({**first, **notes}, indent=1)  # as 0.1 wrote it
     (folder / "00000001.json").write_text(text)
     hidden = np.tanh((np.array(OBSERVATION) - [1, 0]) / [1, 2] @ weights[0] + biases[0])
     return tmp_path, 2 * (hidden @ weights[1] + biases[1])
