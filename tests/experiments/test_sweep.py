@@ -44,7 +44,7 @@ def test_a_grid_with_fields_of_each_method(tmp_path):
     steps = {config["spma_step"] for config in configs if config["method"] == "spma-alm"}
     assert steps == {0.1, 0.3}
     assert all(
-        config["clip"] == 0.1 and config["dual_step"] == 0.003
+        config["clip"] == 0.1 and config["dual_step"] == 0.05
         for config in configs
         if config["method"] == "ppo-lag"
     )
@@ -121,7 +121,7 @@ def test_points_that_make_no_sense_are_left_out():
             "[settings]\nenvironment = 'X'\nlearning_rate = 'much'",
             'learning_rate is "much"; write 0.001',
         ),
-        ("[settings]\nenvironment = 'X'\ninner = 1.5", "inner is 1.5; write 10"),
+        ("[settings]\nenvironment = 'X'\ninner = 1.5", "inner is 1.5; write 1,"),
         ("[settings]\nenvironment = 'X'\nrescale = 1", "rescale is 1; write false"),
         ("[settings]\nenvironment = 'X'\npenalty = -1", "it must be positive"),
         ("[settings]\nenvironment = 'X'\nmethod = 'ppo-llag'", "did you mean 'ppo-lag'"),

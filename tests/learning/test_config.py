@@ -30,6 +30,8 @@ from short_run import SMALL
         ({"reserve": 1.5}, r"reserve is 1\.5; it must lie in"),
         ({"reserve": -0.1}, r"reserve is -0\.1; it must lie in"),
         ({"samples": 50}, "fewer than one batch"),
+        ({"units": "euro"}, "units 'euro' is not known"),
+        ({"critics": "normalized"}, "critics 'normalized' is not known; did you mean"),
         ({"minibatch": 101}, "larger than batch"),
         ({"discount": -0.5}, r"discount is -0\.5"),
         ({"environment": "SafetyHoperVelocity-v1"}, "did you mean"),
@@ -55,12 +57,70 @@ def test_bad_settings(settings, sentence, tmp_path):
 def test_a_method_fills_in_its_own_settings():
     configs = [TrainConfig(method=name).resolved() for name in ("spma-alm", "cpo", "ppo-alm")]
     own = [(config.batch, config.kl_stop, config.penalty) for config in configs]
-    assert own == [(2_000, 0.02, 0.02), (5_000, 0.0, 0.02), (2_000, 0.03, 0.05)]
+    assert own == [(2_000, 0.02, 1.0), (5_000, 0.0, 1.0), (2_000, 0.03, 1.0)]
     chosen = {"kl_stop": 0.3, "penalty": 0.7, "minibatch": 64}
     assert chosen.items() <= asdict(TrainConfig(method="ppo-alm", **chosen).resolved()).items()
     small = [TrainConfig(batch=batch, rollout_steps=50).resolved() for batch in (100, 1_000)]
     assert [config.minibatch for config in small] == [100, 256]
     assert small[0].resolved() == small[0]
+
+
+@pytest.mark.parametrize(
+    ("samples", "limit", "copies", "batch", "steps"),
+    [
+        (2_000_000, None, None, 2_000, 1_000),
+        (2_000_000, 5, None, 2_000, 1_000),
+        (2_000_000, 200, None, 2_000, 1_000),
+        (2_000_000, 300, None, 1_800, 900),
+        (2_000_000, 1_000, None, 2_000, 1_000),
+        (2_000_000, 2_000, None, 2_000, 2_000),
+        (2_000_000, 3_000, None, 3_000, 3_000),
+        (50_000, None, None, 1_000, 1_000),  # fifty updates
+        (50_000, 5, None, 1_000, 1_000),
+        (50_000, 200, None, 1_000, 1_000),
+        (50_000, 1_000, None, 1_000, 1_000),
+        (50_000, 2_000, None, 2_000, 2_000),  # an episode is not cut
+        (2_000_000, None, 1, 2_000, 2_000),
+        (2_000_000, 300, 1, 1_800, 1_800),
+        (50_000, 5, 1, 1_000, 1_000),
+        (50_000, 2_000, 1, 2_000, 2_000),
+        (1_500, 2_000, None, 1_500, 1_500),  # there is no more
+        (1_000, 5, None, 20, 20),
+        (3, 5, None, 3, 3),
+    ],
+)
+def test_batches_are_whole_episodes_of_about_the_methods_own_size(
+    samples, limit, copies, batch, steps
+):
+    config = TrainConfig(samples=samples).resolved(limit, copies)
+    assert (config.batch, config.rollout_steps) == (batch, steps)
+    assert config.minibatch == min(256, batch)
+
+
+@pytest.mark.parametrize("method", ["spma-alm", "cpo"])
+def test_whatever_the_length_of_episodes_a_batch_holds_whole_ones(method):
+    for samples, limit, copies in itertools.product(
+        (10_000, 50_000, 10**6, 10**7), (None, *range(1, 60), 333, 700, 1_200, 5_000), (None, 1)
+    ):
+        config = TrainConfig(method=method, samples=samples).resolved(limit, copies)
+        assert config.rollout_steps % (limit or 1) == config.batch % config.rollout_steps == 0
+        assert copies is None or config.batch == config.rollout_steps
+        own = min(METHODS[method].batch, samples * METHODS[method].batch // 100_000)
+        assert config.batch <= max(own, limit or 0) and config.batch > own / 2
+        short = limit is None or limit <= own
+        assert config.updates >= (100_000 // METHODS[method].batch if short else 2)
+
+
+def test_a_batch_or_steps_that_are_chosen_stay():
+    chosen = TrainConfig(batch=130).resolved(50)
+    assert (chosen.batch, chosen.rollout_steps) == (130, 130)
+    assert TrainConfig(batch=600).resolved(50).rollout_steps == 600
+    assert TrainConfig(batch=4_000).resolved(50).rollout_steps == 1_000
+    assert TrainConfig(batch=4_000).resolved(50, 1).rollout_steps == 4_000
+    chosen = TrainConfig(rollout_steps=70).resolved(50)
+    assert (chosen.batch, chosen.rollout_steps) == (1_960, 70)
+    chosen = TrainConfig(rollout_steps=70, batch=140).resolved(1_000)
+    assert (chosen.batch, chosen.rollout_steps) == (140, 70)
 
 
 def test_settings_by_name_are_those_of_json():
@@ -90,7 +150,7 @@ OTHER = {
     "passes": (1, None),
     "minibatch": (10, None),
     "learning_rate": (2e-3, None),
-    "critic_centre": (0.5, None),
+    "critics": ("plain", None),
     "clip": (1e-4, {"ppo-alm", "ppo-lag"}),
     "spma_step": (0.9, {"spma-alm"}),
     "trust_region": (1e-4, REGION),
@@ -98,6 +158,7 @@ OTHER = {
     "gradient_clip": (1e-9, DESCENT),
     "penalty": (0.7, AUGMENTED),
     "inner": (1, AUGMENTED),
+    "units": ("reward", DUAL),
     "dual_step": (0.5, DUAL),
     "dual_optimiser": ("adam", DUAL),
     "margin": ("latest", DUAL),

@@ -6,10 +6,11 @@ import jax
 import numpy as np
 import pytest
 
-from cmdpax.learning import learner
+from cmdpax.learning import formulas, learner
+from cmdpax.learning import scales as module
 from cmdpax.learning.config import TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
-from cmdpax.learning.learner import init, make_learn, minibatches, prepare
+from cmdpax.learning.learner import assess, init, make_learn, minibatches, prepare, rescale
 from cmdpax.learning.rollout import Batch
 
 TASK = "SafetyHopperVelocity-v1"
@@ -18,11 +19,12 @@ CONFIG = TrainConfig(
 ).resolved()
 
 
-def update(**settings):
-    """The state before and after one update, and its metrics."""
-    config, batch = replace(CONFIG, **settings), random_batch()
-    before = init(config, make_simulator(TASK, 1))
-    return before, *make_learn(config)(before, batch, np.zeros(1), np.zeros(1), 100.0)
+def update(number=1, **settings):
+    """The state before and after one update, which is not the first, and its metrics."""
+    config = replace(CONFIG, **settings)
+    before = init(config, make_simulator(TASK, 1))._replace(update=np.asarray(number))
+    before, samples = assess(before, random_batch(), 100.0, config)
+    return before, *make_learn(config)(before, samples, np.zeros(1), np.ones(1), 100.0)
 
 
 def random_batch(steps=(100, 2), size=11):
@@ -36,36 +38,110 @@ def random_batch(steps=(100, 2), size=11):
     )
 
 
-def test_an_offset_is_what_a_last_bias_would_be():
+def predictions(state, scales, batch):
+    """What the critics say in the users' units, `[1 + M, T, N]`."""
+    outputs = np.asarray(formulas.values(state.critics, batch.observation), np.float64)
+    return scales.centre[:, None, None] + scales.output_unit[:, None, None] * outputs
+
+
+def seen(count, config=CONFIG):
+    """The state after so many batches, each with rewards of another size and level."""
+    state = init(config, make_simulator(TASK, 1))
+    for number in range(count):
+        batch = random_batch()
+        level, size = 30.0 * number, 2.0 ** (3 * number)
+        batch = batch._replace(rewards=level + size * batch.rewards)
+        state, samples = assess(state, batch, 100.0, config)
+    return state, batch, samples
+
+
+def test_values_are_centre_plus_unit_times_output():
     state, batch = init(CONFIG, make_simulator(TASK, 1)), random_batch()
-    offset = np.array([30.0, -4.0])
+    centre, unit = np.array([30.0, -4.0]), np.array([2.0, 0.5])
     raised = [
-        [*critic[:-1], {**critic[-1], "bias": critic[-1]["bias"] + float(level)}]
-        for critic, level in zip(state.critics, offset)
+        [*critic[:-1], {name: part * factor for name, part in critic[-1].items()}]
+        for critic, factor in zip(state.critics, unit)
     ]
-    ours = prepare(state.policy, state.critics, offset, batch, 0.99, 0.9)
-    same = prepare(state.policy, raised, np.zeros(2), batch, 0.99, 0.9)
+    for critic, level in zip(raised, centre):
+        critic[-1]["bias"] = critic[-1]["bias"] + float(level)
+    ours = prepare(state.policy, state.critics, centre, unit, batch, 0.99, 0.9)
+    same = prepare(state.policy, raised, np.zeros(2), np.ones(2), batch, 0.99, 0.9)
     jax.tree.map(
         lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-4), ours, same
     )
 
 
-def test_the_offset_is_a_running_mean_of_the_targets():
-    before, after, _ = update(critic_centre=0.25)
-    first = prepare(
-        before.policy, before.critics, np.zeros(2), random_batch(), CONFIG.discount, CONFIG.gae
-    ).targets.mean(0)
-    np.testing.assert_allclose(after.value_offset, 0.25 * first, rtol=1e-5)
-    again = make_learn(replace(CONFIG, critic_centre=0.25))(
-        after, random_batch(), np.zeros(1), np.zeros(1), 100.0
-    )[0]
-    second = prepare(
-        after.policy, after.critics, after.value_offset, random_batch(), CONFIG.discount, CONFIG.gae
-    ).targets.mean(0)
+def test_other_scales_change_no_prediction():
+    """PopArt: centre and unit move with every batch, what the critics say does not."""
+    state, batch, _ = seen(2)
+    other = batch._replace(rewards=500 + 70 * batch.rewards)
+    after = assess(state, other, 100.0, CONFIG)[0]
+    assert (abs(after.scales.centre - state.scales.centre) > 10).all()
+    assert (after.scales.output_unit > 2 * state.scales.output_unit).all()
+    before = predictions(state, state.scales, batch)
+    size = after.scales.output_unit[:, None, None]
     np.testing.assert_allclose(
-        again.value_offset, 0.75 * after.value_offset + 0.25 * second, rtol=1e-4
+        predictions(after, after.scales, batch) / size, before / size, rtol=0, atol=2e-5
     )
-    assert not update(critic_centre=0.0)[1].value_offset.any()
+    back = rescale(after.critics, after.scales, state.scales)
+    jax.tree.map(
+        lambda one, same: np.testing.assert_allclose(one, same, atol=1e-3), back, state.critics
+    )
+
+
+def test_before_the_first_batch_the_value_is_0_and_networks_stay_as_they_are():
+    state, batch, samples = seen(1)
+    start = init(CONFIG, make_simulator(TASK, 1))
+    nothing = jax.tree.map(np.zeros_like, start.critics)
+    plain = prepare(start.policy, nothing, np.zeros(2), np.ones(2), batch, CONFIG.discount, 0.95)
+    np.testing.assert_allclose(samples.targets, plain.targets, rtol=1e-6)
+    jax.tree.map(np.testing.assert_array_equal, state.critics, start.critics)
+
+
+def test_critics_learn_normalised_targets():
+    """Mean 0 and one deviation is 25 outputs for the reward, 5 for a cost; or as they are."""
+    losses, units = {}, (module.REWARD_OUTPUTS, module.COST_OUTPUTS)
+    for kind in ("normalised", "plain"):
+        config = replace(CONFIG, critics=kind, learning_rate=1e-12, passes=1, minibatch=200)
+        state, batch, samples = seen(1, config)
+        targets = np.asarray(samples.targets, np.float64)
+        outputs = np.asarray(formulas.values(state.critics, samples.observation)).T
+        if kind == "normalised":
+            targets = (targets - targets.mean(0)) / targets.std(0) * units
+        expected = np.square(outputs - targets).mean(0).sum()
+        _, metrics = make_learn(config)(state, samples, np.zeros(1), np.zeros(1), 100.0)
+        losses[kind] = metrics["critic_loss"]
+        assert losses[kind] == pytest.approx(expected, rel=1e-4)
+    assert losses["normalised"] != pytest.approx(losses["plain"], rel=0.1)
+
+
+def test_a_cost_that_never_varies_has_no_advantages_and_a_critic_that_says_so():
+    state = init(CONFIG, make_simulator(TASK, 1))
+    batch = random_batch()
+    batch.rewards[1] = 0
+    for number in range(3):
+        state, samples = assess(state._replace(update=np.asarray(number)), batch, 100.0, CONFIG)
+        assert not np.asarray(samples.advantages[1]).any()
+        learn = make_learn(CONFIG)
+        state, metrics = learn(state, samples, np.zeros(1), np.zeros(1), 100.0)
+        assert np.isfinite(metrics["critic_loss"])
+    assert state.scales.balance == 0 and state.scales.output_unit[1] == 0
+
+
+@pytest.mark.parametrize("method", ["spma-alm", "ppo-alm", "trpo-alm", "ppo-lag", "cpo"])
+def test_the_first_batch_trains_the_critics_alone(method):
+    for number in (0, 1):
+        before, after, _ = update(number, method=method, trust_region=0.01)
+        same = [
+            one.tobytes() == other.tobytes()
+            for one, other in zip(
+                jax.tree.leaves(jax.tree.map(np.asarray, before.policy)),
+                jax.tree.leaves(jax.tree.map(np.asarray, after.policy)),
+            )
+        ]
+        assert all(same) if number == 0 else not any(same)
+        moved = jax.tree.map(lambda one, other: abs(one - other).max(), before.critics, after.critics)
+        assert min(jax.tree.leaves(moved)) > 0
 
 
 @pytest.mark.parametrize("method", ["ppo-alm", "spma-alm"])

@@ -31,6 +31,8 @@ def test_the_latest_batch_alone_if_asked():
 def test_episodes_without_noise_are_believed():
     margins = Margins.empty(1).add(np.array([[4.0, 4.0]]), np.ones(1))
     assert margins.add(np.array([[5.0]]), np.ones(1)).mean > 4
+    still = margins.add(np.array([[0.0, 2.0]]), np.zeros(1))  # nothing could have moved it
+    assert still.mean == 1 and still.error == still.variance / 2
     calm = Margins.empty(1).add(np.array([[4.0]]), np.ones(1))
     assert calm.variance == 0 and calm.error == 0
 

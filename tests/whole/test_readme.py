@@ -26,7 +26,7 @@ def test_the_python_examples_run(tmp_path, monkeypatch, capsys):
     exec(method, names)
     assert names["ours"].rewards.shape == names["rival"].rewards.shape == (1001, 3)
     exec(simulator, names)
-    assert len(names["run"].metrics) == 2 and names["action"].shape == (3,)
+    assert len(names["run"].metrics) == 4 and names["action"].shape == (3,)
 
 
 def test_the_printed_result_is_what_is_printed(capsys):
