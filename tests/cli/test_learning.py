@@ -223,13 +223,7 @@ def test_train_says_how_samples_are_divided_and_ends_with_a_verdict(tmp_path, ca
     code, out, err = call(
         capsys, "train", "probes:TwoLimits", *SMALL, *limits, "--out", str(folder)
     )
-<<<<<<< HEAD
-    assert code == 0 and re.search(
-        r"^\d+ updates of 100 steps, 50 in each of 2 simulators$", err, re.M
-    )
-=======
     assert code == 0 and "6 updates of 50 steps, 50 in each of 1 simulators\n" in err
->>>>>>> learntests
     verdict, sentence, following = out.splitlines()[-3:]
     assert re.fullmatch(
         r"exceeded: heat \S+ \(heat<=0\.9: 100%\), noise \S+ \(noise<=-0\.1: 0%\)"

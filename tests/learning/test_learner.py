@@ -140,7 +140,9 @@ def test_the_first_batch_trains_the_critics_alone(method):
             )
         ]
         assert all(same) if number == 0 else not any(same)
-        moved = jax.tree.map(lambda one, other: abs(one - other).max(), before.critics, after.critics)
+        moved = jax.tree.map(
+            lambda one, other: abs(one - other).max(), before.critics, after.critics
+        )
         assert min(jax.tree.leaves(moved)) > 0
 
 

@@ -116,9 +116,8 @@ class Margins(NamedTuple):
 
         reserve: a share of every limit; None: so much that a hundred episodes keep it.
         """
-        width = DEVIATIONS * np.sqrt(self.variance / EPISODES)
-        if reserve is not None:
-            width = reserve * abs(limits.row_thresholds)
+        by_share = (reserve or 0.0) * abs(limits.row_thresholds)
+        width = DEVIATIONS * np.sqrt(self.variance / EPISODES) if reserve is None else by_share
         half = (limits.bounds[:, 1] - limits.bounds[:, 0])[limits.rows] / 2
         return limits.row_thresholds + np.minimum(width, half)
 
