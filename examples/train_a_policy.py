@@ -31,9 +31,10 @@ class Cart(gymnasium.Env):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    settings = {"samples": 40_000, "batch": 800, "rollout_steps": 200}
-    settings |= {"penalty": 1.0, "dual_step": 0.3, "inner": 5}  # per unit of the cost's margin
-    run = cmdpax.train(Cart, "spma-alm", limits=["cost<=15"], folder=f"{folder}/cart", **settings)
+    run = cmdpax.train(
+        Cart, "spma-alm", limits=["cost<=15"], samples=40_000, folder=f"{folder}/cart"
+    )
+    print(run.verdict)
     for row in run.metrics[::10]:
         print(f"update {row['update']}: return {row['return']:.2f}, cost {row['cost']['cost']:.2f}")
     seen = cmdpax.evaluate(run, episodes=10)["stochastic"]

@@ -290,7 +290,7 @@ def test_penalties_and_dual_steps_are_so_many_units(method):
     assert unit > 0 and own.margin == 7.0 - 7.5
     np.testing.assert_allclose(own.penalty, 0.7 * unit if method == "spma-alm" else 0.0)
     np.testing.assert_allclose(own.step, 0.3 * unit)
-    np.testing.assert_allclose(own.largest, training.CAP * learner.scales.balance)
+    np.testing.assert_allclose(own.largest, training.LARGEST_BALANCE * learner.scales.balance)
     theirs = Dual.of(learner, limits, replace(config, units="reward"))
     assert theirs.penalty == (0.7 if method == "spma-alm" else 0.0)
     assert theirs.margin == own.margin and theirs.step == 0.3 and np.isinf(theirs.largest)
