@@ -103,7 +103,7 @@ def test_critics_learn_normalised_targets():
     losses, units = {}, (module.REWARD_OUTPUTS, module.COST_OUTPUTS)
     for kind in ("normalised", "plain"):
         config = replace(CONFIG, critics=kind, learning_rate=1e-12, passes=1, minibatch=200)
-        state, batch, samples = seen(1, config)
+        state, _, samples = seen(1, config)
         targets = np.asarray(samples.targets, np.float64)
         outputs = np.asarray(formulas.values(state.critics, samples.observation)).T
         if kind == "normalised":
@@ -140,7 +140,9 @@ def test_the_first_batch_trains_the_critics_alone(method):
             )
         ]
         assert all(same) if number == 0 else not any(same)
-        moved = jax.tree.map(lambda one, other: abs(one - other).max(), before.critics, after.critics)
+        moved = jax.tree.map(
+            lambda one, other: abs(one - other).max(), before.critics, after.critics
+        )
         assert min(jax.tree.leaves(moved)) > 0
 
 

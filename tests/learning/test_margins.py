@@ -74,7 +74,9 @@ def test_of_a_policy_that_just_meets_its_aim_a_hundred_episodes_keep_the_limit()
     assert 0.93 < kept / 2000 < 0.97
 
 
-@pytest.mark.parametrize(("mean", "word"), [(20.0, "kept"), (25.1, "undecided"), (30.0, "exceeded")])
+@pytest.mark.parametrize(
+    ("mean", "word"), [(20.0, "kept"), (25.1, "undecided"), (30.0, "exceeded")]
+)
 def test_verdicts_are_those_of_a_t_test(mean, word):
     totals = np.random.default_rng(3).normal(mean, 5.0, (30, 1))
     verdict = judge(Limits.parse(["cost<=25"]), totals)
@@ -90,9 +92,9 @@ def test_verdicts_on_several_limits_and_ranges():
     random = np.random.default_rng(0)
     totals = np.stack([random.normal(m, 0.1, 20) for m in (20, 5, 1.5)], -1)
     assert judge(limits, totals).word == "kept"
-    assert judge(limits, totals + [0, 0, 1]).word == "exceeded"
-    assert judge(limits, totals - [0, 5, 0]).word == "exceeded"
-    assert judge(limits, totals + [0, 0, 0.5]).word == "undecided"
+    assert judge(limits, totals + np.array([0, 0, 1])).word == "exceeded"
+    assert judge(limits, totals - np.array([0, 5, 0])).word == "exceeded"
+    assert judge(limits, totals + np.array([0, 0, 0.5])).word == "undecided"
 
 
 def test_one_episode_decides_nothing_and_equal_ones_decide_all():

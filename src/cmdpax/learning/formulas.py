@@ -149,7 +149,7 @@ def ppo(log_ratio: Array, advantage: Array, clip: float) -> Array:
     return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage).mean()
 
 
-def spma(log_ratio: Array, advantage: Array, step: float) -> Array:
+def spma(log_ratio: Array, advantage: Array, step: Array | float) -> Array:
     """`E[A log ratio - (ratio - 1 - log ratio) / eta]`, SPMA's surrogate; `[K]`, `[K]` -> scalar.
 
     Maximised, it projects `pi_k (1 + eta A)` onto the policies. In expectation it equals the

@@ -222,8 +222,8 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
     ) -> tuple[Learner, dict[str, Any]]:
         policy, scales = learner.policy, learner.scales
         unit = scales.output_unit.astype(np.float32)
-        targets = ratio(samples.targets - scales.centre.astype(np.float32), unit)
-        samples = samples._replace(targets=targets)
+        targets = ratio(np.asarray(samples.targets) - scales.centre.astype(np.float32), unit)
+        samples = samples._replace(targets=jnp.asarray(targets))
         advantage = _combine(
             samples.advantages, weights.astype(np.float32), config.standardise, config.rescale
         )
@@ -249,15 +249,26 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
             )
         state = (policy, learner.critics, learner.policy_adam, learner.critics_adam)
         state, metrics = descend(
-            state, samples, advantage, (rate, learner.spma_step.astype(np.float32)), orders, np.asarray(not is_warm)
+            state,
+            samples,
+            advantage,
+            (rate, learner.spma_step.astype(np.float32)),
+            orders,
+            np.asarray(not is_warm),
         )
         names = ("policy", "critics", "policy_adam", "critics_adam")
         learner = learner._replace(**dict(zip(names, state)))
         if is_warm:
             step = learner.spma_step
             if config.adapt:
-                step = np.clip(step * (1.1 if metrics["kl"] < X.get("kl", 0.005) * remaining else 1 / 1.1), 0.1, 10)
-            learner = learner._replace(scales=scales.add_gain(float(metrics["gain"])), spma_step=np.asarray(step))
+                step = np.clip(
+                    step * (1.1 if metrics["kl"] < X.get("kl", 0.005) * remaining else 1 / 1.1),
+                    0.1,
+                    10,
+                )
+            learner = learner._replace(
+                scales=scales.add_gain(float(metrics["gain"])), spma_step=np.asarray(step)
+            )
         return learner, {**{name: float(value) for name, value in metrics.items()}, **step_metrics}
 
     return learn

@@ -116,7 +116,7 @@ class Margins(NamedTuple):
 
         reserve: a share of every limit; None: so much that a hundred episodes keep it.
         """
-        width = DEVIATIONS * np.sqrt(self.variance / EPISODES)
+        width: Array = DEVIATIONS * np.sqrt(self.variance / EPISODES)
         if reserve is not None:
             width = reserve * abs(limits.row_thresholds)
         half = (limits.bounds[:, 1] - limits.bounds[:, 0])[limits.rows] / 2
