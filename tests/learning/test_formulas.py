@@ -134,6 +134,15 @@ def test_combined_keeps_true_units_and_separate_does_not():
     )
 
 
+def test_standardised_advantages_have_mean_0_and_deviation_1_in_any_units():
+    advantage = np.random.default_rng(3).normal(4.0, 2.0, 1000).astype(np.float32)
+    plain = standardise(advantage)
+    assert abs(float(plain.mean())) < 1e-6 and float(plain.std()) == pytest.approx(1.0, abs=1e-6)
+    for power in (-40, -20, 20, 40):  # beside which an absolute epsilon would be seen
+        np.testing.assert_array_equal(standardise(advantage * np.float32(2.0**power)), plain)
+    np.testing.assert_array_equal(standardise(np.full(7, 0.5, np.float32)), np.zeros(7))
+
+
 @pytest.mark.parametrize(
     "surrogate",
     [partial(ppo, clip=0.2), partial(spma, step=0.3), linear],

@@ -103,7 +103,7 @@ def test_critics_learn_normalised_targets():
     losses, units = {}, (module.REWARD_OUTPUTS, module.COST_OUTPUTS)
     for kind in ("normalised", "plain"):
         config = replace(CONFIG, critics=kind, learning_rate=1e-12, passes=1, minibatch=200)
-        state, batch, samples = seen(1, config)
+        state, _, samples = seen(1, config)
         targets = np.asarray(samples.targets, np.float64)
         outputs = np.asarray(formulas.values(state.critics, samples.observation)).T
         if kind == "normalised":

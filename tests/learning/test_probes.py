@@ -37,6 +37,8 @@ def last_rows(folder, probe, method, part=0.05):
         passes=4,
         minibatch=100,
         learning_rate=5e-3,
+        reserve=0.0,
+        units="reward",
         penalty=1.0,
         inner=3,
         dual_step=DUAL_STEPS.get((probe, method), 0.03 if method == "ppo-lag" else 0.3),

@@ -72,13 +72,13 @@ BUDGETS = {
     "exact": 1040,
     "solvers": 2960,
     "environments": 750,
-    "learning": 3355,
+    "learning": 3745,
     "experiments": 1880,
     "report": 960,
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 17_150, 90, 8
+LINES, MODULES, LOOSE_MODULES = 17_550, 90, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,
