@@ -78,7 +78,7 @@ BUDGETS = {
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 17_550, 90, 8
+LINES, MODULES, LOOSE_MODULES = 17_600, 90, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,
