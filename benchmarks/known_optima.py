@@ -43,6 +43,8 @@ INCUMBENTS = {
     "rescale": True,
     "dual_optimiser": "adam",
     "dual_step": 0.035,
+    "units": "reward",
+    "critics": "plain",
 }
 
 

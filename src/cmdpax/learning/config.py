@@ -60,9 +60,7 @@ METHODS: Mapping[str, DeepMethod] = MappingProxyType(
         "spma-alm": DeepMethod("spma", "augmented", kl_stop=0.02),
         "ppo-alm": DeepMethod("ppo", "augmented", kl_stop=0.03),
         "trpo-alm": DeepMethod("trpo", "augmented"),
-        "ppo-lag": DeepMethod(
-            "ppo", "lagrangian", gradient_clip=40.0, kl_stop=0.03, dual_step=0.05
-        ),
+        "ppo-lag": DeepMethod("ppo", "lagrangian", gradient_clip=40.0, kl_stop=0.03),
         "cpo": DeepMethod("cpo", "none", batch=5_000, trust_region=0.02),
         "ppo": DeepMethod("ppo", "none", kl_stop=0.03),
         "spma": DeepMethod("spma", "none", kl_stop=0.02),
@@ -122,7 +120,7 @@ class TrainConfig:
     inner: int = 1
     """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag: 1)."""
     dual_step: float | None = None
-    """Step size of the multipliers, in `units`. None: the method's own (0.1; ppo-lag 0.05)."""
+    """Step size of the multipliers, in `units`. None: 0.05."""
     dual_optimiser: DualOptimiser = "plain"
     """How the multipliers move: Adam lags after a long feasible phase."""
     margin: Margin = "smooth"

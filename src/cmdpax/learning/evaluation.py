@@ -24,13 +24,11 @@ from cmdpax.learning.gym_simulator import (
     make_simulator,
     names_module,
 )
-from cmdpax.learning.margins import Verdict, judge
+from cmdpax.learning.margins import CONFIDENCE, Verdict, judge
 from cmdpax.learning.policy import load_policy, refuse_other_spaces, spaces_of
 from cmdpax.learning.rollout import first_episodes
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits
-
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
