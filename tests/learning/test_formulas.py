@@ -96,6 +96,28 @@ def test_truncation_bootstraps_and_termination_does_not():
     assert cut[0, 0] == pytest.approx(10.0) and over[0, 0] == pytest.approx(1.0)
 
 
+def test_at_their_level_values_have_no_mean_error():
+    random = np.random.default_rng(3)
+    reward, value, next_value = random.normal(size=(3, 2, 30, 4)) + 5
+    terminated = (random.random((30, 4)) < 0.1).astype(float)
+    for ends in (terminated, np.zeros((30, 4))):
+        shift = formulas.level_shift(reward, value, next_value, ends, 0.9)[:, None, None]
+        error = reward + 0.9 * (next_value + shift) * (1 - ends) - (value + shift)
+        np.testing.assert_allclose(error.mean((1, 2)), 0, atol=1e-5)
+    assert not formulas.level_shift(reward, value, next_value, np.zeros((30, 4)), 1.0).any()
+
+
+def test_the_gain_is_how_far_the_furthest_value_moves():
+    random = np.random.default_rng(4)
+    advantages, log_ratio = random.normal(2.0, 3.0, size=(2, 50)), random.normal(0, 0.1, 50)
+    moved = [
+        abs(np.mean((np.exp(log_ratio) - 1) * (row - row.mean()) / row.std()))
+        for row in (advantages[0] - 7 * advantages[1], *advantages)
+    ]
+    gained = formulas.gain(log_ratio, advantages[0] - 7 * advantages[1], advantages)
+    assert float(gained) == pytest.approx(max(moved), rel=1e-4)
+
+
 def test_decay_one_is_monte_carlo_and_zero_is_one_step():
     random = np.random.default_rng(1)
     reward, value = random.normal(size=(2, 6, 1))

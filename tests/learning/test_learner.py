@@ -35,6 +35,7 @@ def random_batch(steps=(100, 2), size=11):
         random.normal(size=(2, *steps)).astype(np.float32),
         np.zeros(steps, np.float32),
         np.zeros(steps, np.float32),
+        np.broadcast_to(np.arange(steps[0], dtype=np.float32)[:, None], steps),
     )
 
 
@@ -64,21 +65,23 @@ def test_values_are_centre_plus_unit_times_output():
     ]
     for critic, level in zip(raised, centre):
         critic[-1]["bias"] = critic[-1]["bias"] + float(level)
-    ours = prepare(state.policy, state.critics, centre, unit, batch, 0.99, 0.9)
-    same = prepare(state.policy, raised, np.zeros(2), np.ones(2), batch, 0.99, 0.9)
+    config = replace(CONFIG, critics="plain")
+    ours = prepare(state.policy, state.critics, centre, unit, batch, config)
+    same = prepare(state.policy, raised, np.zeros(2), np.ones(2), batch, config)
+    ours, same = ours._replace(centre=0), same._replace(centre=0)
     jax.tree.map(
         lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-4), ours, same
     )
 
 
-def test_other_scales_change_no_prediction():
-    """PopArt: centre and unit move with every batch, what the critics say does not."""
+def test_other_units_change_no_prediction():
+    """PopArt: what an output stands for moves with every batch, what the critics say does not."""
     state, batch, _ = seen(2)
     other = batch._replace(rewards=500 + 70 * batch.rewards)
     after = assess(state, other, 100.0, CONFIG)[0]
-    assert (abs(after.scales.centre - state.scales.centre) > 10).all()
     assert (after.scales.output_unit > 2 * state.scales.output_unit).all()
-    before = predictions(state, state.scales, batch)
+    level = (after.scales.centre - state.scales.centre)[:, None, None]
+    before = predictions(state, state.scales, batch) + level
     size = after.scales.output_unit[:, None, None]
     np.testing.assert_allclose(
         predictions(after, after.scales, batch) / size, before / size, rtol=0, atol=2e-5
@@ -89,17 +92,38 @@ def test_other_scales_change_no_prediction():
     )
 
 
-def test_before_the_first_batch_the_value_is_0_and_networks_stay_as_they_are():
+def test_one_batch_brings_values_to_their_level():
+    """Rewards of 3 and costs of -2 for ever are worth 3 / (1 - discount) and -2 / (1 - discount)."""
+    state, batch = init(CONFIG, make_simulator(TASK, 1)), random_batch()
+    noise = batch.rewards - batch.rewards.mean((1, 2), keepdims=True)
+    batch = batch._replace(rewards=noise + np.array([3.0, -2.0], np.float32)[:, None, None])
+    after, samples = assess(state, batch, 100.0, CONFIG)
+    expected = np.array([3.0, -2.0]) / (1 - CONFIG.discount)
+    np.testing.assert_allclose(after.scales.centre, expected, rtol=1e-3)
+    assert abs(np.asarray(samples.targets).mean(0) - expected).max() < 10  # of 600 and 400
+
+
+def test_where_limits_are_discounted_late_costs_count_less():
+    state, batch = init(CONFIG, make_simulator(TASK, 1)), random_batch()
+    plain = assess(state, batch, 100.0, CONFIG)[1]
+    fading = assess(state, batch, 100.0, replace(CONFIG, discounted=True))[1]
+    np.testing.assert_array_equal(fading.advantages[0], plain.advantages[0])
+    factor = CONFIG.discount ** batch.age.reshape(-1)
+    np.testing.assert_allclose(fading.advantages[1], plain.advantages[1] * factor, rtol=1e-5)
+    np.testing.assert_array_equal(fading.targets, plain.targets)
+
+
+def test_before_the_first_batch_there_is_no_value_but_the_level():
     state, batch, samples = seen(1)
     start = init(CONFIG, make_simulator(TASK, 1))
     nothing = jax.tree.map(np.zeros_like, start.critics)
-    plain = prepare(start.policy, nothing, np.zeros(2), np.ones(2), batch, CONFIG.discount, 0.95)
+    plain = prepare(start.policy, nothing, np.zeros(2), np.ones(2), batch, CONFIG)
     np.testing.assert_allclose(samples.targets, plain.targets, rtol=1e-6)
     jax.tree.map(np.testing.assert_array_equal, state.critics, start.critics)
 
 
 def test_critics_learn_normalised_targets():
-    """Mean 0 and one deviation is 25 outputs for the reward, 5 for a cost; or as they are."""
+    """Less their level; one deviation is 25 outputs for the reward, 5 for a cost. Or as they are."""
     losses, units = {}, (module.REWARD_OUTPUTS, module.COST_OUTPUTS)
     for kind in ("normalised", "plain"):
         config = replace(CONFIG, critics=kind, learning_rate=1e-12, passes=1, minibatch=200)
@@ -107,7 +131,7 @@ def test_critics_learn_normalised_targets():
         targets = np.asarray(samples.targets, np.float64)
         outputs = np.asarray(formulas.values(state.critics, samples.observation)).T
         if kind == "normalised":
-            targets = (targets - targets.mean(0)) / targets.std(0) * units
+            targets = (targets - state.scales.centre) / targets.std(0) * units
         expected = np.square(outputs - targets).mean(0).sum()
         _, metrics = make_learn(config)(state, samples, np.zeros(1), np.zeros(1), 100.0)
         losses[kind] = metrics["critic_loss"]

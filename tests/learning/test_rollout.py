@@ -1,5 +1,6 @@
 import functools
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -7,7 +8,7 @@ import probes
 from cmdpax import InputError
 from cmdpax.learning.gym_simulator import GymSimulator
 from cmdpax.learning.policy import NetworkPolicy
-from cmdpax.learning.rollout import collect, episodes, first_episodes
+from cmdpax.learning.rollout import ages, collect, counts_steps, episodes, first_episodes
 from cmdpax.model.limits import Limits
 
 
@@ -26,6 +27,28 @@ def uniform_policy(simulator):
     )
 
 
+class Season(gymnasium.Env):
+    """Five steps of noise, cut by a time limit; the observation may hold the time."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,))
+
+    def __init__(self, sees_time):
+        self.sees_time = sees_time
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self.observe(), {}
+
+    def step(self, action):
+        self.time += 1
+        return self.observe(), 1.0, False, self.time == 5, {"cost": 0.0}
+
+    def observe(self):
+        return np.array([self.np_random.normal(), self.time * self.sees_time])
+
+
 def test_episode_totals_by_hand():
     """Two simulators, five steps; ends after steps 2 and 4 of the first, none in the second."""
     rewards = np.stack([np.arange(10.0).reshape(5, 2), np.ones((5, 2))])
@@ -36,6 +59,40 @@ def test_episode_totals_by_hand():
     assert got.lengths.tolist() == [2, 2] and got.completed == 2
     discounted = episodes(rewards, ended, 0.5)
     np.testing.assert_array_equal(discounted.totals, [[0 + 1, 4 + 3], [1.5, 1.5]])
+
+
+def test_ages_by_hand():
+    ended = np.zeros((5, 2), bool)
+    ended[[1, 3], 0] = True
+    assert ages(ended).T.tolist() == [[0, 1, 0, 1, 0], [0, 1, 2, 3, 4]]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("entry", ["share", "count", "rest"])
+def test_a_clock_in_the_observation_is_recognised(dtype, entry):
+    """Two simulators, episodes of 40 of 100 steps; beside the clock there is noise."""
+    random, ended = np.random.default_rng(0), np.zeros((100, 2), bool)
+    ended[39::40] = True
+    age = ages(ended)
+    clock = {"share": age / 40, "count": age, "rest": 1 - age / 40}[entry]
+    noise = random.normal(size=(100, 2, 3))
+    observations = np.concatenate((noise, clock[..., None]), -1).astype(dtype)
+    assert counts_steps(observations, ended)
+    assert not counts_steps(noise, ended)
+    assert not counts_steps(np.zeros((100, 2, 3)), ended)
+    late = observations.copy()
+    late[50, 0, -1] += 0.01
+    assert not counts_steps(late, ended)
+    assert not counts_steps(observations[:1], ended[:1])  # one step says nothing
+
+
+def test_where_the_time_is_seen_a_time_limit_ends_what_counts():
+    for sees_time in (True, False):
+        simulator = GymSimulator(lambda: Season(sees_time), 2)  # noqa: B023
+        limits = Limits.parse(["cost<=1"])
+        batch, _ = collect(simulator, uniform_policy(simulator), limits, 12, (1, 0))
+        assert np.flatnonzero(batch.ended[:, 0]).tolist() == [4, 9]
+        assert np.flatnonzero(batch.terminated[:, 0]).tolist() == ([4, 9] if sees_time else [])
 
 
 def test_cut_episodes_count_only_if_none_was_completed():

@@ -119,6 +119,21 @@ def generalised_advantage(
     return jnp.moveaxis(jax.lax.scan(backwards, start, rows, reverse=True)[1], 0, -2)
 
 
+def level_shift(
+    reward: Array, value: Array, next_value: Array, terminated: Array, discount: float
+) -> Array:
+    """The constant that values lack: added to all of them, the mean error of one step is 0.
+
+    `c = mean delta / (1 - discount mean(1 - terminated))`, `[..., T, N]` -> `[...]`. Bootstrapped
+    values find their level slowly: an update of decay .95 brings 20 steps of 200. 0 where values
+    have no level, which is without discount and termination.
+    """
+    goes_on = 1 - terminated
+    delta = (reward + discount * next_value * goes_on - value).mean((-2, -1))
+    share = 1 - discount * goes_on.mean()
+    return jnp.where(share > 0, delta / jnp.where(share > 0, share, 1), 0)
+
+
 def standardise(advantage: Array) -> Array:
     """Mean zero, deviation one, over the last axis, `[..., K]`."""
     centred = advantage - advantage.mean(-1, keepdims=True)
@@ -168,3 +183,12 @@ def spma(log_ratio: Array, advantage: Array, step: Array | float) -> Array:
 def linear(log_ratio: Array, advantage: Array) -> Array:
     """`E[ratio A]`, the surrogate of trust regions; `[K]`, `[..., K]` -> `[...]`."""
     return (jnp.exp(log_ratio) * advantage).mean(-1)
+
+
+def gain(log_ratio: Array, combined: Array, advantages: Array) -> Array:
+    """How far an update moves a value, in deviations of its advantages: `|E[(ratio - 1) A]| / std A`.
+
+    The largest of reward, costs (`advantages [1 + M, K]`) and their combination `[K]`; scalar.
+    """
+    rows = standardise(jnp.concatenate((combined[None], advantages)))
+    return jnp.abs((jnp.expm1(log_ratio) * rows).mean(-1)).max()

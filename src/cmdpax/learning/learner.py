@@ -82,36 +82,48 @@ class Samples(NamedTuple):
     log_old: Array  # [K]
     advantages: Array  # [1 + M, K]
     targets: Array  # [K, 1 + M]
+    centre: Array  # [1 + M], of the values that targets are made of
 
 
-@partial(jax.jit, static_argnums=(5, 6))
+@partial(jax.jit, static_argnums=5)
 def prepare(
     policy: Policy,
     critics: Sequence[Network],
     centre: Array,
     unit: Array,
     batch: Batch,
-    discount: float,
-    decay: float,
+    config: ResolvedConfig,
 ) -> Samples:
-    """Advantages and critic targets; a critic's value is `centre + unit * output`."""
-    centre, unit = centre[:, None, None], unit[:, None, None]
-    value = centre + unit * values(critics, batch.observation)
-    next_value = centre + unit * values(critics, batch.next_observation)
+    """Advantages and critic targets; a critic's value is `centre + unit * output`.
+
+    Where limits are discounted, the advantages of a cost at time t count `discount^t`: so much does
+    the total change.
+    """
+    column, discount = (slice(None), None, None), config.discount
+    value = centre[column] + unit[column] * values(critics, batch.observation)
+    next_value = centre[column] + unit[column] * values(critics, batch.next_observation)
+    if config.critics == "normalised":
+        rewards, terminated = batch.rewards, batch.terminated
+        shift = formulas.level_shift(rewards, value, next_value, terminated, discount)
+        centre = centre + shift
+        value, next_value = value + shift[column], next_value + shift[column]
     advantages = formulas.generalised_advantage(
-        batch.rewards, value, next_value, batch.terminated, batch.ended, discount, decay
+        batch.rewards, value, next_value, batch.terminated, batch.ended, discount, config.gae
     )
+    targets = (advantages + value).reshape(len(critics), -1).T
+    if config.discounted:
+        advantages = advantages.at[1:].multiply(discount**batch.age)
+    advantages = advantages.reshape(len(critics), -1)
     observation = batch.observation.reshape(-1, batch.observation.shape[-1])
     action = batch.action.reshape(len(observation), *batch.action.shape[2:])
-    targets = (advantages + value).reshape(len(critics), -1).T
     log_old = log_probability(policy, observation, action)
-    return Samples(observation, action, log_old, advantages.reshape(len(critics), -1), targets)
+    return Samples(observation, action, log_old, advantages, targets, centre)
 
 
 def assess(
-    learner: Learner, batch: Batch, steps_per_episode: float, config: ResolvedConfig
+    learner: Learner, batch: Batch, longest: float, config: ResolvedConfig
 ) -> tuple[Learner, Samples]:
-    """Advantages and targets of a batch, and the scales with it."""
+    """Advantages and targets of a batch, and the scales with it; `longest` in steps."""
     scales = learner.scales
     samples = prepare(
         learner.policy,
@@ -119,12 +131,10 @@ def assess(
         scales.centre.astype(np.float32),
         scales.output_unit.astype(np.float32),
         batch,
-        config.discount,
-        config.gae,
+        config,
     )
-    after = scales.add(
-        np.asarray(samples.advantages), np.asarray(samples.targets), steps_per_episode
-    )
+    scales = scales._replace(centre=np.asarray(samples.centre, np.float64))
+    after = scales.add(np.asarray(samples.advantages), np.asarray(samples.targets), longest)
     if config.critics == "plain":
         after = after.plain()
     critics = rescale(learner.critics, scales, after)
@@ -132,18 +142,16 @@ def assess(
 
 
 def rescale(critics: list[Network], before: Scales, after: Scales) -> list[Network]:
-    """Critics that predict in the new scales what they predicted in the old ones (PopArt).
+    """Critics that predict in the new units what they predicted in the old ones (PopArt).
 
     Those whose targets did not vary in one of them predicted nothing, and stay as they are.
     """
     old, new = before.output_unit, after.output_unit
     factors = np.where((old > 0) & (new > 0), ratio(old, new), 1.0).astype(np.float32)
-    moves = ratio(before.centre - after.centre, np.where(old > 0, new, 0.0)).astype(np.float32)
-    scaled = []
-    for critic, factor, move in zip(critics, factors, moves):
-        last = {"weight": critic[-1]["weight"] * factor, "bias": critic[-1]["bias"] * factor + move}
-        scaled.append([*critic[:-1], last])
-    return scaled
+    return [
+        [*critic[:-1], {name: part * factor for name, part in critic[-1].items()}]
+        for critic, factor in zip(critics, factors)
+    ]
 
 
 @lru_cache(maxsize=8)  # compiling takes seconds
@@ -197,7 +205,7 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
         state: Any, samples: Samples, advantage: Array, rates: Any, orders: Array, frozen: Array
     ) -> Any:
         old, critics, policy_adam, critics_adam = state
-        observation, action, log_old, _, targets = samples
+        observation, action, log_old, _, targets, _ = samples
 
         def one_pass(carry: Any, order: Array) -> Any:
             data = (observation, action, log_old, advantage, targets)
@@ -209,7 +217,7 @@ def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str,
         carry, losses = jax.lax.scan(one_pass, carry, orders)
         log_ratio = log_probability(carry[0], observation, action) - log_old
         return carry[:4], {
-            "gain": formulas.linear(log_ratio, advantage),
+            "gain": formulas.gain(log_ratio, advantage, samples.advantages),
             "kl": formulas.kl(old, carry[0], observation).mean(),
             "entropy": formulas.entropy(old, observation).mean(),
             "critic_loss": losses[-1],

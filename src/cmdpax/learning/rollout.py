@@ -25,8 +25,9 @@ class Batch(NamedTuple):
     next_observation: Array  # [T, N, d], the true successors
     action: Array  # [T, N, a] float32, or [T, N] int
     rewards: Array  # [1 + M, T, N]: reward first, then constraint rewards, one for each row
-    terminated: Array  # [T, N] float32
+    terminated: Array  # [T, N] float32, where nothing counts any more
     ended: Array  # [T, N] float32, by itself or by the time limit
+    age: Array  # [T, N] float32, steps since the episode's start
 
 
 class Episodes(NamedTuple):
@@ -72,10 +73,32 @@ def collect(
         policy.normalise(successors),
         policy.choose(output),
         rewards.astype(np.float32),
-        terminated.astype(np.float32),
+        (ended if counts_steps(raw, ended) else terminated).astype(np.float32),
         ended.astype(np.float32),
+        ages(ended).astype(np.float32),
     )
     return batch, raw.reshape(-1, size)
+
+
+def ages(ended: np.ndarray) -> np.ndarray:
+    """Steps since the episode's start, `[T, N]`, where every simulator starts with a reset."""
+    now = np.arange(len(ended))[:, None]
+    starts = np.zeros_like(ended, dtype=int)
+    starts[1:] = np.where(ended[:-1], now[1:], 0)
+    return now - np.maximum.accumulate(starts)
+
+
+def counts_steps(observations: np.ndarray, ended: np.ndarray) -> bool:
+    """Whether an entry of `observations [T, N, d]` changes by the same amount at every step.
+
+    Then a policy knows how much time is left, and a time limit ends what counts. Where it cannot
+    know, values go on beyond the limit.
+    """
+    changes = np.diff(observations, axis=0)[ended[:-1] == 0]  # [steps, d]
+    if not len(changes):
+        return False
+    low, high = changes.min(0), changes.max(0)
+    return bool(((low * high > 0) & (high - low <= 1e-3 * abs(high))).any())
 
 
 def episodes(rewards: np.ndarray, ended: np.ndarray, discount: float = 1.0) -> Episodes:
@@ -89,8 +112,7 @@ def episodes(rewards: np.ndarray, ended: np.ndarray, discount: float = 1.0) -> E
     flat = np.moveaxis(rewards, -1, 1).reshape(kinds, -1).astype(np.float64)
     lengths = last - first + 1
     if discount < 1:
-        age = np.arange(steps * count) - np.repeat(first, lengths)
-        flat = flat * discount**age
+        flat = flat * discount ** ages(ended).T.reshape(-1)
     totals = np.add.reduceat(flat, first, axis=1)
     whole = ~np.isin(last, np.flatnonzero(cut) * steps + steps - 1)
     keep = whole if whole.any() else np.ones_like(whole)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 Array = np.ndarray
-SLOW, FAST, CENTRE = 0.03, 0.2, 0.1  # share of a batch in running means
+SLOW, FAST = 0.03, 0.2  # share of a batch in running means
 NOISE = 2.0  # so many standard errors tell a violation from none
 REWARD_OUTPUTS, COST_OUTPUTS = 25.0, 5.0  # of a network, for one deviation of its targets
 FIRST_GAIN = 0.1  # before there was an update
@@ -51,13 +51,12 @@ class Scales(NamedTuple):
         sizes = np.square(advantages, dtype=np.float64).mean(1)
         sizes[0] = abs(advantages[0]).mean(dtype=np.float64)
         least = 1 / max(1.0, float(self.batches))
-        slow, fast, centre = (max(share, least) for share in (SLOW, FAST, CENTRE))
-        mean, square = targets.mean(0, dtype=np.float64), targets.var(0, dtype=np.float64)
+        slow, fast = (max(share, least) for share in (SLOW, FAST))
+        square = targets.var(0, dtype=np.float64)
         return self._replace(
             batches=self.batches + 1,
             slow=self.slow + slow * (sizes - self.slow),
             fast=self.fast + fast * (sizes - self.fast),
-            centre=self.centre + centre * (mean - self.centre),
             square=self.square + slow * (square - self.square),
             steps=self.steps + slow * (steps - self.steps),
         )

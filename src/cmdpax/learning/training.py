@@ -113,16 +113,15 @@ def _learn(
         if config.discounted:
             valued = episodes(batch.rewards, batch.ended, config.discount)
         length = float(finished.lengths.mean())
-        steps = steps_per_episode(length, config)
         margins = learner.margins.add(
             valued.totals[1:], learner.scales.reach, latest=config.margin == "latest"
         )
-        longest = steps_per_episode(simulator.episode_limit or length, config)
+        longest = simulator.episode_limit or length
         learner, samples = assess(learner._replace(margins=margins), batch, longest, config)
         dual = Dual.of(learner, limits, config)
         learner = dual.move(learner, config)
         weights = lagrangian.weights(learner.multiplier, dual.penalty, dual.margin)
-        learner, metrics = learn(learner, samples, weights, dual.margin, steps)
+        learner, metrics = learn(learner, samples, weights, dual.margin, length)
         observed = learner.observed.add(raw)
         learner = learner._replace(observed=observed, update=np.asarray(update + 1))
         _refuse_nan(learner, run_folder)
@@ -194,13 +193,6 @@ class Dual(NamedTuple):
         else:
             moved = lagrangian.gradient_update(multiplier, margin, self.step)
         return learner._replace(multiplier=np.minimum(moved, self.largest))
-
-
-def steps_per_episode(length: float, config: ResolvedConfig) -> float:
-    """An episode's total over its mean step: `length`, or `(1 - gamma^length) / (1 - gamma)`."""
-    if not config.discounted or config.discount == 1:
-        return length
-    return (1 - config.discount**length) / (1 - config.discount)
 
 
 def policy_of(learner: Learner, simulator: Simulator) -> NetworkPolicy:
