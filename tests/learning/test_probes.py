@@ -41,7 +41,6 @@ def last_rows(folder, probe, method, part=0.05):
         learning_rate=5e-3,
         reserve=0.0,
         units="reward",
-        margin="latest" if method in ("trpo-alm", "cpo") else "smooth",
         penalty=1.0,
         inner=3,
         dual_step=DUAL_STEPS.get((probe, method), 0.03 if method == "ppo-lag" else 0.3),
