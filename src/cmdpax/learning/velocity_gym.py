@@ -1,8 +1,6 @@
 """The velocity tasks as Gymnasium environments: `info["cost"]`, `unwrapped.set_state`, pictures.
 
-Importing this module registers them. Gymnasium does it by itself given the module's name:
-`gymnasium.make("cmdpax.learning.velocity_gym:SafetyAntVelocity-v1")`. `import gymnasium` alone does
-not: the entry point that made plain names known was dropped in Gymnasium 1.0.
+`import cmdpax` registers them; `gymnasium.make("cmdpax:SafetyAntVelocity-v1")` imports it itself.
 """
 
 from typing import Any
@@ -12,25 +10,18 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from cmdpax.errors import InputError
-from cmdpax.learning.velocity import EPISODE_STEPS, TASKS, VelocitySimulator
+from cmdpax.learning.velocity import VelocitySimulator
 
 HOPPER = np.array((0.0, 0.0, 1.15))  # where it is looked at
+HUMANOID = np.array((0.0, 0.0, 2.0))
 CAMERAS: dict[str, dict[str, Any]] = {
     "Ant": {"distance": 4.0},
     "HalfCheetah": {"distance": 4.0},
     "Hopper": {"trackbodyid": 2, "distance": 3.0, "lookat": HOPPER, "elevation": -20.0},
+    "Humanoid": {"trackbodyid": 1, "distance": 4.0, "lookat": HUMANOID, "elevation": -20.0},
+    "Swimmer": {"distance": 4.0},
+    "Walker2d": {"trackbodyid": 2, "distance": 4.0, "lookat": HOPPER, "elevation": -20.0},
 }
-
-
-def register() -> None:
-    """Tell Gymnasium the names of the velocity tasks, once."""
-    for name in TASKS.keys() - gymnasium.registry.keys():
-        gymnasium.register(
-            id=name,
-            entry_point="cmdpax.learning.velocity_gym:VelocityEnv",
-            kwargs={"name": name},
-            max_episode_steps=EPISODE_STEPS,
-        )
 
 
 class VelocityEnv(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -93,6 +84,3 @@ class VelocityEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         if self._renderer is not None:
             self._renderer.close()
             self._renderer = None
-
-
-register()
