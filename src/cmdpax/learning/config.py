@@ -98,7 +98,7 @@ class TrainConfig:
     learning_rate: float = 1e-3
     """Adam's step for the policy and the critics, decaying linearly to 0."""
     critics: Critics = "normalised"
-    """normalised: networks learn targets minus their running mean, over their deviation; plain."""
+    """normalised: networks learn targets less their level, over their deviation; plain."""
     clip: float = 0.2
     """PPO's ratio clipping."""
     spma_step: float | None = None

@@ -4,14 +4,15 @@
     reach_i = gain T size_i                                   how far one update moves a cost
     unit_i = size_r / (size_i max(reach_i, NOISE error_i))    reward per cost^2
 
-T are the steps of an episode, gain is the mean of ratio times standardised advantage that an update
-achieves (at most `sqrt(2 KL)`, far less where advantages are noise), error_i is the standard error
+T are the steps of an episode, gain is how far an update moves values (`formulas.gain`; at most
+`sqrt(2 KL)`, far less where advantages are noise), error_i is the standard error
 of the estimated cost. Penalties and dual steps are so many units. So a violation that one update
 can mend, or that the estimate can tell from none, weighs as much as the reward. Multiply the reward
 or a cost by any factor: `A_r + w.A_c` stays the same but for its own scale.
 
-Critics learn targets minus a running centre, over their running deviation: a network's output is
-25 (reward) or 5 (costs) for one deviation of its targets.
+Critics learn targets less a centre, over their running deviation: a network's output is 25 (reward)
+or 5 (costs) for one deviation of its targets. The centre is the level of values
+(`formulas.level_shift`).
 """
 
 from typing import NamedTuple
@@ -31,7 +32,7 @@ class Scales(NamedTuple):
     batches: Array  # how many, scalar
     slow: Array  # [1 + M]: mean |A_r|, then mean A_i^2
     fast: Array  # [1 + M], over fewer batches
-    centre: Array  # [1 + M], mean of the critics' targets
+    centre: Array  # [1 + M], level of values
     square: Array  # [1 + M], their variance within a batch
     steps: Array  # of an episode, scalar
     gain: Array  # of an update, scalar
