@@ -7,7 +7,9 @@
 ('certified', 0.655402)
 """
 
+import sys
 from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -64,3 +66,27 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+class _WithGymnasium:
+    """Tells Gymnasium our robots' names when somebody imports it: 1.0 dropped its plug-ins."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Gymnasium's own specification, whose loader registers the robots at its end."""
+        spec = PathFinder.find_spec(name, path) if name == "gymnasium" else None
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_register(module: Any) -> None:
+                load(module)
+                import_module("cmdpax.learning.robots").register()
+
+            spec.loader.exec_module = load_and_register  # type: ignore[method-assign]
+        return spec
+
+
+if "gymnasium" in sys.modules:
+    import_module("cmdpax.learning.robots").register()
+else:
+    sys.meta_path.insert(0, _WithGymnasium)

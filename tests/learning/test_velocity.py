@@ -9,45 +9,73 @@ import numpy as np
 import pytest
 
 from cmdpax import InputError
+from cmdpax.learning.robots import EPISODE_STEPS, TASKS
 from cmdpax.learning.velocity import (
-    EPISODE_STEPS,
-    TASKS,
     VelocitySimulator,
     healthy,
+    load_model,
     measure,
     refuse_new_mujoco,
+    version_of,
 )
 
 RECORDED = np.load(Path(__file__).parents[1] / "data" / "velocity_reference.npz")
-BODIES = ("Ant", "HalfCheetah", "Hopper")
-# of the benchmark's own MuJoCo 2.3.3; MuJoCo 3 solves HalfCheetah's contacts a little differently
-TOLERANCE = dict.fromkeys(BODIES, 1e-6)
-if not mujoco.__version__.startswith("2."):
-    TOLERANCE["HalfCheetah"] = 7e-5  # 6.2e-5 with 3.4.0
+KEYS = ("start", "qpos", "qvel", "action", "obs", "reward", "cost", "terminated")
+MUJOCO = tuple(int(part) for part in mujoco.__version__.split("."))
+FORCES = 292  # from here on Humanoid's observation has contact forces, of up to 2,400
 SECONDS, THRESHOLD, LIMIT, POSITIONS = 0.05, 2.0, 10, 4  # of a step made up
 
 
-@pytest.mark.parametrize("body", BODIES)
-def test_replay_of_the_incumbents_trajectories(body):
-    env = gymnasium.make(f"cmdpax.learning.velocity_gym:Safety{body}Velocity-v1")
+def tolerances(body, episode):
+    """How far observations may be off, and Humanoid's contact forces; docs/deep.md says why."""
+    if MUJOCO >= (3,) and body == "HalfCheetah":
+        return 1e-4, 1e-4
+    if MUJOCO >= (3,) and body == "Humanoid" and episode == 2:  # a hand meets the head
+        return 1.2, 250.0
+    if MUJOCO >= (3, 3, 6) and body == "Humanoid":
+        return 5e-3, 1.0
+    return 1e-6, 1e-6
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_replay_of_the_incumbents_trajectories(name):
+    env, body = gymnasium.make(name), TASKS[name].body
     env.reset(seed=0)
-    rows = {
-        key: RECORDED[f"{body}_{key}"]
-        for key in ("start", "qpos", "qvel", "action", "obs", "reward", "cost", "terminated")
-    }
+    rows = {key: RECORDED[f"{body}_{key}"] for key in KEYS}
+    episodes = np.cumsum(rows["start"]) - 1
     assert rows["start"][0] and 0 < rows["cost"].sum() < len(rows["cost"])
-    for t in range(len(rows["start"])):
+    for t, episode in enumerate(episodes):
         if rows["start"][t]:
             env.reset()
             env.unwrapped.set_state(rows["qpos"][t], rows["qvel"][t])
         observation, reward, terminated, truncated, info = env.step(rows["action"][t])
-        np.testing.assert_allclose(observation, rows["obs"][t], atol=TOLERANCE[body], rtol=0)
-        assert reward == pytest.approx(rows["reward"][t], abs=TOLERANCE[body])
+        error, force_error = tolerances(body, episode)
+        expected = rows["obs"][t]
+        np.testing.assert_allclose(observation[:FORCES], expected[:FORCES], atol=error, rtol=0)
+        np.testing.assert_allclose(
+            observation[FORCES:], expected[FORCES:], atol=force_error, rtol=0
+        )
+        assert reward == pytest.approx(rows["reward"][t], abs=min(error, 5e-3))
         assert (info["cost"], terminated, truncated) == (
             rows["cost"][t],
             rows["terminated"][t],
             False,
         )
+
+
+def test_a_humanoid_feels_no_contact_forces_before_the_first_step():
+    """As in the benchmark: they are computed after steps, and all else at once."""
+    batch = VelocitySimulator("SafetyHumanoidVelocity-v1", 2)
+    first = batch.reset(0)
+    assert first.shape == (2, 376) and (first[:, FORCES:] == 0).all()
+    assert (first[:, 45:185] != 0).sum() == 2 * 130  # inertias of all but the world
+    for _ in range(EPISODE_STEPS):
+        step = batch.step(np.zeros((2, 17)))
+        if step.terminated.any():
+            break
+    ended = step.terminated.argmax()
+    assert (step.next_observation[ended, FORCES:] != 0).any()
+    assert (step.observation[ended, FORCES:] == 0).all()
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -74,7 +102,7 @@ def test_batch_equals_single_environments(name):
                 )  # the sum of squares may associate otherwise
                 assert alone.cost[0] == together.cost[index]
         alive &= ~together.terminated
-    assert name != "SafetyHalfCheetahVelocity-v1" or alive.all()
+    assert alive.all() or TASKS[name].alive_bonus  # the others never end
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -116,9 +144,19 @@ def test_a_reset_fixes_everything_until_the_next():
 
 
 def test_new_mujoco_is_refused_with_the_reason():
-    with pytest.raises(InputError, match="contacts of Ant and Hopper"):
-        refuse_new_mujoco("3.5.0")
-    refuse_new_mujoco("3.4.1")
+    with pytest.raises(InputError, match="orientations of Ant and Humanoid"):
+        refuse_new_mujoco("4.0.0")
+    refuse_new_mujoco("3.17.0")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_contacts_begin_where_the_model_file_says(name, tmp_path, monkeypatch):
+    """In every version: from 3.5 on two margins are added, before that the larger one counted."""
+    monkeypatch.chdir(tmp_path)
+    margin = {"Ant": 0.01, "Hopper": 0.001, "Humanoid": 0.001}.get(TASKS[name].body, 0.0)
+    margins = load_model(TASKS[name]).geom_margin
+    assert (margins * (2 if version_of(mujoco.__version__) >= (3, 5) else 1) == margin).all()
+    assert not list(tmp_path.iterdir())  # no MUJOCO_LOG.TXT
 
 
 def test_bad_names():
@@ -127,36 +165,34 @@ def test_bad_names():
 
 
 @pytest.mark.parametrize(
-    ("state", "goes_on"),
+    ("body", "state", "goes_on"),
     [
-        ([0.0, 1.2, 0.1, 0.0], True),
-        ([0.0, 0.7, 0.1, 0.0], False),  # too low
-        ([0.0, 1.2, 0.2, 0.0], False),  # tilted
-        ([0.0, 1.2, -0.2, 0.0], False),
-        ([0.0, 1.2, 0.1, 100.0], False),  # too fast
-        ([500.0, 1.2, 0.1, 99.9], True),  # wherever it is
-        ([0.0, 1.2, 0.1, np.nan], False),
+        ("Ant", [0, 0, 0.2, 1], True),
+        ("Ant", [0, 0, 1.0, 1], True),
+        ("Ant", [0, 0, 0.19, 1], False),
+        ("Ant", [0, 0, 0.5, np.inf], False),
+        ("HalfCheetah", [0.0, -9.0, 9.0, 1e9], True),  # never stops
+        ("Hopper", [0.0, 1.2, 0.1, 0.0], True),
+        ("Hopper", [0.0, 0.7, 0.1, 0.0], False),  # too low
+        ("Hopper", [0.0, 1.2, 0.2, 0.0], False),  # tilted
+        ("Hopper", [0.0, 1.2, -0.2, 0.0], False),
+        ("Hopper", [0.0, 1.2, 0.1, 100.0], False),  # too fast
+        ("Hopper", [500.0, 1.2, 0.1, 99.9], True),  # wherever it is
+        ("Hopper", [0.0, 1.2, 0.1, np.nan], False),
+        ("Humanoid", [9.0, 9.0, 1.01, 1e3], True),
+        ("Humanoid", [0.0, 0.0, 1.0, 0.0], False),
+        ("Humanoid", [0.0, 0.0, 2.0, 0.0], False),
+        ("Swimmer", [9.0, -9.0, 9.0, 1e9], True),
+        ("Walker2d", [9.0, 1.2, 0.99, 1e3], True),
+        ("Walker2d", [0.0, 0.8, 0.0, 0.0], False),
+        ("Walker2d", [0.0, 2.0, 0.0, 0.0], False),
+        ("Walker2d", [0.0, 1.2, -1.0, 0.0], False),
     ],
 )
-def test_when_hopper_stops(state, goes_on):
-    assert healthy(np.array(state), False, 1.0) == goes_on
-
-
-@pytest.mark.parametrize(
-    ("state", "goes_on"),
-    [
-        ([0, 0, 0.2, 1], True),
-        ([0, 0, 1.0, 1], True),
-        ([0, 0, 0.19, 1], False),
-        ([0, 0, 0.5, np.inf], False),
-    ],
-)
-def test_when_ant_stops(state, goes_on):
-    assert healthy(np.array(state, dtype=float), True, 1.0) == goes_on
-
-
-def test_half_cheetah_never_stops():
-    assert healthy(np.array([0.0, -9.0, 9.0, 1e9]), False, 0.0)
+def test_when_an_episode_goes_on(body, state, goes_on):
+    task = TASKS[f"Safety{body}Velocity-v1"]
+    bounds = (task.height, task.low, task.high, task.tilt, task.size)
+    assert healthy(np.array(state, dtype=float), bounds) == goes_on
 
 
 @pytest.mark.parametrize("planar", [False, True])
@@ -165,8 +201,9 @@ def test_half_cheetah_never_stops():
 def test_a_step_is_what_the_definition_says(planar, clip, hidden):
     rng = np.random.default_rng(0)
     count, width = 6, 9
-    before = rng.normal(size=(count, 1 + planar))
-    after, action = before + rng.normal(size=before.shape) / 10, rng.normal(size=(count, 3))
+    before, bounds = rng.normal(size=(count, 2)), (2, 0.2, 1.0, np.inf, np.inf)
+    moves = np.array([[0.2, 0], [-0.2, 0], [0.05, 0], [0.05, 0.2], [0.12, 0], [0, -0.3]])
+    after, action = before + moves, rng.normal(size=(count, 3))
     state = np.concatenate(
         [
             rng.uniform(0.1, 1.1, (count, POSITIONS)),
@@ -181,18 +218,18 @@ def test_a_step_is_what_the_definition_says(planar, clip, hidden):
         np.empty((count, 1)),
     )
     terminated, truncated, counted = np.empty(count, bool), np.empty(count, bool), elapsed.copy()
-    rules = (POSITIONS, planar, SECONDS, 0.5, 1.0, THRESHOLD, clip, LIMIT)
+    rules = (POSITIONS, planar, SECONDS, 1.25, 0.5, 1.0, THRESHOLD, clip, LIMIT, bounds)
     filled = (observation, reward, cost, terminated, truncated)
     ended = measure(before, after, state, action, counted, rules, filled)
 
     velocity = (after - before) / SECONDS
-    np.testing.assert_allclose(reward, velocity[:, 0] + 1.0 - 0.5 * (action**2).sum(1))
+    np.testing.assert_allclose(reward, 1.25 * velocity[:, 0] + 1.0 - 0.5 * (action**2).sum(1))
     speed = (
         np.linalg.norm(velocity, axis=1) if planar else velocity[:, 0]
     )  # backwards is not too fast, but in the plane
     np.testing.assert_array_equal(cost[:, 0], speed > THRESHOLD)
     assert 0 < cost.sum() < count
-    fallen = np.array([not healthy(row, planar, 1.0) for row in state])
+    fallen = np.array([not healthy(row, bounds) for row in state])
     np.testing.assert_array_equal(terminated, fallen)
     np.testing.assert_array_equal(truncated, (elapsed + 1 >= LIMIT) & ~fallen)
     np.testing.assert_array_equal(counted, elapsed + 1)

@@ -7,7 +7,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from cmdpax import InputError
-from cmdpax.learning.velocity import TASKS, VelocitySimulator
+from cmdpax.learning.robots import TASKS
+from cmdpax.learning.velocity import VelocitySimulator
 from cmdpax.learning.velocity_gym import VelocityEnv
 
 
@@ -18,16 +19,24 @@ def test_is_a_proper_gymnasium_environment(name):
     check_env(environment, skip_render_check=True)
 
 
-def test_gymnasium_finds_the_names_by_itself():
-    name = "cmdpax.learning.velocity_gym:SafetyAntVelocity-v1"
+@pytest.mark.parametrize(
+    ("imports", "name"),
+    [
+        ("cmdpax, gymnasium", "SafetyAntVelocity-v1"),
+        ("gymnasium, cmdpax", "SafetyAntVelocity-v1"),
+        ("gymnasium", "cmdpax:SafetyAntVelocity-v1"),
+        ("cmdpax, gymnasium", "cmdpax:SafetyAntVelocity-v1"),
+    ],
+)
+def test_gymnasium_knows_the_names_and_loads_the_rest_when_one_is_made(imports, name):
     code = (
-        f"import gymnasium; e = gymnasium.make('{name}'); print(e.spec.max_episode_steps,"
-        " e.reset()[0].shape)"
+        f"import sys, {imports}; print('numba' in sys.modules); e = gymnasium.make('{name}');"
+        " print(e.spec.max_episode_steps, e.reset()[0].shape)"
     )
     answer = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert answer.stdout.strip() == "1000 (27,)"
+    assert answer.stdout.split("\n") == ["False", "1000 (27,)", ""]
 
 
 def test_an_unknown_render_mode_is_refused():

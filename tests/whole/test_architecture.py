@@ -66,19 +66,19 @@ DISCOUNT = (
 WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1120,
+    "loose modules": 1145,
     "loops": 1080,
     "model": 1820,
     "exact": 1040,
     "solvers": 2960,
     "environments": 750,
-    "learning": 3745,
+    "learning": 3830,
     "experiments": 1880,
     "report": 960,
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 17_600, 90, 8
+LINES, MODULES, LOOSE_MODULES = 17_700, 91, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,

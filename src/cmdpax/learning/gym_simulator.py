@@ -28,7 +28,7 @@ import gymnasium
 import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.learning import velocity_gym
+from cmdpax.learning.robots import TASKS, register
 from cmdpax.learning.simulator import (
     ActionSpace,
     Experience,
@@ -38,7 +38,7 @@ from cmdpax.learning.simulator import (
     Transition,
     draw,
 )
-from cmdpax.learning.velocity import TASKS, VelocitySimulator
+from cmdpax.learning.velocity import VelocitySimulator
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.limits import Limits, can_be_limited
 
@@ -456,7 +456,7 @@ def _is_object(environment: Any) -> bool:
 
 
 def _registered(name: str) -> str:
-    velocity_gym.register()
+    register()
     if name in gymnasium.registry:
         return name
     close = get_close_matches(name, [*TASKS, *gymnasium.registry], n=1)

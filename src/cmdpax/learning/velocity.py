@@ -1,20 +1,10 @@
-"""The three velocity tasks of Safety-Gymnasium on raw MuJoCo: run, but not faster than a threshold.
+"""The velocity tasks of Safety-Gymnasium on raw MuJoCo: run, but not faster than a threshold.
 
-Each is the Gymnasium v4 locomotion task plus `cost = float(velocity > threshold)`:
-
-|              | Ant               | HalfCheetah | Hopper                                 |
-|--------------|-------------------|-------------|----------------------------------------|
-| velocity     | sqrt(vx^2 + vy^2) | vx          | vx                                     |
-| threshold    | 2.6222            | 3.2096      | 0.7402                                 |
-| frames       | 5                 | 5           | 4                                      |
-| control cost | .5 |a|^2          | .1 |a|^2    | .001 |a|^2                             |
-| alive bonus  | 1                 | 0           | 1                                      |
-| ends when    | z outside [.2, 1] | never       | z <= .7, |angle| >= .2, |state| >= 100 |
-
-Kept exactly, because they change results: the control cost sees the action before MuJoCo clamps it;
-Ant's velocity comes from the torso's `xpos`, which after a Runge-Kutta step belongs to its last
-stage and not to `qpos`; Hopper's observation clips velocities to +-10; the alive bonus is paid on
-the terminating step too. Episodes are cut after 1000 steps.
+`robots` says what distinguishes them. Kept exactly, because they change results: the control cost
+sees the action before MuJoCo clamps it; the torso's place (Ant) and the centre of mass (Humanoid)
+belong, after a Runge-Kutta step, to its last stage and not to `qpos`; Humanoid's contact forces are
+those after the step, and zero at the start; Hopper's and Walker2d's observations clip velocities to
++-10; the alive bonus is paid on the terminating step too. Episodes are cut after 1000 steps.
 
 `VelocitySimulator` keeps N simulations alive and steps them in one loop; all but the physics is
 compiled: NumPy would need twenty calls a step, for a few numbers each, which with two simulations
@@ -23,54 +13,34 @@ as fast on two as on one (`benchmarks/physics.py`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
+from cmdpax.learning.robots import EPISODE_STEPS, TASKS, Task
 from cmdpax.learning.simulator import ActionSpace, Transition
 from cmdpax.loops.compiled import compiled, shared_threads, thread_count
 
-EPISODE_STEPS = 1000
 SHARED_FROM = 10  # simulations that are worth sharing among threads
-FIRST_REFUSED = (3, 5)  # MuJoCo versions from here on move Ant and Hopper differently
-TORSO = 1  # body of Ant
+MARGINS_ADD = (3, 5)  # MuJoCo versions from here on add two geoms' margins, and took the larger one
+FIRST_REFUSED = (4, 0)  # and from here on integrate orientations by another rule
+TORSO = 1  # body of every robot
 
 
-@dataclass(frozen=True)
-class Task:
-    """What distinguishes one velocity task from another."""
-
-    body: str
-    model_file: str
-    threshold: float
-    frame_skip: int
-    control_cost: float
-    alive_bonus: float
-    hidden_positions: int  # leading coordinates that the observation leaves out
-    velocity_clip: float  # of the observation
-    reset_noise: float
-    normal_velocity_noise: bool  # reset noise of velocities: normal, else uniform
-    planar: bool  # velocity in the plane from the torso's xpos, else along x from qpos
-
-
-_TASKS = (
-    Task("Ant", "ant.xml", 2.6222, 5, 0.5, 1.0, 2, np.inf, 0.1, True, True),
-    Task("HalfCheetah", "half_cheetah.xml", 3.2096, 5, 0.1, 0.0, 1, np.inf, 0.1, True, False),
-    Task("Hopper", "hopper.xml", 0.7402, 4, 1e-3, 1.0, 1, 10.0, 5e-3, False, False),
-)
-TASKS = MappingProxyType({f"Safety{task.body}Velocity-v1": task for task in _TASKS})
+def version_of(mujoco: str) -> tuple[int, ...]:
+    """Major and minor version, from a text as `3.17.0`."""
+    return tuple(int(part) for part in mujoco.split(".")[:2])
 
 
 def refuse_new_mujoco(version: str) -> None:
-    """MuJoCo 3.5 and later change the contacts of Ant and Hopper, and with them every number."""
-    if tuple(int(part) for part in version.split(".")[:2]) >= FIRST_REFUSED:
+    """MuJoCo 4 turns Ant and Humanoid by another rule, 1e-7 a step: soon every number differs."""
+    if version_of(version) >= FIRST_REFUSED:
         raise InputError(
-            f"MuJoCo {version} changes the contacts of Ant and Hopper, so results would not be"
-            " those of the benchmark; install 'mujoco<3.5' (2.3.3 is the benchmark's own)."
+            f"MuJoCo {version} integrates the orientations of Ant and Humanoid by another rule, so"
+            " results would not be those of the benchmark; install 'mujoco<4' (2.3.3 is the"
+            " benchmark's own)."
         )
 
 
@@ -81,7 +51,16 @@ def load_model(task: Task) -> Any:
 
     refuse_new_mujoco(mujoco.__version__)
     assets = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
-    return mujoco.MjModel.from_xml_path(str(assets / task.model_file))
+    warn = mujoco.get_mju_user_warning()
+    # 3.17 calls an attribute of HalfCheetah's file old, and would log that in the current folder
+    mujoco.set_mju_user_warning(lambda _: None)
+    try:
+        model = mujoco.MjModel.from_xml_path(str(assets / task.model_file))
+    finally:
+        mujoco.set_mju_user_warning(warn)
+    if version_of(mujoco.__version__) >= MARGINS_ADD:
+        model.geom_margin *= 0.5  # all geoms of a robot have one margin
+    return model
 
 
 class VelocitySimulator:
@@ -98,7 +77,12 @@ class VelocitySimulator:
         self.task, self.count, self._any_ended = (task := TASKS[name]), count, False
         self.model = load_model(task)
         self.data = [mujoco.MjData(self.model) for _ in range(count)]
-        self.observation_size = self.model.nq + self.model.nv - self.task.hidden_positions
+        # views into MuJoCo's memory, made once: making them costs a third of a Hopper step
+        seen = ("qpos", "qvel", *task.sensed)
+        self._states = [getattr(data, name).reshape(-1) for data in self.data for name in seen]
+        self._places = [_place(data, task) for data in self.data]
+        self._controls = [data.ctrl for data in self.data]
+        self.observation_size = self._state().shape[1] - task.hidden_positions
         self.observation_shape: tuple[int, ...] = (self.observation_size,)
         low, high = self.model.actuator_ctrlrange.T.copy()
         # MuJoCo clamps actions; the control cost must see them
@@ -106,14 +90,12 @@ class VelocitySimulator:
         self.seconds = self.model.opt.timestep * self.task.frame_skip
         self._reset_data, self._forward = mujoco.mj_resetData, mujoco.mj_forward
         self._physics = mujoco.mj_step
-        numbers = task.control_cost, task.alive_bonus, task.threshold, task.velocity_clip
-        self._rules = self.model.nq, task.planar, self.seconds, *numbers, EPISODE_STEPS
-        # views into MuJoCo's memory, made once: making them costs a third of a Hopper step
-        self._states = [part for data in self.data for part in (data.qpos, data.qvel)]
-        self._places = [
-            data.xpos[TORSO, :2] if task.planar else data.qpos[:1] for data in self.data
-        ]
-        self._controls = [data.ctrl for data in self.data]
+        # MuJoCo leaves contact forces alone unless asked
+        self._forces = mujoco.mj_rnePostConstraint if "cfrc_ext" in task.sensed else None
+        numbers = task.progress, task.control_cost, task.alive_bonus, task.threshold
+        bounds = task.height, task.low, task.high, task.tilt, task.size
+        cuts = task.velocity_clip, EPISODE_STEPS
+        self._rules = self.model.nq, task.planar, self.seconds, *numbers, *cuts, bounds
         self.shared = shared_threads() if count >= SHARED_FROM else None
         share = -(-count // thread_count())
         self.parts = [slice(first, first + share) for first in range(0, count, share)]
@@ -133,7 +115,7 @@ class VelocitySimulator:
         noise = self.task.reset_noise
         for index in which:
             positions = self._start + random.uniform(-noise, noise, self.model.nq)
-            if self.task.planar:  # the noise has spoilt the torso's quaternion
+            if self.model.nq > self.model.nv:  # the noise has spoilt the torso's quaternion
                 positions[3:7] /= np.linalg.norm(positions[3:7])
             if self.task.normal_velocity_noise:
                 velocities = noise * random.standard_normal(self.model.nv)
@@ -144,15 +126,16 @@ class VelocitySimulator:
     def set_state(self, index: int, positions: np.ndarray, velocities: np.ndarray) -> None:
         """Begin an episode of one simulation at `positions [nq]` and `velocities [nv]`.
 
-        What follows depends on the state alone: memory is wiped, and the second `mj_forward`
-        warm-starts the contact solver from the state's own acceleration. Contacts are chaotic:
-        another warm start differs by 1e-5 within 50 steps.
+        What follows depends on the state alone: memory is wiped, and the contact solver starts
+        from the state's own acceleration, which MuJoCo remembers by itself up to 3.3.5 only.
+        Contacts are chaotic: another warm start differs by 1e-5 within 50 steps.
         """
         data = self.data[index]
         self._reset_data(self.model, data)
         data.qpos[:], data.qvel[:] = positions, velocities
-        self._forward(self.model, data)
-        self._forward(self.model, data)
+        for _ in range(2):
+            self._forward(self.model, data)
+            data.qacc_warmstart[:] = data.qacc
         self._elapsed[index] = self.speed[index] = 0
 
     def observe(self) -> np.ndarray:
@@ -171,7 +154,8 @@ class VelocitySimulator:
 
     def advance(self, action: np.ndarray) -> Transition:
         """Advance every simulation by `action [N, a]`, with no new start."""
-        model, physics, frames, count = self.model, self._physics, self.task.frame_skip, self.count
+        model, physics, forces = self.model, self._physics, self._forces
+        frames, count = self.task.frame_skip, self.count
         action = np.ascontiguousarray(action, dtype=np.float64)
         before = np.concatenate(self._places).reshape(count, -1)
 
@@ -179,6 +163,8 @@ class VelocitySimulator:
             for data, control, chosen in zip(self.data[part], self._controls[part], action[part]):
                 control[:] = chosen
                 physics(model, data, frames)
+                if forces is not None:
+                    forces(model, data)
 
         if self.shared is None:
             run(slice(None))
@@ -196,18 +182,32 @@ class VelocitySimulator:
         return Transition(observation, *filled)
 
     def _state(self) -> np.ndarray:
-        """Positions and velocities side by side, `[N, nq + nv]`; thrice as fast as np.stack."""
+        """Positions, velocities and what is sensed side by side, `[N, nq + nv + ...]`.
+
+        Thrice as fast as np.stack.
+        """
         return np.concatenate(self._states).reshape(self.count, -1)
 
 
+def _place(data: Any, task: Task) -> np.ndarray:
+    """Where a robot is, `[2]`: a view of which the first coordinate is x."""
+    if task.place == "torso":
+        return data.xpos[TORSO, :2]
+    return data.subtree_com[0, :2] if task.place == "mass" else data.qpos[:2]
+
+
 @compiled
-def healthy(state, planar, alive_bonus):  # type: ignore[no-untyped-def]
-    """Whether an episode goes on, from positions and velocities side by side, `state [nq + nv]`."""
-    if planar:  # Ant
-        return np.isfinite(state).all() and 0.2 <= state[2] <= 1.0
-    if alive_bonus:  # Hopper
-        return (np.abs(state[2:]) < 100).all() and state[1] > 0.7 and abs(state[2]) < 0.2
-    return True  # HalfCheetah
+def healthy(state, bounds):  # type: ignore[no-untyped-def]
+    """Whether an episode goes on: `low < height < high`, `|angle| < tilt`, `|others| < size`.
+
+    state: positions, velocities and what is sensed side by side. bounds: which of them is the
+    height, low, high, tilt, size. NaN is not healthy.
+    """
+    height, low, high, tilt, size = bounds
+    good = low < state[height] < high and abs(state[2]) < tilt
+    for i in range(2, len(state)):
+        good &= abs(state[i]) < size
+    return good
 
 
 @compiled
@@ -216,13 +216,14 @@ def measure(  # type: ignore[no-untyped-def]
 ):
     """Fill in one step of all simulations; whether any episode ended.
 
-    before, after: where the bodies were and are, `[N, 1]` or, planar, `[N, 2]`. state: positions
-    and velocities, `[N, nq + nv]`. action: `[N, a]`. elapsed: steps so far, `[N]`, counted on here.
-    speed: which the threshold is on, `[N]`, filled in. rules: nq, whether planar, seconds of a
-    step, control cost, alive bonus, threshold, velocity clip, steps of an episode. filled:
-    observation `[N, d]`, reward `[N]`, cost `[N, 1]`, terminated and truncated `[N]`.
+    before, after: where the bodies were and are, `[N, 2]`. state: positions, velocities and what is
+    sensed, `[N, n]`. action: `[N, a]`. elapsed: steps so far, `[N]`, counted on here. speed: which
+    the threshold is on, `[N]`, filled in. rules: nq, whether planar, seconds of a step, progress,
+    control cost, alive bonus, threshold, velocity clip, steps of an episode, bounds of `healthy`.
+    filled: observation `[N, d]`, reward `[N]`, cost `[N, 1]`, terminated and truncated `[N]`.
     """
-    positions, planar, seconds, control_cost, alive_bonus, threshold, velocity_clip, limit = rules
+    positions, planar, seconds = rules[:3]
+    progress, control_cost, alive_bonus, threshold, velocity_clip, limit, bounds = rules[3:]
     observation, reward, cost, terminated, truncated = filled
     any_ended = False
     hidden = state.shape[1] - observation.shape[1]
@@ -234,10 +235,10 @@ def measure(  # type: ignore[no-untyped-def]
         effort = 0.0
         for a in range(action.shape[1]):
             effort += action[n, a] ** 2
-        reward[n] = forward + alive_bonus - control_cost * effort
+        reward[n] = progress * forward + alive_bonus - control_cost * effort
         cost[n, 0] = 1.0 if speed[n] > threshold else 0.0
         elapsed[n] += 1
-        terminated[n] = not healthy(state[n], planar, alive_bonus)
+        terminated[n] = not healthy(state[n], bounds)
         truncated[n] = elapsed[n] >= limit and not terminated[n]
         any_ended |= terminated[n] or truncated[n]
         for i in range(hidden, state.shape[1]):

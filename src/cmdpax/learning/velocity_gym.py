@@ -1,8 +1,6 @@
 """The velocity tasks as Gymnasium environments: `info["cost"]`, `unwrapped.set_state`, pictures.
 
-Importing this module registers them. Gymnasium does it by itself given the module's name:
-`gymnasium.make("cmdpax.learning.velocity_gym:SafetyAntVelocity-v1")`. `import gymnasium` alone does
-not: the entry point that made plain names known was dropped in Gymnasium 1.0.
+`import cmdpax` registers them; `gymnasium.make("cmdpax:SafetyAntVelocity-v1")` imports it itself.
 """
 
 from copy import copy
@@ -13,23 +11,12 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from cmdpax.errors import InputError
-from cmdpax.learning.velocity import EPISODE_STEPS, TASKS, TORSO, VelocitySimulator
+from cmdpax.learning.velocity import TORSO, VelocitySimulator
 
 ELEVATIONS = {"Swimmer": -45.0}  # degrees; what lies flat is seen from above
 ELEVATION = -15.0  # of the others: the horizon is in the picture
 FIXED_CAMERA = 2  # as MuJoCo numbers them
 ROOM = 1.3  # around the robot: 1 if it just fits
-
-
-def register() -> None:
-    """Tell Gymnasium the names of the velocity tasks, once."""
-    for name in TASKS.keys() - gymnasium.registry.keys():
-        gymnasium.register(
-            id=name,
-            entry_point="cmdpax.learning.velocity_gym:VelocityEnv",
-            kwargs={"name": name},
-            max_episode_steps=EPISODE_STEPS,
-        )
 
 
 def quick_to_draw(model: Any) -> Any:
@@ -137,6 +124,3 @@ class VelocityEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         if self._renderer is not None:
             self._renderer.close()
             self._renderer = None
-
-
-register()

@@ -1,0 +1,56 @@
+"""The table against the benchmark's own words, and Gymnasium's."""
+
+import inspect
+
+import gymnasium
+import pytest
+
+from cmdpax.learning.robots import EPISODE_STEPS, TASKS, register
+from cmdpax.paper import settings
+
+THRESHOLDS = {  # of Safety-Gymnasium's safety_*_velocity_v1.py
+    "Ant": 2.6222,
+    "HalfCheetah": 3.2096,
+    "Hopper": 0.7402,
+    "Humanoid": 1.4149,
+    "Swimmer": 0.2282,
+    "Walker2d": 2.3415,
+}
+OPTIONS = {  # of Gymnasium's environments, and what we call them
+    "forward_reward_weight": "progress",
+    "ctrl_cost_weight": "control_cost",
+    "healthy_reward": "alive_bonus",
+    "reset_noise_scale": "reset_noise",
+}
+
+
+def test_the_six_tasks():
+    assert {task.body: task.threshold for task in TASKS.values()} == THRESHOLDS
+    assert set(settings.TASKS.values()) < set(TASKS)  # the paper has three of them
+
+
+@pytest.mark.filterwarnings("ignore:.*out of date:DeprecationWarning")
+@pytest.mark.parametrize("name", TASKS)
+def test_a_row_says_what_gymnasiums_fourth_version_says(name):
+    task = TASKS[name]
+    made = gymnasium.make(f"{task.body}-v4").unwrapped
+    options = inspect.signature(type(made).__init__).parameters
+    for theirs, ours in OPTIONS.items():
+        if theirs in options:
+            assert getattr(task, ours) == options[theirs].default
+    assert made.frame_skip == task.frame_skip
+    assert made.fullpath.endswith(f"/{task.model_file}")
+    if "healthy_z_range" in options:
+        assert (task.low, task.high) == pytest.approx(options["healthy_z_range"].default)
+    if "healthy_angle_range" in options:
+        assert options["healthy_angle_range"].default == (-task.tilt, task.tilt)
+
+
+def test_names_are_registered_once(monkeypatch):
+    name = "SafetyHumanoidVelocity-v1"
+    monkeypatch.delitem(gymnasium.registry, name)
+    register()
+    spec = gymnasium.registry[name]
+    assert spec.max_episode_steps == EPISODE_STEPS
+    register()
+    assert gymnasium.registry[name] is spec
