@@ -15,20 +15,21 @@ from cmdpax.learning.velocity import TORSO, VelocitySimulator
 
 ELEVATIONS = {"Swimmer": -45.0}  # degrees; what lies flat is seen from above
 ELEVATION = -15.0  # of the others: the horizon is in the picture
-FIXED_CAMERA = 2  # as MuJoCo numbers them
+FIXED_CAMERA, SKY = 2, 2  # as MuJoCo numbers cameras and textures
 ROOM = 1.3  # around the robot: 1 if it just fits
 
 
 def quick_to_draw(model: Any) -> Any:
     """A copy of an `MjModel` that takes a tenth of the time to draw, on a floor that does not end.
 
-    It has no shadows, no reflections, hard edges, and round bodies of few faces.
+    It has no sky, shadows or reflections, its edges are hard, and round bodies have few faces.
     """
     model = copy(model)
-    quality, floor = model.vis.quality, model.geom_bodyid == 0
-    quality.shadowsize = quality.offsamples = 0
-    quality.numslices, quality.numstacks = 8, 6
+    drawing, floor = model.vis.quality, model.geom_bodyid == 0
+    drawing.shadowsize = drawing.offsamples = 0
+    drawing.numslices, drawing.numstacks = 8, 6
     model.mat_reflectance[:] = 0
+    model.tex_type[model.tex_type == SKY] = 0  # a texture like others, which nothing wears
     model.geom_size[floor, :2] *= 100
     model.mat_texrepeat[model.geom_matid[floor]] *= 100
     return model
@@ -50,7 +51,7 @@ class VelocityEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     }
 
     def __init__(
-        self, name: str, render_mode: str | None = None, width: int = 400, height: int = 300
+        self, name: str, render_mode: str | None = None, width: int = 384, height: int = 288
     ) -> None:
         modes = self.metadata["render_modes"]
         if render_mode is not None and render_mode not in modes:

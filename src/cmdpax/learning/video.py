@@ -4,10 +4,11 @@ Above every picture stand the return and the costs so far, with their limits. An
 have a method `caption`, whose three texts (what, its value, its limit) stand there too.
 """
 
+import ctypes
 import math
 import os
-import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import chain
@@ -77,18 +78,35 @@ def video(
 
 
 def choose_gl() -> None:
-    """Let MuJoCo draw by the first library that needs no display and works, unless one is set.
+    """Let MuJoCo draw by a library that needs no display, unless one is set.
 
-    Each is tried in a process of its own: PyOpenGL keeps to the first that it has tried.
+    They are asked for directly: PyOpenGL keeps to the first that it has tried.
     """
-    if sys.platform != "linux" or os.environ.get("MUJOCO_GL"):
-        return
-    for library in ("egl", "osmesa"):
-        trial = f"from mujoco.{library} import GLContext; GLContext(8, 8).make_current()"
-        command = [sys.executable, "-P", "-c", trial]  # -P: no module of the current folder
-        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
-            os.environ["MUJOCO_GL"] = library
-            return
+    if sys.platform == "linux" and not os.environ.get("MUJOCO_GL"):
+        if has_egl():
+            os.environ["MUJOCO_GL"] = "egl"
+        elif library("libOSMesa.so.8"):
+            os.environ["MUJOCO_GL"] = "osmesa"
+
+
+def has_egl() -> bool:
+    """Whether EGL is there, and has a device to draw on."""
+    if not (egl := library("libEGL.so.1")):
+        return False
+    egl.eglGetProcAddress.restype = ctypes.c_void_p
+    address, devices = egl.eglGetProcAddress(b"eglQueryDevicesEXT"), ctypes.c_int()
+    signature = ctypes.CFUNCTYPE(ctypes.c_uint, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+    if address:
+        signature(address)(0, None, ctypes.addressof(devices))
+    return devices.value > 0
+
+
+def library(file: str) -> Any:
+    """A shared library, or None."""
+    try:
+        return ctypes.CDLL(file)
+    except OSError:
+        return None
 
 
 def pictures(
@@ -123,7 +141,9 @@ def pictures(
 def drawn(simulator: GymSimulator) -> Image.Image:
     """What the environment shows now."""
     try:
-        picture = np.asarray(simulator.environments[0].render())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # GLFW warns before it fails
+            picture = np.asarray(simulator.environments[0].render())
     except USER_ERRORS as error:  # the GL libraries raise whatever they like
         sentence = str(as_input_error(simulator.name, "its render", error)).removesuffix(".")
         raise InputError(
@@ -176,7 +196,7 @@ def write(path: Path, film: Iterator[Image.Image], rate: float) -> None:
             return
         import imageio_ffmpeg
 
-        options = ["-preset", "superfast", "-threads", "1", "-f", "mp4"]
+        options = ["-preset", "ultrafast", "-threads", "1", "-f", "mp4"]
         writer = imageio_ffmpeg.write_frames(
             file.name, first.size, fps=rate, macro_block_size=1, output_params=options
         )
