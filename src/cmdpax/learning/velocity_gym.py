@@ -51,7 +51,7 @@ class VelocityEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     }
 
     def __init__(
-        self, name: str, render_mode: str | None = None, width: int = 384, height: int = 288
+        self, name: str, render_mode: str | None = None, width: int = 360, height: int = 270
     ) -> None:
         modes = self.metadata["render_modes"]
         if render_mode is not None and render_mode not in modes:

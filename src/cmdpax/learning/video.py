@@ -184,9 +184,10 @@ def captioned(picture: Image.Image, rows: Rows) -> Image.Image:
 
 
 def write(path: Path, film: Iterator[Image.Image], rate: float) -> None:
-    """Save pictures of one size, so many a second, one at a time; the first says the size."""
+    """Save pictures, so many a second, one at a time; all get the size of the first."""
     first = next(film)
-    whole = chain([first], (picture.crop((0, 0, *first.size)) for picture in film))
+    same = (one if one.size == first.size else one.crop((0, 0, *first.size)) for one in film)
+    whole = chain([first], same)
     with replacing(path) as file:
         if path.suffix.lower() == ".gif":
             # dots that dithering sprinkles would change with every picture
