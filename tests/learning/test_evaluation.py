@@ -1,14 +1,10 @@
-"""Statistics of episodes against SciPy and closed forms; the commands; videos."""
+"""Statistics of episodes against SciPy and closed forms; the command."""
 
 import errno
 import json
 import os
-import subprocess
 import sys
-from typing import ClassVar
 
-import gymnasium
-import imageio.v3
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,9 +15,10 @@ import probes
 from cmdpax import InputError
 from cmdpax.cli.main import main
 from cmdpax.learning import run_folder
-from cmdpax.learning.evaluation import _even, evaluate, evidence, spread, video
+from cmdpax.learning.evaluation import evaluate, evidence, spread
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.learning.training import train
+from cmdpax.learning.video import video
 from cmdpax.model.limits import Limits
 from short_run import SMALL
 
@@ -173,12 +170,10 @@ def test_a_module_that_only_a_folder_names_is_imported_with_trust_alone(tmp_path
         r"run/config.json names the environment 'recorded:make', which would import the module"
         r" 'recorded'; .* \(--environment recorded:make\), .* \(--trust\)"
     )
-    for act in (
-        lambda: evaluate(tmp_path / "run", episodes=1),
-        lambda: video(tmp_path / "run", tmp_path / "policy.gif"),
-    ):
-        with pytest.raises(InputError, match=refused):
-            act()
+    with pytest.raises(InputError, match=refused):
+        evaluate(tmp_path / "run", episodes=1)
+    with pytest.raises(InputError, match=refused):
+        video(tmp_path / "run", tmp_path / "policy.gif")
     assert "recorded" not in sys.modules
     evaluate(tmp_path / "run", environment=probes.Meter, episodes=1)
     assert "recorded" not in sys.modules
@@ -200,61 +195,3 @@ def test_what_is_no_number_of_episodes_or_seed(finished, wrong):
 def test_an_evaluation_of_one_episode_has_no_bound_in_its_file(finished):
     assert evaluate(finished, episodes=1)["stochastic"].reward.bound == -np.inf
     assert RunFolder(finished).evaluation["stochastic"]["reward"]["bound"] is None
-
-
-def test_an_unknown_format_is_refused(finished, tmp_path):
-    with pytest.raises(SystemExit) as stop:
-        main(["film", str(finished), "--out", str(tmp_path / "policy.avi")])
-    assert stop.value.code == 2
-
-
-@pytest.mark.slow
-def test_a_video_is_a_video(finished, tmp_path):
-    """In a process of its own: MuJoCo chooses its GL when it is imported."""
-    for name in ("policy.gif", "policy.mp4"):
-        command = [
-            sys.executable,
-            "-m",
-            "cmdpax",
-            "film",
-            str(finished),
-            "--out",
-            str(tmp_path / name),
-            "--steps",
-            "10",
-        ]
-        subprocess.run(command, check=True, env={**os.environ, "MUJOCO_GL": "egl"})
-        assert (tmp_path / name).stat().st_size > 1000
-
-
-def test_pictures_have_even_sides():
-    """The codec of .mp4 takes no others."""
-    odd = np.arange(5 * 7 * 3, dtype=np.uint8).reshape(5, 7, 3)
-    even = _even(odd, "x")
-    assert even.shape == (6, 8, 3) and even.dtype == np.uint8
-    np.testing.assert_array_equal(even[:5, :7], odd)
-    np.testing.assert_array_equal(even[5, :7], odd[4])
-    assert _even(odd[:4, :6], "x").shape == (4, 6, 3)
-    for nothing in (None, np.zeros((4, 4))):
-        with pytest.raises(InputError, match="environment 'x': render returned no picture"):
-            _even(nothing, "x")
-
-
-class Painted(probes.Bandit):
-    """Draws pictures of an odd size."""
-
-    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 10}
-
-    def __init__(self, render_mode=None):
-        self.render_mode = render_mode
-
-    def render(self):
-        return np.full((63, 65, 3), 100, dtype=np.uint8)
-
-
-def test_a_video_of_odd_sides_is_a_video(tmp_path):
-    gymnasium.register("Painted-v0", Painted)
-    settings = {**SMALL, "environment": "Painted-v0", "samples": 100}
-    train(**settings, folder=tmp_path / "run")
-    path = video(tmp_path / "run", tmp_path / "policy.mp4", steps=5)
-    assert imageio.v3.imread(path).shape == (1, 64, 66, 3)  # of the one step that an episode has

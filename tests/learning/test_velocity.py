@@ -220,13 +220,15 @@ def test_a_step_is_what_the_definition_says(planar, clip, hidden):
     terminated, truncated, counted = np.empty(count, bool), np.empty(count, bool), elapsed.copy()
     rules = (POSITIONS, planar, SECONDS, 1.25, 0.5, 1.0, THRESHOLD, clip, LIMIT, bounds)
     filled = (observation, reward, cost, terminated, truncated)
-    ended = measure(before, after, state, action, counted, rules, filled)
+    fast = np.empty(count)
+    ended = measure(before, after, state, action, counted, fast, rules, filled)
 
     velocity = (after - before) / SECONDS
     np.testing.assert_allclose(reward, 1.25 * velocity[:, 0] + 1.0 - 0.5 * (action**2).sum(1))
     speed = (
         np.linalg.norm(velocity, axis=1) if planar else velocity[:, 0]
     )  # backwards is not too fast, but in the plane
+    np.testing.assert_allclose(fast, speed)
     np.testing.assert_array_equal(cost[:, 0], speed > THRESHOLD)
     assert 0 < cost.sum() < count
     fallen = np.array([not healthy(row, bounds) for row in state])

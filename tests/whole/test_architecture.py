@@ -44,6 +44,8 @@ HOSTS = {
     "cloudpickle": (),
     "safetensors": (),
     "tomllib": ("files.py",),
+    "imageio_ffmpeg": ("learning/video.py",),
+    "PIL": ("experiments/pictures.py", "learning/video.py"),
 }
 # who may open a file without the guards of `files`: those who append or lock, and write an archive
 OPENERS = (
@@ -64,6 +66,7 @@ DISCOUNT = (
 )
 # names that the glossary replaced: `weights`, `action_values`, `successor`, or the noun itself
 WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
+FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
     "loose modules": 1145,
@@ -72,13 +75,13 @@ BUDGETS = {
     "exact": 1040,
     "solvers": 2960,
     "environments": 750,
-    "learning": 3830,
+    "learning": 4010,
     "experiments": 1880,
     "report": 960,
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 17_700, 91, 8
+LINES, MODULES, LOOSE_MODULES = 17_850, 92, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,
@@ -203,7 +206,7 @@ def names(file: str) -> set[str]:
 
 @pytest.mark.parametrize("file", FILES)
 def test_names_are_those_of_the_glossary(file):
-    assert not names(file) & WORDS_REPLACED
+    assert not names(file) & WORDS_REPLACED - FOREIGN_WORDS.get(file, set())
 
 
 def lines(file: str) -> int:

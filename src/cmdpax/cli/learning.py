@@ -161,7 +161,7 @@ def film(
     steps: int = 500,
     seed: int = 12345,
 ) -> int:
-    """Film a trained policy, headless.
+    """Film a trained policy, without a display; return, costs and limits stand in the picture.
 
     Args:
         run_dir: folder of `cmdpax train`
@@ -171,7 +171,7 @@ def film(
         steps: at most so many steps of one episode
         seed: of the environment
     """
-    video, settings = deep("cmdpax.learning.evaluation").video, {"steps": steps, "seed": seed}
+    video, settings = deep("cmdpax.learning.video").video, {"steps": steps, "seed": seed}
     written = video(run_dir, out_file, environment=environment, trust=trust, **settings)
     out.print(f"wrote {written}")
     return 0

@@ -1,29 +1,20 @@
-"""What does a trained policy do: measured, and filmed?
+"""What does a trained policy do: episode returns and costs, their tails, the chance of a violation?
 
-Measured: episode returns and costs, their tails, and the chance of a violation. Evidence from
-samples is not a certificate: it says how the policy did in so many episodes, nothing about the
-optimum. Filmed: one deterministic episode, headless, as .mp4 or .gif.
+Evidence from samples is not a certificate: it says how the policy did in so many episodes, nothing
+about the optimum.
 """
 
-import os
-import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.special import betaincinv, stdtrit
 
 from cmdpax.errors import InputError, check_count
-from cmdpax.files import Row, plain, writable_path
-from cmdpax.learning.gym_simulator import (
-    GymSimulator,
-    environment_factory,
-    make_simulator,
-    names_module,
-)
+from cmdpax.files import Row, plain
+from cmdpax.learning.gym_simulator import make_simulator, names_module
 from cmdpax.learning.margins import CONFIDENCE, Verdict, judge
 from cmdpax.learning.policy import load_policy, refuse_other_spaces, spaces_of
 from cmdpax.learning.rollout import first_episodes
@@ -176,66 +167,3 @@ def spread(values: np.ndarray, bad: int) -> Spread:
     p90, p95 = np.percentile(turned, 90), np.percentile(turned, 95)
     tails = (p90, p95, turned.max(), turned.mean() + error)
     return Spread(float(values.mean()), float(deviation), *(float(bad * tail) for tail in tails))
-
-
-def video(
-    run: str | Path,
-    path: Path,
-    *,
-    environment: str | None = None,
-    trust: bool = False,
-    steps: int = 500,
-    seed: int = 12345,
-) -> Path:
-    """Record at most `steps` steps of the policy of a run folder as `path`, .mp4 or .gif.
-
-    environment, trust: as for `evaluate`.
-    """
-    writable_path(path, ".mp4", ".gif")
-    check_count("steps", steps)
-    check_count("seed", seed, least=0)
-    name, policy = environment or trained_in(RunFolder(run), trust), load_policy(run)
-    if sys.platform == "linux" and not os.environ.get("DISPLAY"):
-        os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported: it chooses then
-    import imageio
-
-    simulator = GymSimulator(environment_factory(name, pictures=True), 1, name)
-    refuse_other_spaces({"observation_shape": list(policy.observation_shape)}, simulator)
-    shown = simulator.environments[0]
-    if getattr(shown, "render_mode", None) != "rgb_array":
-        raise InputError(
-            f"environment '{name}' draws no pictures; its function must take render_mode and hand"
-            " it to the environment."
-        )
-    observation, frames = simulator.reset(seed), list[Any]()
-    try:
-        for _ in range(steps):
-            frames.append(_even(shown.render(), name))
-            step = simulator.step(policy.best(observation))
-            if step.terminated[0] or step.truncated[0]:
-                break
-            observation = step.observation
-    except InputError:
-        raise
-    except Exception as error:  # the GL libraries raise whatever they like
-        raise InputError(
-            f"no picture could be drawn ({error}); install EGL (libegl1) or OSMesa and set"
-            " MUJOCO_GL accordingly."
-        ) from None
-    finally:
-        shown.close()
-    rate = shown.metadata.get("render_fps", 30)
-    if path.suffix.lower() == ".gif":
-        imageio.mimsave(path, frames[::2], duration=2000 / rate, loop=0)
-    else:
-        imageio.mimsave(path, frames, fps=rate, macro_block_size=1)
-    return path
-
-
-def _even(frame: Any, name: str) -> np.ndarray:
-    """A picture `[height, width, 3]` with even sides, as .mp4 needs: its last row is repeated."""
-    picture = np.asarray(frame)
-    if picture.ndim != 3 or picture.shape[2] != 3:
-        raise InputError(f"environment '{name}': render returned no picture of [height, width, 3].")
-    height, width, _ = picture.shape
-    return np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")

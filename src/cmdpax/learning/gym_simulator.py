@@ -172,7 +172,7 @@ class GymSimulator:
         """Advance all copies by `action [N, *shape]` or choices `[N]`; finished ones start anew."""
         rows = [self.step_one(env, chosen) for env, chosen in zip(self.environments, action)]
         successors, *columns = zip(*rows)
-        successor = np.array([self._flat(one) for one in successors])
+        successor = np.array([self.flat(one) for one in successors])
         reward, cost, terminated, truncated = (np.array(column) for column in columns)
         observation, ended = successor, np.flatnonzero(terminated | truncated)
         if len(ended):
@@ -199,6 +199,20 @@ class GymSimulator:
         observation, reward, cost, *ends = self._outcome(env, chosen)
         terminated, truncated = map(self._end, ("terminated", "truncated"), ends)
         return observation, self._reward(reward), self._cost(cost), terminated, truncated
+
+    def flat(self, observation: Any) -> np.ndarray:
+        """An observation as the environment gives it, as a vector `[d]` of finite numbers."""
+        try:
+            flat = np.asarray(gymnasium.spaces.flatten(self.space, observation), dtype=np.float64)
+        except Exception as error:  # whatever flattening something else raises
+            why = f"{type(error).__name__}: {error}"
+            raise self.wrong(f"an observation is not of {self.space} ({why})") from None
+        if flat.shape != (self.observation_size,):
+            raise self.wrong(
+                f"an observation has {flat.size} numbers where {self.space} has"
+                f" {self.observation_size}"
+            )
+        return self.finite(flat)
 
     def finite(self, observation: np.ndarray) -> np.ndarray:
         """The same; a NaN or an infinity in it is an error here, before a policy acts on it."""
@@ -232,7 +246,7 @@ class GymSimulator:
         return observation, reward, info["cost"], terminated, truncated
 
     def _reset(self, env: Any, seed: int | None = None) -> np.ndarray:
-        return self._flat(self.reset_one(env, seed))
+        return self.flat(self.reset_one(env, seed))
 
     def _reward(self, reward: Any) -> float:
         try:
@@ -292,19 +306,6 @@ class GymSimulator:
         if size < 1:
             raise self.wrong(f"{what} holds nothing; a policy must see something")
         return size
-
-    def _flat(self, observation: Any) -> np.ndarray:
-        try:
-            flat = np.asarray(gymnasium.spaces.flatten(self.space, observation), dtype=np.float64)
-        except Exception as error:  # whatever flattening something else raises
-            why = f"{type(error).__name__}: {error}"
-            raise self.wrong(f"an observation is not of {self.space} ({why})") from None
-        if flat.shape != (self.observation_size,):
-            raise self.wrong(
-                f"an observation has {flat.size} numbers where {self.space} has"
-                f" {self.observation_size}"
-            )
-        return self.finite(flat)
 
     def _actions(self, space: Any) -> ActionSpace:
         if isinstance(space, gymnasium.spaces.Discrete):

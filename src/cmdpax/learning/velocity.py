@@ -26,7 +26,7 @@ from cmdpax.loops.compiled import compiled, shared_threads, thread_count
 SHARED_FROM = 10  # simulations that are worth sharing among threads
 MARGINS_ADD = (3, 5)  # MuJoCo versions from here on add two geoms' margins, and took the larger one
 FIRST_REFUSED = (4, 0)  # and from here on integrate orientations by another rule
-TORSO = 1  # body of Ant
+TORSO = 1  # body of every robot
 
 
 def version_of(mujoco: str) -> tuple[int, ...]:
@@ -72,7 +72,7 @@ class VelocitySimulator:
     def __init__(self, name: str, count: int = 1) -> None:
         if name not in TASKS:
             raise InputError(f"velocity task '{name}' is not known; {did_you_mean(name, TASKS)}")
-        import mujoco  # chooses its GL library now: a film sets MUJOCO_GL before
+        import mujoco
 
         self.task, self.count, self._any_ended = (task := TASKS[name]), count, False
         self.model = load_model(task)
@@ -101,6 +101,7 @@ class VelocitySimulator:
         self.parts = [slice(first, first + share) for first in range(0, count, share)]
         self._start = self.data[0].qpos.copy()
         self._elapsed = np.zeros(count, dtype=np.int64)
+        self.speed = np.zeros(count)  # of the last step, which the threshold is on
         self._random = np.random.default_rng(0)
 
     def reset(self, seed: int) -> np.ndarray:
@@ -135,7 +136,7 @@ class VelocitySimulator:
         for _ in range(2):
             self._forward(self.model, data)
             data.qacc_warmstart[:] = data.qacc
-        self._elapsed[index] = 0
+        self._elapsed[index] = self.speed[index] = 0
 
     def observe(self) -> np.ndarray:
         """What the policy sees, `[N, d]`."""
@@ -176,7 +177,7 @@ class VelocitySimulator:
         after = np.concatenate(self._places).reshape(count, -1)
         observation, flags = np.empty((count, self.observation_size)), np.empty((2, count), bool)
         filled = observation, np.empty(count), np.empty((count, 1)), flags[0], flags[1]
-        arrays = before, after, self._state(), action, self._elapsed
+        arrays = before, after, self._state(), action, self._elapsed, self.speed
         self._any_ended = measure(*arrays, self._rules, filled)
         return Transition(observation, *filled)
 
@@ -210,14 +211,16 @@ def healthy(state, bounds):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def measure(before, after, state, action, elapsed, rules, filled):  # type: ignore[no-untyped-def]
+def measure(  # type: ignore[no-untyped-def]
+    before, after, state, action, elapsed, speed, rules, filled
+):
     """Fill in one step of all simulations; whether any episode ended.
 
     before, after: where the bodies were and are, `[N, 2]`. state: positions, velocities and what is
-    sensed, `[N, n]`. action: `[N, a]`. elapsed: steps so far, `[N]`, counted on here. rules: nq,
-    whether planar, seconds of a step, progress, control cost, alive bonus, threshold, velocity
-    clip, steps of an episode, bounds of `healthy`. filled: observation `[N, d]`, reward `[N]`, cost
-    `[N, 1]`, terminated and truncated `[N]`.
+    sensed, `[N, n]`. action: `[N, a]`. elapsed: steps so far, `[N]`, counted on here. speed: which
+    the threshold is on, `[N]`, filled in. rules: nq, whether planar, seconds of a step, progress,
+    control cost, alive bonus, threshold, velocity clip, steps of an episode, bounds of `healthy`.
+    filled: observation `[N, d]`, reward `[N]`, cost `[N, 1]`, terminated and truncated `[N]`.
     """
     positions, planar, seconds = rules[:3]
     progress, control_cost, alive_bonus, threshold, velocity_clip, limit, bounds = rules[3:]
@@ -226,14 +229,14 @@ def measure(before, after, state, action, elapsed, rules, filled):  # type: igno
     hidden = state.shape[1] - observation.shape[1]
     for n in range(len(state)):
         forward = (after[n, 0] - before[n, 0]) / seconds
-        speed = forward
+        speed[n] = forward
         if planar:
-            speed = np.sqrt(forward**2 + ((after[n, 1] - before[n, 1]) / seconds) ** 2)
+            speed[n] = np.sqrt(forward**2 + ((after[n, 1] - before[n, 1]) / seconds) ** 2)
         effort = 0.0
         for a in range(action.shape[1]):
             effort += action[n, a] ** 2
         reward[n] = progress * forward + alive_bonus - control_cost * effort
-        cost[n, 0] = 1.0 if speed > threshold else 0.0
+        cost[n, 0] = 1.0 if speed[n] > threshold else 0.0
         elapsed[n] += 1
         terminated[n] = not healthy(state[n], bounds)
         truncated[n] = elapsed[n] >= limit and not terminated[n]
