@@ -247,7 +247,7 @@ def test_a_diverged_learner_stops_and_keeps_the_last_good_checkpoint(tmp_path, m
 
 
 def dual(margin=-2.0, penalty=0.1, step=0.3, largest=np.inf):
-    return Dual(*(np.array([value]) for value in (margin, penalty, step, largest)))
+    return Dual(*(np.array([value]) for value in (margin, margin, penalty, step, largest)))
 
 
 def test_multipliers_move_as_in_the_exact_part():
@@ -294,6 +294,19 @@ def test_penalties_and_dual_steps_are_so_many_units(method):
     theirs = Dual.of(learner, limits, replace(config, units="reward"))
     assert theirs.penalty == (0.7 if method == "spma-alm" else 0.0)
     assert theirs.margin == own.margin and theirs.step == 0.3 and np.isinf(theirs.largest)
+
+
+def test_beyond_what_an_update_can_mend_a_violation_counts_no_more():
+    """So far beyond the limit the penalty pushes as hard as the reward pulls, not harder."""
+    config, limits = TrainConfig(reserve=0.0, penalty=1.0).resolved(), Limits.parse(["cost>=5000"])
+    learner = measured(config)
+    own = Dual.of(learner, limits, config)
+    assert own.margin == 7.0 - 5000
+    np.testing.assert_allclose(own.penalty * -own.counted, learner.scales.balance)
+    near = Dual.of(learner, Limits.parse(["cost>=7.001"]), config)
+    assert near.counted == near.margin
+    theirs = Dual.of(learner, limits, replace(config, units="reward"))
+    assert theirs.counted == own.margin
 
 
 def test_margins_are_filtered_or_those_of_the_latest_batch(tmp_path):

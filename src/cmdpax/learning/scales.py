@@ -7,8 +7,10 @@
 T are the steps of an episode, gain is how far an update moves values (`formulas.gain`; at most
 `sqrt(2 KL)`, far less where advantages are noise), error_i is the standard error
 of the estimated cost. Penalties and dual steps are so many units. So a violation that one update
-can mend, or that the estimate can tell from none, weighs as much as the reward. Multiply the reward
-or a cost by any factor: `A_r + w.A_c` stays the same but for its own scale.
+can mend, or that the estimate can tell from none, weighs as much as the reward; a larger one counts
+no more, or a policy that starts far beyond a limit would keep it before it has learned anything
+else. Multiply the reward or a cost by any factor: `A_r + w.A_c` stays the same but for its own
+scale.
 
 Critics learn targets less a centre, over their running deviation: a network's output is 25 (reward)
 or 5 (costs) for one deviation of its targets. The centre is the level of values
@@ -103,9 +105,13 @@ class Scales(NamedTuple):
         reward, costs = self.size[0], self.size[1:]
         return ratio(reward if reward > 0 else 1.0, costs)
 
+    def resolution(self, error: Array) -> Array:
+        """What an update can mend, or the estimate of error `[M]` can tell from nothing, `[M]`."""
+        return np.maximum(self.reach, NOISE * error)
+
     def units(self, error: Array) -> Array:
         """Units of penalties and dual steps, `[M]`; `error [M]` is that of the estimated costs."""
-        return ratio(self.balance, np.maximum(self.reach, NOISE * error))
+        return ratio(self.balance, self.resolution(error))
 
 
 def ratio(above: Array | float, below: Array) -> Array:

@@ -120,7 +120,7 @@ def _learn(
         learner, samples = assess(learner._replace(margins=margins), batch, longest, config)
         dual = Dual.of(learner, limits, config)
         learner = dual.move(learner, config)
-        weights = lagrangian.weights(learner.multiplier, dual.penalty, dual.margin)
+        weights = lagrangian.weights(learner.multiplier, dual.penalty, dual.counted)
         learner, metrics = learn(learner, samples, weights, dual.margin, length)
         observed = learner.observed.add(raw)
         learner = learner._replace(observed=observed, update=np.asarray(update + 1))
@@ -156,6 +156,7 @@ class Dual(NamedTuple):
     """Margins, penalties and dual steps of one update, one for each row of the limits, `[M]`."""
 
     margin: np.ndarray
+    counted: np.ndarray  # of the margin: what weights and multipliers see
     penalty: np.ndarray  # 0 for the plain Lagrangian: then the weights are the multipliers
     step: np.ndarray
     largest: np.ndarray  # multiplier
@@ -164,12 +165,17 @@ class Dual(NamedTuple):
     def of(learner: Learner, limits: Limits, config: ResolvedConfig) -> "Dual":
         """So many units; or as they are, where the user counts in those of the reward."""
         scales, margins = learner.scales, learner.margins
-        units, largest = scales.units(np.sqrt(margins.error)), LARGEST_BALANCE * scales.balance
+        error = np.sqrt(margins.error)
+        units, resolution = scales.units(error), scales.resolution(error)
+        largest = LARGEST_BALANCE * scales.balance
         if config.units == "reward":
-            units, largest = np.ones_like(units), np.full_like(units, np.inf)
+            units, resolution = np.ones_like(units), np.full_like(units, np.inf)
+            largest = resolution
         is_augmented = METHODS[config.method].dual == "augmented"
+        margin = margins.mean - margins.aims(limits, config.reserve)
         return Dual(
-            margins.mean - margins.aims(limits, config.reserve),
+            margin,
+            margin.clip(-resolution, resolution),
             config.penalty * is_augmented * units,
             config.dual_step * units,
             largest,
@@ -181,7 +187,7 @@ class Dual(NamedTuple):
         # before the first update nothing has been learned yet: its margin is the random policy's
         if dual == "none" or update == 0 or (dual == "augmented" and update % config.inner):
             return learner
-        margin, penalty = self.margin, np.maximum(self.penalty, np.finfo(np.float64).tiny)
+        margin, penalty = self.counted, np.maximum(self.penalty, np.finfo(np.float64).tiny)
         if config.dual_optimiser == "adam":
             slack = lagrangian.slack(multiplier, penalty, margin) if dual == "augmented" else 0.0
             slope = (margin - slack).astype(np.float32)
