@@ -10,7 +10,7 @@ from cmdpax.learning import formulas, learner
 from cmdpax.learning import scales as module
 from cmdpax.learning.config import TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
-from cmdpax.learning.learner import assess, init, make_learn, minibatches, prepare, rescale
+from cmdpax.learning.learner import assess, init, learn, minibatches, prepare, rescale
 from cmdpax.learning.rollout import Batch
 
 TASK = "SafetyHopperVelocity-v1"
@@ -24,7 +24,7 @@ def update(number=1, **settings):
     config = replace(CONFIG, **settings)
     before = init(config, make_simulator(TASK, 1))._replace(update=np.asarray(number))
     before, samples = assess(before, random_batch(), 100.0, config)
-    return before, *make_learn(config)(before, samples, np.zeros(1), np.ones(1), 100.0)
+    return before, *learn(before, samples, np.zeros(1), np.ones(1), 100.0, config)
 
 
 def random_batch(steps=(100, 2), size=11):
@@ -109,7 +109,7 @@ def test_critics_learn_normalised_targets():
         if kind == "normalised":
             targets = (targets - targets.mean(0)) / targets.std(0) * units
         expected = np.square(outputs - targets).mean(0).sum()
-        _, metrics = make_learn(config)(state, samples, np.zeros(1), np.zeros(1), 100.0)
+        _, metrics = learn(state, samples, np.zeros(1), np.zeros(1), 100.0, config)
         losses[kind] = metrics["critic_loss"]
         assert losses[kind] == pytest.approx(expected, rel=1e-4)
     assert losses["normalised"] != pytest.approx(losses["plain"], rel=0.1)
@@ -122,8 +122,7 @@ def test_a_cost_that_never_varies_has_no_advantages_and_a_critic_that_says_so():
     for number in range(3):
         state, samples = assess(state._replace(update=np.asarray(number)), batch, 100.0, CONFIG)
         assert not np.asarray(samples.advantages[1]).any()
-        learn = make_learn(CONFIG)
-        state, metrics = learn(state, samples, np.zeros(1), np.zeros(1), 100.0)
+        state, metrics = learn(state, samples, np.zeros(1), np.zeros(1), 100.0, CONFIG)
         assert np.isfinite(metrics["critic_loss"])
     assert state.scales.balance == 0 and state.scales.output_unit[1] == 0
 

@@ -74,14 +74,6 @@ def kl(old: Policy, new: Policy, observation: Array) -> Array:
     return (wider + 0.5 * (jnp.exp(-2 * wider) + moved - 1)).sum(-1)
 
 
-def sampled_kl(log_ratio: Array) -> Array:
-    """`E[ratio - 1 - log ratio]`, an estimate of `KL(pi_k || pi)` from samples of pi_k, `[K]`.
-
-    It is never negative. `log_ratio = log(pi / pi_k)`, here and below.
-    """
-    return (jnp.expm1(log_ratio) - log_ratio).mean()
-
-
 def entropy(policy: Policy, observation: Array) -> Array:
     """Entropy of the policy at each state, `[...]`."""
     if "log_std" in policy:
@@ -143,28 +135,6 @@ def combine(advantages: Array, weights: Array, rule: str, rescale: bool = False)
     return total if rule == "separate" else standardise(total)
 
 
-def ppo(log_ratio: Array, advantage: Array, clip: float) -> Array:
-    """`E min(ratio A, clip(ratio, 1 - c, 1 + c) A)`, PPO's surrogate; `[K]`, `[K]` -> scalar."""
-    ratio = jnp.exp(log_ratio)
-    return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage).mean()
-
-
-def spma(log_ratio: Array, advantage: Array, step: Array | float) -> Array:
-    """`E[A log ratio - (ratio - 1 - log ratio) / eta]`, SPMA's surrogate; `[K]`, `[K]` -> scalar.
-
-    Maximised, it projects `pi_k (1 + eta A)` onto the policies. In expectation it equals the
-    paper's `E[(A + 1/eta) log ratio]`, because `E ratio = 1` under pi_k; sample by sample it is far
-    less noisy, since one with A = 0 pulls towards no change instead of towards itself. `pi_k (1 +
-    eta A)` is a policy only where `A >= -1/eta`, and below that the surrogate has no maximum. So a
-    sample's own step is `min(eta, 1/|A|)`: its target lies between never and twice as often, and
-    its gradient at `pi = pi_k`, which is A, stays. Clipping A instead would play down rare
-    disasters, whose advantages are -8 deviations where one happened, and as large upwards where it
-    was expected and escaped.
-    """
-    slope = jnp.maximum(jnp.abs(advantage), 1 / step)  # one over the sample's own step
-    return (advantage * log_ratio - slope * (jnp.expm1(log_ratio) - log_ratio)).mean()
-
-
 def linear(log_ratio: Array, advantage: Array) -> Array:
-    """`E[ratio A]`, the surrogate of trust regions; `[K]`, `[..., K]` -> `[...]`."""
+    """`E[ratio A]`, the surrogate of trust regions, `log_ratio = log(pi / pi_k)`; `[K]`, `[..., K]` -> `[...]`."""
     return (jnp.exp(log_ratio) * advantage).mean(-1)

@@ -126,13 +126,21 @@ def forward(
 def fastest_forward() -> Callable[..., None]:
     """`forward`, compiled where numba is installed: a hundred times as fast."""
     try:
-        from cmdpax.loops.compiled import contracted, inlined
+        from cmdpax.loops.compiled import contracted
     except ImportError:
         return forward
+    inline_parts()
+    return contracted(forward)
+
+
+@cache
+def inline_parts() -> None:
+    """Let compiled loops call `entries`, `normalise` and `tanh`."""
+    from cmdpax.loops.compiled import inlined
+
     inlined(entries, lambda row: range(len(row)))
     inlined(normalise, normalise)
     inlined(tanh, tanh)
-    return contracted(forward)
 
 
 @dataclass(frozen=True)

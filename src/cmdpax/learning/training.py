@@ -22,7 +22,7 @@ from cmdpax.files import Row
 from cmdpax.learning.board import Board
 from cmdpax.learning.config import METHODS, ResolvedConfig, TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
-from cmdpax.learning.learner import Learner, adam, assess, init, make_learn
+from cmdpax.learning.learner import Learner, adam, assess, init, learn
 from cmdpax.learning.margins import Verdict, in_users_orientation
 from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces, spaces_of
 from cmdpax.learning.rollout import collect, episodes
@@ -104,7 +104,7 @@ def _learn(
     callback: Callable[[Row], None] | None,
 ) -> Learner:
     """The remaining updates of a run."""
-    limits, learn, warned = Limits.parse(config.limits), make_learn(config), False
+    limits, warned = Limits.parse(config.limits), False
     board = Board(run_folder.path / "tensorboard")
     for update in range(int(learner.update), config.updates):
         acting, seed = policy_of(learner, simulator), (config.seed, update)
@@ -122,7 +122,7 @@ def _learn(
         dual = Dual.of(learner, limits, config)
         learner = dual.move(learner, config)
         weights = lagrangian.weights(learner.multiplier, dual.penalty, dual.margin)
-        learner, metrics = learn(learner, samples, weights, dual.margin, steps)
+        learner, metrics = learn(learner, samples, weights, dual.margin, steps, config)
         observed = learner.observed.add(raw)
         learner = learner._replace(observed=observed, update=np.asarray(update + 1))
         _refuse_nan(learner, run_folder)
