@@ -1,4 +1,4 @@
-"""Slopes against finite differences and brute force; all steps against JAX's gradients and optax."""
+"""Slopes against finite differences and brute force; steps against JAX's gradients and optax."""
 
 from dataclasses import replace
 

@@ -6,6 +6,7 @@ policy is `{"layers": network, "log_std": [a]}` (Gaussian, deviation independent
 """
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -20,23 +21,39 @@ Network = list[dict[str, Array]]
 Policy = dict[str, Any]
 
 
-def init_network(key: Array, sizes: Sequence[int], last_gain: float) -> Network:
-    """Orthogonal weights, gain sqrt 2 (`last_gain` for the last layer), and zero biases."""
-    layers = []
-    for index, (width, next_width) in enumerate(pairwise(sizes)):
-        orthogonal = jax.nn.initializers.orthogonal(
-            last_gain if index == len(sizes) - 2 else 2**0.5
+def init_network(key: Array, index: int, sizes: tuple[int, ...], last_gain: float) -> Network:
+    """Orthogonal weights, gain sqrt 2 (`last_gain` for the last layer), and zero biases.
+
+    Networks of one key have different indices.
+    """
+    layers, gains = [], [2**0.5] * (len(sizes) - 2) + [last_gain]
+    for numbers, gain, (width, next_width) in zip(
+        _normal(key, index, sizes), gains, pairwise(sizes)
+    ):
+        columns, triangle = np.linalg.qr(np.asarray(numbers))
+        columns *= np.sign(np.diag(triangle))
+        weight = columns if width >= next_width else columns.T
+        layers.append(
+            {"weight": np.float32(gain) * weight, "bias": np.zeros(next_width, np.float32)}
         )
-        weight = orthogonal(jax.random.fold_in(key, index), (width, next_width))
-        layers.append({"weight": weight, "bias": jnp.zeros(next_width)})
     return layers
 
 
-def init_policy(key: Array, sizes: Sequence[int], gaussian: bool, initial_std: float) -> Policy:
+@partial(jax.jit, static_argnums=2)
+def _normal(key: Array, index: Array, sizes: tuple[int, ...]) -> list[Array]:
+    """Normal numbers for the weights of a network, each `[in, out]`, or `[out, in]` if taller."""
+    key = jax.random.fold_in(key, index)
+    return [
+        jax.random.normal(jax.random.fold_in(key, layer), (max(pair), min(pair)))
+        for layer, pair in enumerate(pairwise(sizes))
+    ]
+
+
+def init_policy(key: Array, sizes: tuple[int, ...], gaussian: bool, initial_std: float) -> Policy:
     """A policy whose first actions hardly depend on the state: its last layer is small."""
-    policy: Policy = {"layers": init_network(key, sizes, 0.01)}
+    policy: Policy = {"layers": init_network(key, 0, sizes, 0.01)}
     if gaussian:
-        policy["log_std"] = jnp.full(sizes[-1], np.log(initial_std), jnp.float32)
+        policy["log_std"] = np.full(sizes[-1], np.log(initial_std), np.float32)
     return policy
 
 
@@ -136,5 +153,8 @@ def combine(advantages: Array, weights: Array, rule: str, rescale: bool = False)
 
 
 def linear(log_ratio: Array, advantage: Array) -> Array:
-    """`E[ratio A]`, the surrogate of trust regions, `log_ratio = log(pi / pi_k)`; `[K]`, `[..., K]` -> `[...]`."""
+    """`E[ratio A]`, the surrogate of trust regions; `[K]`, `[..., K]` -> `[...]`.
+
+    `log_ratio = log(pi / pi_k)`, where pi_k is the policy that acted.
+    """
     return (jnp.exp(log_ratio) * advantage).mean(-1)

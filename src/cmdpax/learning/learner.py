@@ -47,31 +47,30 @@ class Learner(NamedTuple):
 
 def init(config: ResolvedConfig, simulator: Simulator) -> Learner:
     """The state before the first batch."""
-    key, rows = jax.random.key(config.seed), len(Limits.parse(config.limits).rows)
-    space, size = simulator.action_space, simulator.observation_size
-    policy = formulas.init_policy(
-        jax.random.fold_in(key, 0),
-        (size, *config.hidden, space.size),
-        space.low is not None,
-        config.initial_std,
-    )
-    critics = [
-        formulas.init_network(jax.random.fold_in(key, 1 + i), (size, *config.hidden, 1), 1.0)
-        for i in range(1 + rows)
-    ]
+    rows, space = len(Limits.parse(config.limits).rows), simulator.action_space
+    sizes = (simulator.observation_size, *config.hidden, space.size)
+    key = jax.random.key(config.seed)
+    policy = formulas.init_policy(key, sizes, space.low is not None, config.initial_std)
+    critics = [formulas.init_network(key, 1 + i, (*sizes[:-1], 1), 1.0) for i in range(1 + rows)]
     return Learner(
         policy,
         critics,
         Scales.empty(rows),
-        adam.init(policy),
-        adam.init(critics),
+        _no_moments(policy),
+        _no_moments(critics),
         np.full((), config.spma_step or SPMA_STEPS[0]),
         np.zeros(rows),
-        adam.init(np.zeros(rows)),
+        _no_moments(np.zeros(rows, np.float32)),
         Margins.empty(rows),
-        Statistics.empty(size),
+        Statistics.empty(sizes[0]),
         np.zeros((), np.int64),
     )
+
+
+def _no_moments(parameters: Any) -> optax.ScaleByAdamState:
+    """Adam's memory before its first step."""
+    zeros = jax.tree.map(np.zeros_like, parameters)
+    return optax.ScaleByAdamState(np.zeros((), np.int32), zeros, zeros)
 
 
 class Samples(NamedTuple):
