@@ -29,7 +29,8 @@ STRANGERS = {"environments", "solvers"}  # on one floor, but neither imports the
 HOSTS = {
     "numba": ("loops/compiled.py",),
     "jax": tuple(
-        f"learning/{file}.py" for file in ["formulas", "learner", "trust_region", "training"]
+        f"learning/{file}.py"
+        for file in ["formulas", "learner", "trust_region", "training", "compilation"]
     ),
     "optax": ("learning/learner.py",),
     "gymnasium": ("learning/",),
@@ -84,7 +85,7 @@ READING = {
     "one `solve`": 15,
     "PQA-ALM": 5,
     "the corrective oracle": 7,
-    "an update of SPMA-ALM": 8,
+    "an update of SPMA-ALM": 9,
     "a baseline": 4,
 }
 

@@ -17,7 +17,7 @@ import numpy as np
 from cmdpax import lagrangian
 
 Array = jax.Array
-Network = list[dict[str, Array]]
+Network = list[dict[str, Any]]
 Policy = dict[str, Any]
 
 

@@ -207,11 +207,12 @@ def _descend(
     targets = ratio(
         np.asarray(samples.targets) - centre.astype(np.float32), unit.astype(np.float32)
     )
-    action, policy_adam = np.asarray(samples.action), learner.policy_adam
+    action = np.asarray(samples.action)
+    policy_adam, critics_adam = learner.policy_adam, learner.critics_adam
     if "log_std" not in learner.policy:
         action = np.eye(len(learner.policy["layers"][-1]["bias"]), dtype=np.float32)[action]
     policy = Flat.of([learner.policy], [policy_adam.mu], [policy_adam.nu], policy_adam.count)
-    critics = Flat.of(learner.critics, *learner.critics_adam[1:], learner.critics_adam.count)
+    critics = Flat.of(learner.critics, critics_adam.mu, critics_adam.nu, critics_adam.count)
     is_spma = METHODS[config.method].surrogate == "spma"
     step = float(learner.spma_step) if is_spma else 0.0
     loss = descend(
@@ -225,12 +226,12 @@ def _descend(
         is_frozen,
     )
     (moved,), (mu,), (nu,), count = policy.trees(learner.policy)
-    networks, *means, critics_count = critics.trees(learner.critics[0])
+    networks, critics_mu, critics_nu, critics_count = critics.trees(learner.critics[0])
     learner = learner._replace(
         policy=moved,
         policy_adam=policy_adam._replace(mu=mu, nu=nu, count=count),
         critics=networks,
-        critics_adam=type(policy_adam)(critics_count, *means),
+        critics_adam=critics_adam._replace(mu=critics_mu, nu=critics_nu, count=critics_count),
     )
     return learner, loss
 
@@ -242,18 +243,18 @@ class Flat(NamedTuple):
     parameters: np.ndarray  # [networks, P], as are the next two
     mu: np.ndarray
     nu: np.ndarray
-    count: np.ndarray  # [1]
+    steps: np.ndarray  # Adam's, [1]
 
     @staticmethod
     def of(trees: list[Any], mu: list[Any], nu: list[Any], count: np.ndarray) -> "Flat":
         """Copies of trees of equal shape; their leaves follow each other in the tree's order."""
         layers = trees[0]["layers"] if isinstance(trees[0], dict) else trees[0]
         sizes = np.array([len(layers[0]["weight"]), *(len(layer["bias"]) for layer in layers)])
-        rows = (
+        flat, flat_mu, flat_nu = (
             np.stack([np.concatenate(list(map(np.ravel, jax.tree.leaves(tree)))) for tree in part])
             for part in (trees, mu, nu)
         )
-        return Flat(sizes, *rows, np.array([count]))
+        return Flat(sizes, flat, flat_mu, flat_nu, np.array([count]))
 
     def trees(self, like: Any) -> tuple[list[Any], list[Any], list[Any], np.ndarray]:
         """The trees of which this was made, as they are now; `like` has their shape."""
@@ -265,7 +266,7 @@ class Flat(NamedTuple):
             return jax.tree.unflatten(structure, [part.reshape(leaf.shape) for part, leaf in parts])
 
         parameters, mu, nu = ([*map(tree, rows)] for rows in self[1:4])
-        return parameters, mu, nu, self.count[0]
+        return parameters, mu, nu, self.steps[0]
 
 
 def adapted_step(step: np.ndarray, kl: float, target: float) -> np.ndarray:

@@ -211,7 +211,7 @@ class NetworkPolicy:
 
     def act(self, *arrays: Array) -> None:
         """`forward` of this network; `arrays` are its last four arguments."""
-        fastest_forward()(self._network, *arrays)
+        fastest_forward()(self.network, *arrays)
 
     def choose(self, output: Array) -> Array:
         """The action that an output with its noise stands for, in the policy's own units."""
@@ -226,7 +226,8 @@ class NetworkPolicy:
         return normalise(flat, self.mean, self.scale)
 
     @cached_property
-    def _network(self) -> Network:
+    def network(self) -> Network:
+        """The first argument of `forward`."""
         layers = [part.reshape(-1) for pair in zip(self.weights, self.biases) for part in pair]
         sizes = np.array([len(self.weights[0]), *map(len, self.biases)])
         parameters = np.concatenate(layers, dtype=np.float32)

@@ -19,6 +19,7 @@ import numpy as np
 from cmdpax import lagrangian
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.files import Row
+from cmdpax.learning import compilation
 from cmdpax.learning.board import Board
 from cmdpax.learning.config import METHODS, ResolvedConfig, TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
@@ -86,6 +87,7 @@ def train(
     if config.batch > config.rollout_steps:
         simulator = make_simulator(environment, config.batch // config.rollout_steps)
     Limits.parse(config.limits).columns(simulator.cost_names)  # refuses others before all work
+    compilation.recall()
     learner, recorded = init(config, simulator), {"environment": name, **asdict(config)}
     hold = run_folder.resume if resume else run_folder.begin
     with hold(recorded):
@@ -210,8 +212,12 @@ def policy_of(learner: Learner, simulator: Simulator) -> NetworkPolicy:
 
 
 def save(learner: Learner, simulator: Simulator, run_folder: RunFolder) -> None:
-    """Write a checkpoint of the whole state, with what its policy needs of the environment."""
+    """Write a checkpoint of the whole state, with what its policy needs of the environment.
+
+    Compiled code is kept along with it.
+    """
     run_folder.save(int(learner.update), leaves_by_path(learner), spaces_of(simulator))
+    compilation.keep()
 
 
 def restore(template: Learner, run_folder: RunFolder, simulator: Simulator) -> Learner:
