@@ -232,7 +232,8 @@ def descend(policy, critics, samples, targets, orders, rate, rule, is_frozen):
         loss = 0.0
         for rows in one_pass:
             for n in range(len(rows)):
-                inputs[n] = observation[rows[n]]
+                for k in range(inputs.shape[1]):
+                    inputs[n, k] = observation[rows[n], k]
             critic_count[0] += 1
             for index in range(len(critic_rows)):
                 critic, aims = critic_rows[index], targets[index]

@@ -313,22 +313,26 @@ def steps_until_an_end(physics, box, network, elapsed, rules, noise, record, fir
         act(network, record.observation[t], noise[t], record.normalised[t], record.output[t])
         for n in range(count):
             place, control = memory_at(places[n, 0], 2), memory_at(controls[n, 0], size)
-            before[n] = place
+            before[n, 0], before[n, 1] = place[0], place[1]
             for k in range(size):
                 action[n, k] = record.output[t, n, k] * half[k] + middle[k]
                 control[k] = action[n, k]
             for function in calls:
                 call_at(function, model, robots[n])
-            after[n] = place
+            after[n, 0], after[n, 1] = place[0], place[1]
             start = 0
-            for k in range(len(widths)):
-                state[n, start : start + widths[k]] = memory_at(parts[n, k], widths[k])
-                start += widths[k]
+            for part in range(len(widths)):
+                numbers = memory_at(parts[n, part], widths[part])
+                for k in range(len(numbers)):
+                    state[n, start + k] = numbers[k]
+                start += widths[part]
         filled = record.next_observation[t], record.reward[t], record.cost[t]
         ends = record.terminated[t], record.truncated[t]
         any_ended = measure(before, after, state, action, elapsed, rules, (*filled, *ends))
         if t + 1 < len(noise):
-            record.observation[t + 1] = record.next_observation[t]
+            for n in range(count):
+                for k in range(record.observation.shape[2]):
+                    record.observation[t + 1, n, k] = record.next_observation[t, n, k]
         if any_ended:
             return t + 1, True
     return len(noise), False
