@@ -81,14 +81,15 @@ def _folder() -> Path | None:
     """For these versions and this processor, made if need be; None where others could write."""
     if not hasattr(os, "getuid"):  # Windows has other rules about who may write
         return None
-    text = "\n".join((jax.__version__, jaxlib.__version__, *processor()))
-    root = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "cmdpax"
     try:
-        folder = root.expanduser() / f"jax-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        root = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "cmdpax"
+        text = "\n".join((jax.__version__, jaxlib.__version__, *processor()))
+        folder = root / f"jax-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         folder = folder.resolve()
         is_safe = _is_ours_alone(folder) and not any(map(_lets_others_write, folder.parents))
-    except (OSError, RuntimeError):  # RuntimeError: no home
+    except (OSError, RuntimeError):  # RuntimeError: no home, or an unknown processor
         return None
     return folder if is_safe else None
 
