@@ -73,13 +73,13 @@ BUDGETS = {
     "exact": 1040,
     "solvers": 2960,
     "environments": 750,
-    "learning": 4255,
+    "learning": 4260,
     "experiments": 1880,
     "report": 960,
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 18_120, 92, 8
+LINES, MODULES, LOOSE_MODULES = 18_130, 92, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,
