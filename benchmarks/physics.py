@@ -1,44 +1,100 @@
-"""What do our velocity tasks cost on top of MuJoCo itself, a bare loop of `mj_step`?
+"""What does training cost on top of MuJoCo itself, a bare loop of `mj_step`?
 
-    python benchmarks/physics.py [--seconds 3] [--count 20]
+    python benchmarks/physics.py [--updates 60] [--task NAME ...] [--omnisafe-python PATH]
+                                 [--record FILE]
 
-Steps per CPU-second on one thread: both sides step the same states with the same actions, taking
-turns, so that a noisy machine disturbs both alike. The last columns are our steps per second of the
-clock on one thread and on all (`NUMBA_NUM_THREADS`).
+Every velocity task, spma-alm with its default settings, on one thread, in steps per CPU-second:
+
+- bare: a loop of `mj_step`, with the very actions that the training takes, from the same starts;
+- loop: our batches, which is physics, acting and bookkeeping;
+- training: all of it, without starting; `whole` with it, as many updates as asked for.
+
+The three take turns in one process, update by update, so that a noisy machine disturbs all alike;
+the median update counts. `first` and `second start` are CPU-seconds before the first update is
+done, more than an update takes: imports and compilation, with empty caches and with what the first
+start left there. OmniSafe's PPOLag, whose interpreter lives elsewhere (`vs_omnisafe.py`), takes the
+settings of that benchmark. The last columns are steps of 20 simulations per second of the clock on
+one thread and on all (`NUMBA_NUM_THREADS`).
 """
 
 import argparse
+import json
+import os
+import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
+from vs_omnisafe import EPOCH, omnisafe, seconds_of
 
+from cmdpax.learning import training
 from cmdpax.learning.velocity import TASKS, VelocitySimulator
 from cmdpax.loops.compiled import shared_threads, thread_count
 
-STEPS = 25  # of every simulation in one turn
-Side = Callable[[np.ndarray], None]  # takes actions [STEPS, count, a]
+BATCH = 2_000  # of the default settings
+STEPS, COUNT = 25, 20  # of a turn and simulations, where threads are compared
+COLUMNS = ("bare", "loop", "training", "share", "whole", "first start", "second start")
+Side = Callable[[np.ndarray], None]  # takes actions [STEPS, COUNT, a]
 
 
-def rates(
-    sides: tuple[Side, Side],
-    shape: tuple[int, ...],
-    seconds: float,
-    clock: Callable[[], float],
-    before: Callable[[], None] = lambda: None,
-) -> np.ndarray:
-    """Steps per second of two sides that take turns; `before` is called ahead of every turn."""
-    random, spent, turns = np.random.default_rng(0), np.zeros(2), 0
-    while spent.sum() < seconds:
-        actions = random.uniform(-1, 1, shape)
-        before()
-        for index, side in enumerate(sides):
-            started = clock()
-            side(actions)
-            spent[index] += clock() - started
-        turns += 1
-    return turns * shape[0] * shape[1] / spent
+def replay(bare: VelocitySimulator, batch: Any, seed: tuple[int, ...]) -> float:
+    """CPU-seconds of `mj_step` for a batch that was collected from this seed; starts are free."""
+    bare.reset(int(np.random.default_rng(seed).integers(2**31)))
+    actions = bare.action_space.to_environment(batch.action).astype(np.float64)
+    frames, spent, started = bare.task.frame_skip, 0.0, time.process_time()
+    for action, ended in zip(actions, batch.ended.astype(bool)):
+        for data, chosen in zip(bare.data, action):
+            data.ctrl[:] = chosen
+            mujoco.mj_step(bare.model, data, frames)
+        if ended.any():
+            spent += time.process_time() - started
+            bare.restart(np.flatnonzero(ended), bare._random)
+            started = time.process_time()
+    return spent + time.process_time() - started
+
+
+def train(task: str, updates: int) -> None:
+    """Train in this process; print CPU-seconds of bare, loop and training, update after update."""
+    rows: list[list[float]] = []
+    collect, bare = training.collect, VelocitySimulator(task, BATCH // 1_000)
+
+    def collected(simulator: Any, policy: Any, limits: Any, steps: int, seed: Any) -> Any:
+        started = time.process_time()
+        batch, raw = collect(simulator, policy, limits, steps, seed)
+        loop, started = time.process_time() - started, time.process_time()
+        rows.append([replay(bare, batch, seed), loop, time.process_time() - started])
+        return batch, raw
+
+    training.collect, marks = collected, []
+    with tempfile.TemporaryDirectory() as folder:
+        training.train(
+            task,
+            folder=Path(folder) / "run",
+            callback=lambda _: marks.append(time.process_time()),
+            samples=updates * BATCH,
+            batch=BATCH,
+        )
+    replays = np.array([row[2] for row in rows])
+    whole = np.diff([0.0, *marks]) - replays
+    print("SECONDS", json.dumps([[row[0], row[1], own] for row, own in zip(rows, whole)]))
+
+
+def measure(task: str, updates: int) -> dict[str, float]:
+    """The columns of one task; caches are empty at first."""
+    with tempfile.TemporaryDirectory() as caches:
+        os.environ.update(XDG_CACHE_HOME=caches, NUMBA_CACHE_DIR=caches)
+        command = [sys.executable, __file__, "--train", task, "--updates"]
+        first = np.array(seconds_of([*command, "50"]))
+        seconds = np.array(seconds_of([*command, str(updates)]))
+    usual = np.median(seconds[2:], axis=0)
+    bare, loop, whole = BATCH / usual
+    starts = [float(rows[:2, 2].sum() - 2 * usual[2]) for rows in (first, seconds)]
+    every = updates * BATCH / seconds[:, 2].sum()
+    return dict(zip(COLUMNS, map(float, (bare, loop, whole, whole / bare, every, *starts))))
 
 
 def stepping(simulator: VelocitySimulator) -> Side:
@@ -54,47 +110,53 @@ def stepping(simulator: VelocitySimulator) -> Side:
     return side
 
 
-def compare(name: str, count: int, seconds: float) -> np.ndarray:
-    """Steps per CPU-second on one thread: bare loop, ours."""
-    ours, bare = VelocitySimulator(name, count), VelocitySimulator(name, count)
-    ours.shared, frames = None, ours.task.frame_skip
-
-    def bare_side(actions: np.ndarray) -> None:
-        for action in actions:
-            for data, chosen in zip(bare.data, action):
-                data.ctrl[:] = chosen
-                mujoco.mj_step(bare.model, data, frames)
-
-    def same_states() -> None:  # whatever ended on our side
-        for own, other in zip(ours.data, bare.data):
-            other.qpos[:], other.qvel[:] = own.qpos, own.qvel
-
-    bare.reset(0)
-    shape = (STEPS, count, ours.model.nu)
-    return rates((bare_side, stepping(ours)), shape, seconds, time.process_time, same_states)
-
-
-def clocked(name: str, count: int, seconds: float) -> np.ndarray:
-    """Our steps per second of the clock: on one thread, on all."""
-    alone, together = VelocitySimulator(name, count), VelocitySimulator(name, count)
+def clocked(name: str, seconds: float = 3.0) -> np.ndarray:
+    """Our steps per second of the clock: on one thread, on all; they take turns."""
+    alone, together = VelocitySimulator(name, COUNT), VelocitySimulator(name, COUNT)
     alone.shared, together.shared = None, shared_threads()
-    sides = stepping(alone), stepping(together)
-    return rates(sides, (STEPS, count, alone.model.nu), seconds, time.perf_counter)
+    sides, random = (stepping(alone), stepping(together)), np.random.default_rng(0)
+    spent, turns = np.zeros(2), 0
+    while spent.sum() < seconds:
+        actions = random.uniform(-1, 1, (STEPS, COUNT, alone.model.nu))
+        for index, side in enumerate(sides):
+            started = time.perf_counter()
+            side(actions)
+            spent[index] += time.perf_counter() - started
+        turns += 1
+    return turns * STEPS * COUNT / spent
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=3.0, help="for each of two comparisons")
-    parser.add_argument("--count", type=int, default=20, help="simulations that step together")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--updates", type=int, default=60, help="at least 50, of 2,000 steps each")
+    parser.add_argument("--task", nargs="*", default=list(TASKS))
+    parser.add_argument("--omnisafe-python", help="the interpreter of its virtual environment")
+    parser.add_argument("--record", type=Path, help="keep the numbers as JSON")
+    parser.add_argument("--train", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    print(f"{options.count} simulations, steps per CPU-second; on {thread_count()} threads: clock")
-    row = "{:30} {:>12} {:>10} {:>9} {:>12} {:>10}".format
-    print(row("task", "bare mj_step", "ours", "overhead", "one thread", "all"))
-    for task in TASKS:
-        bare, ours = compare(task, options.count, options.seconds)
-        alone, together = clocked(task, options.count, options.seconds)
-        own = f"{ours:.0f}", f"{bare / ours - 1:.1%}", f"{alone:.0f}", f"{together:.0f}"
-        print(row(task, f"{bare:.0f}", *own), flush=True)
+    if options.train:
+        train(options.train, options.updates)
+        return
+    print(f"steps per CPU-second; starts in CPU-seconds; on {thread_count()} threads: clock")
+    line = "{:30} {:>8} {:>8} {:>9} {:>6} {:>8} {:>12} {:>13} {:>9} {:>11} {:>8}".format
+    print(line("task", *COLUMNS, "OmniSafe", "one thread", "all"))
+    rows = []
+    for task in options.task:
+        row: dict[str, Any] = {"task": task, **measure(task, options.updates)}
+        cells = [f"{row[name]:.0f}" for name in COLUMNS[:3]] + [f"{row['share']:.0%}"]
+        cells += [f"{row['whole']:.0f}", f"{row['first start']:.1f}", f"{row['second start']:.1f}"]
+        if options.omnisafe_python:
+            row["omnisafe"] = EPOCH / omnisafe(options.omnisafe_python, "PPOLag", task, 1)
+        row["one thread"], row["all threads"] = map(float, clocked(task))
+        cells.append(f"{row['omnisafe']:.0f}" if "omnisafe" in row else "-")
+        print(line(task, *cells, f"{row['one thread']:.0f}", f"{row['all threads']:.0f}"))
+        rows.append(row)
+    if options.record:
+        header = {"method": "spma-alm", "updates": options.updates, "batch": BATCH}
+        header |= {"mujoco": mujoco.__version__, "unit": "steps per CPU-second"}
+        options.record.write_text(json.dumps({**header, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

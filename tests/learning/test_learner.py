@@ -10,7 +10,7 @@ from cmdpax.learning import formulas, learner
 from cmdpax.learning import scales as module
 from cmdpax.learning.config import TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
-from cmdpax.learning.learner import assess, init, make_learn, minibatches, prepare, rescale
+from cmdpax.learning.learner import assess, init, learn, minibatches, prepare, rescale
 from cmdpax.learning.rollout import Batch
 
 TASK = "SafetyHopperVelocity-v1"
@@ -24,7 +24,7 @@ def update(number=1, **settings):
     config = replace(CONFIG, **settings)
     before = init(config, make_simulator(TASK, 1))._replace(update=np.asarray(number))
     before, samples = assess(before, random_batch(), 100.0, config)
-    return before, *make_learn(config)(before, samples, np.zeros(1), np.ones(1), 100.0)
+    return before, *learn(before, samples, np.zeros(1), np.ones(1), 100.0, config)
 
 
 def random_batch(steps=(100, 2), size=11):
@@ -93,7 +93,7 @@ def test_other_units_change_no_prediction():
 
 
 def test_one_batch_brings_values_to_their_level():
-    """Rewards of 3 and costs of -2 for ever are worth 3 / (1 - discount) and -2 / (1 - discount)."""
+    """Rewards of 3 for ever are worth 3 / (1 - discount), and costs of -2 likewise."""
     state, batch = init(CONFIG, make_simulator(TASK, 1)), random_batch()
     noise = batch.rewards - batch.rewards.mean((1, 2), keepdims=True)
     batch = batch._replace(rewards=noise + np.array([3.0, -2.0], np.float32)[:, None, None])
@@ -123,7 +123,7 @@ def test_before_the_first_batch_there_is_no_value_but_the_level():
 
 
 def test_critics_learn_normalised_targets():
-    """Less their level; one deviation is 25 outputs for the reward, 5 for a cost. Or as they are."""
+    """Less their level, one deviation is 25 outputs for the reward, 5 for a cost."""
     losses, units = {}, (module.REWARD_OUTPUTS, module.COST_OUTPUTS)
     for kind in ("normalised", "plain"):
         config = replace(CONFIG, critics=kind, learning_rate=1e-12, passes=1, minibatch=200)
@@ -133,7 +133,7 @@ def test_critics_learn_normalised_targets():
         if kind == "normalised":
             targets = (targets - state.scales.centre) / targets.std(0) * units
         expected = np.square(outputs - targets).mean(0).sum()
-        _, metrics = make_learn(config)(state, samples, np.zeros(1), np.zeros(1), 100.0)
+        _, metrics = learn(state, samples, np.zeros(1), np.zeros(1), 100.0, config)
         losses[kind] = metrics["critic_loss"]
         assert losses[kind] == pytest.approx(expected, rel=1e-4)
     assert losses["normalised"] != pytest.approx(losses["plain"], rel=0.1)
@@ -146,8 +146,7 @@ def test_a_cost_that_never_varies_has_no_advantages_and_a_critic_that_says_so():
     for number in range(3):
         state, samples = assess(state._replace(update=np.asarray(number)), batch, 100.0, CONFIG)
         assert not np.asarray(samples.advantages[1]).any()
-        learn = make_learn(CONFIG)
-        state, metrics = learn(state, samples, np.zeros(1), np.zeros(1), 100.0)
+        state, metrics = learn(state, samples, np.zeros(1), np.zeros(1), 100.0, CONFIG)
         assert np.isfinite(metrics["critic_loss"])
     assert state.scales.balance == 0 and state.scales.output_unit[1] == 0
 

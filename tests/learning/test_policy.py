@@ -30,7 +30,7 @@ def test_the_forward_pass_is_the_same_as_source_compiled_and_in_jax(sizes):
     assert fastest_forward() is not forward
     for run in (forward, fastest_forward()):
         normalised, output = np.empty((7, 5), np.float32), np.empty((7, 3), np.float32)
-        run(policy._network, observation, noise, normalised, output)
+        run(policy.network, observation, noise, normalised, output)
         assert (np.abs(normalised) == 10).any()  # the clip was reached
         np.testing.assert_array_equal(normalised, policy.normalise(observation))
         outputs.append(output)

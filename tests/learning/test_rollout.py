@@ -8,7 +8,9 @@ import probes
 from cmdpax import InputError
 from cmdpax.learning.gym_simulator import GymSimulator
 from cmdpax.learning.policy import NetworkPolicy
-from cmdpax.learning.rollout import ages, collect, counts_steps, episodes, first_episodes
+from cmdpax.learning.rollout import ages, collect, counts_steps, episodes, first_episodes, run
+from cmdpax.learning.simulator import CompiledSimulator, Record
+from cmdpax.learning.velocity import TASKS, VelocitySimulator
 from cmdpax.model.limits import Limits
 
 
@@ -150,3 +152,43 @@ def test_nan_is_named(wrong):
     simulator.finite = lambda observation: observation
     with pytest.raises(InputError, match=f"{wrong} is not finite"):
         collect(simulator, uniform_policy(simulator), Limits.parse([]), 10, (0,))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_compiled_run_is_that_of_single_steps_bit_for_bit(name):
+    """Over new starts: a policy without training falls, and episodes are cut."""
+    whole, single = VelocitySimulator(name, 2), VelocitySimulator(name, 2)
+    assert isinstance(whole, CompiledSimulator) and whole.is_alone
+    random, size, out = np.random.default_rng(0), whole.observation_size, whole.action_space.size
+    shapes = ((size, 8), (8, out))
+    policy = NetworkPolicy(
+        [random.normal(0, 0.5, shape).astype(np.float32) for shape in shapes],
+        [random.normal(0, 0.5, shape[1]).astype(np.float32) for shape in shapes],
+        np.zeros(out, np.float32),
+        random.normal(0, 0.1, size),
+        np.full(size, 0.7),
+        whole.action_space,
+        (size,),
+        0,
+    )
+    noise, records = policy.noise(random, (1_100, 2)), []
+    for simulator in (whole, single):
+        record = Record.empty(simulator, len(noise))
+        record.observation[0] = simulator.reset(3)
+        (run if simulator is single else VelocitySimulator.run)(simulator, policy, noise, record)
+        records.append(record)
+    for field, one, other in zip(Record._fields, *records):
+        assert one.tobytes() == other.tobytes(), field
+    assert (records[0].terminated | records[0].truncated).sum() >= 2
+    np.testing.assert_array_equal(whole.observe(), single.observe())
+
+
+def test_without_mujocos_library_or_with_threads_steps_are_single(monkeypatch):
+    simulator = VelocitySimulator("SafetyHopperVelocity-v1", 2)
+    policy, limits = uniform_policy(simulator), Limits.parse(["cost<=25"])
+    whole = collect(simulator, policy, limits, 30, (0, 1))
+    monkeypatch.setattr(simulator, "_calls", None)
+    assert not simulator.is_alone
+    single = collect(simulator, policy, limits, 30, (0, 1))
+    for one, other in zip((*whole[0], whole[1]), (*single[0], single[1])):
+        assert one.tobytes() == other.tobytes()

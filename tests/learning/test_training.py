@@ -221,22 +221,15 @@ def test_nan_from_an_environment_stops_and_names_the_field(wrong, tmp_path):
 
 def test_a_diverged_learner_stops_and_keeps_the_last_good_checkpoint(tmp_path, monkeypatch):
     folder = tmp_path / "run"
-    make = training.make_learn
+    learn = training.learn
 
-    def poisoned(config):
-        learn = make(config)
+    def poisoned(learner, *rest):
+        learner, metrics = learn(learner, *rest)
+        if learner.update == 5:
+            learner = learner._replace(policy=jax.tree.map(lambda x: x * np.nan, learner.policy))
+        return learner, metrics
 
-        def wrapped(learner, *rest):
-            learner, metrics = learn(learner, *rest)
-            if learner.update == 5:
-                learner = learner._replace(
-                    policy=jax.tree.map(lambda x: x * np.nan, learner.policy)
-                )
-            return learner, metrics
-
-        return wrapped
-
-    monkeypatch.setattr(training, "make_learn", poisoned)
+    monkeypatch.setattr(training, "learn", poisoned)
     with pytest.raises(
         NumericalError,
         match="update 6 made the policy not finite; the checkpoint of update 4 is kept",

@@ -29,7 +29,8 @@ STRANGERS = {"environments", "solvers"}  # on one floor, but neither imports the
 HOSTS = {
     "numba": ("loops/compiled.py",),
     "jax": tuple(
-        f"learning/{file}.py" for file in ["formulas", "learner", "trust_region", "training"]
+        f"learning/{file}.py"
+        for file in ["formulas", "learner", "trust_region", "training", "compilation"]
     ),
     "optax": ("learning/learner.py",),
     "gymnasium": ("learning/",),
@@ -75,19 +76,19 @@ BUDGETS = {
     "exact": 1040,
     "solvers": 2960,
     "environments": 750,
-    "learning": 4010,
+    "learning": 4600,
     "experiments": 1880,
     "report": 960,
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 17_850, 92, 8
+LINES, MODULES, LOOSE_MODULES = 18_500, 95, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,
     "PQA-ALM": 5,
     "the corrective oracle": 7,
-    "an update of SPMA-ALM": 8,
+    "an update of SPMA-ALM": 9,
     "a baseline": 4,
 }
 

@@ -6,6 +6,7 @@ policy is `{"layers": network, "log_std": [a]}` (Gaussian, deviation independent
 """
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -16,27 +17,43 @@ import numpy as np
 from cmdpax import lagrangian
 
 Array = jax.Array
-Network = list[dict[str, Array]]
+Network = list[dict[str, Any]]
 Policy = dict[str, Any]
 
 
-def init_network(key: Array, sizes: Sequence[int], last_gain: float) -> Network:
-    """Orthogonal weights, gain sqrt 2 (`last_gain` for the last layer), and zero biases."""
-    layers = []
-    for index, (width, next_width) in enumerate(pairwise(sizes)):
-        orthogonal = jax.nn.initializers.orthogonal(
-            last_gain if index == len(sizes) - 2 else 2**0.5
+def init_network(key: Array, index: int, sizes: tuple[int, ...], last_gain: float) -> Network:
+    """Orthogonal weights, gain sqrt 2 (`last_gain` for the last layer), and zero biases.
+
+    Networks of one key have different indices.
+    """
+    layers, gains = [], [2**0.5] * (len(sizes) - 2) + [last_gain]
+    for numbers, gain, (width, next_width) in zip(
+        _normal(key, index, sizes), gains, pairwise(sizes)
+    ):
+        columns, triangle = np.linalg.qr(np.asarray(numbers))
+        columns *= np.sign(np.diag(triangle))
+        weight = columns if width >= next_width else columns.T
+        layers.append(
+            {"weight": np.float32(gain) * weight, "bias": np.zeros(next_width, np.float32)}
         )
-        weight = orthogonal(jax.random.fold_in(key, index), (width, next_width))
-        layers.append({"weight": weight, "bias": jnp.zeros(next_width)})
     return layers
 
 
-def init_policy(key: Array, sizes: Sequence[int], gaussian: bool, initial_std: float) -> Policy:
+@partial(jax.jit, static_argnums=2)
+def _normal(key: Array, index: Array, sizes: tuple[int, ...]) -> list[Array]:
+    """Normal numbers for the weights of a network, each `[in, out]`, or `[out, in]` if taller."""
+    key = jax.random.fold_in(key, index)
+    return [
+        jax.random.normal(jax.random.fold_in(key, layer), (max(pair), min(pair)))
+        for layer, pair in enumerate(pairwise(sizes))
+    ]
+
+
+def init_policy(key: Array, sizes: tuple[int, ...], gaussian: bool, initial_std: float) -> Policy:
     """A policy whose first actions hardly depend on the state: its last layer is small."""
-    policy: Policy = {"layers": init_network(key, sizes, 0.01)}
+    policy: Policy = {"layers": init_network(key, 0, sizes, 0.01)}
     if gaussian:
-        policy["log_std"] = jnp.full(sizes[-1], np.log(initial_std), jnp.float32)
+        policy["log_std"] = np.full(sizes[-1], np.log(initial_std), np.float32)
     return policy
 
 
@@ -72,14 +89,6 @@ def kl(old: Policy, new: Policy, observation: Array) -> Array:
     wider = new["log_std"] - old["log_std"]
     moved = (before - after) ** 2 * jnp.exp(-2 * new["log_std"])
     return (wider + 0.5 * (jnp.exp(-2 * wider) + moved - 1)).sum(-1)
-
-
-def sampled_kl(log_ratio: Array) -> Array:
-    """`E[ratio - 1 - log ratio]`, an estimate of `KL(pi_k || pi)` from samples of pi_k, `[K]`.
-
-    It is never negative. `log_ratio = log(pi / pi_k)`, here and below.
-    """
-    return (jnp.expm1(log_ratio) - log_ratio).mean()
 
 
 def entropy(policy: Policy, observation: Array) -> Array:
@@ -158,35 +167,16 @@ def combine(advantages: Array, weights: Array, rule: str, rescale: bool = False)
     return total if rule == "separate" else standardise(total)
 
 
-def ppo(log_ratio: Array, advantage: Array, clip: float) -> Array:
-    """`E min(ratio A, clip(ratio, 1 - c, 1 + c) A)`, PPO's surrogate; `[K]`, `[K]` -> scalar."""
-    ratio = jnp.exp(log_ratio)
-    return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage).mean()
-
-
-def spma(log_ratio: Array, advantage: Array, step: Array | float) -> Array:
-    """`E[A log ratio - (ratio - 1 - log ratio) / eta]`, SPMA's surrogate; `[K]`, `[K]` -> scalar.
-
-    Maximised, it projects `pi_k (1 + eta A)` onto the policies. In expectation it equals the
-    paper's `E[(A + 1/eta) log ratio]`, because `E ratio = 1` under pi_k; sample by sample it is far
-    less noisy, since one with A = 0 pulls towards no change instead of towards itself. `pi_k (1 +
-    eta A)` is a policy only where `A >= -1/eta`, and below that the surrogate has no maximum. So a
-    sample's own step is `min(eta, 1/|A|)`: its target lies between never and twice as often, and
-    its gradient at `pi = pi_k`, which is A, stays. Clipping A instead would play down rare
-    disasters, whose advantages are -8 deviations where one happened, and as large upwards where it
-    was expected and escaped.
-    """
-    slope = jnp.maximum(jnp.abs(advantage), 1 / step)  # one over the sample's own step
-    return (advantage * log_ratio - slope * (jnp.expm1(log_ratio) - log_ratio)).mean()
-
-
 def linear(log_ratio: Array, advantage: Array) -> Array:
-    """`E[ratio A]`, the surrogate of trust regions; `[K]`, `[..., K]` -> `[...]`."""
+    """`E[ratio A]`, the surrogate of trust regions; `[K]`, `[..., K]` -> `[...]`.
+
+    `log_ratio = log(pi / pi_k)`, where pi_k is the policy that acted.
+    """
     return (jnp.exp(log_ratio) * advantage).mean(-1)
 
 
 def gain(log_ratio: Array, combined: Array, advantages: Array) -> Array:
-    """How far an update moves a value, in deviations of its advantages: `|E[(ratio - 1) A]| / std A`.
+    """`|E[(ratio - 1) A]| / std A`: how far an update moves a value, in deviations of its A.
 
     The largest of reward, costs (`advantages [1 + M, K]`) and their combination `[K]`; scalar.
     """

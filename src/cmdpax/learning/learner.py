@@ -1,12 +1,11 @@
 """From a batch and weights to better critics and a better policy: one update.
 
-The critics and the surrogate methods (SPMA, PPO) take `passes` passes of minibatch Adam steps,
-compiled into one loop; the trust-region methods (TRPO, CPO) take one step for the policy and the
-same passes for the critics.
+The critics and the surrogate methods (SPMA, PPO) take `passes` passes of minibatch Adam steps; the
+trust-region methods (TRPO, CPO) take one step for the policy and the same passes for the critics.
 """
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +15,7 @@ import optax
 
 from cmdpax.learning import formulas, trust_region
 from cmdpax.learning.config import METHODS, ResolvedConfig
+from cmdpax.learning.descent import Rule, descend
 from cmdpax.learning.formulas import Array, Network, Policy, log_probability, values
 from cmdpax.learning.margins import Margins
 from cmdpax.learning.policy import Statistics
@@ -47,31 +47,30 @@ class Learner(NamedTuple):
 
 def init(config: ResolvedConfig, simulator: Simulator) -> Learner:
     """The state before the first batch."""
-    key, rows = jax.random.key(config.seed), len(Limits.parse(config.limits).rows)
-    space, size = simulator.action_space, simulator.observation_size
-    policy = formulas.init_policy(
-        jax.random.fold_in(key, 0),
-        (size, *config.hidden, space.size),
-        space.low is not None,
-        config.initial_std,
-    )
-    critics = [
-        formulas.init_network(jax.random.fold_in(key, 1 + i), (size, *config.hidden, 1), 1.0)
-        for i in range(1 + rows)
-    ]
+    rows, space = len(Limits.parse(config.limits).rows), simulator.action_space
+    sizes = (simulator.observation_size, *config.hidden, space.size)
+    key = jax.random.key(config.seed)
+    policy = formulas.init_policy(key, sizes, space.low is not None, config.initial_std)
+    critics = [formulas.init_network(key, 1 + i, (*sizes[:-1], 1), 1.0) for i in range(1 + rows)]
     return Learner(
         policy,
         critics,
         Scales.empty(rows),
-        adam.init(policy),
-        adam.init(critics),
+        _no_moments(policy),
+        _no_moments(critics),
         np.full((), config.spma_step or SPMA_STEPS[0]),
         np.zeros(rows),
-        adam.init(np.zeros(rows)),
+        _no_moments(np.zeros(rows, np.float32)),
         Margins.empty(rows),
-        Statistics.empty(size),
+        Statistics.empty(sizes[0]),
         np.zeros((), np.int64),
     )
+
+
+def _no_moments(parameters: Any) -> optax.ScaleByAdamState:
+    """Adam's memory before its first step."""
+    zeros = jax.tree.map(np.zeros_like, parameters)
+    return optax.ScaleByAdamState(np.zeros((), np.int32), zeros, zeros)
 
 
 class Samples(NamedTuple):
@@ -154,123 +153,128 @@ def rescale(critics: list[Network], before: Scales, after: Scales) -> list[Netwo
     ]
 
 
-@lru_cache(maxsize=8)  # compiling takes seconds
-def make_learn(config: ResolvedConfig) -> Callable[..., tuple[Learner, dict[str, Any]]]:
-    """`learn` for a config: `learn(learner, samples, weights, margin, steps_per_episode)`.
+def learn(
+    learner: Learner,
+    samples: Samples,
+    weights: np.ndarray,
+    margin: np.ndarray,
+    steps_per_episode: float,
+    config: ResolvedConfig,
+) -> tuple[Learner, dict[str, Any]]:
+    """Better critics and a better policy from a batch, and metrics.
 
-    weights `[M]` of the pseudo-reward; margin `[M]`, per episode; steps_per_episode
-    turns a mean advantage per step into a change of an episode's total. Returns learner, metrics.
+    weights `[M]` of the pseudo-reward; margin `[M]`, per episode; steps_per_episode turns a mean
+    advantage per step into a change of an episode's total.
     """
-    method = METHODS[config.method]
-
-    def surrogate(log_ratio: Array, advantage: Array, spma_step: Array) -> Array:
-        if method.surrogate == "spma":
-            return formulas.spma(log_ratio, advantage, spma_step)
-        return formulas.ppo(log_ratio, advantage, config.clip)
-
-    def minibatch_step(carry: Any, rows: Any) -> Any:
-        policy, critics, policy_adam, critics_adam, rate, spma_step, frozen = carry
-        observation, action, log_old, advantage, targets = rows
-
-        def policy_loss(parameters: Policy) -> tuple[Array, Array]:
-            log_ratio = log_probability(parameters, observation, action) - log_old
-            return -surrogate(log_ratio, advantage, spma_step), log_ratio
-
-        def critics_loss(parameters: list[Network]) -> Array:
-            return jnp.square(values(parameters, observation) - targets.T).mean(-1).sum()
-
-        def improve(state: Any) -> Any:
-            policy, policy_adam, _ = state
-            gradient, log_ratio = jax.grad(policy_loss, has_aux=True)(policy)
-            if config.gradient_clip > 0:
-                clip = optax.clip_by_global_norm(config.gradient_clip)
-                gradient = clip.update(gradient, optax.EmptyState())[0]
-            change, moved_adam = adam.update(gradient, policy_adam)
-            moved = jax.tree.map(lambda old, move: old - rate * move, policy, change)
-            enough = (config.kl_stop > 0) & (formulas.sampled_kl(log_ratio) > config.kl_stop)
-            before, after = (policy, policy_adam), (moved, moved_adam)
-            chosen = jax.tree.map(lambda old, new: jnp.where(enough, old, new), before, after)
-            return *chosen, enough
-
-        loss, gradient = jax.value_and_grad(critics_loss)(critics)
-        change, critics_adam = adam.update(gradient, critics_adam)
-        critics = jax.tree.map(lambda old, move: old - rate * move, critics, change)
-        if method.is_descent:  # a frozen policy costs nothing more
-            state = (policy, policy_adam, frozen)
-            policy, policy_adam, frozen = jax.lax.cond(frozen, lambda state: state, improve, state)
-        return (policy, critics, policy_adam, critics_adam, rate, spma_step, frozen), loss
-
-    @jax.jit
-    def descend(
-        state: Any, samples: Samples, advantage: Array, rates: Any, orders: Array, frozen: Array
-    ) -> Any:
-        old, critics, policy_adam, critics_adam = state
-        observation, action, log_old, _, targets, _ = samples
-
-        def one_pass(carry: Any, order: Array) -> Any:
-            data = (observation, action, log_old, advantage, targets)
-            rows = jax.tree.map(lambda x: x[order], data)
-            carry, losses = jax.lax.scan(minibatch_step, carry, rows)
-            return carry, losses.mean()
-
-        carry = (old, critics, policy_adam, critics_adam, *rates, frozen)
-        carry, losses = jax.lax.scan(one_pass, carry, orders)
-        log_ratio = log_probability(carry[0], observation, action) - log_old
-        return carry[:4], {
-            "gain": formulas.gain(log_ratio, advantage, samples.advantages),
-            "kl": formulas.kl(old, carry[0], observation).mean(),
-            "entropy": formulas.entropy(old, observation).mean(),
-            "critic_loss": losses[-1],
-        }
-
-    def learn(
-        learner: Learner,
-        samples: Samples,
-        weights: np.ndarray,
-        margin: np.ndarray,
-        steps_per_episode: float,
-    ) -> tuple[Learner, dict[str, Any]]:
-        policy, scales = learner.policy, learner.scales
-        unit = scales.output_unit.astype(np.float32)
-        targets = ratio(np.asarray(samples.targets) - scales.centre.astype(np.float32), unit)
-        samples = samples._replace(targets=jnp.asarray(targets, jnp.float32))
-        advantage = _combine(
-            samples.advantages, weights.astype(np.float32), config.standardise, config.rescale
+    method, scales, old = METHODS[config.method], learner.scales, learner.policy
+    advantage = _combine(
+        samples.advantages, weights.astype(np.float32), config.standardise, config.rescale
+    )
+    # every step size of the policy and the critics decays linearly to 0
+    remaining = 1 - int(learner.update) / config.updates
+    step_metrics: dict[str, Any] = {}
+    # until critics have learned once, advantages are noise: the first batch is theirs alone
+    is_first = int(learner.update) == 0 and config.critics == "normalised"
+    if not method.is_descent and not is_first:
+        rows = len(margin) if method.surrogate == "cpo" else 0
+        size = np.where(scales.size > 0, scales.size, 1.0)[1 : 1 + rows]
+        bounds = samples.advantages[1 : 1 + rows] / size.astype(np.float32)[:, None]
+        centred = bounds - bounds.mean(-1, keepdims=True)
+        policy, step_metrics = trust_region.improve(
+            old,
+            samples.observation,
+            samples.action,
+            jnp.concatenate((advantage[None], centred)),
+            margin[:rows] / size,
+            steps_per_episode,
+            config.trust_region * remaining,
         )
-        # every step size of the policy and the critics decays linearly to 0
-        remaining = 1 - int(learner.update) / config.updates
-        rate = np.float32(config.learning_rate * remaining)
-        orders = minibatches(len(samples.observation), config, int(learner.update))
-        step_metrics: dict[str, Any] = {}
-        # until critics have learned once, advantages are noise: the first batch is theirs alone
-        is_first = int(learner.update) == 0 and config.critics == "normalised"
-        if not method.is_descent and not is_first:
-            rows = len(margin) if method.surrogate == "cpo" else 0
-            size = np.where(scales.size > 0, scales.size, 1.0)[1 : 1 + rows]
-            bounds = samples.advantages[1 : 1 + rows] / size.astype(np.float32)[:, None]
-            centred = bounds - bounds.mean(-1, keepdims=True)
-            policy, step_metrics = trust_region.improve(
-                policy,
-                samples.observation,
-                samples.action,
-                jnp.concatenate((advantage[None], centred)),
-                margin[:rows] / size,
-                steps_per_episode,
-                config.trust_region * remaining,
-            )
-        state = (policy, learner.critics, learner.policy_adam, learner.critics_adam)
-        sizes = (rate, learner.spma_step.astype(np.float32))
-        state, metrics = descend(state, samples, advantage, sizes, orders, np.array(is_first))
-        names = ("policy", "critics", "policy_adam", "critics_adam")
-        learner = learner._replace(**dict(zip(names, state)))
-        if not is_first:
-            learner = learner._replace(scales=scales.add_gain(float(metrics["gain"])))
-        if config.spma_step is None and not is_first:
-            step = adapted_step(learner.spma_step, float(metrics["kl"]), KL_TARGET * remaining)
-            learner = learner._replace(spma_step=step)
-        return learner, {**{name: float(value) for name, value in metrics.items()}, **step_metrics}
+        learner = learner._replace(policy=policy)
+    is_frozen = is_first or not method.is_descent
+    learner, loss = _descend(learner, samples, np.asarray(advantage), remaining, config, is_frozen)
+    measured = _measure(old, learner.policy, samples, advantage)
+    metrics = {name: float(value) for name, value in measured.items()}
+    if not is_first:
+        learner = learner._replace(scales=scales.add_gain(metrics["gain"]))
+    if config.spma_step is None and not is_first:
+        step = adapted_step(learner.spma_step, metrics["kl"], KL_TARGET * remaining)
+        learner = learner._replace(spma_step=step)
+    return learner, {**metrics, "critic_loss": loss, **step_metrics}
 
-    return learn
+
+def _descend(
+    learner: Learner,
+    samples: Samples,
+    advantage: np.ndarray,
+    remaining: float,
+    config: ResolvedConfig,
+    is_frozen: bool,
+) -> tuple[Learner, float]:
+    """All passes over a batch, and the critics' loss in the last; a frozen policy stays."""
+    unit, centre = learner.scales.output_unit, learner.scales.centre
+    targets = ratio(
+        np.asarray(samples.targets) - centre.astype(np.float32), unit.astype(np.float32)
+    )
+    action = np.asarray(samples.action)
+    policy_adam, critics_adam = learner.policy_adam, learner.critics_adam
+    if "log_std" not in learner.policy:
+        action = np.eye(len(learner.policy["layers"][-1]["bias"]), dtype=np.float32)[action]
+    policy = Flat.of([learner.policy], [policy_adam.mu], [policy_adam.nu], policy_adam.count)
+    critics = Flat.of(learner.critics, critics_adam.mu, critics_adam.nu, critics_adam.count)
+    is_spma = METHODS[config.method].surrogate == "spma"
+    step = float(learner.spma_step) if is_spma else 0.0
+    loss = descend(
+        policy,
+        critics,
+        (np.asarray(samples.observation), action, np.asarray(samples.log_old), advantage),
+        np.ascontiguousarray(targets.T, np.float32),
+        minibatches(len(advantage), config, int(learner.update)),
+        np.float32(config.learning_rate * remaining),
+        Rule(step, *map(float, (config.clip, config.kl_stop, config.gradient_clip))),
+        is_frozen,
+    )
+    (moved,), (mu,), (nu,), count = policy.trees(learner.policy)
+    networks, critics_mu, critics_nu, critics_count = critics.trees(learner.critics[0])
+    learner = learner._replace(
+        policy=moved,
+        policy_adam=policy_adam._replace(mu=mu, nu=nu, count=count),
+        critics=networks,
+        critics_adam=critics_adam._replace(mu=critics_mu, nu=critics_nu, count=critics_count),
+    )
+    return learner, loss
+
+
+class Flat(NamedTuple):
+    """Networks of one shape and what Adam remembers of them, as `descend` moves them."""
+
+    sizes: np.ndarray  # of inputs, hidden layers and outputs
+    parameters: np.ndarray  # [networks, P], as are the next two
+    mu: np.ndarray
+    nu: np.ndarray
+    steps: np.ndarray  # Adam's, [1]
+
+    @staticmethod
+    def of(trees: list[Any], mu: list[Any], nu: list[Any], count: np.ndarray) -> "Flat":
+        """Copies of trees of equal shape; their leaves follow each other in the tree's order."""
+        layers = trees[0]["layers"] if isinstance(trees[0], dict) else trees[0]
+        sizes = np.array([len(layers[0]["weight"]), *(len(layer["bias"]) for layer in layers)])
+        flat, flat_mu, flat_nu = (
+            np.stack([np.concatenate(list(map(np.ravel, jax.tree.leaves(tree)))) for tree in part])
+            for part in (trees, mu, nu)
+        )
+        return Flat(sizes, flat, flat_mu, flat_nu, np.array([count]))
+
+    def trees(self, like: Any) -> tuple[list[Any], list[Any], list[Any], np.ndarray]:
+        """The trees of which this was made, as they are now; `like` has their shape."""
+        leaves, structure = jax.tree.flatten(like)
+        ends = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]
+
+        def tree(row: np.ndarray) -> Any:
+            parts = zip(np.split(row, ends), leaves)
+            return jax.tree.unflatten(structure, [part.reshape(leaf.shape) for part, leaf in parts])
+
+        parameters, mu, nu = ([*map(tree, rows)] for rows in self[1:4])
+        return parameters, mu, nu, self.steps[0]
 
 
 def adapted_step(step: np.ndarray, kl: float, target: float) -> np.ndarray:
@@ -292,6 +296,18 @@ def minibatches(samples: int, config: ResolvedConfig, update: int) -> np.ndarray
     used = samples - samples % config.minibatch
     orders = [random.permutation(samples)[:used] for _ in range(config.passes)]
     return np.array(orders, np.int32).reshape(config.passes, -1, config.minibatch)
+
+
+@jax.jit
+def _measure(old: Policy, new: Policy, samples: Samples, advantage: Array) -> dict[str, Array]:
+    """What an update achieved."""
+    observation, action, log_old = samples[:3]
+    log_ratio = log_probability(new, observation, action) - log_old
+    return {
+        "gain": formulas.gain(log_ratio, advantage, samples.advantages),
+        "kl": formulas.kl(old, new, observation).mean(),
+        "entropy": formulas.entropy(old, observation).mean(),
+    }
 
 
 _combine = jax.jit(formulas.combine, static_argnums=(2, 3))

@@ -126,13 +126,21 @@ def forward(
 def fastest_forward() -> Callable[..., None]:
     """`forward`, compiled where numba is installed: a hundred times as fast."""
     try:
-        from cmdpax.loops.compiled import contracted, inlined
+        from cmdpax.loops.compiled import contracted
     except ImportError:
         return forward
+    inline_parts()
+    return contracted(forward)
+
+
+@cache
+def inline_parts() -> None:
+    """Let compiled loops call `entries`, `normalise` and `tanh`."""
+    from cmdpax.loops.compiled import inlined
+
     inlined(entries, lambda row: range(len(row)))
     inlined(normalise, normalise)
     inlined(tanh, tanh)
-    return contracted(forward)
 
 
 @dataclass(frozen=True)
@@ -203,7 +211,7 @@ class NetworkPolicy:
 
     def act(self, *arrays: Array) -> None:
         """`forward` of this network; `arrays` are its last four arguments."""
-        fastest_forward()(self._network, *arrays)
+        fastest_forward()(self.network, *arrays)
 
     def choose(self, output: Array) -> Array:
         """The action that an output with its noise stands for, in the policy's own units."""
@@ -218,7 +226,8 @@ class NetworkPolicy:
         return normalise(flat, self.mean, self.scale)
 
     @cached_property
-    def _network(self) -> Network:
+    def network(self) -> Network:
+        """The first argument of `forward`."""
         layers = [part.reshape(-1) for pair in zip(self.weights, self.biases) for part in pair]
         sizes = np.array([len(self.weights[0]), *map(len, self.biases)])
         parameters = np.concatenate(layers, dtype=np.float32)

@@ -11,7 +11,7 @@ import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.learning.policy import NetworkPolicy
-from cmdpax.learning.simulator import Simulator
+from cmdpax.learning.simulator import CompiledSimulator, Record, Simulator
 from cmdpax.model.limits import Limits
 
 MAX_EPISODE_STEPS = 100_000  # an environment without an end is noticed here
@@ -42,42 +42,47 @@ def collect(
     simulator: Simulator, policy: NetworkPolicy, limits: Limits, steps: int, seed: tuple[int, ...]
 ) -> tuple[Batch, np.ndarray]:
     """A batch of `steps` steps of each simulator, and its raw observations `[T * N, d]`."""
-    random = np.random.default_rng(seed)
-    count, size = simulator.count, simulator.observation_size
-    raw, successors = np.empty((steps, count, size)), np.empty((steps, count, size))
-    normalised = np.empty_like(raw, np.float32)
-    output = np.empty((steps, count, policy.action_space.size), np.float32)
-    reward, cost = np.empty((steps, count)), np.empty((steps, count, len(simulator.cost_names)))
-    terminated, ended = np.empty((steps, count), bool), np.empty((steps, count), bool)
-    observation = simulator.reset(int(random.integers(2**31)))
-    noise = policy.noise(random, (steps, count))
-    for t in range(steps):
-        raw[t] = observation
-        policy.act(raw[t], noise[t], normalised[t], output[t])
-        step = simulator.step(policy.to_environment(output[t]))
-        observation, successors[t] = step.observation, step.next_observation
-        reward[t], cost[t] = step.reward, step.cost
-        terminated[t], ended[t] = step.terminated, step.terminated | step.truncated
-    names = ("reward", "cost", "observation", "observation")
-    for name, values in zip(names, (reward, cost, raw, successors)):
+    random, record = np.random.default_rng(seed), Record.empty(simulator, steps)
+    record.observation[0] = simulator.reset(int(random.integers(2**31)))
+    noise = policy.noise(random, (steps, simulator.count))
+    if isinstance(simulator, CompiledSimulator) and simulator.is_alone:
+        simulator.run(policy, noise, record)
+    else:
+        run(simulator, policy, noise, record)
+    for name in ("reward", "cost", "observation", "next_observation"):
+        values = getattr(record, name)
         if not np.isfinite(values).all():
             when = int(np.argwhere(~np.isfinite(values))[0][0])
             raise InputError(
-                f"the environment's {name} is not finite at step {when} of this batch; training"
-                " stops."
+                f"the environment's {name.removeprefix('next_')} is not finite at step {when} of"
+                " this batch; training stops."
             )
+    reward, cost = record.reward, record.cost
     constraints = limits.turn(cost[..., limits.columns(simulator.cost_names)])
     rewards = np.concatenate((reward[None], np.moveaxis(constraints, -1, 0)))
+    ended = record.terminated | record.truncated
+    terminated = ended if counts_steps(record.observation, ended) else record.terminated
     batch = Batch(
-        normalised,
-        policy.normalise(successors),
-        policy.choose(output),
+        record.normalised,
+        policy.normalise(record.next_observation),
+        policy.choose(record.output),
         rewards.astype(np.float32),
-        (ended if counts_steps(raw, ended) else terminated).astype(np.float32),
+        terminated.astype(np.float32),
         ended.astype(np.float32),
         ages(ended).astype(np.float32),
     )
-    return batch, raw.reshape(-1, size)
+    return batch, record.observation.reshape(-1, simulator.observation_size)
+
+
+def run(simulator: Simulator, policy: NetworkPolicy, noise: np.ndarray, record: Record) -> None:
+    """Fill in a record whose first observation is there; noise `[T, N, a]`."""
+    for t in range(len(noise)):
+        policy.act(record.observation[t], noise[t], record.normalised[t], record.output[t])
+        observation, *rest = simulator.step(policy.to_environment(record.output[t]))
+        for place, value in zip(record[3:], rest):
+            place[t] = value
+        if t + 1 < len(noise):
+            record.observation[t + 1] = observation
 
 
 def ages(ended: np.ndarray) -> np.ndarray:
@@ -103,7 +108,7 @@ def counts_steps(observations: np.ndarray, ended: np.ndarray) -> bool:
 
 def episodes(rewards: np.ndarray, ended: np.ndarray, discount: float = 1.0) -> Episodes:
     """Episode totals of `rewards [K, T, N]`, discounted from each start; `ended [T, N]`."""
-    kinds, steps, count = rewards.shape
+    kinds, steps = rewards.shape[:2]
     ends = ended.astype(bool).T.copy()  # simulator by simulator, [N, T]
     cut = ~ends[:, -1]
     ends[:, -1] = True

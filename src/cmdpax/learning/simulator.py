@@ -15,7 +15,7 @@ to choose, no truncation bias, no weight.
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class ActionSpace:
             return action + self.start
         if self._is_unit:
             return action
-        middle, half = self._box
+        middle, half = self.box
         scaled = action * half + middle
         if self.clip:
             scaled = np.clip(scaled, self.low, self.high)
@@ -65,11 +65,11 @@ class ActionSpace:
     @cached_property
     def _is_unit(self) -> bool:
         """Whether the environment takes the policy's actions as they are."""
-        middle, half = self._box
+        middle, half = self.box
         return not self.clip and bool((middle == 0).all() and (half == 1).all())
 
     @cached_property
-    def _box(self) -> tuple[Array, Array]:
+    def box(self) -> tuple[Array, Array]:
         """Middle and half of the image of [-1, 1]; an open side lies two units from the other."""
         low, high = np.asarray(self.low), np.asarray(self.high)
         first = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 2, -1.0))
@@ -108,6 +108,34 @@ class Transition(NamedTuple):
     truncated: Array  # [N] bool: the time limit cut it, its value goes on
 
 
+class Record(NamedTuple):
+    """T steps of N simulators under one policy."""
+
+    observation: Array  # [T, N, d]
+    normalised: Array  # [T, N, d] float32, what the policy's network saw of it
+    output: Array  # [T, N, a] float32, what that said, noise added
+    next_observation: Array  # from here on as in a transition, [T, N, ...]
+    reward: Array
+    cost: Array
+    terminated: Array
+    truncated: Array
+
+    @staticmethod
+    def empty(simulator: "Simulator", steps: int) -> "Record":
+        """To be filled in."""
+        ahead, size = (steps, simulator.count), simulator.observation_size
+        return Record(
+            np.empty((*ahead, size)),
+            np.empty((*ahead, size), np.float32),
+            np.empty((*ahead, simulator.action_space.size), np.float32),
+            np.empty((*ahead, size)),
+            np.empty(ahead),
+            np.empty((*ahead, len(simulator.cost_names))),
+            np.empty(ahead, bool),
+            np.empty(ahead, bool),
+        )
+
+
 class Simulator(Protocol):
     """N copies of one environment."""
 
@@ -123,6 +151,20 @@ class Simulator(Protocol):
 
     def step(self, action: Array) -> Transition:
         """Advance all copies by the environment's own actions, `[N, *shape]` or choices `[N]`."""
+
+
+@runtime_checkable
+class CompiledSimulator(Simulator, Protocol):
+    """One that fills in a whole record by itself: faster, and bit for bit as step by step."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it can, as it is."""
+        ...
+
+    def run(self, policy: Any, noise: Array, record: Record) -> None:
+        """What `rollout.run` does."""
+        ...
 
 
 @dataclass(frozen=True)

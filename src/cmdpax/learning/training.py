@@ -19,10 +19,11 @@ import numpy as np
 from cmdpax import lagrangian
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.files import Row
+from cmdpax.learning import compilation
 from cmdpax.learning.board import Board
 from cmdpax.learning.config import METHODS, ResolvedConfig, TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
-from cmdpax.learning.learner import Learner, adam, assess, init, make_learn
+from cmdpax.learning.learner import Learner, adam, assess, init, learn
 from cmdpax.learning.margins import Verdict, in_users_orientation
 from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces, spaces_of
 from cmdpax.learning.rollout import collect, episodes
@@ -86,6 +87,7 @@ def train(
     if config.batch > config.rollout_steps:
         simulator = make_simulator(environment, config.batch // config.rollout_steps)
     Limits.parse(config.limits).columns(simulator.cost_names)  # refuses others before all work
+    compilation.recall()
     learner, recorded = init(config, simulator), {"environment": name, **asdict(config)}
     hold = run_folder.resume if resume else run_folder.begin
     with hold(recorded):
@@ -104,7 +106,7 @@ def _learn(
     callback: Callable[[Row], None] | None,
 ) -> Learner:
     """The remaining updates of a run."""
-    limits, learn, warned = Limits.parse(config.limits), make_learn(config), False
+    limits, warned = Limits.parse(config.limits), False
     board = Board(run_folder.path / "tensorboard")
     for update in range(int(learner.update), config.updates):
         acting, seed = policy_of(learner, simulator), (config.seed, update)
@@ -121,7 +123,7 @@ def _learn(
         dual = Dual.of(learner, limits, config)
         learner = dual.move(learner, config)
         weights = lagrangian.weights(learner.multiplier, dual.penalty, dual.counted)
-        learner, metrics = learn(learner, samples, weights, dual.margin, length)
+        learner, metrics = learn(learner, samples, weights, dual.margin, length, config)
         observed = learner.observed.add(raw)
         learner = learner._replace(observed=observed, update=np.asarray(update + 1))
         _refuse_nan(learner, run_folder)
@@ -208,8 +210,12 @@ def policy_of(learner: Learner, simulator: Simulator) -> NetworkPolicy:
 
 
 def save(learner: Learner, simulator: Simulator, run_folder: RunFolder) -> None:
-    """Write a checkpoint of the whole state, with what its policy needs of the environment."""
+    """Write a checkpoint of the whole state, with what its policy needs of the environment.
+
+    Compiled code is kept along with it.
+    """
     run_folder.save(int(learner.update), leaves_by_path(learner), spaces_of(simulator))
+    compilation.keep()
 
 
 def restore(template: Learner, run_folder: RunFolder, simulator: Simulator) -> Learner:

@@ -22,8 +22,9 @@ import numpy as np
 for _name in ("NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES"):
     os.environ.setdefault(_name, "")
 
-from numba import get_num_threads, njit  # noqa: E402
-from numba.extending import overload  # noqa: E402
+from llvmlite import binding, ir  # noqa: E402
+from numba import carray, get_num_threads, njit, types  # noqa: E402
+from numba.extending import intrinsic, overload  # noqa: E402
 
 Array = np.ndarray
 BLOCK = 1 << 16  # states that one thread treats at a time; models of fewer stay on one thread
@@ -83,6 +84,42 @@ def readable(array: Array) -> Array:
 def unsigned(indices: Array) -> Array:
     """int32 indices as a read-only uint32 view: numba need not test for negative ones."""
     return readable(indices).view(np.uint32)
+
+
+def _call_at(_typing: Any, address: Any, first: Any, second: Any) -> Any:
+    """In compiled loops: call the C function `void f(void *, void *)` at an address."""
+
+    def code(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        word = ir.IntType(64)
+        kind = ir.FunctionType(ir.VoidType(), [word, word]).as_pointer()
+        builder.call(builder.inttoptr(arguments[0], kind), arguments[1:])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), code
+
+
+def _at(_typing: Any, address: Any) -> Any:
+    """In compiled loops: a pointer to the float64 numbers at an address."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(types.float64)(types.int64), code
+
+
+call_at: Any = intrinsic(_call_at)
+_pointer: Any = intrinsic(_at)
+
+
+@compiled
+def memory_at(address, size):  # type: ignore[no-untyped-def]
+    """In compiled loops: the float64 array `[size]` that lies at an address."""
+    return carray(_pointer(address), size)
+
+
+def processor() -> tuple[str, str]:
+    """Name and abilities of the processor for which code is compiled."""
+    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
 
 
 @cache

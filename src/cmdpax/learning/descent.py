@@ -1,0 +1,250 @@
+"""Passes of minibatch Adam steps for critics and policy, in one compiled call.
+
+    critics  minimise  sum_i mean (V_i(s) - target_i)^2
+    policy   maximises mean f(log ratio),   log ratio = log pi(a|s) - log pi_k(a|s)
+
+Gradients are written out: the networks are small, so that what a general compiler adds to their
+matrix products costs as much as those. Parameters are flat, float32: bias and weight `[in, out]` of
+each layer in turn, then a Gaussian policy's log_std `[a]`.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from cmdpax.learning.policy import inline_parts, tanh
+from cmdpax.loops.compiled import contracted
+
+Array = np.ndarray
+BLOCK = 128  # samples of one product: BLAS multiplies more than 10^6 numbers by another, slower way
+DECAYS, EPSILON = (0.9, 0.999), 1e-8  # Adam's
+inline_parts()
+
+
+class Rule(NamedTuple):
+    """How the policy is moved, all numbers: SPMA's step size, or PPO's clipping and step 0.
+
+    kl_stop: a minibatch with a larger KL ends it; gradient_clip: its largest norm. 0: none.
+    """
+
+    spma_step: float
+    clip: float
+    kl_stop: float
+    gradient_clip: float
+
+
+@contracted
+def count_parameters(sizes):
+    """How many the layers have."""
+    total = 0
+    for layer in range(len(sizes) - 1):
+        total += (sizes[layer] + 1) * sizes[layer + 1]
+    return total
+
+
+@contracted
+def layer_of(parameters, sizes, layer):
+    """Bias `[out]` and weight `[in, out]` of a layer, both views."""
+    start = count_parameters(sizes[: layer + 1])
+    middle = start + sizes[layer + 1]
+    end = middle + sizes[layer] * sizes[layer + 1]
+    return parameters[start:middle], parameters[middle:end].reshape(sizes[layer], -1)
+
+
+@contracted
+def outputs(parameters, sizes, inputs, store):
+    """What a network says of `inputs [B, d]`, `[B, out]`; all layers stay in `store [layers, :]`.
+
+    sizes: widths of inputs, hidden layers and outputs, `[layers + 1]`.
+    """
+    hidden, layers = inputs, len(sizes) - 1
+    for layer in range(layers):
+        bias, weight = layer_of(parameters, sizes, layer)
+        above = store[layer, : len(inputs) * len(bias)].reshape(-1, len(bias))
+        np.dot(hidden, weight, above)
+        for n in range(len(above)):
+            add(above[n], bias)
+        if layer < layers - 1:
+            tanh(above.reshape(-1))
+        hidden = above
+    return hidden
+
+
+@contracted
+def add_gradient(parameters, sizes, inputs, store, slopes, gradient):
+    """Add that of a loss to `gradient`, after `outputs`; `slopes [B, out]` are by the outputs."""
+    for layer in range(len(sizes) - 2, -1, -1):
+        bias, weight = layer_of(gradient, sizes, layer)
+        width = sizes[layer]
+        below = inputs if layer == 0 else store[layer - 1, : len(inputs) * width].reshape(-1, width)
+        add(weight.reshape(-1), np.dot(below.T, slopes).reshape(-1))
+        for n in range(len(slopes)):
+            add(bias, slopes[n])
+        if layer > 0:
+            weight = layer_of(parameters, sizes, layer)[1]
+            slopes = np.dot(slopes, np.ascontiguousarray(weight.T))
+            flat, hidden = slopes.reshape(-1), below.reshape(-1)
+            for k in range(len(flat)):
+                flat[k] *= np.float32(1) - hidden[k] * hidden[k]
+
+
+@contracted
+def add(total, change):
+    """`total += change`, both `[K]`."""
+    for k in range(len(total)):
+        total[k] += change[k]
+
+
+@contracted
+def adam(parameters, gradient, mu, nu, count, rate):
+    """`p -= rate m / (sqrt v + eps)`, Adam's step number `count`, from 1; all in place."""
+    first, second = np.float32(DECAYS[0]), np.float32(DECAYS[1])
+    one, epsilon = np.float32(1), np.float32(EPSILON)
+    mean_scale = np.float32(1 / (1 - DECAYS[0] ** count))
+    square_scale = np.float32(1 / (1 - DECAYS[1] ** count))
+    for k in range(len(parameters)):
+        mu[k] = first * mu[k] + (one - first) * gradient[k]
+        nu[k] = second * nu[k] + (one - second) * gradient[k] * gradient[k]
+        parameters[k] -= rate * (mu[k] * mean_scale) / (np.sqrt(nu[k] * square_scale) + epsilon)
+
+
+@contracted
+def spma_slope(growth, advantage, step):
+    """Slope, by log ratio, of `A log ratio - (ratio - 1 - log ratio) / eta`, SPMA's surrogate.
+
+    growth = ratio - 1. Maximised, the surrogate projects `pi_k (1 + eta A)` onto the policies. In
+    expectation it equals the paper's `E[(A + 1/eta) log ratio]`, because `E ratio = 1` under pi_k;
+    sample by sample it is far less noisy, since one with A = 0 pulls towards no change instead of
+    towards itself. `pi_k (1 + eta A)` is a policy only where `A >= -1/eta`, and below that the
+    surrogate has no maximum. So a sample's own step is `min(eta, 1/|A|)`: its target lies between
+    never and twice as often, and its gradient at `pi = pi_k`, which is A, stays. Clipping A instead
+    would play down rare disasters, whose advantages are -8 deviations where one happened, and as
+    large upwards where it was expected and escaped.
+    """
+    return advantage - max(abs(advantage), 1 / step) * growth
+
+
+@contracted
+def ppo_slope(growth, advantage, clip):
+    """Slope, by log ratio, of `min(ratio A, clip(ratio, 1 - c, 1 + c) A)`, PPO's surrogate.
+
+    growth = ratio - 1.
+    """
+    is_clipped = min(max(growth, -clip), clip) * advantage < growth * advantage
+    return 0.0 if is_clipped else (1 + growth) * advantage
+
+
+@contracted
+def log_chance(output, action, deviation, slope):
+    """`log pi(a|s)`, but for a constant, of an action `[a]`, and its slope by the output `[a]`.
+
+    deviation: of a Gaussian; else empty, and the action is 1 where the choice is.
+    """
+    total = 0.0
+    if len(deviation):
+        for k in range(len(output)):
+            distance = (action[k] - output[k]) / deviation[k]
+            total -= 0.5 * distance**2
+            slope[k] = distance / deviation[k]
+        return total
+    largest = output.max()
+    level = largest + math.log(np.exp(output - largest).sum())
+    for k in range(len(output)):
+        total += action[k] * (output[k] - level)
+        slope[k] = action[k] - math.exp(output[k] - level)
+    return total
+
+
+@contracted
+def policy_gradient(policy, sizes, samples, rows, inputs, rule, store, gradient):
+    """Fill in that of minus the mean surrogate over the samples `rows [B]`; returns their KL.
+
+    inputs: their observations `[B, d]`. KL is `E[ratio - 1 - log ratio]`, an estimate of
+    `KL(pi_k || pi)` from samples of pi_k, and never negative.
+    """
+    _, action, log_old, advantage = samples
+    gradient[:] = 0
+    layers = count_parameters(sizes)
+    log_std, log_std_gradient = policy[layers:], gradient[layers:]
+    deviation, count, kl = np.exp(log_std), len(rows), 0.0
+    constant = log_std.sum() + 0.5 * len(log_std) * math.log(2 * math.pi)
+    for first in range(0, count, BLOCK):
+        block, seen = rows[first : first + BLOCK], inputs[first : first + BLOCK]
+        output = outputs(policy, sizes, seen, store)
+        slopes = np.empty_like(output)
+        for n in range(len(block)):
+            sample, slope = block[n], slopes[n]
+            log_new = log_chance(output[n], action[sample], deviation, slope) - constant
+            log_ratio = log_new - log_old[sample]
+            growth = math.expm1(log_ratio)
+            kl += (growth - log_ratio) / count
+            if rule.spma_step > 0:
+                factor = spma_slope(growth, advantage[sample], rule.spma_step) / count
+            else:
+                factor = ppo_slope(growth, advantage[sample], rule.clip) / count
+            for k in range(len(deviation)):  # by log_std: distance^2 - 1
+                log_std_gradient[k] -= factor * ((slope[k] * deviation[k]) ** 2 - 1)
+            for k in range(len(slope)):
+                slope[k] *= -factor
+        add_gradient(policy, sizes, seen, store, slopes, gradient)
+    if rule.gradient_clip > 0:
+        norm = math.sqrt((gradient * gradient).sum())
+        if norm > rule.gradient_clip:
+            gradient *= np.float32(rule.gradient_clip / norm)
+    return kl
+
+
+@contracted
+def critic_gradient(critic, sizes, targets, rows, inputs, store, gradient):
+    """Fill in that of the mean squared error over the samples `rows [B]`, which is returned."""
+    gradient[:] = 0
+    count, loss = len(rows), 0.0
+    for first in range(0, count, BLOCK):
+        block, seen = rows[first : first + BLOCK], inputs[first : first + BLOCK]
+        errors = outputs(critic, sizes, seen, store)
+        for n in range(len(block)):
+            error = errors[n, 0] - targets[block[n]]
+            loss += error * error / count
+            errors[n, 0] = 2 * error / count
+        add_gradient(critic, sizes, seen, store, errors, gradient)
+    return loss
+
+
+@contracted
+def descend(policy, critics, samples, targets, orders, rate, rule, is_frozen):
+    """Move policy and critics, in place, by one step for each minibatch; the last pass's mean loss.
+
+    policy, critics: sizes of layers, parameters, Adam's mu and nu `[networks, P]` and count `[1]`;
+    one policy and 1 + M critics. samples: observation `[K, d]`, action `[K, a]`, log_old
+    and advantage `[K]`; targets `[1 + M, K]`. orders `[passes, minibatches, minibatch]`.
+    is_frozen: whether the policy stays; it does from the first minibatch beyond `rule.kl_stop` on.
+    """
+    sizes, count = policy[0], policy[4]
+    parameters, mu, nu = policy[1][0], policy[2][0], policy[3][0]
+    critic_sizes, critic_rows, critic_mu, critic_nu, critic_count = critics
+    observation = samples[0]
+    inputs = np.empty((orders.shape[2], observation.shape[1]), np.float32)
+    store = np.empty((len(sizes), BLOCK * max(sizes.max(), critic_sizes.max())), np.float32)
+    gradient, slopes, loss = np.empty_like(parameters), np.empty_like(critic_rows[0]), 0.0
+    for one_pass in orders:
+        loss = 0.0
+        for rows in one_pass:
+            for n in range(len(rows)):
+                for k in range(inputs.shape[1]):
+                    inputs[n, k] = observation[rows[n], k]
+            critic_count[0] += 1
+            for index in range(len(critic_rows)):
+                critic, aims = critic_rows[index], targets[index]
+                error = critic_gradient(critic, critic_sizes, aims, rows, inputs, store, slopes)
+                loss += error / len(one_pass)
+                adam(critic, slopes, critic_mu[index], critic_nu[index], critic_count[0], rate)
+            if is_frozen:
+                continue
+            kl = policy_gradient(parameters, sizes, samples, rows, inputs, rule, store, gradient)
+            is_frozen = 0 < rule.kl_stop < kl
+            if not is_frozen:
+                count[0] += 1
+                adam(parameters, gradient, mu, nu, count[0], rate)
+    return loss

@@ -1,0 +1,176 @@
+"""Slopes against finite differences and brute force; steps against JAX's gradients and optax."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from cmdpax.learning import descent, formulas, learner
+from cmdpax.learning.config import METHODS, TrainConfig
+from cmdpax.learning.descent import ppo_slope, spma_slope
+from cmdpax.learning.learner import Samples, init, learn, minibatches
+from cmdpax.learning.scales import Scales
+from cmdpax.learning.simulator import ActionSpace
+
+RANDOM = np.random.default_rng(0)
+CONFIG = TrainConfig(
+    method="spma-alm", batch=300, rollout_steps=150, minibatch=140, passes=3, samples=3_000
+).resolved()
+
+
+def ppo(log_ratio, advantage, clip=0.2):
+    """`min(ratio A, clip(ratio, 1 - c, 1 + c) A)`."""
+    ratio = jnp.exp(log_ratio)
+    return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage)
+
+
+def spma(log_ratio, advantage, step=0.3):
+    """`A log ratio - (ratio - 1 - log ratio) / min(eta, 1 / |A|)`."""
+    own = jnp.minimum(step, 1 / jnp.maximum(jnp.abs(advantage), 1e-9))
+    return advantage * log_ratio - (jnp.expm1(log_ratio) - log_ratio) / own
+
+
+@pytest.mark.parametrize(
+    ("slope", "surrogate", "number"), [(spma_slope, spma, 0.3), (ppo_slope, ppo, 0.2)]
+)
+def test_slopes_against_finite_differences(slope, surrogate, number):
+    width = 1e-6
+    with jax.enable_x64(True):
+        for log_ratio, advantage in zip(RANDOM.normal(0, 0.3, 30), RANDOM.normal(0, 4, 30)):
+            ends = [surrogate(log_ratio + side, advantage) for side in (-width, width)]
+            difference = float(ends[1] - ends[0]) / (2 * width)
+            ours = slope(np.expm1(log_ratio), advantage, number)
+            assert ours == pytest.approx(difference, abs=1e-7)
+
+
+def test_spma_has_two_forms_that_agree_in_expectation():
+    """`E_k[(A + 1/eta) log ratio]` has the slope of ours, by the chances of free policies."""
+    old, new, step = RANDOM.dirichlet(np.ones(5)), RANDOM.dirichlet(np.ones(5)), 0.3
+    advantage = RANDOM.normal(size=5)
+    advantage -= old @ advantage
+    advantage = np.maximum(advantage, -1 / step).clip(max=1 / step)
+    along = RANDOM.normal(size=5)
+    along -= new @ along  # log ratios move so that chances still add up to 1
+    printed = old @ ((advantage + 1 / step) * along)
+    slopes = [spma_slope(p / q - 1, a, step) for p, q, a in zip(new, old, advantage)]
+    assert old @ (np.array(slopes) * along) == pytest.approx(printed, abs=1e-12)
+
+
+@pytest.mark.parametrize("advantage", [-100.0, -5.0, -3.0, 0.5, 3.0, 5.0, 100.0])
+def test_spma_aims_at_most_at_twice_as_often(advantage):
+    """It climbs below and descends above `1 + eta A`, kept between 0 and 2; its slope at no change
+    is A throughout, and it has a maximum however bad an action is.
+    """
+    aim = np.clip(1 + 0.3 * advantage, 0, 2)
+    for ratio in np.linspace(1e-4, 3, 300):
+        slope = spma_slope(ratio - 1, advantage, 0.3)
+        assert slope * (aim - ratio) >= -1e-9 and np.isfinite(slope)
+    assert spma_slope(0.0, advantage, 0.3) == pytest.approx(advantage)
+
+
+class Plain:
+    """A simulator in name: sizes are all that `init` asks for."""
+
+    observation_size = 5
+
+    def __init__(self, categorical):
+        low = None if categorical else -np.ones(3)
+        self.action_space = ActionSpace(low, None if categorical else np.ones(3), 3 * categorical)
+
+
+def started(config, categorical):
+    """A state after some updates; critics learn targets as they are."""
+    scales = Scales.empty(1).plain()._replace(batches=np.ones(()))
+    state = init(config, Plain(categorical))
+    return state._replace(update=np.asarray(2), scales=scales)
+
+
+def random_samples(policy, rows):
+    observation = RANDOM.normal(size=(rows, 5)).astype(np.float32)
+    action = RANDOM.normal(size=(rows, 3)).astype(np.float32)
+    if "log_std" not in policy:
+        action = action.argmax(1)
+    log_old = formulas.log_probability(policy, observation, action)
+    advantages = RANDOM.normal(size=(2, rows)).astype(np.float32)
+    targets = RANDOM.normal(size=(rows, 2)).astype(np.float32)
+    return Samples(observation, action, np.asarray(log_old), advantages, targets, np.zeros(2))
+
+
+def expected(state, samples, config):
+    """The same steps by JAX and optax, one minibatch after the other."""
+    adam, clip = optax.scale_by_adam(), optax.clip_by_global_norm(config.gradient_clip)
+    rate = config.learning_rate * (1 - int(state.update) / config.updates)
+    policy, critics = state.policy, state.critics
+    policy_adam, critics_adam, frozen = state.policy_adam, state.critics_adam, False
+    surrogate = spma if METHODS[config.method].surrogate == "spma" else ppo
+    advantage = formulas.combine(samples.advantages, np.zeros(1, np.float32), "combined")
+
+    def loss(policy, rows):
+        new = formulas.log_probability(policy, samples.observation[rows], samples.action[rows])
+        log_ratio = new - samples.log_old[rows]
+        return -surrogate(log_ratio, advantage[rows]).mean(), log_ratio
+
+    def critics_loss(critics, rows):
+        values = formulas.values(critics, samples.observation[rows])
+        return jnp.square(values - samples.targets[rows].T).mean(1).sum()
+
+    for one_pass in minibatches(len(advantage), config, int(state.update)):
+        losses = []
+        for rows in one_pass:
+            value, gradient = jax.value_and_grad(critics_loss)(critics, rows)
+            losses.append(float(value))
+            change, critics_adam = adam.update(gradient, critics_adam)
+            critics = jax.tree.map(lambda old, move: old - rate * move, critics, change)
+            gradient, log_ratio = jax.grad(loss, has_aux=True)(policy, rows)
+            kl = float((jnp.expm1(log_ratio) - log_ratio).mean())
+            frozen = frozen or 0 < config.kl_stop < kl
+            if frozen:
+                continue
+            if config.gradient_clip:
+                gradient = clip.update(gradient, optax.EmptyState())[0]
+            change, policy_adam = adam.update(gradient, policy_adam)
+            policy = jax.tree.map(lambda old, move: old - rate * move, policy, change)
+    return (policy, policy_adam, critics, critics_adam), np.mean(losses), frozen
+
+
+@pytest.mark.parametrize("categorical", [False, True], ids=["gaussian", "categorical"])
+@pytest.mark.parametrize("hidden", [(7,), (16, 8), (6, 5, 4), ()])
+@pytest.mark.parametrize("method", ["spma-alm", "ppo-lag"])
+def test_steps_are_those_of_optax_with_gradients_of_jax(method, hidden, categorical):
+    """Of 140 samples, more than a block; beyond the KL the policy stays."""
+    clip = 0.05 if method == "ppo-lag" else 0.0
+    for kl_stop in (0.0, 1e-6):
+        config = replace(CONFIG, method=method, hidden=hidden, gradient_clip=clip, kl_stop=kl_stop)
+        state = started(config, categorical)
+        samples = random_samples(state.policy, 300)
+        after, metrics = learn(state, samples, np.zeros(1), np.ones(1), 150.0, config)
+        ours = after.policy, after.policy_adam, after.critics, after.critics_adam
+        theirs, loss, frozen = expected(state, samples, config)
+        assert frozen == (kl_stop > 0)
+        assert metrics["critic_loss"] == pytest.approx(loss, rel=1e-4)
+        jax.tree.map(
+            lambda one, other: np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-5),
+            ours,
+            theirs,
+        )
+        assert int(after.critics_adam.count) == 6 and int(after.policy_adam.count) <= 6
+
+
+def test_blocks_of_another_length_change_nothing_but_rounding(monkeypatch):
+    """What is asked of BLAS at once is a matter of speed."""
+    state = started(CONFIG, False)
+    samples = random_samples(state.policy, 300)
+    whole = learn(state, samples, np.zeros(1), np.ones(1), 150.0, CONFIG)[0]
+    monkeypatch.setattr(descent, "BLOCK", 32)
+    for name in ("policy_gradient", "critic_gradient", "descend"):
+        monkeypatch.setattr(descent, name, getattr(descent, name).py_func)
+    monkeypatch.setattr(learner, "descend", descent.descend)
+    blocks = learn(state, samples, np.zeros(1), np.ones(1), 150.0, CONFIG)[0]
+    jax.tree.map(
+        lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-6),
+        (whole.policy, whole.critics),
+        (blocks.policy, blocks.critics),
+    )
