@@ -3,6 +3,7 @@
     python benchmarks/known_optima.py --tasks tuning --methods spma-alm,ppo-alm --seeds 3 \
         --out FILE.jsonl --workers 2 [--set name=value ...] [--incumbents]
     python benchmarks/known_optima.py --table FILE.jsonl ...
+    python benchmarks/known_optima.py --rules --out RULES.jsonl, then --rules-table RULES.jsonl
     python benchmarks/known_optima.py --exact [--tasks ...]
 
 The tasks and their exact answers are in `known_optima_tasks.py`. Half of them, `tuning`, may be
@@ -11,7 +12,7 @@ of one thread and one line of FILE.jsonl; what is there already is not run again
 defaults but for those of `--set`; `--incumbents` scales advantages and multipliers as incumbents
 do. The policy that a run leaves is evaluated exactly where the model is finite, else
 by 200 episodes. Of several seeds the table gives the median, then each. `--exact` computes the
-answers anew.
+answers anew. `--rules` also judges other policies of a run than its last: `known_optima_rules.py`.
 """
 
 import argparse
@@ -26,14 +27,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from known_optima_rules import Trail, rules_table
 from known_optima_tasks import (
     TASKS,
     TUNING,
     UNTOUCHED,
     keep,
     kept_answers,
-    regret,
-    violations,
+    outcome,
+    scores,
 )
 
 Row = dict[str, Any]
@@ -54,30 +56,38 @@ def run(job: Row) -> Row:
 
     task, answer = TASKS[job["task"]], kept_answers()[job["task"]]
     settings = {"samples": task.samples, **task.settings, **job["settings"], "seed": job["seed"]}
-    started, rows, problem = time.process_time(), list[Row](), task.problem
+    started, rows = time.process_time(), list[Row]()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
+        trail = Trail(path) if "rules" in job else None
+        settings |= {"checkpoint_every": 1} if trail else {}
+
+        def see(row: Row) -> None:
+            rows.append(row)
+            if trail:
+                trail.add(row["update"])
+
         try:
             training = cmdpax.train(
-                problem.environment(),
+                task.problem.environment(),
                 job["method"],
                 limits=list(task.limits),
                 folder=path,
-                callback=rows.append,
+                callback=see,
                 **settings,
             )
         except cmdpax.CmdpaxError as error:
             if not rows:  # nothing has run: the job is wrong, not the method
                 raise
-            training, outcome = None, {"error": str(error)}
+            training, judged = None, {"error": str(error)}
         seconds = round(time.process_time() - started, 1)
         if training:
-            outcome = problem.evaluate(training, task.parsed, task.discount)
-            outcome["violation"] = violations(task, answer, outcome["cost"])
-            outcome["regret"] = regret(answer, outcome["return"])
-            outcome["verdict"] = verdict(training)
+            judged = outcome(task, answer, training.policy)
+            judged["verdict"] = verdict(training)
+            if trail:
+                judged["rules"] = trail.outcomes(task, answer)
     last = {name: rows[-1][name] for name in ("samples", "multiplier")}
-    return {**job, **last, "seconds": seconds, **outcome, "digest": task.digest}
+    return {**job, **last, "seconds": seconds, **judged, "digest": task.digest}
 
 
 def verdict(training: Any) -> Any:
@@ -92,18 +102,19 @@ def verdict(training: Any) -> Any:
 
 def key(row: Row) -> str:
     """What makes two lines the same run."""
-    return json.dumps([row[name] for name in ("task", "method", "seed", "settings")])
+    names = ("task", "method", "seed", "settings", "variant")
+    return json.dumps([row.get(name) for name in names] + ["rules" in row])
 
 
-def execute(jobs: list[Row], out: Path, workers: int) -> None:
-    """Every job in a process of its own; its line is appended when it is finished."""
+def execute(jobs: list[Row], out: Path, workers: int, script: str = __file__) -> None:
+    """`script --job JOB` in a process for every job; its line is appended when it is finished."""
     from cmdpax.experiments.executors import ONE_THREAD
 
     done = {key(row) for row in read(out)} if out.exists() else set()
     out.parent.mkdir(parents=True, exist_ok=True)
 
     def one(job: Row) -> None:
-        command = [sys.executable, __file__, "--job", json.dumps(job)]
+        command = [sys.executable, script, "--job", json.dumps(job)]
         environment = {**os.environ, **ONE_THREAD}
         child = subprocess.run(command, env=environment, capture_output=True, text=True)
         lines = child.stdout.splitlines()
@@ -126,7 +137,7 @@ def read(path: Path) -> list[Row]:
 
 def sentence(row: Row) -> str:
     """One run in one line."""
-    which = f"{row['task']:20} {row['method']:9} seed {row['seed']}"
+    which = f"{row['task']:20} {row.get('variant', row['method']):9} seed {row['seed']}"
     if "error" in row:
         return f"{which}: failed, {row['error']}"
     beyond = " ".join(f"{share:+.1f}%" for share in row["violation"].values())
@@ -183,8 +194,7 @@ def variant(row: Row) -> str:
 def criteria(rows: list[Row]) -> list[str]:
     """What must hold over all pairs of task and seed, for each method and half.
 
-    A run's violation is that of its worst limit. A limit that cannot be met is judged by the
-    verdict, and has no part in this.
+    A limit that cannot be met is judged by the verdict, and has no part in this.
     """
     answers = kept_answers()
     lines = [
@@ -202,15 +212,11 @@ def criteria(rows: list[Row]) -> list[str]:
             ]
             if not judged:
                 continue
-            failed = {"": np.inf}
-            beyond = np.array([max(row.get("violation", failed).values()) for row in judged])
-            lost = np.array([row.get("regret", np.inf) for row in judged])
-            within, small = (beyond <= 5).mean(), (lost <= 20).mean()
-            is_kept = within >= 0.9 and beyond.max() <= 15 and small >= 0.9
-            is_kept = is_kept and np.median(lost) <= 10
+            within, largest, median, small = scores(judged)
+            is_kept = within >= 0.9 and largest <= 15 and small >= 0.9 and median <= 10
             lines.append(
-                f"| {method} | {half} | {len(judged)} | {within:.0%} | {beyond.max():+.1f}% |"
-                f" {np.median(lost):.1f}% | {small:.0%} | {'yes' if is_kept else 'no'} |"
+                f"| {method} | {half} | {len(judged)} | {within:.0%} | {largest:+.1f}% |"
+                f" {median:.1f}% | {small:.0%} | {'yes' if is_kept else 'no'} |"
             )
     return lines
 
@@ -245,7 +251,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE")
     parser.add_argument("--incumbents", action="store_true")
+    parser.add_argument("--rules", action="store_true", help="judge other policies too")
     parser.add_argument("--table", nargs="+", type=Path)
+    parser.add_argument("--rules-table", nargs="+", type=Path)
     parser.add_argument("--exact", action="store_true")
     parser.add_argument("--job", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -254,6 +262,9 @@ def main() -> None:
         return
     if options.table:
         print(table([row for path in options.table for row in read(path)]))
+        return
+    if options.rules_table:
+        print(rules_table([row for path in options.rules_table for row in read(path)]))
         return
     names = selected(options.tasks)
     answers = kept_answers()
@@ -266,8 +277,9 @@ def main() -> None:
     if missing := [name for name in names if name not in answers]:
         sys.exit(f"no answer for {', '.join(missing)}; run --exact --tasks {','.join(missing)}.")
     settings = {**(INCUMBENTS if options.incumbents else {}), **dict(map(setting, options.set))}
+    rules = {"rules": {}} if options.rules else {}
     jobs = [
-        {"task": name, "method": method, "seed": seed, "settings": settings}
+        {"task": name, "method": method, "seed": seed, "settings": settings, **rules}
         for seed in range(options.seeds)
         for method in options.methods.split(",")
         for name in names
