@@ -49,11 +49,12 @@ def never(*arguments: Any) -> bool:
     return False
 
 
-def learn_at_once(config: Any) -> Any:
-    """Instead of `learner.make_learn`, which asks for the critics to know whether they warm up."""
-    from cmdpax.learning.learner import make_learn
+def learn_at_once(*arguments: Any) -> Any:
+    """Instead of `learner.learn`, which asks for the critics to know whether they warm up."""
+    from cmdpax.learning.learner import learn
 
-    return make_learn(replace(config, critics="plain"))
+    *rest, config = arguments
+    return learn(*rest, replace(config, critics="plain"))
 
 
 def assess_by_mean_length(learner: Any, batch: Any, longest: float, config: Any) -> Any:
@@ -97,8 +98,11 @@ VARIANTS = {
     "drift-1": Variant("the filter takes costs to drift more", patches={"margins.DRIFT": 1.0}),
     "no-noise": Variant("units without the estimate's error", patches={"scales.NOISE": 0.0}),
     "no-cap": Variant("multipliers without a cap", patches={"training.LARGEST_BALANCE": 1e30}),
+    "all-counted": Variant(
+        "a violation counts as it is, however large", patches={"training.MOST_COUNTED": 1e30}
+    ),
     "no-warm-up": Variant(
-        "the first batch trains the policy, too", patches={"training.make_learn": learn_at_once}
+        "the first batch trains the policy, too", patches={"training.learn": learn_at_once}
     ),
     "one-mean": Variant("sizes of costs by the slow mean alone", patches={"scales.FAST": SLOW}),
     "one-output": Variant("a deviation of the targets is 1 output", patches=ONE_OUTPUT),

@@ -290,12 +290,14 @@ def test_penalties_and_dual_steps_are_so_many_units(method):
 
 
 def test_beyond_what_an_update_can_mend_a_violation_counts_no_more():
-    """So far beyond the limit the penalty pushes as hard as the reward pulls, not harder."""
+    """So far beyond the limit the penalty pushes half as hard as the reward pulls, not harder."""
     config, limits = TrainConfig(reserve=0.0, penalty=1.0).resolved(), Limits.parse(["cost>=5000"])
     learner = measured(config)
     own = Dual.of(learner, limits, config)
     assert own.margin == 7.0 - 5000
-    np.testing.assert_allclose(own.penalty * -own.counted, learner.scales.balance)
+    np.testing.assert_allclose(
+        own.penalty * -own.counted, training.MOST_COUNTED * learner.scales.balance
+    )
     near = Dual.of(learner, Limits.parse(["cost>=7.001"]), config)
     assert near.counted == near.margin
     theirs = Dual.of(learner, limits, replace(config, units="reward"))

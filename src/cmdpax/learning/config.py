@@ -46,7 +46,7 @@ class DeepMethod:
     gradient_clip: float = 0.0
     kl_stop: float = 0.0
     penalty: float = 1.0
-    dual_step: float = 0.05
+    dual_step: float = 0.1
     trust_region: float = 0.01
 
     @property
@@ -120,7 +120,7 @@ class TrainConfig:
     inner: int = 1
     """Batches between two updates of the augmented Lagrangian's multipliers (ppo-lag: 1)."""
     dual_step: float | None = None
-    """Step size of the multipliers, in `units`. None: 0.05."""
+    """Step size of the multipliers, in `units`. None: 0.1."""
     dual_optimiser: DualOptimiser = "plain"
     """How the multipliers move: Adam lags after a long feasible phase."""
     margin: Margin = "smooth"

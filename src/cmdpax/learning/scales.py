@@ -5,12 +5,11 @@
     unit_i = size_r / (size_i max(reach_i, NOISE error_i))    reward per cost^2
 
 T are the steps of an episode, gain is how far an update moves values (`formulas.gain`; at most
-`sqrt(2 KL)`, far less where advantages are noise), error_i is the standard error
-of the estimated cost. Penalties and dual steps are so many units. So a violation that one update
-can mend, or that the estimate can tell from none, weighs as much as the reward; a larger one counts
-no more, or a policy that starts far beyond a limit would keep it before it has learned anything
-else. Multiply the reward or a cost by any factor: `A_r + w.A_c` stays the same but for its own
-scale.
+`sqrt(2 KL)`, far less where advantages are noise), error_i is the standard error of the estimated
+cost. Penalties and dual steps are so many units: a violation that one update can mend, or that the
+estimate can tell from none, would weigh as much as the reward. Beyond half of that it counts no
+more, or a policy that starts far beyond a limit would keep it before it has learned anything else.
+Multiply the reward or a cost by any factor: `A_r + w.A_c` stays the same but for its own scale.
 
 Critics learn targets less a centre, over their running deviation: a network's output is 25 (reward)
 or 5 (costs) for one deviation of its targets. The centre is the level of values

@@ -31,6 +31,7 @@ from cmdpax.learning.run_folder import RunFolder
 from cmdpax.learning.simulator import Simulator
 from cmdpax.model.limits import Limits
 
+MOST_COUNTED = 0.5  # of what an update can mend: a larger violation counts no more
 LARGEST_BALANCE = 3.0  # multipliers end where constraints outweigh the reward so many times
 CUT = (
     "update {}: no episode ended within the {} steps of rollout_steps, so limits are held to the"
@@ -168,16 +169,16 @@ class Dual(NamedTuple):
         """So many units; or as they are, where the user counts in those of the reward."""
         scales, margins = learner.scales, learner.margins
         error = np.sqrt(margins.error)
-        units, resolution = scales.units(error), scales.resolution(error)
+        units, most = scales.units(error), MOST_COUNTED * scales.resolution(error)
         largest = LARGEST_BALANCE * scales.balance
         if config.units == "reward":
-            units, resolution = np.ones_like(units), np.full_like(units, np.inf)
-            largest = resolution
+            units, most = np.ones_like(units), np.full_like(units, np.inf)
+            largest = most
         is_augmented = METHODS[config.method].dual == "augmented"
         margin = margins.mean - margins.aims(limits, config.reserve)
         return Dual(
             margin,
-            margin.clip(-resolution, resolution),
+            margin.clip(-most, most),
             config.penalty * is_augmented * units,
             config.dual_step * units,
             largest,
