@@ -97,9 +97,11 @@ VARIANTS = {
     "drift-0.05": Variant("the filter takes costs to drift less", patches={"margins.DRIFT": 0.05}),
     "drift-1": Variant("the filter takes costs to drift more", patches={"margins.DRIFT": 1.0}),
     "no-noise": Variant("units without the estimate's error", patches={"scales.NOISE": 0.0}),
-    "no-cap": Variant("multipliers without a cap", patches={"training.LARGEST_BALANCE": 1e30}),
     "all-counted": Variant(
         "a violation counts as it is, however large", patches={"training.MOST_COUNTED": 1e30}
+    ),
+    "no-brake": Variant(
+        "multipliers move as fast as they like", patches={"training.MOST_CHANGE": 1e30}
     ),
     "no-warm-up": Variant(
         "the first batch trains the policy, too", patches={"training.learn": learn_at_once}

@@ -239,8 +239,8 @@ def test_a_diverged_learner_stops_and_keeps_the_last_good_checkpoint(tmp_path, m
         assert name in ("margins/last", "margins/best") or np.isfinite(value).all(), name
 
 
-def dual(margin=-2.0, penalty=0.1, step=0.3, largest=np.inf):
-    return Dual(*(np.array([value]) for value in (margin, margin, penalty, step, largest)))
+def dual(margin=-2.0, penalty=0.1, step=0.3, fastest=np.inf):
+    return Dual(*(np.array([value]) for value in (margin, margin, penalty, step, fastest)))
 
 
 def test_multipliers_move_as_in_the_exact_part():
@@ -256,8 +256,8 @@ def test_multipliers_move_as_in_the_exact_part():
     )
     plain = replace(config, method="ppo-lag")
     np.testing.assert_allclose(dual().move(early, plain).multiplier, [2.0 + 0.3 * 2])
-    assert dual(largest=2.2).move(early, plain).multiplier == 2.2
-    assert dual(largest=2.2).move(due, config).multiplier == 2.2
+    assert dual(fastest=0.25).move(early, plain).multiplier == 2.25
+    assert dual(5.0, fastest=0.25).move(early, plain).multiplier == 1.75
     adam = replace(config, dual_optimiser="adam")
     assert dual().move(due, adam).multiplier[0] == pytest.approx(
         2.3
@@ -283,21 +283,20 @@ def test_penalties_and_dual_steps_are_so_many_units(method):
     assert unit > 0 and own.margin == 7.0 - 7.5
     np.testing.assert_allclose(own.penalty, 0.7 * unit if method == "spma-alm" else 0.0)
     np.testing.assert_allclose(own.step, 0.3 * unit)
-    np.testing.assert_allclose(own.largest, training.LARGEST_BALANCE * learner.scales.balance)
     theirs = Dual.of(learner, limits, replace(config, units="reward"))
     assert theirs.penalty == (0.7 if method == "spma-alm" else 0.0)
-    assert theirs.margin == own.margin and theirs.step == 0.3 and np.isinf(theirs.largest)
+    assert theirs.margin == own.margin and theirs.step == 0.3
 
 
 def test_beyond_what_an_update_can_mend_a_violation_counts_no_more():
-    """So far beyond the limit the penalty pushes half as hard as the reward pulls, not harder."""
+    """So far beyond the limit the penalty pushes as hard as the reward pulls, not harder."""
     config, limits = TrainConfig(reserve=0.0, penalty=1.0).resolved(), Limits.parse(["cost>=5000"])
     learner = measured(config)
     own = Dual.of(learner, limits, config)
     assert own.margin == 7.0 - 5000
-    np.testing.assert_allclose(
-        own.penalty * -own.counted, training.MOST_COUNTED * learner.scales.balance
-    )
+    np.testing.assert_allclose(own.penalty * -own.counted, learner.scales.balance)
+    moved = own.move(learner._replace(update=np.asarray(1)), replace(config, dual_step=9.0))
+    np.testing.assert_allclose(moved.multiplier, training.MOST_CHANGE * learner.scales.balance)
     near = Dual.of(learner, Limits.parse(["cost>=7.001"]), config)
     assert near.counted == near.margin
     theirs = Dual.of(learner, limits, replace(config, units="reward"))

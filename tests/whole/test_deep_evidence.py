@@ -66,7 +66,7 @@ def test_the_table_of_the_ablation_has_medians_and_the_largest_violation():
         for task in deep_ablation.FIVE
         for k in (1, 3, 8)
     ]
-    rows.append({"variant": "no-cap", "task": "heater", "error": "not finite"})
+    rows.append({"variant": "no-noise", "task": "heater", "error": "not finite"})
     lines = deep_ablation.table(rows).splitlines()
     assert lines[2].count("| +3.0 / 6.0 (+8.0) ") == 5
     assert lines[2].endswith("| 67% of 15 | +8.0 | 6.0 |")

@@ -7,8 +7,8 @@
 T are the steps of an episode, gain is how far an update moves values (`formulas.gain`; at most
 `sqrt(2 KL)`, far less where advantages are noise), error_i is the standard error of the estimated
 cost. Penalties and dual steps are so many units: a violation that one update can mend, or that the
-estimate can tell from none, would weigh as much as the reward. Beyond half of that it counts no
-more, or a policy that starts far beyond a limit would keep it before it has learned anything else.
+estimate can tell from none, weighs as much as the reward. A larger one counts no more, or a policy
+that starts far beyond a limit would keep it before it has learned anything else.
 Multiply the reward or a cost by any factor: `A_r + w.A_c` stays the same but for its own scale.
 
 Critics learn targets less a centre, over their running deviation: a network's output is 25 (reward)

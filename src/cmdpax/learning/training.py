@@ -31,8 +31,8 @@ from cmdpax.learning.run_folder import RunFolder
 from cmdpax.learning.simulator import Simulator
 from cmdpax.model.limits import Limits
 
-MOST_COUNTED = 0.5  # of what an update can mend: a larger violation counts no more
-LARGEST_BALANCE = 3.0  # multipliers end where constraints outweigh the reward so many times
+MOST_COUNTED = 1.0  # of a violation: so many times what an update can mend
+MOST_CHANGE = 0.05  # of a multiplier in an update, where 1 makes a constraint weigh as the reward
 CUT = (
     "update {}: no episode ended within the {} steps of rollout_steps, so limits are held to the"
     " beginnings of episodes; give more (and a larger batch), or the environment a time limit."
@@ -159,10 +159,10 @@ class Dual(NamedTuple):
     """Margins, penalties and dual steps of one update, one for each row of the limits, `[M]`."""
 
     margin: np.ndarray
-    counted: np.ndarray  # of the margin: what weights and multipliers see
+    counted: np.ndarray  # of the margin
     penalty: np.ndarray  # 0 for the plain Lagrangian: then the weights are the multipliers
     step: np.ndarray
-    largest: np.ndarray  # multiplier
+    fastest: np.ndarray  # change of a multiplier
 
     @staticmethod
     def of(learner: Learner, limits: Limits, config: ResolvedConfig) -> "Dual":
@@ -170,10 +170,10 @@ class Dual(NamedTuple):
         scales, margins = learner.scales, learner.margins
         error = np.sqrt(margins.error)
         units, most = scales.units(error), MOST_COUNTED * scales.resolution(error)
-        largest = LARGEST_BALANCE * scales.balance
+        fastest = MOST_CHANGE * scales.balance
         if config.units == "reward":
             units, most = np.ones_like(units), np.full_like(units, np.inf)
-            largest = most
+            fastest = most
         is_augmented = METHODS[config.method].dual == "augmented"
         margin = margins.mean - margins.aims(limits, config.reserve)
         return Dual(
@@ -181,7 +181,7 @@ class Dual(NamedTuple):
             margin.clip(-most, most),
             config.penalty * is_augmented * units,
             config.dual_step * units,
-            largest,
+            fastest,
         )
 
     def move(self, learner: Learner, config: ResolvedConfig) -> Learner:
@@ -201,7 +201,8 @@ class Dual(NamedTuple):
             moved = lagrangian.step_update(multiplier, penalty, margin, self.step)
         else:
             moved = lagrangian.gradient_update(multiplier, margin, self.step)
-        return learner._replace(multiplier=np.minimum(moved, self.largest))
+        moved = moved.clip(multiplier - self.fastest, multiplier + self.fastest)
+        return learner._replace(multiplier=moved)
 
 
 def policy_of(learner: Learner, simulator: Simulator) -> NetworkPolicy:
