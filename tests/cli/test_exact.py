@@ -309,7 +309,7 @@ def test_small_odd_input(tmp_path, capsys):
         assert f"constraint '{odd}' is not one of the model's; known: chasm." in refusal(
             capsys, "frontier", "cliff-world", f"--constraint={odd}"
         )
-    assert "would need more than" in refusal(capsys, "solve", "inventory:capacity=1e19")
+    assert "would be more than" in refusal(capsys, "solve", "inventory:capacity=1e19")
 
 
 @pytest.mark.parametrize(

@@ -66,10 +66,10 @@ DISCOUNT = (
 WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1120,
-    "loops": 1080,
-    "model": 1820,
-    "exact": 1040,
+    "loose modules": 1140,
+    "loops": 1550,
+    "model": 2230,
+    "exact": 1080,
     "solvers": 2960,
     "environments": 750,
     "learning": 3745,
@@ -78,7 +78,7 @@ BUDGETS = {
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 17_600, 90, 8
+LINES, MODULES, LOOSE_MODULES = 18_800, 92, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,

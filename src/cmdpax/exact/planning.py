@@ -9,10 +9,12 @@ Bellman's optimality operator is `(T V)(s) = max_a r(s,a) + gamma E V(s')`. For 
 So one backup tells how good V and its greedy policy are, to both sides, and adding a constant to V
 changes nothing.
 
-Small models: exact policy iteration. Large ones: evaluation of the greedy policy is inexact (its
-residual falls to a fraction of the present d) and stops as soon as the two bounds agree to the
-tolerance. Where fixed-point evaluation is slow the model is structured (grid, queue); then
-Gauss-Seidel sweeps in both directions carry news across the model before each evaluation.
+Small models: exact policy iteration. Large ones are planned component by component, each to the end
+before those that lead to it: a state alone by one backup, small components by exact policy
+iteration, large ones by `_improve`. There evaluation of the greedy policy is inexact (its residual
+falls to a fraction of the present d) and stops as soon as the two bounds agree to the tolerance.
+Where fixed-point evaluation is slow the model is structured (grid, queue); then Gauss-Seidel sweeps
+in both directions carry news across the component before each evaluation.
 """
 
 from dataclasses import dataclass
@@ -23,14 +25,15 @@ import numpy as np
 from cmdpax.errors import NumericalError
 from cmdpax.exact.systems import System, fixed_point
 from cmdpax.loops import bellman
+from cmdpax.loops.components import SWITCH, inside, outside, settle
 from cmdpax.stopping import Stop, never
 
 if TYPE_CHECKING:
     from cmdpax.exact.discounted import Discounted
     from cmdpax.exact.standard import StandardForm
 
-SWITCH = 1e-12  # relative gain below which policy iteration keeps an action: no cycling on ties
 ITERATIONS = 1000
+ROUNDS = 5  # through all components; the first is enough, but for rounding
 FORCING = 0.01  # residual of an inexact evaluation, relative to d; 0.1 diverges on grids
 ROUNDING = 1e-13  # of d, relative to the values it is the difference of
 STALL = 10  # iterations without halving d; then what rounding in evaluations explains is accepted
@@ -40,7 +43,7 @@ STALL = 10  # iterations without halving d; then what rounding in evaluations ex
 class Plan:
     """A deterministic policy, optimal for one reward; large models: its values err upwards."""
 
-    actions: np.ndarray  # [S] int
+    choices: np.ndarray  # [S] int, one of its own for every state
     values: np.ndarray  # [S]
     value: float  # at the initial distribution
 
@@ -55,9 +58,9 @@ def plan(
     tolerance: float = 0.0,
     stop: Stop = never,
 ) -> Plan:
-    """Maximise the value of `reward [S, A]`.
+    """Maximise the value of `reward [K]`.
 
-    start: actions `[S]` to begin with (default: greedy). values: a guess of the values `[S]`, used
+    start: choices `[S]` to begin with (default: greedy). values: a guess of the values `[S]`, used
     instead by large models. tolerance: the absolute error that `value` may have (0: rounding);
     small models are solved exactly in any case. stop: polled now and then by large models; if it
     returns True they give what they have: `value` is still an upper bound, of a worse policy.
@@ -69,35 +72,27 @@ def plan(
         if start is not None:
             values = criterion.values(form, start, reward, tolerance=FORCING)
     reward = np.broadcast_to(reward, form.reward.shape)
-    return _inexact(form, criterion, reward, np.broadcast_to(values, form.states), tolerance, stop)
-
-
-def under_policy(rewards: np.ndarray, policy: np.ndarray) -> np.ndarray:
-    """Expected one-step rewards: rewards `[..., S, A]` and a policy -> `[..., S]`."""
-    if policy.ndim == 1:
-        return rewards[..., np.arange(len(policy)), policy]
-    return (rewards * policy).sum(-1)
+    return _large(form, criterion, reward, np.broadcast_to(values, form.states), tolerance, stop)
 
 
 def _exact(
     form: "StandardForm", criterion: "Discounted", reward: np.ndarray, start: np.ndarray | None
 ) -> Plan:
     """Policy iteration."""
-    states = np.arange(form.states)
-    actions = np.argmax(reward, axis=1) if start is None else start
+    first_choice = form.transitions.first_choice
+    choices = bellman.greedy(first_choice, reward)[0] if start is None else start
     for _ in range(ITERATIONS):
-        values = criterion.values(form, actions, reward)
+        values = criterion.values(form, choices, reward)
         action_values = criterion.action_values(form, reward, values)
-        best = np.argmax(action_values, axis=1)
-        gain = action_values[states, best] - action_values[states, actions]
+        better, best = bellman.greedy(first_choice, action_values)
         threshold = SWITCH * (np.abs(values).max() + np.abs(reward).max())
-        if not (switch := gain > threshold).any():
-            return Plan(actions, values, float(form.initial @ values))
-        actions = np.where(switch, best, actions)
+        if not (switch := best - action_values[choices] > threshold).any():
+            return Plan(choices, values, float(form.initial @ values))
+        choices = np.where(switch, better, choices)
     raise _unsettled()
 
 
-def _inexact(
+def _large(
     form: "StandardForm",
     criterion: "Discounted",
     reward: np.ndarray,
@@ -105,38 +100,138 @@ def _inexact(
     tolerance: float,
     stop: Stop,
 ) -> Plan:
-    """Policy iteration with inexact evaluation, which tightens whenever d has not fallen."""
+    """Component by component, until one backup of all states proves the tolerance."""
+    rows, discount, order = form.transitions, criterion.discount, form.transitions.order
+    everything = _Part(None, None, 0, True)
+    if order.is_plain:
+        return _improve(form, criterion, everything, reward, values, tolerance, stop).plan(form)
+    reach, error = discount / (1 - discount), tolerance
+    for done in range(ROUNDS + 1):
+        result = _backed_up(form, criterion, everything, reward, values)
+        rounding = ROUNDING * result.size * (1 + reach if done == ROUNDS else 1.0)
+        if reach * result.width <= max(tolerance, reach * rounding) or stop():
+            return result.plan(form)
+        values = np.array(values)
+        for first, last, is_large in order.groups:
+            if not is_large:
+                if not settle(rows, *order.run(first, last), reward, values, discount):
+                    raise _unsettled()
+                continue
+            states, place = order.members(first, last), int(order.starts[first])
+            part = _Part(states, order.place, place, not order.leaks[first])
+            values[states] = _improve(form, criterion, part, reward, values, error / 2, stop).middle
+            if stop():
+                break
+        error /= 10
+    return _improve(form, criterion, everything, reward, values, tolerance, stop).plan(form)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A component, or the whole model: what is planned while all other values stay."""
+
+    states: np.ndarray | None  # [n] uint32; None: all
+    place: np.ndarray | None  # [S] uint32, of every state in the order
+    first: int  # the place of the first of them
+    closed: bool  # whether no choice leads out
+
+
+@dataclass(frozen=True)
+class _Backup:
+    """`T V` on a part, and what its change d says."""
+
+    choices: np.ndarray  # [n], greedy
+    backed_up: np.ndarray  # [n]
+    low: float  # min d, at most 0 where others do not change
+    high: float  # max d
+    reach: float  # gamma / (1 - gamma), what d at one step amounts to in a value
+    closed: bool  # whether a constant may be added to the values
+
+    @property
+    def width(self) -> float:
+        """`max d - min d`."""
+        return self.high - self.low
+
+    @property
+    def size(self) -> float:
+        """The largest value."""
+        return max(-float(self.backed_up.min()), float(self.backed_up.max()))
+
+    @property
+    def middle(self) -> np.ndarray:
+        """Values `[n]` whose d lies around 0."""
+        return self.backed_up + (self.reach * (self.low + self.high) / 2 if self.closed else 0.0)
+
+    def plan(self, form: "StandardForm") -> Plan:
+        """The plan of the whole model: its values are upper bounds."""
+        upper = self.backed_up + self.reach * self.high
+        return Plan(self.choices, upper, float((form.initial * upper).sum()))
+
+
+def _backed_up(
+    form: "StandardForm",
+    criterion: "Discounted",
+    part: _Part,
+    reward: np.ndarray,
+    values: np.ndarray,
+) -> _Backup:
     rows, discount = form.transitions, criterion.discount
-    arrays = (rows.successors, rows.probabilities, reward)
-    reach = discount / (1 - discount)  # what d at one step amounts to in a value
-    forcing, smallest, stalled, structured = FORCING, np.inf, 0, False
-    for _ in range(ITERATIONS):
-        actions, backed_up = bellman.backup(*arrays, values, discount)
+    if part.states is None:
+        choices, backed_up = bellman.backup(rows, reward, values, discount)
         change = backed_up - values
-        low, high = float(change.min()), float(change.max())
-        rounding = (
-            ROUNDING
-            * max(-float(backed_up.min()), float(backed_up.max()))
-            * (1 + reach if stalled >= STALL else 1.0)
-        )
-        if reach * (high - low) <= max(tolerance, reach * rounding) or stop():
-            upper = backed_up + reach * high
-            return Plan(actions, upper, float((form.initial * upper).sum()))
-        if high - low > smallest / 2:
+    else:
+        choices, backed_up = bellman.backup_some(rows, part.states, reward, values, discount)
+        change = backed_up - values[part.states]
+    low, high = float(change.min()), float(change.max())
+    if not part.closed:
+        low, high = min(low, 0.0), max(high, 0.0)
+    return _Backup(choices, backed_up, low, high, discount / (1 - discount), part.closed)
+
+
+def _improve(
+    form: "StandardForm",
+    criterion: "Discounted",
+    part: _Part,
+    reward: np.ndarray,
+    values: np.ndarray,
+    tolerance: float,
+    stop: Stop,
+) -> _Backup:
+    """Policy iteration on a part, with inexact evaluation, which tightens unless d has halved."""
+    rows, discount = form.transitions, criterion.discount
+    forcing, smallest, stalled, structured = FORCING, np.inf, 0, False
+    states = np.arange(form.states, dtype=np.uint32) if part.states is None else part.states
+    for _ in range(ITERATIONS):
+        result = _backed_up(form, criterion, part, reward, values)
+        reach, width = result.reach, result.width
+        rounding = ROUNDING * result.size * (1 + reach if stalled >= STALL else 1.0)
+        if reach * width <= max(tolerance, reach * rounding) or stop():
+            return result
+        if width > smallest / 2:
             forcing, stalled = forcing / 10, stalled + 1
         else:
-            smallest, stalled = high - low, 0
-        right = under_policy(reward, actions)
-        system = System(bellman.policy_rows(rows.successors, rows.probabilities, actions), discount)
-        allowed = forcing * (high - low)
+            smallest, stalled = width, 0
+        right = reward[result.choices]
+        matrix = bellman.policy_rows(rows, result.choices, part.states)
+        if part.states is not None and part.place is not None:
+            within = np.arange(len(states), dtype=np.uint32), part.place, part.first
+            right = right + discount * outside(matrix, *within, values)
+            matrix = inside(matrix, *within)
+        system, guess = System(matrix, discount, closed=part.closed), result.backed_up
+        allowed = forcing * width
         if structured:
-            values = system.solve(right, allowed, backed_up, mixes_slowly=True, stop=stop)
+            solution = system.solve(right, allowed, guess, mixes_slowly=True, stop=stop)
         else:
-            values, settled = fixed_point(system, right, allowed, backed_up)
+            solution, settled = fixed_point(system, right, allowed, guess)
             structured = not settled
+        if part.states is None:
+            values = solution
+        else:
+            values = values.copy()
+            values[states] = solution
         if structured:
-            bellman.sweep(*arrays, values, discount, True)
-            bellman.sweep(*arrays, values, discount, False)
+            bellman.sweep(rows, states, reward, values, discount, True)
+            bellman.sweep(rows, states, reward, values, discount, False)
     raise _unsettled()
 
 

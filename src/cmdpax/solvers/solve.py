@@ -33,7 +33,7 @@ from cmdpax.stopping import Stopper
 
 ACCURACY = 1e-2  # of values, relative to eps
 DEFAULT = "corrective-alm"
-Proven = tuple[np.ndarray, Certificate, np.ndarray]  # a policy [S, A], its proof, its values [m]
+Proven = tuple[np.ndarray, Certificate, np.ndarray]  # a policy [K], its proof, its values [m]
 
 
 def solve(
@@ -90,9 +90,11 @@ def trajectory(
         raise InputError(f"method '{row.name}' has no fixed-budget form; use cmdpax.solve.")
     row.check_settings(settings, row.budget)
     run = row.trace(StandardForm.of(model), keep, **own, **settings)
-    limits = model.limits
+    limits, kept = model.limits, run.policies
     return replace(
         run,
+        policy=model.as_table(model.by_choice(run.policy)),
+        policies=None if kept is None else model.as_table(model.by_choice(kept)),
         rewards=-run.rewards if model.minimise else run.rewards,
         margins=limits.worst(run.margins),
         weights=limits.fold(run.weights),
@@ -110,12 +112,12 @@ def certified_gaps(model: CMDP, run: Trajectory, every: int = 1) -> np.ndarray:
     if run.rewards.ndim > 1:
         raise InputError("run: it is a batch of runs; give one of them, as in run.one(0).")
     every = check_count("every", every)
-    form, bound, actions, gaps = StandardForm.of(model), np.inf, None, []
+    form, bound, choices, gaps = StandardForm.of(model), np.inf, None, []
     sign = -1.0 if model.minimise else 1.0
     for reward, folded in zip(run.rewards[::every], run.weights[::every], strict=True):
         weights = model.limits.unfold(folded)
-        best = form.criterion.plan(form, form.pseudo_reward(weights), actions)
-        actions = best.actions
+        best = form.criterion.plan(form, form.pseudo_reward(weights), choices)
+        choices = best.choices
         bound = min(bound, lagrangian_bound(form, form.reward, weights, best.values))
         gaps.append(bound - sign * float(reward))
     return np.array(gaps)
@@ -211,7 +213,8 @@ class _Door:
         for k, (reward, margins) in enumerate(histories):
             numbers = {"reward": sign * float(reward), "margins": margins.tolist()}
             self._keep({"evaluations": k, **numbers})
-        return Answer(run.policy, run.multipliers, averaged=run.averaged, in_own_units=True)
+        policy = self.model.by_choice(run.policy)
+        return Answer(policy, run.multipliers, averaged=run.averaged, in_own_units=True)
 
     def _record(self, row: Row) -> None:
         """Keep a row of a solver in the user's units, with the time since the beginning."""
@@ -245,12 +248,12 @@ class _Door:
         form, policy, plan = self.form, answer.policy, answer.plan
         weights = answer.weights if answer.in_own_units else self.scaled.weights(answer.weights)
         if plan is None:
-            actions = form.criterion.plan(form, form.pseudo_reward(weights)).actions
-            return policy, *certify(form, policy, weights, actions)
+            choices = form.criterion.plan(form, form.pseudo_reward(weights)).choices
+            return policy, *certify(form, policy, weights, choices)
         # who runs out of time gets a looser certificate
         accuracy = self.eps if self.stop() else ACCURACY * self.eps
         known = None if form.is_small else self.scaled.potential(plan.values)
-        proof = certify(form, policy, weights, plan.actions, potential=known, accuracy=accuracy)
+        proof = certify(form, policy, weights, plan.choices, potential=known, accuracy=accuracy)
         return policy, *proof
 
     def _result(self, answer: Answer, verdict: Feasibility) -> Result:
@@ -274,17 +277,17 @@ class _Door:
         policy's own certificate.
         """
         form, columns = self.form, verdict.columns
-        policy, actions = Corrective().policy(form, columns), columns.actions[0]
+        policy, choices = Corrective().policy(form, columns), columns.choices[0]
         potential, accuracy = None, 0.0
         if verdict.status != "open":  # there is time: the first plan was a loose one
             tolerance = ACCURACY * self.eps * form.reward_scale
-            actions = form.criterion.plan(form, form.reward, actions, tolerance=tolerance).actions
+            choices = form.criterion.plan(form, form.reward, choices, tolerance=tolerance).choices
         elif not form.is_small:  # there is none for more than what is known
             accuracy, values = self.eps, columns.potentials[0]
             potential = None if values is None else self.scaled.potential(values)
         no_weights = np.zeros(form.constraint_count)
         proof, values = certify(
-            form, policy, no_weights, actions, potential=potential, accuracy=accuracy
+            form, policy, no_weights, choices, potential=potential, accuracy=accuracy
         )
         proof = self._with_ray(proof, verdict)
         is_proven = proof.ray_bound is not None and proof.ray_bound < 0
@@ -299,7 +302,7 @@ class _Door:
         if verdict.ray is None or verdict.plan is None:
             return proof
         ray = self.scaled.ray(verdict.ray)  # it sums to 1 on the scale of [0, 1]
-        rayed = with_ray(self.form, proof, ray, verdict.plan.actions)
+        rayed = with_ray(self.form, proof, ray, verdict.plan.choices)
         return rayed if rayed.ray_bound is not None and rayed.ray_bound <= 1.5 * BAND else proof
 
     def _said(self, status: Status, proven: Proven, averaged: Row | None = None) -> Result:
@@ -324,7 +327,8 @@ class _Door:
 
     def _averaged(self, policy: np.ndarray) -> Row:
         """The policy of the average occupancy, evaluated, and what keeping all iterates takes."""
-        evaluation, count = self.form.evaluate(policy), len(self.trace) - 1
+        evaluation = self.form.evaluate(self.model.by_choice(policy))
+        count = len(self.trace) - 1
         reward = float(evaluation.reward)
         return {
             "reward": -reward if self.model.minimise else reward,
@@ -345,7 +349,7 @@ def columns_within(form: StandardForm, memory_limit: float) -> int:
         ) from None
     column = 20.0 * form.states  # actions, occupancy and potential
     # vectors and one policy's transitions
-    working = 80.0 * form.states + 24.0 * form.transitions.successors.shape[2] * form.states
+    working = 80.0 * form.states + 24.0 * form.transitions.longest * form.states
     held = getrusage(RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)
     room = int((1e9 * memory_limit - held - working) / column)
     least = 2 * form.constraint_count + 4  # those in use by two mixtures, and a few to choose from
