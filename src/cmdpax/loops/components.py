@@ -5,8 +5,9 @@ Components have an order in which each leads to itself and to earlier ones only,
 computed component by component, from the first to the last, and occupancies from the last to the
 first. Most components of real models are one state, which takes one step.
 
-- `find_order`: components by one depth-first search (Tarjan 1972). Inside a large one states keep
-  their numbering, or take the reverse Cuthill-McKee one where that makes transitions much shorter;
+- `find_order`: components by one depth-first search (Tarjan 1972). Inside a large one states take
+  the order of the flow, where nearly all transitions follow one; or else the reverse Cuthill-McKee
+  one, where that makes transitions much shorter; or else they keep their numbering;
 - `settle`, `solve_small`: optimal values, and linear systems, of small components, by dense LU;
 - `inside`, `outside`, `send_outside`: what a large component has within, receives, and passes on.
 
@@ -28,6 +29,7 @@ from cmdpax.loops.systems import eliminate
 LARGE = 128  # states of a component from which sparse methods are faster than dense LU
 SHORTER = 4  # a new numbering must make transitions so many times shorter on average
 SAMPLED = 20_000  # states whose transitions are measured
+FLOW = 0.1  # share of transitions against the flow up to which states are put in its order
 SWITCH = 1e-12  # relative gain below which policy iteration keeps a choice: no cycling on ties
 ITERATIONS = 1000
 
@@ -39,6 +41,7 @@ class Order:
     states: Array  # [S] uint32
     starts: Array  # [C + 1] uint32: component c is states[starts[c] : starts[c + 1]]
     leaks: Array  # [C] bool: whether some choice leads out of the component
+    flows: Array  # [C] bool: whether nearly all transitions of a large one lead to earlier states
 
     @cached_property
     def place(self) -> Array:
@@ -75,28 +78,36 @@ def find_order(rows: Rows) -> Order:
     S, (first_choice, first_entry, successors, _) = rows.states, rows.rows(0, rows.states)
     pointers = readable(first_entry[first_choice])  # the union of all choices, as a sparse matrix
     states, starts = np.empty(S, dtype=np.uint32), np.zeros(S + 1, dtype=np.uint32)
-    work = [np.zeros(S, dtype=np.uint32) for _ in range(5)]
-    count = _search(pointers, successors, states, starts, *work)
+    finish, *work = (np.zeros(S, dtype=np.uint32) for _ in range(6))
+    count = _search(pointers, successors, states, starts, finish, *work)
     starts, leaks = starts[: count + 1].copy(), np.zeros(count, dtype=np.bool_)
-    place = np.empty(S, dtype=np.uint32)
+    place, flows = np.empty(S, dtype=np.uint32), np.zeros(count, dtype=np.bool_)
     for c in np.flatnonzero(np.diff(starts.astype(np.int64)) >= LARGE):
         own = states[starts[c] : starts[c + 1]]
         own.sort()
         place[own] = np.arange(len(own), dtype=np.uint32)
-        own[:] = _shorter(pointers, successors, own, place)
+        within = pointers, successors, readable(own), readable(place)
+        if _backward(*within, readable(finish)) <= FLOW:
+            flows[c] = True
+            own[:] = own[np.argsort(finish[own])]
+        else:
+            own[:] = _shorter(pointers, successors, own, place)
     if count > 1:
         component = np.empty(S, dtype=np.uint32)
         component[states] = np.repeat(np.arange(count, dtype=np.uint32), np.diff(starts))
         _find_leaks(pointers, successors, readable(component), leaks)
-    return Order(readable(states), readable(starts), readable(leaks))
+    return Order(readable(states), readable(starts), readable(leaks), flows)
 
 
 @compiled
-def _search(pointers, successors, states, starts, index, low, edge, path, stack):
-    """Tarjan's search; the number of components. Work arrays `[S]` come as zeros."""
+def _search(pointers, successors, states, starts, finish, index, low, edge, path, stack):
+    """Tarjan's search; the number of components. Work arrays `[S]` come as zeros.
+
+    `finish` numbers states as the search leaves them: most lead to those that it has left before.
+    """
     S = len(states)
     done = np.uint32(0xFFFFFFFF)  # index of a state whose component is complete
-    seen = placed = count = waiting = 0
+    seen = placed = count = waiting = left = 0
     for root in range(S):
         depth = 0
         if index[root] == 0:
@@ -123,6 +134,8 @@ def _search(pointers, successors, states, starts, index, low, edge, path, stack)
             if is_deeper:
                 continue
             depth -= 1
+            finish[s] = left
+            left += 1
             if lowest == index[s]:
                 t = s + 1
                 while t != s:
@@ -134,6 +147,20 @@ def _search(pointers, successors, states, starts, index, low, edge, path, stack)
                 count += 1
                 starts[count] = placed
     return count
+
+
+@compiled
+def _backward(pointers, successors, states, place, finish):
+    """Share of the transitions within that lead to a state which is left later."""
+    back, count = 0, 1
+    for i in range(len(states)):
+        s = states[i]
+        for e in range(pointers[s], pointers[s + 1]):
+            t = successors[e]
+            if t != s and place[t] < len(states) and states[place[t]] == t:
+                back += finish[t] > finish[s]
+                count += 1
+    return back / count
 
 
 @compiled
