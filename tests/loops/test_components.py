@@ -6,8 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cmdpax.loops import components
-from cmdpax.loops.bellman import policy_rows
-from cmdpax.loops.components import find_order, inside, outside, send_outside, settle, solve_small
+from cmdpax.loops.bellman import expected, policy_rows
+from cmdpax.loops.components import (
+    find_order,
+    inside,
+    outside,
+    part,
+    send_outside,
+    settle,
+    solve_small,
+)
 from cmdpax.model.cmdp import CMDP
 from models import STRUCTURES, build, dense_transitions, random_policies, uneven
 
@@ -118,6 +126,38 @@ def test_settled_values_are_a_fixed_point_of_the_backup(case):
     action_values = model.reward + discount * rows.matrix @ values
     best = np.maximum.reduceat(action_values, rows.first_choice[:-1])
     np.testing.assert_allclose(values, best, atol=1e-11)
+
+
+def test_a_part_is_a_model_of_its_own():
+    """Its rows and what lies beyond it make the rows of the whole."""
+    model = uneven(40, 3)
+    rows, rng = model.transitions, np.random.default_rng(0)
+    states = rng.permutation(40).astype(np.uint32)
+    place, own = np.argsort(states).astype(np.uint32), states[10:25]
+    values = rng.normal(size=40)
+    inner, pays, beyond = part(rows, own, place, 10, model.reward, values)
+    choices = [k for s in own for k in range(rows.first_choice[s], rows.first_choice[s + 1])]
+    assert (inner.states, inner.choices) == (15, len(choices))
+    np.testing.assert_array_equal(pays, model.reward[choices])
+    whole = rows.matrix.toarray()[choices] @ values
+    np.testing.assert_allclose(expected(inner, values[own]) + beyond, whole, atol=1e-14)
+    counts = rows.first_choice[own + 1] - rows.first_choice[own]
+    np.testing.assert_array_equal(np.diff(inner.whole.first_choice), counts)
+
+
+def test_a_protocol_is_put_in_the_order_of_its_flow():
+    """A long cycle with short cuts, numbered at random: all transitions but those that close it."""
+    states, rng = 2000, np.random.default_rng(0)
+    names, own = rng.permutation(states), np.arange(states)
+    ahead = np.stack([own + 1, own + rng.integers(1, 9, states)], 1)
+    ahead[ahead >= states] = 0
+    successors = np.empty((states, 1, 2), dtype=int)
+    successors[names, 0] = names[ahead]
+    model = CMDP((successors, np.full(successors.shape, 0.5)), np.zeros(states), [], [], 0, 0.9)
+    order = find_order(model.transitions)
+    assert len(order.starts) == 2 and order.flows.all() and not order.leaks.any()
+    later = order.place[names[ahead]] > order.place[names][:, None]
+    assert later.mean() < 0.02
 
 
 def test_inside_and_outside_make_the_whole():

@@ -27,15 +27,21 @@ def certify(
     *,
     potential: np.ndarray | None = None,
     accuracy: float = 0.0,
+    is_optimal: bool = False,
 ) -> tuple[Certificate, np.ndarray]:
     """Certify a policy `[K]`; also its values `[m]`, the middles of their bounds.
 
     weights: the dual ones, `[m]`. choices: `[S]`, (near) optimal for `r + w.c`. potential: `[S]`,
     known values of those choices, which saves evaluating them. accuracy: how wide the bounds may be
-    in large models, as a share of the range of possible values. The bounds hold in any case.
+    in large models, as a share of the range of possible values. is_optimal: whether the policy is
+    those choices, of a form without constraints, so that one potential proves all. The bounds hold
+    in any case.
     """
     rewards, criterion = (form.reward, *form.constraints), form.criterion
-    potentials = criterion.potentials(form, policy, rewards, accuracy)
+    if is_optimal and potential is not None:
+        potentials = potential[None]
+    else:
+        potentials = criterion.potentials(form, policy, rewards, accuracy)
     pairs = zip(rewards, potentials, strict=True)
     bounds = np.array([criterion.value_bounds(form, policy, *pair) for pair in pairs])
     if potential is None:

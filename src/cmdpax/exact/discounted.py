@@ -167,9 +167,14 @@ class Discounted:
         right = np.stack([form.transitions.under(policy, reward) for reward in rewards])
         low, high = _range(form, right)
         right = right.clip(low, high) - (low / 2 + high / 2)
-        values = self._solve(form, policy, right, tolerance=accuracy)
-        low, high = _range(form, values)
-        return values - (low / 2 + high / 2)
+        return self.centred(form, self._solve(form, policy, right, tolerance=accuracy))
+
+    def centred(self, form: "StandardForm", values: np.ndarray) -> np.ndarray:
+        """Values `[..., S]`, each less the middle of its range over reachable states."""
+        seen = values[..., form.reachable]
+        low, high = seen.min(-1, keepdims=True), seen.max(-1, keepdims=True)
+        middle = low / 2 + high / 2
+        return np.clip(values, low, high) - middle
 
     def value_bounds(
         self, form: "StandardForm", policy: np.ndarray, reward: np.ndarray, potential: np.ndarray

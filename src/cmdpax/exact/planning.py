@@ -14,7 +14,8 @@ before those that lead to it: a state alone by one backup, small components by e
 iteration, large ones by `_improve`. There evaluation of the greedy policy is inexact (its residual
 falls to a fraction of the present d) and stops as soon as the two bounds agree to the tolerance.
 Where fixed-point evaluation is slow the model is structured (grid, queue); then Gauss-Seidel sweeps
-in both directions carry news across the component before each evaluation.
+in both directions carry news across the component before each evaluation. Where nearly all
+transitions follow a flow, sweeps in its order come first, for as long as each of them halves d.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ import numpy as np
 from cmdpax.errors import NumericalError
 from cmdpax.exact.systems import System, fixed_point
 from cmdpax.loops import bellman
-from cmdpax.loops.components import SWITCH, inside, outside, settle
+from cmdpax.loops.components import SWITCH, part, settle
+from cmdpax.loops.rows import Rows
 from cmdpax.stopping import Stop, never
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from cmdpax.exact.standard import StandardForm
 
 ITERATIONS = 1000
+SWEEPS = 100  # in the order of the flow, while each change is at most half of the one before
 ROUNDS = 5  # through all components; the first is enough, but for rounding
 FORCING = 0.01  # residual of an inexact evaluation, relative to d; 0.1 diverges on grids
 ROUNDING = 1e-13  # of d, relative to the values it is the difference of
@@ -102,47 +105,40 @@ def _large(
 ) -> Plan:
     """Component by component, until one backup of all states proves the tolerance."""
     rows, discount, order = form.transitions, criterion.discount, form.transitions.order
-    everything = _Part(None, None, 0, True)
     if order.is_plain:
-        return _improve(form, criterion, everything, reward, values, tolerance, stop).plan(form)
+        return _improve(rows, discount, reward, values, tolerance, stop).plan(form)
     reach, error = discount / (1 - discount), tolerance
     for done in range(ROUNDS + 1):
-        result = _backed_up(form, criterion, everything, reward, values)
-        rounding = ROUNDING * result.size * (1 + reach if done == ROUNDS else 1.0)
-        if reach * result.width <= max(tolerance, reach * rounding) or stop():
-            return result.plan(form)
+        if done or values.any() or not discount:  # zeros are no guess
+            result = _backed_up(rows, discount, reward, values)
+            rounding = ROUNDING * result.size * (1 + reach if done == ROUNDS else 1.0)
+            if reach * result.width <= max(tolerance, reach * rounding) or stop():
+                return result.plan(form)
         values = np.array(values)
         for first, last, is_large in order.groups:
             if not is_large:
                 if not settle(rows, *order.run(first, last), reward, values, discount):
                     raise _unsettled()
                 continue
-            states, place = order.members(first, last), int(order.starts[first])
-            part = _Part(states, order.place, place, not order.leaks[first])
-            values[states] = _improve(form, criterion, part, reward, values, error / 2, stop).middle
+            states, closed = order.members(first, last), not order.leaks[first]
+            place = order.place, int(order.starts[first])
+            own, pays, beyond = part(rows, states, *place, reward, values)
+            numbers = pays + discount * beyond, values[states], error / 2, stop
+            kind = closed, bool(order.flows[first])
+            values[states] = _improve(own, discount, *numbers, *kind).middle
             if stop():
                 break
         error /= 10
-    return _improve(form, criterion, everything, reward, values, tolerance, stop).plan(form)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A component, or the whole model: what is planned while all other values stay."""
-
-    states: np.ndarray | None  # [n] uint32; None: all
-    place: np.ndarray | None  # [S] uint32, of every state in the order
-    first: int  # the place of the first of them
-    closed: bool  # whether no choice leads out
+    return _improve(rows, discount, reward, values, tolerance, stop).plan(form)
 
 
 @dataclass(frozen=True)
 class _Backup:
-    """`T V` on a part, and what its change d says."""
+    """`T V` of a model, or of a part of it, and what its change d says."""
 
-    choices: np.ndarray  # [n], greedy
-    backed_up: np.ndarray  # [n]
-    low: float  # min d, at most 0 where others do not change
+    choices: np.ndarray  # [S], greedy
+    backed_up: np.ndarray  # [S]
+    low: float  # min d, at most 0 where other states do not change
     high: float  # max d
     reach: float  # gamma / (1 - gamma), what d at one step amounts to in a value
     closed: bool  # whether a constant may be added to the values
@@ -159,50 +155,46 @@ class _Backup:
 
     @property
     def middle(self) -> np.ndarray:
-        """Values `[n]` whose d lies around 0."""
+        """Values `[S]` whose d lies around 0."""
         return self.backed_up + (self.reach * (self.low + self.high) / 2 if self.closed else 0.0)
 
     def plan(self, form: "StandardForm") -> Plan:
-        """The plan of the whole model: its values are upper bounds."""
+        """The plan of a whole model: its values are upper bounds."""
         upper = self.backed_up + self.reach * self.high
         return Plan(self.choices, upper, float((form.initial * upper).sum()))
 
 
 def _backed_up(
-    form: "StandardForm",
-    criterion: "Discounted",
-    part: _Part,
-    reward: np.ndarray,
-    values: np.ndarray,
+    rows: Rows, discount: float, reward: np.ndarray, values: np.ndarray, closed: bool = True
 ) -> _Backup:
-    rows, discount = form.transitions, criterion.discount
-    if part.states is None:
-        choices, backed_up = bellman.backup(rows, reward, values, discount)
-        change = backed_up - values
-    else:
-        choices, backed_up = bellman.backup_some(rows, part.states, reward, values, discount)
-        change = backed_up - values[part.states]
+    choices, backed_up = bellman.backup(rows, reward, values, discount)
+    change = backed_up - values
     low, high = float(change.min()), float(change.max())
-    if not part.closed:
+    if not closed:
         low, high = min(low, 0.0), max(high, 0.0)
-    return _Backup(choices, backed_up, low, high, discount / (1 - discount), part.closed)
+    return _Backup(choices, backed_up, low, high, discount / (1 - discount), closed)
 
 
 def _improve(
-    form: "StandardForm",
-    criterion: "Discounted",
-    part: _Part,
+    rows: Rows,
+    discount: float,
     reward: np.ndarray,
     values: np.ndarray,
     tolerance: float,
     stop: Stop,
+    closed: bool = True,
+    flows: bool = False,
 ) -> _Backup:
-    """Policy iteration on a part, with inexact evaluation, which tightens unless d has halved."""
-    rows, discount = form.transitions, criterion.discount
-    forcing, smallest, stalled, structured = FORCING, np.inf, 0, False
-    states = np.arange(form.states, dtype=np.uint32) if part.states is None else part.states
+    """Policy iteration with inexact evaluation, which tightens unless d has halved.
+
+    closed: whether no choice leads out of these rows. flows: whether nearly all transitions lead to
+    earlier states.
+    """
+    forcing, smallest, stalled, structured = FORCING, np.inf, 0, flows
+    if flows:
+        values = _swept(rows, discount, reward, values, tolerance)
     for _ in range(ITERATIONS):
-        result = _backed_up(form, criterion, part, reward, values)
+        result = _backed_up(rows, discount, reward, values, closed)
         reach, width = result.reach, result.width
         rounding = ROUNDING * result.size * (1 + reach if stalled >= STALL else 1.0)
         if reach * width <= max(tolerance, reach * rounding) or stop():
@@ -211,28 +203,31 @@ def _improve(
             forcing, stalled = forcing / 10, stalled + 1
         else:
             smallest, stalled = width, 0
-        right = reward[result.choices]
-        matrix = bellman.policy_rows(rows, result.choices, part.states)
-        if part.states is not None and part.place is not None:
-            within = np.arange(len(states), dtype=np.uint32), part.place, part.first
-            right = right + discount * outside(matrix, *within, values)
-            matrix = inside(matrix, *within)
-        system, guess = System(matrix, discount, closed=part.closed), result.backed_up
-        allowed = forcing * width
+        right, allowed = reward[result.choices], forcing * width
+        system = System(bellman.policy_rows(rows, result.choices), discount, closed=closed)
         if structured:
-            solution = system.solve(right, allowed, guess, mixes_slowly=True, stop=stop)
+            guess = result.backed_up
+            values = system.solve(right, allowed, guess, mixes_slowly=True, stop=stop)
         else:
-            solution, settled = fixed_point(system, right, allowed, guess)
+            values, settled = fixed_point(system, right, allowed, result.backed_up)
             structured = not settled
-        if part.states is None:
-            values = solution
-        else:
-            values = values.copy()
-            values[states] = solution
-        if structured:
-            bellman.sweep(rows, states, reward, values, discount, True)
-            bellman.sweep(rows, states, reward, values, discount, False)
+        if structured and not flows:
+            bellman.sweep(rows, reward, values, discount, True)
+            bellman.sweep(rows, reward, values, discount, False)
     raise _unsettled()
+
+
+def _swept(
+    rows: Rows, discount: float, reward: np.ndarray, values: np.ndarray, tolerance: float
+) -> np.ndarray:
+    """Values after sweeps in the order of the flow, while they halve their change."""
+    values, before = np.array(values), np.inf
+    for _ in range(SWEEPS):
+        change = bellman.sweep(rows, reward, values, discount, False)
+        if change > before / 2 or change * discount <= tolerance * (1 - discount) / 4:
+            break
+        before = change
+    return values
 
 
 def _unsettled() -> NumericalError:

@@ -234,8 +234,11 @@ class Chain:
         right = vector[states]
         if not self.whole.transpose:
             right = right + discount * outside(rows, states, order.place, first, vector)
-        start = None if guess is None else guess[states]
-        vector[states] = solution = self._blocks[component].solve(right, tolerance, start)
+        # in the order of a flow LU without fill-in is nearly exact
+        flows = bool(order.flows[component])
+        start = np.zeros_like(right) if flows else None
+        start = start if guess is None else guess[states]
+        vector[states] = solution = self._blocks[component].solve(right, tolerance, start, flows)
         if self.whole.transpose:
             send_outside(rows, states, order.place, first, discount * solution, vector)
 

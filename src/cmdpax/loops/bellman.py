@@ -48,53 +48,24 @@ def _backup(first, rows, reward, values, discount, choices, backed_up):
         choices[first + i], backed_up[first + i] = choice, best
 
 
-def _all(states: int) -> Array:
-    """All states in their own order."""
-    return np.arange(states, dtype=np.uint32)
+def sweep(rows: Rows, reward: Array, values: Array, discount: float, backwards: bool) -> float:
+    """One Gauss-Seidel sweep of `T` through all states, in place on `values [S]`.
 
-
-def backup_some(
-    rows: Rows, states: Array, reward: Array, values: Array, discount: float
-) -> tuple[Array, Array]:
-    """`backup` of n states `[n]` (uint32) alone: choices and `T V`, both `[n]`."""
-    choices, backed_up = np.empty(len(states), dtype=np.int32), np.empty(len(states))
-    block, vectors = rows.rows(0, rows.states), (readable(reward), readable(values), discount)
-    _backup_some(readable(states), block, *vectors, choices, backed_up)
-    return choices, backed_up
-
-
-@compiled
-def _backup_some(states, rows, reward, values, discount, choices, backed_up):
-    first_choice, first_entry, successors, probabilities = rows
-    for i in range(len(states)):
-        s = states[i]
-        best, choice = -np.inf, first_choice[s]
-        for k in range(first_choice[s], first_choice[s + 1]):
-            next_value = 0.0
-            for e in range(first_entry[k], first_entry[k + 1]):
-                next_value += probabilities[e] * values[successors[e]]
-            action_value = reward[k] + discount * next_value
-            if action_value > best:
-                best, choice = action_value, k
-        choices[i], backed_up[i] = choice, best
-
-
-def sweep(
-    rows: Rows, states: Array, reward: Array, values: Array, discount: float, backwards: bool
-) -> None:
-    """One Gauss-Seidel sweep of `T` through `states [n]` (uint32), in place on `values [S]`.
-
-    For `reward [K]`; from the last of them to the first if `backwards`.
+    For `reward [K]`; from the last state to the first if `backwards`. The largest change.
     """
     block = rows.rows(0, rows.states)
-    _sweep(readable(states), block, readable(reward), values, discount, backwards)
+    return float(_sweep(block, readable(reward), values, discount, backwards))
 
 
 @compiled
-def _sweep(states, rows, reward, values, discount, backwards):
-    for step in range(len(states)):
-        s = states[len(states) - 1 - step if backwards else step]
-        values[s] = best_alone(s, rows, reward, values, discount)[1]
+def _sweep(rows, reward, values, discount, backwards):
+    largest = 0.0
+    S = len(values)
+    for step in range(S):
+        s = S - 1 - step if backwards else step
+        value = best_alone(s, rows, reward, values, discount)[1]
+        largest, values[s] = max(largest, abs(value - values[s])), value
+    return largest
 
 
 @compiled
@@ -156,26 +127,22 @@ def _expected(rows, values, next_values):
         next_values[first + k] = total
 
 
-def policy_rows(rows: Rows, policy: Array, states: Array | None = None) -> Matrix:
-    """`P_pi` for choices `[S]` or probabilities `[K]`; no zeros, duplicates unmerged.
-
-    All rows `[S, S]`; or those of `states [n]` (uint32) alone, `[n, S]`, for choices `[n]`.
-    """
-    S, K, n = rows.states, rows.choices, rows.states if states is None else len(states)
-    pointers = np.zeros(n + 1, dtype=np.uint32)
+def policy_rows(rows: Rows, policy: Array) -> Matrix:
+    """`P_pi [S, S]` for choices `[S]` or probabilities `[K]`; no zeros, duplicates unmerged."""
+    S, K = rows.states, rows.choices
+    pointers = np.zeros(S + 1, dtype=np.uint32)
     if policy.ndim == 1 and np.issubdtype(policy.dtype, np.integer):
-        block = rows.rows(0, S)
-        chosen, which = policy.astype(np.int32, copy=False), _all(S) if states is None else states
-        fits = chosen.shape == (n,) and chosen.min(initial=0) >= 0
-        asked = readable(which), unsigned(chosen), *block[:2], pointers[1:]
-        if not fits or not all(over_blocks(_count_chosen, n, *asked)):
-            raise InputError(f"policy: give each of {n} states one of its own choices.")
+        block, chosen = rows.rows(0, S), policy.astype(np.int32, copy=False)
+        fits = chosen.shape == (S,) and chosen.min() >= 0
+        asked = unsigned(chosen), block.first_choice, block.first_entry, pointers[1:]
+        if not fits or not all(over_blocks(_count_chosen, S, *asked)):
+            raise InputError(f"policy: give each of {S} states one of its own choices.")
         np.cumsum(pointers, out=pointers)
         columns, entries = np.empty(pointers[-1], dtype=np.uint32), np.empty(pointers[-1])
         made = readable(pointers), columns, entries
-        over_blocks(_fill_chosen, n, unsigned(chosen), *block[1:], *made)
+        over_blocks(_fill_chosen, S, unsigned(chosen), *block[1:], *made)
         return Matrix(readable(pointers), readable(columns), readable(entries))
-    if policy.shape != (K,) or states is not None:
+    if policy.shape != (K,):
         raise InputError(f"policy: shape {policy.shape}, expected {(K,)}.")
     policy = readable(policy)
     over_blocks(lambda i, j: _count_mixed(i, rows.rows(i, j), policy, pointers[1:]), S)
@@ -187,13 +154,13 @@ def policy_rows(rows: Rows, policy: Array, states: Array | None = None) -> Matri
 
 
 @compiled
-def _count_chosen(first, last, states, chosen, first_choice, first_entry, counts):
+def _count_chosen(first, last, chosen, first_choice, first_entry, counts):
     """How many entries each row has; False if a choice is not its state's own."""
-    for i in range(first, last):
-        s, k = states[i], chosen[i]
+    for s in range(first, last):
+        k = chosen[s]
         if not first_choice[s] <= k < first_choice[s + 1]:
             return False
-        counts[i] = first_entry[k + 1] - first_entry[k]
+        counts[s] = first_entry[k + 1] - first_entry[k]
     return True
 
 

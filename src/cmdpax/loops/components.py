@@ -9,7 +9,8 @@ first. Most components of real models are one state, which takes one step.
   the order of the flow, where nearly all transitions follow one; or else the reverse Cuthill-McKee
   one, where that makes transitions much shorter; or else they keep their numbering;
 - `settle`, `solve_small`: optimal values, and linear systems, of small components, by dense LU;
-- `inside`, `outside`, `send_outside`: what a large component has within, receives, and passes on.
+- `part`: a large component as a model of its own, once all that it leads to is known;
+- `inside`, `outside`, `send_outside`: the same for a linear system.
 
 Vectors are in the model's own numbering; only a large component has one of its own.
 """
@@ -23,13 +24,13 @@ import scipy.sparse as sp
 
 from cmdpax.loops.bellman import best_alone
 from cmdpax.loops.compiled import Array, compiled, readable
-from cmdpax.loops.rows import Matrix, Rows
+from cmdpax.loops.rows import Block, Matrix, RowArrays, Rows
 from cmdpax.loops.systems import eliminate
 
 LARGE = 128  # states of a component from which sparse methods are faster than dense LU
 SHORTER = 4  # a new numbering must make transitions so many times shorter on average
 SAMPLED = 20_000  # states whose transitions are measured
-FLOW = 0.1  # share of transitions against the flow up to which states are put in its order
+FLOW = 0.2  # share of transitions against the flow up to which states are put in its order
 SWITCH = 1e-12  # relative gain below which policy iteration keeps a choice: no cycling on ties
 ITERATIONS = 1000
 
@@ -96,7 +97,7 @@ def find_order(rows: Rows) -> Order:
         component = np.empty(S, dtype=np.uint32)
         component[states] = np.repeat(np.arange(count, dtype=np.uint32), np.diff(starts))
         _find_leaks(pointers, successors, readable(component), leaks)
-    return Order(readable(states), readable(starts), readable(leaks), flows)
+    return Order(readable(states), readable(starts), readable(leaks), readable(flows))
 
 
 @compiled
@@ -371,6 +372,50 @@ def _solve_small(states, starts, matrix, discount, vectors, transpose, place, sy
                             vectors[n, columns[e]] += discount * entries[e] * right[n, i]
         for i in range(size):
             place[states[first + i]] = -1
+
+
+def part(
+    rows: Rows, states: Array, place: Array, first: int, reward: Array, values: Array
+) -> tuple[RowArrays, Array, Array]:
+    """A component as a model of n states in its own order, and its rewards `[k]`.
+
+    Its states have the places `first .. first + n - 1` in `place [S]`. What is outside stays as it
+    is, in `E[V(s'); s' outside]` of its choices, `[k]`, for `values [S]`.
+    """
+    block, n = rows.rows(0, rows.states), len(states)
+    counts = block.first_choice[states + 1] - block.first_choice[states]
+    first_choice = np.zeros(n + 1, dtype=np.uint32)
+    np.cumsum(counts, out=first_choice[1:])
+    K = int(first_choice[-1])
+    starts = block.first_entry[block.first_choice[states]]
+    room = int((block.first_entry[block.first_choice[states + 1]] - starts).sum())
+    pointers, rewards, others = np.zeros(K + 1, dtype=np.uint32), np.empty(K), np.empty(K)
+    successors, chances = np.empty(room, dtype=np.uint32), np.empty(room)
+    within = readable(states), place, first, readable(reward), readable(values)
+    used = _part(block, *within, pointers, successors, chances, rewards, others)
+    entries = readable(successors[:used]), readable(chances[:used])
+    own = RowArrays(Block(readable(first_choice), readable(pointers), *entries))
+    return own, rewards, others
+
+
+@compiled
+def _part(rows, states, place, first, reward, values, pointers, others, chances, rewards, outside):
+    first_choice, first_entry, successors, probabilities = rows
+    used, j, last = 0, 0, first + len(states)
+    for i in range(len(states)):
+        for k in range(first_choice[states[i]], first_choice[states[i] + 1]):
+            total = 0.0
+            for e in range(first_entry[k], first_entry[k + 1]):
+                position = place[successors[e]]
+                if first <= position < last:
+                    others[used], chances[used] = position - first, probabilities[e]
+                    used += 1
+                else:
+                    total += probabilities[e] * values[successors[e]]
+            rewards[j], outside[j] = reward[k], total
+            j += 1
+            pointers[j] = used
+    return used
 
 
 def inside(matrix: Matrix, which: Array, place: Array, first: int) -> Matrix:

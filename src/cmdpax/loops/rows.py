@@ -45,6 +45,33 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True)
+class RowArrays:
+    """`Rows` of whole arrays, whose entries are counted from 0."""
+
+    whole: Block
+
+    @property
+    def states(self) -> int:
+        """Number of states S."""
+        return len(self.whole.first_choice) - 1
+
+    @property
+    def choices(self) -> int:
+        """Number of choices K."""
+        return len(self.whole.first_entry) - 1
+
+    def rows(self, first: int, last: int) -> Block:
+        """The rows of the states `first .. last - 1`, without a copy."""
+        if (first, last) == (0, self.states):
+            return self.whole
+        first_choice, first_entry, successors, probabilities = self.whole
+        k, n = first_choice[first], first_choice[last]
+        entries = slice(first_entry[k], first_entry[n])
+        pointers = first_choice[first : last + 1], first_entry[k : n + 1]
+        return Block(*pointers, successors[entries], probabilities[entries])
+
+
+@dataclass(frozen=True)
 class Matrix:
     """A sparse matrix `[n, S]`; entry k of row s is at `pointers[s] <= k < pointers[s + 1]`.
 

@@ -27,7 +27,7 @@ from cmdpax.errors import InputError
 from cmdpax.loops import bellman
 from cmdpax.loops.compiled import readable, unsigned
 from cmdpax.loops.components import Order, find_order
-from cmdpax.loops.rows import Block
+from cmdpax.loops.rows import Block, RowArrays
 from cmdpax.model.limits import NUMERIC, listed
 
 ROW_SUM_TOLERANCE = 1e-8
@@ -64,18 +64,13 @@ class Transitions:
         return len(self.first_entry) - 1
 
     @cached_property
-    def _whole(self) -> Block:
+    def _arrays(self) -> RowArrays:
         pointers = unsigned(self.first_choice), unsigned(self.first_entry)
-        return Block(*pointers, unsigned(self.successors), readable(self.probabilities))
+        return RowArrays(Block(*pointers, unsigned(self.successors), readable(self.probabilities)))
 
     def rows(self, first: int, last: int) -> Block:
         """The rows of the states `first .. last - 1`, without a copy."""
-        if (first, last) == (0, self.states):
-            return self._whole
-        whole, (k, n) = self._whole, self.first_choice[[first, last]]
-        e, f = self.first_entry[[k, n]]
-        pointers = whole.first_choice[first : last + 1], whole.first_entry[k : n + 1]
-        return Block(*pointers, whole.successors[e:f], whole.probabilities[e:f])
+        return self._arrays.rows(first, last)
 
     @cached_property
     def order(self) -> Order:

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from cmdpax.solvers.table import Method, find_method, methods, of_oracle
 from cmdpax.stopping import Stopper
 
 ACCURACY = 1e-2  # of values, relative to eps
+PLANNED = 0.25  # the same of a plan that is the answer
 DEFAULT = "corrective-alm"
 Proven = tuple[np.ndarray, Certificate, np.ndarray]  # a policy [K], its proof, its values [m]
 
@@ -163,16 +164,24 @@ class _Door:
             raise InputError("callback: it must be a function that takes a row of the trace.")
         self.started, self.stop = time.perf_counter(), Stopper(self.time_limit)
         self.form = StandardForm.of(self.model)
-        self.scaled: Scaled = self.form.scaled()
         self.trace: list[Row] = []
         self.accepted: Proven | None = None
+
+    @cached_property
+    def scaled(self) -> Scaled:
+        """The form with values in [0, 1]."""
+        return self.form.scaled()
 
     def solve(self, settings: Mapping[str, Any]) -> Result:
         """Phase 1, the method, the certificate."""
         most, accuracy = MAX_COLUMNS, ACCURACY * self.eps
         if self.memory_limit is not None:
             most = columns_within(self.form, self.memory_limit)
-        method, form, stop, warm = self.method, self.scaled.form, self.stop, self.warm
+        method, stop, warm = self.method, self.stop, self.warm
+        if not self.form.constraint_count and method.name == DEFAULT and not settings:
+            with stop:
+                return self._unconstrained()
+        form = self.scaled.form
         solver = None if settings.keys() - method.own_settings.keys() else method.solve
         if solver is None and self.time_limit is not None:
             counts = [one for one in ("outer", "inner", "steps") if one in method.budget]
@@ -189,6 +198,19 @@ class _Door:
                 task = Task(*limits, self._record, self._accept, warm)
                 return self._answered(partial(solver, form, task, **settings), verdict)
         return self._answered(partial(self._trace, settings), verdict)
+
+    def _unconstrained(self) -> Result:
+        """Without constraints one plan is the answer, and its values prove it."""
+        form = self.form
+        tolerance = PLANNED * self.eps * form.reward_scale
+        best = form.criterion.plan(form, form.reward, tolerance=tolerance, stop=self.stop)
+        nothing, values = np.zeros(0), form.criterion.centred(form, best.values)
+        kind: dict[str, Any] = {"potential": values, "is_optimal": True}
+        proof, values = certify(form, best.choices, nothing, best.choices, **kind)
+        gap = proof.gap / form.reward_scale
+        self._record({"outer": 1, "evaluations": 1, "gap": gap, "margins": nothing})
+        status: Status = "certified" if gap <= self.eps else "limit"
+        return self._said(status, (form.transitions.deterministic(best.choices), proof, values))
 
     def _answered(self, answer: Callable[[], Answer], verdict: Feasibility) -> Result:
         """The result of the method, or of phase 1 where its own solver fails at the very edge."""
