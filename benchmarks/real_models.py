@@ -300,7 +300,9 @@ def main(out: Path) -> None:
                 times = f"{row['storm_seconds']:.4f} {row['cmdpax_seconds']:.4f} {ratio:6.2f}"
                 errors = f"{row['storm_error']:.1e} {row['cmdpax_error']:.1e}"
                 sizes = f"{row['states']:7} {row['padding']:5.1f} {row['components']:7}"
-                print(f"{name:14} {discount} {sizes} {row['largest']:7} {times} {errors}", flush=True)
+                print(
+                    f"{name:14} {discount} {sizes} {row['largest']:7} {times} {errors}", flush=True
+                )
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from cmdpax.loops import components
 from cmdpax.loops.bellman import expected, policy_rows
 from cmdpax.loops.components import (
+    Order,
     find_order,
     inside,
     outside,
@@ -133,16 +134,21 @@ def test_a_part_is_a_model_of_its_own():
     model = uneven(40, 3)
     rows, rng = model.transitions, np.random.default_rng(0)
     states = rng.permutation(40).astype(np.uint32)
-    place, own = np.argsort(states).astype(np.uint32), states[10:25]
+    starts, leaks = np.array([0, 10, 25, 40], dtype=np.uint32), np.array([True, True, False])
+    order, own = Order(states, starts, leaks, ~leaks), states[10:25]
     values = rng.normal(size=40)
-    inner, pays, beyond = part(rows, own, place, 10, model.reward, values)
-    choices = [k for s in own for k in range(rows.first_choice[s], rows.first_choice[s + 1])]
+    inner, choices, beyond = part(rows, order, 1, values)
+    expected_choices = [
+        k for s in own for k in range(rows.first_choice[s], rows.first_choice[s + 1])
+    ]
+    assert choices.tolist() == expected_choices
     assert (inner.states, inner.choices) == (15, len(choices))
-    np.testing.assert_array_equal(pays, model.reward[choices])
     whole = rows.matrix.toarray()[choices] @ values
     np.testing.assert_allclose(expected(inner, values[own]) + beyond, whole, atol=1e-14)
     counts = rows.first_choice[own + 1] - rows.first_choice[own]
     np.testing.assert_array_equal(np.diff(inner.whole.first_choice), counts)
+    part(rows, order, 2, values)
+    assert list(order.kept) == [2]  # what leads nowhere else does not depend on values
 
 
 def test_a_protocol_is_put_in_the_order_of_its_flow():

@@ -18,7 +18,7 @@ in both directions carry news across the component before each evaluation. Where
 transitions follow a flow, sweeps in its order come first, for as long as each of them halves d.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -107,6 +107,13 @@ def _large(
     rows, discount, order = form.transitions, criterion.discount, form.transitions.order
     if order.is_plain:
         return _improve(rows, discount, reward, values, tolerance, stop).plan(form)
+    if len(order.starts) == 2:  # one component, in another numbering
+        own, states = part(rows, order, 0, values), order.states
+        numbers = reward[own.choices], values[states], tolerance, stop
+        inner = _improve(own.rows, discount, *numbers, flows=bool(order.flows[0]))
+        choices, backed_up = own.choices[inner.choices], inner.backed_up
+        numbered = replace(inner, choices=choices[order.place], backed_up=backed_up[order.place])
+        return numbered.plan(form)
     reach, error = discount / (1 - discount), tolerance
     for done in range(ROUNDS + 1):
         if done or values.any() or not discount:  # zeros are no guess
@@ -120,12 +127,11 @@ def _large(
                 if not settle(rows, *order.run(first, last), reward, values, discount):
                     raise _unsettled()
                 continue
-            states, closed = order.members(first, last), not order.leaks[first]
-            place = order.place, int(order.starts[first])
-            own, pays, beyond = part(rows, states, *place, reward, values)
-            numbers = pays + discount * beyond, values[states], error / 2, stop
-            kind = closed, bool(order.flows[first])
-            values[states] = _improve(own, discount, *numbers, *kind).middle
+            own, states = part(rows, order, first, values), order.members(first, last)
+            pays = reward[own.choices] + discount * own.outside
+            numbers = pays, values[states], error / 2, stop
+            kind = not order.leaks[first], bool(order.flows[first])
+            values[states] = _improve(own.rows, discount, *numbers, *kind).middle
             if stop():
                 break
         error /= 10

@@ -16,8 +16,9 @@ Vectors are in the model's own numbering; only a large component has one of its 
 """
 # mypy: disable-error-code="no-untyped-def"
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -43,6 +44,7 @@ class Order:
     starts: Array  # [C + 1] uint32: component c is states[starts[c] : starts[c + 1]]
     leaks: Array  # [C] bool: whether some choice leads out of the component
     flows: Array  # [C] bool: whether nearly all transitions of a large one lead to earlier states
+    kept: dict[int, "Part"] = field(default_factory=dict)  # see `part`
 
     @cached_property
     def place(self) -> Array:
@@ -189,22 +191,31 @@ def _shorter(pointers: Array, successors: Array, states: Array, place: Array) ->
         return states
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-    whole = Matrix(pointers, successors, readable(np.broadcast_to(1.0, len(successors))))
-    matrix = sp.csr_matrix(inside(whole, states, _places(len(place), states), 0).matrix)
-    matrix.setdiag(0.0)  # a state that may stay at an end of a line is still an end
-    matrix.eliminate_zeros()
-    order = reverse_cuthill_mckee(matrix, symmetric_mode=False)
+    starts, links = np.zeros(n + 1, dtype=np.int32), np.empty(len(successors), dtype=np.int32)
+    within = pointers, successors, readable(states), readable(place)
+    used = _links(*within, np.full(n, -1, dtype=np.int64), starts, links)
+    graph = sp.csr_matrix((np.ones(used, dtype=np.int8), links[:used], starts), shape=(n, n))
+    order = reverse_cuthill_mckee(graph, symmetric_mode=False)
     moved = np.empty(len(place), dtype=np.uint32)
     moved[states[order]] = np.arange(n, dtype=np.uint32)
     shorter = _mean_length(pointers, successors, readable(states[order]), readable(moved), step)
     return states[order] if shorter * SHORTER <= length else states
 
 
-def _places(count: int, states: Array) -> Array:
-    """Places `[count]` of n states, `0 .. n - 1`; all others stand after them."""
-    place = np.full(count, len(states), dtype=np.uint32)
-    place[states] = np.arange(len(states), dtype=np.uint32)
-    return readable(place)
+@compiled
+def _links(pointers, successors, states, place, last_seen, starts, links):
+    """The other states within that each leads to, every one once, by their places; how many."""
+    used = 0
+    for i in range(len(states)):
+        last_seen[i] = i  # a state that may stay at an end of a line is still an end
+        for e in range(pointers[states[i]], pointers[states[i] + 1]):
+            t = successors[e]
+            j = place[t]
+            if j < len(states) and states[j] == t and last_seen[j] != i:
+                last_seen[j], links[used] = i, j
+                used += 1
+        starts[i + 1] = used
+    return used
 
 
 @compiled
@@ -374,32 +385,42 @@ def _solve_small(states, starts, matrix, discount, vectors, transpose, place, sy
             place[states[first + i]] = -1
 
 
-def part(
-    rows: Rows, states: Array, place: Array, first: int, reward: Array, values: Array
-) -> tuple[RowArrays, Array, Array]:
-    """A component as a model of n states in its own order, and its rewards `[k]`.
+class Part(NamedTuple):
+    """A component as a model of n states in its own order."""
 
-    Its states have the places `first .. first + n - 1` in `place [S]`. What is outside stays as it
-    is, in `E[V(s'); s' outside]` of its choices, `[k]`, for `values [S]`.
+    rows: RowArrays
+    choices: Array  # [k] uint32: its choices, as the whole model numbers them
+    outside: Array  # [k]: E[V(s'); s' outside] of each
+
+
+def part(rows: Rows, order: Order, component: int, values: Array) -> Part:
+    """A large component, while what is outside stays at `values [S]`.
+
+    That of one which leads nowhere else is kept for the next time.
     """
+    if component in order.kept:
+        return order.kept[component]
+    states, first = order.members(component, component + 1), int(order.starts[component])
     block, n = rows.rows(0, rows.states), len(states)
-    counts = block.first_choice[states + 1] - block.first_choice[states]
     first_choice = np.zeros(n + 1, dtype=np.uint32)
-    np.cumsum(counts, out=first_choice[1:])
+    np.cumsum(block.first_choice[states + 1] - block.first_choice[states], out=first_choice[1:])
     K = int(first_choice[-1])
-    starts = block.first_entry[block.first_choice[states]]
-    room = int((block.first_entry[block.first_choice[states + 1]] - starts).sum())
-    pointers, rewards, others = np.zeros(K + 1, dtype=np.uint32), np.empty(K), np.empty(K)
-    successors, chances = np.empty(room, dtype=np.uint32), np.empty(room)
-    within = readable(states), place, first, readable(reward), readable(values)
-    used = _part(block, *within, pointers, successors, chances, rewards, others)
+    starts, ends = (block.first_entry[block.first_choice[s]] for s in (states, states + 1))
+    room = int((ends - starts).sum())
+    pointers, choices = np.zeros(K + 1, dtype=np.uint32), np.empty(K, dtype=np.uint32)
+    successors, chances, outside = np.empty(room, dtype=np.uint32), np.empty(room), np.empty(K)
+    within = readable(states), order.place, first, readable(values)
+    used = _part(block, *within, pointers, successors, chances, choices, outside)
     entries = readable(successors[:used]), readable(chances[:used])
     own = RowArrays(Block(readable(first_choice), readable(pointers), *entries))
-    return own, rewards, others
+    made = Part(own, choices, outside)
+    if not order.leaks[component]:
+        order.kept[component] = made
+    return made
 
 
 @compiled
-def _part(rows, states, place, first, reward, values, pointers, others, chances, rewards, outside):
+def _part(rows, states, place, first, values, pointers, others, chances, choices, outside):
     first_choice, first_entry, successors, probabilities = rows
     used, j, last = 0, 0, first + len(states)
     for i in range(len(states)):
@@ -412,7 +433,7 @@ def _part(rows, states, place, first, reward, values, pointers, others, chances,
                     used += 1
                 else:
                     total += probabilities[e] * values[successors[e]]
-            rewards[j], outside[j] = reward[k], total
+            choices[j], outside[j] = k, total
             j += 1
             pointers[j] = used
     return used
