@@ -61,16 +61,17 @@ SENSES = ("model/limits.py", "model/text.py", "model/result.py", "model/prints.p
 DISCOUNT = (
     *("model/", "exact/standard.py", "exact/discounted.py", "exact/planning.py"),
     *("exact/systems.py", "loops/", "checker.py", "environments/", "learning/"),
+    "solvers/description.py",  # says it
 )
 # names that the glossary replaced: `weights`, `action_values`, `successor`, or the noun itself
 WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 # lines, raised only on purpose
 BUDGETS = {
     "loose modules": 1140,
-    "loops": 1550,
+    "loops": 1640,
     "model": 2230,
-    "exact": 1080,
-    "solvers": 2960,
+    "exact": 1100,
+    "solvers": 2990,
     "environments": 750,
     "learning": 3745,
     "experiments": 1880,
@@ -78,7 +79,7 @@ BUDGETS = {
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 18_800, 92, 8
+LINES, MODULES, LOOSE_MODULES = 19_100, 93, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,

@@ -48,6 +48,7 @@ class Transitions:
     probabilities: Array  # [e]
     actions: int  # A
     labels: Array | None = None  # [K] int32, the action of each choice; None: 0, 1, ... in a state
+    missed: float = 0.0  # by how much the sum of a row missed 1, as it came, at most
 
     def __post_init__(self) -> None:
         for name in ("first_choice", "first_entry", "successors", "probabilities"):
@@ -457,8 +458,8 @@ def _refuse_empty(S: int, A: int) -> None:
 def refuse_huge(shape: tuple[int, ...]) -> None:
     """Refuse to allocate transitions of an absurd size, before allocating."""
     if float(np.prod([float(size) for size in shape])) > MAX_ENTRIES:
-        most = f"more than {MAX_ENTRIES:.0e} entries"
-        raise InputError(f"transitions: {shape} would be {most}; make the model smaller.")
+        most, remedy = f"more than {MAX_ENTRIES:.0e} entries", "use fewer states or successors"
+        raise InputError(f"transitions: {shape} would be {most}; {remedy}.")
 
 
 def _canonical(raw: Raw) -> Transitions:
@@ -489,7 +490,8 @@ def _canonical(raw: Raw) -> Transitions:
             successors, chances = successors.copy(), chances.copy()
         rounding = _rounding(int(np.diff(first_entry).max()))
         bellman.normalise_rows(first_entry, chances, rounding)
-    return Transitions(first_choice, first_entry, successors, chances, raw.actions, labels)
+    arrays = first_choice, first_entry, successors, chances
+    return Transitions(*arrays, raw.actions, labels, float(farthest))
 
 
 def _refuse_bad(raw: Raw, facts: Array) -> None:
