@@ -196,7 +196,7 @@ def _improve(
     closed: whether no choice leads out of these rows. flows: whether nearly all transitions lead to
     earlier states.
     """
-    forcing, smallest, stalled, structured = FORCING, np.inf, 0, flows
+    forcing, smallest, stalled, structured = FORCING, np.inf, 0, flows or not closed
     if flows:
         values = _swept(rows, discount, reward, values, tolerance)
     for _ in range(ITERATIONS):

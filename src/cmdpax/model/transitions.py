@@ -156,6 +156,17 @@ class Transitions:
         numbers[..., self.first_choice[:-1]] += rest
         return numbers
 
+    def mean_by_choice(self, policy: Array, table: Array) -> Array:
+        """Rewards `[..., S, A]` by choice, `[..., K]`, so that a policy (a table) earns as much.
+
+        Where several pairs stand for one choice, their mean under the policy.
+        """
+        if self.is_regular:
+            return self.by_choice(table)
+        shares = self.by_choice(policy)
+        earned, own = self.by_choice(policy * table), self.by_choice(table)
+        return np.where(shares > 0, earned / np.where(shares > 0, shares, 1.0), own)
+
     @cached_property
     def _stand_ins(self) -> Array:
         """`[S, A]`: the choice of each pair, or the state's first one."""

@@ -215,10 +215,10 @@ def soft_action_values(
     For a policy and its logarithm `[..., S, A]`, weights `[..., m]`, tau `[...]` -> `[..., S, A]`.
     """
     rows, reward = form.transitions, form.pseudo_reward(weights)
-    bonus = -np.asarray(temperature)[..., None] * (policy * log_policy).sum(-1)  # by state
-    entropic = reward + rows.by_state(bonus)
+    entropic = rows.filled(reward) - np.asarray(temperature)[..., None, None] * log_policy
+    earned = rows.mean_by_choice(policy, entropic)
     acting = rows.by_choice(policy)
-    values = form.criterion.values(form, acting, entropic[..., None, :])[..., 0, :]
+    values = form.criterion.values(form, acting, earned[..., None, :])[..., 0, :]
     return rows.filled(form.criterion.action_values(form, reward, values))
 
 

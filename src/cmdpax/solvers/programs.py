@@ -289,9 +289,9 @@ def soft_optimum(
         if np.abs(policy - before).max() <= SOFT_TOLERANCE:
             break
     rows = form.transitions
-    bonus = -entropy * (policy * log_or_zero(policy)).sum(-1)  # by state
-    entropic = form.pseudo_reward(weights) + rows.by_state(bonus)
-    stacked = np.concatenate([entropic[None], form.constraints])
+    entropic = rows.filled(form.pseudo_reward(weights)) - entropy * log_or_zero(policy)
+    earned = rows.mean_by_choice(policy, entropic)
+    stacked = np.concatenate([earned[None], form.constraints])
     at_start = form.criterion.values(form, rows.by_choice(policy), stacked) @ form.initial
     value = float(at_start[0] - weights @ form.thresholds)
     return policy, value, at_start[1:] - form.thresholds
