@@ -28,7 +28,7 @@ from cmdpax.loops.compiled import Array, compiled, readable
 from cmdpax.loops.rows import Block, Matrix, RowArrays, Rows
 from cmdpax.loops.systems import eliminate
 
-LARGE = 128  # states of a component from which sparse methods are faster than dense LU
+LARGE = 256  # states of a component from which sparse methods are faster than dense LU
 SHORTER = 4  # a new numbering must make transitions so many times shorter on average
 SAMPLED = 20_000  # states whose transitions are measured
 FLOW = 0.2  # share of transitions against the flow up to which states are put in its order
