@@ -192,6 +192,20 @@ def turned(model: CMDP, which: Sequence[bool], objective: bool = False) -> CMDP:
     )
 
 
+def renumbered(model: CMDP, seed: int) -> CMDP:
+    """The same model with its states numbered at random; every state has all actions."""
+    order = np.random.default_rng(seed).permutation(model.states)  # the old number of each state
+    choices = (order[:, None] * model.actions + np.arange(model.actions)).ravel()
+    return model.replace(
+        transitions=model.transitions.matrix[choices][:, order],
+        reward=model.reward[choices],
+        constraints=model.constraints[:, choices],
+        initial=model.initial[order],
+        state_names=None,
+        grid=None,
+    )
+
+
 def dense_transitions(model: CMDP, policy: np.ndarray) -> np.ndarray:
     """`P_pi [S, S]` by brute force, for choices `[S]` or probabilities `[K]`."""
     matrix, rows = np.zeros((model.states, model.states)), model.transitions

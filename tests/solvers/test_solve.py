@@ -22,7 +22,7 @@ from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.policy_classes import Features, one_hot
 from cmdpax.solvers.policy_gradient import PolicyGradient, npg, ppg, pqa, spma
 from cmdpax.solvers.solve import certified_gaps
-from models import cmdps
+from models import cmdps, renumbered, uneven
 
 PROBLEMS = {"cliff-world": (cliff_world, 0.655402376190), "deep-sea": (deep_sea, 0.392671157895)}
 FIXED = [name for name, row in methods.items() if row.trace and not row.features]
@@ -772,3 +772,65 @@ def test_certified_gaps_hold_without_knowing_the_optimum():
 def test_a_diverged_single_run_is_an_error():
     with pytest.raises(NumericalError, match=r"rpg-pd: step .* not finite"):
         solve(cliff_world(), "rpg-pd", step=100.0, temperature=0.1)
+
+
+# ---- any numbering
+def corridor(states, discount, noise):
+    """Right or left on a line; the last cell pays, every step costs a random amount."""
+    own, rng = np.arange(states), np.random.default_rng(1)
+    right, left = np.minimum(own + 1, states - 1), np.maximum(own - 1, 0)
+    to = np.stack([np.stack([right, left], 1), np.stack([left, right], 1)], 1)
+    reward = np.zeros((states, 2))
+    reward[-1] = 1.0
+    chances = np.broadcast_to([1 - noise, noise], to.shape)
+    costs, limit = rng.random((1, states, 2)), [0.5 / (1 - discount)]
+    return CMDP((to, chances), reward, costs, limit, 0, discount, senses="<=")
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_a_corridor_numbered_at_random_is_solved_as_one_in_order(noise):
+    """It ended in an error after 42 seconds, or in a limit."""
+    model = corridor(10_000, 0.99999, noise)
+    other = renumbered(model, 0)
+    result, mirror = solve(model), solve(other)
+    check(other, mirror)
+    assert result.status == mirror.status == "certified"
+    assert mirror.reward == pytest.approx(result.reward, abs=2e-6 * scale_of(model))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        corridor(300, 0.999, 0.01),
+        grid_world(18, 18, seed=3),
+        grid_world(18, 18, seed=3, feasible=False),
+        queue(300),
+        queue(300, feasible=False),
+    ],
+    ids=["corridor", "grid", "infeasible grid", "queue", "infeasible queue"],
+)
+def test_the_numbering_changes_no_verdict(model):
+    result = solve(model)
+    for seed in range(10):
+        mirror = solve(renumbered(model, seed))
+        assert mirror.status == result.status
+        if result.status == "certified":
+            assert mirror.reward == pytest.approx(result.reward, abs=2e-6 * scale_of(model))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_uneven_models_are_solved_like_the_linear_program(seed):
+    """Component by component, with a budget between those of two policies."""
+    model = uneven(400, seed, 0.99)
+    form = StandardForm.of(model)
+    values = [
+        form.criterion.values(form, form.criterion.plan(form, row).choices, form.constraints[0])
+        for row in (form.reward, form.constraints[0])
+    ]
+    low, high = (float(one @ form.initial) for one in values)
+    model = model.replace(thresholds=[(low + high) / 2])
+    result, reference = solve(model), solve(model, "lp")
+    check(model, result)
+    assert result.status == reference.status == "certified"
+    assert result.reward == pytest.approx(reference.reward, abs=3e-6 * scale_of(model))
+    assert not result.policy[~model.available].any()
