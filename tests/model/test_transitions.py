@@ -403,6 +403,12 @@ def test_from_step_with_actions_that_depend_on_the_state() -> None:
     np.testing.assert_array_equal(model.thresholds, [1.0])
 
 
+def test_from_step_begins_in_a_state_and_ends_in_a_goal() -> None:
+    assert repair(initial="works").digest == repair().digest
+    done = repair(goal="broken")
+    assert done.transitions.tensor[1, 0].tolist() == [0.0, 1.0] and done.reward[2] == 0.0
+
+
 def test_from_step_takes_every_sense() -> None:
     model = repair(thresholds=[(0.5, 1.0)], senses=None, minimise=True)
     assert (model.senses, model.minimise) == (("in",), True)
@@ -448,7 +454,7 @@ RETURN = r"step\('works', 'run'\): return \(\{next_state: probability\}, reward,
         ),
         ({"initial": {"gone": 1.0}}, r"initial: 'gone' is not one of the states\."),
         ({"initial": {"works": "yes"}}, r"initial, state 'works': 'yes' is not a finite number\."),
-        ({"initial": [1.0]}, r"give a mapping of states to probabilities"),
+        ({"initial": [1.0]}, r"initial: give a state, or probabilities of states"),
     ],
 )
 def test_from_step_explains_what_is_wrong(changes: dict[str, Any], sentence: str) -> None:

@@ -69,7 +69,7 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 BUDGETS = {
     "loose modules": 1140,
     "loops": 1640,
-    "model": 2230,
+    "model": 2240,
     "exact": 1100,
     "solvers": 2990,
     "environments": 750,

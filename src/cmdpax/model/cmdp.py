@@ -319,7 +319,7 @@ class CMDP:
         step: Callable[[Any, Any], tuple[Mapping[Any, float], float, Sequence[float]]],
         *,
         thresholds: Sequence[float],
-        initial: Mapping[Any, float],
+        initial: Any,
         discount: float,
         **fields: Any,
     ) -> "CMDP":
@@ -327,8 +327,8 @@ class CMDP:
 
         states: names of any kind. actions: a list, or a function of the state where the choice
         depends on it. step: its third part has one number for each threshold; with `senses=["<="]`
-        it is the cost itself. initial: `{state: probability}`. fields: `senses`, `minimise`,
-        `constraint_names`, `grid`, as in the constructor.
+        it is the cost itself. initial: a state, or `{state: probability}`. fields: `senses`,
+        `minimise`, `goal`, `constraint_names`, `grid`, as in the constructor.
         """
         made = step_fields(states, actions, step, thresholds, initial)
         return cls(**made, discount=discount, **fields)

@@ -610,13 +610,15 @@ def step_fields(
     actions: Sequence[Hashable] | Callable[[Any], Sequence[Hashable]],
     step: Callable[[Any, Any], tuple[Mapping[Any, float], float, Sequence[float]]],
     thresholds: Sequence[float],
-    initial: Mapping[Any, float],
+    initial: Any,
 ) -> dict[str, Any]:
     """Fields of a model given by `step(state, action)`; see `CMDP.from_step`."""
     states = list(states)
-    if not isinstance(initial, Mapping):
-        raise InputError("initial: give a mapping of states to probabilities, as {'idle': 1.0}.")
     index = {state: s for s, state in enumerate(states)}
+    if isinstance(initial, Hashable) and initial in index:
+        initial = {initial: 1.0}
+    if not isinstance(initial, Mapping):
+        raise InputError("initial: give a state, or probabilities of states, as {'idle': 1.0}.")
     if (different := len(index)) < len(states):
         raise InputError(f"states: {len(states)} given, {different} differ; list each once.")
     names: dict[Any, int] = {}
