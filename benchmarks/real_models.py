@@ -68,7 +68,7 @@ def consensus(processes: int = 4, bound: int = 4) -> list[Choices]:
 
     def choices(state: tuple[Any, ...]) -> Choices:
         counter, *each = state
-        found: Choices = []
+        options: Choices = []
         for i, (place, coin) in enumerate(each):
 
             def moved(place: int, coin: int, counter: int = counter, i: int = i) -> Any:
@@ -77,17 +77,17 @@ def consensus(processes: int = 4, bound: int = 4) -> list[Choices]:
                 return (counter, *others)
 
             if place == 0:
-                found.append(added((moved(1, 0), 0.5), (moved(1, 1), 0.5)))
+                options.append(added((moved(1, 0), 0.5), (moved(1, 1), 0.5)))
             elif place == 1 and 0 < counter < most:
-                found.append({moved(2, 0, counter + 2 * coin - 1): 1.0})
+                options.append({moved(2, 0, counter + 2 * coin - 1): 1.0})
             elif place == 2:
                 if counter <= ends[0]:
-                    found.append({moved(3, 0): 1.0})
+                    options.append({moved(3, 0): 1.0})
                 elif counter >= ends[1]:
-                    found.append({moved(3, 1): 1.0})
+                    options.append({moved(3, 1): 1.0})
                 else:
-                    found.append({moved(0, 0): 1.0})
-        return found or [{state: 1.0}]
+                    options.append({moved(0, 0): 1.0})
+        return options or [{state: 1.0}]
 
     return explored((most // 2, *((0, 0),) * processes), choices)
 
@@ -98,7 +98,7 @@ def jobs(count: int = 8, phases: int = 2) -> list[Choices]:
 
     def choices(state: tuple[int, ...]) -> Choices:
         open_jobs = [i for i, left in enumerate(state) if left]
-        found = []
+        options = []
         for pair in combinations(open_jobs, min(2, len(open_jobs))):
             outcomes = []
             for done in product((0, 1), repeat=len(pair)):
@@ -107,8 +107,8 @@ def jobs(count: int = 8, phases: int = 2) -> list[Choices]:
                     after[i] -= is_done
                     chance *= chances[i] if is_done else 1 - chances[i]
                 outcomes.append((tuple(after), float(chance)))
-            found.append(added(*outcomes))
-        return found if open_jobs else [{state: 1.0}]
+            options.append(added(*outcomes))
+        return options if open_jobs else [{state: 1.0}]
 
     return explored((phases,) * count, choices)
 
@@ -120,20 +120,20 @@ def gathering(deliveries: int = 300) -> list[Choices]:
         x, y, gold, gem, left = state
         if left == 0:
             return [{state: 1.0}]
-        found = []
+        options = []
         for dx, dy in ((0, 1), (0, -1), (1, 0), (-1, 0)):
             u, v = x + dx, y + dy
             if not (0 <= u < 5 and 0 <= v < 5):
                 continue
             carried = (gold or (u, v) == (1, 4), gem or (u, v) == (4, 3))
             if (u, v) == (2, 0):
-                found.append({(2, 0, 0, 0, left - bool(gold or gem)): 1.0})
+                options.append({(2, 0, 0, 0, left - bool(gold or gem)): 1.0})
             elif (u, v) in ((2, 3), (2, 4)):
                 spared = (u, v, int(carried[0]), int(carried[1]), left)
-                found.append(added((spared, 0.9), ((2, 0, 0, 0, left), 0.1)))
+                options.append(added((spared, 0.9), ((2, 0, 0, 0, left), 0.1)))
             else:
-                found.append({(u, v, int(carried[0]), int(carried[1]), left): 1.0})
-        return found
+                options.append({(u, v, int(carried[0]), int(carried[1]), left): 1.0})
+        return options
 
     return explored((2, 0, 0, 0, deliveries), choices)
 
@@ -150,18 +150,18 @@ def philosophers(count: int = 6) -> list[Choices]:
             holds_left, holds_right = neighbour in (3, 5), neighbour in (4, 5)
             return not (holds_left if side else holds_right)
 
-        found: Choices = []
+        options: Choices = []
         for i, place in enumerate(state):
             if place == 0:  # thinks: tosses for a side
-                found.append(added((moved(i, 1), 0.5), (moved(i, 2), 0.5)))
+                options.append(added((moved(i, 1), 0.5), (moved(i, 2), 0.5)))
             elif place in (1, 2):  # waits for the fork on that side
                 free = is_free(i, place - 1)
-                found.append({moved(i, place + 2 if free else place): 1.0})
+                options.append({moved(i, place + 2 if free else place): 1.0})
             elif place in (3, 4):  # has one: takes the other, or gives it back
-                found.append({moved(i, 5 if is_free(i, 4 - place) else 0): 1.0})
+                options.append({moved(i, 5 if is_free(i, 4 - place) else 0): 1.0})
             else:  # eats, and puts both down
-                found.append({moved(i, 0): 1.0})
-        return found
+                options.append({moved(i, 0): 1.0})
+        return options
 
     return explored((0,) * count, choices)
 
