@@ -144,7 +144,7 @@ def make_base(folder: Path) -> None:
     for path in (Path("model.npz"), Path("model.json")):
         cmdpax.save_model(model, path)
     cmdpax.save_result(cmdpax.solve(model), Path("result.npz"))
-    features = np.random.default_rng(0).random((*model.reward.shape, 2))
+    features = np.random.default_rng(0).random((model.states, model.actions, 2))
     np.save("features.npy", features)
     np.savez("features.npz", features=features)
     Path("sweep.toml").write_text(DRAWS + SWEEP.lstrip())

@@ -55,7 +55,7 @@ def draw(seed: int) -> cmdpax.CMDP:
         offset=float(rng.choice(OFFSETS)),
     )
     if rng.random() < 0.3:
-        available = rng.random(model.reward.shape) < 0.7
+        available = rng.random((model.states, model.actions)) < 0.7
         available[:, 0] = True
         model = model.replace(available=available)
     if constraints and rng.random() < 0.4:  # some become ranges, or equalities
@@ -87,13 +87,13 @@ class Exact:
         """Floats are taken as they are; probabilities are divided by their sum."""
         states, actions = range(model.states), range(model.actions)
         moves = [[_move(model, s, a) for a in actions] for s in states]
-        arrays = (model.reward, *model.constraints)
+        arrays = model.transitions.filled(np.stack([model.reward, *model.constraints]))
         rewards = [[rationals(row) for row in array.tolist()] for array in arrays]
         sides = [
             tuple(Fraction(side) if np.isfinite(side) else None for side in pair)
             for pair in model.limits.bounds.tolist()
         ]
-        allowed = np.ones(model.reward.shape, bool) if model.available is None else model.available
+        allowed = model.as_table(np.ones(model.choices, bool))
         choices = [np.flatnonzero(row).tolist() for row in allowed]
         initial = normalised(model.initial.tolist())
         return Exact(moves, rewards, sides, initial, Fraction(model.discount), choices)
@@ -223,11 +223,12 @@ def _within(value: Fraction, bounds: Sequence[float]) -> bool:
 
 
 def _move(model: cmdpax.CMDP, s: int, a: int) -> dict[int, Fraction]:
-    move: dict[int, Fraction] = {}
-    chances = normalised(model.probabilities[s, a].tolist())
-    for t, chance in zip(model.successors[s, a].tolist(), chances):
-        move[t] = move.get(t, Fraction(0)) + chance
-    return move
+    """Where a pair leads to; one that does not exist stands for the state's first choice."""
+    rows = model.transitions
+    k = int(rows.filled(np.arange(model.choices))[s, a])
+    own = slice(rows.first_entry[k], rows.first_entry[k + 1])
+    chances = normalised(rows.probabilities[own].tolist())
+    return dict(zip(rows.successors[own].tolist(), chances, strict=True))
 
 
 def normalised(row: Sequence[float]) -> Vector:

@@ -33,9 +33,11 @@ def plain_values(P, r, c, gamma, policy):
 def plain_npg_pd(form, optimistic, steps, step, dual_step):
     """NPG-PD (or, optimistic, ReLOAD) for one configuration: rewards, margins of all iterates."""
     P, gamma, rho = form.transitions.tensor, form.criterion.discount, form.initial
-    r, c, b = form.reward, form.constraints[0], form.thresholds[0]
+    shape = form.states, form.actions
+    r, c = form.reward.reshape(shape), form.constraints[0].reshape(shape)
+    b = form.thresholds[0]
     largest = np.inf if optimistic else largest_multiplier(form)
-    logits, multiplier, past = np.log(form.uniform_policy()), 0.0, None
+    logits, multiplier, past = np.log(form.uniform_policy()).reshape(shape), 0.0, None
     rewards, margins = [], []
     for _ in range(steps + 1):
         policy = np.exp(logits - logits.max(1, keepdims=True))

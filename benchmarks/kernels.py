@@ -17,7 +17,6 @@ from timing import best_seconds
 
 from cmdpax.environments import garnet
 from cmdpax.loops import bellman, systems
-from cmdpax.solvers.policy_classes import from_actions
 
 BYTES = 12
 TRIAD_ENTRIES = 20_000_000  # far more than fit into any cache
@@ -42,29 +41,30 @@ def triad(repeats: int) -> float:
 
 def kernels(states: int) -> list[Kernel]:
     model = garnet(states=states, actions=4, branching=5)
-    arrays = model.transitions.successors, model.transitions.probabilities
+    chain = model.transitions
     reward, discount, right = model.reward, model.discount, np.ones(states)
     values = np.random.default_rng(0).random(states)
-    actions, _ = bellman.backup(*arrays, reward, values, discount)
-    mixed = 0.5 * from_actions(actions, 4) + 0.5 * from_actions((actions + 1) % 4, 4)
-    rows = bellman.policy_rows(*arrays, actions)
+    actions, _ = bellman.backup(chain, reward, values, discount)
+    others = chain.first_choice[:-1] + (actions + 1) % 4
+    mixed = (chain.deterministic(actions) + chain.deterministic(others)) / 2
+    rows = bellman.policy_rows(chain, actions)
     matrix, transposed = rows.matrix, rows.matrix.T
     step = partial(systems.relax, rows, right, discount, values, 1, 0.0)
-    every, chosen = arrays[0].size, matrix.nnz
+    every, chosen = len(chain.successors), matrix.nnz
     return [
         (
             "backup and greedy action",
             every,
-            lambda: bellman.backup(*arrays, reward, values, discount),
+            lambda: bellman.backup(chain, reward, values, discount),
         ),
         (
             "Gauss-Seidel sweep",
             every,
-            lambda: bellman.sweep(*arrays, reward, values, discount, True),
+            lambda: bellman.sweep(chain, reward, values, discount, True),
         ),
-        ("expected next values", every, lambda: bellman.expected(*arrays, values)),
-        ("policy rows, deterministic", chosen, lambda: bellman.policy_rows(*arrays, actions)),
-        ("policy rows, two actions mixed", 2 * chosen, lambda: bellman.policy_rows(*arrays, mixed)),
+        ("expected next values", every, lambda: bellman.expected(chain, values)),
+        ("policy rows, deterministic", chosen, lambda: bellman.policy_rows(chain, actions)),
+        ("policy rows, two actions mixed", 2 * chosen, lambda: bellman.policy_rows(chain, mixed)),
         ("fixed-point step with residual", chosen, lambda: step(False)),
         ("the same, transposed", chosen, lambda: step(True)),
         ("SciPy product alone", chosen, lambda: matrix @ values),

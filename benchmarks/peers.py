@@ -18,7 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from cmdpax.exact.standard import StandardForm
-from cmdpax.solvers.policy_classes import from_actions, from_visits
+from cmdpax.loops.bellman import greedy
+from cmdpax.solvers.policy_classes import from_visits
 from cmdpax.solvers.programs import Algorithm, occupancy_program, solve_program
 
 
@@ -76,9 +77,9 @@ def clarabel(form: StandardForm, seconds: float) -> np.ndarray:
 
 
 def policy_of(form: StandardForm, visits: np.ndarray) -> np.ndarray:
-    """The policy of visits `[S*A]` that may be slightly negative; greedy where there are none."""
-    greedy = from_actions(np.argmax(form.reward, axis=1), form.actions)
-    return from_visits(np.maximum(visits, 0).reshape(form.states, form.actions), greedy)
+    """The policy of visits `[K]` that may be slightly negative; greedy where there are none."""
+    best, _ = greedy(form.transitions.first_choice, form.reward)
+    return from_visits(form, np.maximum(visits, 0), form.transitions.deterministic(best))
 
 
 def storm(form: StandardForm, seconds: float) -> Value:
@@ -105,25 +106,24 @@ def storm(form: StandardForm, seconds: float) -> Value:
 
 def write_drn(form: StandardForm, file: Path) -> None:
     """The form as a text file of Storm's: state 0 draws the first state, the last is a sink."""
-    S, A, m = form.states, form.actions, form.constraint_count
+    S, K, m, chain = form.states, form.choices, form.constraint_count, form.transitions
     rows, sink = np.stack([form.reward, *form.constraints], axis=-1), S + 1
     names, zeros = ["r", *(f"c{i}" for i in range(m))], ", ".join("0" * (m + 1))
     with file.open("w") as out:
         out.write(f"@type: MDP\n@parameters\n\n@reward_models\n{' '.join(names)}\n")
-        out.write(f"@nr_states\n{S + 2}\n@nr_choices\n{S * A + 2}\n@model\n")
+        out.write(f"@nr_states\n{S + 2}\n@nr_choices\n{K + 2}\n@model\n")
         out.write(f"state 0 [{zeros}] init\n\taction 0 [{zeros}]\n")
         for s in np.flatnonzero(form.initial):
             out.write(f"\t\t{s + 1} : {float(form.initial[s])!r}\n")
         for s in range(S):
             out.write(f"state {s + 1} [{zeros}]\n")
-            for a in range(A):
-                out.write(f"\taction {a} [{', '.join(map(repr, rows[s, a].tolist()))}]\n")
-                successors = form.transitions.successors[s, a].tolist()
-                chances = form.transitions.probabilities[s, a].tolist()
-                # increasing, each of them once, unused places last: the one form of every row
-                targets = {
-                    t + 1: form.criterion.discount * p for t, p in zip(successors, chances) if p > 0
-                }
+            for k in range(chain.first_choice[s], chain.first_choice[s + 1]):
+                paid = ", ".join(map(repr, rows[k].tolist()))
+                out.write(f"\taction {k - chain.first_choice[s]} [{paid}]\n")
+                own = slice(chain.first_entry[k], chain.first_entry[k + 1])
+                successors, chances = chain.successors[own], chain.probabilities[own]
+                moves = zip(successors.tolist(), chances.tolist(), strict=True)
+                targets = {t + 1: form.criterion.discount * p for t, p in moves}
                 targets[sink] = 1 - sum(targets.values())
                 out.writelines(f"\t\t{t} : {p!r}\n" for t, p in targets.items())
         out.write(f"state {sink} [{zeros}] sink\n\taction 0 [{zeros}]\n\t\t{sink} : 1\n")

@@ -111,8 +111,9 @@ def judge(
     reference = answer if is_ours else cmdpax.solve(model, eps=EPS)
     is_policy = isinstance(answer, np.ndarray)
     weights = model.limits.unfold(reference.multipliers)
-    actions = form.criterion.plan(form, form.pseudo_reward(weights)).actions
-    proof, _ = certify(form, answer if is_policy else reference.policy, weights, actions)
+    actions = form.criterion.plan(form, form.pseudo_reward(weights)).choices
+    policy = answer if is_policy else model.by_choice(reference.policy)
+    proof, _ = certify(form, policy, weights, actions)
     if isinstance(answer, Value):
         offset, width = form.criterion.scale(form, form.reward)
         value = answer.value * width + offset * form.criterion.mass

@@ -18,13 +18,14 @@ class FrankWolfe:
     def start(self, form, columns=None):
         return self.point(form, form.uniform_policy())
 
-    def point(self, form, policy):  # a state: every value is linear in the visits [S, A]
+    def point(self, form, policy):  # a state: every value is linear in the visits by choice, [K]
         values, visits = form.evaluate(policy), form.criterion.visits(form, policy)
-        return SimpleNamespace(visits=visits[:, None] * policy, **vars(values))
+        visits = form.transitions.by_state(visits) * policy
+        return SimpleNamespace(visits=visits, **vars(values))
 
     def advance(self, form, state, utility):
         plan, shares = self.gap(form, state, utility).plan, self.shares[:, None]
-        aim = self.point(form, np.eye(form.actions)[plan.actions])
+        aim = self.point(form, form.transitions.deterministic(plan.choices))
         rewards = state.reward + self.shares * (aim.reward - state.reward)
         margins = state.margins + shares * (aim.margins - state.margins)
         best = np.argmax(utility.value(rewards, margins))  # of 200 points on the way to the plan
@@ -41,7 +42,8 @@ class FrankWolfe:
         return [state]
 
     def policy(self, form, state):
-        return (state.visits + 1e-15) / (state.visits + 1e-15).sum(1, keepdims=True)
+        visits, rows = state.visits + 1e-15, form.transitions
+        return visits / rows.by_state(rows.sums(visits))
 
 
 model = cmdpax.environments.deep_sea()

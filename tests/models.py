@@ -67,7 +67,8 @@ def build(
     if offset is None:
         return model
     form = StandardForm.of(model)
-    achieved = form.evaluate(rng.dirichlet(np.ones(actions), states)).margins
+    policy = rng.dirichlet(np.ones(actions), states)
+    achieved = form.evaluate(model.by_choice(policy)).margins
     return model.replace(thresholds=achieved + offset * form.constraint_scales)
 
 
@@ -148,27 +149,32 @@ def assert_same(one: CMDP, other: CMDP) -> None:
     for label in labels:
         assert getattr(one, label) == getattr(other, label), label
     np.testing.assert_array_equal(one.thresholds, other.thresholds)
-    assert (one.available is None) == (other.available is None)
-    if one.available is not None:
-        np.testing.assert_array_equal(one.available, other.available)
+    assert one.actions == other.actions
+    np.testing.assert_array_equal(one.transitions.action_of, other.transitions.action_of)
 
 
 def assert_valid(model: CMDP) -> None:
     """Every promise of the class, recomputed."""
-    (S, A, B), m = model.successors.shape, model.constraint_count
-    assert min(S, A, B) >= 1
-    assert model.reward.shape == (S, A) and model.constraints.shape == (m, S, A)
-    assert model.successors.min() >= 0 and model.successors.max() < S
+    rows, m = model.transitions, model.constraint_count
+    S, K = model.states, model.choices
+    assert S >= 1 and (np.diff(rows.first_choice) >= 1).all() and rows.first_choice[-1] == K
+    assert (np.diff(rows.first_entry) >= 1).all() and rows.first_entry[-1] == len(rows.successors)
+    assert model.reward.shape == (K,) and model.constraints.shape == (m, K)
+    assert rows.successors.min() >= 0 and rows.successors.max() < S
     assert 0 <= model.discount < 1
-    for array in (model.probabilities, model.initial, model.reward, model.constraints):
+    for array in (rows.probabilities, model.initial, model.reward, model.constraints):
         assert np.isfinite(array).all()
-    for distribution in (model.probabilities, model.initial):
-        assert distribution.min() >= 0
-        np.testing.assert_allclose(distribution.sum(-1), 1.0, rtol=1e-12)
+    assert rows.probabilities.min() > 0 and model.initial.min() >= 0
+    sums = np.add.reduceat(rows.probabilities, rows.first_entry[:-1])
+    np.testing.assert_allclose(sums, 1.0, rtol=1e-12)
+    assert model.initial.sum() == pytest.approx(1, rel=1e-12)
+    within = np.repeat(np.arange(K), np.diff(rows.first_entry))
+    assert (np.diff(rows.successors)[np.diff(within) == 0] > 0).all()
+    cells = rows.state_of.astype(int) * model.actions + rows.action_of
+    assert (np.diff(cells) > 0).all() and rows.action_of.max() < model.actions
     assert len(model.senses) == len(model.constraint_names) == m
     assert np.isfinite(model.limits.row_thresholds).all()
     assert (model.limits.bounds[:, 0] <= model.limits.bounds[:, 1]).all()
-    assert model.available is None or model.available.any(1).all()
 
 
 def turned(model: CMDP, which: Sequence[bool], objective: bool = False) -> CMDP:
@@ -179,22 +185,62 @@ def turned(model: CMDP, which: Sequence[bool], objective: bool = False) -> CMDP:
     return model.replace(
         reward=-model.reward if objective else model.reward,
         minimise=model.minimise != objective,
-        constraints=model.constraints * signs[:, None, None],
+        constraints=model.constraints * signs[:, None],
         thresholds=bounds,  # pairs say their senses themselves
         senses=None,
         constraint_names=model.constraint_names,
     )
 
 
+def renumbered(model: CMDP, seed: int) -> CMDP:
+    """The same model with its states numbered at random; every state has all actions."""
+    order = np.random.default_rng(seed).permutation(model.states)  # the old number of each state
+    choices = (order[:, None] * model.actions + np.arange(model.actions)).ravel()
+    return model.replace(
+        transitions=model.transitions.matrix[choices][:, order],
+        reward=model.reward[choices],
+        constraints=model.constraints[:, choices],
+        initial=model.initial[order],
+        state_names=None,
+        grid=None,
+    )
+
+
 def dense_transitions(model: CMDP, policy: np.ndarray) -> np.ndarray:
-    """`P_pi [S, S]` by brute force, for actions `[S]` or probabilities `[S, A]`."""
-    matrix = np.zeros((model.states, model.states))
+    """`P_pi [S, S]` by brute force, for choices `[S]` or probabilities `[K]`."""
+    matrix, rows = np.zeros((model.states, model.states)), model.transitions
     for s in range(model.states):
-        for a in range(model.actions):
-            weight = float(policy[s] == a) if policy.ndim == 1 else policy[s, a]
-            for b in range(model.successors.shape[2]):
-                matrix[s, model.successors[s, a, b]] += weight * model.probabilities[s, a, b]
+        for k in range(rows.first_choice[s], rows.first_choice[s + 1]):
+            weight = float(policy[s] == k) if policy.dtype.kind in "iu" else policy[k]
+            for e in range(rows.first_entry[k], rows.first_entry[k + 1]):
+                matrix[s, rows.successors[e]] += weight * rows.probabilities[e]
     return matrix
+
+
+def random_policies(model: CMDP, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """A choice of each state `[S]`, and probabilities `[K]`, some of them 0."""
+    rng, first = np.random.default_rng(seed), model.first_choice
+    choices = (first[:-1] + rng.integers(0, np.diff(first))).astype(np.int32)
+    mixed = rng.exponential(size=model.choices) * (rng.random(model.choices) < 0.7)
+    mixed[choices] += 0.1
+    return choices, mixed / model.transitions.by_state(model.transitions.sums(mixed))
+
+
+def uneven(states: int, seed: int, discount: float = 0.9, constraints: int = 1) -> CMDP:
+    """A random model with one to four choices of one to five successors, numbered at random."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(1, 5, states)
+    near = rng.random() < 0.5  # or else it may go anywhere
+    choices = []
+    for s in np.repeat(np.arange(states), counts).tolist():
+        to = rng.integers(0, states, rng.integers(1, 6))
+        to = np.clip(s + rng.integers(-2, 3, len(to)), 0, states - 1) if near else to
+        choices.append(dict.fromkeys(to.tolist(), 1 / len(set(to.tolist()))))
+    ends = np.cumsum(counts).tolist()
+    listed = [choices[end - n : end] for end, n in zip(ends, counts.tolist())]
+    K = len(choices)
+    rows = rng.random((constraints, K))
+    return CMDP(listed, rng.random(K), rows, np.zeros(constraints), 0, discount)
 
 
 @contextmanager

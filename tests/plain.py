@@ -14,13 +14,24 @@ def tiny():
     return garnet(states=4, actions=3, branching=2, constraints=2, discount=0.8, seed=5)
 
 
+def successors(model, s, a):
+    """Pairs of a successor and its probability; every state has all actions."""
+    rows, k = model.transitions, s * model.actions + a
+    own = slice(rows.first_entry[k], rows.first_entry[k + 1])
+    return zip(rows.successors[own], rows.probabilities[own], strict=True)
+
+
+def tables(model):
+    """Rewards `[S, A]` and constraint rewards `[m, S, A]`."""
+    shape = model.states, model.actions
+    return model.reward.reshape(shape), model.constraints.reshape(-1, *shape)
+
+
 def flow(model, policy):
     matrix = np.zeros((model.states, model.states))
     for s in range(model.states):
         for a in range(model.actions):
-            for following, chance in zip(
-                model.successors[s, a], model.probabilities[s, a], strict=True
-            ):
+            for following, chance in successors(model, s, a):
                 matrix[s, following] += policy[s, a] * chance
     return np.eye(model.states) - model.discount * matrix
 
@@ -33,17 +44,14 @@ def quality(model, values, reward):
     table = np.array(reward, dtype=float)
     for s in range(model.states):
         for a in range(model.actions):
-            for following, chance in zip(
-                model.successors[s, a], model.probabilities[s, a], strict=True
-            ):
+            for following, chance in successors(model, s, a):
                 table[s, a] += model.discount * chance * values[following]
     return table
 
 
 def weighted(model, multipliers):
-    return model.reward + sum(
-        price * row for price, row in zip(multipliers, model.constraints, strict=True)
-    )
+    reward, rows = tables(model)
+    return reward + sum(price * row for price, row in zip(multipliers, rows, strict=True))
 
 
 def lagrangian_quality(model, policy, multipliers):
@@ -57,7 +65,7 @@ def soft_quality(model, policy, multipliers, tau):
 
 
 def margins(model, policy):
-    at_start = [model.initial @ value(model, policy, row) for row in model.constraints]
+    at_start = [model.initial @ value(model, policy, row) for row in tables(model)[1]]
     return np.array(at_start) - model.thresholds
 
 

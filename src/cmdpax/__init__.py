@@ -26,6 +26,7 @@ _HOMES = {  # where each public name lives; a module is loaded when a name of it
     "model.limits": ("Limits",),
     "model.result": ("Certificate", "FrontierPoint", "Result", "Trajectory"),
     "solvers.algorithm": ("AugmentedLagrangian", "CertifiedGap", "Oracle"),
+    "solvers.description": ("Description", "describe"),
     "solvers.frontier": ("frontier",),
     "solvers.policy_classes": ("Features",),
     "solvers.solve": ("certified_gaps", "solve", "trajectory"),
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from cmdpax.model.limits import Limits
     from cmdpax.model.result import Certificate, FrontierPoint, Result, Trajectory
     from cmdpax.solvers.algorithm import AugmentedLagrangian, CertifiedGap, Oracle
+    from cmdpax.solvers.description import Description, describe
     from cmdpax.solvers.frontier import frontier
     from cmdpax.solvers.policy_classes import Features
     from cmdpax.solvers.solve import certified_gaps, solve, trajectory

@@ -1,9 +1,9 @@
 """Is this claim about this model true? An independent checker that shares no code with solvers.
 
 It turns the model's own words (`<=`, `>=`, `==`, ranges, minimise) into rows `V >= b` by itself and
-recomputes everything from the successor lists with plain NumPy. The potentials in the certificate
-are not believed; their Bellman residuals are what counts, so that wrong ones only make the provable
-bounds wider than the claimed ones, which is then an error.
+recomputes everything from the rows, block by block, with plain NumPy. The potentials in the
+certificate are not believed; their Bellman residuals are what counts, so that wrong ones only make
+the provable bounds wider than the claimed ones, which is then an error.
 """
 
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from cmdpax.errors import CertificateError, InputError
 UNIT = float(np.finfo(float).eps)
 MARGINAL_BAND = 1e-7
 SUM_TOLERANCE = 1e-9
+BLOCK = 1 << 16  # states that are looked at together
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def check(model: Any, result: Any) -> Verified:
     reward, the dual bound, gap and violation.
     """
     proof = getattr(result, "certificate", None)
-    if not hasattr(model, "successors") or not hasattr(proof, "weights"):
+    if not hasattr(model, "first_choice") or not hasattr(proof, "weights"):
         raise InputError("check: give it a CMDP and a Result, in this order.")
     try:
         return _verify(model, result)
@@ -100,7 +101,7 @@ def _verify(model: Any, result: Any) -> Verified:
         f"the dual bound is claimed as {proof.dual_bound}, provable is {sign * bound}",
     )
     gap = most - proof.dual_bound if model.minimise else proof.dual_bound - least
-    scaled_gap = gap / _scale(model.reward[seen], model.discount)
+    scaled_gap = gap / _scale(model.reward[_choices(model, seen)], model.discount)
     _close("gap", proof.gap, gap)
     _close("violation", proof.violation, violation)
     _close("scaled gap", result.scaled_gap, scaled_gap)
@@ -111,11 +112,11 @@ def _verify(model: Any, result: Any) -> Verified:
 
 
 def _checked_policy(model: Any, policy: Any) -> np.ndarray:
-    """The policy `[S, A]`, with rows that sum to 1."""
-    policy = np.asarray(policy, dtype=np.float64)
+    """The policy `[S, A]`, whose rows sum to 1, by choice, `[K]`."""
+    policy, shape = np.asarray(policy, dtype=np.float64), (model.states, model.actions)
     _demand(
-        policy.shape == model.reward.shape,
-        f"the policy has shape {policy.shape}, the model needs {model.reward.shape}",
+        policy.shape == shape,
+        f"the policy has shape {policy.shape}, the model needs {shape}",
     )
     _demand(
         bool(np.isfinite(policy).all() and (policy >= 0).all()),
@@ -123,13 +124,13 @@ def _checked_policy(model: Any, policy: Any) -> np.ndarray:
     )
     off = float(np.abs(policy.sum(1) - 1).max())
     _demand(off <= SUM_TOLERANCE, f"the policy's probabilities miss a sum of 1 by {off:.3g}")
-    if model.available is not None:
-        _demand(
-            not policy[~model.available].any(),
-            "the policy chooses an action that is not available in its state",
-        )
+    exists = model.available if model.available is not None else np.ones(shape, dtype=bool)
+    _demand(
+        not policy[~exists].any(),
+        "the policy chooses an action that is not available in its state",
+    )
     # a missing 1e-9 would count for 1e-9 / (1 - gamma)
-    return policy / policy.sum(1, keepdims=True)
+    return (policy / policy.sum(1, keepdims=True))[exists]
 
 
 def _rows(model: Any) -> list[_Row]:
@@ -170,7 +171,10 @@ def _check_margins(
         potential = proof.value_potentials[1 + i]
         low, high = _policy_bounds(model, policy, constraint, potential, seen)
         least, most = proof.margin_bounds[i]
-        claimed, size = float(result.values[i]), _scale(constraint[seen], model.discount)
+        claimed, size = (
+            float(result.values[i]),
+            _scale(constraint[_choices(model, seen)], model.discount),
+        )
         # the middle of wider bounds is good enough
         around = min(float(most - least), 1e-6 * size) + 1e-12 * (1 + abs(low))
         _demand(
@@ -225,7 +229,8 @@ def _check_status(
             f"status infeasible, but the ray only proves {proof.ray_bound:.3g} < 0",
         )
         return
-    scales = [_scale(model.constraints[row.constraint][seen], model.discount) for row in rows]
+    own = _choices(model, seen)
+    scales = [_scale(model.constraints[row.constraint][own], model.discount) for row in rows]
     size = float(ray @ np.array(scales))
     _demand(
         proof.ray_bound <= 2 * MARGINAL_BAND * size,
@@ -237,8 +242,9 @@ def _policy_bounds(
     model: Any, policy: np.ndarray, reward: np.ndarray, potential: Any, seen: np.ndarray
 ) -> tuple[float, float]:
     """Interval that holds the policy's value of `reward`, from the residual of any potential."""
-    v = _vector(potential, len(policy))
-    residual = sum(policy[:, a] * _backup(model, reward, v, a) for a in range(policy.shape[1])) - v
+    v = _vector(potential, model.states)
+    weighted = policy * _action_values(model, reward, v)
+    residual = np.add.reduceat(weighted, model.first_choice[:-1]) - v
     at_start, widen = float(model.initial @ v), _allowance(model, reward, v, seen)
     mass = 1 / (1 - model.discount)
     low, high = mass * float(residual[seen].min()), mass * float(residual[seen].max())
@@ -247,10 +253,8 @@ def _policy_bounds(
 
 def _optimum_bound(model: Any, reward: np.ndarray, potential: Any, seen: np.ndarray) -> float:
     """Upper bound on any policy's value of `reward`, from the residual of any potential."""
-    v = _vector(potential, len(reward))
-    best = _backup(model, reward, v, 0)
-    for a in range(1, reward.shape[1]):
-        np.maximum(best, _backup(model, reward, v, a), out=best)
+    v = _vector(potential, model.states)
+    best = np.maximum.reduceat(_action_values(model, reward, v), model.first_choice[:-1])
     rise = model.discount / (1 - model.discount) * float((best - v)[seen].max())
     return float(model.initial @ best) + rise + _allowance(model, reward, v, seen)
 
@@ -265,39 +269,57 @@ def _lagrangian_bound(
 ) -> float:
     """Upper bound on any policy's `sign V_r + w.(rows - bounds)`; rounding counts by the terms."""
     combined = sign * model.reward
-    size = abs(sign) * float(np.abs(model.reward[seen]).max())
+    own = _choices(model, seen)
+    size = abs(sign) * float(np.abs(model.reward[own]).max())
     for row, weight in zip(rows, weights, strict=True):
         constraint = model.constraints[row.constraint]
         combined = combined + weight * row.sign * constraint
-        size += weight * float(np.abs(constraint[seen]).max())
+        size += weight * float(np.abs(constraint[own]).max())
     bounds = np.array([row.bound for row in rows])
     best, price = _optimum_bound(model, combined, potential, seen), float(weights @ bounds)
     size = size / (1 - model.discount) + float(weights @ np.abs(bounds)) + abs(best)
     return best - price + UNIT * (len(weights) + 2) * size
 
 
-def _backup(model: Any, reward: np.ndarray, v: np.ndarray, a: int) -> np.ndarray:
-    next_values = (model.probabilities[:, a, :] * v[model.successors[:, a, :]]).sum(-1)
-    return reward[:, a] + model.discount * next_values
+def _action_values(model: Any, reward: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """`r + gamma P v` of every choice, `[K]`."""
+    values = np.empty(len(reward))
+    for first in range(0, model.states, BLOCK):
+        rows = model.rows(first, min(first + BLOCK, model.states))
+        starts = (rows.first_entry - rows.first_entry[0]).astype(np.int64)
+        next_values = np.add.reduceat(rows.probabilities * v[rows.successors], starts[:-1])
+        own = slice(int(rows.first_choice[0]), int(rows.first_choice[-1]))
+        values[own] = reward[own] + model.discount * next_values
+    return values
 
 
 def _allowance(model: Any, reward: np.ndarray, v: np.ndarray, seen: np.ndarray) -> float:
     """Rounding in sums of B products, over all time, and in the mean over initial states."""
     size = float(np.abs(v[seen]).max())
-    largest = float(np.abs(reward[seen]).max()) + size
-    terms = model.successors.shape[2] + reward.shape[1] + 2
+    largest = float(np.abs(reward[_choices(model, seen)]).max()) + size
+    longest = int(np.diff(model.rows(0, model.states).first_entry.astype(np.int64)).max())
+    terms = longest + model.actions + 2
     return UNIT * (terms * largest / (1 - model.discount) + len(v) * size)
 
 
 def _visited(model: Any) -> np.ndarray:
     """States that can be reached: the only ones that matter."""
     seen = np.asarray(model.initial) > 0
+    rows = model.rows(0, model.states)
+    pointers = rows.first_entry[rows.first_choice].astype(np.int64)  # of all entries of a state
     fresh = np.flatnonzero(seen)
     while fresh.size:
-        to = model.successors[fresh][model.probabilities[fresh] > 0]
+        counts = pointers[fresh + 1] - pointers[fresh]
+        shifts = np.repeat(pointers[fresh] - np.append(0, np.cumsum(counts[:-1])), counts)
+        to = rows.successors[np.arange(counts.sum()) + shifts]
         fresh = np.unique(to[~seen[to]])
         seen[fresh] = True
     return seen
+
+
+def _choices(model: Any, seen: np.ndarray) -> np.ndarray:
+    """Which choices, `[K]`, are those of marked states `[S]`."""
+    return np.repeat(seen, np.diff(model.first_choice))
 
 
 def _scale(values: np.ndarray, discount: float) -> float:

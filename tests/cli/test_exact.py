@@ -301,6 +301,16 @@ def test_a_limit_that_a_method_does_not_keep_is_refused(capsys):
     assert call(capsys, "solve", "cliff-world", "--memory-limit", "64")[0] == 0
 
 
+def test_describe_says_what_a_model_holds(capsys, tmp_path):
+    code, printed = call(capsys, "describe", "queue:capacity=20")[:2]
+    assert code == 0 and "states in cycles" in printed and "energy<=" in printed
+    code, printed = call(capsys, "describe", "queue:capacity=20,feasible=false", "--json")[:2]
+    content = json.loads(printed)
+    assert (code, content["states"], content["components"]) == (0, 21, 1)
+    assert [one["name"] for one in content["series"]] == ["reward", "energy"]
+    assert "no policy keeps" in content["odd"][0]
+
+
 def test_small_odd_input(tmp_path, capsys):
     (tmp_path / "empty.npy").touch()
     empty = ["--method", "ppqa-alm", "--features", str(tmp_path / "empty.npy")]
@@ -309,7 +319,7 @@ def test_small_odd_input(tmp_path, capsys):
         assert f"constraint '{odd}' is not one of the model's; known: chasm." in refusal(
             capsys, "frontier", "cliff-world", f"--constraint={odd}"
         )
-    assert "would need more than" in refusal(capsys, "solve", "inventory:capacity=1e19")
+    assert "would be more than" in refusal(capsys, "solve", "inventory:capacity=1e19")
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+import plain
 from cmdpax import InputError, check, solve
 from cmdpax.environments import cliff_world, deep_sea, grid_world
 from cmdpax.exact.standard import StandardForm
-from cmdpax.solvers.policy_classes import from_actions
 
 
 def best_value(form, reward):
@@ -30,7 +30,7 @@ def test_reference_numbers(build, best, safest, uniform):
 def test_what_the_treasure_costs():
     form = StandardForm.of(deep_sea())
     best = form.criterion.plan(form, form.reward)
-    values = form.evaluate(from_actions(best.actions, 2))
+    values = form.evaluate(form.transitions.deterministic(best.choices))
     assert values.margins[0] + form.thresholds[0] == pytest.approx(-0.8744, abs=1e-6)
     assert best_value(form, form.constraints[0]) == pytest.approx(0, abs=1e-12)
 
@@ -59,12 +59,12 @@ def test_constrained_optimum(build, reward, multiplier, state, policy, accuracy)
 
 def test_layout_of_the_cliff():
     model = cliff_world()
-    to = model.successors[:, :, 0]
+    to = model.transitions.successors.reshape(model.states, model.actions)
     assert (to[4] == 20).all() and (to[20] == 20).all()
     assert list(to[7]) == [6, 8, 2, 12]
     assert list(to[0]) == [0, 1, 0, 5]
     assert list(to[19]) == [18, 19, 14, 19]
-    assert model.reward.sum() == 4 and (model.constraints[0, 1:4] == -1).all()
+    assert model.reward.sum() == 4 and (model.constraints[0, 4:16] == -1).all()
 
 
 def test_reset_variant_makes_the_constraint_inactive():
@@ -76,11 +76,12 @@ def test_reset_variant_makes_the_constraint_inactive():
 
 def test_layout_of_the_sea():
     model = deep_sea()
-    to = model.successors[:, :, 0]
+    to = model.transitions.successors.reshape(model.states, model.actions)
     assert list(to[8]) == [2, 12] and list(to[3]) == [2, 7] and list(to[24]) == [18, 23]
     assert all((to[s] == s).all() for s in (0, 5, 10, 15, 20))
-    assert model.reward[16, 1] == 1 and model.reward[21, 1] == 1 and model.reward[8, 1] == -0.02
-    mined = np.argwhere(model.constraints[0] == -2).tolist()
+    reward = model.as_table(model.reward)
+    assert reward[16, 1] == 1 and reward[21, 1] == 1 and reward[8, 1] == -0.02
+    mined = np.argwhere(model.as_table(model.constraints)[0] == -2).tolist()
     assert mined == [[8, 1], [12, 1], [18, 0], [22, 0]]
 
 
@@ -103,7 +104,7 @@ def test_grid_worlds_are_solved_without_a_hyperparameter(discount, feasible):
 
 def test_moves_and_slips():
     model = grid_world(width=3, height=3, slip=0.2)
-    row = dict(zip(model.successors[4, 1], model.probabilities[4, 1], strict=True))
+    row = dict(plain.successors(model, 4, 1))
     assert row == pytest.approx({5: 0.8, 1: 0.1, 7: 0.1})  # up; slides left and right
     np.testing.assert_allclose(model.transitions.tensor[8:, :, 9], 1)  # the goal leads to the end
 

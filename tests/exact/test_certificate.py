@@ -19,8 +19,8 @@ def test_weak_duality_for_any_weights(model, seed):
     form, rng = StandardForm.of(model), np.random.default_rng(seed)
     scale = form.reward_scale / form.constraint_scales
     weights = rng.random(model.constraint_count) * scale * rng.choice([0.0, 1.0, 10.0])
-    actions = form.criterion.plan(form, form.pseudo_reward(weights)).actions
-    policies = rng.dirichlet(np.ones(model.actions), (6, model.states))
+    actions = form.criterion.plan(form, form.pseudo_reward(weights)).choices
+    policies = model.by_choice(rng.dirichlet(np.ones(model.actions), (6, model.states)))
     certificate, values = certify(form, policies[0], weights, actions)
     bounds = certificate.margin_bounds + form.thresholds[:, None]
     assert (bounds[:, 0] <= values).all() and (values <= bounds[:, 1]).all()
@@ -35,22 +35,22 @@ def test_a_ray_bounds_the_margins_of_every_policy(model, seed):
     form, rng = StandardForm.of(model), np.random.default_rng(seed)
     ray, nothing = rng.random(model.constraint_count), np.zeros(model.constraint_count)
     reward = np.tensordot(ray, form.constraints, 1)
-    actions = form.criterion.plan(form, reward).actions
-    policies = rng.dirichlet(np.ones(model.actions), (5, model.states))
+    actions = form.criterion.plan(form, reward).choices
+    policies = model.by_choice(rng.dirichlet(np.ones(model.actions), (5, model.states)))
     certificate, _ = certify(form, policies[0], nothing, actions)
     assert certificate.ray is certificate.ray_bound is certificate.ray_potential is None
     rayed = with_ray(form, certificate, ray, actions)
     size = ray @ form.constraint_scales + ray @ np.abs(form.thresholds)
     for policy in policies:
         assert ray @ form.evaluate(policy).margins <= rayed.ray_bound + 1e-12 * size
-    best = np.eye(form.actions)[actions]
+    best = form.transitions.deterministic(actions)
     assert rayed.ray_bound <= ray @ form.evaluate(best).margins + 1e-9 * size
 
 
 def test_gap_and_violation_of_the_uniform_policy():
     model = cliff_world()
     form, weights = StandardForm.of(model), solve(model, "lp").multipliers
-    actions = form.criterion.plan(form, form.pseudo_reward(weights)).actions
+    actions = form.criterion.plan(form, form.pseudo_reward(weights)).choices
     certificate, values = certify(form, form.uniform_policy(), weights, actions)
     assert certificate.gap == pytest.approx(0.655402 - 0.171924, abs=1e-6)
     assert certificate.violation == pytest.approx(1.094389 - 0.17, abs=1e-6)
@@ -106,7 +106,7 @@ def test_what_cancels_leaves_its_rounding(seed, digits):
             )
             for a in range(2)
         )
-        nothing, potential = np.zeros((1, 2)), np.zeros(1)
+        nothing, potential = np.zeros(2), np.zeros(1)
         ours = lagrangian_bound(form, nothing, ray, potential)
         theirs = checker._lagrangian_bound(model, 0.0, rows, ray, potential, np.array([True]))
         assert exact <= theirs <= ours

@@ -7,13 +7,14 @@ import scipy.sparse.linalg as spla
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cmdpax import CMDP
 from cmdpax.environments import cliff_world
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.exact import systems
 from cmdpax.exact.discounted import transition_matrix
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops import systems as loops
-from models import STRUCTURES, build, cmdps, dense_transitions, large_path
+from models import STRUCTURES, build, cmdps, large_path, random_policies, uneven
 
 
 @pytest.fixture(autouse=True)
@@ -42,12 +43,11 @@ def rewards_of(form: StandardForm) -> np.ndarray:
 def truth(form: StandardForm, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Values `[1 + m, S]` and occupancy `[S]` by dense linear algebra."""
     rows = form.transitions
-    chosen = np.eye(form.actions)[policy] if policy.ndim == 1 else policy
-    matrix = np.zeros((form.states, form.states))
-    for s, a, b in np.ndindex(rows.successors.shape):
-        matrix[s, rows.successors[s, a, b]] += chosen[s, a] * rows.probabilities[s, a, b]
+    chosen = rows.deterministic(policy) if policy.dtype.kind in "iu" else policy
+    owner = np.repeat(np.eye(form.states), np.diff(rows.first_choice), axis=0)  # [K, S]
+    matrix = owner.T @ (chosen[:, None] * rows.matrix.toarray())
     system = np.eye(form.states) - form.criterion.discount * matrix
-    rewards = (rewards_of(form) * chosen).sum(-1)
+    rewards = (rewards_of(form) * chosen) @ owner
     return np.linalg.solve(system, rewards.T).T, np.linalg.solve(system.T, form.initial)
 
 
@@ -71,15 +71,26 @@ def check(form: StandardForm, policy: np.ndarray) -> None:
 @settings(max_examples=80)
 @given(cmdps(states=40))
 def test_values_and_occupancies_against_dense_algebra(model):
-    form, rng = StandardForm.of(model), np.random.default_rng(0)
-    check(form, rng.integers(0, model.actions, model.states))
-    check(form, rng.dirichlet(np.ones(model.actions), model.states))
+    form = StandardForm.of(model)
+    for policy in random_policies(model):
+        check(form, policy)
+
+
+@pytest.mark.parametrize("large", [4, 1000])
+@pytest.mark.parametrize("seed", range(20))
+def test_uneven_models_component_by_component(seed, large, monkeypatch):
+    """Components of four states count as large, or none does."""
+    monkeypatch.setattr("cmdpax.loops.components.LARGE", large)
+    for discount in (0.9, 0.999):
+        model = uneven(60, seed, discount)
+        for policy in random_policies(model):
+            check(StandardForm.of(model), policy)
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("discount", [0.9, 0.999])
 def test_larger_structures(structure, discount):
-    policy = np.random.default_rng(0).dirichlet(np.ones(3), 400)
+    policy = np.random.default_rng(0).dirichlet(np.ones(3), 400).ravel()
     check(form_of(structure, 400, 3, 3, discount, 5), policy)
 
 
@@ -87,7 +98,8 @@ def test_batches_on_small_models_agree_with_single_policies(small):
     """Any leading shape; rewards shared by all policies, or each policy's own."""
     form, rng = StandardForm.of(cliff_world()), np.random.default_rng(0)
     assert form.is_small
-    policies, own = rng.dirichlet(np.ones(4), (2, 3, 21)), rng.random((2, 3, 2, 21, 4))
+    policies = rng.dirichlet(np.ones(4), (2, 3, 21)).reshape(2, 3, 84)
+    own = rng.random((2, 3, 2, 84))
     shared, criterion = rewards_of(form), form.criterion
     values = criterion.values(form, policies, own), criterion.values(form, policies, shared)
     visits = criterion.visits(form, policies)
@@ -102,10 +114,17 @@ def test_batches_on_small_models_agree_with_single_policies(small):
         np.testing.assert_allclose(visits[place], criterion.visits(form, policy), atol=1e-13)
 
 
+def test_a_table_is_no_policy_by_choice():
+    form = form_of("random", 300, 2, 2, 0.9, 0)
+    for function in (form.evaluate, partial(form.criterion.visits, form)):
+        with pytest.raises(InputError, match=r"policy: shape \(300, 2\), expected \[..., 600\];"):
+            function(np.full((300, 2), 0.5))
+
+
 def test_batches_need_a_small_model():
     form = form_of("random", 300, 2, 2, 0.9, 0)
     with pytest.raises(InputError, match="batches"):
-        form.criterion.values(form, np.full((3, 300, 2), 0.5), form.reward)
+        form.criterion.values(form, np.full((3, 600), 0.5), form.reward)
 
 
 @pytest.mark.parametrize("path", [nullcontext, large_path])
@@ -113,8 +132,7 @@ def test_action_values_take_any_leading_shape(path, small):
     model = build("random", 30, 2, 3, 0.9, 0)
     form = StandardForm.of(model)
     values = np.random.default_rng(0).normal(size=(2, 3, 30))
-    each = [values @ dense_transitions(model, np.full(30, a)).T for a in range(2)]
-    expected = model.reward + 0.9 * np.stack(each, axis=-1)
+    expected = model.reward + 0.9 * values @ model.transitions.matrix.toarray().T
     with path():
         action_values = form.criterion.action_values(form, form.reward, values)
     np.testing.assert_allclose(action_values, expected, atol=1e-14)
@@ -124,9 +142,9 @@ def test_action_values_take_any_leading_shape(path, small):
 @given(cmdps())
 def test_occupancies_satisfy_the_flow(model):
     form = StandardForm.of(model)
-    policy = np.random.default_rng(1).dirichlet(np.ones(model.actions), model.states)
-    pairs = form.criterion.visits(form, policy)[:, None] * policy
-    residual = form.criterion.flow(form) @ pairs.ravel() - form.initial
+    _, policy = random_policies(model)
+    pairs = model.transitions.by_state(form.criterion.visits(form, policy)) * policy
+    residual = form.criterion.flow(form) @ pairs - form.initial
     assert np.abs(residual).sum() <= 1e-12 * form.criterion.mass
 
 
@@ -137,7 +155,7 @@ def test_values_are_as_smooth_as_is_said(model, seed):
     form = StandardForm.of(model.replace(discount=min(model.discount, 0.9)))
     rng = np.random.default_rng(seed)
     reward = rng.random(form.reward.shape)
-    ends = rng.dirichlet(np.ones(form.actions), (2, form.states))
+    ends = rng.dirichlet(np.ones(form.actions), (2, form.states)).reshape(2, -1)
     line = np.linspace(*ends, 5)
     at = np.array([form.criterion.values(form, one, reward) @ form.initial for one in line])
     curvature, squared_slope = form.criterion.smoothness(form)
@@ -148,7 +166,7 @@ def test_values_are_as_smooth_as_is_said(model, seed):
 
 def test_guess_and_tolerance_change_the_work_not_the_answer():
     form = form_of("random", 500, 2, 4, 0.99, 1)
-    actions, criterion = np.zeros(500, dtype=int), form.criterion
+    actions, criterion = form.transitions.first_choice[:-1], form.criterion
     values, visits = truth(form, actions)
     guess = np.random.default_rng(0).normal(size=500)
     loose = criterion.values(form, actions, form.reward, tolerance=1e-4, guess=guess)
@@ -162,7 +180,7 @@ def test_guess_and_tolerance_change_the_work_not_the_answer():
 def test_uniform_start_does_not_break_the_occupancy_down():
     """BiCGStab with the uniform right-hand side as its shadow broke down here (SciPy: info -11)."""
     form = form_of("random", 3000, 1, 5, 0.99, 0)
-    actions = np.zeros(3000, dtype=int)
+    actions = form.transitions.first_choice[:-1]
     visits = form.criterion.visits(form, actions)
     matrix = transition_matrix(form, actions).matrix
     assert np.abs(form.initial + 0.99 * (matrix.T @ visits) - visits).sum() <= 1e-12
@@ -171,14 +189,16 @@ def test_uniform_start_does_not_break_the_occupancy_down():
 
 def test_zero_reward():
     form = form_of("cycle", 10, 1, 1, 0.99, 0)
-    zero, actions = np.zeros((10, 1)), np.zeros(10, dtype=int)
+    zero, actions = np.zeros(10), form.transitions.first_choice[:-1]
     assert (form.criterion.values(form, actions, zero) == 0).all()
 
 
 def slow_chain() -> StandardForm:
-    """A chain that mixes slowly, started anywhere: fixed-point steps give up."""
-    form = form_of("chain", 300, 2, 3, 0.999, 2)
-    return form.replace(initial=np.full(300, 1 / 300))
+    """A walk, which mixes slowly, started anywhere: fixed-point steps give up."""
+    own, rng = np.arange(1000), np.random.default_rng(0)
+    to = np.stack([np.maximum(own - 1, 0), np.minimum(own + 1, 999)], 1)[:, None]
+    reward, anywhere = rng.random((1000, 1)), rng.dirichlet(np.ones(1000))
+    return StandardForm.of(CMDP((to, np.full(to.shape, 0.5)), reward, [], [], anywhere, 0.9999))
 
 
 @pytest.mark.parametrize("rubbish", [0.0, 1e3, np.nan])
@@ -190,7 +210,7 @@ def test_failing_krylov_is_caught_by_lu(rubbish, monkeypatch):
         return np.full_like(right, rubbish)
 
     monkeypatch.setattr(loops, "bicgstab", broken)
-    check(slow_chain(), np.zeros(300, dtype=int))
+    check(slow_chain(), slow_chain().transitions.first_choice[:-1])
     assert calls, "the chain was meant to need the Krylov stage"
 
 
@@ -200,8 +220,10 @@ def test_failing_everything_raises(monkeypatch):
             return np.full_like(right, 7.0)
 
     monkeypatch.setattr(loops, "bicgstab", lambda system, factors, right, *_: np.zeros_like(right))
+    monkeypatch.setattr(systems, "ROUNDS", 1)
     monkeypatch.setattr(spla, "splu", lambda matrix: Broken())
-    form, actions = slow_chain(), np.zeros(300, dtype=int)
+    form = slow_chain()
+    actions = form.transitions.first_choice[:-1]
     values = partial(form.criterion.values, rewards=form.reward)
     for attempt in (form.criterion.visits, values):
         with pytest.raises(NumericalError, match="could not be solved"):
@@ -210,10 +232,11 @@ def test_failing_everything_raises(monkeypatch):
 
 def test_lu_is_not_tried_on_models_it_could_choke_on(monkeypatch):
     monkeypatch.setattr(systems, "MAX_LU_STATES", 10)
+    monkeypatch.setattr(systems, "ROUNDS", 1)
     monkeypatch.setattr(loops, "bicgstab", lambda system, factors, right, *_: np.zeros_like(right))
     form = slow_chain()
     with pytest.raises(NumericalError):
-        form.criterion.visits(form, np.zeros(300, dtype=int))
+        form.criterion.visits(form, form.transitions.first_choice[:-1])
 
 
 def test_fixed_point_that_overflows_is_caught(monkeypatch):
@@ -221,15 +244,16 @@ def test_fixed_point_that_overflows_is_caught(monkeypatch):
     monkeypatch.setattr(
         loops, "relax", lambda *arguments: (original(*arguments)[0], [np.nan], np.nan)
     )
-    check(form_of("random", 50, 2, 3, 0.9, 0), np.zeros(50, dtype=int))
+    form = form_of("random", 50, 2, 3, 0.9, 0)
+    check(form, form.transitions.first_choice[:-1])
 
 
 def test_potentials_are_centred_and_unreachable_states_do_not_count():
     """State 2 is never reached: its large numbers are cut to the range of the others."""
     form = form_of("unreachable", 30, 2, 2, 0.9, 0)
     assert not form.reachable.all()
-    huge = np.where(form.reachable[:, None], form.reward, 1e90)
-    policy = np.full((30, 2), 0.5)
+    huge = np.where(form.reachable_choices, form.reward, 1e90)
+    policy = np.full(60, 0.5)
     potential = form.criterion.potentials(form, policy, (huge,))[0]
     seen = potential[form.reachable]
     assert seen.max() == pytest.approx(-seen.min())
@@ -243,7 +267,7 @@ def test_potentials_are_centred_and_unreachable_states_do_not_count():
 def test_value_bounds_hold_for_any_potential(small, model, seed, noise):
     """A wrong potential widens the bounds; it can never move the truth out of them."""
     form, rng = StandardForm.of(model), np.random.default_rng(seed)
-    policy = rng.dirichlet(np.ones(model.actions), model.states)
+    policy = model.by_choice(rng.dirichlet(np.ones(model.actions), model.states))
     evaluation = form.evaluate(policy)
     potentials = evaluation.values * (1 + noise * rng.normal(size=evaluation.values.shape))
     for reward, potential, values in zip(rewards_of(form), potentials, evaluation.values):

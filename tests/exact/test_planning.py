@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from cmdpax.errors import NumericalError
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops import bellman
-from models import STRUCTURES, build, cmdps, large_path
+from models import STRUCTURES, build, cmdps, large_path, uneven
 
 
 def form_of(*arguments) -> StandardForm:
@@ -24,17 +26,18 @@ def value_of(form: StandardForm, actions: np.ndarray) -> float:
 
 def best_values(form: StandardForm) -> np.ndarray:
     """Optimal values by policy iteration on dense matrices, `[S]`."""
-    states, actions = np.arange(form.states), np.zeros(form.states, dtype=int)
-    tensor, discount = form.transitions.tensor, form.criterion.discount
+    first, discount = form.transitions.first_choice, form.criterion.discount
+    matrix, choices = form.transitions.matrix.toarray(), first[:-1]
     for _ in range(1000):
-        system = np.eye(form.states) - discount * tensor[states, actions]
-        values = np.linalg.solve(system, form.reward[states, actions])
-        action_values = form.reward + discount * tensor @ values
-        gain = action_values.max(1) - action_values[states, actions]
-        better = np.where(gain > 1e-11, action_values.argmax(1), actions)
-        if (better == actions).all():
+        system = np.eye(form.states) - discount * matrix[choices]
+        values = np.linalg.solve(system, form.reward[choices])
+        action_values = form.reward + discount * matrix @ values
+        best = np.array([i + np.argmax(action_values[i:j]) for i, j in pairwise(first)])
+        gain = action_values[best] - action_values[choices]
+        better = np.where(gain > 1e-11, best, choices)
+        if (better == choices).all():
             return values
-        actions = better
+        choices = better
     raise AssertionError("policy iteration cycles")
 
 
@@ -47,7 +50,7 @@ def check(form: StandardForm, tolerance: float = 0.0, **guess: np.ndarray) -> No
     allowed = max(tolerance, 1e-11 * mass * mass * np.abs(form.reward).max())
     best = plan(form, tolerance=tolerance, **guess)
     assert optimum - allowed <= best.value <= optimum + allowed
-    assert value_of(form, best.actions) >= optimum - 2 * allowed
+    assert value_of(form, best.choices) >= optimum - 2 * allowed
     bound = form.criterion.optimum_bound(form, form.reward, best.values)
     assert optimum - allowed <= bound <= optimum + 2 * allowed
 
@@ -66,6 +69,18 @@ def test_small_and_large_paths_against_dense_policy_iteration(model):
     with large_path():
         check(form)
         check(form, tolerance=1e-6)
+
+
+@pytest.mark.parametrize("large", [4, 1000])
+@pytest.mark.parametrize("seed", range(20))
+def test_uneven_models_component_by_component(seed, large, sparse, monkeypatch):
+    """Components of four states count as large, or none does."""
+    monkeypatch.setattr("cmdpax.loops.components.LARGE", large)
+    for discount in (0.9, 0.999):
+        form = StandardForm.of(uneven(60, seed, discount))
+        check(form)
+        check(form, tolerance=1e-6)
+        check(form, values=np.random.default_rng(0).normal(size=60) * 100)
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
@@ -95,7 +110,7 @@ def test_warm_starts_change_the_work_not_the_answer(sparse):
     form = form_of("random", 200, 3, 3, 0.99, 1)
     rng = np.random.default_rng(0)
     check(form, values=rng.normal(size=200) * 100)
-    check(form, start=rng.integers(0, 3, 200))
+    check(form, start=3 * np.arange(200) + rng.integers(0, 3, 200))
     check(form, values=best_values(form))
 
 
@@ -125,8 +140,8 @@ def test_planning_cut_short_is_a_bound_too(structure, after, sparse):
         return len(asked) > after
 
     short, whole, rounding = plan(form, stop=stop), plan(form), 1e-9 * form.reward_scale
-    assert whole.value <= short.value + rounding and len(asked) <= after + 2
-    assert value_of(form, short.actions) <= whole.value + rounding
+    assert whole.value <= short.value + rounding and len(asked) <= after + 3
+    assert value_of(form, short.choices) <= whole.value + rounding
 
 
 def test_wrong_shapes_are_refused(sparse):
@@ -134,11 +149,12 @@ def test_wrong_shapes_are_refused(sparse):
     with pytest.raises(ValueError):
         plan(form, values=np.zeros(3))
     with pytest.raises(ValueError):
-        form.criterion.plan(form, np.zeros((3, 2)))
+        form.criterion.plan(form, np.zeros(3))
 
 
 def test_planning_that_does_not_settle_raises(sparse, monkeypatch):
     form = form_of("random", 30, 2, 2, 0.9, 0)
+    monkeypatch.setattr("cmdpax.loops.components.LARGE", 4)
     monkeypatch.setattr(
         "cmdpax.exact.planning.fixed_point",
         lambda system, right, tolerance, guess: (right * 0.0, True),

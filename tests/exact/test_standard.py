@@ -1,7 +1,7 @@
 """The one problem: how it is made of a model, scaled and translated back; and its criteria."""
 
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -35,9 +35,9 @@ def every_sense(**changes) -> CMDP:
 # ---- how a form is made
 def test_at_most_is_negated_and_two_sides_make_two_rows():
     form = StandardForm.of(every_sense(minimise=True))
-    np.testing.assert_array_equal(form.reward, -REWARD)
+    np.testing.assert_array_equal(form.reward, -REWARD.ravel())
     rows = [-COST, 2 * COST, 3 * COST, -3 * COST, 4 * COST, -4 * COST]
-    np.testing.assert_array_equal(form.constraints, rows)
+    np.testing.assert_array_equal(form.constraints, np.reshape(rows, (6, 4)))
     np.testing.assert_array_equal(form.thresholds, [-2, 1, 5, -5, 6, -7])
     assert form.constraint_count == 6 and form.criterion == Discounted(0.9)
     for array in (form.reward, form.constraints, form.thresholds):
@@ -51,8 +51,7 @@ def test_what_needs_no_turning_is_the_model_s_own():
     form = StandardForm.of(model)
     assert form.reward is model.reward and form.constraints is model.constraints
     assert form.transitions is model.transitions and form.initial is model.initial
-    assert form.available is model.available
-    np.testing.assert_array_equal(form.uniform_policy(), [[1.0, 0.0], [0.5, 0.5]])
+    np.testing.assert_array_equal(form.uniform_policy(), [1.0, 0.5, 0.5])
 
 
 def test_reachable_and_scales():
@@ -89,7 +88,7 @@ def test_scaled_values_lie_between_0_and_1_and_translate_back(model, seed):
     """Values by offset and width, weights and rays by their widths: one Lagrangian, one optimum."""
     form, rng = StandardForm.of(model), np.random.default_rng(seed)
     scaled = form.scaled()
-    policy = rng.dirichlet(np.ones(form.actions), form.states)
+    policy = model.by_choice(rng.dirichlet(np.ones(form.actions), form.states))
     own, inner = form.evaluate(policy), scaled.form.evaluate(policy)
     at_start = inner.values @ form.initial
     assert (at_start >= -1e-12).all() and (at_start <= 1 + 1e-9).all()
@@ -116,7 +115,7 @@ def test_a_scaled_potential_proves_the_unscaled_bound():
 
 def test_unreachable_states_are_clipped():
     form = StandardForm.of(build("unreachable", 9, 2, 2, 0.9, 0))
-    reward = np.where(form.reachable[:, None], form.reward, 1e9)
+    reward = np.where(form.reachable_choices, form.reward, 1e9)
     inner = form.replace(reward=reward).scaled().form
     assert inner.reward.min() >= 0 and inner.reward.max() <= form.criterion.unit
 
@@ -126,7 +125,7 @@ def test_a_certificate_is_said_in_the_model_s_words():
     model = every_sense(minimise=True)
     form = StandardForm.of(model)
     policy, weights = form.uniform_policy(), np.array([1.0, 0.0, 2.0, 0.0, 0.0, 3.0])
-    actions = form.criterion.plan(form, form.pseudo_reward(weights)).actions
+    actions = form.criterion.plan(form, form.pseudo_reward(weights)).choices
     certificate, _ = certify(form, policy, weights, actions)
     proof = with_ray(form, certificate, weights, actions)
     said = said_back(model, proof)
@@ -202,10 +201,11 @@ def test_bounds_hold_for_any_vector_in_rational_arithmetic(criterion, drawn):
     form = StandardForm.of(model)
     S, A = form.states, form.actions
     tensor = np.full((S, A, S), Fraction(0))
-    exact_chances = rational_rows(form.transitions.probabilities)
-    for s, a, b in np.ndindex(exact_chances.shape):
-        tensor[s, a, form.transitions.successors[s, a, b]] += exact_chances[s, a, b]
-    reward = np.vectorize(Fraction, otypes=[object])(form.reward)
+    rows = form.transitions
+    for k, (i, j) in enumerate(pairwise(rows.first_entry)):
+        own = rational_rows(rows.probabilities[i:j])
+        tensor.reshape(S * A, S)[k, rows.successors[i:j]] = own
+    reward = np.vectorize(Fraction, otypes=[object])(form.reward).reshape(S, A)
 
     def value(probabilities: np.ndarray) -> Fraction:
         chances = (probabilities[:, :, None] * tensor).sum(1)
@@ -213,7 +213,7 @@ def test_bounds_hold_for_any_vector_in_rational_arithmetic(criterion, drawn):
 
     seen = form.reachable
     exact = value(rational_rows(policy))
-    low, high = form.criterion.value_bounds(form, policy, form.reward, potential)
+    low, high = form.criterion.value_bounds(form, policy.ravel(), form.reward, potential)
     assert low <= exact <= high
     normalised = checker._checked_policy(model, policy)
     low, high = checker._policy_bounds(model, normalised, model.reward, potential, seen)

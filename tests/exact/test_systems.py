@@ -8,7 +8,7 @@ from cmdpax.errors import NumericalError
 from cmdpax.exact import systems
 from cmdpax.exact.systems import System
 from cmdpax.loops import systems as loops
-from cmdpax.loops.systems import Rows
+from cmdpax.loops.rows import Matrix
 
 HARD = (
     "cycle",
@@ -58,7 +58,7 @@ def hard_chain(name: str, states: int, seed: int = 0) -> sp.csr_array:
 @pytest.mark.parametrize("name", HARD)
 def test_hard_chains_need_no_lu(name, discount, transpose, monkeypatch):
     monkeypatch.setattr(systems, "MAX_LU_STATES", 0)
-    system = System(Rows.of(hard_chain(name, 2000)), discount, transpose)
+    system = System(Matrix.of(hard_chain(name, 2000)), discount, transpose)
     right = np.full(2000, 1 / 2000) if transpose else np.random.default_rng(1).random(2000)
     for tolerance in (1e-9 * system.size(right), 0.0):
         solution = system.solve(right, tolerance)
@@ -75,7 +75,7 @@ def test_sweeps_rescue_krylov(monkeypatch):
     """A Krylov method that finds nothing leaves the work to Gauss-Seidel, which converges."""
     monkeypatch.setattr(systems, "MAX_LU_STATES", 0)
     monkeypatch.setattr(loops, "bicgstab", breaks_down)
-    system = System(Rows.of(hard_chain("walk", 500)), 0.99)
+    system = System(Matrix.of(hard_chain("walk", 500)), 0.99)
     right = np.random.default_rng(1).random(500)
     solution = system.solve(right, 1e-9)
     assert system.size(system.residual(solution, right)) <= 1e-9
@@ -86,14 +86,16 @@ def test_gives_up_with_an_error_and_no_vector(monkeypatch):
     monkeypatch.setattr(systems, "ROUNDS", 1)
     monkeypatch.setattr(loops, "bicgstab", lambda system, factors, right, guess, *_: guess.copy())
     with pytest.raises(NumericalError, match="could not be solved"):
-        System(Rows.of(hard_chain("walk", 500)), 0.9999).solve(np.random.default_rng(1).random(500))
+        System(Matrix.of(hard_chain("walk", 500)), 0.9999).solve(
+            np.random.default_rng(1).random(500)
+        )
 
 
 @pytest.mark.parametrize("krylov_fails", [False, True])
 def test_a_stopped_solve_gives_a_finite_vector(krylov_fails, monkeypatch):
     if krylov_fails:
         monkeypatch.setattr(loops, "bicgstab", breaks_down)
-    system = System(Rows.of(hard_chain("walk", 2000)), 0.99999)
+    system = System(Matrix.of(hard_chain("walk", 2000)), 0.99999)
     right = np.random.default_rng(1).random(2000)
     asked = []
 

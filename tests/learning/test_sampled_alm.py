@@ -37,9 +37,10 @@ def batch_of(model, policy, episodes, seed, table=None):
 
 def exact_action_values(model, policy):
     form = StandardForm.of(model)
-    values, rewards = form.evaluate(policy), np.stack([form.reward, *form.constraints])
+    values = form.evaluate(model.by_choice(policy))
+    rewards = np.stack([form.reward, *form.constraints])
     start = np.append(values.reward, values.margins + form.thresholds)
-    return form.criterion.action_values(form, rewards, values.values), start
+    return model.as_table(form.criterion.action_values(form, rewards, values.values)), start
 
 
 def test_returns_by_hand():
@@ -93,7 +94,8 @@ def test_an_update_converges_to_the_exact_one_at_the_rate_of_monte_carlo():
     oracle = PolicyGradient(pqa, 1.0, LogLinear(features))
     x = 0.5 * np.random.default_rng(3).standard_normal(features.rank)
     policy = features.probabilities(x)
-    before = PolicyState(policy, StandardForm.of(model).evaluate(policy), np.ones(()), x)
+    evaluation = StandardForm.of(model).evaluate(model.by_choice(policy))
+    before = PolicyState(policy, evaluation, np.ones(()), x)
     exact, parameters = (
         oracle.advance(StandardForm.of(model), before, utility).policy,
         features.parameters(x),
@@ -142,7 +144,8 @@ def test_a_run_converges_to_the_exact_methods_answer():
             )
             for s in range(4)
         ]
-        true = [StandardForm.of(model).evaluate(run(np.arange(25))) for run in runs]
+        form = StandardForm.of(model)
+        true = [form.evaluate(model.by_choice(run(np.arange(25)))) for run in runs]
         errors.append(
             np.mean(
                 [

@@ -84,14 +84,13 @@ def test_visits_are_distributed_like_the_occupancy_and_transitions_like_the_mode
         20_000 / (1 - model.discount), rel=0.03
     )
     form = StandardForm.of(model)
-    expected = form.criterion.share(form, policy)[:, None] * policy
+    expected = form.criterion.share(form, model.by_choice(policy))[:, None] * policy
     share = np.zeros((4, 3))
     np.add.at(share, (data.observations, data.actions), 1 / count)
     np.testing.assert_allclose(share, expected, atol=0.01)
-    np.testing.assert_array_equal(data.rewards[:, 0], model.reward[data.observations, data.actions])
-    np.testing.assert_array_equal(
-        data.rewards[:, 2], model.constraints[1, data.observations, data.actions]
-    )
+    choices = 3 * data.observations + data.actions
+    np.testing.assert_array_equal(data.rewards[:, 0], model.reward[choices])
+    np.testing.assert_array_equal(data.rewards[:, 2], model.constraints[1, choices])
     chances = model.transitions.tensor[data.observations, data.actions, data.successors]
     assert (chances > 0).all()
     inside = ~data.first[1:]
@@ -113,8 +112,8 @@ def test_episode_totals_of_a_simulated_model_are_its_discounted_values():
         state = observation.argmax(1)
         action = (rng.random((500, 1)) > policy[state].cumsum(1)).sum(1)
         step = simulator.step(action)
-        np.testing.assert_array_equal(step.reward, model.reward[state, action])
-        np.testing.assert_array_equal(step.cost[:, 0], model.constraints[0, state, action])
+        np.testing.assert_array_equal(step.reward, model.reward[4 * state + action])
+        np.testing.assert_array_equal(step.cost[:, 0], model.constraints[0, 4 * state + action])
         successor = step.next_observation.argmax(1)
         assert (
             model.transitions.tensor[state, action, successor] > 0
@@ -127,7 +126,7 @@ def test_episode_totals_of_a_simulated_model_are_its_discounted_values():
         sums = np.where(step.terminated[:, None], 0.0, sums)
         observation = step.observation
     totals = np.concatenate(totals)
-    values = StandardForm.of(model).evaluate(policy)
+    values = StandardForm.of(model).evaluate(model.by_choice(policy))
     exact = [values.reward, model.thresholds[0] - values.margins[0]]
     error = totals.std(0) / np.sqrt(len(totals))
     assert len(totals) > 20_000 and (np.abs(totals.mean(0) - exact) < 4 * error).all()

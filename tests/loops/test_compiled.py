@@ -14,11 +14,11 @@ import cmdpax
 from cmdpax.loops import bellman, compiled
 model = cmdpax.environments.garnet(states=300)
 compiled.BLOCK = 64
-values = bellman.expected(model.successors, model.probabilities, model.reward[:, 0])
+values = bellman.expected(model.transitions, model.initial)
 child = os.fork()
 if child == 0:
     signal.alarm(60)
-    again = bellman.expected(model.successors, model.probabilities, model.reward[:, 0])
+    again = bellman.expected(model.transitions, model.initial)
     os._exit(0 if (again == values).all() else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 assert compiled.shared_threads() is not None

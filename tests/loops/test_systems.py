@@ -7,37 +7,9 @@ from hypothesis import strategies as st
 from cmdpax.environments import cliff_world
 from cmdpax.loops import systems
 from cmdpax.loops.bellman import policy_rows
-from cmdpax.loops.systems import Rows, batch_occupancies, batch_values
-from cmdpax.model.cmdp import CMDP
-from models import STRUCTURES, build, cmdps, dense_transitions
-
-
-def policies(model: CMDP) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(1)
-    mixed = rng.dirichlet(np.full(model.actions, 0.3), model.states)
-    return rng.integers(0, model.actions, model.states), mixed
-
-
-@given(st.integers(1, 12), st.floats(0, 1), st.integers(0, 2**32 - 1))
-def test_rows_from_scipy_and_back(states, density, seed):
-    matrix = sp.csr_array(
-        sp.random_array((states, states), density=density, rng=np.random.default_rng(seed))
-    )
-    rows = Rows.of(matrix)
-    np.testing.assert_array_equal(rows.matrix.toarray(), matrix.toarray())
-    pointers, columns, entries = rows.parts
-    assert pointers.dtype == columns.dtype == np.uint32 and entries.dtype == np.float64
-    for s in range(states):
-        part = slice(int(pointers[s]), int(pointers[s + 1]))
-        dense = np.zeros(states)
-        dense[columns[part]] = entries[part]
-        np.testing.assert_array_equal(dense, matrix.toarray()[s])
-
-
-def test_rows_are_not_to_be_written_to():
-    for part in Rows.of(sp.csr_array(np.eye(3))).parts:
-        with pytest.raises(ValueError, match="read-only"):
-            part[0] = 1
+from cmdpax.loops.rows import Matrix
+from cmdpax.loops.systems import batch_occupancies, batch_values
+from models import STRUCTURES, build, cmdps, dense_transitions, random_policies, uneven
 
 
 @settings(max_examples=60)
@@ -45,11 +17,11 @@ def test_rows_are_not_to_be_written_to():
 def test_fixed_point_steps_by_hand(model):
     """Every step, its size and the last middle against dense products; steps end at the target."""
     start = np.random.default_rng(3).normal(size=model.states)
-    for policy in policies(model):
-        rows = policy_rows(model.successors, model.probabilities, policy)
+    for policy in random_policies(model):
+        rows = policy_rows(model.transitions, policy)
         dense = dense_transitions(model, policy)
         for right, operator, transpose in (
-            (model.reward[:, 0], dense, False),
+            (model.reward[model.first_choice[:-1]], dense, False),
             (model.initial, dense.T, True),
         ):
             vector, sizes, middle = start, [], 0.0
@@ -76,8 +48,8 @@ def test_fixed_point_steps_by_hand(model):
 @settings(max_examples=60)
 @given(cmdps(states=40))
 def test_systems_are_canonical(model):
-    for policy in policies(model):
-        rows = policy_rows(model.successors, model.probabilities, policy)
+    for policy in random_policies(model):
+        rows = policy_rows(model.transitions, policy)
         for transpose in (False, True):
             system = systems.system_rows(rows, model.discount, transpose).matrix
             dense = dense_transitions(model, policy)
@@ -90,7 +62,7 @@ def test_systems_are_canonical(model):
 def test_incomplete_factors_are_exact_for_a_chain():
     model = build("chain", 200, 2, 3, 0.99, 0)
     right = np.random.default_rng(0).normal(size=200)
-    rows = policy_rows(model.successors, model.probabilities, np.zeros(200, dtype=int))
+    rows = policy_rows(model.transitions, model.first_choice[:-1])
     system = systems.system_rows(rows, 0.99, False)
     factors = systems.incomplete_factors(system)
     solution = systems.bicgstab(system, factors, right, np.zeros(200), 1e-10, 1, False)
@@ -101,7 +73,7 @@ def test_incomplete_factors_are_exact_for_a_chain():
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_incomplete_factors_keep_the_pattern_and_positive_pivots(structure):
     model = build(structure, 60, 2, 3, 0.999, 7)
-    rows = policy_rows(model.successors, model.probabilities, policies(model)[1])
+    rows = policy_rows(model.transitions, random_policies(model)[1])
     system = systems.system_rows(rows, 0.999, False)
     factors, matrix = systems.incomplete_factors(system), system.matrix
     assert np.isfinite(factors).all()
@@ -119,7 +91,7 @@ def test_flow_order_puts_the_likely_successor_first(jump, against):
         shape=(states, states),
     )
     random = sp.coo_array((np.full(states, jump), (names, rng.integers(0, states, states))))
-    order = systems.flow_order(Rows.of(sp.csr_array(likely + random if jump else likely)))
+    order = systems.flow_order(Matrix.of(sp.csr_array(likely + random if jump else likely)))
     assert sorted(order) == list(range(states))
     place = np.argsort(order)
     assert (place[likely.col] > place[likely.row]).sum() == against
@@ -128,26 +100,26 @@ def test_flow_order_puts_the_likely_successor_first(jump, against):
 def test_gauss_seidel_by_hand():
     system = sp.csr_array(np.array([[2.0, -1.0], [-0.5, 1.0]]))
     solution = np.zeros(2)
-    systems.gauss_seidel(Rows.of(system), np.array([2.0, 1.0]), solution, 1)
+    systems.gauss_seidel(Matrix.of(system), np.array([2.0, 1.0]), solution, 1)
     # forwards: x0 = 1, x1 = 1.5; backwards: x1 = 1.5, x0 = 1.75
     np.testing.assert_allclose(solution, [1.75, 1.5])
 
 
 @settings(max_examples=50)
-@given(cmdps())
+@given(st.one_of(cmdps(), st.builds(uneven, st.integers(1, 30), st.integers(0, 999))))
 def test_batches_against_dense_solves(model):
     """Shared rewards, and rewards of every policy's own."""
     rng = np.random.default_rng(0)
-    arrays = model.successors, model.probabilities, model.discount
-    batch = rng.dirichlet(np.ones(model.actions), (3, model.states))
+    arrays = model.rows(0, model.states), model.discount
+    batch = np.stack([random_policies(model, seed)[1] for seed in range(3)])
     visits = batch_occupancies(*arrays, batch, model.initial)
     shared = np.concatenate([model.reward[None], model.constraints])[None]
-    own, mass = rng.random((3, 2, model.states, model.actions)), 1 / (1 - model.discount)
+    own, mass = rng.random((3, 2, model.choices)), 1 / (1 - model.discount)
     for rewards in (shared, own):
         values = batch_values(*arrays, batch, rewards)
         for n, policy in enumerate(batch):
             system = np.eye(model.states) - model.discount * dense_transitions(model, policy)
-            right = (rewards[n % len(rewards)] * policy).sum(-1)
+            right = model.transitions.sums(rewards[n % len(rewards)] * policy)
             exact = np.linalg.solve(system, right.T).T
             atol = 1e-14 * mass * (1 + np.abs(exact).max())
             np.testing.assert_allclose(values[n], exact, rtol=0, atol=atol)
@@ -157,7 +129,7 @@ def test_batches_against_dense_solves(model):
 
 def test_a_policy_that_is_not_finite_spoils_only_itself():
     model = cliff_world()
-    batch = np.stack([model.uniform_policy(), np.full((21, 4), np.nan)])
-    arrays = model.successors, model.probabilities, model.discount
+    batch = np.stack([model.transitions.uniform_policy(), np.full(84, np.nan)])
+    arrays = model.rows(0, model.states), model.discount
     values = batch_values(*arrays, batch, model.reward[None, None])
     assert np.isfinite(values[0]).all() and np.isnan(values[1]).any()

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import zipfile
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -263,7 +263,46 @@ def test_the_document_s_arrays_load(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     exec(code[1], {})
     model = load_model("two_states.npz")
     assert (model.states, model.limits.texts) == (2, ("energy<=12",))
-    np.testing.assert_array_equal(model.constraints[0], [[1.0, 0.0], [3.0, 0.0]])
+    np.testing.assert_array_equal(model.constraints[0], [1.0, 0.0, 3.0])
+    assert model.first_choice.tolist() == [0, 2, 3]
+
+
+def test_padded_rows_of_version_2_are_read(tmp_path: Path) -> None:
+    model = labelled()
+    fields = {name: getattr(model, name) for name in ("thresholds", "initial", "discount")}
+    names = ("senses", "state_names", "action_names", "constraint_names")
+    labels = {name: list(getattr(model, name)) for name in names}
+    np.savez(
+        tmp_path / "old.npz",
+        successors=np.broadcast_to(np.arange(3), (3, 2, 3)),
+        probabilities=model.transitions.tensor,
+        reward=model.as_table(model.reward),
+        constraints=model.as_table(model.constraints),
+        available=model.available,
+        meta=json.dumps(
+            {"format": "cmdpax-model", "version": 2, **labels, "grid": asdict(model.grid)}
+        ),
+        **fields,
+    )
+    assert_same(load_model(tmp_path / "old.npz"), model)
+
+
+def test_a_file_holds_what_exists(tmp_path: Path) -> None:
+    """One state of 300 has 100 choices, another one 300 successors: padded, that is 108 MB."""
+    rows = [[{0: 1.0}] for _ in range(300)]
+    rows[0], rows[1] = [{1: 1.0}] * 100, [dict.fromkeys(range(300), 1 / 300)]
+    model = CMDP(rows, np.arange(399.0), [], [], 0, 0.9)
+    save_model(model, tmp_path / "model.npz")
+    assert (tmp_path / "model.npz").stat().st_size < 25_000
+    assert_same(load_model(tmp_path / "model.npz"), model)
+
+
+def test_names_of_the_actions_of_each_state_survive(tmp_path: Path) -> None:
+    model = labelled(action_names=[["go", "stay"], ["go", "leave"], ["rest"]], grid=None)
+    save_model(model, tmp_path / "model.npz")
+    assert_same(load_model(tmp_path / "model.npz"), model)
+    with pytest.raises(InputError, match=r"action_names: those of each state do not fit \.json"):
+        save_model(model, tmp_path / "model.json")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -279,7 +318,7 @@ def test_files_are_read_by_standard_tools(suffix: str, tmp_path: Path) -> None:
             np.testing.assert_array_equal(arrays["constraints"], model.constraints)
             np.testing.assert_array_equal(arrays["thresholds"], [4.0, -1.5])
             meta = json.loads(str(arrays["meta"]))
-            assert (meta["format"], meta["version"]) == ("cmdpax-model", 2)
+            assert (meta["format"], meta["version"]) == ("cmdpax-model", 3)
             assert meta["senses"] == ["<=", ">="]
 
 
@@ -372,7 +411,7 @@ def members(model: CMDP, folder: Path) -> dict[str, bytes | None]:
 
 
 def meta(**changes: Any) -> dict[str, bytes | None]:
-    return {"meta.npy": npy(json.dumps({"format": "cmdpax-model", "version": 2, **changes}))}
+    return {"meta.npy": npy(json.dumps({"format": "cmdpax-model", "version": 3, **changes}))}
 
 
 HUGE = (
@@ -383,7 +422,7 @@ HUGE = (
 OBJECTS = npy(np.zeros(2)).replace(b"<f8", b"|O8")
 NOT_TEXT = npy("ab").replace(b"b\0\0\0", b"b\0\0\xff")
 NOT_PLAIN = r"array 'reward' is not a plain array"
-READS = r"this cmdpax reads versions 1 to 2\."
+READS = r"this cmdpax reads versions 1 to 3\."
 BAD_ARRAYS: dict[str, tuple[dict[str, bytes | None], str]] = {
     "no meta": ({"meta.npy": None}, r"it is not a cmdpax file; it has no array 'meta'\."),
     "meta of numbers": ({"meta.npy": npy([1, 2])}, r"'meta' holds int64; it must hold text\."),
@@ -397,11 +436,11 @@ BAD_ARRAYS: dict[str, tuple[dict[str, bytes | None], str]] = {
         r"it holds NaN; every number must be finite",
     ),
     "meta a list": ({"meta.npy": npy("[1]")}, r"not a cmdpax-model file; its 'format' is None\."),
-    "version": (meta(version=3), rf"its version is 3; {READS}"),
+    "version": (meta(version=4), rf"its version is 4; {READS}"),
     "no version": (meta(version=0), rf"its version is 0; {READS}"),
     "true version": (meta(version=True), rf"its version is True; {READS}"),
     "meta key": (meta(sense=[]), r"meta: unknown key 'sense'; did you mean 'senses'\?"),
-    "senses": (meta(senses=[">="]), r"meta\.senses: 1 given for constraints \(2, 3, 2\)"),
+    "senses": (meta(senses=[">="]), r"meta\.senses: 1 given for constraints \(2, 5\)"),
     "sense": (meta(senses=[">=", 3]), r"meta\.senses\[1\]: 3 is not text\."),
     "wrong sense": (meta(senses=[">=", "<"]), r"senses\[1\] is '<'; it must be '>=', '<=', '=='"),
     "range without pairs": (meta(senses=[">=", "in"]), r"thresholds\[1\] is a number; a range"),
@@ -441,7 +480,7 @@ BAD_ARRAYS: dict[str, tuple[dict[str, bytes | None], str]] = {
     "shape": ({"reward.npy": npy(np.zeros((2, 3)))}, r"reward: shape \(2, 3\), expected \(3, 2\)"),
     "thresholds": (
         {"thresholds.npy": npy(1.0)},
-        r"meta\.senses: 2 given for constraints \(2, 3, 2\), thresholds \(\); give one for each\.",
+        r"meta\.senses: 2 given for constraints \(2, 5\), thresholds \(\); give one for each\.",
     ),
     "pairs of another sense": (
         {"thresholds.npy": npy([[0.0, 1.0], [0.0, np.inf]])},
@@ -449,10 +488,21 @@ BAD_ARRAYS: dict[str, tuple[dict[str, bytes | None], str]] = {
     ),
     "discount": ({"discount.npy": npy([0.9])}, r"discount: shape \(1,\), expected one number\."),
     "float successors": (
-        {"successors.npy": npy(np.zeros((3, 2, 3)))},
+        {"successors.npy": npy(np.zeros(9))},
         r"transitions: successors must be integers, not float64\.",
     ),
-    "NaN": ({"reward.npy": npy(np.full((3, 2), np.nan))}, r"reward\[0, 0\] is nan; every entry"),
+    "NaN": ({"reward.npy": npy(np.full(5, np.nan))}, r"reward of state 0, action 0 is nan; every"),
+    "rows of version 2": (meta(version=2), r"arrays: unknown key 'first_choice'"),
+    "no pointers": ({"first_entry.npy": None}, r"arrays: 'first_entry' is missing\."),
+    "too few entries": ({"successors.npy": npy([0, 1])}, r"must both be \[entries\]"),
+    "pointers that end early": (
+        {"first_entry.npy": npy([0, 1, 2, 3, 4, 5])},
+        r"first_entry: it runs from 0 to 5; it must rise from 0 to \d+\.",
+    ),
+    "choices that fall": (
+        {"first_choice.npy": npy([0, 4, 2, 5])},
+        r"first_choice: it falls after entry 1; it must rise from 0 to 5\.",
+    ),
 }
 
 
@@ -464,19 +514,21 @@ def test_bad_arrays(name: str, tmp_path: Path) -> None:
 
 
 def test_bytes_of_booleans_are_true_unless_zero(tmp_path: Path) -> None:
-    contents = members(labelled(), tmp_path)
+    model = labelled(available=[[False, True], [True, True], [True, False]])
+    contents = members(model, tmp_path)
     mask = contents["available.npy"]
     assert mask is not None
     sevens = mask.replace(b"\x01", b"\x07").replace(b"NUMPY\x07", b"NUMPY\x01")
     path = zipped(tmp_path / "model.npz", {**contents, "available.npy": sevens})
-    assert_same(load_model(path), labelled())
+    assert_same(load_model(path), model)
 
 
 def test_other_numbers_of_the_same_value_are_welcome(tmp_path: Path) -> None:
     model = labelled()
     same = {
-        "successors.npy": npy(model.successors.astype(">i8")),
-        "probabilities.npy": npy(np.asfortranarray(model.probabilities)),
+        "successors.npy": npy(model.transitions.successors.astype(">i8")),
+        "first_entry.npy": npy(model.transitions.first_entry.astype("u2")),
+        "reward.npy": npy(np.asfortranarray(model.as_table(model.reward))),
         "initial.npy": npy(model.initial.astype(">f8")),
     }
     path = zipped(tmp_path / "model.npz", {**members(model, tmp_path), **same})
@@ -621,8 +673,8 @@ def test_large_arrays_stay_in_the_file(tmp_path: Path, monkeypatch: pytest.Monke
     model = garnet(states=50, branching=4)
     save_model(model, tmp_path / "large.npz")
     loaded = load_model(tmp_path / "large.npz")
-    assert is_mapped(loaded.successors)
-    assert is_mapped(loaded.probabilities)
+    assert is_mapped(loaded.transitions.successors)
+    assert is_mapped(loaded.transitions.probabilities)
     assert_same(loaded, model)
     assert solve(loaded).reward == pytest.approx(solve(model).reward, abs=1e-6)
 

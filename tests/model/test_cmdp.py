@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmdpax import CMDP, Grid, InputError
-from cmdpax.exact.standard import StandardForm
 from cmdpax.model.limits import listed
 
 # two states, two actions, one constraint: small enough to check by hand
@@ -46,11 +45,11 @@ def test_a_model_keeps_the_user_s_orientation() -> None:
         constraints=[COST, COST], thresholds=[2.0, 1.0], senses=["<=", ">="], minimise=True
     )
     assert model.senses == ("<=", ">=") and model.minimise
-    np.testing.assert_array_equal(model.constraints, [COST, COST])
+    np.testing.assert_array_equal(model.as_table(model.constraints), [COST, COST])
     np.testing.assert_array_equal(model.thresholds, [2.0, 1.0])
-    np.testing.assert_array_equal(model.reward, GOOD["reward"])
+    np.testing.assert_array_equal(model.as_table(model.reward), GOOD["reward"])
     assert build(senses="<=").senses == ("<=",) and build().senses == (">=",)
-    assert not np.signbit(build(constraints=-COST).constraints[0, 0, 1])  # no -0.0
+    assert not np.signbit(build(constraints=-COST).constraints[0, 1])  # no -0.0
 
 
 def test_every_sense_has_its_thresholds() -> None:
@@ -65,22 +64,35 @@ def test_every_sense_has_its_thresholds() -> None:
 
 
 def test_one_constraint_may_come_without_its_axis() -> None:
-    assert build(constraints=COST, thresholds=2.0).digest == build().digest
+    for constraints in (COST, COST.ravel(), [COST.ravel()]):
+        assert build(constraints=constraints, thresholds=2.0).digest == build().digest
+
+
+def test_constraints_by_choice_are_no_table() -> None:
+    """Two states with three actions, three choices in all, and two constraints: both are [2, 3]."""
+    mask = [[True, True, False], [False, False, True]]
+    rows, rewards = np.full((2, 3, 2), 0.5), {"reward": np.zeros(3), "available": mask}
+    one = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    two = build(transitions=rows, constraints=one, thresholds=[0, 0], **rewards)
+    np.testing.assert_array_equal(two.constraints, one)
+    table = build(transitions=rows, constraints=one, thresholds=[0], **rewards)
+    np.testing.assert_array_equal(table.constraints, [[1.0, 2.0, 6.0]])
 
 
 def test_a_model_may_have_no_constraints() -> None:
     model = build(constraints=[], thresholds=[])
-    assert (model.constraint_count, model.constraints.shape, model.senses) == (0, (0, 2, 2), ())
+    assert (model.constraint_count, model.constraints.shape, model.senses) == (0, (0, 4), ())
 
 
 def test_shapes_and_prints() -> None:
     model = every_sense(minimise=True, available=MASK)
     assert (model.states, model.actions, model.constraint_count) == (2, 2, 4)
-    assert repr(model) == "CMDP(states=2, actions=2, successors<=2, constraints=4, discount=0.9)"
+    sizes = "states=2, actions=2, choices=3, successors<=2, constraints=4"
+    assert repr(model) == f"CMDP({sizes}, discount=0.9)"
     assert str(model).splitlines() == [
         "states      2",
-        "actions     2 at most",
-        "successors  2 at most, 5 in all",
+        "actions     2 at most, 3 choices in all",
+        "successors  2 at most, 4 in all",
         "discount    0.9",
         "objective   minimise the reward",
         "subject to  energy<=2",
@@ -90,6 +102,20 @@ def test_shapes_and_prints() -> None:
     ]
     assert "energy&lt;=2" in model._repr_html_() and "constrained Markov" in model._repr_html_()
     assert "maximise the reward" in str(build())
+
+
+@pytest.mark.parametrize("initial", [1, "b", {"b": 1.0}, {1: 1.0}, np.int64(1)])
+def test_the_initial_state_by_index_or_name(initial: Any) -> None:
+    model = build(initial=initial, state_names=["a", "b"])
+    assert model.initial.tolist() == [0.0, 1.0]
+
+
+def test_actions_have_names_of_their_own_in_every_state() -> None:
+    names = [["go"], ["stay", "leave"]]
+    model = build(available=MASK, action_names=names)
+    assert model.action_names == (("go",), ("stay", "leave"))
+    assert model.action_labels == ("action 0", "action 1")
+    assert build(action_names=["x", "y"]).action_labels == ("x", "y")
 
 
 def test_the_initial_distribution_is_normalised() -> None:
@@ -141,7 +167,7 @@ def wide_rows() -> np.ndarray:
 
 # ---- immutability, copies
 @pytest.mark.parametrize(
-    "field", ["successors", "probabilities", "reward", "constraints", "thresholds", "initial"]
+    "field", ["first_choice", "reward", "constraints", "thresholds", "initial"]
 )
 def test_arrays_are_read_only(field: str) -> None:
     for model in (build(), every_sense()):
@@ -230,7 +256,7 @@ def test_replace_with_another_number_of_constraints(count: int) -> None:
     named = lower.replace(constraint_names=["a", "b"])
     assert named.constraint_names == ("a", "b") and lower.constraint_names == ("c0", "c1")
     model = named.replace(constraints=rows, thresholds=thresholds)
-    assert model.constraint_count == count and model.constraints.shape == (count, 2, 2)
+    assert model.constraint_count == count and model.constraints.shape == (count, 4)
     assert model.senses == ("<=",) * count  # a common sense is kept
     np.testing.assert_array_equal(model.thresholds, thresholds)
     assert model.constraint_names == tuple(f"c{i}" for i in range(count))  # names start again
@@ -268,16 +294,20 @@ def test_constraints_and_thresholds_must_fit() -> None:
 def test_another_mask_is_checked_again() -> None:
     model = build()
     masked = model.replace(available=MASK)
-    np.testing.assert_array_equal(masked.transitions.tensor[0, 0], DENSE[0, 1])
+    np.testing.assert_array_equal(masked.transitions.tensor[0], [[0.0, 0.0], DENSE[0, 1]])
     assert masked.digest == build(available=MASK).digest != model.digest
+    with pytest.raises(InputError, match=r"available\[0, 0\] is True, but the model has no such"):
+        masked.replace(available=np.ones((2, 2), dtype=bool))
     assert masked.replace(discount=0.5).transitions is masked.transitions
 
 
 # ---- available actions
-def test_unavailable_actions_copy_the_first_available_one() -> None:
+def test_actions_that_do_not_exist_have_no_numbers() -> None:
     model = build(available=MASK, reward=[[np.nan, 2.0], [0.0, 3.0]])
-    assert model.reward[0, 0] == model.reward[0, 1] == 2.0
-    assert model.constraints[0, 0, 0] == model.constraints[0, 0, 1]
+    assert model.choices == 3 and model.first_choice.tolist() == [0, 1, 3]
+    np.testing.assert_array_equal(model.reward, [2.0, 0.0, 3.0])
+    np.testing.assert_array_equal(model.as_table(model.reward), [[0.0, 2.0], [0.0, 3.0]])
+    np.testing.assert_array_equal(model.available, MASK)
     np.testing.assert_array_equal(model.uniform_policy(), [[0.0, 1.0], [0.5, 0.5]])
 
 
@@ -289,7 +319,8 @@ def test_what_stands_in_unavailable_pairs_does_not_matter() -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_folding_keeps_every_value(seed: int) -> None:
+def test_policies_by_choice_and_back(seed: int) -> None:
+    """What a policy does where there is no choice counts for the state's first one."""
     rng = np.random.default_rng(seed)
     mask = rng.random((4, 3)) < 0.5
     mask[np.arange(4), rng.integers(0, 3, 4)] = True
@@ -298,19 +329,23 @@ def test_folding_keeps_every_value(seed: int) -> None:
     initial = rng.dirichlet(np.ones(4))
     model = CMDP(rows, rewards[0], rewards[1:], [0.0, 0.0], initial, 0.9, available=mask)
     policy = rng.dirichlet(np.ones(3), size=4)
-    folded = model.fold_unavailable(policy)
+    folded = model.as_table(model.by_choice(policy))
     assert (folded[~mask] == 0).all()
     np.testing.assert_allclose(folded.sum(1), 1.0)
-    form = StandardForm.of(model)
-    values = form.evaluate(policy).values
-    np.testing.assert_allclose(form.evaluate(folded).values, values, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(model.by_choice(folded), model.by_choice(policy))
+    # by_choice is the transpose of filled: both pay the same
+    filled = model.transitions.filled(model.reward)
+    paid = (filled * policy).sum(1)
+    np.testing.assert_allclose(
+        model.transitions.under(model.by_choice(policy), model.reward), paid, atol=1e-12
+    )
 
 
 def test_a_mask_of_all_is_no_mask() -> None:
     model = build(available=np.ones((2, 2), dtype=bool))
     assert model.available is None
     policy = model.uniform_policy()
-    assert model.fold_unavailable(policy) is policy
+    assert np.shares_memory(model.by_choice(policy), policy)
 
 
 # ---- one sentence for every bad input
@@ -321,22 +356,40 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "discount NaN": ({"discount": np.nan}, r"discount is nan; it must be at least 0 and below 1"),
     "discount array": ({"discount": [0.9]}, r"discount: shape \(1,\), expected one number"),
     "reward shape": ({"reward": np.zeros((2, 3))}, r"reward: shape \(2, 3\), expected \(2, 2\)"),
-    "reward NaN": ({"reward": [[0.0, 0.0], [np.nan, 0.0]]}, r"reward\[1, 0\] is nan; every entry"),
+    "reward NaN": (
+        {"reward": [[0.0, 0.0], [np.nan, 0.0]]},
+        r"reward of state 1, action 0 is nan; every",
+    ),
     "reward huge": ({"reward": np.full((2, 2), 1e101)}, r"reward: it has entries beyond 1e\+100"),
     "constraint shape": (
         {"constraints": np.zeros((1, 3, 2))},
-        r"constraints: shape \(1, 3, 2\), expected \(1, 2, 2\)",
+        r"constraints\[0\]: shape \(3, 2\), expected \(2, 2\), or \(4,\) by choice",
     ),
     "constraint inf": (
         {"constraints": np.full((1, 2, 2), np.inf)},
-        r"constraints\[0, 0, 0\] is inf; every entry must be a finite",
+        r"constraints\[0\] of state 0, action 0 is inf; every entry must be a finite",
     ),
-    "constraint number": ({"constraints": 1.0}, r"constraints: shape \(\), expected \(0, 2, 2\)"),
+    "constraint number": ({"constraints": 1.0}, r"constraints: a number; give \(2, 2\) numbers"),
     "threshold inf": ({"thresholds": [np.inf]}, r"thresholds\[0\] is inf; every entry must be a"),
     "thresholds": ({"thresholds": [1.0, 2.0]}, rf"thresholds: 2 given for 1 constraints; {LENGTH}"),
     "initial sum": ({"initial": [0.5, 0.4]}, r"probabilities sum to 0\.9, not 1; normalise them"),
     "initial negative": ({"initial": [1.5, -0.5]}, r"initial\[1\] is -0\.5; probabilities may not"),
     "initial overflows": ({"initial": [1.7e308, 1.7e308]}, r"initial: it has entries beyond 1e\+"),
+    "initial state": ({"initial": 2}, r"initial: state 2 is out of range; states are 0\.\.1"),
+    "initial name": (
+        {"initial": "a"},
+        r"initial: 'a' is a name; give state_names= too, or an index",
+    ),
+    "initial unknown": (
+        {"initial": "strat", "state_names": ["start", "b"]},
+        r"initial: 'strat' is no state; did you mean 'start'\?",
+    ),
+    "initial mapping": ({"initial": {0: "x"}}, r"initial, state 0: 'x' is not a finite number"),
+    "names of choices": ({"action_names": [["a", "b"]]}, r"action_names: 1 lists for 2 states"),
+    "names of a state": (
+        {"action_names": [["a", "b"], ["c"]]},
+        rf"action_names\[1\]: 1 names for 2; {LENGTH}",
+    ),
     "initial length": ({"initial": [1.0]}, r"initial: shape \(1,\), expected \(2,\)"),
     "sense": ({"senses": ["<"]}, r"senses\[0\] is '<'; it must be '>=', '<=', '==' or 'in'"),
     "senses": ({"senses": ["<=", "<="]}, rf"senses: 2 given for 1 constraints; {LENGTH}"),
@@ -389,8 +442,9 @@ NOT_NUMBERS = "it must be an array of real numbers with rows of equal length"
     ["transitions", "reward", "constraints", "thresholds", "initial", "discount", "available"],
 )
 def test_garbage_is_refused_in_every_field(field: str, name: str) -> None:
-    if (field, name) in (("transitions", "sparse"), ("available", "None")):
-        return  # a form of transitions, and the default
+    others = [("transitions", "sparse"), ("available", "None")]  # transitions, the default
+    if (field, name) in [*others, ("initial", "text"), ("initial", "dictionary")]:  # states
+        return
     sentence = f"{field}: {NOT_NUMBERS}"
     changes = {field: GARBAGE[name]}
     if field == "thresholds":
@@ -406,5 +460,5 @@ def test_garbage_is_refused_in_every_field(field: str, name: str) -> None:
 def test_garbage_is_refused_in_padded_transitions(part: int, name: str) -> None:
     transitions: list[Any] = [np.zeros((2, 2, 1), dtype=int), np.ones((2, 2, 1))]
     transitions[part] = GARBAGE[name]
-    with pytest.raises(InputError, match=rf"transitions(: {NOT_NUMBERS}|\[1\]: .* sparse)"):
+    with pytest.raises(InputError, match=rf"transitions(: {NOT_NUMBERS}|\[[01]\]: .* sparse)"):
         build(transitions=tuple(transitions))

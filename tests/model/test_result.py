@@ -114,10 +114,11 @@ def test_unnamed_constraints_get_names():
 @pytest.mark.parametrize("model", [garnet(states=20, constraints=2), queue(capacity=20)])
 def test_margins_agree_with_the_policy(model):
     result, form = solve(model), StandardForm.of(model)
-    evaluation = form.evaluate(result.policy)
+    policy = model.by_choice(result.policy)
+    evaluation = form.evaluate(policy)
     np.testing.assert_allclose(result.margins, evaluation.margins, atol=1e-10)
     assert result.reward == pytest.approx(float(evaluation.reward), abs=1e-10)
-    values = form.criterion.values(form, result.policy, model.constraints) @ model.initial
+    values = form.criterion.values(form, policy, model.constraints) @ model.initial
     np.testing.assert_allclose(result.values, values, atol=1e-9)
     np.testing.assert_allclose(model.limits.margins(result.values), result.margins, atol=1e-9)
 

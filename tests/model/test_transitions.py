@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cmdpax import CMDP, InputError
 from cmdpax.exact.standard import StandardForm
-from cmdpax.model.transitions import Transitions
+from cmdpax.model.transitions import RowLists, Transitions, refuse_huge
 
 DENSE = np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]])
 ONES = np.ones((2, 2, 1))
@@ -40,6 +40,11 @@ def random_tensor(seed: int, states: int = 4, actions: int = 3) -> np.ndarray:
     return tensor / tensor.sum(-1, keepdims=True)
 
 
+def assert_equal_rows(one: Transitions, other: Transitions) -> None:
+    for name in ("first_choice", "first_entry", "successors", "probabilities", "action_of"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
 # ---- one form
 @given(seeds)
 def test_every_form_of_transitions_gives_the_same_model(seed: int) -> None:
@@ -49,23 +54,131 @@ def test_every_form_of_transitions_gives_the_same_model(seed: int) -> None:
     model = model_of(dense, **parts)
     shuffled = rng.permuted(np.broadcast_to(np.arange(S), dense.shape), axis=-1)
     unordered = (shuffled, np.take_along_axis(dense, shuffled, -1))
-    fortran = np.asfortranarray(model.successors.astype(np.int64))
+    padded = np.broadcast_to(np.arange(S), dense.shape).copy(), dense
+    fortran = np.asfortranarray(padded[0].astype(np.int64))
+    rows, pairs = model.transitions, [[dict(enumerate(row)) for row in own] for own in dense]
     others = {
         "lists": dense.tolist(),
         "sparse": [sp.csr_array(dense[:, a]) for a in range(A)],
         "sparse, one below another": sp.coo_array(dense.reshape(S * A, S)),
         "sparse of another kind": tuple(sp.coo_matrix(dense[:, a]) for a in range(A)),
-        "padded": (model.successors, model.probabilities),
+        "dense, one below another": dense.reshape(S * A, S),
+        "A matrices": dense.transpose(1, 0, 2),
+        "objects": np.array([sp.csr_array(dense[:, a]) for a in range(A)] + [None])[:-1],
+        "padded": padded,
         "padded, in any order and with unused places": unordered,
-        "padded, Fortran order": (fortran, np.asfortranarray(model.probabilities)),
+        "padded, Fortran order": (fortran, np.asfortranarray(dense)),
+        "mappings": pairs,
         "of another model": model.transitions,
     }
     for form, transitions in others.items():
         other = model_of(transitions, **parts)
         assert other.digest == model.digest, form
-        np.testing.assert_array_equal(other.successors, model.successors)
-        np.testing.assert_array_equal(other.probabilities, model.probabilities)
+        assert_equal_rows(other.transitions, rows)
+    choices = {
+        "sparse": sp.csr_array(dense.reshape(S * A, S)),
+        "dense": dense.reshape(S * A, S),
+        "lists": tuple(part.reshape(S * A, S) for part in padded),
+        "rows": RowLists(rows.first_entry, rows.successors, rows.probabilities),
+    }
+    for form, transitions in choices.items():
+        first = np.arange(0, S * A + 1, A)
+        other = model_of(transitions, first_choice=first, **parts)
+        assert other.digest == model.digest, form
+        assert_equal_rows(other.transitions, rows)
     np.testing.assert_allclose(model.transitions.tensor, dense, atol=1e-15)
+
+
+UNEVEN: dict[str, Any] = {
+    "transitions": [[{0: 0.5, 1: 0.5}, {1: 1.0}, {0: 1.0}], [{1: 1.0}]],
+    "reward": [1.0, 2.0, 3.0, 4.0],
+}
+
+
+def test_states_may_have_different_numbers_of_choices() -> None:
+    model = model_of(**UNEVEN)
+    rows = model.transitions
+    assert (model.states, model.choices, model.actions) == (2, 4, 3)
+    assert rows.first_choice.tolist() == [0, 3, 4]
+    assert rows.first_entry.tolist() == [0, 2, 3, 4, 5]
+    np.testing.assert_array_equal(model.as_table(model.reward), [[1.0, 2.0, 3.0], [4.0, 0, 0]])
+    matrix = sp.csr_array([[0.5, 0.5], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    rewards = {"reward": UNEVEN["reward"], "first_choice": [0, 3, 4]}
+    by_rows = model_of(matrix, **rewards)
+    assert by_rows.digest == model.digest
+    table = [[1.0, 2.0, 3.0], [4.0, np.nan, np.nan]]
+    mask = [[True, True, True], [True, False, False]]
+    dense = np.stack([np.array([[0.5, 0.5], [0.0, 1.0], [1.0, 0.0]]), np.full((3, 2), np.nan)])
+    dense[1, 0] = [0.0, 1.0]
+    assert model_of(dense, reward=table, available=mask).digest == model.digest
+    named = model_of(
+        matrix, **rewards, available=[[True, False, True, True], [False, True, False, False]]
+    )
+    assert named.actions == 4 and named.transitions.action_of.tolist() == [0, 2, 3, 1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"first_choice": [0, 3]}, r"first_choice: shape \(2,\) of int64, expected 3 integers"),
+        ({"first_choice": [0.0, 3, 4]}, r"first_choice: shape \(3,\) of float64, expected 3 int"),
+        ({"first_choice": [0, 5, 4]}, r"first_choice: it falls after entry 1; it must rise from"),
+        ({"first_choice": [1, 3, 4]}, r"first_choice: it runs from 1 to 4; it must rise from 0 t"),
+        ({"first_choice": [0, 3, 5]}, r"first_choice: it runs from 0 to 5; it must rise from 0 t"),
+        ({"first_choice": [0, 4, 4]}, r"transitions, state 1: the action set is empty; every"),
+        ({"reward": [1.0, 2.0]}, r"reward: shape \(2,\), expected \(2, 3\), or \(4,\) by choice"),
+        ({"reward": [0, 0, 0, np.inf]}, r"reward of state 1, action 0 is inf; every entry must"),
+        (
+            {"available": [[True, True, False], [True, False, False]]},
+            r"available\[0\] marks 2 actions for 3 choices",
+        ),
+    ],
+)
+def test_uneven_rows_that_do_not_fit_get_one_sentence(changes: Any, sentence: str) -> None:
+    matrix = sp.csr_array([[0.5, 0.5], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    fields = {"reward": UNEVEN["reward"], "first_choice": [0, 3, 4], **changes}
+    with pytest.raises(InputError, match=sentence):
+        model_of(matrix, **fields)
+
+
+def test_rows_are_refused_by_state_and_action() -> None:
+    matrix = sp.csr_array([[0.5, 0.5], [0.0, 1.0], [0.5, 0.0], [0.0, 1.0]])
+    with pytest.raises(InputError, match=r"of state 0, action 2 sum to 0\.5, not 1; normalise"):
+        model_of(matrix, reward=np.zeros(4), first_choice=[0, 3, 4])
+    with pytest.raises(InputError, match=r"every choice must be \{next state: probability\}"):
+        model_of([[{"a": 1.0}], [{0: 1.0}]], reward=np.zeros(2))
+
+
+# ---- goals
+@pytest.mark.parametrize("goal", [1, "end", [1], ["end"], np.array([False, True]), [False, True]])
+def test_a_goal_is_absorbing_and_pays_nothing(goal: Any) -> None:
+    """By mask, index or name; what stands in its rows is not looked at."""
+    dense, names = DENSE.copy(), {"state_names": ["start", "end"]}
+    dense[1] = np.nan
+    reward = np.array([[1.0, 2.0], [np.nan, 5.0]])
+    model = model_of(dense, reward=reward, goal=goal, **names)
+    assert model.first_choice.tolist() == [0, 2, 3]
+    np.testing.assert_array_equal(model.transitions.matrix.toarray()[2], [0.0, 1.0])
+    np.testing.assert_array_equal(model.reward, [1.0, 2.0, 0.0])
+    again = model_of(DENSE, reward=[[1.0, 2.0], [3.0, 5.0]], **names).replace(goal=goal)
+    assert again.digest == model.digest
+    bare = sp.csr_array(DENSE[0])  # a goal may have no row at all
+    parts = {"reward": [1.0, 2.0], "first_choice": [0, 2, 2], **names}
+    assert model_of(bare, goal=goal, **parts).digest == model.digest
+
+
+@pytest.mark.parametrize(
+    ("goal", "sentence"),
+    [
+        ("edn", r"goal: 'edn' is no state; did you mean 'end'\?"),
+        (2, r"goal: state 2 is out of range; states are 0\.\.1"),
+        (1.5, r"goal: 1\.5 is neither the index nor the name of a state"),
+        ([True], r"goal: a mask of shape \(1,\), expected \(2,\)"),
+    ],
+)
+def test_goals_that_are_none(goal: Any, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        model_of(DENSE, goal=goal, state_names=["start", "end"])
 
 
 @given(seeds)
@@ -73,7 +186,7 @@ def test_normalising_is_idempotent(seed: int) -> None:
     """Otherwise a model would change every time it is copied or saved."""
     tensor = random_tensor(seed, states=7)
     model = model_of(tensor, reward=np.zeros((7, 3)), initial=np.eye(7)[0])
-    again = model.replace(transitions=(model.successors.copy(), model.probabilities.copy()))
+    again = model.replace(transitions=model.transitions.matrix.copy())
     assert again.digest == model.digest
 
 
@@ -83,18 +196,19 @@ def test_successors_that_occur_twice_are_merged() -> None:
         np.array([[[0.25, 0.5, 0.25]], [[0.5, 0.0, 0.5]]]),
     )
     model = model_of(twice, reward=np.zeros((2, 1)))
-    np.testing.assert_array_equal(model.successors, [[[0, 1]], [[0, 0]]])
-    np.testing.assert_array_equal(model.probabilities, [[[0.5, 0.5]], [[1.0, 0.0]]])
+    assert model.transitions.first_entry.tolist() == [0, 2, 3]
+    assert model.transitions.successors.tolist() == [0, 1, 0]
+    assert model.transitions.probabilities.tolist() == [0.5, 0.5, 1.0]
     entries = sp.coo_array(([0.5, 0.5, 0.5, 0.5], ([0, 0, 1, 1], [0, 0, 1, 1])), shape=(2, 2))
     for form in (entries, [entries]):
         model = model_of(form, reward=np.zeros((2, 1)))
-        np.testing.assert_array_equal(model.successors, [[[0]], [[1]]])
-        np.testing.assert_array_equal(model.probabilities, np.ones((2, 1, 1)))
+        assert model.transitions.successors.tolist() == [0, 1]
+        assert model.transitions.probabilities.tolist() == [1.0, 1.0]
 
 
 def test_rows_within_the_tolerance_are_normalised() -> None:
     model = model_of(DENSE * (1 + 5e-9))
-    np.testing.assert_allclose(model.probabilities.sum(-1), 1.0, atol=1e-15)
+    np.testing.assert_allclose(model.transitions.tensor.sum(-1), 1.0, atol=1e-15)
 
 
 def test_matrix_and_tensor_agree() -> None:
@@ -108,16 +222,23 @@ def test_matrix_and_tensor_agree() -> None:
     [((256, 4, 1), True), ((257, 1, 1), False), ((256, 61, 1), True), ((256, 62, 1), False)],
 )
 def test_small_models_have_few_dense_entries(shape: tuple[int, ...], is_small: bool) -> None:
-    rows = Transitions(np.zeros(shape, dtype=np.int32), np.ones(shape))
+    S, A, _ = shape
+    zeros, pointers = np.zeros(S * A, dtype=np.int32), np.arange(S * A + 1, dtype=np.int32)
+    first = np.arange(0, S * A + 1, A, dtype=np.int32)
+    rows = Transitions(first, pointers, zeros, np.ones(S * A), A)
     assert rows.is_small == is_small
 
 
 def test_the_caller_s_arrays_are_copied_and_rows_are_read_only() -> None:
     successors, probabilities = np.zeros((2, 2, 1), dtype=np.int32), ONES.copy()
-    model = model_of((successors, probabilities))
+    rows = model_of((successors, probabilities)).transitions
+    matrix = sp.csr_array(DENSE.reshape(4, 2))
+    others = model_of(matrix).transitions
     successors[:], probabilities[:] = 1, 7.0
-    assert model.successors.max() == 0 and model.probabilities.max() == 1.0
-    for array in (model.successors, model.probabilities):
+    matrix.data[:], matrix.indices[:], matrix.indptr[:] = 7.0, 1, 0
+    assert rows.successors.max() == 0 and rows.probabilities.max() == 1.0
+    np.testing.assert_array_equal(others.tensor, DENSE)
+    for array in (rows.first_choice, rows.first_entry, rows.successors, rows.probabilities):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
 
@@ -125,17 +246,21 @@ def test_the_caller_s_arrays_are_copied_and_rows_are_read_only() -> None:
 def test_read_only_rows_in_their_one_form_are_not_copied() -> None:
     """Those of a memory-mapped file, of any size."""
     rows = model_of(DENSE).transitions
-    again = model_of((rows.successors, rows.probabilities)).transitions
-    assert again.successors is rows.successors and again.probabilities is rows.probabilities
+    lists = RowLists(rows.first_entry, rows.successors, rows.probabilities)
+    again = model_of(lists, first_choice=rows.first_choice).transitions
+    assert np.shares_memory(again.successors, rows.successors)
+    assert np.shares_memory(again.probabilities, rows.probabilities)
 
 
 # ---- available actions
 MASK = [[False, True], [True, True]]
 
 
-def test_unavailable_actions_copy_the_first_available_one() -> None:
-    model = model_of(DENSE, available=MASK)
-    np.testing.assert_array_equal(model.transitions.tensor[0, 0], DENSE[0, 1])
+def test_unavailable_actions_do_not_exist() -> None:
+    rows = model_of(DENSE, available=MASK).transitions
+    np.testing.assert_array_equal(rows.tensor, [[[0.0, 0.0], DENSE[0, 1]], DENSE[1]])
+    assert rows.choices == 3 and rows.action_of.tolist() == [1, 0, 1]
+    assert rows.state_of.tolist() == [0, 1, 1]
 
 
 def test_what_stands_in_unavailable_pairs_does_not_matter() -> None:
@@ -143,9 +268,9 @@ def test_what_stands_in_unavailable_pairs_does_not_matter() -> None:
     for garbage in (np.nan, np.inf, -1.0, 3.0):
         dense[0, 0] = garbage
         assert model_of(dense, available=MASK).digest == model.digest
-    successors, probabilities = model.successors.copy(), model.probabilities.copy()
+    successors = np.broadcast_to([0, 1], DENSE.shape).copy()
     successors[0, 0] = 99
-    assert model_of((successors, probabilities), available=MASK).digest == model.digest
+    assert model_of((successors, DENSE), available=MASK).digest == model.digest
 
 
 # ---- one sentence for everything that is wrong
@@ -165,7 +290,8 @@ BAD: dict[str, tuple[Any, str]] = {
         r"successor 0 is -0\.5; none may be negative",
     ),
     "not square": (np.ones((2, 2, 3)) / 3, r"shape \(2, 2, 3\), expected \[S, A, S\]"),
-    "two axes": (np.eye(2), r"transitions: shape \(2, 2\), expected \[S, A, S\]"),
+    "one axis": (np.ones(2), r"transitions: shape \(2,\), expected \[S, A, S\]"),
+    "two axes": (np.ones((3, 2)) / 2, r"transitions: shape \(3, 2\), expected \[S, A, S\]"),
     "no states": (np.zeros((0, 2, 0)), r"the model has no states; give at least one\."),
     "no actions": (np.zeros((2, 0, 2)), r"the action set is empty; every state needs at least one"),
     "empty list": ([], r"transitions: shape \(0,\), expected \[S, A, S\]"),
@@ -176,7 +302,7 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "one sparse matrix": (
         sp.csr_array((2, 3)),
-        r"shape \(2, 3\), expected \[S\*A, S\] of one sparse matrix",
+        r"shape \(2, 3\), expected .* or one \[S\*A, S\]",
     ),
     "one complex sparse matrix": (sp.eye_array(2) * 1j, r"real numbers, not complex128"),
     "sparse and dense": ([sp.eye_array(2), np.eye(2)], r"transitions\[1\]: expected a sparse"),
@@ -191,10 +317,13 @@ BAD: dict[str, tuple[Any, str]] = {
     "float successors": ((ONES, ONES), r"successors must be integers, not float64"),
     "out of range": (
         (np.full((2, 2, 1), 2), ONES),
-        r"successor 2 at \[0, 0, 0\] is out of range; states are 0\.\.1",
+        r"successor 2 of state 0, action 0 is out of range; states are 0\.\.1",
     ),
-    "far out of range": ((np.full((2, 2, 1), 2**32), ONES), r"successor 4294967296 at \[0, 0, 0\]"),
-    "below range": ((np.full((2, 2, 1), -1), ONES), r"successor -1 at \[0, 0, 0\] is out of range"),
+    "far out of range": (
+        (np.full((2, 2, 1), 2**32), ONES),
+        r"successor 4294967296 of state 0, action 0",
+    ),
+    "below range": ((np.full((2, 2, 1), -1), ONES), r"successor -1 of state 0, action 0 is out of"),
     "no places": (
         (np.zeros((2, 2, 0), int), np.zeros((2, 2, 0))),
         r"of state 0, action 0 sum to 0, not 1",
@@ -223,15 +352,20 @@ def test_bad_masks(available: Any, sentence: str) -> None:
         model_of(DENSE, available=available)
 
 
-def test_absurd_sizes_are_refused_before_allocating() -> None:
-    """A row with all 60,000 successors would pad every row to that width."""
+def test_one_long_row_does_not_widen_the_others() -> None:
+    """Padded to all 60,000 successors of one state, every row would take 720 kB."""
     wide = sp.lil_array((60_000, 60_000))
     wide[0] = 1 / 60_000
     wide[1:, 0] = np.ones((59_999, 1))
+    rows = CMDP([wide], np.zeros((60_000, 1)), [], [], 0, 0.9).transitions
+    assert (len(rows.successors), rows.longest) == (119_999, 60_000)
+
+
+def test_absurd_sizes_are_refused_before_allocating() -> None:
     with pytest.raises(
-        InputError, match=r"padded shape \(60000, 1, 60000\) would need more than 2e\+09 entries"
+        InputError, match=r"\(1000000, 10, 1000\) would be more than 2e\+09 entries"
     ):
-        CMDP([wide], np.zeros((60_000, 1)), [], [], np.full(60_000, 1 / 60_000), 0.9)
+        refuse_huge((1_000_000, 10, 1000))
 
 
 # ---- a step function
@@ -264,9 +398,15 @@ def test_from_step_with_actions_that_depend_on_the_state() -> None:
     np.testing.assert_array_equal(model.available, [[True, True, False], [False, False, True]])
     tensor = model.transitions.tensor
     np.testing.assert_allclose(tensor[0, :2], [[0.9, 0.1], [1.0, 0.0]])
-    np.testing.assert_array_equal(tensor[1], [[1.0, 0.0]] * 3)  # all three copy "repair"
-    np.testing.assert_array_equal(model.constraints[0, 1], [1.0] * 3)
+    np.testing.assert_array_equal(tensor[1], [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0]])
+    np.testing.assert_array_equal(model.constraints, [[0.0, 0.0, 1.0]])
     np.testing.assert_array_equal(model.thresholds, [1.0])
+
+
+def test_from_step_begins_in_a_state_and_ends_in_a_goal() -> None:
+    assert repair(initial="works").digest == repair().digest
+    done = repair(goal="broken")
+    assert done.transitions.tensor[1, 0].tolist() == [0.0, 1.0] and done.reward[2] == 0.0
 
 
 def test_from_step_takes_every_sense() -> None:
@@ -314,7 +454,7 @@ RETURN = r"step\('works', 'run'\): return \(\{next_state: probability\}, reward,
         ),
         ({"initial": {"gone": 1.0}}, r"initial: 'gone' is not one of the states\."),
         ({"initial": {"works": "yes"}}, r"initial, state 'works': 'yes' is not a finite number\."),
-        ({"initial": [1.0]}, r"give a mapping of states to probabilities"),
+        ({"initial": [1.0]}, r"initial: give a state, or probabilities of states"),
     ],
 )
 def test_from_step_explains_what_is_wrong(changes: dict[str, Any], sentence: str) -> None:
@@ -351,6 +491,7 @@ def test_from_toy_text_has_the_values_of_the_table() -> None:
         V, C = new_V, new_C
     form = StandardForm.of(model)
     rewards = np.stack([model.reward, *model.constraints])
+    policy = model.by_choice(policy)
     values = form.criterion.values(form, policy, rewards)
     np.testing.assert_allclose(values[:, :16], [V, C], atol=1e-12)
     assert values[0, 16] == values[1, 16] == 0

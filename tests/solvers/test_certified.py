@@ -51,7 +51,7 @@ def test_first_order_oracles_need_no_columns_and_never_stall():
     form, rows = scaled_form(cliff_world()), []
     task = task_for(form, eps=1e-2, record=rows.append, accept=lambda answer: True)
     answer = solve_certified(form, task, PolicyGradient(pqa))
-    assert answer.policy.shape == (21, 4) and rows[-1]["evaluations"] % 10 == 0
+    assert answer.policy.shape == (84,) and rows[-1]["evaluations"] % 10 == 0
     assert task.warm.columns is None and task.warm.multipliers is None
 
 
@@ -100,8 +100,8 @@ def test_columns_of_a_warm_start_are_shifted_to_the_new_thresholds():
     np.testing.assert_array_equal(warm.thresholds, form.thresholds)
     tighter = form.replace(thresholds=form.thresholds + np.array([0.01, 0.02]))
     columns = warm.columns_for(tighter)
-    for margins, actions in zip(columns.margins_of_columns, columns.actions, strict=True):
-        policy = np.eye(form.actions)[actions]
+    for margins, choices in zip(columns.margins_of_columns, columns.choices, strict=True):
+        policy = form.transitions.deterministic(choices)
         np.testing.assert_allclose(margins, tighter.evaluate(policy).margins, atol=1e-12)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 import plain
-from cmdpax import InputError
+from cmdpax import CMDP, InputError
 from cmdpax.environments import cliff_world
 from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.policy_classes import (
@@ -15,7 +15,6 @@ from cmdpax.solvers.policy_classes import (
     Features,
     LogLinear,
     Tabular,
-    from_actions,
     from_visits,
     one_hot,
     softmax,
@@ -23,7 +22,7 @@ from cmdpax.solvers.policy_classes import (
 
 
 def _share(form, policy):
-    return form.criterion.share(form, policy)
+    return form.criterion.share(form, form.transitions.by_choice(policy))
 
 
 # --- rows of probabilities
@@ -34,17 +33,16 @@ def test_softmax_is_safe_for_large_logits_and_keeps_zero():
     np.testing.assert_array_equal(softmax(np.array([0.0, -np.inf])), [1.0, 0.0])
 
 
-def test_from_actions():
-    np.testing.assert_array_equal(from_actions(np.array([1, 0]), 2), [[0, 1], [1, 0]])
-
-
 def test_from_visits():
-    mass = np.array([[1.0, 3.0], [1e-3, 0.0], [0.0, 0.0]])
-    fallback = np.full((3, 2), 0.5)
+    rows = [[{0: 1.0}, {1: 1.0}], [{0: 1.0}, {2: 1.0}], [{2: 1.0}, {1: 1.0}], [{0: 1.0}]]
+    form = StandardForm.of(CMDP(rows, np.zeros(7), [], [], 0, 0.9))
+    mass = np.array([1.0, 3.0, 1e-3, 0.0, 0.0, 0.0, 2.0])
+    uniform = form.uniform_policy()
+    np.testing.assert_array_equal(uniform, [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 1.0])
     np.testing.assert_array_equal(
-        from_visits(mass, fallback), [[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]]
+        from_visits(form, mass, uniform), [0.25, 0.75, 1.0, 0.0, 0.5, 0.5, 1.0]
     )
-    np.testing.assert_array_equal(from_visits(mass, fallback, 1e-3)[1], [0.5, 0.5])
+    np.testing.assert_array_equal(from_visits(form, mass, uniform, 1e-3)[2:4], [0.5, 0.5])
 
 
 # --- features

@@ -258,7 +258,7 @@ def test_the_inner_loop_of_npg_dd_ends_at_the_regularised_optimum():
     result = trajectory(MODEL, "npg-dd", dual_step=0.4, temperature=tau, inner=200, steps=199)
     values = np.zeros(MODEL.states)
     for _ in range(300):
-        quality = plain.quality(MODEL, values, MODEL.reward)
+        quality = plain.quality(MODEL, values, plain.tables(MODEL)[0])
         values = tau * np.log(np.exp(quality / tau).sum(1))
     np.testing.assert_allclose(result.policy, plain.normalise(np.exp(quality / tau)), atol=1e-10)
     assert not result.multipliers.any()
@@ -317,12 +317,12 @@ def test_settings_broadcast_to_any_batch_shape():
 def test_histories_belong_to_the_policies(name):
     model = plain.tiny()
     result = trajectory(model, name, steps=6)
-    values = StandardForm.of(model).evaluate(result.policy)
+    values = StandardForm.of(model).evaluate(model.by_choice(result.policy))
     assert result.rewards[-1] == pytest.approx(float(values.reward), abs=1e-13)
     np.testing.assert_allclose(result.margins[-1], values.margins, atol=1e-13)
     np.testing.assert_allclose(result.policy.sum(1), 1, atol=1e-12)
     assert (result.weights >= 0).all() and not result.weights[0].any()
-    mixed = StandardForm.of(model).evaluate(result.averaged)
+    mixed = StandardForm.of(model).evaluate(model.by_choice(result.averaged))
     assert float(mixed.reward) == pytest.approx(float(result.rewards[:-1].mean()), abs=1e-12)
     np.testing.assert_allclose(mixed.margins, result.margins[:-1].mean(0), atol=1e-12)
 
@@ -349,9 +349,8 @@ def test_a_probability_that_underflows_comes_back():
     # around
     model = CMDP(np.ones((1, 2, 1)), [[1.0, 0.0]], [[[-1.0, 0.0]]], [-0.5], [1.0], 0.0)
     result = trajectory(model, "npg-pd", step=300.0, dual_step=0.02, steps=400)
-    early = StandardForm.of(model).evaluate(
-        trajectory(model, "npg-pd", step=300.0, dual_step=0.02, steps=5).policy
-    )
+    policy = trajectory(model, "npg-pd", step=300.0, dual_step=0.02, steps=5).policy
+    early = StandardForm.of(model).evaluate(policy[0])
     assert early.reward == 1.0  # exp(-1500) is zero in floating point
     assert result.rewards.min() < 0.1
 
@@ -368,7 +367,7 @@ def test_starts_carry_the_batch_shape():
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_unavailable_actions_stay_copies(name):
+def test_actions_that_do_not_exist_are_never_chosen(name):
     available = np.array([[True, True], [True, False]])
     rows = [[[0.5, 0.5], [1.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]]]
     model = CMDP(
@@ -383,6 +382,7 @@ def test_unavailable_actions_stay_copies(name):
     result = trajectory(model, name, steps=5)
     # the 9 of a missing action is never paid
     assert np.isfinite(result.rewards).all() and result.rewards.max() < 3.0
+    assert result.policy[1].tolist() == [1.0, 0.0]
 
 
 def test_the_multiplier_is_capped_where_the_method_says_so():

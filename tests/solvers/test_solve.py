@@ -8,6 +8,7 @@ import signal
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +22,7 @@ from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.policy_classes import Features, one_hot
 from cmdpax.solvers.policy_gradient import PolicyGradient, npg, ppg, pqa, spma
 from cmdpax.solvers.solve import certified_gaps
-from models import cmdps
+from models import cmdps, renumbered, uneven
 
 PROBLEMS = {"cliff-world": (cliff_world, 0.655402376190), "deep-sea": (deep_sea, 0.392671157895)}
 FIXED = [name for name, row in methods.items() if row.trace and not row.features]
@@ -166,9 +167,10 @@ def test_verdicts_around_a_known_policy(model, seed):
     """
     form = StandardForm.of(model)
     policy = np.random.default_rng(seed).dirichlet(np.ones(model.actions), model.states)
-    achieved, room = form.evaluate(policy).margins + form.thresholds, 3e-7 * form.constraint_scales
+    achieved = form.evaluate(model.by_choice(policy)).margins + form.thresholds
+    room = 3e-7 * form.constraint_scales
     assert solve(model.replace(thresholds=achieved - room)).status == "certified"
-    highest = model.constraints[:, form.reachable].max((1, 2)) / (1 - model.discount)
+    highest = model.constraints[:, form.reachable_choices].max(1) / (1 - model.discount)
     assert solve(model.replace(thresholds=highest + room)).status == "infeasible"
 
 
@@ -239,7 +241,7 @@ class Lazy:
         return [state]
 
     def policy(self, form, state):
-        return state.policy
+        return self.inside.policy(form, state)
 
 
 def test_an_oracle_of_ones_own_is_a_method():
@@ -362,11 +364,11 @@ def test_a_range_has_one_margin_and_one_signed_price_everywhere(low, high):
         assert result.values[0] == pytest.approx(value, abs=1e-4)
     run, fixed = trajectory(ranged, "npg-pd", steps=5), solve(ranged, "npg-pd", steps=5)
     assert run.margins.shape == run.weights.shape == (6, 1) and run.multipliers.shape == (1,)
-    worst = StandardForm.of(ranged).evaluate(run.policy).margins.min()
+    worst = StandardForm.of(ranged).evaluate(ranged.by_choice(run.policy)).margins.min()
     assert run.margins[-1, 0] == pytest.approx(worst)
     assert fixed.trace[-1]["margins"] == run.margins[-1].tolist()
     assert fixed.averaged["margins"][0] == pytest.approx(
-        StandardForm.of(ranged).evaluate(run.averaged).margins.min()
+        StandardForm.of(ranged).evaluate(ranged.by_choice(run.averaged)).margins.min()
     )
     assert (certified_gaps(ranged, run) >= result.reward - run.rewards - 1e-4).all()
 
@@ -378,7 +380,7 @@ def test_a_limit_without_end_does_not_blur_the_value(limit):
     result = solve(wide)
     check(wide, result)
     form = StandardForm.of(model)
-    expected = -(form.evaluate(result.policy).margins + form.thresholds)
+    expected = -(form.evaluate(form.transitions.by_choice(result.policy)).margins + form.thresholds)
     np.testing.assert_allclose(result.values, expected, rtol=1e-9)
     assert result.summary()["values"] == pytest.approx(expected.tolist(), rel=1e-9)
 
@@ -391,12 +393,12 @@ def test_states_that_are_never_reached_do_not_matter_however_large_their_numbers
     What it pays must not decide what counts as rounding elsewhere.
     """
     model = garnet(states=states, constraints=2, seed=1)
-    first = np.ones((1, 4, model.successors.shape[2]), dtype=int)
-    successors = np.concatenate([first, model.successors + 1])
+    before = sp.hstack([sp.csr_array((4 * states, 1)), model.transitions.matrix])
+    first = sp.csr_array((np.ones(4), ([0, 1, 2, 3], np.ones(4, dtype=int))), (4, states + 1))
     lonely = CMDP(
-        (successors, np.concatenate([model.probabilities[:1], model.probabilities])),
-        np.concatenate([[[huge, -huge, 0.0, 1.0]], model.reward]),
-        np.concatenate([np.full((2, 1, 4), huge), model.constraints], axis=1),
+        sp.vstack([first, before]),
+        np.append([huge, -huge, 0.0, 1.0], model.reward),
+        np.hstack([np.full((2, 4), huge), model.constraints]),
         model.thresholds,
         np.append(0.0, model.initial),
         model.discount,
@@ -700,7 +702,8 @@ def test_the_average_is_one_stationary_policy_with_the_averaged_values():
     run, result = trajectory(model, "npg-pd", steps=3), solve(model, "npg-pd", steps=3)
     policies = [trajectory(model, "npg-pd", steps=k).policy for k in (1, 2)]
     iterates = [model.uniform_policy(), *policies]
-    mass = sum(form.criterion.visits(form, one)[:, None] * one for one in iterates) / 3
+    visits = [form.criterion.visits(form, model.by_choice(one)) for one in iterates]
+    mass = sum(own[:, None] * one for own, one in zip(visits, iterates)) / 3
     np.testing.assert_allclose(run.averaged, mass / mass.sum(1, keepdims=True), atol=1e-14)
     assert result.averaged["reward"] == pytest.approx(float(run.rewards[:3].mean()), abs=1e-13)
     assert result.averaged["margins"][0] == pytest.approx(float(run.margins[:3].mean()), abs=1e-13)
@@ -717,7 +720,7 @@ def test_the_policies_asked_for_are_kept(name):
     assert run.policies.shape == (3, 21, 4)
     np.testing.assert_array_equal(run.policies[0], model.uniform_policy())
     np.testing.assert_array_equal(run.policies[-1], run.policy)
-    evaluation = StandardForm.of(model).evaluate(run.policies[1])
+    evaluation = StandardForm.of(model).evaluate(model.by_choice(run.policies[1]))
     np.testing.assert_array_equal(evaluation.reward, run.rewards[4])
     assert trajectory(model, name, **budget).policies is None
 
@@ -769,3 +772,65 @@ def test_certified_gaps_hold_without_knowing_the_optimum():
 def test_a_diverged_single_run_is_an_error():
     with pytest.raises(NumericalError, match=r"rpg-pd: step .* not finite"):
         solve(cliff_world(), "rpg-pd", step=100.0, temperature=0.1)
+
+
+# ---- any numbering
+def corridor(states, discount, noise):
+    """Right or left on a line; the last cell pays, every step costs a random amount."""
+    own, rng = np.arange(states), np.random.default_rng(1)
+    right, left = np.minimum(own + 1, states - 1), np.maximum(own - 1, 0)
+    to = np.stack([np.stack([right, left], 1), np.stack([left, right], 1)], 1)
+    reward = np.zeros((states, 2))
+    reward[-1] = 1.0
+    chances = np.broadcast_to([1 - noise, noise], to.shape)
+    costs, limit = rng.random((1, states, 2)), [0.5 / (1 - discount)]
+    return CMDP((to, chances), reward, costs, limit, 0, discount, senses="<=")
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_a_corridor_numbered_at_random_is_solved_as_one_in_order(noise):
+    """It ended in an error after 42 seconds, or in a limit."""
+    model = corridor(10_000, 0.99999, noise)
+    other = renumbered(model, 0)
+    result, mirror = solve(model), solve(other)
+    check(other, mirror)
+    assert result.status == mirror.status == "certified"
+    assert mirror.reward == pytest.approx(result.reward, abs=2e-6 * scale_of(model))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        corridor(300, 0.999, 0.01),
+        grid_world(18, 18, seed=3),
+        grid_world(18, 18, seed=3, feasible=False),
+        queue(300),
+        queue(300, feasible=False),
+    ],
+    ids=["corridor", "grid", "infeasible grid", "queue", "infeasible queue"],
+)
+def test_the_numbering_changes_no_verdict(model):
+    result = solve(model)
+    for seed in range(10):
+        mirror = solve(renumbered(model, seed))
+        assert mirror.status == result.status
+        if result.status == "certified":
+            assert mirror.reward == pytest.approx(result.reward, abs=2e-6 * scale_of(model))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_uneven_models_are_solved_like_the_linear_program(seed):
+    """Component by component, with a budget between those of two policies."""
+    model = uneven(400, seed, 0.99)
+    form = StandardForm.of(model)
+    values = [
+        form.criterion.values(form, form.criterion.plan(form, row).choices, form.constraints[0])
+        for row in (form.reward, form.constraints[0])
+    ]
+    low, high = (float(one @ form.initial) for one in values)
+    model = model.replace(thresholds=[(low + high) / 2])
+    result, reference = solve(model), solve(model, "lp")
+    check(model, result)
+    assert result.status == reference.status == "certified"
+    assert result.reward == pytest.approx(reference.reward, abs=3e-6 * scale_of(model))
+    assert not result.policy[~model.available].any()

@@ -64,17 +64,18 @@ SENSES = ("model/limits.py", "model/text.py", "model/result.py", "model/prints.p
 DISCOUNT = (
     *("model/", "exact/standard.py", "exact/discounted.py", "exact/planning.py"),
     *("exact/systems.py", "loops/", "checker.py", "environments/", "learning/"),
+    "solvers/description.py",  # says it
 )
 # names that the glossary replaced: `weights`, `action_values`, `successor`, or the noun itself
 WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1145,
-    "loops": 1080,
-    "model": 1820,
-    "exact": 1040,
-    "solvers": 2960,
+    "loose modules": 1170,
+    "loops": 1700,
+    "model": 2240,
+    "exact": 1100,
+    "solvers": 2990,
     "environments": 750,
     "learning": 4600,
     "experiments": 1880,
@@ -82,7 +83,7 @@ BUDGETS = {
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 18_500, 95, 8
+LINES, MODULES, LOOSE_MODULES = 20_050, 98, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,

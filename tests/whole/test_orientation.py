@@ -79,7 +79,7 @@ def assert_said(result: Result, model: CMDP) -> None:
 def test_a_problem_has_one_answer_whichever_way_it_is_written(model, which, objective):
     signs, sign = signs_of(model, which, objective)
     other = turned(model, which[: model.constraint_count], objective)
-    np.testing.assert_array_equal(other.constraints, signs[:, None, None] * model.constraints)
+    np.testing.assert_array_equal(other.constraints, signs[:, None] * model.constraints)
     np.testing.assert_array_equal(other.thresholds, signs * model.thresholds)
     np.testing.assert_array_equal(other.reward, sign * model.reward)
     assert other.senses == tuple("<=" if one < 0 else ">=" for one in signs)
@@ -199,7 +199,7 @@ def unconstrained() -> tuple[CMDP, float, float]:
     model = build("random", 12, 3, 3, 0.9, 1)
     free = solve(model.replace(constraints=[], thresholds=[]))
     form = StandardForm.of(model)
-    values = form.criterion.values(form, free.policy, model.constraints[0])
+    values = form.criterion.values(form, model.by_choice(free.policy), model.constraints[0])
     return model, free.reward, float(values @ model.initial)
 
 

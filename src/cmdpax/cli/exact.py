@@ -1,4 +1,4 @@
-"""Commands on finite models: solve, check, frontier, show, export, list."""
+"""Commands on finite models: solve, check, frontier, describe, show, export, list."""
 
 import inspect
 import json
@@ -19,6 +19,7 @@ from cmdpax.learning.config import METHODS
 from cmdpax.model.archive import load_result, save_model, save_result
 from cmdpax.solvers import frontier as frontiers
 from cmdpax.solvers import solve as door
+from cmdpax.solvers.description import describe as description_of
 from cmdpax.solvers.table import methods
 
 Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
@@ -177,6 +178,21 @@ def show(
     title = f"{model}: reward {answer.reward:.6g}, {violation}"
     out.print(f"wrote {save(policy_picture(problem, answer.policy, title), out_file)}")
     return EXIT[answer.status]
+
+
+def describe(model: Model, as_json: Json = False) -> int:
+    """What a model holds: sizes, components, cycles, ranges of values, and what is odd about it.
+
+    Args:
+        model: a model file or environment
+        as_json: print one JSON object
+    """
+    description = description_of(open_model(model))
+    if as_json:
+        print(json.dumps(description.as_json()))
+    else:
+        out.print(str(description))
+    return 0
 
 
 def export(

@@ -23,6 +23,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "solve": exact.solve,
     "check": exact.check,
     "frontier": exact.frontier,
+    "describe": exact.describe,
     "show": exact.show,
     "export": exact.export,
     "train": training.train,

@@ -14,6 +14,7 @@ from cmdpax.environments.thresholds import (
 )
 from cmdpax.errors import InputError
 from cmdpax.exact.standard import StandardForm
+from cmdpax.loops.bellman import greedy
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.transitions import refuse_huge
 
@@ -64,7 +65,9 @@ def garnet(
     del successors, probabilities
     if not constraints:
         return model
-    best = policy_values(StandardForm.of(model), rows, np.argmax(rows.mean(0), axis=1))
+    form = StandardForm.of(model)
+    reference, _ = greedy(form.transitions.first_choice, form.constraints.mean(0))
+    best = policy_values(form, form.constraints, reference)
     typical = np.full(constraints, 0.5 / (1 - discount))
     between = typical + tightness * (best - typical)
     thresholds = np.where(best > typical, between, best - 0.01 / (1 - discount))

@@ -3,7 +3,6 @@
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.exact.planning import under_policy
 from cmdpax.exact.standard import StandardForm
 from cmdpax.model.cmdp import CMDP
 
@@ -32,7 +31,7 @@ def with_threshold(model: CMDP, tightness: float, feasible: bool) -> CMDP:
         return model.replace(thresholds=[sign * (safest.value + 0.01 * scale)])
     richest = plan(form, form.reward, tolerance=PLANNED * form.reward_scale)
     low, high = (
-        float(policy_values(form, row, end.actions, EVALUATED)) for end in (richest, safest)
+        float(policy_values(form, row, end.choices, EVALUATED)) for end in (richest, safest)
     )
     return model.replace(thresholds=[sign * (low + tightness * (high - low))])
 
@@ -43,7 +42,7 @@ def with_random_constraints(model: CMDP, total: int, seed: int = 0) -> CMDP:
     Each of the model's own has one bound, `<=` or `>=`. Thresholds lie a little below what a
     mixture of two policies achieves, `0.4 V(reward's optimum) + 0.6 V(constraints' optimum)`.
     """
-    shape = total - model.constraint_count, model.states, model.actions
+    shape = total - model.constraint_count, model.choices
     new = np.random.default_rng(seed).random(shape)
     wide = model.replace(
         constraints=np.concatenate([model.constraints, new]),
@@ -51,9 +50,9 @@ def with_random_constraints(model: CMDP, total: int, seed: int = 0) -> CMDP:
         senses=[*model.senses, *[">="] * len(new)],
     )
     form = StandardForm.of(wide)
-    scaled = form.constraints / form.constraint_scales[:, None, None]
+    scaled = form.constraints / form.constraint_scales[:, None]
     richest, safest = (
-        policy_values(form, form.constraints, form.criterion.plan(form, reward).actions)
+        policy_values(form, form.constraints, form.criterion.plan(form, reward).choices)
         for reward in (form.reward, scaled.mean(0))
     )
     rows = 0.4 * richest + 0.6 * safest - 1e-3 * form.constraint_scales
@@ -61,8 +60,8 @@ def with_random_constraints(model: CMDP, total: int, seed: int = 0) -> CMDP:
 
 
 def policy_values(
-    form: StandardForm, rewards: np.ndarray, actions: np.ndarray, tolerance: float = 0.0
+    form: StandardForm, rewards: np.ndarray, choices: np.ndarray, tolerance: float = 0.0
 ) -> np.ndarray:
-    """Values of `rewards [..., S, A]` under the deterministic policy `actions [S]`, `[...]`."""
-    visits = form.criterion.visits(form, actions, tolerance=tolerance)
-    return under_policy(rewards, actions) @ visits
+    """Values of `rewards [..., K]` under the deterministic policy `choices [S]`, `[...]`."""
+    visits = form.criterion.visits(form, choices, tolerance=tolerance)
+    return rewards[..., choices] @ visits

@@ -23,23 +23,29 @@ def certify(
     form: StandardForm,
     policy: np.ndarray,
     weights: np.ndarray,
-    actions: np.ndarray,
+    choices: np.ndarray,
     *,
     potential: np.ndarray | None = None,
     accuracy: float = 0.0,
+    is_optimal: bool = False,
 ) -> tuple[Certificate, np.ndarray]:
-    """Certify a policy `[S, A]`; also its values `[m]`, the middles of their bounds.
+    """Certify a policy `[K]`; also its values `[m]`, the middles of their bounds.
 
-    weights: the dual ones, `[m]`. actions: `[S]`, (near) optimal for `r + w.c`. potential: `[S]`,
-    known values of those actions, which saves evaluating them. accuracy: how wide the bounds may be
-    in large models, as a share of the range of possible values. The bounds hold in any case.
+    weights: the dual ones, `[m]`. choices: `[S]`, (near) optimal for `r + w.c`. potential: `[S]`,
+    known values of those choices, which saves evaluating them. accuracy: how wide the bounds may be
+    in large models, as a share of the range of possible values. is_optimal: whether the policy is
+    those choices, of a form without constraints, so that one potential proves all. The bounds hold
+    in any case.
     """
     rewards, criterion = (form.reward, *form.constraints), form.criterion
-    potentials = criterion.potentials(form, policy, rewards, accuracy)
+    if is_optimal and potential is not None:
+        potentials = potential[None]
+    else:
+        potentials = criterion.potentials(form, policy, rewards, accuracy)
     pairs = zip(rewards, potentials, strict=True)
     bounds = np.array([criterion.value_bounds(form, policy, *pair) for pair in pairs])
     if potential is None:
-        potential = criterion.potentials(form, actions, (form.pseudo_reward(weights),))[0]
+        potential = criterion.potentials(form, choices, (form.pseudo_reward(weights),))[0]
     certificate = Certificate(
         reward_bounds=(float(bounds[0, 0]), float(bounds[0, 1])),
         margin_bounds=_outward(bounds[1:] - form.thresholds[:, None]),
@@ -57,11 +63,11 @@ def _outward(bounds: np.ndarray) -> np.ndarray:
 
 
 def with_ray(
-    form: StandardForm, certificate: Certificate, ray: np.ndarray, actions: np.ndarray
+    form: StandardForm, certificate: Certificate, ray: np.ndarray, choices: np.ndarray
 ) -> Certificate:
-    """The certificate with a ray `[m]` and its bound; `actions [S]` are optimal for `ray.c`."""
+    """The certificate with a ray `[m]` and its bound; `choices [S]` are optimal for `ray.c`."""
     reward = np.tensordot(ray, form.constraints, 1)
-    potential = form.criterion.potentials(form, actions, (reward,))[0]
+    potential = form.criterion.potentials(form, choices, (reward,))[0]
     bound = lagrangian_bound(form, np.zeros_like(reward), ray, potential)
     return replace(certificate, ray=ray, ray_bound=bound, ray_potential=potential)
 
@@ -75,7 +81,7 @@ def scaled_errors(form: StandardForm, certificate: Certificate) -> tuple[float, 
 def lagrangian_bound(
     form: StandardForm, reward: np.ndarray, weights: np.ndarray, potential: np.ndarray
 ) -> float:
-    """Upper bound on `max_pi V + w.(V_c - b)`, V the value of `reward [S, A]`.
+    """Upper bound on `max_pi V + w.(V_c - b)`, V the value of `reward [K]`.
 
     weights: `[m]`. potential: any vector `[S]`. With the form's reward it bounds the optimum; with
     reward 0 and a ray for weights, a negative one rules out every policy. Large terms of `r + w.c`
@@ -85,7 +91,7 @@ def lagrangian_bound(
     best = form.criterion.optimum_bound(form, pseudo_reward, potential)
     price = float(weights @ form.thresholds)
     rows = (reward, *form.constraints)
-    largest = np.array([np.abs(row[form.reachable]).max() for row in rows])
+    largest = np.array([np.abs(row[form.reachable_choices]).max() for row in rows])
     terms = (largest[0] + weights @ largest[1:]) / form.criterion.unit
     terms = terms + weights @ np.abs(form.thresholds) + abs(best)
     return best - price + float(2 * (len(weights) + 2) * np.finfo(float).eps * terms)

@@ -9,13 +9,16 @@ Bellman's optimality operator is `(T V)(s) = max_a r(s,a) + gamma E V(s')`. For 
 So one backup tells how good V and its greedy policy are, to both sides, and adding a constant to V
 changes nothing.
 
-Small models: exact policy iteration. Large ones: evaluation of the greedy policy is inexact (its
-residual falls to a fraction of the present d) and stops as soon as the two bounds agree to the
-tolerance. Where fixed-point evaluation is slow the model is structured (grid, queue); then
-Gauss-Seidel sweeps in both directions carry news across the model before each evaluation.
+Small models: exact policy iteration. Large ones are planned component by component, each to the end
+before those that lead to it: a state alone by one backup, small components by exact policy
+iteration, large ones by `_improve`. There evaluation of the greedy policy is inexact (its residual
+falls to a fraction of the present d) and stops as soon as the two bounds agree to the tolerance.
+Where fixed-point evaluation is slow the model is structured (grid, queue); then Gauss-Seidel sweeps
+in both directions carry news across the component before each evaluation. Where nearly all
+transitions follow a flow, sweeps in its order come first, for as long as each of them halves d.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,14 +26,17 @@ import numpy as np
 from cmdpax.errors import NumericalError
 from cmdpax.exact.systems import System, fixed_point
 from cmdpax.loops import bellman
+from cmdpax.loops.components import SWITCH, part, settle
+from cmdpax.loops.rows import Rows
 from cmdpax.stopping import Stop, never
 
 if TYPE_CHECKING:
     from cmdpax.exact.discounted import Discounted
     from cmdpax.exact.standard import StandardForm
 
-SWITCH = 1e-12  # relative gain below which policy iteration keeps an action: no cycling on ties
 ITERATIONS = 1000
+SWEEPS = 100  # in the order of the flow, while each change is at most half of the one before
+ROUNDS = 5  # through all components; the first is enough, but for rounding
 FORCING = 0.01  # residual of an inexact evaluation, relative to d; 0.1 diverges on grids
 ROUNDING = 1e-13  # of d, relative to the values it is the difference of
 STALL = 10  # iterations without halving d; then what rounding in evaluations explains is accepted
@@ -40,7 +46,7 @@ STALL = 10  # iterations without halving d; then what rounding in evaluations ex
 class Plan:
     """A deterministic policy, optimal for one reward; large models: its values err upwards."""
 
-    actions: np.ndarray  # [S] int
+    choices: np.ndarray  # [S] int, one of its own for every state
     values: np.ndarray  # [S]
     value: float  # at the initial distribution
 
@@ -55,9 +61,9 @@ def plan(
     tolerance: float = 0.0,
     stop: Stop = never,
 ) -> Plan:
-    """Maximise the value of `reward [S, A]`.
+    """Maximise the value of `reward [K]`.
 
-    start: actions `[S]` to begin with (default: greedy). values: a guess of the values `[S]`, used
+    start: choices `[S]` to begin with (default: greedy). values: a guess of the values `[S]`, used
     instead by large models. tolerance: the absolute error that `value` may have (0: rounding);
     small models are solved exactly in any case. stop: polled now and then by large models; if it
     returns True they give what they have: `value` is still an upper bound, of a worse policy.
@@ -69,35 +75,27 @@ def plan(
         if start is not None:
             values = criterion.values(form, start, reward, tolerance=FORCING)
     reward = np.broadcast_to(reward, form.reward.shape)
-    return _inexact(form, criterion, reward, np.broadcast_to(values, form.states), tolerance, stop)
-
-
-def under_policy(rewards: np.ndarray, policy: np.ndarray) -> np.ndarray:
-    """Expected one-step rewards: rewards `[..., S, A]` and a policy -> `[..., S]`."""
-    if policy.ndim == 1:
-        return rewards[..., np.arange(len(policy)), policy]
-    return (rewards * policy).sum(-1)
+    return _large(form, criterion, reward, np.broadcast_to(values, form.states), tolerance, stop)
 
 
 def _exact(
     form: "StandardForm", criterion: "Discounted", reward: np.ndarray, start: np.ndarray | None
 ) -> Plan:
     """Policy iteration."""
-    states = np.arange(form.states)
-    actions = np.argmax(reward, axis=1) if start is None else start
+    first_choice = form.transitions.first_choice
+    choices = bellman.greedy(first_choice, reward)[0] if start is None else start
     for _ in range(ITERATIONS):
-        values = criterion.values(form, actions, reward)
+        values = criterion.values(form, choices, reward)
         action_values = criterion.action_values(form, reward, values)
-        best = np.argmax(action_values, axis=1)
-        gain = action_values[states, best] - action_values[states, actions]
+        better, best = bellman.greedy(first_choice, action_values)
         threshold = SWITCH * (np.abs(values).max() + np.abs(reward).max())
-        if not (switch := gain > threshold).any():
-            return Plan(actions, values, float(form.initial @ values))
-        actions = np.where(switch, best, actions)
+        if not (switch := best - action_values[choices] > threshold).any():
+            return Plan(choices, values, float(form.initial @ values))
+        choices = np.where(switch, better, choices)
     raise _unsettled()
 
 
-def _inexact(
+def _large(
     form: "StandardForm",
     criterion: "Discounted",
     reward: np.ndarray,
@@ -105,39 +103,137 @@ def _inexact(
     tolerance: float,
     stop: Stop,
 ) -> Plan:
-    """Policy iteration with inexact evaluation, which tightens whenever d has not fallen."""
-    rows, discount = form.transitions, criterion.discount
-    arrays = (rows.successors, rows.probabilities, reward)
-    reach = discount / (1 - discount)  # what d at one step amounts to in a value
-    forcing, smallest, stalled, structured = FORCING, np.inf, 0, False
+    """Component by component, until one backup of all states proves the tolerance."""
+    rows, discount, order = form.transitions, criterion.discount, form.transitions.order
+    if order.is_plain:
+        return _improve(rows, discount, reward, values, tolerance, stop).plan(form)
+    if len(order.starts) == 2:  # one component, in another numbering
+        own, states = part(rows, order, 0, values), order.states
+        numbers = reward[own.choices], values[states], tolerance, stop
+        inner = _improve(own.rows, discount, *numbers, flows=bool(order.flows[0]))
+        choices, backed_up = own.choices[inner.choices], inner.backed_up
+        numbered = replace(inner, choices=choices[order.place], backed_up=backed_up[order.place])
+        return numbered.plan(form)
+    reach, error = discount / (1 - discount), tolerance
+    for done in range(ROUNDS + 1):
+        if done or values.any() or not discount:  # zeros are no guess
+            result = _backed_up(rows, discount, reward, values)
+            rounding = ROUNDING * result.size * (1 + reach if done == ROUNDS else 1.0)
+            if reach * result.width <= max(tolerance, reach * rounding) or stop():
+                return result.plan(form)
+        values = np.array(values)
+        for first, last, is_large in order.groups:
+            if not is_large:
+                if not settle(rows, *order.run(first, last), reward, values, discount):
+                    raise _unsettled()
+                continue
+            own, states = part(rows, order, first, values), order.members(first, last)
+            pays = reward[own.choices] + discount * own.outside
+            numbers = pays, values[states], error / 2, stop
+            kind = not order.leaks[first], bool(order.flows[first])
+            values[states] = _improve(own.rows, discount, *numbers, *kind).middle
+            if stop():
+                break
+        error /= 10
+    return _improve(rows, discount, reward, values, tolerance, stop).plan(form)
+
+
+@dataclass(frozen=True)
+class _Backup:
+    """`T V` of a model, or of a part of it, and what its change d says."""
+
+    choices: np.ndarray  # [S], greedy
+    backed_up: np.ndarray  # [S]
+    low: float  # min d, at most 0 where other states do not change
+    high: float  # max d
+    reach: float  # gamma / (1 - gamma), what d at one step amounts to in a value
+    closed: bool  # whether a constant may be added to the values
+
+    @property
+    def width(self) -> float:
+        """`max d - min d`."""
+        return self.high - self.low
+
+    @property
+    def size(self) -> float:
+        """The largest value."""
+        return max(-float(self.backed_up.min()), float(self.backed_up.max()))
+
+    @property
+    def middle(self) -> np.ndarray:
+        """Values `[S]` whose d lies around 0."""
+        return self.backed_up + (self.reach * (self.low + self.high) / 2 if self.closed else 0.0)
+
+    def plan(self, form: "StandardForm") -> Plan:
+        """The plan of a whole model: its values are upper bounds."""
+        upper = self.backed_up + self.reach * self.high
+        return Plan(self.choices, upper, float((form.initial * upper).sum()))
+
+
+def _backed_up(
+    rows: Rows, discount: float, reward: np.ndarray, values: np.ndarray, closed: bool = True
+) -> _Backup:
+    choices, backed_up = bellman.backup(rows, reward, values, discount)
+    change = backed_up - values
+    low, high = float(change.min()), float(change.max())
+    if not closed:
+        low, high = min(low, 0.0), max(high, 0.0)
+    return _Backup(choices, backed_up, low, high, discount / (1 - discount), closed)
+
+
+def _improve(
+    rows: Rows,
+    discount: float,
+    reward: np.ndarray,
+    values: np.ndarray,
+    tolerance: float,
+    stop: Stop,
+    closed: bool = True,
+    flows: bool = False,
+) -> _Backup:
+    """Policy iteration with inexact evaluation, which tightens unless d has halved.
+
+    closed: whether no choice leads out of these rows. flows: whether nearly all transitions lead to
+    earlier states.
+    """
+    forcing, smallest, stalled, structured = FORCING, np.inf, 0, flows or not closed
+    if flows:
+        values = _swept(rows, discount, reward, values, tolerance)
     for _ in range(ITERATIONS):
-        actions, backed_up = bellman.backup(*arrays, values, discount)
-        change = backed_up - values
-        low, high = float(change.min()), float(change.max())
-        rounding = (
-            ROUNDING
-            * max(-float(backed_up.min()), float(backed_up.max()))
-            * (1 + reach if stalled >= STALL else 1.0)
-        )
-        if reach * (high - low) <= max(tolerance, reach * rounding) or stop():
-            upper = backed_up + reach * high
-            return Plan(actions, upper, float((form.initial * upper).sum()))
-        if high - low > smallest / 2:
+        result = _backed_up(rows, discount, reward, values, closed)
+        reach, width = result.reach, result.width
+        rounding = ROUNDING * result.size * (1 + reach if stalled >= STALL else 1.0)
+        if reach * width <= max(tolerance, reach * rounding) or stop():
+            return result
+        if width > smallest / 2:
             forcing, stalled = forcing / 10, stalled + 1
         else:
-            smallest, stalled = high - low, 0
-        right = under_policy(reward, actions)
-        system = System(bellman.policy_rows(rows.successors, rows.probabilities, actions), discount)
-        allowed = forcing * (high - low)
+            smallest, stalled = width, 0
+        right, allowed = reward[result.choices], forcing * width
+        system = System(bellman.policy_rows(rows, result.choices), discount, closed=closed)
         if structured:
-            values = system.solve(right, allowed, backed_up, mixes_slowly=True, stop=stop)
+            guess = result.backed_up
+            values = system.solve(right, allowed, guess, mixes_slowly=True, stop=stop)
         else:
-            values, settled = fixed_point(system, right, allowed, backed_up)
+            values, settled = fixed_point(system, right, allowed, result.backed_up)
             structured = not settled
-        if structured:
-            bellman.sweep(*arrays, values, discount, True)
-            bellman.sweep(*arrays, values, discount, False)
+        if structured and not flows:
+            bellman.sweep(rows, reward, values, discount, True)
+            bellman.sweep(rows, reward, values, discount, False)
     raise _unsettled()
+
+
+def _swept(
+    rows: Rows, discount: float, reward: np.ndarray, values: np.ndarray, tolerance: float
+) -> np.ndarray:
+    """Values after sweeps in the order of the flow, while they halve their change."""
+    values, before = np.array(values), np.inf
+    for _ in range(SWEEPS):
+        change = bellman.sweep(rows, reward, values, discount, False)
+        if change > before / 2 or change * discount <= tolerance * (1 - discount) / 4:
+            break
+        before = change
+    return values
 
 
 def _unsettled() -> NumericalError:

@@ -17,7 +17,7 @@ import numpy as np
 from cmdpax.exact.discounted import Discounted
 from cmdpax.lagrangian import scalarise
 from cmdpax.loops import bellman
-from cmdpax.model.cmdp import CMDP, uniform_policy
+from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Certificate
 from cmdpax.model.transitions import Transitions
 
@@ -36,12 +36,11 @@ class StandardForm:
     """Maximise `V_0` subject to `V_i >= b_i`, i = 1..m. It has no names, no senses and no eps."""
 
     transitions: Transitions
-    reward: np.ndarray  # [S, A]
-    constraints: np.ndarray  # [m, S, A]
+    reward: np.ndarray  # [K], by choice
+    constraints: np.ndarray  # [m, K]
     thresholds: np.ndarray  # [m]
     initial: np.ndarray  # [S]
     criterion: Discounted  # what values, visits and bounds mean
-    available: np.ndarray | None = None  # [S, A]; unavailable actions are copies of available ones
 
     @staticmethod
     def of(model: CMDP) -> "StandardForm":
@@ -53,18 +52,22 @@ class StandardForm:
             model.limits.row_thresholds,
             model.initial,
             Discounted(model.discount),
-            model.available,
         )
 
     @property
     def states(self) -> int:
         """Number of states S."""
-        return self.reward.shape[0]
+        return self.transitions.states
 
     @property
     def actions(self) -> int:
-        """Number of actions A."""
-        return self.reward.shape[1]
+        """Number of actions A: the most that a state has."""
+        return self.transitions.actions
+
+    @property
+    def choices(self) -> int:
+        """Number of choices K."""
+        return self.transitions.choices
 
     @property
     def constraint_count(self) -> int:
@@ -79,8 +82,16 @@ class StandardForm:
     @cached_property
     def reachable(self) -> np.ndarray:
         """`[S]` booleans: states that some policy visits from the initial distribution."""
-        rows = (self.transitions.successors, self.transitions.probabilities)
-        return bellman.reachable(*rows, self.initial)
+        if not self.is_small and len(self.transitions.order.starts) == 2:  # one component
+            return np.ones(self.states, dtype=bool)
+        return bellman.reachable(self.transitions, self.initial)
+
+    @cached_property
+    def reachable_choices(self) -> np.ndarray | slice:
+        """Index of the choices of reachable states: `[K]` booleans, or all of them."""
+        if self.reachable.all():
+            return slice(None)
+        return self.transitions.by_state(self.reachable)
 
     @cached_property
     def reward_scale(self) -> float:
@@ -95,22 +106,21 @@ class StandardForm:
     def replace(self, **changes: Any) -> "StandardForm":
         """A copy with other fields; what was found about reachable states is shared."""
         copy = replace(self, **changes)
-        if "reachable" in self.__dict__ and not {"transitions", "initial"} & changes.keys():
-            copy.__dict__["reachable"] = self.reachable
+        if not {"transitions", "initial"} & changes.keys():
+            names = {"reachable", "reachable_choices"} & self.__dict__.keys()
+            copy.__dict__.update({name: getattr(self, name) for name in names})
         return copy
 
     def uniform_policy(self) -> np.ndarray:
-        """The policy that chooses uniformly among the available actions, `[S, A]`."""
-        return uniform_policy(self.available, self.states, self.actions)
+        """The policy that chooses uniformly among the choices of each state, `[K]`."""
+        return self.transitions.uniform_policy()
 
     def pseudo_reward(self, weights: np.ndarray) -> np.ndarray:
-        """`r + sum_i w_i c_i`, for weights `[..., m]` -> `[..., S, A]`."""
-        rows = self.constraints.reshape(self.constraint_count, self.reward.size)
-        flat = scalarise(self.reward.ravel(), rows, weights)
-        return flat.reshape(*weights.shape[:-1], self.states, self.actions)
+        """`r + sum_i w_i c_i`, for weights `[..., m]` -> `[..., K]`."""
+        return scalarise(self.reward, self.constraints, weights)
 
     def evaluate(self, policy: np.ndarray) -> Evaluation:
-        """V_0, all V_i and the margins of a policy `[..., S, A]`."""
+        """V_0, all V_i and the margins of a policy `[..., K]`."""
         rewards: Any = (self.reward, *self.constraints)
         if self.is_small:
             rewards = np.stack(rewards)

@@ -1,14 +1,18 @@
 """How is `(I - gamma P) x = b`, or its transpose, solved so that no wrong vector leaves?
 
-The matrix is sparse, a nonsingular M-matrix. Four methods follow each other, each from where the
-last one stopped, and only a true residual is believed:
+`Chain` solves component by component (`loops/components.py`): single states at once, small
+components by dense LU, a large one as a `System` of its own with what the others contribute on its
+right-hand side. If the whole then has not the residual it should have, all of it is one `System`.
+
+The matrix of a `System` is sparse, a nonsingular M-matrix. Four methods follow each other, each
+from where the last one stopped, and only a true residual is believed:
 
 1. fixed-point steps `x <- b + gamma P x`. `P 1 = 1` is an exact eigenpair, so the slow mode of size
    gamma is removed by hand: values are measured up to a constant, which the residual then
    determines; occupancies start with their exact mass `sum(b) / (1 - gamma)`, which every step
    preserves. What is left contracts as fast as the chain mixes, whatever the discount. Where the
-   other eigenvalues fill a disc (random models) no Krylov method can do better. These steps end as
-   soon as their measured rate is hopeless;
+   other eigenvalues fill a disc (random models) no Krylov method can do better. (A component that
+   leads to others has no such eigenpair.) These steps end as soon as their rate is hopeless;
 2. BiCGStab, preconditioned by LU without fill-in (exact for birth-death chains, strong on grids)
    and restarted from its true residual, because its own recurrence breaks down silently;
 3. the same with the states in the order of the flow, for as long as the residual falls. Each state
@@ -27,7 +31,8 @@ import scipy.sparse.linalg as spla
 
 from cmdpax.errors import NumericalError
 from cmdpax.loops import systems as loops
-from cmdpax.loops.systems import Rows
+from cmdpax.loops.components import Order, inside, outside, send_outside, solve_small
+from cmdpax.loops.rows import Matrix
 from cmdpax.stopping import Stop, never
 
 ROUNDING = 1e-14  # believe a residual of this size relative to the solution, whose terms cancel
@@ -41,14 +46,19 @@ MAX_LU_STATES = 300_000  # above, fill-in could take all memory
 
 
 class System:
-    """`I - discount P` for sparse `P [S, S]`, or its transpose; factors are kept once computed."""
+    """`I - discount P` for sparse `P [S, S]`, or its transpose; factors are kept once computed.
 
-    def __init__(self, rows: Rows, discount: float, transpose: bool = False) -> None:
-        self.rows, self.discount, self.transpose = rows, discount, transpose
+    closed: whether the rows of P sum to 1.
+    """
+
+    def __init__(
+        self, rows: Matrix, discount: float, transpose: bool = False, closed: bool = True
+    ) -> None:
+        self.rows, self.discount, self.transpose, self.closed = rows, discount, transpose, closed
         self.mass = 1 / (1 - discount)
 
     @cached_property
-    def full(self) -> Rows:
+    def full(self) -> Matrix:
         """The system's matrix, canonical."""
         return loops.system_rows(self.rows, self.discount, self.transpose)
 
@@ -111,7 +121,7 @@ class System:
 
     def _krylov(
         self,
-        system: Rows,
+        system: Matrix,
         factors: np.ndarray,
         right: np.ndarray,
         tolerance: float,
@@ -136,7 +146,7 @@ class System:
         parts = matrix.data, place[matrix.indices], matrix.indptr
         matrix = sp.csr_array(parts, shape=matrix.shape)
         matrix.sort_indices()
-        system = Rows.of(matrix)
+        system = Matrix.of(matrix)
         factors = loops.incomplete_factors(system)
         right = right[order]
         best = solution[order] if np.isfinite(solution).all() else np.zeros_like(right)
@@ -171,6 +181,70 @@ class System:
         )
 
 
+class Chain:
+    """`I - discount P` or its transpose, component by component in the order of a model.
+
+    rows: P `[S, S]`, all of whose transitions are among those that `order` was made for.
+    """
+
+    def __init__(
+        self, rows: Matrix, discount: float, order: Order, transpose: bool = False
+    ) -> None:
+        self.whole = System(rows, discount, transpose)
+        self.order = order
+        self._blocks: dict[int, System] = {}
+
+    def solve(
+        self,
+        right: np.ndarray,
+        tolerance: float | np.ndarray = 0.0,
+        guess: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Solve for k sides `right [k, S]` to residuals of size `tolerance [k]`, from `guess`."""
+        whole, order = self.whole, self.order
+        guesses = [None] * len(right) if guess is None else guess
+        sides = list(zip(right, np.broadcast_to(tolerance, len(right)), guesses, strict=True))
+        if order.is_plain:
+            return np.stack([whole.solve(*side) for side in sides])
+        vectors = right.copy()
+        groups = order.groups[::-1] if whole.transpose else order.groups
+        large = max(1, sum(is_large for _, _, is_large in groups))
+        for first, last, is_large in groups:
+            if is_large:
+                for vector, (_, error, start) in zip(vectors, sides, strict=True):
+                    self._solve_large(first, vector, error / large, start)
+            else:
+                run = order.run(first, last)
+                solve_small(whole.rows, *run, whole.discount, vectors, whole.transpose)
+        for x, (b, error, _) in zip(vectors, sides, strict=True):
+            is_checked = len(order.starts) == 2  # by its only component
+            if not (is_checked or whole.is_solved(x, b, error)):
+                x[:] = whole.solve(b, error, x.copy())
+        return vectors
+
+    def _solve_large(
+        self, component: int, vector: np.ndarray, tolerance: float, guess: np.ndarray | None
+    ) -> None:
+        """Replace b by x in a vector `[S]`, at the states of a large component."""
+        rows, discount, order = self.whole.rows, self.whole.discount, self.order
+        states, first = order.members(component, component + 1), int(order.starts[component])
+        if component not in self._blocks:
+            block = inside(rows, states, order.place, first)
+            kind = self.whole.transpose, not order.leaks[component]
+            self._blocks[component] = System(block, discount, *kind)
+        right = vector[states]
+        leaks = order.leaks[component]
+        if leaks and not self.whole.transpose:
+            right = right + discount * outside(rows, states, order.place, first, vector)
+        # in the order of a flow LU without fill-in is nearly exact
+        flows = bool(order.flows[component])
+        start = np.zeros_like(right) if flows else None
+        start = start if guess is None else guess[states]
+        vector[states] = solution = self._blocks[component].solve(right, tolerance, start, flows)
+        if leaks and self.whole.transpose:
+            send_outside(rows, states, order.place, first, discount * solution, vector)
+
+
 def fixed_point(
     system: System, right: np.ndarray, tolerance: float, guess: np.ndarray | None
 ) -> tuple[np.ndarray, bool]:
@@ -179,8 +253,9 @@ def fixed_point(
     for done in range(WINDOW, PATIENCE + 1, WINDOW):
         before, target = size, max(tolerance, FINEST * system.size(solution))
         # the change is the residual of the old vector; that of the new one is no larger
+        kind = system.transpose, system.closed
         solution, sizes, middle = loops.relax(
-            system.rows, right, system.discount, solution, WINDOW, target, system.transpose
+            system.rows, right, system.discount, solution, WINDOW, target, *kind
         )
         size = sizes[-1]
         if size <= target or not np.isfinite(size):
@@ -196,9 +271,9 @@ def fixed_point(
 
 
 def _start(system: System, right: np.ndarray, guess: np.ndarray | None) -> np.ndarray:
-    """The guess, or zeros; for occupancies with their exact mass."""
+    """The guess, or zeros; for occupancies with their exact mass, where it is known."""
     guess = np.zeros_like(right) if guess is None else np.broadcast_to(guess, right.shape)
-    if not system.transpose:
+    if not system.transpose or not system.closed:
         return guess
     total = float(guess.sum())
     if total > 0:

@@ -61,7 +61,7 @@ def escape_math(text: str) -> str:
 def policy_picture(model: CMDP, policy: np.ndarray, title: str = "") -> Figure:
     """A policy `[S, A]` with its occupancy: arrows on the model's grid, or bars without one."""
     form = StandardForm.of(model)
-    visits = form.criterion.share(form, policy)
+    visits = form.criterion.share(form, model.by_choice(policy))
     title = escape_math(title) or "policy and occupancy"
     if model.grid is not None:
         return _arrows(model.grid, policy, visits, title)
@@ -123,7 +123,7 @@ def _bars(model: CMDP, policy: np.ndarray, visits: np.ndarray, title: str) -> Fi
         look: dict[str, Any] = {
             "color": STYLES[a % len(STYLES)]["color"],
             "hatch": HATCHES[a % len(HATCHES)],
-            "label": escape_math(model.action_names[a]) if model.action_names else f"action {a}",
+            "label": escape_math(model.action_labels[a]),
         }
         heights = policy[chosen, a]
         below.bar(place, heights, 0.9, bottom, edgecolor="white", linewidth=0.3, **look)

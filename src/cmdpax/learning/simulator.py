@@ -209,8 +209,9 @@ class ModelSimulator:
         self.observation_shape: tuple[int, ...] = (model.states,)
         self.action_space = ActionSpace(choices=model.actions)
         self.cost_names, self.thresholds = self.limits.names, self.limits.row_thresholds
-        self._reward = -model.reward if model.minimise else model.reward
-        self._costs = np.moveaxis(model.constraints, 0, -1)  # [S, A, m]
+        rows, reward = model.transitions, -model.reward if model.minimise else model.reward
+        self._choice = rows.filled(np.arange(rows.choices))  # [S, A]; what is none is the first
+        self._reward, self._costs = reward, model.constraints.T  # [K], [K, m]
         self._state = np.zeros(count, dtype=np.int64)
         self._random = np.random.default_rng(0)
 
@@ -227,7 +228,8 @@ class ModelSimulator:
         self._state = successor.copy()
         self._state[terminated] = self._starts(int(terminated.sum()), self._random)
         seen = self._one_hot(self._state), self._one_hot(successor)
-        paid = self._reward[state, action], self._costs[state, action]
+        choice = self._choice[state, action]
+        paid = self._reward[choice], self._costs[choice]
         return Transition(*seen, *paid, terminated, np.zeros(self.count, dtype=bool))
 
     def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Experience:
@@ -244,8 +246,9 @@ class ModelSimulator:
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         order = np.argsort(columns[0], kind="stable")
         episode, state, action, successor = (column[order] for column in columns)
-        costs = self.limits.turn(self._costs[state, action])
-        rewards = np.column_stack([self._reward[state, action], costs])
+        choice = self._choice[state, action]
+        costs = self.limits.turn(self._costs[choice])
+        rewards = np.column_stack([self._reward[choice], costs])
         first = np.append(True, episode[1:] != episode[:-1])
         return Experience(state, action, rewards, successor, np.ones(len(state), bool), first)
 
@@ -253,8 +256,12 @@ class ModelSimulator:
         return rng.choice(self.observation_size, size=count, p=self.model.initial)
 
     def _successors(self, state: Array, action: Array, rng: np.random.Generator) -> Array:
-        places = draw(self.model.probabilities[state, action], rng)
-        return self.model.successors[state, action, places]
+        rows = self.model.transitions
+        choice = self._choice[state, action]
+        first, last = rows.first_entry[choice, None], rows.first_entry[choice + 1, None]
+        entries = first + np.arange(rows.longest)  # [n, B]
+        chances = np.where(entries < last, rows.probabilities[np.minimum(entries, last - 1)], 0.0)
+        return rows.successors[first[:, 0] + draw(chances, rng)]
 
     def _one_hot(self, state: Array) -> Array:
         observation = np.zeros((len(state), self.observation_size))

@@ -1,14 +1,14 @@
-"""One pass over the successors of a model, padded to `[S, A, B]` (int32, with float64 chances).
+"""One pass over the rows of a model, by choice.
 
-- `backup`: `(T V)(s) = max_a r(s,a) + gamma E V(s')`, and the action that attains it;
+- `backup`: `(T V)(s) = max_k r(k) + gamma E V(s')` over the choices k of s, and who attains it;
 - `sweep`: the same in place, state after state (Gauss-Seidel), so that news crosses the whole model
   in one pass; a state's own self-loop is solved for exactly;
-- `expected`: `E[V(s') | s, a]`;
+- `expected`: `E[V(s') | k]` of every choice;
 - `policy_rows`: the sparse rows of `P_pi`, for deterministic and stochastic policies;
 - `reachable`: breadth-first search; `order_rows`: the one form of every row.
 
-Large models are shared among threads (`compiled.py`): loops that begin with `first, last` treat
-that range of states alone. `sweep`, whose blocks would write to the same states, stays on one.
+Rows come in blocks, `rows(first, last)` (`rows.py`). Large models are shared among threads
+(`compiled.py`), a block of states each. `sweep`, whose states depend on each other, stays on one.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -16,173 +16,206 @@ import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.loops.compiled import Array, compiled, over_blocks, readable, unsigned
-from cmdpax.loops.systems import Rows
+from cmdpax.loops.rows import Matrix, Rows
 
 
-def backup(
-    successors: Array, probabilities: Array, reward: Array, values: Array, discount: float
-) -> tuple[Array, Array]:
-    """Greedy actions `[S]` (int32; the first of equals) and `T V [S]`.
+def backup(rows: Rows, reward: Array, values: Array, discount: float) -> tuple[Array, Array]:
+    """Greedy choices `[S]` (int32; the first of equals) and `T V [S]`.
 
-    For `reward [S, A]` and `values [S]`; successors and probabilities here and below `[S, A, B]`.
+    For `reward [K]` and `values [S]`.
     """
-    actions, backed_up = np.empty(len(values), dtype=np.int32), np.empty(len(values))
-    arrays = unsigned(successors), readable(probabilities), readable(reward), readable(values)
-    over_blocks(_backup, len(values), *arrays, discount, actions, backed_up)
-    return actions, backed_up
+    choices, backed_up = np.empty(rows.states, dtype=np.int32), np.empty(rows.states)
+    vectors = readable(reward), readable(values), discount, choices, backed_up
+    over_blocks(lambda i, j: _backup(i, rows.rows(i, j), *vectors), rows.states)
+    return choices, backed_up
 
 
 @compiled
-def _backup(first, last, successors, probabilities, reward, values, discount, actions, backed_up):
-    _, A, B = successors.shape
-    for s in range(first, last):
-        best, choice = -np.inf, 0
-        for a in range(A):
+def _backup(first, rows, reward, values, discount, choices, backed_up):
+    first_choice, first_entry, successors, probabilities = rows
+    begin, end = first_choice[0], first_entry[0]
+    origin = end
+    for i in range(len(first_choice) - 1):
+        best, choice = -np.inf, first_choice[i]
+        for k in range(first_choice[i], first_choice[i + 1]):
+            start, end = end, first_entry[k + 1 - begin]
             next_value = 0.0
-            for b in range(B):
-                next_value += probabilities[s, a, b] * values[successors[s, a, b]]
-            action_value = reward[s, a] + discount * next_value
+            for e in range(start - origin, end - origin):
+                next_value += probabilities[e] * values[successors[e]]
+            action_value = reward[k] + discount * next_value
             if action_value > best:
-                best, choice = action_value, a
-        actions[s], backed_up[s] = choice, best
+                best, choice = action_value, k
+        choices[first + i], backed_up[first + i] = choice, best
 
 
-def sweep(
-    successors: Array,
-    probabilities: Array,
-    reward: Array,
-    values: Array,
-    discount: float,
-    backwards: bool,
-) -> None:
+def sweep(rows: Rows, reward: Array, values: Array, discount: float, backwards: bool) -> float:
     """One Gauss-Seidel sweep of `T` through all states, in place on `values [S]`.
 
-    For `reward [S, A]`; from the last state to the first if `backwards`.
+    For `reward [K]`; from the last state to the first if `backwards`. The largest change.
     """
-    arrays = unsigned(successors), readable(probabilities), readable(reward)
-    _sweep(*arrays, values, discount, backwards)
+    block = rows.rows(0, rows.states)
+    return float(_sweep(block, readable(reward), values, discount, backwards))
 
 
 @compiled
-def _sweep(successors, probabilities, reward, values, discount, backwards):
-    S, A, B = successors.shape
+def _sweep(rows, reward, values, discount, backwards):
+    largest = 0.0
+    S = len(values)
     for step in range(S):
         s = S - 1 - step if backwards else step
-        best = -np.inf
-        for a in range(A):
-            next_value, stay = 0.0, 0.0
-            for b in range(B):
-                successor = successors[s, a, b]
-                if successor == s:
-                    stay += probabilities[s, a, b]
-                else:
-                    next_value += probabilities[s, a, b] * values[successor]
-            action_value = (reward[s, a] + discount * next_value) / (1.0 - discount * stay)
-            best = max(best, action_value)
-        values[s] = best
+        value = best_alone(s, rows, reward, values, discount)[1]
+        largest, values[s] = max(largest, abs(value - values[s])), value
+    return largest
 
 
-def expected(successors: Array, probabilities: Array, values: Array) -> Array:
-    """`E[V(s') | s, a]` for `values [S]` -> `[S, A]`."""
-    next_values = np.empty(successors.shape[:2])
-    arrays = unsigned(successors), readable(probabilities), readable(values)
-    over_blocks(_expected, len(next_values), *arrays, next_values)
+@compiled
+def best_alone(s, rows, reward, values, discount):
+    """The best choice of a state and its value, all other values as they are."""
+    first_choice, first_entry, successors, probabilities = rows
+    best, choice = -np.inf, first_choice[s]
+    for k in range(first_choice[s], first_choice[s + 1]):
+        next_value, stay = 0.0, 0.0
+        for e in range(first_entry[k], first_entry[k + 1]):
+            if successors[e] == s:
+                stay += probabilities[e]
+            else:
+                next_value += probabilities[e] * values[successors[e]]
+        action_value = (reward[k] + discount * next_value) / (1.0 - discount * stay)
+        if action_value > best:
+            best, choice = action_value, k
+    return choice, best
+
+
+def greedy(first_choice: Array, action_values: Array) -> tuple[Array, Array]:
+    """The best choice of each state (int32; the first of equals) and its value, both `[S]`.
+
+    For `first_choice [S + 1]` (int32) and action values `[K]`.
+    """
+    count = len(first_choice) - 1
+    choices, best = np.empty(count, dtype=np.int32), np.empty(count)
+    _greedy(unsigned(first_choice), readable(action_values), choices, best)
+    return choices, best
+
+
+@compiled
+def _greedy(first_choice, action_values, choices, best):
+    for s in range(len(choices)):
+        choice = first_choice[s]
+        for k in range(first_choice[s], first_choice[s + 1]):
+            if action_values[k] > action_values[choice]:
+                choice = k
+        choices[s], best[s] = choice, action_values[choice]
+
+
+def expected(rows: Rows, values: Array) -> Array:
+    """`E[V(s') | k]` for `values [S]` -> `[K]`."""
+    next_values = np.empty(rows.choices)
+    over_blocks(lambda i, j: _expected(rows.rows(i, j), readable(values), next_values), rows.states)
     return next_values
 
 
 @compiled
-def _expected(first, last, successors, probabilities, values, next_values):
-    _, A, B = successors.shape
-    for s in range(first, last):
-        for a in range(A):
-            total = 0.0
-            for b in range(B):
-                total += probabilities[s, a, b] * values[successors[s, a, b]]
-            next_values[s, a] = total
+def _expected(rows, values, next_values):
+    first_choice, first_entry, successors, probabilities = rows
+    first, end = first_choice[0], first_entry[0]
+    origin = end
+    for k in range(len(first_entry) - 1):
+        start, end = end, first_entry[k + 1]
+        total = 0.0
+        for e in range(start - origin, end - origin):
+            total += probabilities[e] * values[successors[e]]
+        next_values[first + k] = total
 
 
-def policy_rows(successors: Array, probabilities: Array, policy: Array) -> Rows:
-    """`P_pi [S, S]` for actions `[S]` or probabilities `[S, A]`; no zeros, duplicates unmerged."""
-    S, A, _ = successors.shape
-    if policy.ndim == 1:
-        policy = policy.astype(np.int32, copy=False)
-        if policy.shape != (S,) or policy.min() < 0 or policy.max() >= A:
-            raise InputError(f"policy: actions must be {S} integers in 0..{A - 1}.")
-        count, fill = _count_chosen, _fill_chosen
-    elif policy.shape != (S, A):
-        raise InputError(f"policy: shape {policy.shape}, expected {(S, A)}.")
-    else:
-        count, fill = _count_mixed, _fill_mixed
-    arrays = readable(probabilities), readable(policy)
+def policy_rows(rows: Rows, policy: Array) -> Matrix:
+    """`P_pi [S, S]` for choices `[S]` or probabilities `[K]`; no zeros, duplicates unmerged."""
+    S, K = rows.states, rows.choices
     pointers = np.zeros(S + 1, dtype=np.uint32)
-    over_blocks(count, S, *arrays, pointers[1:])
+    if policy.ndim == 1 and np.issubdtype(policy.dtype, np.integer):
+        block, chosen = rows.rows(0, S), policy.astype(np.int32, copy=False)
+        fits = chosen.shape == (S,) and chosen.min() >= 0
+        asked = unsigned(chosen), block.first_choice, block.first_entry, pointers[1:]
+        if not fits or not all(over_blocks(_count_chosen, S, *asked)):
+            raise InputError(f"policy: give each of {S} states one of its own choices.")
+        np.cumsum(pointers, out=pointers)
+        columns, entries = np.empty(pointers[-1], dtype=np.uint32), np.empty(pointers[-1])
+        made = readable(pointers), columns, entries
+        over_blocks(_fill_chosen, S, unsigned(chosen), *block[1:], *made)
+        return Matrix(readable(pointers), readable(columns), readable(entries))
+    if policy.shape != (K,):
+        raise InputError(f"policy: shape {policy.shape}, expected {(K,)}.")
+    policy = readable(policy)
+    over_blocks(lambda i, j: _count_mixed(i, rows.rows(i, j), policy, pointers[1:]), S)
     np.cumsum(pointers, out=pointers)
     columns, entries = np.empty(pointers[-1], dtype=np.uint32), np.empty(pointers[-1])
-    over_blocks(fill, S, unsigned(successors), *arrays, readable(pointers), columns, entries)
-    return Rows(readable(pointers), readable(columns), readable(entries))
+    parts = policy, readable(pointers), columns, entries
+    over_blocks(lambda i, j: _fill_mixed(i, rows.rows(i, j), *parts), S)
+    return Matrix(readable(pointers), readable(columns), readable(entries))
 
 
 @compiled
-def _count_chosen(first, last, probabilities, actions, counts):
-    B = probabilities.shape[2]
+def _count_chosen(first, last, chosen, first_choice, first_entry, counts):
+    """How many entries each row has; False if a choice is not its state's own."""
     for s in range(first, last):
+        k = chosen[s]
+        if not first_choice[s] <= k < first_choice[s + 1]:
+            return False
+        counts[s] = first_entry[k + 1] - first_entry[k]
+    return True
+
+
+@compiled
+def _fill_chosen(
+    first, last, chosen, first_entry, successors, probabilities, pointers, columns, entries
+):
+    for i in range(first, last):
+        place = pointers[i]
+        for e in range(first_entry[chosen[i]], first_entry[chosen[i] + 1]):
+            columns[place], entries[place] = successors[e], probabilities[e]
+            place += 1
+
+
+@compiled
+def _count_mixed(first, rows, policy, counts):
+    first_choice, first_entry, _, probabilities = rows
+    begin, origin = first_choice[0], first_entry[0]
+    for i in range(len(first_choice) - 1):
         total = 0
-        for b in range(B):
-            total += probabilities[s, actions[s], b] > 0
-        counts[s] = total
+        for k in range(first_choice[i], first_choice[i + 1]):
+            if policy[k] > 0:
+                for e in range(
+                    first_entry[k - begin] - origin, first_entry[k + 1 - begin] - origin
+                ):
+                    total += policy[k] * probabilities[e] > 0
+        counts[first + i] = total
 
 
 @compiled
-def _fill_chosen(first, last, successors, probabilities, actions, pointers, columns, entries):
-    B = probabilities.shape[2]
+def _fill_mixed(first, rows, policy, pointers, columns, entries):
+    first_choice, first_entry, successors, probabilities = rows
+    begin, origin = first_choice[0], first_entry[0]
     place = pointers[first]
-    for s in range(first, last):
-        a = actions[s]
-        for b in range(B):
-            if probabilities[s, a, b] > 0:
-                columns[place], entries[place] = successors[s, a, b], probabilities[s, a, b]
-                place += 1
+    for k in range(first_choice[0], first_choice[len(first_choice) - 1]):
+        if policy[k] > 0:
+            for e in range(first_entry[k - begin] - origin, first_entry[k + 1 - begin] - origin):
+                entry = policy[k] * probabilities[e]
+                if entry > 0:
+                    columns[place], entries[place] = successors[e], entry
+                    place += 1
 
 
-@compiled
-def _count_mixed(first, last, probabilities, policy, counts):
-    _, A, B = probabilities.shape
-    for s in range(first, last):
-        total = 0
-        for a in range(A):
-            if policy[s, a] > 0:
-                for b in range(B):
-                    total += policy[s, a] * probabilities[s, a, b] > 0
-        counts[s] = total
-
-
-@compiled
-def _fill_mixed(first, last, successors, probabilities, policy, pointers, columns, entries):
-    _, A, B = probabilities.shape
-    place = pointers[first]
-    for s in range(first, last):
-        for a in range(A):
-            if policy[s, a] > 0:
-                for b in range(B):
-                    entry = policy[s, a] * probabilities[s, a, b]
-                    if entry > 0:
-                        columns[place], entries[place] = successors[s, a, b], entry
-                        place += 1
-
-
-def reachable(successors: Array, probabilities: Array, initial: Array) -> Array:
+def reachable(rows: Rows, initial: Array) -> Array:
     """`[S]` booleans: states that some policy visits from the distribution `initial [S]`."""
     seen = initial > 0
-    frontier = np.empty(len(seen), dtype=np.uint32)
-    _search(unsigned(successors), readable(probabilities), seen, frontier)
+    block, frontier = rows.rows(0, rows.states), np.empty(len(seen), dtype=np.uint32)
+    _search(*block[:3], seen, frontier)
     return seen
 
 
 @compiled
-def _search(successors, probabilities, seen, frontier):
-    S, A, B = successors.shape
+def _search(first_choice, first_entry, successors, seen, frontier):
     count = 0
-    for s in range(S):
+    for s in range(len(seen)):
         if seen[s]:
             frontier[count] = s
             count += 1
@@ -190,49 +223,94 @@ def _search(successors, probabilities, seen, frontier):
     while read < count:
         s = frontier[read]
         read += 1
-        for a in range(A):
-            for b in range(B):
-                successor = successors[s, a, b]
-                if probabilities[s, a, b] > 0 and not seen[successor]:
-                    seen[successor] = True
-                    frontier[count] = successor
-                    count += 1
+        for e in range(first_entry[first_choice[s]], first_entry[first_choice[s + 1]]):
+            successor = successors[e]
+            if not seen[successor]:
+                seen[successor] = True
+                frontier[count] = successor
+                count += 1
 
 
-def order_rows(successors: Array, probabilities: Array) -> int:
-    """Put the rows of both `[S, A, B]` (int32, float64) in order, in place; the places they need.
+def inspect_rows(first_entry: Array, successors: Array, probabilities: Array) -> Array:
+    """What is to be said about rows (as for `order_rows`), `[7]` float64.
 
-    Successors increase and occur once (their probabilities are added, from the last to the first);
-    unused places come last, as state 0. No row needs more than the returned number of the B places.
+    The first entry that is not finite, the first negative one, the first row whose sum misses 1 by
+    more than a tolerance of 1e-8 (-1: none) and how many such there are; whether rows are ordered
+    (successors increase, none has probability 0); the longest row; how far a sum misses 1 at most.
     """
-    return int(_order_rows(successors, probabilities))
+    return np.array(_inspect_rows(readable(first_entry), readable(successors), probabilities))
 
 
 @compiled
-def _order_rows(successors, probabilities):
-    S, A, B = successors.shape
-    needed = 0
-    for s in range(S):
-        for a in range(A):
-            row, chances = successors[s, a], probabilities[s, a]
-            for b in range(B):  # insertion sort: most rows come sorted
-                state, chance = row[b], chances[b]
-                key = state if chance > 0 else S
-                place = b
-                while place > 0 and (row[place - 1] if chances[place - 1] > 0 else S) > key:
-                    row[place], chances[place] = row[place - 1], chances[place - 1]
-                    place -= 1
-                row[place], chances[place] = state, chance
-            for b in range(B - 1, 0, -1):
-                if chances[b] > 0 and row[b] == row[b - 1]:
-                    chances[b - 1] += chances[b]
-                    chances[b] = 0.0
-            used = 0
-            for b in range(B):
-                if chances[b] > 0:
-                    row[used], chances[used] = row[b], chances[b]
-                    used += 1
-            for b in range(used, B):
-                row[b], chances[b] = 0, 0.0
-            needed = max(needed, used)
-    return needed
+def _inspect_rows(first_entry, successors, probabilities):
+    infinite, negative, off, count = -1.0, -1.0, -1.0, 0.0
+    ordered, longest, farthest = 1.0, 0.0, 0.0
+    for k in range(len(first_entry) - 1):
+        total, before = 0.0, -1
+        for e in range(first_entry[k], first_entry[k + 1]):
+            chance = probabilities[e]
+            if not np.isfinite(chance) and infinite < 0:
+                infinite = e
+            if chance < 0 and negative < 0:
+                negative = e
+            if not chance > 0 or successors[e] <= before:
+                ordered = 0.0
+            before = successors[e]
+            total += chance
+        miss = abs(total - 1.0)
+        if not miss <= 1e-8:
+            off = k if off < 0 else off
+            count += 1
+        farthest = max(farthest, miss)
+        longest = max(longest, first_entry[k + 1] - first_entry[k])
+    return infinite, negative, off, count, ordered, longest, farthest
+
+
+def order_rows(first_entry: Array, successors: Array, probabilities: Array) -> int:
+    """Put rows in order, in place; the number of entries that are left, which come first.
+
+    first_entry `[K + 1]`, successors `[e]` (both int32), probabilities `[e]`. In every row
+    successors increase and occur once (their probabilities are added, from the last to the first),
+    and none has probability 0.
+    """
+    return int(_order_rows(first_entry, successors, probabilities))
+
+
+@compiled
+def _order_rows(first_entry, successors, probabilities):
+    used = start = 0
+    for k in range(len(first_entry) - 1):
+        end = first_entry[k + 1]
+        for e in range(start + 1, end):  # insertion sort: most rows come sorted
+            state, chance, place = successors[e], probabilities[e], e
+            while place > start and successors[place - 1] > state:
+                successors[place] = successors[place - 1]
+                probabilities[place] = probabilities[place - 1]
+                place -= 1
+            successors[place], probabilities[place] = state, chance
+        for e in range(end - 1, start, -1):
+            if successors[e] == successors[e - 1]:
+                probabilities[e - 1] += probabilities[e]
+                probabilities[e] = 0.0
+        for e in range(start, end):
+            if probabilities[e] > 0:
+                successors[used], probabilities[used] = successors[e], probabilities[e]
+                used += 1
+        start, first_entry[k + 1] = end, used
+    return used
+
+
+def normalise_rows(first_entry: Array, probabilities: Array, rounding: float) -> None:
+    """Divide the rows of `probabilities [e]` that miss 1 by more than `rounding`, in place."""
+    _normalise_rows(first_entry, probabilities, rounding)
+
+
+@compiled
+def _normalise_rows(first_entry, probabilities, rounding):
+    for k in range(len(first_entry) - 1):
+        total = 0.0
+        for e in range(first_entry[k], first_entry[k + 1]):
+            total += probabilities[e]
+        if abs(total - 1.0) > rounding:
+            for e in range(first_entry[k], first_entry[k + 1]):
+                probabilities[e] /= total

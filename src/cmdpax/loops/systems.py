@@ -20,61 +20,28 @@ would write to the same states (two halves, added up, took longer than the whole
 """
 # mypy: disable-error-code="no-untyped-def"
 
-from dataclasses import dataclass
-from functools import cached_property
-
 import numpy as np
-import scipy.sparse as sp
 
-from cmdpax.loops.compiled import Array, compiled, is_shared, over_blocks, readable, unsigned
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A sparse matrix `[S, S]`; entry k of row s is at `pointers[s] <= k < pointers[s + 1]`.
-
-    All three are read-only. SciPy's matrices check themselves when they are made, which takes
-    longer than a product with a thousand states: `matrix` makes one only where it is needed.
-    """
-
-    pointers: Array  # [S + 1], uint32
-    columns: Array  # [n], uint32
-    entries: Array  # [n], float64
-
-    @staticmethod
-    def of(matrix: sp.csr_array) -> "Rows":
-        """From SciPy's form."""
-        pointers, columns = matrix.indptr.astype(np.uint32), matrix.indices.astype(np.uint32)
-        return Rows(readable(pointers), readable(columns), readable(matrix.data))
-
-    @cached_property
-    def matrix(self) -> sp.csr_array:
-        """In SciPy's form `[S, S]`."""
-        states = len(self.pointers) - 1
-        kind = np.int32 if len(self.columns) <= np.iinfo(np.int32).max else np.int64
-        parts = self.entries, self.columns.astype(kind), self.pointers.astype(kind)
-        return sp.csr_array(parts, shape=(states, states))
-
-    @property
-    def parts(self) -> tuple[Array, Array, Array]:
-        """Pointers, columns and entries."""
-        return self.pointers, self.columns, self.entries
+from cmdpax.loops.compiled import Array, compiled, is_shared, over_blocks, readable
+from cmdpax.loops.rows import Block, Matrix
 
 
 def relax(
-    rows: Rows,
+    rows: Matrix,
     right: Array,
     discount: float,
     start: Array,
     steps: int,
     target: float,
     transpose: bool,
+    closed: bool = True,
 ) -> tuple[Array, list[float], float]:
     """At most `steps` steps `x <- right + discount P x` from `start [S]` (or with P transposed).
 
     Returns x `[S]`, the size of every step's change, and the middle of the last one. The size is
-    half the width of the changes of values, and the sum of the absolute changes of occupancies;
-    steps end when it is at most `target`.
+    the sum of the absolute changes of occupancies; for values half the width of the changes, or the
+    largest one where rows do not sum to 1 (not `closed`; then the middle is 0). Steps end when it
+    is at most `target`.
     """
     if is_shared(len(right)) and not transpose:
         all_sizes: list[float] = []
@@ -83,18 +50,27 @@ def relax(
             now, start = readable(start), np.empty_like(right)
             arguments = *rows.parts, readable(right), discount, now, start
             lowest, highest = zip(*over_blocks(_relax, len(right), *arguments), strict=True)
-            low, high = min(lowest), max(highest)
-            all_sizes.append((high - low) / 2)
-            middle = (high + low) / 2
+            size, middle = _size(min(lowest), max(highest), closed)
+            all_sizes.append(size)
         return start, all_sizes, middle
     vectors, sizes = (start.copy(), np.empty_like(right)), np.empty(steps)
     system = *rows.parts, readable(right), discount
-    done, middle = _relax_often(*system, *vectors, sizes, target, transpose)
+    done, middle = _relax_often(*system, *vectors, sizes, target, transpose, closed)
     return vectors[done % 2], sizes[:done].tolist(), middle
 
 
 @compiled
-def _relax_often(pointers, columns, entries, right, discount, now, moved, sizes, target, transpose):
+def _size(low, high, closed):
+    """Size and middle of changes between `low` and `high`."""
+    if closed:
+        return (high - low) / 2, (high + low) / 2
+    return max(abs(low), abs(high)), 0.0
+
+
+@compiled
+def _relax_often(
+    pointers, columns, entries, right, discount, now, moved, sizes, target, transpose, closed
+):
     """At most `len(sizes)` steps between `now` and `moved`: their number, the last one's middle."""
     middle = 0.0
     for step in range(len(sizes)):
@@ -103,7 +79,7 @@ def _relax_often(pointers, columns, entries, right, discount, now, moved, sizes,
         else:
             rows = pointers, columns, entries
             low, high = _relax(0, len(right), *rows, right, discount, now, moved)
-            sizes[step], middle = (high - low) / 2, (high + low) / 2
+            sizes[step], middle = _size(low, high, closed)
         now, moved = moved, now
         if not sizes[step] > target:
             return step + 1, middle
@@ -138,24 +114,24 @@ def _relax_transposed(pointers, columns, entries, right, discount, now, moved):
     return size
 
 
-def system_rows(rows: Rows, discount: float, transpose: bool) -> Rows:
+def system_rows(rows: Matrix, discount: float, transpose: bool) -> Matrix:
     """`I - discount P` (or with P transposed): columns increase, every diagonal entry is there."""
     S = len(rows.pointers) - 1
     if transpose:
         parts = [np.zeros_like(part) for part in rows.parts]
         _transpose(*rows.parts, *parts)
-        rows = Rows(*map(readable, parts))
+        rows = Matrix(*map(readable, parts))
     most = len(rows.columns) + S
     pointers = np.zeros_like(rows.pointers)
     columns, entries = np.empty(most, dtype=np.uint32), np.empty(most)
     place = np.full(S, -1, dtype=np.int64)
     used = _subtract(*rows.parts, discount, pointers, columns, entries, place)
-    return Rows(readable(pointers), readable(columns[:used]), readable(entries[:used]))
+    return Matrix(readable(pointers), readable(columns[:used]), readable(entries[:used]))
 
 
 @compiled
 def _transpose(pointers, columns, entries, starts, states, moved):
-    """Rows of the transpose, by counting; `starts` comes as zeros."""
+    """The rows of the transpose, by counting; `starts` comes as zeros."""
     S = len(pointers) - 1
     for k in range(len(columns)):
         starts[columns[k] + 1] += 1
@@ -195,7 +171,7 @@ def _subtract(pointers, columns, entries, discount, starts, others, differences,
     return used
 
 
-def incomplete_factors(system: Rows) -> Array:
+def incomplete_factors(system: Matrix) -> Array:
     """Entries `[n]` of L (unit diagonal, not stored) and U on the pattern of a canonical system."""
     entries = system.entries.copy()
     place = np.full(len(system.pointers) - 1, -1, dtype=np.int64)
@@ -225,7 +201,13 @@ def _factor(pointers, columns, entries, place):
 
 
 def bicgstab(
-    system: Rows, factors: Array, right: Array, guess: Array, target: float, steps: int, total: bool
+    system: Matrix,
+    factors: Array,
+    right: Array,
+    guess: Array,
+    target: float,
+    steps: int,
+    total: bool,
 ) -> Array:
     """BiCGStab (van der Vorst 1992) for `right [S]` from `guess [S]` -> `[S]`.
 
@@ -312,7 +294,7 @@ def _dot(left, right):
     return total
 
 
-def gauss_seidel(system: Rows, right: Array, solution: Array, sweeps: int) -> None:
+def gauss_seidel(system: Matrix, right: Array, solution: Array, sweeps: int) -> None:
     """Gauss-Seidel `sweeps` forwards and back for `right [S]`, in place on `solution [S]`."""
     for sweep in range(2 * sweeps):
         _gauss_seidel(*system.parts, readable(right), solution, sweep % 2 == 1)
@@ -332,7 +314,7 @@ def _gauss_seidel(pointers, columns, entries, right, solution, backwards):
         solution[s] = total / diagonal
 
 
-def flow_order(rows: Rows) -> Array:
+def flow_order(rows: Matrix) -> Array:
     """States `[S]` (int32) ordered so that most transitions of `rows` lead to an earlier one."""
     S = len(rows.pointers) - 1
     order, stack, next_entry = (np.empty(S, dtype=np.int32) for _ in range(3))
@@ -371,56 +353,51 @@ def _postorder(pointers, columns, entries, order, stack, next_entry, seen):
                 depth += 1
 
 
-def batch_values(
-    successors: Array, probabilities: Array, discount: float, policies: Array, rewards: Array
-) -> Array:
-    """Values of k rewards under n policies `[n, S, A]` -> `[n, k, S]`.
+def batch_values(rows: Block, discount: float, policies: Array, rewards: Array) -> Array:
+    """Values of k rewards under n policies `[n, K]` -> `[n, k, S]`.
 
-    Successors and probabilities `[S, A, B]`; rewards `[1, k, S, A]`, or `[n, k, S, A]` if every
-    policy has its own.
+    rows: of all states. rewards: `[1, k, K]`, or `[n, k, K]` if every policy has its own.
     """
-    values = np.zeros((len(policies), rewards.shape[1], len(successors)))
-    arrays = unsigned(successors), readable(probabilities), readable(policies), readable(rewards)
-    _solve_batch(*arrays, discount, values, False)
+    values = np.zeros((len(policies), rewards.shape[1], len(rows.first_choice) - 1))
+    _solve_batch(rows, readable(policies), readable(rewards), discount, values, False)
     return values
 
 
-def batch_occupancies(
-    successors: Array, probabilities: Array, discount: float, policies: Array, initial: Array
-) -> Array:
-    """Occupancies, unnormalised, of n policies `[n, S, A]` from `initial [S]` -> `[n, S]`."""
-    visits = np.empty((len(policies), 1, len(successors)))
+def batch_occupancies(rows: Block, discount: float, policies: Array, initial: Array) -> Array:
+    """Occupancies, unnormalised, of n policies `[n, K]` from `initial [S]` -> `[n, S]`."""
+    visits = np.empty((len(policies), 1, len(initial)))
     visits[:, 0] = initial
-    arrays = unsigned(successors), readable(probabilities), readable(policies)
-    _solve_batch(*arrays, np.empty((1, 0, *policies.shape[1:])), discount, visits, True)
+    no_rewards = readable(np.empty((1, 0, policies.shape[1])))
+    _solve_batch(rows, readable(policies), no_rewards, discount, visits, True)
     return visits[:, 0]
 
 
 @compiled
-def _solve_batch(successors, probabilities, policies, rewards, discount, right, transpose):
+def _solve_batch(rows, policies, rewards, discount, right, transpose):
     """Add the rewards under each policy to `right [n, k, S]`, and solve for it in place."""
-    count, S, A = policies.shape
+    first_choice, first_entry, successors, probabilities = rows
+    S = len(first_choice) - 1
     system = np.empty((S, S))
-    for n in range(count):
+    for n in range(len(policies)):
         own = n if len(rewards) > 1 else 0
         system[:] = 0.0
         np.fill_diagonal(system, 1.0)
         for s in range(S):
-            for a in range(A):
-                chance = policies[n, s, a]
-                for k in range(rewards.shape[1]):
-                    right[n, k, s] += chance * rewards[own, k, s, a]
-                for b in range(successors.shape[2]):
-                    entry = discount * chance * probabilities[s, a, b]
+            for k in range(first_choice[s], first_choice[s + 1]):
+                chance = policies[n, k]
+                for j in range(rewards.shape[1]):
+                    right[n, j, s] += chance * rewards[own, j, k]
+                for e in range(first_entry[k], first_entry[k + 1]):
+                    entry = discount * chance * probabilities[e]
                     if transpose:
-                        system[successors[s, a, b], s] -= entry
+                        system[successors[e], s] -= entry
                     else:
-                        system[s, successors[s, a, b]] -= entry
-        _solve(system, right[n])
+                        system[s, successors[e]] -= entry
+        eliminate(system, right[n])
 
 
 @compiled
-def _solve(system, right):
+def eliminate(system, right):
     """Solve `system x = right[k]` for every k, in place on `right [k, S]`; overwrites `system`."""
     S = len(system)
     ends = np.empty(S, np.int64)  # one past the last entry of each row that is not zero

@@ -2,8 +2,9 @@
 
 The schema is documented in `docs/model-format.md`. A model is saved as `.npz` (uncompressed NumPy
 arrays, any size) or as `.json` (for people to write: small); a result as `.npz`. Both hold the
-user's orientation. Version 1, which held `>=` everywhere, is read too. What is not numbers is one
-JSON text, the array `meta`.
+user's orientation, and rows by choice, as they are. Version 2, whose rows were padded, and version
+1, which held `>=` everywhere besides, are read too. What is not numbers is one JSON text, the array
+`meta`.
 
 Loading never executes code, and `files` guards it: whatever is wrong with a file is an `InputError`
 of one sentence. Writing is atomic: a reader finds the old file or the new one, never a part of it.
@@ -25,10 +26,12 @@ from cmdpax.model import text
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.limits import Limits
 from cmdpax.model.result import Certificate, Result, Status
+from cmdpax.model.transitions import RowLists
 
 RESULT = "cmdpax-result"
-ROWS = ("successors", "probabilities")
-MODEL_ARRAYS = (*ROWS, "reward", "constraints", "thresholds", "initial", "discount")
+NUMBERS = ("reward", "constraints", "thresholds", "initial", "discount")
+PADDED = ("successors", "probabilities")  # [S, A, B], of versions 1 and 2
+ROWS = ("first_choice", "first_entry", *PADDED)
 OF_CONSTRAINTS = ("values", "margins", "multipliers", "thresholds")
 SCALARS = ("reward", "eps", "scaled_gap", "scaled_violation", "seconds")
 BOUNDS = ("reward_bounds", "margin_bounds", "dual_bound", "weights")
@@ -37,7 +40,8 @@ RAY_ARRAYS = ("ray", "ray_bound", "ray_potential")
 RESULT_ARRAYS = ("policy", *SCALARS, *OF_CONSTRAINTS)
 LABELS = ("status", "method", "digest")
 RESULT_META = (*LABELS, "constraint_names", "senses", "trace")
-AVERAGED = {1: "mixture", 2: "averaged"}  # name of the averaged occupancy in each version
+VERSIONS = {text.MODEL: 3, RESULT: text.VERSION}  # written
+AVERAGED = {1: "mixture", 2: "averaged"}  # what each version calls it
 
 KINDS = {"available": "b"}  # of dtype; every other array holds numbers
 
@@ -48,9 +52,11 @@ def save_model(model: CMDP, path: str | os.PathLike[str]) -> None:
     if path.suffix.lower() == ".json":
         written = text.model_to_json(model).encode()
         return _write(path, lambda file: file.write(written))
-    arrays = {name: np.asarray(getattr(model, name)) for name in MODEL_ARRAYS}
-    if model.available is not None:
-        arrays["available"] = model.available
+    arrays = {name: getattr(model.transitions, name) for name in ROWS}
+    arrays |= {name: np.asarray(getattr(model, name)) for name in NUMBERS}
+    most = int(np.diff(model.first_choice).max())
+    if model.transitions.labels is not None or model.actions > most:  # else actions are 0, 1, ...
+        arrays["available"] = model.transitions.as_table(np.ones(model.choices, dtype=bool))
     meta = {name: getattr(model, name) for name in ("senses", "minimise", *text.NAMES)}
     meta["grid"] = model.grid and asdict(model.grid)
     return _write_archive(path, text.MODEL, arrays, meta)
@@ -85,13 +91,17 @@ def load_result(path: str | os.PathLike[str]) -> Result:
 
 
 def _model_from_archive(file: BinaryIO) -> CMDP:
-    meta, arrays = _read_archive(file, text.MODEL, MODEL_ARRAYS, ("available",))
+    meta, arrays = _read_archive(file, text.MODEL, NUMBERS, ("available", *ROWS))
+    is_padded = meta["version"] < 3
+    text.checked_keys("arrays", arrays, PADDED if is_padded else ROWS, (*NUMBERS, "available"))
     lists = ("senses", *text.NAMES)
     text.checked_keys("meta", meta, ("format", "version"), ("minimise", "grid", *lists))
     labels: dict[str, Any] = {
         name: None if meta.get(name) is None else text.texts(f"meta.{name}", meta[name])
         for name in lists
+        if name != "action_names"
     }
+    labels["action_names"] = _action_names(meta.get("action_names"))
     senses, thresholds = labels["senses"], arrays["thresholds"]
     constraints = arrays["constraints"]
     if senses is not None and {thresholds.shape[:1], constraints.shape[:1]} != {(len(senses),)}:
@@ -99,18 +109,27 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
         raise InputError(f"meta.senses: {len(senses)} given for {shapes}; give one for each.")
     if meta["version"] == 1 and senses is not None:
         thresholds, constraints = _turned(senses, thresholds), _turned(senses, constraints)
+    rows = (arrays["successors"], arrays["probabilities"])
     return CMDP(
-        (arrays["successors"], arrays["probabilities"]),
+        rows if is_padded else RowLists(arrays["first_entry"], *rows),
         arrays["reward"],
         constraints,
         thresholds,
         arrays["initial"],
         arrays["discount"],  # type: ignore[arg-type]  # [] of one number, checked there
         minimise=meta.get("minimise", False),
+        first_choice=arrays.get("first_choice"),
         available=arrays.get("available"),
         grid=text.grid_from(meta.get("grid")),
         **labels,
     )
+
+
+def _action_names(value: Any) -> Any:
+    """Texts, or a list of texts for every state."""
+    if isinstance(value, list) and value and isinstance(value[0], list):
+        return [text.texts(f"meta.action_names[{s}]", own) for s, own in enumerate(value)]
+    return None if value is None else text.texts("meta.action_names", value)
 
 
 def _turned(senses: list[str], array: np.ndarray) -> np.ndarray:
@@ -181,7 +200,7 @@ def _write_archive(
     path: Path, kind: str, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]
 ) -> None:
     """What `numpy.savez(path, **arrays, meta=...)` writes, atomically."""
-    meta = {"format": kind, "version": text.VERSION, **meta}
+    meta = {"format": kind, "version": VERSIONS[kind], **meta}
     label = np.array(text.dump(meta, finite=kind == text.MODEL))
 
     def emit(file: BinaryIO) -> None:
@@ -203,7 +222,8 @@ def _read_archive(
     array = arrays.pop("meta")("U")
     with intact():  # not str(array): NumPy does not check that its characters exist
         label = array.astype(array.dtype.newbyteorder("<")).tobytes().decode("utf-32-le")
-    meta = text.identified(parse_json(label.rstrip("\0"), finite=kind == text.MODEL), kind)
+    content = parse_json(label.rstrip("\0"), finite=kind == text.MODEL)
+    meta = text.identified(content, kind, VERSIONS[kind])
     text.checked_keys("arrays", arrays, tuple(required), optional)
     return meta, {name: read(KINDS.get(name, "iuf")) for name, read in arrays.items()}
 

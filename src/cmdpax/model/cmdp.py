@@ -6,9 +6,9 @@
 A model keeps the user's orientation and units everywhere: `exact/standard.py` turns it into the one
 problem that the mathematics knows. A model is immutable; `replace` gives a changed copy.
 
-Actions that are not available in a state (`available [S, A]`) become exact copies of the state's
-first available action, so that no solver has to know about them; `fold_unavailable` moves their
-probability back before a policy is handed out.
+States may have different numbers of choices: numbers are kept by choice, `[K]`, those of a state
+one after another (`transitions.py`). Policies are tables `[S, A]`, 0 where a state has no such
+action; `by_choice` and `as_table` turn one into the other.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -19,24 +19,28 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.errors import InputError, check_known
+from cmdpax.errors import InputError, check_known, did_you_mean
+from cmdpax.loops.rows import Block
 from cmdpax.model.limits import LARGEST_NUMBER, Limits, listed
 from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.transitions import (
     ROW_SUM_TOLERANCE,
+    Kept,
     Transitions,
-    copy_first,
     float_array,
     normalised,
     read_rows,
+    real_number,
     step_fields,
     toy_text_fields,
 )
 
 FIELDS = (  # of the constructor; thresholds besides
     *("transitions", "reward", "constraints", "senses", "initial", "discount", "minimise"),
-    *("available", "state_names", "action_names", "constraint_names", "grid"),
+    *("state_names", "action_names", "constraint_names", "grid"),
 )
+OF_ROWS = ("available", "first_choice", "goal")  # arguments that say what transitions mean
+HASHED = 1 << 20  # indices that are hashed at a time
 
 
 @dataclass(frozen=True)
@@ -55,26 +59,32 @@ class CMDP:
 
     Parameters
     ----------
-    transitions: dense `[S, A, S]`; or A SciPy sparse `[S, S]`, or one `[S*A, S]` (row `s*A + a`);
-        or `(successors, probabilities)`, both `[S, A, B]`
-    reward: `[S, A]`
-    constraints: `[m, S, A]` (or `[S, A]` for one constraint)
+    transitions: dense `[S, A, S]`, or A matrices `[S, S]`, dense or sparse; or one matrix `[S*A,
+        S]` (row `s*A + a`), or `[K, S]` with `first_choice`; or `(successors, probabilities)`, both
+        `[S, A, B]`; or for every state a list of choices `{next state: probability}`
+    reward: `[S, A]`, or by choice, `[K]`
+    constraints: `[m, S, A]` or `[m, K]` (or `[S, A]` or `[K]` for one constraint)
     thresholds: one number for each constraint, or a pair `(low, high)` for a range (a number alone
         for one constraint)
-    initial: `[S]`, the distribution of the first state
+    initial: the first state, by its index or its name; or `{state: probability}`; or its
+        distribution `[S]`
     discount: in [0, 1)
     senses: `">="` (default), `"<="`, `"=="` or `"in"` (a range) for each constraint, or one for all
     minimise: whether the reward is a cost, to be minimised
+    first_choice: `[S + 1]`, the first row of every state in a matrix `[K, S]`, and K
     available: `[S, A]` booleans, which actions exist in which state (default: all)
-    state_names, action_names, constraint_names: optional labels
+    goal: states where the run stays and nothing is paid any more: a mask `[S]`, an index, a name,
+        or a list of these; their rows are not looked at
+    state_names, constraint_names: optional labels
+    action_names: A labels, or for every state a list of those of its choices
     grid: optional drawing instructions
     """
 
     transitions: Transitions
-    reward: np.ndarray
-    constraints: np.ndarray
+    reward: np.ndarray  # [K]
+    constraints: np.ndarray  # [m, K]
     limits: Limits
-    initial: np.ndarray
+    initial: np.ndarray  # [S]
     discount: float
 
     def __init__(
@@ -88,35 +98,41 @@ class CMDP:
         *,
         senses: Sequence[str | None] | str | None = None,
         minimise: bool = False,
+        first_choice: Any = None,
         available: Any = None,
+        goal: Any = None,
         state_names: Sequence[str] | None = None,
-        action_names: Sequence[str] | None = None,
+        action_names: Sequence[str] | Sequence[Sequence[str]] | None = None,
         constraint_names: Sequence[str] | None = None,
         grid: Grid | None = None,
     ) -> None:
-        self.transitions, self.available = read_rows(transitions, available)
-        S, A, _ = self.transitions.successors.shape
-        self.reward = _numbers("reward", reward, (S, A), self.available)
+        marked = None if goal is None else lambda S: _mask(goal, S, state_names)
+        self.transitions, kept = read_rows(transitions, available, first_choice, marked)
+        rows, S, A = self.transitions, self.transitions.states, self.transitions.actions
+        self.reward = _by_choice("reward", reward, rows, kept)
         if not isinstance(minimise, bool | np.bool_):
             raise InputError(f"minimise is {minimise!r}; it must be True or False.")
         self.minimise = bool(minimise)
-        constraints = float_array("constraints", constraints)
-        if constraints.shape == (S, A):
+        constraints, count = float_array("constraints", constraints), len(listed(thresholds))
+        if constraints.ndim == 0:
+            raise InputError(f"constraints: a number; give {(S, A)} numbers for each constraint.")
+        is_table = constraints.shape == (S, A) != (count, rows.choices)
+        if is_table or (constraints.ndim == 1 and constraints.size):
             constraints = constraints[None]
-        m = len(constraints) if constraints.ndim else 0
-        self.constraints = _numbers("constraints", constraints, (m, S, A), self.available)
-        if (count := len(listed(thresholds))) != m:
+        m = len(constraints)
+        self.constraints = np.empty((m, rows.choices))
+        for i, row in enumerate(constraints):
+            self.constraints[i] = _by_choice(f"constraints[{i}]", row, rows, kept)
+        if count != m:
             raise InputError(f"thresholds: {count} given for {m} constraints; give one for each.")
         names = _labels("constraint_names", constraint_names, m)
         if names and (len(set(names)) < m or "" in names):
             raise InputError("constraint_names: give each constraint a name of its own.")
         self.limits = Limits.of(thresholds, senses, names)
-        if self.available is not None:
-            copy_first(self.available, (self.reward, *self.constraints))
-        self.initial = _distribution(initial, S)
-        self.discount = _discount_factor(discount)
         self.state_names = _labels("state_names", state_names, S)
-        self.action_names = _labels("action_names", action_names, A)
+        self.initial = _distribution(initial, S, self.state_names)
+        self.discount = _discount_factor(discount)
+        self.action_names = _action_labels(action_names, rows)
         self.grid = _checked_grid(grid, S, A)
         for array in (self.reward, self.constraints, self.initial):
             array.setflags(write=False)
@@ -130,12 +146,17 @@ class CMDP:
     @property
     def states(self) -> int:
         """Number of states S."""
-        return self.reward.shape[0]
+        return self.transitions.states
 
     @property
     def actions(self) -> int:
-        """Number of actions A."""
-        return self.reward.shape[1]
+        """Number of actions A: the most that a state has, where they have no common names."""
+        return self.transitions.actions
+
+    @property
+    def choices(self) -> int:
+        """Number of choices K: pairs of a state and an action that it has."""
+        return self.transitions.choices
 
     @property
     def constraint_count(self) -> int:
@@ -143,14 +164,35 @@ class CMDP:
         return len(self.limits)
 
     @property
-    def successors(self) -> np.ndarray:
-        """`[S, A, B]` int32, increasing in every row; unused places have probability 0."""
-        return self.transitions.successors
+    def first_choice(self) -> np.ndarray:
+        """`[S + 1]` int32: the first choice of every state, and K."""
+        return self.transitions.first_choice
+
+    def rows(self, first: int, last: int) -> Block:
+        """The transitions of the states `first .. last - 1`, by choice."""
+        return self.transitions.rows(first, last)
 
     @property
-    def probabilities(self) -> np.ndarray:
-        """`[S, A, B]`, of the successors."""
-        return self.transitions.probabilities
+    def available(self) -> np.ndarray | None:
+        """`[S, A]` booleans, which actions exist in which state; None: all."""
+        rows = self.transitions
+        return None if rows.is_regular else rows.as_table(np.ones(rows.choices, dtype=bool))
+
+    @property
+    def action_labels(self) -> tuple[str, ...]:
+        """One text for each action: its name, or "action 0", "action 1", ..."""
+        names = self.action_names
+        if names and isinstance(names[0], str):
+            return names
+        return tuple(f"action {a}" for a in range(self.actions))
+
+    def as_table(self, numbers: np.ndarray) -> np.ndarray:
+        """What is said by choice, `[..., K]`, as a table `[..., S, A]`, 0 where there is none."""
+        return self.transitions.as_table(np.asarray(numbers))
+
+    def by_choice(self, table: np.ndarray) -> np.ndarray:
+        """A policy `[..., S, A]` by choice, `[..., K]`."""
+        return self.transitions.by_choice(np.asarray(table))
 
     @property
     def thresholds(self) -> np.ndarray:
@@ -168,16 +210,18 @@ class CMDP:
         return self.limits.names
 
     def __repr__(self) -> str:
-        S, A, B = self.successors.shape
-        sizes = f"states={S}, actions={A}, successors<={B}, constraints={len(self.limits)}"
-        return f"CMDP({sizes}, discount={self.discount:g})"
+        rows = self.transitions
+        sizes = f"states={rows.states}, actions={rows.actions}, choices={rows.choices}"
+        rest = f"constraints={len(self.limits)}, discount={self.discount:g}"
+        return f"CMDP({sizes}, successors<={rows.longest}, {rest})"
 
     def _rows(self) -> Rows:
-        S, A, B = self.successors.shape
+        rows = self.transitions
+        uneven = "" if rows.is_regular else f" at most, {rows.choices:,} choices in all"
         return [
-            ("states", f"{S:,}"),
-            ("actions", f"{A:,}" + ("" if self.available is None else " at most")),
-            ("successors", f"{B} at most, {int((self.probabilities > 0).sum()):,} in all"),
+            ("states", f"{rows.states:,}"),
+            ("actions", f"{rows.actions:,}{uneven}"),
+            ("successors", f"{rows.longest} at most, {len(rows.successors):,} in all"),
             ("discount", f"{self.discount:.12g}"),
             ("objective", f"{'minimise' if self.minimise else 'maximise'} the reward"),
             *(("subject to", text) for text in self.limits.texts),
@@ -197,11 +241,9 @@ class CMDP:
         Transitions that do not change are shared, not copied or checked again.
         """
         for name in changes:
-            check_known("replace: field", name, (*FIELDS, "thresholds"))
+            check_known("replace: field", name, (*FIELDS, *OF_ROWS, "thresholds"))
         fields: dict[str, Any] = {name: getattr(self, name) for name in FIELDS}
         fields["thresholds"] = self.limits.entries
-        if "available" in changes:  # other pairs may be copies then
-            fields["transitions"] = (self.successors, self.probabilities)
         if "thresholds" in changes:
             entries = listed(changes["thresholds"])
             if "senses" not in changes:
@@ -223,46 +265,51 @@ class CMDP:
     @cached_property
     def digest(self) -> str:
         """Fingerprint of what the user said, labels apart; how it is stored has no part in it."""
-        exists = self.uniform_policy() > 0
-        used = (self.probabilities > 0) & exists[:, :, None]
-        return _fingerprint(
-            f"{self.senses} {self.minimise} {self.discount!r}".encode(),
-            np.argwhere(exists),
-            used.sum(-1)[exists],
-            self.successors[used].astype(np.int64),
-            self.probabilities[used],
-            self.reward[exists],
-            self.constraints[:, exists],
-            self.limits.bounds,
-            self.initial,
-        )
+        rows, hasher = self.transitions, sha256()
+        pairs, lengths = (rows.state_of, rows.action_of), (np.diff(rows.first_entry),)
+        for columns in (pairs, lengths, (rows.successors,)):
+            parts = range(0, len(columns[0]), HASHED)
+            stacked = (np.stack([part[i : i + HASHED] for part in columns], -1) for i in parts)
+            shape = (len(columns[0]), 2) if len(columns) > 1 else columns[0].shape
+            hasher.update(str(shape).encode())
+            for part in stacked:
+                hasher.update(part.astype(np.int64).data)
+        numbers = self.reward, self.constraints, self.limits.bounds, self.initial
+        for array in (rows.probabilities, *numbers):
+            _hash(hasher, array)
+        hasher.update(f"{self.senses} {self.minimise} {self.discount!r}".encode())
+        return hasher.hexdigest()
 
     def matches(self, digest: str) -> bool:
         """Whether a result's fingerprint is this model's; results of version 0.1 have another."""
-        return digest in (self.digest, f"0.1:{self._digest_of_0_1}")
+        if digest.startswith("0.1:"):
+            return digest == f"0.1:{self._digest_of_0_1()}"
+        return digest == self.digest
 
-    @cached_property
     def _digest_of_0_1(self) -> str:
-        """As version 0.1 made it: of padded rows and of constraints turned to `>=`."""
-        turned = self.limits.turn(self.constraints, axis=0), self.limits.row_thresholds
-        rows = self.successors, self.probabilities, self.reward
-        mask = b"" if self.available is None else self.available.tobytes()
-        return _fingerprint(mask + repr(self.discount).encode(), *rows, *turned, self.initial)
+        """As version 0.1 made it: of rows padded to `[S, A, B]`, and of constraints as `>=`.
+
+        Pairs that did not exist were copies of the state's first choice.
+        """
+        rows = self.transitions
+        padded = np.zeros((2, rows.choices, rows.longest))
+        lengths = np.diff(rows.first_entry)
+        places = np.arange(len(rows.successors)) - np.repeat(rows.first_entry[:-1], lengths)
+        choice = np.repeat(np.arange(rows.choices), lengths)
+        padded[0, choice, places], padded[1, choice, places] = rows.successors, rows.probabilities
+        successors, chances = (np.moveaxis(rows.filled(part.T), 0, -1) for part in padded)
+        turned = rows.filled(self.limits.turn(self.constraints, axis=0))
+        hasher = sha256()
+        numbers = rows.filled(self.reward), turned, self.limits.row_thresholds, self.initial
+        for array in (successors.astype(np.int32), chances, *numbers):
+            _hash(hasher, array)
+        mask = self.available
+        hasher.update((b"" if mask is None else mask.tobytes()) + repr(self.discount).encode())
+        return hasher.hexdigest()
 
     def uniform_policy(self) -> np.ndarray:
-        """The policy that chooses uniformly among the available actions, `[S, A]`."""
-        return uniform_policy(self.available, self.states, self.actions)
-
-    def fold_unavailable(self, policy: np.ndarray) -> np.ndarray:
-        """A policy `[S, A]` with the probability of unavailable actions moved to those they copy.
-
-        Its values do not change.
-        """
-        if self.available is None:
-            return policy
-        folded, first = np.where(self.available, policy, 0.0), np.argmax(self.available, axis=1)
-        folded[np.arange(self.states), first] += np.where(self.available, 0.0, policy).sum(1)
-        return folded
+        """The policy that chooses uniformly among the actions of each state, `[S, A]`."""
+        return self.as_table(self.transitions.uniform_policy())
 
     @classmethod
     def from_step(
@@ -272,7 +319,7 @@ class CMDP:
         step: Callable[[Any, Any], tuple[Mapping[Any, float], float, Sequence[float]]],
         *,
         thresholds: Sequence[float],
-        initial: Mapping[Any, float],
+        initial: Any,
         discount: float,
         **fields: Any,
     ) -> "CMDP":
@@ -280,8 +327,8 @@ class CMDP:
 
         states: names of any kind. actions: a list, or a function of the state where the choice
         depends on it. step: its third part has one number for each threshold; with `senses=["<="]`
-        it is the cost itself. initial: `{state: probability}`. fields: `senses`, `minimise`,
-        `constraint_names`, `grid`, as in the constructor.
+        it is the cost itself. initial: a state, or `{state: probability}`. fields: `senses`,
+        `minimise`, `goal`, `constraint_names`, `grid`, as in the constructor.
         """
         made = step_fields(states, actions, step, thresholds, initial)
         return cls(**made, discount=discount, **fields)
@@ -307,44 +354,83 @@ class CMDP:
         return cls(**made, discount=discount)
 
 
-def uniform_policy(available: np.ndarray | None, states: int, actions: int) -> np.ndarray:
-    """The policy `[S, A]` that chooses uniformly among the available actions `[S, A]`."""
-    if available is None:
-        return np.full((states, actions), 1 / actions)
-    return available / available.sum(1, keepdims=True)
+def _hash(hasher: Any, array: np.ndarray) -> None:
+    """Add the shape and the numbers of an array."""
+    hasher.update(str(array.shape).encode())
+    hasher.update(np.ascontiguousarray(array).data)
 
 
-def _fingerprint(end: bytes, *arrays: np.ndarray) -> str:
-    """Of the shapes and numbers of arrays, and of what comes after them."""
-    hasher = sha256()
-    for array in arrays:
-        hasher.update(str(array.shape).encode())
-        hasher.update(np.ascontiguousarray(array).data)
-    hasher.update(end)
-    return hasher.hexdigest()
+def _by_choice(field: str, numbers: Any, rows: Transitions, kept: Kept | None) -> np.ndarray:
+    """Finite float64 numbers `[K]`, of `[S, A]` or of `[K]`, as the rows are or as they came."""
+    array = float_array(field, numbers)
+    if array.shape == (rows.states, rows.actions):
+        flat = array.reshape(-1)
+        flat = flat if rows.is_regular else flat[rows.cells]
+    elif kept is not None and array.shape == (kept.came,):
+        flat = array[kept.rows]
+    elif array.shape == (rows.choices,):
+        flat = array
+    else:
+        shapes = f"{(rows.states, rows.actions)}, or {(rows.choices,)} by choice"
+        raise InputError(f"{field}: shape {array.shape}, expected {shapes}.")
+    if kept is not None:
+        flat = np.where(kept.rows < 0, 0.0, flat)  # goals
+    for k in np.flatnonzero(~np.isfinite(flat))[:1].tolist():
+        place = f"state {rows.state_of[k]}, action {rows.action_of[k]}"
+        what = f"{field} of {place} is {flat[k]}"
+        raise InputError(f"{what}; every entry must be a finite number.")
+    _refuse_large(field, flat)
+    return flat + 0.0  # a copy, and no -0.0
 
 
-def _numbers(
-    field: str, data: Any, shape: tuple[int, ...], available: np.ndarray | None = None
-) -> np.ndarray:
-    """A fresh finite float64 array of the given shape; unavailable pairs are not looked at."""
-    array = float_array(field, data)
-    if array.size == 0 and 0 in shape:
-        array = array.reshape(shape)
-    if array.shape != shape:
-        raise InputError(f"{field}: shape {array.shape}, expected {shape}.")
-    exists = np.True_ if available is None else available
-    for place in np.argwhere(~np.isfinite(array) & exists)[:1].tolist():
-        number = array[tuple(place)]
-        raise InputError(f"{field}{place} is {number}; every entry must be a finite number.")
-    if ((np.abs(array) > LARGEST_NUMBER) & exists).any():
+def _refuse_large(field: str, numbers: np.ndarray) -> None:
+    if numbers.size and max(numbers.max(), -numbers.min()) > LARGEST_NUMBER:
         raise InputError(f"{field}: it has entries beyond {LARGEST_NUMBER:g}; rescale it.")
-    return np.ascontiguousarray(array) + 0.0  # no -0.0
 
 
-def _distribution(initial: Any, S: int) -> np.ndarray:
-    """A checked and normalised distribution, `[S]`."""
-    start = _numbers("initial", initial, (S,))
+def _state(what: str, state: Any, S: int, names: Sequence[str] | None) -> int:
+    """The index of a state, which a user gave by index or name."""
+    if isinstance(state, str):
+        if names is None:
+            raise InputError(f"{what}: '{state}' is a name; give state_names= too, or an index.")
+        if state not in names:
+            raise InputError(f"{what}: '{state}' is no state; {did_you_mean(state, names)}")
+        return list(names).index(state)
+    if isinstance(state, bool | np.bool_) or not isinstance(state, int | np.integer):
+        raise InputError(f"{what}: {state!r} is neither the index nor the name of a state.")
+    if not 0 <= state < S:
+        raise InputError(f"{what}: state {state} is out of range; states are 0..{S - 1}.")
+    return int(state)
+
+
+def _mask(goal: Any, S: int, names: Sequence[str] | None) -> np.ndarray:
+    """Goals `[S]` booleans, of a mask, an index, a name, or a list of indices and names."""
+    array = np.asarray(goal)
+    if array.dtype == bool:
+        if array.shape != (S,):
+            raise InputError(f"goal: a mask of shape {array.shape}, expected {(S,)}.")
+        return array
+    mask = np.zeros(S, dtype=bool)
+    for state in [goal] if array.ndim == 0 else goal:
+        mask[_state("goal", state, S, names)] = True
+    return mask
+
+
+def _distribution(initial: Any, S: int, names: Sequence[str] | None) -> np.ndarray:
+    """A checked and normalised distribution, `[S]`, of a state, a mapping, or numbers `[S]`."""
+    if isinstance(initial, str | int | np.integer) and not isinstance(initial, bool):
+        initial = {initial: 1.0}
+    if isinstance(initial, Mapping):
+        chances, initial = initial, np.zeros(S)
+        for state, chance in chances.items():
+            spot = _state("initial", state, S, names)
+            initial[spot] = real_number(f"initial, state {state!r}", chance)
+    start = float_array("initial", initial) + 0.0  # no -0.0, and no array of the caller's
+    if start.shape != (S,):
+        raise InputError(f"initial: shape {start.shape}, expected {(S,)}.")
+    for s in np.flatnonzero(~np.isfinite(start))[:1].tolist():
+        raise InputError(f"initial[{s}] is {start[s]}; every entry must be a finite number.")
+    _refuse_large("initial", start)
     if (start < 0).any():
         s = int(np.argmax(start < 0))
         raise InputError(f"initial[{s}] is {start[s]}; probabilities may not be negative.")
@@ -378,6 +464,22 @@ def _labels(field: str, names: Sequence[str] | None, count: int) -> tuple[str, .
     if len(texts) != count:
         raise InputError(f"{field}: {len(texts)} names for {count}; give one for each.")
     return texts
+
+
+def _action_labels(
+    names: Sequence[str] | Sequence[Sequence[str]] | None, rows: Transitions
+) -> tuple[str, ...] | tuple[tuple[str, ...], ...] | None:
+    """One text for each action, or for every state one for each of its choices."""
+    is_nested = isinstance(names, list | tuple) and any(
+        isinstance(own, list | tuple) for own in names
+    )
+    if names is None or not is_nested:
+        return _labels("action_names", names, rows.actions)  # type: ignore[arg-type]
+    if len(names) != rows.states:
+        raise InputError(f"action_names: {len(names)} lists for {rows.states} states.")
+    counts = np.diff(rows.first_choice).tolist()
+    own = (_labels(f"action_names[{s}]", list(names[s]), n) for s, n in enumerate(counts))
+    return tuple(labels for labels in own if labels is not None)
 
 
 def _checked_grid(grid: Grid | None, S: int, A: int) -> Grid | None:

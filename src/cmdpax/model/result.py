@@ -118,7 +118,7 @@ class Result:
 
     @staticmethod
     def of(model: CMDP, policy: np.ndarray, certificate: Certificate, **fields: Any) -> "Result":
-        """The result of a policy `[S, A]` with its certificate; `fields` are the other ones."""
+        """The result of a policy by choice, `[K]`, and its certificate; `fields` are the others."""
         low, high = certificate.reward_bounds
         if certificate.violation == 0:  # a feasible policy: the dual bound holds for it too
             if model.minimise:
@@ -126,7 +126,7 @@ class Result:
             else:
                 high = max(low, min(high, certificate.dual_bound))
         return Result(
-            policy=model.fold_unavailable(policy),
+            policy=model.as_table(policy),
             reward=(low + high) / 2,
             margins=certificate.margin_bounds.mean(1),
             multipliers=certificate.weights,

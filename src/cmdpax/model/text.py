@@ -21,7 +21,7 @@ from cmdpax.model.limits import Limits
 from cmdpax.model.transitions import Pair, from_pairs
 
 MODEL = "cmdpax-model"
-VERSION, READABLE = 2, (1, 2)  # written, and read
+VERSION = 2  # of models as .json, and of results
 NAMES = ("state_names", "action_names", "constraint_names")
 HEAD_KEYS = ("format", "version", "discount", "states", "actions", "initial", "constraints")
 LARGEST_JSON = 500_000  # entries of a model in .json: S * A * max(B, 1 + m)
@@ -132,7 +132,9 @@ def grid_from(value: Any) -> Grid | None:
 def model_to_json(model: CMDP) -> str:
     """A model as `.json` text, one pair a line."""
     S, A, m = model.states, model.actions, model.constraint_count
-    refuse_large(S, A, max(model.successors.shape[2], 1 + m))
+    refuse_large(S, A, max(model.transitions.longest, 1 + m))
+    if model.action_names and not isinstance(model.action_names[0], str):
+        raise InputError("action_names: those of each state do not fit .json; save as .npz.")
     labels = []
     for field, count in zip(NAMES, (S, A, m), strict=True):
         labels.append(list(index_of(getattr(model, field), count)))
@@ -151,14 +153,16 @@ def model_to_json(model: CMDP) -> str:
     head |= {"minimise": True} if model.minimise else {}
     head |= {"grid": asdict(model.grid)} if model.grid else {}
     lines = []
-    for s, a in np.argwhere(model.uniform_policy()):  # available pairs
-        chances = zip(model.successors[s, a], model.probabilities[s, a])
-        paid = zip(costs, model.constraints[:, s, a])
+    rows = model.transitions
+    for k, (s, a) in enumerate(zip(rows.state_of.tolist(), rows.action_of.tolist())):
+        own = slice(rows.first_entry[k], rows.first_entry[k + 1])
+        chances = zip(rows.successors[own], rows.probabilities[own])
+        paid = zip(costs, model.constraints[:, k])
         entry = {
             "state": states[s],
             "action": actions[a],
-            "to": {states[successor]: chance for successor, chance in chances if chance},
-            "reward": model.reward[s, a],
+            "to": {states[successor]: chance for successor, chance in chances},
+            "reward": model.reward[k],
             "costs": {name: cost for name, cost in paid if cost},
         }
         lines.append(f"    {dump(entry)}")
@@ -183,15 +187,15 @@ def dump(value: Any, finite: bool = True) -> str:
         raise InputError(f"trace, averaged and grid: {only}.") from None
 
 
-def identified(data: Any, kind: str) -> dict[str, Any]:
-    """A JSON object that says it is of this kind and version."""
+def identified(data: Any, kind: str, latest: int = VERSION) -> dict[str, Any]:
+    """A JSON object that says it is of this kind, and of a version up to the latest."""
     own = data.get("format") if isinstance(data, dict) else None
     if own != kind:
         raise InputError(f"it is not a {kind} file; its 'format' is {brief(own)}.")
     version = data.get("version")
-    if type(version) is not int or version not in READABLE:
-        span = f"{READABLE[0]} to {READABLE[-1]}"
-        raise InputError(f"its version is {brief(version)}; this cmdpax reads versions {span}.")
+    if type(version) is not int or not 1 <= version <= latest:
+        readable = f"this cmdpax reads versions 1 to {latest}"
+        raise InputError(f"its version is {brief(version)}; {readable}.")
     return data
 
 

@@ -1,11 +1,19 @@
 """Transitions in their one form, and how arrays, step functions and tables become them.
 
-`successors [S, A, B]` (int32) are increasing in every row, each once, unused places last with
-probability 0; B is the largest number of successors of any pair. So equal models have equal bytes,
-whichever way they were written: dense, sparse, as lists, as a function or as a table.
+A model has K choices, those of a state one after another, and every choice has its successors:
+
+    choices of state s:    first_choice[s] .. first_choice[s + 1] - 1
+    entries of choice k:   first_entry[k] .. first_entry[k + 1] - 1   of successors, probabilities
+
+Nothing is padded: states may have different numbers of choices, choices of successors. Successors
+increase within a choice, each occurs once, none has probability 0. So equal models have equal
+bytes, whichever way they were written: dense, sparse, as lists, as a function or as a table.
+
+Tables `[S, A]` are for people, and for methods that work on one number of actions everywhere:
+`Transitions` turns what is said by choice, `[K]`, into them and back.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
@@ -17,129 +25,438 @@ import scipy.sparse as sp
 
 from cmdpax.errors import InputError
 from cmdpax.loops import bellman
+from cmdpax.loops.compiled import readable, unsigned
+from cmdpax.loops.components import Order, find_order
+from cmdpax.loops.rows import Block, RowArrays
 from cmdpax.model.limits import NUMERIC, listed
 
 ROW_SUM_TOLERANCE = 1e-8
-PADDED_ENTRIES = 2_000_000_000  # refuse to allocate more than this for successors
+MAX_ENTRIES = 2_000_000_000  # refuse to allocate more than this
 DENSE_STATES, DENSE_ENTRIES = 256, 4_000_000  # up to here dense linear algebra is faster
+WASTE = 0.1  # share of an array that may stay unused at its end
 NO_ACTIONS = "the action set is empty; every state needs at least one action."
-Padded = tuple[np.ndarray, np.ndarray]  # successors and probabilities, [S, A, B]
+Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
     """Checked rows in their one form, read-only, shared by models that differ in other things."""
 
-    successors: np.ndarray  # [S, A, B]
-    probabilities: np.ndarray  # [S, A, B]
+    first_choice: Array  # [S + 1] int32
+    first_entry: Array  # [K + 1] int32
+    successors: Array  # [e] int32
+    probabilities: Array  # [e]
+    actions: int  # A
+    labels: Array | None = None  # [K] int32, the action of each choice; None: 0, 1, ... in a state
+    missed: float = 0.0  # by how much the sum of a row missed 1, as it came, at most
 
     def __post_init__(self) -> None:
-        self.successors.setflags(write=False)
-        self.probabilities.setflags(write=False)
+        for name in ("first_choice", "first_entry", "successors", "probabilities"):
+            getattr(self, name).setflags(write=False)
+
+    @property
+    def states(self) -> int:
+        """Number of states S."""
+        return len(self.first_choice) - 1
+
+    @property
+    def choices(self) -> int:
+        """Number of choices K."""
+        return len(self.first_entry) - 1
+
+    @cached_property
+    def _arrays(self) -> RowArrays:
+        pointers = unsigned(self.first_choice), unsigned(self.first_entry)
+        return RowArrays(Block(*pointers, unsigned(self.successors), readable(self.probabilities)))
+
+    def rows(self, first: int, last: int) -> Block:
+        """The rows of the states `first .. last - 1`, without a copy."""
+        return self._arrays.rows(first, last)
+
+    @cached_property
+    def order(self) -> Order:
+        """The components of the model, and the order in which they are solved."""
+        return find_order(self)
+
+    @cached_property
+    def is_regular(self) -> bool:
+        """Whether every state has all A actions: then `[K]` is `[S, A]`, row after row."""
+        return self.choices == self.states * self.actions
+
+    @cached_property
+    def longest(self) -> int:
+        """The largest number of successors of any choice."""
+        return int(np.diff(self.first_entry).max())
 
     @cached_property
     def matrix(self) -> sp.csr_array:
-        """Transition matrix `[S*A, S]`, row `s*A + a`."""
-        S, A, _ = self.successors.shape
-        used = self.probabilities > 0
-        pointers = np.append(0, np.cumsum(used.sum(-1)))
-        entries = (self.probabilities[used], self.successors[used], pointers)
-        return sp.csr_array(entries, shape=(S * A, S), copy=False)
+        """Transition matrix `[K, S]`."""
+        entries = self.probabilities, self.successors, self.first_entry
+        return sp.csr_array(entries, shape=(self.choices, self.states), copy=False)
 
     @cached_property
-    def tensor(self) -> np.ndarray:
-        """Dense transitions `[S, A, S]`; only where `is_small`."""
-        S, A, _ = self.successors.shape
-        return self.matrix.toarray().reshape(S, A, S)
+    def tensor(self) -> Array:
+        """Dense transitions `[S, A, S]`, zero where there is no choice; only where `is_small`."""
+        S, A = self.states, self.actions
+        tensor = np.zeros((S * A, S))
+        tensor[self.cells] = self.matrix.toarray()
+        return tensor.reshape(S, A, S)
 
     @property
     def is_small(self) -> bool:
         """Whether dense linear algebra is the better choice; batches of policies need it."""
-        S, A, _ = self.successors.shape
-        return S <= DENSE_STATES and S**2 * A <= DENSE_ENTRIES
+        return self.states <= DENSE_STATES and self.states**2 * self.actions <= DENSE_ENTRIES
+
+    @property
+    def state_of(self) -> Array:
+        """`[K]`: the state of each choice."""
+        return self.by_state(np.arange(self.states, dtype=np.int32))
+
+    @property
+    def action_of(self) -> Array:
+        """`[K]`: the action of each choice."""
+        if self.labels is not None:
+            return self.labels
+        return np.arange(self.choices, dtype=np.int32) - self.by_state(self.first_choice[:-1])
+
+    @cached_property
+    def cells(self) -> Array:
+        """`[K]`: where each choice stands in a table `[S, A]`, row after row."""
+        return self.state_of.astype(np.int64) * self.actions + self.action_of
+
+    def as_table(self, numbers: Array) -> Array:
+        """What is said by choice `[..., K]` as a table `[..., S, A]`, 0 where there is none."""
+        shape = *numbers.shape[:-1], self.states, self.actions
+        if self.is_regular:
+            return numbers.reshape(shape)
+        table = np.zeros((*numbers.shape[:-1], self.states * self.actions), dtype=numbers.dtype)
+        table[..., self.cells] = numbers
+        return table.reshape(shape)
+
+    def filled(self, numbers: Array) -> Array:
+        """The same, with the state's first choice where there is none.
+
+        A policy may then choose any of the A actions in every state; `by_choice` takes it back.
+        """
+        shape = *numbers.shape[:-1], self.states, self.actions
+        return numbers.reshape(shape) if self.is_regular else numbers[..., self._stand_ins]
+
+    def by_choice(self, table: Array) -> Array:
+        """A policy `[..., S, A]` by choice, `[..., K]`: the transpose of `filled`.
+
+        What stands where there is no choice counts for the state's first one.
+        """
+        flat = table.reshape(*table.shape[:-2], self.states * self.actions)
+        if self.is_regular:
+            return flat
+        numbers = flat[..., self.cells]
+        exists = np.zeros(self.states * self.actions, dtype=bool)
+        exists[self.cells] = True
+        rest = np.where(exists, 0.0, flat).reshape(table.shape).sum(-1)
+        numbers[..., self.first_choice[:-1]] += rest
+        return numbers
+
+    def mean_by_choice(self, policy: Array, table: Array) -> Array:
+        """Rewards `[..., S, A]` by choice, `[..., K]`, so that a policy (a table) earns as much.
+
+        Where several pairs stand for one choice, their mean under the policy.
+        """
+        if self.is_regular:
+            return self.by_choice(table)
+        shares = self.by_choice(policy)
+        earned, own = self.by_choice(policy * table), self.by_choice(table)
+        return np.where(shares > 0, earned / np.where(shares > 0, shares, 1.0), own)
+
+    @cached_property
+    def _stand_ins(self) -> Array:
+        """`[S, A]`: the choice of each pair, or the state's first one."""
+        choices = np.repeat(self.first_choice[:-1], self.actions)
+        choices[self.cells] = np.arange(self.choices)
+        return choices.reshape(self.states, self.actions)
+
+    def sums(self, numbers: Array) -> Array:
+        """Sums over the choices of each state: `[..., K] -> [..., S]`."""
+        if self.is_regular:
+            return self.as_table(numbers).sum(-1)
+        return np.add.reduceat(numbers, self.first_choice[:-1], axis=-1)
+
+    def by_state(self, numbers: Array) -> Array:
+        """What is said by state, `[..., S]`, for each of its choices, `[..., K]`."""
+        return np.repeat(numbers, np.diff(self.first_choice), axis=-1)
+
+    def under(self, policy: Array, rewards: Array) -> Array:
+        """Expected one-step rewards: `[..., K]` -> `[..., S]`.
+
+        policy: probabilities `[..., K]`, or a choice of each state, `[S]` integers.
+        """
+        if np.issubdtype(policy.dtype, np.integer):
+            return rewards[..., policy]
+        return self.sums(rewards * policy)
+
+    def uniform_policy(self) -> Array:
+        """The policy that chooses uniformly among the choices of each state, `[K]`."""
+        return self.by_state(1 / np.diff(self.first_choice))
+
+    def deterministic(self, choices: Array) -> Array:
+        """A choice of each state, `[S]`, as probabilities `[K]`."""
+        policy = np.zeros(self.choices)
+        policy[choices] = 1.0
+        return policy
 
 
-def read_rows(transitions: Any, available: Any) -> tuple[Transitions, np.ndarray | None]:
-    """What a user gave as transitions, checked, and the mask of available pairs (None: all).
+class RowLists(NamedTuple):
+    """Rows by choice, one after another: what a user may give as transitions, with `first_choice`.
 
-    Pairs that are not available are not looked at; they become copies of the state's first
-    available one. Transitions of another model are taken as they are.
+    Those of choice k are at `first_entry[k] .. first_entry[k + 1] - 1`.
     """
+
+    first_entry: Array  # [K + 1] integers
+    successors: Array  # [e] integers
+    probabilities: Array  # [e]
+
+
+class Raw(NamedTuple):
+    """Rows as they came, before anything is checked; nobody writes to them."""
+
+    first_choice: Array  # [S + 1]
+    first_entry: Array  # [K + 1]
+    successors: Array  # [e], any integers
+    probabilities: Array  # [e] float64
+    actions: int  # A
+    labels: Array | None = None  # [K]
+
+
+class Kept(NamedTuple):
+    """Which rows of what a user gave are the model's."""
+
+    rows: Array  # [K], as they came; -1: the new choice of a goal
+    came: int  # so many
+
+
+def read_rows(
+    transitions: Any,
+    available: Any = None,
+    first_choice: Any = None,
+    goal: Callable[[int], Array] | None = None,
+) -> tuple[Transitions, Kept | None]:
+    """What a user gave as transitions, checked, and which rows of it are kept (None: all).
+
+    goal: `goal(S)` marks goals, `[S]` booleans; they get one choice, to stay. Rows that are not
+    kept are not looked at. Transitions of another model are taken as they are.
+    """
+    is_own = isinstance(transitions, Transitions)
+    if is_own and available is None and goal is None:
+        return transitions, None
+    raw, rows = _raw(transitions, first_choice), None
+    S, count = len(raw.first_choice) - 1, len(raw.first_entry) - 1
+    if available is not None:
+        A = None if first_choice is not None else raw.actions
+        mask = _availability(available, S, A)
+        if A is None:
+            raw = _labelled(raw, mask)
+        elif not mask.all() or is_own:
+            raw, rows = _available(raw, mask)
+    if goal is not None:
+        raw, own = _with_goal(raw, goal(S))
+        rows = own if rows is None else np.where(own < 0, -1, rows[own])
+    for s in np.flatnonzero(np.diff(raw.first_choice) == 0)[:1].tolist():
+        raise InputError(f"transitions, state {s}: {NO_ACTIONS}")
+    return _canonical(raw), None if rows is None else Kept(rows, count)
+
+
+def _raw(transitions: Any, first_choice: Any) -> Raw:
+    """Rows as they came, in whatever form."""
     if isinstance(transitions, Transitions):
-        return transitions, _availability(available, *transitions.successors.shape[:2])
-    if isinstance(transitions, tuple) and len(transitions) == 2 and not sp.issparse(transitions[0]):
-        rows = _lists(*(real_array("transitions", part) for part in transitions))
-    else:
-        rows = _padded(_matrix(transitions))
-    mask = _availability(available, *rows[0].shape[:2])
-    _check_rows(*rows, mask)
-    if mask is not None:
-        rows = _writeable(rows[0]), _writeable(rows[1])
-        copy_first(mask, rows)
-    return Transitions(*_canonical(*rows)), mask
+        if first_choice is not None:
+            raise InputError("first_choice: the transitions are a model's, which has its own.")
+        t = transitions
+        arrays = t.first_choice, t.first_entry, t.successors, t.probabilities
+        return Raw(*arrays, t.actions, t.action_of)
+    if isinstance(transitions, Array) and transitions.dtype == object:
+        transitions = list(transitions.ravel())  # mdptoolbox has arrays of sparse matrices
+    is_list = isinstance(transitions, list | tuple) and len(transitions) > 0
+    first = transitions[0] if is_list else None
+    if isinstance(first, list | tuple) and any(isinstance(row, Mapping) for row in first):
+        return _mappings(transitions)
+    if isinstance(transitions, RowLists):
+        return _row_lists(transitions, first_choice)
+    is_pair = isinstance(transitions, tuple) and len(transitions) == 2
+    if is_pair and not any(map(sp.issparse, transitions)):
+        successors, chances = (real_array("transitions", part) for part in transitions)
+        return _lists(successors, chances, first_choice)
+    matrix, S, A = _matrix(transitions, first_choice is not None)
+    if matrix.dtype.kind not in NUMERIC:
+        raise InputError(f"transitions: it must hold real numbers, not {matrix.dtype}.")
+    parts = matrix.indptr, matrix.indices, matrix.data.astype(np.float64, copy=False)
+    if first_choice is None:
+        return Raw(np.arange(S + 1) * A, *parts, A)
+    pointers = _pointers("first_choice", first_choice, S, matrix.shape[0])
+    return Raw(pointers, *parts, int(np.diff(pointers).max(initial=1)))
 
 
-def copy_first(available: np.ndarray, arrays: Iterable[np.ndarray]) -> None:
-    """Overwrite unavailable actions of arrays `[S, A, ...]` by the state's first available one."""
-    first = np.argmax(available, axis=1)
-    state, action = np.nonzero(~available)
-    for array in arrays:
-        array[state, action] = array[state, first[state]]
-
-
-def _availability(available: Any, S: int, A: int) -> np.ndarray | None:
-    """The mask of available pairs, `[S, A]`, or None if all are."""
-    if available is None:
-        return None
-    mask = np.array(real_array("available", available))
-    if mask.shape != (S, A) or mask.dtype != bool:
-        own = f"shape {mask.shape} of {mask.dtype}"
-        raise InputError(f"available: {own}, expected {(S, A)} of bool.")
-    if not mask.any(1).all():
-        s = int(np.argmin(mask.any(1)))
-        raise InputError(f"available[{s}]: {NO_ACTIONS}")
-    mask.setflags(write=False)
-    return None if mask.all() else mask
-
-
-def _lists(successors: np.ndarray, probabilities: np.ndarray) -> Padded:
-    """Successor lists as fresh arrays; read-only ones (of a memory-mapped file) as they are."""
-    if successors.ndim != 3 or successors.shape != probabilities.shape:
-        shapes = f"successors {successors.shape} and probabilities {probabilities.shape}"
-        raise InputError(f"transitions: {shapes} must both be [S, A, B].")
-    if not np.issubdtype(successors.dtype, np.integer):
-        raise InputError(f"transitions: successors must be integers, not {successors.dtype}.")
-    _refuse_empty(*successors.shape[:2])
-    is_writeable = successors.flags.writeable or probabilities.flags.writeable
-    if not is_writeable and probabilities.dtype == np.float64:
-        return successors, probabilities
-    return successors.copy(), probabilities.astype(np.float64, order="C")
-
-
-def _matrix(transitions: Any) -> sp.csr_array:
-    """Dense `[S, A, S]`, A sparse `[S, S]` or one `[S*A, S]`: fresh, as the last, row `s*A + a`."""
-    if sp.issparse(transitions):
-        shape = transitions.shape
-        if len(shape) != 2 or shape[1] == 0 or shape[0] % shape[1]:
-            expected = "[S*A, S] of one sparse matrix (row s*A + a)"
-            raise InputError(f"transitions: shape {shape}, expected {expected}.")
-        _refuse_empty(shape[1], shape[0])
-        return sp.csr_array(transitions, copy=True)
-    if isinstance(transitions, list | tuple) and any(sp.issparse(part) for part in transitions):
+def _matrix(transitions: Any, is_by_choice: bool) -> tuple[sp.csr_array, int, int]:
+    """Matrices, dense or sparse, as one `[K, S]`, state after state; S, and A unless by choice."""
+    is_sparse = sp.issparse(transitions)
+    if isinstance(transitions, list | tuple) and any(map(sp.issparse, transitions)):
         S, A = next(part.shape[0] for part in transitions if sp.issparse(part)), len(transitions)
         for a, part in enumerate(transitions):
             if not sp.issparse(part) or part.shape != (S, S):
                 raise InputError(f"transitions[{a}]: expected a sparse matrix {(S, S)} as others.")
         _refuse_empty(S, A)
         by_state = np.arange(S * A).reshape(A, S).T.ravel()
-        return sp.csr_array(sp.vstack(transitions, format="csr"))[by_state]
-    dense = float_array("transitions", transitions)
-    if dense.ndim != 3 or dense.shape[0] != dense.shape[2]:
-        expected = "[S, A, S] (or sparse matrices, or successor lists)"
-        raise InputError(f"transitions: shape {dense.shape}, expected {expected}.")
-    S, A, _ = dense.shape
-    _refuse_empty(S, A)
-    return sp.csr_array(dense.reshape(S * A, S))
+        return sp.csr_array(sp.vstack(transitions, format="csr"))[by_state], S, A
+    array = transitions if is_sparse else float_array("transitions", transitions)
+    if array.ndim == 3 and array.shape[0] != array.shape[2] and array.shape[1] == array.shape[2]:
+        array = array.transpose(1, 0, 2)  # A matrices [S, S]
+    shape = array.shape
+    if len(shape) == 3 and shape[0] == shape[2] and not is_by_choice:
+        S, A, _ = shape
+        _refuse_empty(S, A)
+        return sp.csr_array(array.reshape(S * A, S)), S, A
+    is_whole = len(shape) == 2 and (is_by_choice or (shape[1] > 0 and shape[0] % shape[1] == 0))
+    if not is_whole:
+        several = "[S, A, S], [A, S, S], successor lists, sparse matrices, or one [S*A, S]"
+        wanted = "[choices, S] with first_choice=" if is_by_choice else several
+        raise InputError(f"transitions: shape {shape}, expected {wanted}.")
+    rows, S = shape
+    _refuse_empty(S, rows)
+    return sp.csr_array(array), S, 0 if is_by_choice else rows // S
+
+
+def _mappings(transitions: Sequence[Sequence[Mapping[int, float]]]) -> Raw:
+    """A list of states, each a list of choices `{next state: probability}`."""
+    choices = [choice for state in transitions for choice in state]
+    counts, lengths = [len(state) for state in transitions], [len(choice) for choice in choices]
+    try:
+        successors = np.array([to for choice in choices for to in choice], dtype=np.int64)
+        chances = np.array([p for choice in choices for p in choice.values()], dtype=np.float64)
+    except (AttributeError, TypeError, ValueError):
+        wanted = "every choice must be {next state: probability}, states by their numbers"
+        raise InputError(f"transitions: {wanted}.") from None
+    pointers = np.append(0, np.cumsum(counts)), np.append(0, np.cumsum(lengths))
+    return Raw(*pointers, successors, chances, max(counts, default=1))
+
+
+def _lists(successors: Array, probabilities: Array, first_choice: Any) -> Raw:
+    """Successor lists `[S, A, B]`, or `[K, B]` with the first choice of every state."""
+    axes = 3 if first_choice is None else 2
+    if successors.ndim != axes or successors.shape != probabilities.shape:
+        shapes = f"successors {successors.shape} and probabilities {probabilities.shape}"
+        wanted = "[S, A, B]" if axes == 3 else "[choices, B]"
+        raise InputError(f"transitions: {shapes} must both be {wanted}.")
+    if not np.issubdtype(successors.dtype, np.integer):
+        raise InputError(f"transitions: successors must be integers, not {successors.dtype}.")
+    K, B = int(np.prod(successors.shape[:-1])), successors.shape[-1]
+    chances = probabilities.astype(np.float64, copy=False)
+    parts = np.arange(K + 1) * B, successors.reshape(-1), chances.reshape(-1)
+    if first_choice is None:
+        S, A, _ = successors.shape
+        _refuse_empty(S, A)
+        return Raw(np.arange(S + 1) * A, *parts, A)
+    pointers = _pointers("first_choice", first_choice, max(np.size(first_choice) - 1, 0), K)
+    return Raw(pointers, *parts, int(np.diff(pointers).max(initial=1)))
+
+
+def _row_lists(rows: RowLists, first_choice: Any) -> Raw:
+    """Rows by choice, whose pointers are checked."""
+    chances = float_array("probabilities", rows.probabilities)
+    if chances.ndim != 1 or np.shape(rows.successors) != chances.shape:
+        shapes = f"successors {np.shape(rows.successors)} and probabilities {chances.shape}"
+        raise InputError(f"transitions: {shapes} must both be [entries].")
+    successors = real_array("successors", rows.successors)
+    if not np.issubdtype(successors.dtype, np.integer):
+        raise InputError(f"transitions: successors must be integers, not {successors.dtype}.")
+    K = max(np.size(rows.first_entry) - 1, 0)
+    first_entry = _pointers("first_entry", rows.first_entry, K, len(chances))
+    states = max(np.size(first_choice) - 1, 0)
+    pointers = _pointers("first_choice", first_choice, states, K)
+    _refuse_empty(states, K)
+    return Raw(pointers, first_entry, successors, chances, int(np.diff(pointers).max(initial=1)))
+
+
+def _pointers(field: str, numbers: Any, count: int, end: int) -> Array:
+    """Where each of `count` things begins, and at last where all of them end: `[count + 1]`."""
+    pointers = real_array(field, numbers)
+    if pointers.shape != (count + 1,) or not np.issubdtype(pointers.dtype, np.integer):
+        own = f"shape {pointers.shape} of {pointers.dtype}"
+        wanted = f"{count + 1} integers, where each begins and where all end"
+        raise InputError(f"{field}: {own}, expected {wanted}.")
+    falls = np.flatnonzero(pointers[1:] < pointers[:-1])
+    if pointers[0] != 0 or pointers[-1] != end or falls.size:
+        ends = f"it runs from {pointers[0]} to {pointers[-1]}"
+        what = f"it falls after entry {falls[0]}" if falls.size else ends
+        raise InputError(f"{field}: {what}; it must rise from 0 to {end}.")
+    return pointers.astype(np.int64, copy=False)
+
+
+def _availability(available: Any, S: int, A: int | None) -> Array:
+    """The mask of available pairs, `[S, A]`; A is the mask's own if it is None."""
+    mask = real_array("available", available)
+    A = mask.shape[-1] if A is None and mask.ndim else A
+    if mask.shape != (S, A) or mask.dtype != bool:
+        own = f"shape {mask.shape} of {mask.dtype}"
+        raise InputError(f"available: {own}, expected {(S, A)} of bool.")
+    if not mask.any(1).all():
+        s = int(np.argmin(mask.any(1)))
+        raise InputError(f"available[{s}]: {NO_ACTIONS}")
+    return mask
+
+
+def _labelled(raw: Raw, mask: Array) -> Raw:
+    """Rows by choice whose actions are those marked in the mask `[S, A]`."""
+    wrong = np.flatnonzero(mask.sum(1) != np.diff(raw.first_choice))
+    for s in wrong[:1].tolist():
+        count = int(raw.first_choice[s + 1] - raw.first_choice[s])
+        raise InputError(f"available[{s}] marks {mask[s].sum()} actions for {count} choices.")
+    return raw._replace(actions=mask.shape[1], labels=np.nonzero(mask)[1])
+
+
+def _available(raw: Raw, mask: Array) -> tuple[Raw, Array]:
+    """The rows of marked pairs `[S, A]` alone, and their numbers."""
+    S, A = mask.shape
+    owners = np.repeat(np.arange(S), np.diff(raw.first_choice))
+    labels = np.tile(np.arange(A), S) if raw.labels is None else raw.labels
+    kept = np.flatnonzero(mask[owners, labels])
+    if len(kept) < mask.sum():
+        mask = mask.copy()
+        mask[owners, labels] = False
+        s, a = np.argwhere(mask)[0].tolist()
+        raise InputError(f"available[{s}, {a}] is True, but the model has no such action.")
+    return _selected(raw, kept, mask.sum(1))._replace(labels=labels[kept]), kept
+
+
+def _selected(raw: Raw, kept: Array, counts: Array) -> Raw:
+    """The rows `kept [K]` alone, so many of each state."""
+    lengths = np.diff(raw.first_entry)[kept]
+    first_entry = np.append(0, np.cumsum(lengths))
+    shifts = np.repeat(raw.first_entry[kept] - first_entry[:-1], lengths)
+    entries = np.arange(first_entry[-1]) + shifts
+    parts = raw.successors[entries], raw.probabilities[entries], raw.actions
+    labels = None if raw.labels is None else raw.labels[kept]
+    return Raw(np.append(0, np.cumsum(counts)), first_entry, *parts, labels)
+
+
+def _with_goal(raw: Raw, goal: Array) -> tuple[Raw, Array]:
+    """Every goal (`[S]` booleans) with one choice, which stays; and the rows that are left, `[K]`.
+
+    A goal may have no choice before; -1 stands for its new one.
+    """
+    counts = np.diff(raw.first_choice)
+    own = np.flatnonzero(~np.repeat(goal, counts))
+    rest = _selected(raw, own, np.where(goal, 0, counts))
+    states = np.flatnonzero(goal)
+    place = rest.first_choice[states]  # where the new rows come in
+    spot = rest.first_entry[place]
+    ones = np.ones(len(states))
+    new = Raw(
+        np.append(0, np.cumsum(np.where(goal, 1, counts))),
+        np.append(0, np.cumsum(np.insert(np.diff(rest.first_entry), place, 1))),
+        np.insert(rest.successors.astype(np.int64), spot, states),
+        np.insert(rest.probabilities, spot, ones),
+        max(raw.actions, 1),
+        None if rest.labels is None else np.insert(rest.labels, place, 0),
+    )
+    return new, np.insert(own, place, -1)
 
 
 def _refuse_empty(S: int, A: int) -> None:
@@ -149,92 +466,76 @@ def _refuse_empty(S: int, A: int) -> None:
         raise InputError(f"transitions: {NO_ACTIONS}")
 
 
-def _padded(matrix: sp.csr_array) -> Padded:
-    """Successor lists of a matrix `[S*A, S]`, which is changed."""
-    if matrix.dtype.kind not in NUMERIC:
-        raise InputError(f"transitions: it must hold real numbers, not {matrix.dtype}.")
-    matrix.sum_duplicates()
-    (pairs, S), counts = matrix.shape, np.diff(matrix.indptr)
-    B = max(int(counts.max()), 1)
-    shape = (S, pairs // S, B)
-    refuse_huge(shape)
-    successors, probabilities = np.zeros((pairs, B), dtype=np.int32), np.zeros((pairs, B))
-    row = np.repeat(np.arange(pairs), counts)
-    place = np.arange(matrix.nnz) - np.repeat(matrix.indptr[:-1], counts)
-    successors[row, place] = matrix.indices
-    probabilities[row, place] = matrix.data
-    return successors.reshape(shape), probabilities.reshape(shape)
-
-
 def refuse_huge(shape: tuple[int, ...]) -> None:
     """Refuse to allocate transitions of an absurd size, before allocating."""
-    if float(np.prod([float(size) for size in shape])) > PADDED_ENTRIES:
-        raise InputError(
-            f"transitions: padded shape {shape} would need more than {PADDED_ENTRIES:.0e} entries;"
-            " split the pair with the most successors by intermediate states."
-        )
+    if float(np.prod([float(size) for size in shape])) > MAX_ENTRIES:
+        most, remedy = f"more than {MAX_ENTRIES:.0e} entries", "use fewer states or successors"
+        raise InputError(f"transitions: {shape} would be {most}; {remedy}.")
 
 
-def _check_rows(
-    successors: np.ndarray, probabilities: np.ndarray, available: np.ndarray | None
-) -> None:
-    """Successors are states; probabilities are finite, >= 0 and sum to 1, in available pairs."""
-    S = len(successors)
-    with np.errstate(over="ignore", invalid="ignore"):  # a sum that overflows is wrong all the same
-        total = probabilities.sum(-1)
-    off = ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE)
-    if not off.any() and probabilities.min() >= 0 and 0 <= successors.min() <= successors.max() < S:
-        return  # as nearly always; what follows needs arrays as large as the model
-    exists = np.ones(off.shape, dtype=bool) if available is None else available
-    is_state = (successors >= 0) & (successors < S)
-    pair = "probability of state {s}, action {a}, successor {to} is {chance};"
-    for wrong, sentence in (
-        (~is_state, "successor {to} at [{s}, {a}, {b}] is out of range; states are 0..{last}."),
-        (~np.isfinite(probabilities), f"{pair} every entry must be finite."),
-        (probabilities < 0, f"{pair} none may be negative."),
-    ):
-        for s, a, b in np.argwhere(wrong & exists[:, :, None])[:1]:
-            numbers = {"to": successors[s, a, b], "chance": probabilities[s, a, b], "last": S - 1}
-            raise InputError(f"transitions: {sentence.format(s=s, a=a, b=b, **numbers)}")
-    off &= exists
-    for s, a in np.argwhere(off)[:1]:
-        others = int(off.sum()) - 1
-        also = f" ({others} more pairs too)" if others else ""
-        wrong = f"state {s}, action {a} sum to {total[s, a]:.9g}, not 1{also}"
-        raise InputError(f"transitions: probabilities of {wrong}; normalise them.")
+def _canonical(raw: Raw) -> Transitions:
+    """Rows checked and in their one form; read-only ones that are in it already are not copied."""
+    S, K = len(raw.first_choice) - 1, len(raw.first_entry) - 1
+    refuse_huge((len(raw.successors),))
+    labels = None if raw.labels is None else raw.labels.astype(np.int32)
+    if labels is not None:
+        places = np.arange(K) - np.repeat(raw.first_choice[:-1], np.diff(raw.first_choice))
+        labels = None if np.array_equal(labels, places) else labels
+    if raw.successors.size and not 0 <= raw.successors.min() <= raw.successors.max() < S:
+        e = int(np.argmax((raw.successors < 0) | (raw.successors >= S)))
+        what = f"successor {raw.successors[e]} of {_named(raw, _row_of(raw, e))}"
+        raise InputError(f"transitions: {what} is out of range; states are 0..{S - 1}.")
+    first_choice, first_entry = raw.first_choice.astype(np.int32), raw.first_entry.astype(np.int32)
+    successors = np.ascontiguousarray(raw.successors, dtype=np.int32)
+    chances = np.ascontiguousarray(raw.probabilities)
+    facts = bellman.inspect_rows(first_entry, successors, chances)
+    _refuse_bad(raw, facts)
+    ordered, longest, farthest = facts[4:]
+    is_canonical = ordered and farthest <= _rounding(int(longest))
+    if not is_canonical or successors.flags.writeable or chances.flags.writeable:
+        successors, chances = successors.copy(), chances.copy()  # not the caller's own
+    if not is_canonical:
+        used = bellman.order_rows(first_entry, successors, chances)
+        successors, chances = successors[:used], chances[:used]
+        if used < (1 - WASTE) * len(raw.successors):
+            successors, chances = successors.copy(), chances.copy()
+        rounding = _rounding(int(np.diff(first_entry).max()))
+        bellman.normalise_rows(first_entry, chances, rounding)
+    arrays = first_choice, first_entry, successors, chances
+    return Transitions(*arrays, raw.actions, labels, float(farthest))
 
 
-def _canonical(successors: np.ndarray, probabilities: np.ndarray) -> Padded:
-    """Checked rows `[S, A, B]` in their one form; writeable ones are changed in place."""
-    if _is_canonical(successors, probabilities):
-        return successors, probabilities
-    successors = _writeable(successors.astype(np.int32, copy=False))
-    probabilities = _writeable(probabilities)
-    needed = bellman.order_rows(successors, probabilities)
-    successors = np.ascontiguousarray(successors[:, :, :needed])
-    return successors, normalised(np.ascontiguousarray(probabilities[:, :, :needed]))
+def _refuse_bad(raw: Raw, facts: Array) -> None:
+    """One sentence about what `inspect_rows` saw: entries not finite or negative, wrong sums."""
+    infinite, negative, off, count = facts[:4].astype(np.int64).tolist()
+    for e, wrong in ((infinite, "every entry must be finite"), (negative, "none may be negative")):
+        if e >= 0:
+            named = _named(raw, _row_of(raw, e))
+            what = f"probability of {named}, successor {raw.successors[e]}"
+            raise InputError(f"transitions: {what} is {raw.probabilities[e]}; {wrong}.")
+    if off >= 0:
+        also = f" ({count - 1} more pairs too)" if count > 1 else ""
+        with np.errstate(over="ignore"):
+            total = raw.probabilities[raw.first_entry[off] : raw.first_entry[off + 1]].sum()
+        what = f"probabilities of {_named(raw, off)} sum to {total:.9g}, not 1{also}"
+        raise InputError(f"transitions: {what}; normalise them.")
 
 
-def _is_canonical(successors: np.ndarray, probabilities: np.ndarray) -> bool:
-    """Whether rows are in their one form already, as in every file that cmdpax has written."""
-    is_contiguous = successors.flags.c_contiguous and probabilities.flags.c_contiguous
-    if successors.dtype != np.int32 or not is_contiguous:
-        return False
-    used = probabilities > 0
-    rising = (successors[:, :, 1:] > successors[:, :, :-1]) | ~used[:, :, 1:]
-    leading = used[:, :, :-1] | ~used[:, :, 1:]
-    plain = rising.all() and leading.all() and used[:, :, -1].any() and not successors[~used].any()
-    return bool(plain) and not (np.abs(probabilities.sum(-1) - 1) > _rounding(probabilities)).any()
+def _row_of(raw: Raw, entry: int) -> int:
+    """The row of an entry."""
+    return int(np.searchsorted(raw.first_entry, entry, side="right")) - 1
 
 
-def _writeable(array: np.ndarray) -> np.ndarray:
-    """The array itself, or a copy of a read-only one."""
-    return array if array.flags.writeable else np.array(array)
+def _named(raw: Raw, row: int) -> str:
+    """A row by its state and its action."""
+    s = int(np.searchsorted(raw.first_choice, row, side="right")) - 1
+    a = row - int(raw.first_choice[s]) if raw.labels is None else int(raw.labels[row])
+    return f"state {s}, action {a}"
 
 
-def _rounding(probabilities: np.ndarray) -> float:
-    """How far a sum over the last axis may be from 1 by rounding alone."""
-    return float((probabilities.shape[-1] + 1) * np.finfo(np.float64).eps)
+def _rounding(terms: int) -> float:
+    """How far a sum of so many probabilities may be from 1 by rounding alone."""
+    return float((terms + 1) * np.finfo(np.float64).eps)
 
 
 def normalised(probabilities: np.ndarray) -> np.ndarray:
@@ -244,7 +545,7 @@ def normalised(probabilities: np.ndarray) -> np.ndarray:
     model would change a little every time it is saved and loaded.
     """
     total = probabilities.sum(-1, keepdims=True)
-    rounding = _rounding(probabilities)
+    rounding = _rounding(probabilities.shape[-1])
     if (np.abs(total - 1) > rounding).any():
         probabilities /= np.where(np.abs(total - 1) <= rounding, 1.0, total)
     return probabilities
@@ -285,18 +586,23 @@ class Pair(NamedTuple):
 
 
 def from_pairs(pairs: Sequence[Pair], S: int, A: int, m: int) -> dict[str, Any]:
-    """Arrays of a model whose pairs are listed; those that are not are unavailable."""
-    B = max((len(pair.successors) for pair in pairs), default=0) or 1
-    refuse_huge((S, A, B))
-    successors, probabilities = np.zeros((S, A, B), dtype=np.int32), np.zeros((S, A, B))
-    reward, constraints = np.zeros((S, A)), np.zeros((m, S, A))
+    """Fields of a model whose pairs are listed; those that are not do not exist."""
+    pairs = sorted(pairs, key=lambda pair: pair[:2])
+    counts, lengths = np.zeros(S, dtype=np.int64), [len(pair.successors) for pair in pairs]
     available = np.zeros((S, A), dtype=bool)
-    for s, a, chances, gain, values in pairs:
-        successors[s, a, : len(chances)] = list(chances)
-        probabilities[s, a, : len(chances)] = list(chances.values())
-        reward[s, a], constraints[:, s, a], available[s, a] = gain, values, True
-    rewards = {"reward": reward, "constraints": constraints}
-    return {"transitions": (successors, probabilities), "available": available, **rewards}
+    for s, a, *_ in pairs:
+        counts[s] += 1
+        available[s, a] = True
+    successors = np.array([to for pair in pairs for to in pair.successors], dtype=np.int32)
+    chances = np.array([p for pair in pairs for p in pair.successors.values()], dtype=np.float64)
+    entries = chances, successors, np.append(0, np.cumsum(lengths)).astype(np.int32)
+    return {
+        "transitions": sp.csr_array(entries, shape=(len(pairs), S)),
+        "first_choice": np.append(0, np.cumsum(counts)),
+        "available": available,
+        "reward": np.array([pair.reward for pair in pairs]),
+        "constraints": np.array([pair.constraints for pair in pairs]).reshape(len(pairs), m).T,
+    }
 
 
 def step_fields(
@@ -304,13 +610,15 @@ def step_fields(
     actions: Sequence[Hashable] | Callable[[Any], Sequence[Hashable]],
     step: Callable[[Any, Any], tuple[Mapping[Any, float], float, Sequence[float]]],
     thresholds: Sequence[float],
-    initial: Mapping[Any, float],
+    initial: Any,
 ) -> dict[str, Any]:
     """Fields of a model given by `step(state, action)`; see `CMDP.from_step`."""
     states = list(states)
-    if not isinstance(initial, Mapping):
-        raise InputError("initial: give a mapping of states to probabilities, as {'idle': 1.0}.")
     index = {state: s for s, state in enumerate(states)}
+    if isinstance(initial, Hashable) and initial in index:
+        initial = {initial: 1.0}
+    if not isinstance(initial, Mapping):
+        raise InputError("initial: give a state, or probabilities of states, as {'idle': 1.0}.")
     if (different := len(index)) < len(states):
         raise InputError(f"states: {len(states)} given, {different} differ; list each once.")
     names: dict[Any, int] = {}

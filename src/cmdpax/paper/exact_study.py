@@ -296,14 +296,15 @@ def _projection_rows(model: CMDP, features: Features, result: Search) -> Iterato
     point, form = result.points[winner], StandardForm.of(model)
     policies = LogLinear(features, point["projection_step"])
     oracle = PolicyGradient(PROJECTED[result.entry.method], point["step"], policies)
-    before, errors, share = oracle.start(form), [], form.criterion.share
+    before, errors = oracle.start(form), []
 
     def observe(progress: Progress) -> bool:
         nonlocal before
         if not progress.outer_done:
             if progress.evaluations % (5 * STRIDE) == 0:
                 utility = AugmentedLagrangian(progress.multipliers, progress.penalty)
-                target, visits = oracle.target(form, before, utility), share(form, before.policy)
+                visits = form.criterion.share(form, oracle.policy(form, before))
+                target = oracle.target(form, before, utility)
                 pair = policies.projection_errors(progress.state.parameters, visits, target)
                 errors.append((progress.evaluations, *pair))
             before = progress.state

@@ -181,7 +181,7 @@ def _common(title: str, model: CMDP) -> Row:
         "title": title,
         "optimum": solve(model, eps=1e-12).reward,
         "states": list(model.state_names or map(str, range(model.states))),
-        "actions": list(model.action_names or map(str, range(model.actions))),
+        "actions": list(model.action_labels),
         "constraints": list(names),
         **asdict(model.grid),
     }
@@ -219,7 +219,7 @@ def _run(model: CMDP, replay: Replay, features: np.ndarray | None, pace: int) ->
     if kept[-1] < last:
         kept, policies = [*kept, last], np.concatenate([policies, run.policy[None]])
     form = StandardForm.of(model)
-    visits = np.stack([form.criterion.share(form, policy) for policy in policies])
+    visits = np.stack([form.criterion.share(form, model.by_choice(policy)) for policy in policies])
     short = -run.margins.min(-1) if model.constraint_count else np.zeros_like(run.rewards)
     settings = {k: v if isinstance(v, str) else float(v) for k, v in replay.settings.items()}
     return {

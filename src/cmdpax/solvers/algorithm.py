@@ -74,14 +74,14 @@ class Oracle(Protocol):
         """States worth certifying, the state itself first."""
 
     def policy(self, form: StandardForm, state: Any) -> np.ndarray:
-        """The state's policy `[..., S, A]`."""
+        """The state's policy by choice, `[..., K]`."""
 
 
 @dataclass(frozen=True)
 class Answer:
     """What a solver returns; the door certifies it."""
 
-    policy: np.ndarray  # [S, A]
+    policy: np.ndarray  # [K], by choice
     weights: np.ndarray  # [m], dual ones, in the units of the scaled form
     plan: Plan | None = None  # optimum of `r + w.c`, where the solver knows it
     averaged: np.ndarray | None = None  # [S, A], the policy of the average occupancy

@@ -58,7 +58,8 @@ def class_optimum(
     first = np.vstack([np.zeros(r), START_DEVIATION * rng.standard_normal((starts - 1, r))])
     turns = zip(first, cycle(TURNS), strict=False)
     ends = np.stack([_local(form, features, x, *turn) for x, turn in turns])
-    values = form.evaluate(features.probabilities(ends))
+    rows = form.transitions
+    values = form.evaluate(rows.by_choice(features.probabilities(ends)))
     rewards = np.where(lagrangian.violation(values.margins) <= FEASIBLE, values.reward, -np.inf)
     best = int(np.argmax(rewards))
     if not np.isfinite(rewards[best]):
@@ -86,7 +87,8 @@ def _local(
             bounds=[(-bound, bound)] * features.rank,
             options={"maxiter": 300, "ftol": 1e-15, "gtol": 1e-10},
         ).x
-        margins = form.evaluate(features.probabilities(x)).margins
+        policy = form.transitions.by_choice(features.probabilities(x))
+        margins = form.evaluate(policy).margins
         defect = float(lagrangian.defect(multipliers, penalty, margins))
         multipliers = lagrangian.dual_update(multipliers, penalty, margins, 1.0)
         if defect <= FEASIBLE / 10 and bound == bounds[-1]:
@@ -101,10 +103,12 @@ def value_and_gradient(
 ) -> tuple[float, np.ndarray]:
     """The utility at coordinates `x [r]` and its gradient `[r]`."""
     policy = features.probabilities(x)
-    evaluation = form.evaluate(policy)
+    acting = form.transitions.by_choice(policy)
+    evaluation = form.evaluate(acting)
     weights = utility.weights(evaluation.margins)
     values = weighted_values(evaluation, weights)
     advantage = weighted_action_values(form, evaluation, weights) - values[:, None]
-    slope = features.sum_pairs(form.criterion.visits(form, policy)[:, None] * policy * advantage)
+    visits = form.criterion.visits(form, acting)
+    slope = features.sum_pairs(visits[:, None] * policy * advantage)
     value = float(utility.value(evaluation.reward, evaluation.margins))
     return value, features.gradient(slope)

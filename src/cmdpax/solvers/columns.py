@@ -31,11 +31,11 @@ from typing import Literal
 import numpy as np
 
 from cmdpax.errors import NumericalError
-from cmdpax.exact.planning import Plan, under_policy
+from cmdpax.exact.planning import Plan
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops.mixing import best_mixture
 from cmdpax.solvers.algorithm import AugmentedLagrangian, CertifiedGap
-from cmdpax.solvers.policy_classes import Array, from_actions, from_visits
+from cmdpax.solvers.policy_classes import Array, from_visits
 from cmdpax.stopping import Stop, never
 
 MAX_COLUMNS = 400  # kept at the most; the longest unused leave first
@@ -49,7 +49,7 @@ STALL = 500  # evaluations without progress; a few dozen are usual, so only roun
 class Columns:
     """k deterministic policies with their values, and the weights of the current mixture."""
 
-    actions: tuple[np.ndarray, ...]  # k arrays [S]
+    choices: tuple[np.ndarray, ...]  # k arrays [S]
     visits: tuple[np.ndarray, ...]  # k arrays [S], occupancies
     rewards: np.ndarray  # [k]
     margins_of_columns: np.ndarray  # [k, m]
@@ -111,7 +111,7 @@ class Corrective:
                 weights = shares[used] @ columns.weights[used]
                 guess = _mean(shares, columns.potentials)
         tolerance = max(self.accuracy, LOOSENESS * (last.gap if last else 1.0))
-        start = last.plan.actions if last else columns.actions[int(np.argmax(mixture))]
+        start = last.plan.choices if last else columns.choices[int(np.argmax(mixture))]
         reward, plan = form.pseudo_reward(weights), form.criterion.plan
         best = plan(form, reward, start, values=guess, tolerance=tolerance, stop=self.stop)
         distance = float(((weights - multipliers) ** 2).sum()) / (2 * utility.penalty)
@@ -138,17 +138,16 @@ class Corrective:
         return [columns, replace(columns, mixture=columns.feasible_mixture)]
 
     def policy(self, form: StandardForm, columns: Columns) -> np.ndarray:
-        """The one stationary policy with the occupancy of the mixture, `[S, A]`."""
-        mass = np.zeros((form.states, form.actions))
-        states = np.arange(form.states)
-        for weight, actions, visits in zip(columns.mixture, columns.actions, columns.visits):
+        """The one stationary policy with the occupancy of the mixture, `[K]`."""
+        mass = np.zeros(form.choices)
+        for weight, choices, visits in zip(columns.mixture, columns.choices, columns.visits):
             if weight > 0:
-                mass[states, actions] += weight * visits
+                mass[choices] += weight * visits
         last = columns.last_gap
         # where hardly anybody goes the latest plan acts: what is rounding in columns is no advice
-        fallback = from_actions(last.plan.actions if last else columns.actions[0], form.actions)
+        choices = last.plan.choices if last else columns.choices[0]
         least = NEVER_VISITED / (form.states * form.criterion.unit)
-        return from_visits(mass, fallback, least)
+        return from_visits(form, mass, form.transitions.deterministic(choices), least)
 
 
 def _meet_constraints(columns: Columns, weights: np.ndarray) -> Columns:
@@ -184,13 +183,13 @@ def add_column(
     weights: None if the plan was for some other reward. most: at so many columns, half of those
     without share leave, the oldest first.
     """
-    if any(np.array_equal(best.actions, actions) for actions in columns.actions):
+    if any(np.array_equal(best.choices, choices) for choices in columns.choices):
         return columns
     guess = _mean(columns.mixture, columns.visits)
-    visits = form.criterion.visits(form, best.actions, tolerance=accuracy, guess=guess)
+    visits = form.criterion.visits(form, best.choices, tolerance=accuracy, guess=guess)
     # sums, not dot products: they do not depend on the number of BLAS threads
-    reward = (visits * under_policy(form.reward, best.actions)).sum()
-    values = (visits * under_policy(form.constraints, best.actions)).sum(-1)
+    reward = (visits * form.reward[best.choices]).sum()
+    values = (visits * form.constraints[:, best.choices]).sum(-1)
     keep = np.arange(len(columns.rewards))
     if len(keep) >= most:
         idle = np.nonzero(columns.mixture + columns.feasible_mixture == 0)[0]
@@ -199,7 +198,7 @@ def add_column(
     planned = np.full(form.constraint_count, np.nan) if weights is None else weights
     return replace(
         columns,
-        actions=(*(columns.actions[k] for k in keep), best.actions),
+        choices=(*(columns.choices[k] for k in keep), best.choices),
         visits=(*(columns.visits[k] for k in keep), visits),
         rewards=np.append(columns.rewards[keep], reward),
         margins_of_columns=np.vstack([columns.margins_of_columns[keep], values - form.thresholds]),

@@ -138,7 +138,7 @@ def _try_to_reach(
         if stop():
             return Feasibility("open", columns)
         ray = lack / lack.sum()
-        start, values = (best.actions, best.values) if best else (None, None)
+        start, values = (best.choices, best.values) if best else (None, None)
         tolerance = max(accuracy, loosest * float(lack.max()))
         reward = np.tensordot(ray, form.constraints, 1)
         best = plan(form, reward, start, values=values, tolerance=tolerance, stop=stop)

@@ -85,7 +85,7 @@ def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[fl
     extreme = relaxed.replace(reward=model.constraints[constraint], minimise=bool(sign < 0))
     form = StandardForm.of(extreme)
     policy = _feasible(solve(relaxed, eps=eps)).policy
-    loose = sign * float(form.evaluate(policy).reward)
+    loose = sign * float(form.evaluate(model.by_choice(policy)).reward)
     tight = _feasible(solve(extreme, eps=eps)).reward
     if sign * (tight - loose) <= 10 * eps * form.reward_scale:
         raise InputError(

@@ -72,19 +72,12 @@ def row_sums(rows: Array) -> Array:
     return np.einsum("...a->...", rows)[..., None]
 
 
-def from_actions(actions: Array, count: int) -> Array:
-    """Deterministic actions `[S]`, each below `count`, as probabilities `[S, A]`."""
-    policy = np.zeros((len(actions), count))
-    policy[np.arange(len(actions)), actions] = 1.0
-    return policy
+def from_visits(form: StandardForm, mass: Array, fallback: Array, negligible: float = 0.0) -> Array:
+    """The stationary policy `[K]` of visits `mass [K]`: each over the sum of its state's.
 
-
-def from_visits(mass: Array, fallback: Array, negligible: float = 0.0) -> Array:
-    """The stationary policy `mass(s,a) / sum_a mass(s,a)` of visits `mass [S, A]`.
-
-    States with at most `negligible` visits take `fallback [S, A]`.
+    States with at most `negligible` visits take `fallback [K]`.
     """
-    total = mass.sum(-1, keepdims=True)
+    total = form.transitions.by_state(form.transitions.sums(mass))
     visited = total > negligible
     return np.where(visited, mass / np.where(visited, total, 1.0), fallback)
 
@@ -108,7 +101,7 @@ class Tabular:
 
     def start(self, form: StandardForm, batch: Batch, policy: Array | None = None) -> Pair:
         """The uniform policy, or the given one `[S, A]`."""
-        policy = form.uniform_policy() if policy is None else policy
+        policy = form.transitions.as_table(form.uniform_policy()) if policy is None else policy
         return self.project(policy, None, np.broadcast_to(policy, (*batch, *policy.shape)))
 
     def at(self, parameters: Array) -> Pair:
@@ -316,7 +309,8 @@ class LogLinear:
         self.features.check(form.states, form.actions)
         x = np.zeros(self.features.rank)
         if policy is not None:
-            x = self.newton(x, form.criterion.share(form, policy), policy)
+            share = form.criterion.share(form, form.transitions.by_choice(policy))
+            x = self.newton(x, share, policy)
         x = np.broadcast_to(x, (*batch, self.features.rank))
         return x, self.features.probabilities(x)
 

@@ -133,14 +133,16 @@ class PolicyGradient:
         size = np.asarray(1.0 if isinstance(self.size, str) else self.size, dtype=np.float64)
         size = np.broadcast_to(size, np.broadcast_shapes(size.shape, self.policies.batch))
         parameters, policy = self.policies.start(form, size.shape, policy)
-        return PolicyState(policy, form.evaluate(policy), size, parameters)
+        evaluation = form.evaluate(form.transitions.by_choice(policy))
+        return PolicyState(policy, evaluation, size, parameters)
 
     def target(self, form: StandardForm, state: PolicyState, utility: AugmentedLagrangian) -> Array:
         """Where the step leads among all policies, `[..., S, A]`."""
         weights = utility.weights(state.margins)
         direction = weighted_action_values(form, state.evaluation, weights)
         if self.gradient:
-            direction = form.criterion.visits(form, state.policy)[..., None] * direction
+            visits = form.criterion.visits(form, self.policy(form, state))
+            direction = visits[..., None] * direction
         size = theory_step(form, utility) if self._rule == "theory" else state.size
         target = self.step(state.policy, direction, size[..., None, None])
         if not np.isfinite(target).all():
@@ -149,7 +151,8 @@ class PolicyGradient:
             )
         if self._rule == "backtracking" and self.policies.complete:
             # adaptive steps keep probabilities positive: a multiplicative one could never leave 0
-            target = np.maximum(target, FLOOR * form.uniform_policy())
+            uniform = form.transitions.as_table(form.uniform_policy())
+            target = np.maximum(target, FLOOR * uniform)
             target = target / target.sum(-1, keepdims=True)
         return target
 
@@ -158,9 +161,12 @@ class PolicyGradient:
     ) -> PolicyState:
         """One step on the utility and its projection; backtracking may undo it."""
         target = self.target(form, state, utility)
-        visits = None if self.policies.complete else form.criterion.share(form, state.policy)
+        visits = None
+        if not self.policies.complete:
+            visits = form.criterion.share(form, self.policy(form, state))
         parameters, policy = self.policies.project(state.parameters, visits, target)
-        trial = PolicyState(policy, form.evaluate(policy), state.size, parameters)
+        evaluation = form.evaluate(form.transitions.by_choice(policy))
+        trial = PolicyState(policy, evaluation, state.size, parameters)
         if self._rule != "backtracking":
             return trial
         before, after = (utility.value(one.reward, one.margins) for one in (state, trial))
@@ -185,8 +191,8 @@ class PolicyGradient:
         return [state]
 
     def policy(self, form: StandardForm, state: PolicyState) -> Array:
-        """The state's policy `[..., S, A]`."""
-        return state.policy
+        """The state's policy by choice, `[..., K]`."""
+        return form.transitions.by_choice(state.policy)
 
 
 def weighted_values(evaluation: Evaluation, weights: Array) -> Array:
@@ -198,7 +204,7 @@ def weighted_values(evaluation: Evaluation, weights: Array) -> Array:
 def weighted_action_values(form: StandardForm, evaluation: Evaluation, weights: Array) -> Array:
     """`Q_r + w.Q_c` of the evaluated policy, for weights `[..., m]` -> `[..., S, A]`."""
     reward, values = form.pseudo_reward(weights), weighted_values(evaluation, weights)
-    return form.criterion.action_values(form, reward, values)
+    return form.transitions.filled(form.criterion.action_values(form, reward, values))
 
 
 def soft_action_values(
@@ -208,10 +214,12 @@ def soft_action_values(
 
     For a policy and its logarithm `[..., S, A]`, weights `[..., m]`, tau `[...]` -> `[..., S, A]`.
     """
-    reward = form.pseudo_reward(weights)
-    entropic = reward - np.asarray(temperature)[..., None, None] * log_policy
-    values = form.criterion.values(form, policy, entropic[..., None, :, :])[..., 0, :]
-    return form.criterion.action_values(form, reward, values)
+    rows, reward = form.transitions, form.pseudo_reward(weights)
+    entropic = rows.filled(reward) - np.asarray(temperature)[..., None, None] * log_policy
+    earned = rows.mean_by_choice(policy, entropic)
+    acting = rows.by_choice(policy)
+    values = form.criterion.values(form, acting, earned[..., None, :])[..., 0, :]
+    return rows.filled(form.criterion.action_values(form, reward, values))
 
 
 def theory_step(form: StandardForm, utility: AugmentedLagrangian) -> Array:
@@ -234,8 +242,8 @@ def smoothness(form: StandardForm, utility: AugmentedLagrangian) -> Array:
     gradient norm, at most `A span^2 / (1-gamma)^4`.
     """
     curvature, slope = form.criterion.smoothness(form)
-    spans = np.ptp(form.constraints.reshape(form.constraint_count, form.reward.size), axis=1)
-    lowest = form.constraints.min((1, 2)) * form.criterion.mass - form.thresholds  # margins
+    spans = np.ptp(form.constraints, axis=1)
+    lowest = form.constraints.min(1) * form.criterion.mass - form.thresholds  # margins
     from_reward = curvature * np.ptp(form.reward)
     from_constraints = (curvature * utility.weights(lowest) * spans).sum(-1)
     return from_reward + from_constraints + utility.penalty * slope * (spans**2).sum()

@@ -59,7 +59,8 @@ def start(form: StandardForm, settings: Settings, policies: PolicyClass) -> Iter
     batch = np.broadcast_shapes(*(np.shape(value) for value in settings.values()))
     parameters, policy = policies.start(form, batch)
     multipliers, finite = np.zeros((*batch, form.constraint_count)), np.ones(batch, dtype=bool)
-    return Iterate(policies, parameters, policy, form.evaluate(policy), multipliers, finite)
+    evaluation = form.evaluate(form.transitions.by_choice(policy))
+    return Iterate(policies, parameters, policy, evaluation, multipliers, finite)
 
 
 def move(
@@ -74,14 +75,20 @@ def move(
     if not finite.all():
         policy = np.where(finite[..., None, None], policy, it.policy)
         multipliers = np.where(finite[..., None], multipliers, it.multipliers)
-    values, count, extra = form.evaluate(policy), it.count + 1, {**it.extra, **extra}
+    values = form.evaluate(form.transitions.by_choice(policy))
+    count, extra = it.count + 1, {**it.extra, **extra}
     return Iterate(it.policies, parameters, policy, values, multipliers, finite, count, extra)
 
 
 def natural_gradient(form: StandardForm, it: Iterate, action_values: Array) -> Array:
     """`w(Q)` in the shape of the parameters, for action values `[..., S, A]`."""
-    visits = None if it.policies.complete else form.criterion.share(form, it.policy)
+    visits = None if it.policies.complete else share(form, it)
     return it.policies.natural_gradient(it.parameters, visits, it.policy, action_values)
+
+
+def share(form: StandardForm, it: Iterate) -> Array:
+    """Each state's share of the visits of the iterate, `[..., S]`."""
+    return form.criterion.share(form, form.transitions.by_choice(it.policy))
 
 
 def lagrangian_action_values(form: StandardForm, it: Iterate) -> Array:
@@ -230,8 +237,8 @@ def ppo_lag(form: StandardForm, it: Iterate, settings: Settings) -> Iterate:
     values = weighted_values(it.evaluation, it.multipliers)
     advantage = lagrangian_action_values(form, it) - values[..., None]
     clip, eta, passes = (settings[name] for name in ("clip", "step", "passes"))
-    share = form.criterion.share(form, it.policy)
-    parameters = it.policies.ascend_clipped(it.parameters, share, advantage, clip, eta, passes)
+    visits = share(form, it)
+    parameters = it.policies.ascend_clipped(it.parameters, visits, advantage, clip, eta, passes)
     improved = move(form, it, it.policies.at(parameters), it.multipliers)
     if improved.count % settings["inner"]:
         return improved
@@ -274,7 +281,7 @@ def run(
     """
     settings, record = {**method.settings, **settings}, Recorder(keep)
     it = start(form, settings, policies)
-    single, mass = it.finite.ndim == 0, np.zeros((form.states, form.actions))
+    rows, single, mass = form.transitions, it.finite.ndim == 0, np.zeros(form.choices)
     # diverged configurations are masked, and reported by the trajectory
     with np.errstate(over="ignore", invalid="ignore"):
         for k in range(steps + 1):
@@ -284,7 +291,11 @@ def run(
             if k == steps:
                 break
             if single:
-                mass += form.criterion.visits(form, it.policy)[:, None] * it.policy / steps
+                policy = rows.by_choice(it.policy)
+                visits = form.criterion.visits(form, policy)
+                mass += rows.by_state(visits) * policy / steps
             it = method.step(form, it, settings)
-    mixture = from_visits(mass, form.uniform_policy()) if single else None
+    mixture = None
+    if single:
+        mixture = rows.as_table(from_visits(form, mass, form.uniform_policy()))
     return record.finish(it.multipliers, it.policy, mixture)

@@ -26,12 +26,13 @@ from scipy.optimize import linprog
 from cmdpax import lagrangian
 from cmdpax.errors import InputError, NumericalError, check_count, check_number
 from cmdpax.exact.standard import StandardForm
+from cmdpax.loops.bellman import greedy
 from cmdpax.model.result import Row
 from cmdpax.solvers.algorithm import Answer
 from cmdpax.solvers.certified import Task
 from cmdpax.solvers.columns import Corrective, add_column
 from cmdpax.solvers.feasibility import slater_slack
-from cmdpax.solvers.policy_classes import Array, from_actions, from_visits, log_or_zero, softmax
+from cmdpax.solvers.policy_classes import Array, from_visits, log_or_zero, softmax
 from cmdpax.solvers.policy_gradient import soft_action_values
 
 Algorithm = Literal["simplex", "ipm", "hipo"]
@@ -43,21 +44,20 @@ SOFT_ITERATIONS, SOFT_TOLERANCE = 200, 1e-12
 class OccupancyProgram(NamedTuple):
     """`max objective.d`; `matrix @ d` is `inflow` in the first S rows, at least `lower` in m."""
 
-    objective: Array  # [S*A]
-    matrix: sp.csc_array  # [S + m, S*A]
+    objective: Array  # [K]
+    matrix: sp.csc_array  # [S + m, K]
     inflow: Array  # [S]
     lower: Array  # [m]
 
 
 def occupancy_program(form: StandardForm) -> OccupancyProgram:
     """The linear program of a form; constraint rows are in the units of the thresholds."""
-    S, A, m = form.states, form.actions, form.constraint_count
-    mass, flow = form.criterion.mass, form.criterion.flow(form)
-    rows = sp.csr_array(mass * form.constraints.reshape(m, S * A))
+    m, mass, flow = form.constraint_count, form.criterion.mass, form.criterion.flow(form)
+    rows = sp.csr_array(mass * form.constraints)
     matrix = sp.csc_array(sp.vstack([flow, rows]) if m else flow)
     matrix.eliminate_zeros()
     inflow = form.criterion.unit * form.initial
-    return OccupancyProgram(mass * form.reward.ravel(), matrix, inflow, form.thresholds)
+    return OccupancyProgram(mass * form.reward, matrix, inflow, form.thresholds)
 
 
 def linear_program(form: StandardForm, task: Task, *, algorithm: Algorithm = "simplex") -> Answer:
@@ -69,7 +69,7 @@ def linear_program(form: StandardForm, task: Task, *, algorithm: Algorithm = "si
 def solve_program(
     form: StandardForm, algorithm: Algorithm = "simplex", time_limit: float | None = None
 ) -> tuple[Array, Array, float]:
-    """Policy `[S, A]`, weights `[m]` and objective that HiGHS finds for the form as it stands."""
+    """Policy `[K]`, weights `[m]` and objective that HiGHS finds for the form as it stands."""
     if algorithm not in get_args(Algorithm):
         raise InputError(f"algorithm: '{algorithm}' is none of {', '.join(get_args(Algorithm))}.")
     if algorithm == "hipo" and find_spec("highspy_extras") is None:
@@ -127,8 +127,8 @@ def convex_al(
 
 
 def maximise_al(form: StandardForm, multipliers: Array, penalty: float) -> Array:
-    """The policy `[S, A]` that maximises the AL exactly, by HiGHS' quadratic solver."""
-    S, A, m = form.states, form.actions, form.constraint_count
+    """The policy `[K]` that maximises the AL exactly, by HiGHS' quadratic solver."""
+    S, K, m = form.states, form.choices, form.constraint_count
     program = occupancy_program(form)
     # variables d and v; the constraint rows become v_i / beta + V_i >= lambda_i / beta + b_i
     slack = sp.csc_array((S, 0))
@@ -138,10 +138,10 @@ def maximise_al(form: StandardForm, multipliers: Array, penalty: float) -> Array
     matrix = sp.csc_array(sp.hstack([program.matrix, slack]))
     lower = multipliers / penalty + program.lower
     hessian = highspy.HighsHessian()
-    hessian.dim_ = S * A + m
+    hessian.dim_ = K + m
     hessian.format_ = highspy.HessianFormat.kTriangular
-    hessian.start_ = np.append(np.zeros(S * A, np.int32), np.arange(m + 1, dtype=np.int32))
-    hessian.index_ = np.arange(S * A, S * A + m, dtype=np.int32)
+    hessian.start_ = np.append(np.zeros(K, np.int32), np.arange(m + 1, dtype=np.int32))
+    hessian.index_ = np.arange(K, K + m, dtype=np.int32)
     hessian.value_ = np.full(m, 1 / penalty)
     model = highspy.HighsModel()
     model.lp_, model.hessian_ = _program(objective, matrix, program.inflow, lower), hessian
@@ -177,14 +177,14 @@ def _solver(**options: Any) -> highspy.Highs:
 
 
 def _policy(form: StandardForm, solver: highspy.Highs, name: str, advice: str = "") -> Array:
-    """The policy `[S, A]` of the occupancy that HiGHS found; it may be slightly negative."""
+    """The policy `[K]` of the occupancy that HiGHS found; it may be slightly negative."""
     solution = solver.getSolution()
     if not solution.value_valid:
         status = solver.modelStatusToString(solver.getModelStatus())
         raise NumericalError(f"{name}: HiGHS ended with '{status}' and no solution{advice}.")
-    pairs = np.array(solution.col_value)[: form.reward.size].reshape(form.reward.shape)
-    greedy = from_actions(np.argmax(form.reward, axis=1), form.actions)
-    return from_visits(np.maximum(pairs, 0), greedy)
+    mass = np.array(solution.col_value)[: form.choices]
+    best, _ = greedy(form.transitions.first_choice, form.reward)
+    return from_visits(form, np.maximum(mass, 0), form.transitions.deterministic(best))
 
 
 def dantzig_wolfe(form: StandardForm, task: Task) -> Answer:
@@ -201,7 +201,7 @@ def dantzig_wolfe(form: StandardForm, task: Task) -> Answer:
     for iteration in range(1, MAX_COLUMNS + 1):
         mixture, prices = _best_feasible(columns.rewards, columns.margins_of_columns)
         columns = replace(columns, mixture=mixture)
-        start = columns.actions[0] if dual_plan is None else dual_plan.actions
+        start = columns.choices[0] if dual_plan is None else dual_plan.choices
         best = form.criterion.plan(form, form.pseudo_reward(prices), start)
         value = best.value - float(prices @ form.thresholds)
         if value < bound:
@@ -256,7 +256,7 @@ def cutting_plane(
     largest = 2 / slack if slack > 1e-9 else 1e9
     low, high = np.zeros(m), np.full(m, largest)
     planes: list[tuple[float, Array]] = []  # D_tau(w) >= value + gradient.w
-    weights, policy = np.zeros(m), np.full((form.states, form.actions), 1 / form.actions)
+    weights, policy = np.zeros(m), form.transitions.as_table(form.uniform_policy())
     for _ in range(cuts):
         policy, value, margins = soft_optimum(form, weights, entropy, policy)
         if m == 0 or task.stop():
@@ -272,7 +272,7 @@ def cutting_plane(
         if np.abs(proposal - weights).max() <= 1e-13 * (1 + np.abs(weights).max()):
             break
         weights = proposal
-    return Answer(policy, weights)
+    return Answer(form.transitions.by_choice(policy), weights)
 
 
 def soft_optimum(
@@ -288,9 +288,11 @@ def soft_optimum(
         before, policy = policy, softmax(action_values / entropy)
         if np.abs(policy - before).max() <= SOFT_TOLERANCE:
             break
-    entropic = form.pseudo_reward(weights) - entropy * log_or_zero(policy)
-    stacked = np.concatenate([entropic[None], form.constraints])
-    at_start = form.criterion.values(form, policy, stacked) @ form.initial
+    rows = form.transitions
+    entropic = rows.filled(form.pseudo_reward(weights)) - entropy * log_or_zero(policy)
+    earned = rows.mean_by_choice(policy, entropic)
+    stacked = np.concatenate([earned[None], form.constraints])
+    at_start = form.criterion.values(form, rows.by_choice(policy), stacked) @ form.initial
     value = float(at_start[0] - weights @ form.thresholds)
     return policy, value, at_start[1:] - form.thresholds
 

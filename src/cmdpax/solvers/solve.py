@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -32,8 +32,9 @@ from cmdpax.solvers.table import Method, find_method, methods, of_oracle
 from cmdpax.stopping import Stopper
 
 ACCURACY = 1e-2  # of values, relative to eps
+PLANNED = 0.25  # the same of a plan that is the answer
 DEFAULT = "corrective-alm"
-Proven = tuple[np.ndarray, Certificate, np.ndarray]  # a policy [S, A], its proof, its values [m]
+Proven = tuple[np.ndarray, Certificate, np.ndarray]  # a policy [K], its proof, its values [m]
 
 
 def solve(
@@ -90,9 +91,11 @@ def trajectory(
         raise InputError(f"method '{row.name}' has no fixed-budget form; use cmdpax.solve.")
     row.check_settings(settings, row.budget)
     run = row.trace(StandardForm.of(model), keep, **own, **settings)
-    limits = model.limits
+    limits, kept = model.limits, run.policies
     return replace(
         run,
+        policy=model.as_table(model.by_choice(run.policy)),
+        policies=None if kept is None else model.as_table(model.by_choice(kept)),
         rewards=-run.rewards if model.minimise else run.rewards,
         margins=limits.worst(run.margins),
         weights=limits.fold(run.weights),
@@ -110,12 +113,12 @@ def certified_gaps(model: CMDP, run: Trajectory, every: int = 1) -> np.ndarray:
     if run.rewards.ndim > 1:
         raise InputError("run: it is a batch of runs; give one of them, as in run.one(0).")
     every = check_count("every", every)
-    form, bound, actions, gaps = StandardForm.of(model), np.inf, None, []
+    form, bound, choices, gaps = StandardForm.of(model), np.inf, None, []
     sign = -1.0 if model.minimise else 1.0
     for reward, folded in zip(run.rewards[::every], run.weights[::every], strict=True):
         weights = model.limits.unfold(folded)
-        best = form.criterion.plan(form, form.pseudo_reward(weights), actions)
-        actions = best.actions
+        best = form.criterion.plan(form, form.pseudo_reward(weights), choices)
+        choices = best.choices
         bound = min(bound, lagrangian_bound(form, form.reward, weights, best.values))
         gaps.append(bound - sign * float(reward))
     return np.array(gaps)
@@ -161,16 +164,24 @@ class _Door:
             raise InputError("callback: it must be a function that takes a row of the trace.")
         self.started, self.stop = time.perf_counter(), Stopper(self.time_limit)
         self.form = StandardForm.of(self.model)
-        self.scaled: Scaled = self.form.scaled()
         self.trace: list[Row] = []
         self.accepted: Proven | None = None
+
+    @cached_property
+    def scaled(self) -> Scaled:
+        """The form with values in [0, 1]."""
+        return self.form.scaled()
 
     def solve(self, settings: Mapping[str, Any]) -> Result:
         """Phase 1, the method, the certificate."""
         most, accuracy = MAX_COLUMNS, ACCURACY * self.eps
         if self.memory_limit is not None:
             most = columns_within(self.form, self.memory_limit)
-        method, form, stop, warm = self.method, self.scaled.form, self.stop, self.warm
+        method, stop, warm = self.method, self.stop, self.warm
+        if not self.form.constraint_count and method.name == DEFAULT and not settings:
+            with stop:
+                return self._unconstrained()
+        form = self.scaled.form
         solver = None if settings.keys() - method.own_settings.keys() else method.solve
         if solver is None and self.time_limit is not None:
             counts = [one for one in ("outer", "inner", "steps") if one in method.budget]
@@ -187,6 +198,19 @@ class _Door:
                 task = Task(*limits, self._record, self._accept, warm)
                 return self._answered(partial(solver, form, task, **settings), verdict)
         return self._answered(partial(self._trace, settings), verdict)
+
+    def _unconstrained(self) -> Result:
+        """Without constraints one plan is the answer, and its values prove it."""
+        form = self.form
+        tolerance = PLANNED * self.eps * form.reward_scale
+        best = form.criterion.plan(form, form.reward, tolerance=tolerance, stop=self.stop)
+        nothing, values = np.zeros(0), form.criterion.centred(form, best.values)
+        kind: dict[str, Any] = {"potential": values, "is_optimal": True}
+        proof, values = certify(form, best.choices, nothing, best.choices, **kind)
+        gap = proof.gap / form.reward_scale
+        self._record({"outer": 1, "evaluations": 1, "gap": gap, "margins": nothing})
+        status: Status = "certified" if gap <= self.eps else "limit"
+        return self._said(status, (form.transitions.deterministic(best.choices), proof, values))
 
     def _answered(self, answer: Callable[[], Answer], verdict: Feasibility) -> Result:
         """The result of the method, or of phase 1 where its own solver fails at the very edge."""
@@ -211,7 +235,8 @@ class _Door:
         for k, (reward, margins) in enumerate(histories):
             numbers = {"reward": sign * float(reward), "margins": margins.tolist()}
             self._keep({"evaluations": k, **numbers})
-        return Answer(run.policy, run.multipliers, averaged=run.averaged, in_own_units=True)
+        policy = self.model.by_choice(run.policy)
+        return Answer(policy, run.multipliers, averaged=run.averaged, in_own_units=True)
 
     def _record(self, row: Row) -> None:
         """Keep a row of a solver in the user's units, with the time since the beginning."""
@@ -245,12 +270,12 @@ class _Door:
         form, policy, plan = self.form, answer.policy, answer.plan
         weights = answer.weights if answer.in_own_units else self.scaled.weights(answer.weights)
         if plan is None:
-            actions = form.criterion.plan(form, form.pseudo_reward(weights)).actions
-            return policy, *certify(form, policy, weights, actions)
+            choices = form.criterion.plan(form, form.pseudo_reward(weights)).choices
+            return policy, *certify(form, policy, weights, choices)
         # who runs out of time gets a looser certificate
         accuracy = self.eps if self.stop() else ACCURACY * self.eps
         known = None if form.is_small else self.scaled.potential(plan.values)
-        proof = certify(form, policy, weights, plan.actions, potential=known, accuracy=accuracy)
+        proof = certify(form, policy, weights, plan.choices, potential=known, accuracy=accuracy)
         return policy, *proof
 
     def _result(self, answer: Answer, verdict: Feasibility) -> Result:
@@ -274,17 +299,17 @@ class _Door:
         policy's own certificate.
         """
         form, columns = self.form, verdict.columns
-        policy, actions = Corrective().policy(form, columns), columns.actions[0]
+        policy, choices = Corrective().policy(form, columns), columns.choices[0]
         potential, accuracy = None, 0.0
         if verdict.status != "open":  # there is time: the first plan was a loose one
             tolerance = ACCURACY * self.eps * form.reward_scale
-            actions = form.criterion.plan(form, form.reward, actions, tolerance=tolerance).actions
+            choices = form.criterion.plan(form, form.reward, choices, tolerance=tolerance).choices
         elif not form.is_small:  # there is none for more than what is known
             accuracy, values = self.eps, columns.potentials[0]
             potential = None if values is None else self.scaled.potential(values)
         no_weights = np.zeros(form.constraint_count)
         proof, values = certify(
-            form, policy, no_weights, actions, potential=potential, accuracy=accuracy
+            form, policy, no_weights, choices, potential=potential, accuracy=accuracy
         )
         proof = self._with_ray(proof, verdict)
         is_proven = proof.ray_bound is not None and proof.ray_bound < 0
@@ -299,7 +324,7 @@ class _Door:
         if verdict.ray is None or verdict.plan is None:
             return proof
         ray = self.scaled.ray(verdict.ray)  # it sums to 1 on the scale of [0, 1]
-        rayed = with_ray(self.form, proof, ray, verdict.plan.actions)
+        rayed = with_ray(self.form, proof, ray, verdict.plan.choices)
         return rayed if rayed.ray_bound is not None and rayed.ray_bound <= 1.5 * BAND else proof
 
     def _said(self, status: Status, proven: Proven, averaged: Row | None = None) -> Result:
@@ -324,7 +349,8 @@ class _Door:
 
     def _averaged(self, policy: np.ndarray) -> Row:
         """The policy of the average occupancy, evaluated, and what keeping all iterates takes."""
-        evaluation, count = self.form.evaluate(policy), len(self.trace) - 1
+        evaluation = self.form.evaluate(self.model.by_choice(policy))
+        count = len(self.trace) - 1
         reward = float(evaluation.reward)
         return {
             "reward": -reward if self.model.minimise else reward,
@@ -345,7 +371,7 @@ def columns_within(form: StandardForm, memory_limit: float) -> int:
         ) from None
     column = 20.0 * form.states  # actions, occupancy and potential
     # vectors and one policy's transitions
-    working = 80.0 * form.states + 24.0 * form.transitions.successors.shape[2] * form.states
+    working = 80.0 * form.states + 24.0 * form.transitions.longest * form.states
     held = getrusage(RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)
     room = int((1e9 * memory_limit - held - working) / column)
     least = 2 * form.constraint_count + 4  # those in use by two mixtures, and a few to choose from

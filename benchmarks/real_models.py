@@ -1,0 +1,336 @@
+"""Real models beside Storm: uneven, nearly acyclic, numbered as their builder likes.
+
+    python benchmarks/real_models.py OUT.jsonl      (needs stormpy: pip install 'cmdpax[bench]')
+
+Six models of stormpy's own examples and four protocols that are written below, each with discount
+.99 and .999. A choice pays a fixed random number in [0, 1], nothing where a run has ended. Storm
+gets the same chain with a leak: with probability 1 - gamma every step leads to a sink, and the
+question is `R{"r"}max=? [F "sink"]`. Its default mode (value iteration, precision 1e-6) is timed
+with its true error, its sound mode where that ends in time. `cmdpax.solve` is asked for an error
+that is not larger than that of Storm's default mode; its plan alone is timed too. One thread;
+building is not timed on either side; the best of three.
+"""
+
+import json
+import multiprocessing
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import cmdpax
+from cmdpax.exact.standard import StandardForm
+
+DISCOUNTS, ROUNDS, SOUND_SECONDS = (0.99, 0.999), 3, 5.0
+EXAMPLES: dict[str, tuple[str, str]] = {  # file of stormpy's examples, constants
+    "csma2": ("csma2-2.nm", ""),
+    "leader4": ("leader4.nm", ""),
+    "wlan0": ("wlan0_collide.nm", "COL=2,TRANS_TIME_MAX=10"),
+    "coin2": ("coin2.nm", "K=40"),
+    "firewire3": ("firewire.nm", "delay=3,fast=0.5"),
+    "firewire36": ("firewire.nm", "delay=36,fast=0.5"),
+}
+Choices = list[dict[Any, float]]
+
+
+def explored(start: Any, choices: Callable[[Any], Choices]) -> list[Choices]:
+    """For every state that can be reached a list of choices `{next state's number: chance}`."""
+    number, queue, rows = {start: 0}, [start], []
+    while len(rows) < len(queue):
+        own = []
+        for choice in choices(queue[len(rows)]):
+            for state in choice:
+                if state not in number:
+                    number[state] = len(queue)
+                    queue.append(state)
+            own.append({number[state]: chance for state, chance in choice.items()})
+        rows.append(own)
+    return rows
+
+
+def added(*outcomes: tuple[Any, float]) -> dict[Any, float]:
+    """Outcomes with their chances; equal ones are one."""
+    choice: dict[Any, float] = {}
+    for state, chance in outcomes:
+        choice[state] = choice.get(state, 0.0) + chance
+    return choice
+
+
+def consensus(processes: int = 4, bound: int = 4) -> list[Choices]:
+    """Aspnes and Herlihy's shared coin: toss, move the counter, look at it; decide at its ends."""
+    most, ends = 2 * (bound + 1) * processes, (processes, 2 * (bound + 1) * processes - processes)
+
+    def choices(state: tuple[Any, ...]) -> Choices:
+        counter, *each = state
+        options: Choices = []
+        for i, (place, coin) in enumerate(each):
+
+            def moved(place: int, coin: int, counter: int = counter, i: int = i) -> Any:
+                others = list(each)
+                others[i] = (place, coin)
+                return (counter, *others)
+
+            if place == 0:
+                options.append(added((moved(1, 0), 0.5), (moved(1, 1), 0.5)))
+            elif place == 1 and 0 < counter < most:
+                options.append({moved(2, 0, counter + 2 * coin - 1): 1.0})
+            elif place == 2:
+                if counter <= ends[0]:
+                    options.append({moved(3, 0): 1.0})
+                elif counter >= ends[1]:
+                    options.append({moved(3, 1): 1.0})
+                else:
+                    options.append({moved(0, 0): 1.0})
+        return options or [{state: 1.0}]
+
+    return explored((most // 2, *((0, 0),) * processes), choices)
+
+
+def jobs(count: int = 8, phases: int = 2) -> list[Choices]:
+    """Two machines work on two unfinished jobs at a time; each ends a phase with its own chance."""
+    chances = np.linspace(0.2, 0.8, count)
+
+    def choices(state: tuple[int, ...]) -> Choices:
+        open_jobs = [i for i, left in enumerate(state) if left]
+        options = []
+        for pair in combinations(open_jobs, min(2, len(open_jobs))):
+            outcomes = []
+            for done in product((0, 1), repeat=len(pair)):
+                after, chance = list(state), 1.0
+                for i, is_done in zip(pair, done):
+                    after[i] -= is_done
+                    chance *= chances[i] if is_done else 1 - chances[i]
+                outcomes.append((tuple(after), float(chance)))
+            options.append(added(*outcomes))
+        return options if open_jobs else [{state: 1.0}]
+
+    return explored((phases,) * count, choices)
+
+
+def gathering(deliveries: int = 300) -> list[Choices]:
+    """Gold and gems are brought home from a grid of 5 x 5 cells, two of which are attacked."""
+
+    def choices(state: tuple[int, ...]) -> Choices:
+        x, y, gold, gem, left = state
+        if left == 0:
+            return [{state: 1.0}]
+        options = []
+        for dx, dy in ((0, 1), (0, -1), (1, 0), (-1, 0)):
+            u, v = x + dx, y + dy
+            if not (0 <= u < 5 and 0 <= v < 5):
+                continue
+            carried = (gold or (u, v) == (1, 4), gem or (u, v) == (4, 3))
+            if (u, v) == (2, 0):
+                options.append({(2, 0, 0, 0, left - bool(gold or gem)): 1.0})
+            elif (u, v) in ((2, 3), (2, 4)):
+                spared = (u, v, int(carried[0]), int(carried[1]), left)
+                options.append(added((spared, 0.9), ((2, 0, 0, 0, left), 0.1)))
+            else:
+                options.append({(u, v, int(carried[0]), int(carried[1]), left): 1.0})
+        return options
+
+    return explored((2, 0, 0, 0, deliveries), choices)
+
+
+def philosophers(count: int = 6) -> list[Choices]:
+    """Lehmann and Rabin's: think, toss for a side, take that fork, then the other, or give up."""
+
+    def choices(state: tuple[int, ...]) -> Choices:
+        def moved(i: int, place: int) -> tuple[int, ...]:
+            return (*state[:i], place, *state[i + 1 :])
+
+        def is_free(i: int, side: int) -> bool:
+            neighbour = state[(i + (1 if side else -1)) % count]
+            holds_left, holds_right = neighbour in (3, 5), neighbour in (4, 5)
+            return not (holds_left if side else holds_right)
+
+        options: Choices = []
+        for i, place in enumerate(state):
+            if place == 0:  # thinks: tosses for a side
+                options.append(added((moved(i, 1), 0.5), (moved(i, 2), 0.5)))
+            elif place in (1, 2):  # waits for the fork on that side
+                free = is_free(i, place - 1)
+                options.append({moved(i, place + 2 if free else place): 1.0})
+            elif place in (3, 4):  # has one: takes the other, or gives it back
+                options.append({moved(i, 5 if is_free(i, 4 - place) else 0): 1.0})
+            else:  # eats, and puts both down
+                options.append({moved(i, 0): 1.0})
+        return options
+
+    return explored((0,) * count, choices)
+
+
+PROTOCOLS: Mapping[str, Callable[[], list[Choices]]] = {
+    "consensus4": consensus,
+    "jobs8": jobs,
+    "gathering300": gathering,
+    "philosophers6": philosophers,
+}
+
+
+def example(name: str) -> tuple[sp.csr_array, np.ndarray]:
+    """Rows `[K, S]` of a model of stormpy's examples, and the first choice of every state."""
+    import stormpy
+    from stormpy.examples import files
+
+    file, constants = EXAMPLES[name]
+    program = stormpy.parse_prism_program(str(Path(files.testfile_dir, "mdp", file)))
+    if constants:
+        program = stormpy.instantiate_constants(program, constants)[0]
+    model = stormpy.build_model(program)
+    matrix = model.transition_matrix
+    starts = [matrix.get_row_group_start(s) for s in range(model.nr_states)]
+    rows = [[(e.column, e.value) for e in matrix.get_row(k)] for k in range(matrix.nr_rows)]
+    lengths = np.append(0, np.cumsum([len(row) for row in rows]))
+    columns, chances = (np.array([e[i] for row in rows for e in row]) for i in (0, 1))
+    shape = matrix.nr_rows, model.nr_states
+    return sp.csr_array((chances, columns, lengths), shape), np.append(starts, matrix.nr_rows)
+
+
+def models() -> Iterator[tuple[str, Any, Any]]:
+    """Name, transitions and first choices of every model."""
+    for name in EXAMPLES:
+        yield name, *example(name)
+    for name, rows in PROTOCOLS.items():
+        yield name, rows(), None
+
+
+def with_rewards(rows: Any, first_choice: Any, discount: float) -> cmdpax.CMDP:
+    """The model: every choice pays a random number in [0, 1], nothing where a run has ended."""
+    none = {"constraints": [], "thresholds": [], "initial": 0, "discount": discount}
+    count = rows.shape[0] if first_choice is not None else sum(map(len, rows))
+    bare = cmdpax.CMDP(rows, np.zeros(count), first_choice=first_choice, **none)
+    t = bare.transitions
+    is_end = (np.diff(t.first_choice) == 1)[t.state_of]
+    is_end &= np.diff(t.first_entry) == 1
+    is_end &= t.successors[t.first_entry[:-1]] == t.state_of
+    reward = np.random.default_rng(0).random(count)
+    return bare.replace(reward=np.where(is_end, 0.0, reward))
+
+
+def leaking(model: cmdpax.CMDP) -> Any:
+    """The same as a model of Storm, with a sink that every step leads to with chance 1 - gamma."""
+    import stormpy
+
+    rows, S, K = model.transitions, model.states, model.choices
+    head = "@type: MDP\n@value_type: double\n@parameters\n\n@reward_models\nr\n"
+    lines = [f"{head}@nr_states\n{S + 1}\n@nr_choices\n{K + 1}\n@model\n"]
+    leak, chances = 1 - model.discount, (model.discount * rows.probabilities).tolist()
+    successors, first_entry = rows.successors.tolist(), rows.first_entry.tolist()
+    first_choice, rewards = rows.first_choice.tolist(), model.reward.tolist()
+    for s in range(S):
+        lines.append(f"state {s} [0]{' init' if s == 0 else ''}\n")
+        for k in range(first_choice[s], first_choice[s + 1]):
+            lines.append(f"\taction {k - first_choice[s]} [{rewards[k]!r}]\n")
+            own = range(first_entry[k], first_entry[k + 1])
+            lines += [f"\t\t{successors[e]} : {chances[e]!r}\n" for e in own]
+            lines.append(f"\t\t{S} : {leak!r}\n")
+    lines.append(f"state {S} [0] sink\n\taction 0 [0]\n\t\t{S} : 1\n")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.drn")
+        path.write_text("".join(lines))
+        return stormpy.build_model_from_drn(str(path))
+
+
+def storm(chain: Any, sound: bool) -> tuple[float, float]:
+    """Storm's value at the initial state, and the seconds it takes."""
+    import stormpy
+
+    kinds = stormpy.environments
+    environment = kinds.sound() if sound else kinds.default(chain)
+    question = stormpy.parse_property('R{"r"}max=? [F "sink"]')
+    started = time.process_time()
+    result = stormpy.model_checking(chain, question, environment=environment)
+    taken = time.process_time() - started
+    return float(result.get_value(0)), taken
+
+
+def in_time(chain: Any) -> tuple[float, float] | None:
+    """Storm's sound mode in a process of its own: None if it fails, or takes too long."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=lambda: theirs.send(storm(chain, sound=True)))
+    child.start()
+    theirs.close()
+    try:
+        answer = ours.recv() if ours.poll(SOUND_SECONDS) else None
+    except EOFError:  # it threw
+        answer = None
+    child.kill()
+    child.join()
+    return answer
+
+
+def compared(name: str, model: cmdpax.CMDP) -> dict[str, Any]:
+    """A row of the record."""
+    rows, form = model.transitions, StandardForm.of(model)
+    proof = cmdpax.solve(model, eps=1e-11).certificate
+    truth, scale = proof.dual_bound, form.reward_scale
+    chain = leaking(model)
+    theirs = [storm(chain, sound=False) for _ in range(ROUNDS)]
+    value, seconds = theirs[0][0], min(taken for _, taken in theirs)
+    sound = in_time(chain)
+    error, times, ours = abs(value - truth), [], np.inf
+    eps, first, plans = min(1e-6, max(error / scale, 1e-11)), rows.first_choice, []
+    for _ in range(ROUNDS):
+        fresh = model.replace(transitions=rows.matrix, first_choice=first)
+        started = time.process_time()
+        result = cmdpax.solve(fresh, eps=eps)
+        times.append(time.process_time() - started)
+        ours = abs(result.reward - truth)
+        bare = StandardForm.of(fresh.replace(transitions=rows.matrix, first_choice=first))
+        started = time.process_time()
+        best = bare.criterion.plan(bare, bare.reward, tolerance=eps * scale)
+        plans.append(time.process_time() - started)
+    sizes, entries = np.diff(rows.order.starts), len(rows.successors)
+    arrays = rows.first_choice, rows.first_entry, rows.successors, rows.probabilities, model.reward
+    return {
+        "model": name,
+        "discount": model.discount,
+        "states": model.states,
+        "choices": model.choices,
+        "entries": entries,
+        "padding": model.states * model.actions * rows.longest / entries,
+        "memory": sum(array.nbytes for array in arrays) / (12 * entries + 8 * model.choices),
+        "components": len(sizes),
+        "in_cycles": int(sizes[sizes > 1].sum()),
+        "largest": int(sizes.max()),
+        "value": truth,
+        "storm_seconds": seconds,
+        "storm_error": error,
+        "sound_seconds": None if sound is None else sound[1],
+        "sound_error": None if sound is None else abs(sound[0] - truth),
+        "cmdpax_seconds": min(times),
+        "cmdpax_error": ours,
+        "plan_seconds": min(plans),
+        "plan_error": abs(best.value - truth),
+        "eps": eps,
+        "status": result.status,
+    }
+
+
+def main(out: Path) -> None:
+    with out.open("w") as file:
+        for name, rows, first_choice in models():
+            for discount in DISCOUNTS:
+                row = compared(name, with_rewards(rows, first_choice, discount))
+                file.write(json.dumps(row) + "\n")
+                file.flush()
+                ratio = row["storm_seconds"] / row["cmdpax_seconds"]
+                times = f"{row['storm_seconds']:.4f} {row['cmdpax_seconds']:.4f} {ratio:6.2f}"
+                errors = f"{row['storm_error']:.1e} {row['cmdpax_error']:.1e}"
+                sizes = f"{row['states']:7} {row['padding']:5.1f} {row['components']:7}"
+                print(
+                    f"{name:14} {discount} {sizes} {row['largest']:7} {times} {errors}", flush=True
+                )
+
+
+if __name__ == "__main__":
+    cmdpax.solve(cmdpax.environments.garnet(300))  # compiles
+    main(Path(sys.argv[1]))

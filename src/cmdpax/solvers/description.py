@@ -1,0 +1,130 @@
+"""What does a model hold, and what is odd about it?
+
+Sizes, components and cycles, reachable states; of the reward and of every constraint the numbers
+that are paid and the range of values that policies can attain, `min_pi V .. max_pi V`; and what one
+should know before solving: states that are never reached, limits that every policy keeps, or none.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cmdpax.exact.standard import StandardForm
+from cmdpax.model.cmdp import CMDP
+from cmdpax.model.prints import Rows, as_html, as_text
+
+ACCURACY = 1e-6  # of attainable ranges, as a share of the range of conceivable values
+HUGE, SPREAD = 1e9, 1e9  # numbers, and quotients of numbers, that cost digits
+NEGLIGIBLE = 1e-12  # what a row may miss of 1 without being odd
+
+
+@dataclass(frozen=True)
+class Series:
+    """The reward or a constraint: what is paid, and what its value can be."""
+
+    name: str
+    least: float  # paid by any choice of a reachable state
+    most: float
+    low: float  # attainable, over all policies
+    high: float
+    limit: str  # as it was written; empty for the reward
+
+
+@dataclass(frozen=True)
+class Description:
+    """What `describe` says; `odd` has one sentence for everything that is."""
+
+    sizes: dict[str, int | float]
+    series: tuple[Series, ...]
+    odd: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain numbers and texts."""
+        return {**self.sizes, "series": [vars(one) for one in self.series], "odd": list(self.odd)}
+
+    def _rows(self) -> Rows:
+        head = [(name.replace("_", " "), f"{number:,}") for name, number in self.sizes.items()]
+        columns = ("", "paid from", "to", "attainable from", "to", "limit")
+        table = [
+            (one.name, *(f"{x:.6g}" for x in (one.least, one.most, one.low, one.high)), one.limit)
+            for one in self.series
+        ]
+        return [*head, columns, *table, *(("odd", sentence) for sentence in self.odd)]
+
+    def __str__(self) -> str:
+        return as_text(self._rows())
+
+    def _repr_html_(self) -> str:
+        return as_html("model", self._rows())
+
+
+def describe(model: CMDP) -> Description:
+    """Sizes, components, ranges of values and oddities of a model; ranges take 2 (1 + m) plans."""
+    form, rows = StandardForm.of(model), model.transitions
+    sizes, seen = np.diff(rows.order.starts), form.reachable
+    counts, entry_states = (
+        np.diff(rows.first_choice),
+        np.repeat(rows.state_of, np.diff(rows.first_entry)),
+    )
+    stays = np.zeros(model.states, dtype=bool)
+    stays[entry_states[rows.successors == entry_states]] = True
+    alone = np.zeros(model.states, dtype=bool)
+    alone[rows.order.members(0, len(sizes))] = np.repeat(sizes == 1, sizes)
+    facts: dict[str, int | float] = {
+        "states": model.states,
+        "actions": model.actions,
+        "choices": model.choices,
+        "entries": len(rows.successors),
+        "constraints": model.constraint_count,
+        "discount": model.discount,
+        "components": len(sizes),
+        "largest_component": int(sizes.max()),
+        "states_in_cycles": int((~alone).sum()),
+        "states_that_may_stay": int(stays.sum()),
+        "reachable_states": int(seen.sum()),
+        "states_with_one_choice": int((counts == 1).sum()),
+    }
+    texts = ("", *model.limits.texts)
+    names, numbers = ("reward", *model.constraint_names), (model.reward, *model.constraints)
+    series = tuple(_series(form, *one) for one in zip(names, numbers, texts, strict=True))
+    return Description(facts, series, tuple(_oddities(model, seen, series)))
+
+
+def _series(form: StandardForm, name: str, numbers: np.ndarray, limit: str) -> Series:
+    """What is paid in reachable states, and the least and the largest value of any policy."""
+    paid = numbers[form.reachable_choices]
+    tolerance = ACCURACY * form.criterion.scale(form, numbers)[1]
+    low, high = (
+        sign * form.criterion.plan(form, sign * numbers, tolerance=tolerance).value
+        for sign in (-1.0, 1.0)
+    )
+    return Series(name, float(paid.min()), float(paid.max()), low + 0.0, high + 0.0, limit)
+
+
+def _oddities(model: CMDP, seen: np.ndarray, series: tuple[Series, ...]) -> list[str]:
+    """A sentence for everything that a reader should know."""
+    rows, odd = model.transitions, []
+    unseen = np.flatnonzero(~seen)
+    if unseen.size:
+        first = model.state_names[unseen[0]] if model.state_names else unseen[0]
+        odd.append(f"{unseen.size:,} states are never reached, the first is {first}")
+    if (np.diff(rows.first_choice) == 1).all():
+        odd.append("no state has a choice: there is one policy")
+    if rows.missed > NEGLIGIBLE:
+        odd.append(f"rows missed a sum of 1 by up to {rows.missed:.2g}; they were divided by it")
+    for one, limit in zip(series, (None, *model.limits.bounds), strict=True):
+        size = max(abs(one.least), abs(one.most))
+        if one.least == one.most:
+            odd.append(f"{one.name}: every choice pays {one.least:g}")
+        if size > HUGE or (one.most > one.least and size > SPREAD * (one.most - one.least)):
+            odd.append(f"{one.name}: numbers up to {size:.3g} cost digits; rescale or shift it")
+        if limit is None:
+            continue
+        low, high = limit
+        margin = ACCURACY * (one.high - one.low)
+        if low > one.high + margin or high < one.low - margin:
+            odd.append(f"{one.name}: no policy keeps {one.limit}")
+        elif low <= one.low and high >= one.high:
+            odd.append(f"{one.name}: every policy keeps {one.limit}")
+    return odd
