@@ -44,7 +44,7 @@ def test_a_grid_with_fields_of_each_method(tmp_path):
     steps = {config["spma_step"] for config in configs if config["method"] == "spma-alm"}
     assert steps == {0.1, 0.3}
     assert all(
-        config["clip"] == 0.1 and config["dual_step"] == 0.05
+        config["clip"] == 0.1 and config["dual_step"] == 0.1
         for config in configs
         if config["method"] == "ppo-lag"
     )
