@@ -94,6 +94,7 @@ TRAINING: Mapping[str, Any] = {
     "inner": 10,
     "reserve": 0.0,
     "critics": "plain",
+    "initial_std": 0.6,
     "units": "reward",
     "spma_step": 0.3,
     "kl_stop": 0.0,
