@@ -5,9 +5,9 @@ PPO-Lag is held to less: on problems that are linear in the policy its last iter
 the optimum (as primal-dual methods do; it is what the augmented Lagrangian cures), so there only
 its average over most of the run is looked at. TRPO-ALM takes the classical dual step, which equals
 the penalty, where there are two limits: its natural-gradient steps otherwise give up the free arm
-before the multipliers have grown, and an arm without samples has no gradient to come back by. The
-trust-region methods see the margins of the latest batch: one of their steps moves a cost further
-than the filter of margins expects.
+before the multipliers have grown, and an arm without samples has no gradient to come back by. It
+also sees the margins of the latest batch: one of its steps moves a cost further than the filter of
+margins expects.
 """
 
 import numpy as np
@@ -41,6 +41,7 @@ def last_rows(folder, probe, method, part=0.05):
         learning_rate=5e-3,
         reserve=0.0,
         units="reward",
+        margin="latest" if method == "trpo-alm" else "smooth",
         penalty=1.0,
         inner=3,
         dual_step=DUAL_STEPS.get((probe, method), 0.03 if method == "ppo-lag" else 0.3),
