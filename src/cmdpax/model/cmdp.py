@@ -59,9 +59,10 @@ class CMDP:
 
     Parameters
     ----------
-    transitions: dense `[S, A, S]`, or A matrices `[S, S]`, dense or sparse; or one matrix `[S*A,
-        S]` (row `s*A + a`), or `[K, S]` with `first_choice`; or `(successors, probabilities)`, both
-        `[S, A, B]`; or for every state a list of choices `{next state: probability}`
+    transitions: dense `[S, A, S]`, or A matrices `[S, S]`, dense or sparse; or one matrix
+        `[S*A, S]` (row `s*A + a`), or `[K, S]` with `first_choice`; or
+        `(successors, probabilities)`, both `[S, A, B]`; or for every state a list of choices
+        `{next state: probability}`
     reward: `[S, A]`, or by choice, `[K]`
     constraints: `[m, S, A]` or `[m, K]` (or `[S, A]` or `[K]` for one constraint)
     thresholds: one number for each constraint, or a pair `(low, high)` for a range (a number alone
