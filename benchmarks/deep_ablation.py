@@ -103,6 +103,7 @@ VARIANTS = {
     "no-brake": Variant(
         "multipliers move as fast as they like", patches={"training.MOST_CHANGE": 1e30}
     ),
+    "no-travel": Variant("multipliers no faster in a short run", patches={"training.TRAVEL": 0.0}),
     "no-warm-up": Variant(
         "the first batch trains the policy, too", patches={"training.learn": learn_at_once}
     ),

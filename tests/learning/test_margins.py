@@ -55,6 +55,21 @@ def test_a_moving_mean_is_followed():
     assert abs(float(margins.mean[0]) - 99) < 1.5
 
 
+def test_a_drift_is_no_noise():
+    """One episode a batch: the mean drifts by 3 an update, the noise has variance 4."""
+    noise = np.random.default_rng(0).normal(0, 2, 400)
+    margins, rows = Margins.empty(1), []
+    for number, one in enumerate(noise):
+        margins = margins.add(np.array([[3.0 * number + one]]), np.array([3.0 / DRIFT]))
+        rows.append(margins.variance[0])
+    # neighbours differ by noise of twice the variance, and by the drift
+    np.testing.assert_allclose(np.mean(rows[50:]), 4 + 9 / 2, rtol=0.2)
+    early = Margins.empty(1)
+    for one in noise[:12]:
+        early = early.add(np.array([[one]]), np.zeros(1))
+    assert 1.0 < early.variance[0] < 10.0  # of the right size from the start
+
+
 def test_aims():
     limits = Limits.parse(["cost<=20", "heat>=10", "2<=noise<=3", "stock==4"])
     variance = np.full(len(limits.rows), 4.0)  # 1.645 * 2 / 10

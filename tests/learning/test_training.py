@@ -297,6 +297,11 @@ def test_beyond_what_an_update_can_mend_a_violation_counts_no_more():
     np.testing.assert_allclose(own.penalty * -own.counted, learner.scales.balance)
     moved = own.move(learner._replace(update=np.asarray(1)), replace(config, dual_step=9.0))
     np.testing.assert_allclose(moved.multiplier, training.MOST_CHANGE * learner.scales.balance)
+    short = TrainConfig(reserve=0.0, samples=50_000).resolved()
+    np.testing.assert_allclose(
+        Dual.of(learner, limits, short).fastest * short.updates,
+        training.TRAVEL * learner.scales.balance,
+    )
     near = Dual.of(learner, Limits.parse(["cost>=7.001"]), config)
     assert near.counted == near.margin
     theirs = Dual.of(learner, limits, replace(config, units="reward"))

@@ -95,9 +95,11 @@ class Margins(NamedTuple):
         reach `[M]`: by how much the last update can have moved the mean.
         """
         count, batch, is_first = totals.shape[1], totals.mean(1), bool(np.isneginf(self.best).all())
-        around = batch if is_first or count > 1 else self.mean
-        square = np.square(totals - around[:, None]).sum(1) / max(count - 1, 1)
+        seen = np.isfinite(self.last[:, :1]).sum()
+        square = totals.var(1, ddof=1) if count > 1 else np.zeros_like(batch)
         weight = 1.0 if is_first else SLOW  # rare events are remembered while there are none
+        if count == 1 and not is_first:  # neighbours differ by noise, and hardly by drift
+            square, weight = np.square(batch - self.last[-1]) / 2, max(SLOW, 1 / seen)
         variance = self.variance + weight * (square - self.variance)
         prior, noise = self.error + (DRIFT * reach) ** 2, variance / count
         certain = (noise == 0) | (prior == 0) | is_first | latest

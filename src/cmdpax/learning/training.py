@@ -33,6 +33,7 @@ from cmdpax.model.limits import Limits
 
 MOST_COUNTED = 1.0  # of a violation: so many times what an update can mend
 MOST_CHANGE = 0.05  # of a multiplier in an update, where 1 makes a constraint weigh as the reward
+TRAVEL = 8.0  # the same over a whole run: a short one takes larger steps
 CUT = (
     "update {}: no episode ended within the {} steps of rollout_steps, so limits are held to the"
     " beginnings of episodes; give more (and a larger batch), or the environment a time limit."
@@ -170,7 +171,7 @@ class Dual(NamedTuple):
         scales, margins = learner.scales, learner.margins
         error = np.sqrt(margins.error)
         units, most = scales.units(error), MOST_COUNTED * scales.resolution(error)
-        fastest = MOST_CHANGE * scales.balance
+        fastest = max(MOST_CHANGE, TRAVEL / config.updates) * scales.balance
         if config.units == "reward":
             units, most = np.ones_like(units), np.full_like(units, np.inf)
             fastest = most
