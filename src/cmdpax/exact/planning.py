@@ -26,8 +26,9 @@ import numpy as np
 from cmdpax.errors import NumericalError
 from cmdpax.exact.systems import System, fixed_point
 from cmdpax.loops import bellman
-from cmdpax.loops.components import SWITCH, part, settle
+from cmdpax.loops.components import part
 from cmdpax.loops.rows import Rows
+from cmdpax.loops.settling import SWITCH, settle
 from cmdpax.stopping import Stop, never
 
 if TYPE_CHECKING:
@@ -122,18 +123,18 @@ def _large(
             if reach * result.width <= max(tolerance, reach * rounding) or stop():
                 return result.plan(form)
         values = np.array(values)
-        for first, last, is_large in order.groups:
-            if not is_large:
-                if not settle(rows, *order.run(first, last), reward, values, discount):
-                    raise _unsettled()
-                continue
-            own, states = part(rows, order, first, values), order.members(first, last)
+        component, allowed = 0, error / (4 * reach) if reach else 0.0
+        while True:
+            component = settle(rows, order, component, reward, values, discount, allowed)
+            if component == len(order.starts) - 1 or stop():
+                break
+            own = part(rows, order, component, values)
+            states = order.members(component, component + 1)
             pays = reward[own.choices] + discount * own.outside
             numbers = pays, values[states], error / 2, stop
-            kind = not order.leaks[first], bool(order.flows[first])
+            kind = not order.leaks[component], bool(order.flows[component])
             values[states] = _improve(own.rows, discount, *numbers, *kind).middle
-            if stop():
-                break
+            component += 1
         error /= 10
     return _improve(rows, discount, reward, values, tolerance, stop).plan(form)
 

@@ -8,7 +8,7 @@ first. Most components of real models are one state, which takes one step.
 - `find_order`: components by one depth-first search (Tarjan 1972). Inside a large one states take
   the order of the flow, where nearly all transitions follow one; or else the reverse Cuthill-McKee
   one, where that makes transitions much shorter; or else they keep their numbering;
-- `settle`, `solve_small`: optimal values, and linear systems, of small components, by dense LU;
+- `solve_small`: linear systems of small components, by dense LU;
 - `part`: a large component as a model of its own, once all that it leads to is known;
 - `inside`, `outside`, `send_outside`: the same for a linear system.
 
@@ -23,7 +23,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from cmdpax.loops.bellman import best_alone
 from cmdpax.loops.compiled import Array, compiled, readable
 from cmdpax.loops.rows import Block, Matrix, RowArrays, Rows
 from cmdpax.loops.systems import eliminate
@@ -32,8 +31,6 @@ LARGE = 256  # states of a component from which sparse methods are faster than d
 SHORTER = 4  # a new numbering must make transitions so many times shorter on average
 SAMPLED = 20_000  # states whose transitions are measured
 FLOW = 0.2  # share of transitions against the flow up to which states are put in its order
-SWITCH = 1e-12  # relative gain below which policy iteration keeps a choice: no cycling on ties
-ITERATIONS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +41,7 @@ class Order:
     starts: Array  # [C + 1] uint32: component c is states[starts[c] : starts[c + 1]]
     leaks: Array  # [C] bool: whether some choice leads out of the component
     flows: Array  # [C] bool: whether nearly all transitions of a large one lead to earlier states
+    filled: Array  # [C] bool: whether elimination does not pay, as far as one has tried
     kept: dict[int, "Part"] = field(default_factory=dict)  # see `part`
 
     @cached_property
@@ -99,7 +97,8 @@ def find_order(rows: Rows) -> Order:
         component = np.empty(S, dtype=np.uint32)
         component[states] = np.repeat(np.arange(count, dtype=np.uint32), np.diff(starts))
         _find_leaks(pointers, successors, readable(component), leaks)
-    return Order(readable(states), readable(starts), readable(leaks), readable(flows))
+    filled = np.zeros(count, dtype=np.bool_)
+    return Order(readable(states), readable(starts), readable(leaks), readable(flows), filled)
 
 
 @compiled
@@ -253,77 +252,6 @@ def _has_narrow_levels(pointers, successors, states, place, seen, frontier, limi
     return True
 
 
-def settle(
-    rows: Rows, states: Array, starts: Array, reward: Array, values: Array, discount: float
-) -> bool:
-    """Optimal values of small components, one after another, in place on `values [S]`.
-
-    Component c is `states[starts[c] : starts[c + 1]]`; what it leads to besides is settled. A state
-    alone takes one backup, several policy iteration on a dense system, for `reward [K]`. False if
-    one did not settle.
-    """
-    largest = int(np.diff(starts).max(initial=1))
-    system, right = np.empty((largest, largest)), np.empty((1, largest))
-    place, chosen = np.full(rows.states, -1, dtype=np.int32), np.empty(largest, dtype=np.uint32)
-    lists, block = (readable(states), readable(starts)), rows.rows(0, rows.states)
-    work = values, discount, place, chosen, system, right
-    return bool(_settle(*lists, block, readable(reward), *work))
-
-
-@compiled
-def _settle(states, starts, rows, reward, values, discount, place, chosen, system, right):
-    first_choice, first_entry, successors, probabilities = rows
-    is_settled = True
-    for c in range(len(starts) - 1):
-        first, count = starts[c], starts[c + 1] - starts[c]
-        if count == 1:
-            s = states[first]
-            values[s] = best_alone(s, rows, reward, values, discount)[1]
-            continue
-        for i in range(count):
-            s = states[first + i]
-            place[s] = i
-            chosen[i] = best_alone(s, rows, reward, values, discount)[0]
-        is_better, iterations = True, 0
-        while is_better and iterations < ITERATIONS:
-            iterations += 1
-            system[:count, :count] = 0.0
-            for i in range(count):
-                k = chosen[i]
-                system[i, i] = 1.0
-                right[0, i] = reward[k]
-                for e in range(first_entry[k], first_entry[k + 1]):
-                    t = successors[e]
-                    if place[t] >= 0:
-                        system[i, place[t]] -= discount * probabilities[e]
-                    else:
-                        right[0, i] += discount * probabilities[e] * values[t]
-            eliminate(system[:count, :count], right[:, :count])
-            largest = 0.0
-            for i in range(count):
-                values[states[first + i]] = right[0, i]
-                largest = max(largest, abs(right[0, i]))
-            is_better = False
-            for i in range(count):
-                s = states[first + i]
-                own, best, choice = 0.0, -np.inf, chosen[i]
-                for k in range(first_choice[s], first_choice[s + 1]):
-                    next_value = 0.0
-                    for e in range(first_entry[k], first_entry[k + 1]):
-                        next_value += probabilities[e] * values[successors[e]]
-                    action_value = reward[k] + discount * next_value
-                    if k == chosen[i]:
-                        own = action_value
-                    if action_value > best:
-                        best, choice = action_value, k
-                if best - own > SWITCH * (largest + abs(best)):
-                    chosen[i], is_better = choice, True
-        is_settled = is_settled and not is_better
-        for i in range(count):
-            place[states[first + i]] = -1
-    return is_settled
-
-
 def solve_small(
     matrix: Matrix, states: Array, starts: Array, discount: float, vectors: Array, transpose: bool
 ) -> None:
@@ -410,7 +338,7 @@ def part(rows: Rows, order: Order, component: int, values: Array) -> Part:
     pointers, choices = np.zeros(K + 1, dtype=np.uint32), np.empty(K, dtype=np.uint32)
     successors, chances, outside = np.empty(room, dtype=np.uint32), np.empty(room), np.empty(K)
     within = readable(states), order.place, first, readable(values)
-    used = _part(block, *within, pointers, successors, chances, choices, outside)
+    used = fill_part(block, *within, pointers, successors, chances, choices, outside)
     entries = readable(successors[:used]), readable(chances[:used])
     own = RowArrays(Block(readable(first_choice), readable(pointers), *entries))
     made = Part(own, choices, outside)
@@ -420,7 +348,8 @@ def part(rows: Rows, order: Order, component: int, values: Array) -> Part:
 
 
 @compiled
-def _part(rows, states, place, first, values, pointers, others, chances, choices, outside):
+def fill_part(rows, states, place, first, values, pointers, others, chances, choices, outside):
+    """The loop of `part`; how many entries it has."""
     first_choice, first_entry, successors, probabilities = rows
     used, j, last = 0, 0, first + len(states)
     for i in range(len(states)):
