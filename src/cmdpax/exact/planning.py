@@ -26,7 +26,7 @@ import numpy as np
 from cmdpax.errors import NumericalError
 from cmdpax.exact.systems import System, fixed_point
 from cmdpax.loops import bellman
-from cmdpax.loops.components import part
+from cmdpax.loops.components import Order, part
 from cmdpax.loops.rows import Rows
 from cmdpax.loops.settling import SWITCH, settle
 from cmdpax.stopping import Stop, never
@@ -104,29 +104,43 @@ def _large(
     tolerance: float,
     stop: Stop,
 ) -> Plan:
+    """Component by component; one alone is a model of its own, in its own numbering."""
+    rows, order = form.transitions, form.transitions.order
+    numbers = tolerance, stop
+    if len(order.starts) > 2 or order.is_plain:
+        return _planned(rows, order, criterion.discount, reward, values, *numbers).plan(form)
+    own, states = part(rows, order, 0, values), order.states
+    vectors = reward[own.choices], values[states]
+    inner = _planned(own.rows, order.renumbered, criterion.discount, *vectors, *numbers)
+    choices, backed_up = own.choices[inner.choices], inner.backed_up
+    numbered = replace(inner, choices=choices[order.place], backed_up=backed_up[order.place])
+    return numbered.plan(form)
+
+
+def _planned(
+    rows: Rows,
+    order: Order,
+    discount: float,
+    reward: np.ndarray,
+    values: np.ndarray,
+    tolerance: float,
+    stop: Stop,
+) -> "_Backup":
     """Component by component, until one backup of all states proves the tolerance."""
-    rows, discount, order = form.transitions, criterion.discount, form.transitions.order
-    if order.is_plain:
-        return _improve(rows, discount, reward, values, tolerance, stop).plan(form)
-    if len(order.starts) == 2:  # one component, in another numbering
-        own, states = part(rows, order, 0, values), order.states
-        numbers = reward[own.choices], values[states], tolerance, stop
-        inner = _improve(own.rows, discount, *numbers, flows=bool(order.flows[0]))
-        choices, backed_up = own.choices[inner.choices], inner.backed_up
-        numbered = replace(inner, choices=choices[order.place], backed_up=backed_up[order.place])
-        return numbered.plan(form)
     reach, error = discount / (1 - discount), tolerance
     for done in range(ROUNDS + 1):
+        if order.is_plain and order.filled[0]:
+            break
         if done or values.any() or not discount:  # zeros are no guess
             result = _backed_up(rows, discount, reward, values)
             rounding = ROUNDING * result.size * (1 + reach if done == ROUNDS else 1.0)
             if reach * result.width <= max(tolerance, reach * rounding) or stop():
-                return result.plan(form)
-        values = np.array(values)
-        component, allowed = 0, error / (4 * reach) if reach else 0.0
+                return result
+        values, component = np.array(values), 0
+        allowed = error / (4 * reach) if reach else 0.0
         while True:
             component = settle(rows, order, component, reward, values, discount, allowed)
-            if component == len(order.starts) - 1 or stop():
+            if component == len(order.starts) - 1 or order.is_plain or stop():
                 break
             own = part(rows, order, component, values)
             states = order.members(component, component + 1)
@@ -136,7 +150,8 @@ def _large(
             values[states] = _improve(own.rows, discount, *numbers, *kind).middle
             component += 1
         error /= 10
-    return _improve(rows, discount, reward, values, tolerance, stop).plan(form)
+    flows = order.is_plain and bool(order.flows[0])
+    return _improve(rows, discount, reward, values, tolerance, stop, flows=flows)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ from cmdpax.loops.systems import eliminate
 LARGE = 256  # states of a component from which sparse methods are faster than dense LU
 SHORTER = 4  # a new numbering must make transitions so many times shorter on average
 SAMPLED = 20_000  # states whose transitions are measured
+FEW = 2  # entries of a choice on average up to which a policy is mostly chains
+LARGEST = 300_000  # states of a component that is tried by elimination, which no clock interrupts
 FLOW = 0.2  # share of transitions against the flow up to which states are put in its order
 
 
@@ -41,7 +43,7 @@ class Order:
     starts: Array  # [C + 1] uint32: component c is states[starts[c] : starts[c + 1]]
     leaks: Array  # [C] bool: whether some choice leads out of the component
     flows: Array  # [C] bool: whether nearly all transitions of a large one lead to earlier states
-    filled: Array  # [C] bool: whether elimination does not pay, as far as one has tried
+    filled: Array  # [C] bool: whether elimination fills in too much, as expected or as tried
     kept: dict[int, "Part"] = field(default_factory=dict)  # see `part`
 
     @cached_property
@@ -55,6 +57,12 @@ class Order:
     def is_plain(self) -> bool:
         """Whether it is one large component in the model's own numbering: nothing to gain."""
         return len(self.starts) == 2 and bool((np.diff(self.states.astype(np.int64)) == 1).all())
+
+    @cached_property
+    def renumbered(self) -> "Order":
+        """That of the only component, as a model in its own numbering (see `part`)."""
+        states = readable(np.arange(len(self.states), dtype=np.uint32))
+        return Order(states, self.starts, self.leaks, self.flows, self.filled)
 
     @cached_property
     def groups(self) -> list[tuple[int, int, bool]]:
@@ -82,22 +90,26 @@ def find_order(rows: Rows) -> Order:
     finish, *work = (np.zeros(S, dtype=np.uint32) for _ in range(6))
     count = _search(pointers, successors, states, starts, finish, *work)
     starts, leaks = starts[: count + 1].copy(), np.zeros(count, dtype=np.bool_)
-    place, flows = np.empty(S, dtype=np.uint32), np.zeros(count, dtype=np.bool_)
+    place = np.empty(S, dtype=np.uint32)
+    flows, filled = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
     for c in np.flatnonzero(np.diff(starts.astype(np.int64)) >= LARGE):
         own = states[starts[c] : starts[c + 1]]
         own.sort()
         place[own] = np.arange(len(own), dtype=np.uint32)
-        within = pointers, successors, readable(own), readable(place)
+        n, within = len(own), (pointers, successors, readable(own), readable(place))
         if _backward(*within, readable(finish)) <= FLOW:
             flows[c] = True
             own[:] = own[np.argsort(finish[own])]
+            length = 0.0
         else:
-            own[:] = _shorter(pointers, successors, own, place)
+            own[:], length = _shorter(pointers, successors, own, place)
+            entries, choices = (int((p[own + 1] - p[own]).sum()) for p in (pointers, first_choice))
+            length = 0.0 if entries <= FEW * choices else length
+        filled[c] = n > LARGEST or n * length**2 > most_work(n)  # as with so many columns in a row
     if count > 1:
         component = np.empty(S, dtype=np.uint32)
         component[states] = np.repeat(np.arange(count, dtype=np.uint32), np.diff(starts))
         _find_leaks(pointers, successors, readable(component), leaks)
-    filled = np.zeros(count, dtype=np.bool_)
     return Order(readable(states), readable(starts), readable(leaks), readable(flows), filled)
 
 
@@ -173,21 +185,29 @@ def _find_leaks(pointers, successors, component, leaks):
                 leaks[component[s]] = True
 
 
-def _shorter(pointers: Array, successors: Array, states: Array, place: Array) -> Array:
+@compiled
+def most_work(n):
+    """Multiplications of an elimination in a component of n states that pays."""
+    return (1 << 20) + 32 * n
+
+
+def _shorter(
+    pointers: Array, successors: Array, states: Array, place: Array
+) -> tuple[Array, float]:
     """The states `[n]` of a component as they are, or in reverse Cuthill-McKee order.
 
-    place: `[S]`, where each of them stands now. A numbering can only be narrow if a breadth-first
+    Also the mean distance of transitions then. place: `[S]`, where each of them stands now. A numbering can only be narrow if a breadth-first
     search has narrow levels: random models are recognised by the first few.
     """
     n = len(states)
     step = max(1, n // SAMPLED)
     length = _mean_length(pointers, successors, readable(states), readable(place), step)
     if not length > SHORTER or length * SHORTER < n**0.5:
-        return states
+        return states, length
     seen, frontier = np.zeros(len(place), dtype=np.bool_), np.empty(n, dtype=np.uint32)
     arrays = pointers, successors, readable(states), readable(place), seen, frontier
     if not _has_narrow_levels(*arrays, length / SHORTER):
-        return states
+        return states, length
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
     starts, links = np.zeros(n + 1, dtype=np.int32), np.empty(len(successors), dtype=np.int32)
@@ -198,7 +218,7 @@ def _shorter(pointers: Array, successors: Array, states: Array, place: Array) ->
     moved = np.empty(len(place), dtype=np.uint32)
     moved[states[order]] = np.arange(n, dtype=np.uint32)
     shorter = _mean_length(pointers, successors, readable(states[order]), readable(moved), step)
-    return states[order] if shorter * SHORTER <= length else states
+    return (states[order], shorter) if shorter * SHORTER <= length else (states, length)
 
 
 @compiled

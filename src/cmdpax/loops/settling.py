@@ -15,14 +15,12 @@ import numpy as np
 
 from cmdpax.loops.bellman import best_alone
 from cmdpax.loops.compiled import Array, compiled, readable
-from cmdpax.loops.components import Order, fill_part
+from cmdpax.loops.components import Order, fill_part, most_work
 from cmdpax.loops.rows import Rows
 
-LARGEST = 300_000  # states of a component; no loop asks for the time
 SWEEPS = 5  # before the first policy is evaluated
 SWITCH = 1e-12  # relative gain below which policy iteration keeps a choice: no cycling on ties
 ITERATIONS = 100
-WORK, WORK_PER_STATE = 1 << 20, 32  # multiplications of an elimination that pays
 
 
 def settle(
@@ -39,38 +37,43 @@ def settle(
     What a component leads to besides is settled before it. Values before are a guess. allowed: the
     change of a last sweep that may remain. The component that is left out, or how many there are.
     """
-    lists = order.states, order.starts, order.place, order.filled
+    lists = order.states, order.starts, order.place, order.flows, order.filled
     block = rows.rows(0, rows.states)
     return int(_settle(component, *lists, block, readable(reward), values, discount, allowed))
 
 
 @compiled
-def _settle(component, states, starts, place, filled, rows, reward, values, discount, allowed):
+def _settle(
+    component, states, starts, place, flows, filled, rows, reward, values, discount, allowed
+):
     for c in range(component, len(starts) - 1):
         first, count = starts[c], starts[c + 1] - starts[c]
         if count == 1:
             s = states[first]
             values[s] = best_alone(s, rows, reward, values, discount)[1]
-        elif filled[c] or count > LARGEST:
+        elif filled[c]:
             return c
         else:
-            own = states[first : first + count]
-            if not _iterate(own, place, first, rows, reward, values, discount, allowed):
+            own, turns = states[first : first + count], not flows[c]
+            if not _iterate(own, place, first, turns, rows, reward, values, discount, allowed):
                 filled[c] = True
                 return c
     return len(starts) - 1
 
 
 @compiled
-def _iterate(states, place, first, rows, reward, values, discount, allowed):
-    """Policy iteration in one component; False if elimination fills in, or it does not end."""
+def _iterate(states, place, first, turns, rows, reward, values, discount, allowed):
+    """Policy iteration in one component; False if elimination fills in, or it does not end.
+
+    turns: whether every other sweep goes backwards, where there is no flow.
+    """
     n = len(states)
     first_choice, own = _folded(states, place, first, rows, reward, values, discount)
     V, chosen = np.empty(n), np.empty(n, dtype=np.uint32)
     for i in range(n):
         V[i], chosen[i] = values[states[i]], first_choice[i]
-    for _ in range(SWEEPS):
-        change, is_better = _improve(first_choice, own, V, chosen, 0.0)
+    for sweep in range(SWEEPS):
+        change, is_better = _improve(first_choice, own, V, chosen, 0.0, turns and sweep % 2 == 1)
         if change <= allowed or not is_better:
             break
     is_better, iterations, pays = change > allowed, 0, True
@@ -79,7 +82,7 @@ def _iterate(states, place, first, rows, reward, values, discount, allowed):
     starts, marks = np.zeros(n + 1, dtype=np.uint32), np.empty(n, dtype=np.uint32)
     while is_better and pays and iterations < ITERATIONS:
         if iterations == 0:
-            room = len(own[1]) + WORK + WORK_PER_STATE * n  # fill-in costs at least its number
+            room = len(own[1]) + most_work(n)  # fill-in costs at least its number
             columns, entries = np.empty(room, dtype=np.uint32), np.empty(room)
         iterations += 1
         pays = _evaluate(own, chosen, V, starts, columns, entries, row, marks, heap)
@@ -87,7 +90,10 @@ def _iterate(states, place, first, rows, reward, values, discount, allowed):
             largest = 0.0
             for i in range(n):
                 largest = max(largest, abs(V[i]))
-            change, is_better = _improve(first_choice, own, V, chosen, SWITCH * largest)
+            least, back = SWITCH * largest, turns and iterations % 2 == 1
+            change, is_better = _improve(first_choice, own, V, chosen, least, back)
+            if is_better and turns:
+                change, _ = _improve(first_choice, own, V, chosen, least, not back)
             is_better = is_better and change > allowed
     for i in range(n):
         values[states[i]] = V[i]
@@ -128,14 +134,15 @@ def _folded(states, place, first, rows, reward, values, discount):
 
 
 @compiled
-def _improve(first_choice, own, V, chosen, least):
+def _improve(first_choice, own, V, chosen, least, backwards):
     """One sweep of `max_k`, in place; the largest change, and whether a choice changed.
 
     A choice changes where it gains more than `least`.
     """
     pointers, others, entries, pays = own
-    largest, is_better = 0.0, False
-    for i in range(len(V)):
+    largest, is_better, n = 0.0, False, len(V)
+    for step in range(n):
+        i = n - 1 - step if backwards else step
         best, choice, current = -np.inf, 0, 0.0
         for k in range(first_choice[i], first_choice[i + 1]):
             total = pays[k]
@@ -181,7 +188,7 @@ def _evaluate(own, chosen, V, starts, columns, entries, row, marks, heap):
             factor = row[j]
             total -= factor * right[j]
             work += starts[j + 1] - starts[j]
-            if work > WORK + WORK_PER_STATE * n:
+            if work > most_work(n):
                 return False
             for q in range(starts[j], starts[j + 1]):
                 t, part = columns[q], factor * entries[q]
