@@ -110,10 +110,10 @@ def _large(
     if len(order.starts) > 2 or order.is_plain:
         return _planned(rows, order, criterion.discount, reward, values, *numbers).plan(form)
     own, states = part(rows, order, 0, values), order.states
-    vectors = reward[own.choices], values[states]
+    vectors = reward.take(own.choices), values.take(states)
     inner = _planned(own.rows, order.renumbered, criterion.discount, *vectors, *numbers)
-    choices, backed_up = own.choices[inner.choices], inner.backed_up
-    numbered = replace(inner, choices=choices[order.place], backed_up=backed_up[order.place])
+    place, choices = order.place.astype(np.intp), own.choices.take(inner.choices)
+    numbered = replace(inner, choices=choices.take(place), backed_up=inner.backed_up.take(place))
     return numbered.plan(form)
 
 

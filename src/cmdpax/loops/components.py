@@ -337,7 +337,7 @@ class Part(NamedTuple):
     """A component as a model of n states in its own order."""
 
     rows: RowArrays
-    choices: Array  # [k] uint32: its choices, as the whole model numbers them
+    choices: Array  # [k] intp: its choices, as the whole model numbers them
     outside: Array  # [k]: E[V(s'); s' outside] of each
 
 
@@ -355,7 +355,7 @@ def part(rows: Rows, order: Order, component: int, values: Array) -> Part:
     K = int(first_choice[-1])
     starts, ends = (block.first_entry[block.first_choice[s]] for s in (states, states + 1))
     room = int((ends - starts).sum())
-    pointers, choices = np.zeros(K + 1, dtype=np.uint32), np.empty(K, dtype=np.uint32)
+    pointers, choices = np.zeros(K + 1, dtype=np.uint32), np.empty(K, dtype=np.intp)
     successors, chances, outside = np.empty(room, dtype=np.uint32), np.empty(room), np.empty(K)
     within = readable(states), order.place, first, readable(values)
     used = fill_part(block, *within, pointers, successors, chances, choices, outside)

@@ -111,7 +111,7 @@ def _folded(states, place, first, rows, reward, values, discount):
         first_choice[i + 1] = first_choice[i] + (end - begin)
         room += all_entries[end] - all_entries[begin]
     K = first_choice[n]
-    pointers, choices = np.zeros(K + 1, dtype=np.uint32), np.empty(K, dtype=np.uint32)
+    pointers, choices = np.zeros(K + 1, dtype=np.uint32), np.empty(K, dtype=np.intp)
     others, entries, pays = np.empty(room, dtype=np.uint32), np.empty(room), np.empty(K)
     fill_part(rows, states, place, first, values, pointers, others, entries, choices, pays)
     used = end = 0
