@@ -10,12 +10,13 @@ So one backup tells how good V and its greedy policy are, to both sides, and add
 changes nothing.
 
 Small models: exact policy iteration. Large ones are planned component by component, each to the end
-before those that lead to it: a state alone by one backup, small components by exact policy
-iteration, large ones by `_improve`. There evaluation of the greedy policy is inexact (its residual
-falls to a fraction of the present d) and stops as soon as the two bounds agree to the tolerance.
-Where fixed-point evaluation is slow the model is structured (grid, queue); then Gauss-Seidel sweeps
-in both directions carry news across the component before each evaluation. Where nearly all
-transitions follow a flow, sweeps in its order come first, for as long as each of them halves d.
+before those that lead to it: a state alone by one backup, others by policy iteration with sparse
+elimination (`loops/settling.py`) unless too much fills in, those by `_improve`. There evaluation of
+the greedy policy is inexact (its residual falls to a fraction of the present d) and stops as soon
+as the two bounds agree to the tolerance. Where fixed-point evaluation is slow the model is
+structured (a grid); then Gauss-Seidel sweeps in both directions carry news across the component
+before each evaluation. Where nearly all transitions follow a flow, sweeps in its order come first,
+for as long as each of them halves d.
 """
 
 from dataclasses import dataclass, replace

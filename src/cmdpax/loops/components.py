@@ -196,8 +196,9 @@ def _shorter(
 ) -> tuple[Array, float]:
     """The states `[n]` of a component as they are, or in reverse Cuthill-McKee order.
 
-    Also the mean distance of transitions then. place: `[S]`, where each of them stands now. A numbering can only be narrow if a breadth-first
-    search has narrow levels: random models are recognised by the first few.
+    Also the mean distance of transitions then. place: `[S]`, where each of them stands now. A
+    numbering can only be narrow if a breadth-first search has narrow levels: random models are
+    recognised by the first few.
     """
     n = len(states)
     step = max(1, n // SAMPLED)
