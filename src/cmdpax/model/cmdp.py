@@ -24,6 +24,7 @@ from cmdpax.loops.rows import Block
 from cmdpax.model.limits import LARGEST_NUMBER, Limits, listed
 from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.transitions import (
+    NORMALISE,
     ROW_SUM_TOLERANCE,
     Kept,
     Transitions,
@@ -31,6 +32,7 @@ from cmdpax.model.transitions import (
     normalised,
     read_rows,
     real_number,
+    say_divided,
     step_fields,
     toy_text_fields,
 )
@@ -438,7 +440,8 @@ def _distribution(initial: Any, S: int, names: Sequence[str] | None) -> np.ndarr
     with np.errstate(over="ignore"):
         total = start.sum()
     if abs(total - 1) > ROW_SUM_TOLERANCE:
-        raise InputError(f"initial: probabilities sum to {total:.9g}, not 1; normalise them.")
+        raise InputError(f"initial: probabilities sum to {total:.9g}, not 1; {NORMALISE}.")
+    say_divided("initial: the probabilities", float(abs(total - 1)))
     return normalised(start)
 
 

@@ -13,6 +13,7 @@ Tables `[S, A]` are for people, and for methods that work on one number of actio
 `Transitions` turns what is said by choice, `[K]`, into them and back.
 """
 
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,10 +31,13 @@ from cmdpax.loops.components import Order, find_order
 from cmdpax.loops.rows import Block, RowArrays
 from cmdpax.model.limits import NUMERIC, listed
 
-ROW_SUM_TOLERANCE = 1e-8
+# how far the sum of a row may be from 1: float32, or six printed digits of twenty successors
+ROW_SUM_TOLERANCE = 1e-5
+NEGLIGIBLE = 1e-12  # what is divided away without a word
 MAX_ENTRIES = 2_000_000_000  # refuse to allocate more than this
 DENSE_STATES, DENSE_ENTRIES = 256, 4_000_000  # up to here dense linear algebra is faster
 WASTE = 0.1  # share of an array that may stay unused at its end
+NORMALISE = f"normalise them (within {ROW_SUM_TOLERANCE:g} of 1 it is done for you)"
 NO_ACTIONS = "the action set is empty; every state needs at least one action."
 Array = np.ndarray
 
@@ -488,9 +492,10 @@ def _canonical(raw: Raw) -> Transitions:
     first_choice, first_entry = raw.first_choice.astype(np.int32), raw.first_entry.astype(np.int32)
     successors = np.ascontiguousarray(raw.successors, dtype=np.int32)
     chances = np.ascontiguousarray(raw.probabilities)
-    facts = bellman.inspect_rows(first_entry, successors, chances)
+    facts = bellman.inspect_rows(first_entry, successors, chances, ROW_SUM_TOLERANCE)
     _refuse_bad(raw, facts)
     ordered, longest, farthest = facts[4:]
+    say_divided("transitions: the probabilities of some choices", float(farthest))
     is_canonical = ordered and farthest <= _rounding(int(longest))
     if not is_canonical or successors.flags.writeable or chances.flags.writeable:
         successors, chances = successors.copy(), chances.copy()  # not the caller's own
@@ -518,7 +523,14 @@ def _refuse_bad(raw: Raw, facts: Array) -> None:
         with np.errstate(over="ignore"):
             total = raw.probabilities[raw.first_entry[off] : raw.first_entry[off + 1]].sum()
         what = f"probabilities of {_named(raw, off)} sum to {total:.9g}, not 1{also}"
-        raise InputError(f"transitions: {what}; normalise them.")
+        raise InputError(f"transitions: {what}; {NORMALISE}.")
+
+
+def say_divided(what: str, missed: float) -> None:
+    """A warning, if probabilities missed a sum of 1 by more than rounding."""
+    if missed > NEGLIGIBLE:
+        sentence = f"{what} miss a sum of 1, by up to {missed:.2g}; they are divided by their sum."
+        warnings.warn(sentence, stacklevel=5)
 
 
 def _row_of(raw: Raw, entry: int) -> int:

@@ -13,10 +13,10 @@ import numpy as np
 from cmdpax.exact.standard import StandardForm
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.prints import Rows, as_html, as_text
+from cmdpax.model.transitions import NEGLIGIBLE
 
 ACCURACY = 1e-6  # of attainable ranges, as a share of the range of conceivable values
 HUGE, SPREAD = 1e9, 1e9  # numbers, and quotients of numbers, that cost digits
-NEGLIGIBLE = 1e-12  # what a row may miss of 1 without being odd
 
 
 @dataclass(frozen=True)
