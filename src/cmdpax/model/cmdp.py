@@ -23,6 +23,7 @@ from cmdpax.errors import InputError, check_known, did_you_mean
 from cmdpax.loops.rows import Block
 from cmdpax.model.limits import LARGEST_NUMBER, Limits, listed
 from cmdpax.model.prints import Rows, as_html, as_text
+from cmdpax.model.tables import table_fields
 from cmdpax.model.transitions import (
     NORMALISE,
     ROW_SUM_TOLERANCE,
@@ -335,6 +336,33 @@ class CMDP:
         """
         made = step_fields(states, actions, step, thresholds, initial)
         return cls(**made, discount=discount, **fields)
+
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        discount: float | None = None,
+        limits: Sequence[str] | None = None,
+        initial: Any = None,
+        goal: Any = None,
+        reward: str | None = None,
+        minimise: bool | None = None,
+        **fields: Any,
+    ) -> "CMDP":
+        """Build from a long table with one row for each successor.
+
+        table: a `.csv` or `.parquet` file, or columns by name (a mapping of arrays, a DataFrame):
+        `state`, `action`, `next_state`, `probability`, and one for the reward and for every
+        quantity that has a limit. limits: texts such as `"cost<=3"`, by column. initial: a state,
+        or `{state: probability}`. goal: states where the run ends, which need no rows. reward: the
+        column of the reward, by default `reward`. A `.csv` may say these itself, in lines above
+        its head such as `# limit = cost<=3`; what is said here counts first. fields: others of the
+        constructor.
+        """
+        said = {"limits": limits, "initial": initial, "goal": goal, "minimise": minimise}
+        made = table_fields(table, discount=discount, reward=reward, **said)
+        return cls(**made, **fields)
 
     @classmethod
     def from_toy_text(

@@ -253,15 +253,16 @@ def read_rows(
         return transitions, None
     raw, rows = _raw(transitions, first_choice), None
     S, count = len(raw.first_choice) - 1, len(raw.first_entry) - 1
+    ended = np.zeros(S, dtype=bool) if goal is None else goal(S)
     if available is not None:
         A = None if first_choice is not None else raw.actions
-        mask = _availability(available, S, A)
+        mask = _availability(available, A, ended)
         if A is None:
             raw = _labelled(raw, mask)
         elif not mask.all() or is_own:
             raw, rows = _available(raw, mask)
     if goal is not None:
-        raw, own = _with_goal(raw, goal(S))
+        raw, own = _with_goal(raw, ended)
         rows = own if rows is None else np.where(own < 0, -1, rows[own])
     for s in np.flatnonzero(np.diff(raw.first_choice) == 0)[:1].tolist():
         raise InputError(f"transitions, state {s}: {NO_ACTIONS}")
@@ -393,15 +394,17 @@ def _pointers(field: str, numbers: Any, count: int, end: int) -> Array:
     return pointers.astype(np.int64, copy=False)
 
 
-def _availability(available: Any, S: int, A: int | None) -> Array:
-    """The mask of available pairs, `[S, A]`; A is the mask's own if it is None."""
-    mask = real_array("available", available)
+def _availability(available: Any, A: int | None, ended: Array) -> Array:
+    """The mask of available pairs, `[S, A]`; A is the mask's own if it is None.
+
+    ended: `[S]` booleans, states that need no action.
+    """
+    mask, S = real_array("available", available), len(ended)
     A = mask.shape[-1] if A is None and mask.ndim else A
     if mask.shape != (S, A) or mask.dtype != bool:
         own = f"shape {mask.shape} of {mask.dtype}"
         raise InputError(f"available: {own}, expected {(S, A)} of bool.")
-    if not mask.any(1).all():
-        s = int(np.argmin(mask.any(1)))
+    for s in np.flatnonzero(~(mask.any(1) | ended))[:1].tolist():
         raise InputError(f"available[{s}]: {NO_ACTIONS}")
     return mask
 
