@@ -21,6 +21,7 @@ import numpy as np
 
 from cmdpax.errors import InputError, check_known, did_you_mean
 from cmdpax.loops.rows import Block
+from cmdpax.model.foreign import mdptoolbox_fields, quantecon_fields
 from cmdpax.model.limits import LARGEST_NUMBER, Limits, listed
 from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.tables import table_fields
@@ -363,6 +364,40 @@ class CMDP:
         said = {"limits": limits, "initial": initial, "goal": goal, "minimise": minimise}
         made = table_fields(table, discount=discount, reward=reward, **said)
         return cls(**made, **fields)
+
+    @classmethod
+    def from_mdptoolbox(
+        cls, P: Any, R: Any, discount: float, *, constraints: Sequence[Any] = (), **fields: Any
+    ) -> "CMDP":
+        """Build from what pymdptoolbox takes: `mdptoolbox.mdp.ValueIteration(P, R, discount)`.
+
+        P: `[A, S, S]`, or A matrices, dense or sparse. R, and each of the constraints: `[S]`,
+        `[S, A]`, or `[A, S, S]` for what a transition pays. fields: `thresholds`, `initial` and
+        others, as in the constructor.
+        """
+        made = {"thresholds": [], **mdptoolbox_fields(P, R, constraints), **fields}
+        return cls(discount=discount, **made)
+
+    @classmethod
+    def from_quantecon(
+        cls,
+        R: Any,
+        Q: Any,
+        beta: float,
+        s_indices: Any = None,
+        a_indices: Any = None,
+        *,
+        constraints: Any = (),
+        **fields: Any,
+    ) -> "CMDP":
+        """Build from what QuantEcon takes: `DiscreteDP(R, Q, beta, s_indices, a_indices)`.
+
+        R: `[S, A]` with `Q [S, A, S]`; or pairs, `[L]` with `Q [L, S]`, dense or sparse. A reward
+        of -inf says that there is no such action. constraints: `[m, S, A]`, or `[m, L]`. fields:
+        `thresholds`, `initial` and others, as in the constructor.
+        """
+        made = quantecon_fields(R, Q, s_indices, a_indices, constraints)
+        return cls(discount=beta, **{"thresholds": [], **made, **fields})
 
     @classmethod
     def from_toy_text(
