@@ -21,9 +21,10 @@ import numpy as np
 
 from cmdpax.errors import InputError, check_known, did_you_mean
 from cmdpax.loops.rows import Block
-from cmdpax.model.foreign import mdptoolbox_fields, quantecon_fields
+from cmdpax.model.foreign import mdptoolbox_fields, quantecon_fields, umb_fields
 from cmdpax.model.limits import LARGEST_NUMBER, Limits, listed
 from cmdpax.model.prints import Rows, as_html, as_text
+from cmdpax.model.prism import prism_fields
 from cmdpax.model.tables import table_fields
 from cmdpax.model.transitions import (
     NORMALISE,
@@ -41,7 +42,7 @@ from cmdpax.model.transitions import (
 
 FIELDS = (  # of the constructor; thresholds besides
     *("transitions", "reward", "constraints", "senses", "initial", "discount", "minimise"),
-    *("state_names", "action_names", "constraint_names", "grid"),
+    *("state_names", "action_names", "constraint_names", "grid", "notes"),
 )
 OF_ROWS = ("available", "first_choice", "goal")  # arguments that say what transitions mean
 HASHED = 1 << 20  # indices that are hashed at a time
@@ -83,6 +84,7 @@ class CMDP:
     state_names, constraint_names: optional labels
     action_names: A labels, or for every state a list of those of its choices
     grid: optional drawing instructions
+    notes: how the model was read, a sentence each, for `print` and `describe`
     """
 
     transitions: Transitions
@@ -110,6 +112,7 @@ class CMDP:
         action_names: Sequence[str] | Sequence[Sequence[str]] | None = None,
         constraint_names: Sequence[str] | None = None,
         grid: Grid | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         marked = None if goal is None else lambda S: _mask(goal, S, state_names)
         self.transitions, kept = read_rows(transitions, available, first_choice, marked)
@@ -139,6 +142,7 @@ class CMDP:
         self.discount = _discount_factor(discount)
         self.action_names = _action_labels(action_names, rows)
         self.grid = _checked_grid(grid, S, A)
+        self.notes = _labels("notes", notes, len(notes)) or ()
         for array in (self.reward, self.constraints, self.initial):
             array.setflags(write=False)
         self._frozen = True
@@ -230,6 +234,7 @@ class CMDP:
             ("discount", f"{self.discount:.12g}"),
             ("objective", f"{'minimise' if self.minimise else 'maximise'} the reward"),
             *(("subject to", text) for text in self.limits.texts),
+            *(("note", sentence) for sentence in self.notes),
         ]
 
     def __str__(self) -> str:
@@ -398,6 +403,48 @@ class CMDP:
         """
         made = quantecon_fields(R, Q, s_indices, a_indices, constraints)
         return cls(discount=beta, **{"thresholds": [], **made, **fields})
+
+    @classmethod
+    def from_prism(
+        cls,
+        path: Any,
+        *,
+        property: str,
+        constants: str | Mapping[str, Any] = "",
+        discount: float = 1.0,
+    ) -> "CMDP":
+        """Build from a PRISM or JANI file and a property with bounds; Storm reads the file.
+
+        property: as in `multi(R{"time"}min=? [F "done"], P>=0.9 [F "fast"])`. constants: as in
+        `"delay=3,fast=0.5"`, or a mapping. A target that can be left adds one bit to the states;
+        the run ends where nothing is paid any more. What was done is in `notes`.
+        """
+        made = prism_fields(path, property=property, constants=constants, discount=discount)
+        made.pop("may_stay")
+        return cls(**made)
+
+    @classmethod
+    def from_umb(
+        cls,
+        path: Any,
+        *,
+        discount: float | None = None,
+        limits: Sequence[str] | None = None,
+        initial: Any = None,
+        goal: Any = None,
+        reward: str | None = None,
+        minimise: bool | None = None,
+        **fields: Any,
+    ) -> "CMDP":
+        """Build from a UMB file, the format that model checkers share.
+
+        limits: texts such as `"cost<=3"`, on its rewards. reward: which of its rewards is the
+        reward, by default the first. goal: labels of states where the run ends. initial: by
+        default its own. fields: others of the constructor.
+        """
+        said = {"limits": limits, "initial": initial, "goal": goal, "minimise": minimise}
+        made = umb_fields(path, discount=discount, reward=reward, **said)
+        return cls(**made, **fields)
 
     @classmethod
     def from_toy_text(

@@ -295,7 +295,7 @@ def _raw(transitions: Any, first_choice: Any) -> Raw:
     parts = matrix.indptr, matrix.indices, matrix.data.astype(np.float64, copy=False)
     if first_choice is None:
         return Raw(np.arange(S + 1) * A, *parts, A)
-    pointers = _pointers("first_choice", first_choice, S, matrix.shape[0])
+    pointers = pointers_of("first_choice", first_choice, S, matrix.shape[0])
     return Raw(pointers, *parts, int(np.diff(pointers).max(initial=1)))
 
 
@@ -358,7 +358,7 @@ def _lists(successors: Array, probabilities: Array, first_choice: Any) -> Raw:
         S, A, _ = successors.shape
         _refuse_empty(S, A)
         return Raw(np.arange(S + 1) * A, *parts, A)
-    pointers = _pointers("first_choice", first_choice, max(np.size(first_choice) - 1, 0), K)
+    pointers = pointers_of("first_choice", first_choice, max(np.size(first_choice) - 1, 0), K)
     return Raw(pointers, *parts, int(np.diff(pointers).max(initial=1)))
 
 
@@ -372,14 +372,14 @@ def _row_lists(rows: RowLists, first_choice: Any) -> Raw:
     if not np.issubdtype(successors.dtype, np.integer):
         raise InputError(f"transitions: successors must be integers, not {successors.dtype}.")
     K = max(np.size(rows.first_entry) - 1, 0)
-    first_entry = _pointers("first_entry", rows.first_entry, K, len(chances))
+    first_entry = pointers_of("first_entry", rows.first_entry, K, len(chances))
     states = max(np.size(first_choice) - 1, 0)
-    pointers = _pointers("first_choice", first_choice, states, K)
+    pointers = pointers_of("first_choice", first_choice, states, K)
     _refuse_empty(states, K)
     return Raw(pointers, first_entry, successors, chances, int(np.diff(pointers).max(initial=1)))
 
 
-def _pointers(field: str, numbers: Any, count: int, end: int) -> Array:
+def pointers_of(field: str, numbers: Any, count: int, end: int) -> Array:
     """Where each of `count` things begins, and at last where all of them end: `[count + 1]`."""
     pointers = real_array(field, numbers)
     if pointers.shape != (count + 1,) or not np.issubdtype(pointers.dtype, np.integer):
