@@ -161,9 +161,10 @@ def umb_fields(path: str | os.PathLike[str], **said: Any) -> dict[str, Any]:
         raise InputError("discount: nothing says it; give discount=, for example 0.95.")
     with named(path):
         with opened(Path(path), LARGEST_UMB) as file:
-            members = _members(file)
+            decoder = umb_to_tar.UmbDecoder()
+            decoder.update(_members(file))
         try:
-            umb = umb_to_tar.UmbDecoder(None, members).decode()
+            umb = decoder.decode()
         except Exception as error:  # whatever a damaged file makes of a parser
             raise InputError(f"it is not a UMB file, or a damaged one ({brief(error)}).") from None
         return _umb_fields(umb, said)
@@ -205,7 +206,7 @@ def _umb_fields(umb: Any, said: Mapping[str, Any]) -> dict[str, Any]:
     own = umb.choice_to_branches if umb.choice_to_branches is not None else range(K + 1)
     first_entry = pointers_of("choice-to-branches", list(own), K, e)
     chances = _umb_numbers("branch-to-probability", umb.branch_to_probability or [1.0] * e, e)
-    targets = _umb_numbers("branch-to-target", umb.branch_to_target or [], e).astype(np.int64)
+    targets = np.array(umb.branch_to_target or [], dtype=np.uint64)
     for k in np.flatnonzero(np.diff(first_entry) == 0)[:1].tolist():
         raise InputError(f"choice {k} has no branches; give each at least one.")
     states = np.repeat(np.arange(S), np.diff(first_choice))
