@@ -124,7 +124,8 @@ class CMDP:
         constraints, count = float_array("constraints", constraints), len(listed(thresholds))
         if constraints.ndim == 0:
             raise InputError(f"constraints: a number; give {(S, A)} numbers for each constraint.")
-        is_table = constraints.shape == (S, A) != (count, rows.choices)
+        sizes = (rows.choices, rows.choices if kept is None else kept.came)
+        is_table = constraints.shape == (S, A) and not (count == S and A in sizes)
         if is_table or (constraints.ndim == 1 and constraints.size):
             constraints = constraints[None]
         m = len(constraints)

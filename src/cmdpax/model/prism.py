@@ -229,11 +229,10 @@ def _fields(
         for i, part in enumerate(parts)
         if part.bound is not None and not (sure == i and part.is_sure)
     ]
-    fields = row_fields(result)
     if sure is not None:
-        fields["goal"] = result.closed[sure]
+        result = product(graph, [part.count for part in parts], sure)
     notes = _notes(graph, result, parts, sure, is_multi, int(stuck.sum()))
-    return fields | {
+    return row_fields(result) | {
         "reward": result.numbers[best],
         "constraints": result.numbers[[i for i, *_ in limits]],
         "thresholds": [bound[1] for *_, bound in limits],
@@ -270,7 +269,7 @@ def _notes(
     if sure is not None:
         notes.append(f"the end of {parts[sure].name} must be reached surely.")
     elif is_multi or parts[0].count.paid is None:
-        notes.append("a run may stay for ever where nothing is paid, as Storm reads multi(...).")
+        notes.append("a run may stay for ever where nothing is paid, as Storm reads it.")
     if any(part.bound and part.bound[0] in ("LESS", "GREATER") for part in parts):
         notes.append("strict bounds < and > are read as <= and >=.")
     if any(part.name.startswith("P [F !(") for part in parts):

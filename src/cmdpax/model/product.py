@@ -136,8 +136,12 @@ class Product:
     bits: int  # that were added
 
 
-def product(graph: Graph, objectives: Sequence[Objective]) -> Product:
-    """The product with the bits that n objectives need, cut where nothing is paid any more."""
+def product(graph: Graph, objectives: Sequence[Objective], end: int | None = None) -> Product:
+    """The product with the bits that n objectives need, cut where nothing is paid any more.
+
+    end: the objective that must have ended in a goal, if there is one; elsewhere a run may be
+    stuck, and is no goal.
+    """
     sets = {one.closes.tobytes(): one.closes for one in objectives}
     closed, bits = dict[bytes, Array](), 0
     base = graph
@@ -154,7 +158,7 @@ def product(graph: Graph, objectives: Sequence[Objective]) -> Product:
     ended = np.array([closed[one.closes.tobytes()] for one in objectives])
     pays = np.zeros(graph.states, dtype=bool)
     pays[graph.choice_states[(numbers != 0).any(0)]] = True
-    goal = ~graph.reached(pays, backwards=True)
+    goal = ~graph.reached(pays, backwards=True) if end is None else ended[end]
     first = graph.restricted(np.ones_like(goal), goal)
     kept = first.reached(first.initial > 0)
     live = (kept & ~goal)[graph.choice_states]
