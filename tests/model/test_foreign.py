@@ -174,6 +174,7 @@ def test_a_umb_file_is_the_model_that_it_says(umb):
     assert model.limits.texts == ("noise<=10",) and model.initial.tolist() == [1.0, 0.0, 0.0]
     other = CMDP.from_umb(umb, discount=0.9, reward="noise", initial=1)
     np.testing.assert_allclose(other.reward, [0.0, 7.0, 6.0, 2.0, 0.0])
+    assert other.initial.tolist() == [0.0, 1.0, 0.0]
 
 
 def test_what_a_umb_file_does_not_have_is_named(umb):

@@ -23,6 +23,7 @@ from cmdpax.errors import InputError, check_known, needing
 from cmdpax.files import named, opened, parse_json
 from cmdpax.model.limits import Limits
 from cmdpax.model.product import numbered
+from cmdpax.model.tables import start_of
 from cmdpax.model.transitions import (
     NO_ACTIONS,
     RowLists,
@@ -225,7 +226,6 @@ def _umb_fields(umb: Any, said: Mapping[str, Any]) -> dict[str, Any]:
             paid += np.add.reduceat(paid_there, first_entry[:-1])
         numbers.append(paid)
     labels = (umb.annotations or {}).get("aps", {})
-    initial = said.get("initial")
     fields = {
         "transitions": RowLists(first_entry, targets, chances),
         "first_choice": first_choice,
@@ -234,7 +234,7 @@ def _umb_fields(umb: Any, said: Mapping[str, Any]) -> dict[str, Any]:
         "thresholds": limits.entries,
         "senses": limits.senses,
         "constraint_names": limits.names or None,
-        "initial": _umb_start(umb, S) if initial is None else initial,
+        "initial": _umb_start(umb, S, said.get("initial")),
         "action_names": _umb_actions(umb, first_choice),
         "minimise": bool(said.get("minimise")),
         "discount": said["discount"],
@@ -260,8 +260,10 @@ def _umb_numbers(what: str, numbers: Any, count: int) -> Array:
     return array
 
 
-def _umb_start(umb: Any, S: int) -> Array:
-    """The first state; if there are several, they are equally likely."""
+def _umb_start(umb: Any, S: int, initial: Any) -> Array:
+    """As it is said, or as the file says; if there are several, they are equally likely."""
+    if initial is not None:
+        return start_of(initial, {str(s): s for s in range(S)})
     mask = _umb_numbers("state-is-initial", umb.state_is_initial, S)
     if not mask.any():
         raise InputError("it has no initial state; give initial=.")

@@ -133,7 +133,7 @@ def _fields(table: Table, chosen: Row) -> dict[str, Any]:
         "thresholds": limits.entries,
         "senses": limits.senses,
         "constraint_names": limits.names or None,
-        "initial": _distribution(chosen["initial"], index),
+        "initial": start_of(chosen["initial"], index),
         "state_names": None if _are_numbers(names) else names,
         "action_names": None if _are_numbers(actions) else actions,
         "discount": chosen["discount"],
@@ -187,7 +187,7 @@ def _mask(goal: Any, index: Mapping[str, int]) -> Array:
     return mask
 
 
-def _distribution(initial: Any, index: Mapping[str, int]) -> Array:
+def start_of(initial: Any, index: Mapping[str, int]) -> Array:
     """First states `[S]`, of a name, `{name: probability}`, or texts `name` and `name=0.5`."""
     start = np.zeros(len(index))
     if isinstance(initial, Mapping):
