@@ -121,7 +121,7 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
         first_choice=arrays.get("first_choice"),
         available=arrays.get("available"),
         grid=text.grid_from(meta.get("grid")),
-        notes=text.texts("meta.notes", meta.get("notes", [])),
+        notes=text.texts("meta.notes", meta.get("notes") or []),
         **labels,
     )
 
