@@ -281,20 +281,21 @@ def _notes(
 
 def _state_names(model: Any, result: Product) -> list[str]:
     """The values of variables, and the bits of a product."""
-    origins = result.graph.state_origin.tolist()
-    texts = (model.state_valuations.to_string(s, pretty=True) for s in origins)
+    valuations = model.state_valuations  # a copy, each time it is asked for
+    texts = (valuations.to_string(s) for s in result.graph.state_origin.tolist())
     names = [text.strip("[]").replace("\t& ", ",") for text in texts]
     return numbered(names)
 
 
 def _action_names(model: Any, result: Product) -> list[list[str]]:
     """For every state the labels of its choices; a goal has one, to stay."""
-    labels: list[str] = []
-    has_labels = model.has_choice_labeling()
-    for k in range(model.nr_choices):
-        own = sorted(model.choice_labeling.get_labels_of_choice(k)) if has_labels else []
-        labels.append("+".join(own) or "step")
+    labels = [""] * model.nr_choices
+    if model.has_choice_labeling():
+        labelling = model.choice_labeling
+        for label in sorted(labelling.get_labels()):
+            for k in labelling.get_choices(label):
+                labels[k] += f"+{label}" if labels[k] else label
     first = result.graph.first_choice.tolist()
-    names = [labels[k] for k in result.graph.choice_origin.tolist()]
+    names = [labels[k] or "step" for k in result.graph.choice_origin.tolist()]
     lists = [numbered(names[i:j]) for i, j in pairwise(first)]
     return [own or ["end"] for own in lists]
