@@ -1,6 +1,6 @@
 """Real models beside Storm: uneven, nearly acyclic, numbered as their builder likes.
 
-    python benchmarks/real_models.py OUT.jsonl      (needs stormpy: pip install 'cmdpax[bench]')
+    python benchmarks/real_models.py OUT.jsonl      (needs stormpy: pip install 'cmdpax[storm]')
 
 Six models of stormpy's own examples and four protocols that are written below, each with discount
 .99 and .999. A choice pays a fixed random number in [0, 1], nothing where a run has ended. Storm

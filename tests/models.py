@@ -146,7 +146,15 @@ def labelled(**changes: Any) -> CMDP:
 def assert_same(one: CMDP, other: CMDP) -> None:
     """The same numbers to the last bit, and the same labels."""
     assert one.digest == other.digest
-    labels = ("senses", "minimise", "state_names", "action_names", "constraint_names", "grid")
+    labels = (
+        "senses",
+        "minimise",
+        "state_names",
+        "action_names",
+        "constraint_names",
+        "grid",
+        "notes",
+    )
     for label in labels:
         assert getattr(one, label) == getattr(other, label), label
     np.testing.assert_array_equal(one.thresholds, other.thresholds)

@@ -46,6 +46,9 @@ HOSTS = {
     "safetensors": (),
     "tomllib": ("files.py",),
     "imageio_ffmpeg": ("learning/video.py",),
+    "pyarrow": ("experiments/results.py", "model/tables.py"),
+    "stormpy": ("model/prism.py",),
+    "umbi": ("model/foreign.py",),
     "PIL": ("experiments/pictures.py", "learning/video.py"),
 }
 # who may open a file without the guards of `files`: those who append or lock, and write an archive
@@ -71,9 +74,9 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1170,
+    "loose modules": 1180,
     "loops": 1870,
-    "model": 2240,
+    "model": 3540,
     "exact": 1120,
     "solvers": 2990,
     "environments": 750,
@@ -83,7 +86,7 @@ BUDGETS = {
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 20_250, 98, 8
+LINES, MODULES, LOOSE_MODULES = 21_600, 102, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,
