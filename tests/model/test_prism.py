@@ -225,6 +225,7 @@ BAD = {
     "none": ('multi(P>=0.1 [F "home"], P>=0.1 [F "mail"])', "slip=0.1", "0 objectives without"),
     "time": ('Pmax=? [F<=3 "home"]', "slip=0.1", r"P \[.*\] is not read; write F, G or U"),
     "horizon": ('R{"time"}max=? [C<=3]', "slip=0.1", r"R.* is not read; write \[F \.\.\.\] or \[C"),
+    "never": ('R{"time"}min=? [F left>12]', "slip=0.1", r"no reachable state is one of these"),
     "start": ("Pmax=? [F place=0]", "slip=0.1", r"P \[.*\] is 1 from the start; leave it out"),
 }
 
@@ -253,3 +254,8 @@ def test_without_stormpy_the_extra_is_named(robot, monkeypatch):
     monkeypatch.setitem(sys.modules, "stormpy", None)
     with pytest.raises(InputError, match=r"needs the package 'stormpy'; install cmdpax\[storm\]"):
         fields_of(robot, SINGLE[0])
+
+
+def test_a_target_where_the_run_starts_ends_the_count_at_once(robot):
+    fields = fields_of(robot, 'multi(R{"time"}max=? [F place=0], P>=0.1 [F "home"])')
+    assert not fields["reward"].any() and fields["constraints"].any()

@@ -207,11 +207,6 @@ def test_successors_that_occur_twice_are_merged() -> None:
         assert model.transitions.probabilities.tolist() == [1.0, 1.0]
 
 
-def test_rows_within_the_tolerance_are_normalised() -> None:
-    model = model_of(DENSE * (1 + 5e-9))
-    np.testing.assert_allclose(model.transitions.tensor.sum(-1), 1.0, atol=1e-15)
-
-
 def test_matrix_and_tensor_agree() -> None:
     rows = model_of(DENSE).transitions
     np.testing.assert_array_equal(rows.matrix.toarray().reshape(2, 2, 2), DENSE)

@@ -159,6 +159,8 @@ def _part(stormpy: Any, model: Any, graph: Graph, stuck: Array, formula: Any) ->
         if kind != "EventuallyFormula" and str(path) != "C":
             raise InputError(f"{name} is not read; write [F ...] or [C].")
         closes = never if str(path) == "C" else holds(path.subformula)
+        if str(path) != "C" and not closes.any():
+            raise InputError(f"{name}: no reachable state is one of these; write [C], or another.")
         paid = _rewards(model.reward_models[reward], graph)
         paid = np.where(stuck[graph.choice_states], 0.0, paid)
         return Part(name, Objective(closes, paid), goes, bound)
