@@ -75,18 +75,18 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 # lines, raised only on purpose
 BUDGETS = {
     "loose modules": 1180,
-    "loops": 1870,
+    "loops": 1880,
     "model": 3540,
     "exact": 1120,
     "solvers": 2990,
     "environments": 750,
-    "learning": 4600,
+    "learning": 4680,
     "experiments": 1880,
     "report": 960,
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 21_600, 102, 8
+LINES, MODULES, LOOSE_MODULES = 21_700, 102, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,
