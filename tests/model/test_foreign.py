@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from cmdpax import CMDP, InputError, solve
+from cmdpax import CMDP, InputError, save_model, solve
 from cmdpax.model import foreign
 
 S, A = 3, 3  # square on purpose: no shape says which axis is which
@@ -184,6 +184,26 @@ def test_what_a_umb_file_does_not_have_is_named(umb):
         CMDP.from_umb(umb, discount=0.9, goal=["dor"])
     with pytest.raises(InputError, match="discount: nothing says it"):
         CMDP.from_umb(umb)
+
+
+def test_a_model_is_written_as_umb_and_storm_reads_it(tmp_path):
+    pytest.importorskip("umbi")
+    mask = np.ones((S, A), dtype=bool)
+    mask[1, 2] = False
+    model = plain().replace(available=mask, action_names=["a", "b", "c"], constraint_names=["cost"])
+    save_model(model, tmp_path / "m.umb")
+    back = CMDP.from_umb(tmp_path / "m.umb", discount=0.9, limits=["cost<=4"])
+    assert back.action_names[1] == ("a", "b")
+    assert back.choices == model.choices == 8
+    np.testing.assert_array_equal(back.reward, model.reward)
+    np.testing.assert_array_equal(back.constraints, model.constraints)
+    np.testing.assert_array_equal(back.transitions.probabilities, model.transitions.probabilities)
+    with pytest.raises(InputError, match="UMB knows first states that are equally likely alone"):
+        save_model(model.replace(initial=[0.25, 0.75, 0.0]), tmp_path / "m.umb")
+    stormpy = pytest.importorskip("stormpy")
+    storm = stormpy.build_model_from_umb(str(tmp_path / "m.umb"))
+    assert (storm.nr_states, storm.nr_choices) == (3, 8)
+    assert set(storm.reward_models) == {"reward", "cost"}
 
 
 def members(path) -> dict[str, bytes]:

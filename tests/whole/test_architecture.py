@@ -76,7 +76,7 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 BUDGETS = {
     "loose modules": 1180,
     "loops": 1880,
-    "model": 3540,
+    "model": 3600,
     "exact": 1120,
     "solvers": 2990,
     "environments": 750,
@@ -86,7 +86,7 @@ BUDGETS = {
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 21_700, 102, 8
+LINES, MODULES, LOOSE_MODULES = 21_760, 102, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,

@@ -207,13 +207,13 @@ def export(
     path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
     read: Read = AS_IT_IS,
 ) -> int:
-    """Write a model to a file: .npz for any size, .json to read and edit by hand.
+    """Write a model to a file: .npz for any size, .json to edit by hand, .umb for model checkers.
 
     Args:
         model: a model file or environment
         path: where to
     """
-    writable_path(path, ".npz", ".json", option="model file")
+    writable_path(path, ".npz", ".json", ".umb", option="model file")
     save_model(_opened(model, read), path)
     out.print(f"wrote {path}")
     return 0

@@ -24,6 +24,7 @@ from cmdpax.errors import InputError, did_you_mean
 from cmdpax.files import arrays_in, intact, named, opened, parse_json, read_bytes, replacing
 from cmdpax.model import text
 from cmdpax.model.cmdp import CMDP
+from cmdpax.model.foreign import umb_bytes
 from cmdpax.model.limits import Limits
 from cmdpax.model.result import Certificate, Result, Status
 from cmdpax.model.transitions import RowLists
@@ -47,10 +48,11 @@ KINDS = {"available": "b"}  # of dtype; every other array holds numbers
 
 
 def save_model(model: CMDP, path: str | os.PathLike[str]) -> None:
-    """Write a model to a `.npz` or `.json` file."""
-    path = _suffixed(path, (".npz", ".json"))
-    if path.suffix.lower() == ".json":
-        written = text.model_to_json(model).encode()
+    """Write a model to a `.npz` or `.json` file, or what UMB can say of it to a `.umb` file."""
+    path = _suffixed(path, (".npz", ".json", ".umb"))
+    if path.suffix.lower() != ".npz":
+        is_text = path.suffix.lower() == ".json"
+        written = text.model_to_json(model).encode() if is_text else umb_bytes(model)
         return _write(path, lambda file: file.write(written))
     arrays = {name: getattr(model.transitions, name) for name in ROWS}
     arrays |= {name: np.asarray(getattr(model, name)) for name in NUMBERS}

@@ -279,3 +279,59 @@ def _umb_actions(umb: Any, first_choice: Array) -> list[list[str]] | None:
         raise InputError("actions: some choice has none; write the file again.")
     ends = pairwise(first_choice.tolist())
     return [numbered(names[a] for a in own[i:j]) for i, j in ends]
+
+
+def umb_bytes(model: Any) -> bytes:
+    """A `CMDP` as a UMB file: rows, first states, actions, and what choices pay.
+
+    It has no place for a discount, limits and names of states.
+    """
+    with needing("umb"):
+        import umbi
+        from umbi.binary import SizedType
+        from umbi.datatypes import NumericPrimitiveType
+        from umbi.umb import ExplicitUmb, umb_to_tar
+        from umbi.umb.index import AnnotationDescription, TransitionSystem, UmbIndex
+    double = SizedType.for_type(NumericPrimitiveType.DOUBLE)
+    rows, first = model.transitions, model.initial > 0
+    if np.ptp(model.initial[first]) > 0:
+        raise InputError("initial: UMB knows first states that are equally likely alone.")
+    names = [model.action_labels[a] for a in rows.action_of.tolist()]
+    if model.action_names and not isinstance(model.action_names[0], str):
+        names = [name for own in model.action_names for name in own]
+    actions = {name: a for a, name in enumerate(dict.fromkeys(names))}
+    paid = dict(zip(("reward", *model.constraint_names), (model.reward, *model.constraints)))
+    system = TransitionSystem(
+        num_players=1,
+        num_states=rows.states,
+        num_initial_states=int(first.sum()),
+        num_choices=rows.choices,
+        num_choice_actions=len(actions),
+        num_branches=len(rows.successors),
+        branch_probability_type=double,
+    )
+    kind = AnnotationDescription(applies_to=["choices"], type=double)
+    umb = ExplicitUmb(
+        UmbIndex(
+            umbi.__format_version__,
+            umbi.__format_revision__,
+            transition_system=system,
+            annotations={"rewards": dict.fromkeys(paid, kind)},
+        ),
+        state_is_initial=first.tolist(),
+        state_to_choices=rows.first_choice.tolist(),
+        choice_to_branches=rows.first_entry.tolist(),
+        branch_to_target=rows.successors.tolist(),
+        branch_to_probability=rows.probabilities.tolist(),
+        choice_to_choice_action=[actions[name] for name in names],
+        choice_action_to_string=list(actions),
+        annotations={"rewards": {name: {"choices": x.tolist()} for name, x in paid.items()}},
+    )
+    encoder, buffer = umb_to_tar.UmbEncoder(), BytesIO()
+    encoder.encode(umb)
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, content in encoder.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, BytesIO(content))
+    return buffer.getvalue()
