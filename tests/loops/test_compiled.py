@@ -84,6 +84,47 @@ def test_damaged_files_of_the_cache_are_compiled_again(tmp_path):
     assert len(set(answers)) == 1
 
 
+LOOP = """
+from cmdpax.loops.compiled import compiled, inlined
+from other import SHIFT, double, piece_of_it, wrapped
+inlined(wrapped, double)
+@compiled
+def loop(x):
+    return wrapped(x) + piece_of_it(x) + SHIFT
+print(loop(1.0), len(loop.stats.cache_hits))
+"""
+OTHER = """
+from cmdpax.loops.compiled import piece
+SHIFT, FACTOR = 0, 1
+def double(x):
+    return 2 * x
+def wrapped(x):
+    raise NotImplementedError
+@piece
+def piece_of_it(x):
+    return FACTOR * x
+"""
+
+
+def test_a_change_of_what_a_loop_calls_is_seen(tmp_path):
+    """Numba looks at the loop's own file alone; here that stays as it is."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    environment |= {"PYTHONDONTWRITEBYTECODE": "1"}
+    (tmp_path / "loop.py").write_text(LOOP)
+    changes = {"": "", "2 * x": "7 * x", "FACTOR * x": "FACTOR + x", "0, 1": "10, 100"}
+    other, answers = OTHER, []
+    for before, after in changes.items():
+        other = other.replace(before, after, 1)
+        (tmp_path / "other.py").write_text(other)
+        for _ in range(2):
+            command = [sys.executable, str(tmp_path / "loop.py")]
+            ran = subprocess.run(command, env=environment, check=True, capture_output=True)
+            answers.append(ran.stdout.decode().split())
+    expected = [["3.0", "8.0", "9.0", "118.0"][index // 2] for index in range(8)]
+    assert [value for value, _ in answers] == expected
+    assert [hits for _, hits in answers] == ["0", "1"] * 4
+
+
 def test_readable_arrays_are_contiguous_and_not_to_be_written_to():
     own = np.arange(6.0).reshape(2, 3).T
     view = readable(own)

@@ -161,8 +161,12 @@ def log_chance(output, action, deviation, slope):
             total -= 0.5 * distance**2
             slope[k] = distance / deviation[k]
         return total
-    largest = output.max()
-    level = largest + math.log(np.exp(output - largest).sum())
+    largest, chances = output[0], 0.0
+    for k in range(1, len(output)):
+        largest = max(largest, output[k])
+    for k in range(len(output)):
+        chances += math.exp(output[k] - largest)
+    level = largest + math.log(chances)
     for k in range(len(output)):
         total += action[k] * (output[k] - level)
         slope[k] = action[k] - math.exp(output[k] - level)
@@ -200,9 +204,12 @@ def policy_gradient(policy, sizes, samples, rows, inputs, rule, store, gradient)
             slope[k] *= -factor
     differentiate(policy, sizes, inputs, store, slopes, gradient)
     if rule.gradient_clip > 0:
-        norm = math.sqrt((gradient * gradient).sum())
-        if norm > rule.gradient_clip:
-            gradient *= np.float32(rule.gradient_clip / norm)
+        squares = 0.0
+        for k in range(len(gradient)):
+            squares += gradient[k] * gradient[k]
+        shrink = np.float32(min(1.0, rule.gradient_clip / math.sqrt(squares)))
+        for k in range(len(gradient)):
+            gradient[k] *= shrink
     return kl
 
 
@@ -233,7 +240,11 @@ def descend(policy, critics, samples, targets, orders, rate, rule, is_frozen):
     critic_sizes, critic_rows, critic_mu, critic_nu, critic_count = critics
     observation = samples[0]
     inputs = np.empty((orders.shape[2], observation.shape[1]), np.float32)
-    store = np.empty((len(sizes), len(inputs) * max(sizes.max(), critic_sizes.max())), np.float32)
+    widest = 0
+    for widths in (sizes, critic_sizes):
+        for width in widths:
+            widest = max(widest, width)
+    store = np.empty((len(sizes), len(inputs) * widest), np.float32)
     gradient, slopes, loss = np.empty_like(parameters), np.empty_like(critic_rows[0]), 0.0
     for one_pass in orders:
         loss = 0.0

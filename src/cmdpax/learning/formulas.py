@@ -8,7 +8,6 @@ regions differentiate takes arrays of JAX and of NumPy alike, and all else those
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -30,26 +29,18 @@ def init_network(key: Array, index: int, sizes: tuple[int, ...], last_gain: floa
     Networks of one key have different indices.
     """
     layers, gains = [], [2**0.5] * (len(sizes) - 2) + [last_gain]
-    for numbers, gain, (width, next_width) in zip(
-        _normal(key, index, sizes), gains, pairwise(sizes)
-    ):
-        columns, triangle = np.linalg.qr(np.asarray(numbers))
+    for layer, (gain, pair) in enumerate(zip(gains, pairwise(sizes))):
+        columns, triangle = np.linalg.qr(_normal(key, index, layer, (max(pair), min(pair))))
         columns *= np.sign(np.diag(triangle))
-        weight = columns if width >= next_width else columns.T
-        layers.append(
-            {"weight": np.float32(gain) * weight, "bias": np.zeros(next_width, np.float32)}
-        )
+        weight = columns if pair[0] >= pair[1] else columns.T
+        layers.append({"weight": np.float32(gain) * weight, "bias": np.zeros(pair[1], np.float32)})
     return layers
 
 
-@partial(jax.jit, static_argnums=2)
-def _normal(key: Array, index: Array, sizes: tuple[int, ...]) -> list[Array]:
-    """Normal numbers for the weights of a network, each `[in, out]`, or `[out, in]` if taller."""
-    key = jax.random.fold_in(key, index)
-    return [
-        jax.random.normal(jax.random.fold_in(key, layer), (max(pair), min(pair)))
-        for layer, pair in enumerate(pairwise(sizes))
-    ]
+def _normal(key: Array, index: int, layer: int, shape: tuple[int, int]) -> np.ndarray:
+    """Normal numbers for the weights of a layer; those of each shape are compiled once."""
+    own = jax.random.fold_in(jax.random.fold_in(key, index), layer)
+    return np.asarray(jax.random.normal(own, shape))
 
 
 def init_policy(key: Array, sizes: tuple[int, ...], gaussian: bool, initial_std: float) -> Policy:

@@ -9,11 +9,13 @@ processors that this process may run on. Every thread has blocks of states of it
 number depends on how many threads there are.
 """
 
+import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -28,28 +30,36 @@ from numba.extending import intrinsic, overload  # noqa: E402
 
 Array = np.ndarray
 BLOCK = 1 << 16  # states that one thread treats at a time; models of fewer stay on one thread
+CONSTANTS = (bool, int, float, str, tuple, np.generic)  # numba takes them for what they are now
+FOREIGN = ("numba", "numpy", "llvmlite")  # whose versions numba and `pip` look after
+_sources: dict[Any, Any] = {}  # what `inlined` compiles in place of functions
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Decorator: `function` as machine code, which runs without Python's lock.
 
     `options` are further ones of `numba.njit`. Where no folder can be written, nothing is cached;
-    where cached files are damaged, the loop is compiled again.
+    where cached files are damaged, or of another source, the loop is compiled again.
     """
     options = {"nogil": True, "error_model": "numpy", **options}
     try:
         loop: Any = njit(function, cache=True, **options)
     except RuntimeError:  # numba found no folder for its cache
         return njit(function, **options)
-    _forgive(loop._cache)
+    _mend_cache(loop)
     return loop
 
 
-def _forgive(cache: Any) -> None:
-    """Let no damaged file and no full disk stop a loop: numba's cache then has nothing for it."""
+def _mend_cache(loop: Any) -> None:
+    """Let no damaged file and no full disk stop a loop: numba's cache then has nothing for it.
+
+    Numba itself looks whether the loop's own file has changed, but not at others that it calls.
+    """
+    cache = loop._cache
     load, save = cache.load_overload, cache.save_overload
 
     def load_or_none(*arguments: Any) -> Any:
+        cache._cache_file._source_stamp = digest(loop)  # not earlier: now all it calls is there
         try:
             return load(*arguments)
         except Exception:  # whatever reading of half a file raises
@@ -62,6 +72,34 @@ def _forgive(cache: Any) -> None:
             save(*arguments)
 
     cache.load_overload, cache.save_overload = load_or_none, save_if_possible
+
+
+def digest(loop: Any) -> str:
+    """Of all that machine code follows from, in the loop and in whatever it calls of ours."""
+    reached, ahead, texts = set(), [loop], []
+    while ahead:
+        one = ahead.pop()
+        function = getattr(one, "_defn", getattr(one, "py_func", one))  # of intrinsics; of loops
+        if isinstance(function, CONSTANTS):
+            texts.append(repr(function))
+        is_ours = getattr(function, "__module__", "").partition(".")[0] not in FOREIGN
+        if isinstance(function, FunctionType) and is_ours and function not in reached:
+            reached.add(function)
+            texts.append(repr(sorted(getattr(one, "targetoptions", {}).items())))
+            for code in _codes(function.__code__):
+                texts.append(repr((code.co_code, code.co_names, code.co_varnames)))
+                texts += [repr(value) for value in code.co_consts if type(value) is not CodeType]
+                ahead += [function.__globals__.get(name) for name in code.co_names]
+            ahead.append(_sources.get(function))
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Bytecode, and that of functions within."""
+    yield code
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from _codes(value)
 
 
 def contracted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,6 +119,7 @@ def piece(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def inlined(function: Callable[..., Any], source: Callable[..., Any]) -> None:
     """Let compiled loops call the plain `function`: `source` is compiled in its place."""
+    _sources[function] = source
     overload(function, inline="always", strict=False)(lambda *_: source)
 
 
