@@ -63,6 +63,7 @@ UNGUARDED = {
 SENSES = ("model/limits.py", "model/text.py", "model/result.py", "model/prints.py", "checker.py")
 DISCOUNT = (
     *("model/", "exact/standard.py", "exact/discounted.py", "exact/planning.py"),
+    "exact/bounds.py",
     *("exact/systems.py", "loops/", "checker.py", "environments/", "learning/"),
     "solvers/description.py",  # says it
 )
@@ -71,11 +72,11 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1170,
-    "loops": 1700,
-    "model": 2240,
-    "exact": 1100,
-    "solvers": 2990,
+    "loose modules": 1300,
+    "loops": 1780,
+    "model": 2400,
+    "exact": 1380,
+    "solvers": 3150,
     "environments": 750,
     "learning": 4600,
     "experiments": 1880,
@@ -83,10 +84,10 @@ BUDGETS = {
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 20_050, 98, 8
+LINES, MODULES, LOOSE_MODULES = 20_800, 100, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
-    "one `solve`": 15,
+    "one `solve`": 17,
     "PQA-ALM": 5,
     "the corrective oracle": 7,
     "an update of SPMA-ALM": 9,
