@@ -78,7 +78,8 @@ def mutations(result):
         "minimise in the proof": with_proof(result, minimise=not result.minimise),
         "status": replace(result, status="infeasible"),
         "status unknown": replace(result, status="perfect"),
-        "eps": replace(result, eps=1e-16),
+        "eps": replace(result, eps=0.0),
+        "eps beyond 1": replace(result, eps=1.5),
         "reward bounds": with_proof(result, reward_bounds=(low + 1e-9, high + 1e-9)),
         "margin bounds": with_proof(result, margin_bounds=proof.margin_bounds + 1e-9),
         "margin bounds below": with_proof(result, margin_bounds=proof.margin_bounds - 1e-9),
@@ -96,6 +97,15 @@ def mutations(result):
         "dual potential not finite": with_proof(
             result, dual_potential=proof.dual_potential * np.nan
         ),
+        "ranges": with_proof(result, ranges=proof.ranges * [[1.0, 1.001]]),
+        "ranges below": with_proof(result, ranges=proof.ranges - [[1e-9, 0.0]]),
+        "ranges missing": with_proof(result, ranges=proof.ranges * np.nan),
+        "range potentials": with_proof(result, range_potentials=proof.range_potentials * 1.001),
+        "sizes and size potentials": with_proof(
+            result, sizes=np.full(len(proof.ranges), 1e3), size_potentials=proof.value_potentials
+        ),
+        "gauge": with_proof(result, gauge=np.arange(30.0)),
+        "gauge negative": with_proof(result, gauge=np.full(30, -1.0)),
         "potential shape": with_proof(result, dual_potential=proof.dual_potential[:-1]),
     }
 

@@ -4,9 +4,16 @@ It turns the model's own words (`<=`, `>=`, `==`, ranges, minimise) into rows `V
 recomputes everything from the rows, block by block, with plain NumPy. The potentials in the
 certificate are not believed; their Bellman residuals are what counts, so that wrong ones only make
 the provable bounds wider than the claimed ones, which is then an error.
+
+For any vectors V and u >= 0, with `d = x + K V - V` and `g = u - K u > 0` (K counts what follows),
+a policy's value is `rho.V + nu.d`, and `nu.g = rho.u`: so it lies between `rho.V + rho.u min d/g`
+and `rho.V + rho.u max d/g`. Every bound is widened by the rounding of its own computation, and
+holds for the model whose rows are divided by their exact sums.
 """
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +21,10 @@ import numpy as np
 from cmdpax.errors import CertificateError, InputError
 
 UNIT = float(np.finfo(float).eps)
-MARGINAL_BAND = 1e-7
+FLOOR = 1e-10  # of a tolerance, as a share of the size of the numbers
+DIGITS = 4e-15  # the same of a constant in the numbers: its last digits
 SUM_TOLERANCE = 1e-9
+TINIEST = 1e-12  # the same of the largest reward of one step
 BLOCK = 1 << 16  # states that are looked at together
 
 
@@ -34,10 +43,10 @@ class Verified:
     def __str__(self) -> str:
         low, high = self.reward_bounds
         side = ">=" if self.minimise else "<="
+        optimum = f" optimum {side} {self.dual_bound:.12g}, gap <= {self.gap:.3g},"
         return (
             f"verified: {self.status} at eps {self.eps:g}; reward in [{low:.12g}, {high:.12g}],"
-            f" optimum {side} {self.dual_bound:.12g}, gap <= {self.gap:.3g}, violation <="
-            f" {self.violation:.3g}"
+            f"{'' if self.status == 'infeasible' else optimum} violation <= {self.violation:.3g}"
         )
 
 
@@ -81,12 +90,20 @@ def _verify(model: Any, result: Any) -> Verified:
         _demand(is_own, f"the {name.replace('_', ' ')} are not the model's")
     is_own = result.minimise == model.minimise == proof.minimise
     _demand(is_own, "whether the reward is minimised is not as in the model")
+    _demand(0 < result.eps < 1, f"eps is {result.eps}, which is no share")
     rows, seen, sign = _rows(model), _visited(model), -1.0 if model.minimise else 1.0
     weights = _row_weights("the dual weights", proof.weights, rows, m)
     is_price = np.array_equal(result.multipliers, proof.weights)
     _demand(is_price, "the multipliers are not the dual weights of the certificate")
 
-    low, high = _policy_bounds(model, policy, model.reward, proof.value_potentials[0], seen)
+    shape, ranges = (1 + m, 2), np.asarray(proof.ranges, dtype=np.float64)
+    _demand(
+        ranges.shape == shape and bool(np.isfinite(ranges).all()),
+        "the result has no attained ranges, of which eps is a share; solve the model again",
+    )
+    gauge = _gauge(model, proof.gauge)
+    facts = _Facts(model, seen, gauge)
+    low, high = _policy_bounds(facts, policy, model.reward, proof.value_potentials[0])
     least, most = proof.reward_bounds
     _demand(
         least <= low and high <= most,
@@ -94,21 +111,82 @@ def _verify(model: Any, result: Any) -> Verified:
     )
     is_between = least <= result.reward <= most
     _demand(is_between, f"the reward {result.reward} lies outside its own bounds")
-    violation, scaled_violation = _check_margins(model, result, policy, rows, seen)
-    bound = _lagrangian_bound(model, sign, rows, weights, proof.dual_potential, seen)
+    tolerances = _check_ranges(facts, result, policy)
+    violation, share = _check_margins(facts, result, policy, rows, tolerances[1:])
+    bound = _lagrangian_bound(facts, sign, rows, weights, proof.dual_potential)
     _demand(
         bound <= sign * proof.dual_bound,
         f"the dual bound is claimed as {proof.dual_bound}, provable is {sign * bound}",
     )
     gap = most - proof.dual_bound if model.minimise else proof.dual_bound - least
-    scaled_gap = gap / _scale(model.reward[_choices(model, seen)], model.discount)
     _close("gap", proof.gap, gap)
     _close("violation", proof.violation, violation)
-    _close("scaled gap", result.scaled_gap, scaled_gap)
-    _close("scaled violation", result.scaled_violation, scaled_violation)
-    _check_status(model, result, scaled_gap, scaled_violation, rows, seen)
+    shares = _share(gap, tolerances[0]) * result.eps, share * result.eps
+    _close("scaled gap", result.scaled_gap, shares[0])
+    _close("scaled violation", result.scaled_violation, shares[1])
+    _check_status(facts, result, *shares, rows)
     proven = (proof.reward_bounds, proof.dual_bound, gap, violation, model.minimise)
     return Verified(result.status, result.eps, *proven)
+
+
+class _Facts(NamedTuple):
+    """A model, its reachable states and the gauge of a certificate."""
+
+    model: Any
+    seen: np.ndarray  # [S] booleans
+    gauge: np.ndarray | None  # [S]; None: 1 everywhere
+
+
+def _gauge(model: Any, gauge: Any) -> np.ndarray | None:
+    """What states count in bounds, `[S]`: 1 unless the certificate says otherwise."""
+    if gauge is None:
+        return None
+    u = _vector(gauge, model.states)
+    _demand(bool((u >= 0).all()), "the gauge has negative entries")
+    return u
+
+
+def _share(error: float, tolerance: float) -> float:
+    """An error as a multiple of its tolerance."""
+    if error == 0:
+        return 0.0
+    return error / tolerance if tolerance > 0 else float(np.copysign(np.inf, error))
+
+
+def _check_ranges(facts: _Facts, result: Any, policy: np.ndarray) -> np.ndarray:
+    """What gap and violations may be, `[1 + m]`: a share of ranges that policies attain."""
+    model, proof, eps = facts.model, result.certificate, result.eps
+    functions = (model.reward, *model.constraints)
+    ranges, potentials = np.asarray(proof.ranges), np.asarray(proof.range_potentials)
+    for i, x in enumerate(functions):
+        for side, sign in enumerate((-1.0, 1.0)):
+            attained = (
+                sign * _best_bounds(facts, *_centred(facts, sign * x), potentials[i, side])[0]
+            )
+            claimed = float(ranges[i, side])
+            _demand(
+                sign * claimed <= sign * attained,
+                f"value {i} is claimed to attain {claimed}, provable is {attained}",
+            )
+    tolerances = np.empty(len(functions))
+    for i, x in enumerate(functions):
+        centred, rest = _centred(facts, x)[0], float(_centred(facts, x)[2])
+        numbers = list(ranges[i])
+        if i:
+            numbers += [b for b in np.ravel(model.thresholds[i - 1]) if np.isfinite(b)]
+        size = max(abs(number - rest) for number in numbers)
+        if proof.sizes is not None:
+            own, claimed = np.abs(centred), float(proof.sizes[i])
+            terms = (own, own, Fraction(0), proof.size_potentials[i])
+            attained = max(_best_bounds(facts, *terms, policy)[0], 0.0)
+            _demand(
+                claimed <= attained, f"size {i} is claimed as {claimed}, provable is {attained}"
+            )
+            size = max(size, claimed)
+        floor = max(FLOOR * size, DIGITS * max(map(abs, numbers)))
+        floor = max(floor, TINIEST * float(np.abs(x[_choices(model, facts.seen)]).max()))
+        tolerances[i] = max(eps * (ranges[i, 1] - ranges[i, 0]), floor)
+    return tolerances
 
 
 def _checked_policy(model: Any, policy: Any) -> np.ndarray:
@@ -161,33 +239,29 @@ def _row_weights(what: str, prices: Any, rows: list[_Row], m: int) -> np.ndarray
 
 
 def _check_margins(
-    model: Any, result: Any, policy: np.ndarray, rows: list[_Row], seen: np.ndarray
+    facts: _Facts, result: Any, policy: np.ndarray, rows: list[_Row], tolerances: np.ndarray
 ) -> tuple[float, float]:
-    """Values and margins of every constraint; the largest violation, plain and scaled."""
-    proof, m = result.certificate, len(model.senses)
+    """Values and margins; the largest violation, and as the largest multiple of its tolerance."""
+    proof, m = result.certificate, len(facts.model.senses)
     _demand(np.shape(proof.margin_bounds) == (m, 2), "the margin bounds must be an [m, 2] array")
-    violation, scaled_violation = 0.0, 0.0
-    for i, constraint in enumerate(model.constraints):
-        potential = proof.value_potentials[1 + i]
-        low, high = _policy_bounds(model, policy, constraint, potential, seen)
+    violation, share = 0.0, 0.0
+    for i, constraint in enumerate(facts.model.constraints):
+        low, high = _policy_bounds(facts, policy, constraint, proof.value_potentials[1 + i])
         least, most = proof.margin_bounds[i]
-        claimed, size = (
-            float(result.values[i]),
-            _scale(constraint[_choices(model, seen)], model.discount),
-        )
+        claimed = float(result.values[i])
         # the middle of wider bounds is good enough
-        around = min(float(most - least), 1e-6 * size) + 1e-12 * (1 + abs(low))
+        around = min(float(most - least), float(tolerances[i])) + 1e-12 * (1 + abs(low))
         _demand(
             low - around <= claimed <= high + around,
             f"value {i} is claimed as {claimed}, provable is [{low}, {high}]",
         )
-        own = [row for row in rows if row.constraint == i]
-        low, high = (
-            min((low if row.sign > 0 else -high) - row.bound for row in own),
-            min((high if row.sign > 0 else -low) - row.bound for row in own),
-        )
-        # a difference is rounded by less than a unit in the last place, and not at all if it is 0
-        low, high = low and np.nextafter(low, -np.inf), high and np.nextafter(high, np.inf)
+        sides = []
+        for row in (row for row in rows if row.constraint == i):
+            x, sizes, rest = _centred(facts, row.sign * constraint)
+            own = row.sign * _vector(proof.value_potentials[1 + i], facts.model.states)
+            less = rest - Fraction(row.bound)
+            sides.append(_best_bounds(facts, x, sizes, less, own, policy))
+        low, high = (min(ends) for ends in zip(*sides, strict=True))
         _demand(
             least <= low and high <= most,
             f"margin {i} is claimed in [{least}, {most}], provable is [{low}, {high}]",
@@ -197,109 +271,153 @@ def _check_margins(
             f"margin {i}, {result.margins[i]}, lies outside its own bounds",
         )
         violation = max(violation, -least)
-        scaled_violation = max(scaled_violation, -least / size)
-    return violation, scaled_violation
+        share = max(share, _share(max(-least, 0.0), tolerances[i]))
+    return violation, share
 
 
 def _check_status(
-    model: Any, result: Any, gap: float, violation: float, rows: list[_Row], seen: np.ndarray
+    facts: _Facts, result: Any, gap: float, violation: float, rows: list[_Row]
 ) -> None:
     eps, proof = result.eps, result.certificate
     if result.status == "certified":
         for name, error in (("gap", gap), ("violation", violation)):
             _demand(
-                0 < eps < np.inf and error <= eps,
+                error <= eps,
                 f"status certified, but the scaled {name} {error:.3g} exceeds eps {eps:g}",
             )
         return
-    if result.status == "limit" or (result.status == "marginal" and proof.ray is None):
+    if result.status == "limit":
         return
-    _demand(result.status in ("infeasible", "marginal"), f"the status {result.status!r} is unknown")
+    _demand(result.status == "infeasible", f"the status {result.status!r} is unknown")
     _demand(proof.ray is not None, "status infeasible, but there is no ray to prove it")
-    ray = _row_weights("the ray", proof.ray, rows, len(model.senses))
+    ray = _row_weights("the ray", proof.ray, rows, len(facts.model.senses))
     _demand(bool(ray.sum() > 0), "the ray must not be all zero")
-    bound = _lagrangian_bound(model, 0.0, rows, ray, proof.ray_potential, seen)
+    bound = _lagrangian_bound(facts, 0.0, rows, ray, proof.ray_potential)
     _demand(
         bound <= proof.ray_bound,
         f"the ray's bound is claimed as {proof.ray_bound}, provable is {bound}",
     )
-    if result.status == "infeasible":
-        _demand(
-            proof.ray_bound < 0,
-            f"status infeasible, but the ray only proves {proof.ray_bound:.3g} < 0",
-        )
-        return
-    own = _choices(model, seen)
-    scales = [_scale(model.constraints[row.constraint][own], model.discount) for row in rows]
-    size = float(ray @ np.array(scales))
     _demand(
-        proof.ray_bound <= 2 * MARGINAL_BAND * size,
-        "status marginal, but the ray does not show it",
+        proof.ray_bound < 0,
+        f"status infeasible, but the ray only proves {proof.ray_bound:.3g} < 0",
     )
 
 
+def _centred(facts: _Facts, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, Fraction]:
+    """x less the middle of its range, its size, and the middle's value.
+
+    Values of a constant are known, and its digits would drown the others. A range around 0 stays.
+    """
+    seen = x[_choices(facts.model, facts.seen)]
+    low, high = float(seen.min()), float(seen.max())
+    middle = low / 2 + high / 2
+    if abs(middle) <= high - low:
+        return x, np.abs(x), Fraction(0)
+    value = Fraction(middle) / (1 - Fraction(facts.model.discount))
+    return x - middle, np.abs(x - middle), value
+
+
 def _policy_bounds(
-    model: Any, policy: np.ndarray, reward: np.ndarray, potential: Any, seen: np.ndarray
+    facts: _Facts, policy: np.ndarray, x: np.ndarray, potential: Any
 ) -> tuple[float, float]:
-    """Interval that holds the policy's value of `reward`, from the residual of any potential."""
-    v = _vector(potential, model.states)
-    weighted = policy * _action_values(model, reward, v)
-    residual = np.add.reduceat(weighted, model.first_choice[:-1]) - v
-    at_start, widen = float(model.initial @ v), _allowance(model, reward, v, seen)
-    mass = 1 / (1 - model.discount)
-    low, high = mass * float(residual[seen].min()), mass * float(residual[seen].max())
-    return at_start + low - widen, at_start + high + widen
+    """Interval that holds the policy's value of `x [K]`, from any potential."""
+    return _best_bounds(facts, *_centred(facts, x), potential, policy)
 
 
-def _optimum_bound(model: Any, reward: np.ndarray, potential: Any, seen: np.ndarray) -> float:
-    """Upper bound on any policy's value of `reward`, from the residual of any potential."""
+def _best_bounds(
+    facts: _Facts,
+    x: np.ndarray,
+    sizes: np.ndarray,
+    rest: Fraction,
+    potential: Any,
+    policy: np.ndarray | None = None,
+) -> tuple[float, float]:
+    """A value that some policy attains at least, and one that none exceeds; or a policy's own two.
+
+    Of `x [K]`, whose terms add up to `sizes [K]`, plus `rest`.
+    """
+    model, u = facts.model, facts.gauge
     v = _vector(potential, model.states)
-    best = np.maximum.reduceat(_action_values(model, reward, v), model.first_choice[:-1])
-    rise = model.discount / (1 - model.discount) * float((best - v)[seen].max())
-    return float(model.initial @ best) + rise + _allowance(model, reward, v, seen)
+    low, high = _quotients(model, x, sizes, v, u, policy)
+    own = np.flatnonzero(model.initial)
+    chances = np.asarray(model.initial)[own]
+    at_start = float(chances @ v[own])
+    weight = 1.0 if u is None else float(chances @ u[own])
+    terms = UNIT * (len(own) + 4) + abs(math.fsum(chances) - 1)
+    ends, constant = [], float(rest)
+    for sign, ratio in ((-1.0, low[facts.seen].min()), (1.0, high[facts.seen].max())):
+        further = weight * float(ratio)
+        total = at_start + further + constant
+        size = terms * (float(chances @ np.abs(v[own])) + abs(further))
+        ends.append(total + sign * (size + UNIT * (abs(constant) / 2 + 1.5 * abs(total))))
+    return ends[0], ends[1]
+
+
+def _quotients(
+    model: Any,
+    x: np.ndarray,
+    sizes: np.ndarray,
+    v: np.ndarray,
+    gauge: np.ndarray | None,
+    policy: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds on d / g of every state, `[S]`: under a policy `[K]`, or of its best choice."""
+    gamma, bounds = model.discount, np.empty((2, model.states))
+    u = np.ones(model.states) if gauge is None else gauge
+    longest = int(np.diff(model.rows(0, model.states).first_entry.astype(np.int64)).max())
+    for first in range(0, model.states, BLOCK):
+        last = min(first + BLOCK, model.states)
+        rows = model.rows(first, last)
+        starts = (rows.first_entry - rows.first_entry[0]).astype(np.int64)[:-1]
+        own = slice(int(rows.first_choice[0]), int(rows.first_choice[-1]))
+        heads = (rows.first_choice[:-1] - rows.first_choice[0]).astype(np.int64)
+        counts = np.diff(rows.first_choice.astype(np.int64))
+        here, there = np.repeat(v[first:last], counts), v[rows.successors]
+        future, absolute, scale = (
+            gamma * np.add.reduceat(rows.probabilities * vector, starts)
+            for vector in (there, np.abs(there), u[rows.successors])
+        )
+        d, g = x[own] + future - here, np.repeat(u[first:last], counts) - scale
+        terms = np.full(len(d), UNIT * (2 * longest + 4))
+        if policy is not None:
+            terms += UNIT * np.repeat(counts, counts)
+        error = terms * (sizes[own] + absolute + np.abs(here))
+        doubt = terms * (np.repeat(u[first:last], counts) + scale)
+        if gauge is None:  # rows sum to 1
+            g[:], doubt[:] = 1 - gamma, UNIT * (1 - gamma)
+        if policy is not None:
+            weighted = (policy[own] * array for array in (d, error, g, doubt))
+            d, error, g, doubt = (np.add.reduceat(array, heads) for array in weighted)
+        low, high = _divided(d - error, d + error, g - doubt, g + doubt)
+        if policy is None:
+            low, high = np.maximum.reduceat(low, heads), np.maximum.reduceat(high, heads)
+        bounds[:, first:last] = low, high
+    return bounds[0], bounds[1]
+
+
+def _divided(
+    least: np.ndarray, most: np.ndarray, less: np.ndarray, more: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds on d / g for d in [least, most], g in [less, more]; infinite where g may be 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(least < 0, least / less, least / more)
+        high = np.where(most > 0, most / less, most / more)
+    is_zero, is_proof = (least == 0) & (most == 0), less > 0
+    low = np.where(is_zero, 0.0, np.where(is_proof, low, -np.inf))
+    return low, np.where(is_zero, 0.0, np.where(is_proof, high, np.inf))
 
 
 def _lagrangian_bound(
-    model: Any,
-    sign: float,
-    rows: list[_Row],
-    weights: np.ndarray,
-    potential: Any,
-    seen: np.ndarray,
+    facts: _Facts, sign: float, rows: list[_Row], weights: np.ndarray, potential: Any
 ) -> float:
     """Upper bound on any policy's `sign V_r + w.(rows - bounds)`; rounding counts by the terms."""
-    combined = sign * model.reward
-    own = _choices(model, seen)
-    size = abs(sign) * float(np.abs(model.reward[own]).max())
+    x, sizes, rest = _centred(facts, sign * facts.model.reward)
     for row, weight in zip(rows, weights, strict=True):
-        constraint = model.constraints[row.constraint]
-        combined = combined + weight * row.sign * constraint
-        size += weight * float(np.abs(constraint[own]).max())
-    bounds = np.array([row.bound for row in rows])
-    best, price = _optimum_bound(model, combined, potential, seen), float(weights @ bounds)
-    size = size / (1 - model.discount) + float(weights @ np.abs(bounds)) + abs(best)
-    return best - price + UNIT * (len(weights) + 2) * size
-
-
-def _action_values(model: Any, reward: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """`r + gamma P v` of every choice, `[K]`."""
-    values = np.empty(len(reward))
-    for first in range(0, model.states, BLOCK):
-        rows = model.rows(first, min(first + BLOCK, model.states))
-        starts = (rows.first_entry - rows.first_entry[0]).astype(np.int64)
-        next_values = np.add.reduceat(rows.probabilities * v[rows.successors], starts[:-1])
-        own = slice(int(rows.first_choice[0]), int(rows.first_choice[-1]))
-        values[own] = reward[own] + model.discount * next_values
-    return values
-
-
-def _allowance(model: Any, reward: np.ndarray, v: np.ndarray, seen: np.ndarray) -> float:
-    """Rounding in sums of B products, over all time, and in the mean over initial states."""
-    size = float(np.abs(v[seen]).max())
-    largest = float(np.abs(reward[_choices(model, seen)]).max()) + size
-    longest = int(np.diff(model.rows(0, model.states).first_entry.astype(np.int64)).max())
-    terms = longest + model.actions + 2
-    return UNIT * (terms * largest / (1 - model.discount) + len(v) * size)
+        if weight:
+            own = _centred(facts, row.sign * facts.model.constraints[row.constraint])
+            x, sizes = x + weight * own[0], sizes + weight * own[1]
+            rest += Fraction(float(weight)) * (own[2] - Fraction(row.bound))
+    return _best_bounds(facts, x, (len(weights) / 2 + 1) * sizes, rest, potential)[1]
 
 
 def _visited(model: Any) -> np.ndarray:
@@ -307,7 +425,7 @@ def _visited(model: Any) -> np.ndarray:
     seen = np.asarray(model.initial) > 0
     rows = model.rows(0, model.states)
     pointers = rows.first_entry[rows.first_choice].astype(np.int64)  # of all entries of a state
-    fresh = np.flatnonzero(seen)
+    fresh = np.flatnonzero(seen) if model.discount > 0 else np.zeros(0, dtype=np.int64)
     while fresh.size:
         counts = pointers[fresh + 1] - pointers[fresh]
         shifts = np.repeat(pointers[fresh] - np.append(0, np.cumsum(counts[:-1])), counts)
@@ -322,11 +440,6 @@ def _choices(model: Any, seen: np.ndarray) -> np.ndarray:
     return np.repeat(seen, np.diff(model.first_choice))
 
 
-def _scale(values: np.ndarray, discount: float) -> float:
-    span = float(values.max() - values.min())
-    return (span if span > 0 else 1.0) / (1 - discount)
-
-
 def _vector(potential: Any, size: int) -> np.ndarray:
     v = np.asarray(potential, dtype=np.float64)
     _demand(
@@ -337,7 +450,7 @@ def _vector(potential: Any, size: int) -> np.ndarray:
 
 
 def _close(name: str, claimed: float, true: float) -> None:
-    is_close = abs(claimed - true) <= 1e-12 * (1 + abs(true))
+    is_close = claimed == true or abs(claimed - true) <= 1e-12 * (1 + abs(true))
     _demand(is_close, f"the {name} is claimed as {claimed}, it is {true}")
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cmdpax import CMDP, CertificateError, check, checker, solve
 from cmdpax.environments import cliff_world, deep_sea
 from cmdpax.exact.certificate import certify, lagrangian_bound, scaled_errors, with_ray
+from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm
 from models import cmdps
 
@@ -21,7 +22,7 @@ def test_weak_duality_for_any_weights(model, seed):
     weights = rng.random(model.constraint_count) * scale * rng.choice([0.0, 1.0, 10.0])
     actions = form.criterion.plan(form, form.pseudo_reward(weights)).choices
     policies = model.by_choice(rng.dirichlet(np.ones(model.actions), (6, model.states)))
-    certificate, values = certify(form, policies[0], weights, actions)
+    certificate, values = certify(form, policies[0], weights, actions, attained_ranges(form))
     bounds = certificate.margin_bounds + form.thresholds[:, None]
     assert (bounds[:, 0] <= values).all() and (values <= bounds[:, 1]).all()
     for policy in policies[1:]:
@@ -37,7 +38,7 @@ def test_a_ray_bounds_the_margins_of_every_policy(model, seed):
     reward = np.tensordot(ray, form.constraints, 1)
     actions = form.criterion.plan(form, reward).choices
     policies = model.by_choice(rng.dirichlet(np.ones(model.actions), (5, model.states)))
-    certificate, _ = certify(form, policies[0], nothing, actions)
+    certificate, _ = certify(form, policies[0], nothing, actions, attained_ranges(form))
     assert certificate.ray is certificate.ray_bound is certificate.ray_potential is None
     rayed = with_ray(form, certificate, ray, actions)
     size = ray @ form.constraint_scales + ray @ np.abs(form.thresholds)
@@ -51,15 +52,17 @@ def test_gap_and_violation_of_the_uniform_policy():
     model = cliff_world()
     form, weights = StandardForm.of(model), solve(model, "lp").multipliers
     actions = form.criterion.plan(form, form.pseudo_reward(weights)).choices
-    certificate, values = certify(form, form.uniform_policy(), weights, actions)
+    ranges = attained_ranges(form)
+    certificate, values = certify(form, form.uniform_policy(), weights, actions, ranges)
     assert certificate.gap == pytest.approx(0.655402 - 0.171924, abs=1e-6)
     assert certificate.violation == pytest.approx(1.094389 - 0.17, abs=1e-6)
     assert values == pytest.approx([-1.094389], abs=1e-6)  # the form's orientation
     errors = (certificate.gap / 10, certificate.violation / 10)
-    assert scaled_errors(form, certificate) == pytest.approx(errors)
+    assert scaled_errors(certificate, np.array([10.0, 10.0])) == pytest.approx(errors)
+    assert scaled_errors(certificate, np.zeros(2)) == (np.inf, np.inf)
 
 
-@pytest.mark.parametrize(("offset", "discount"), [(1e6, 0.99), (-1e6, 0.999), (1e3, 0.9999)])
+@pytest.mark.parametrize(("offset", "discount"), [(1e9, 0.99), (-1e9, 0.999), (1e6, 0.9999)])
 def test_a_constant_in_the_rewards_costs_few_digits(offset, discount):
     model = deep_sea().replace(discount=discount)
     everywhere = offset / (1 - discount)
@@ -71,7 +74,7 @@ def test_a_constant_in_the_rewards_costs_few_digits(offset, discount):
     plain, shifted = solve(model), solve(moved)
     check(moved, shifted)
     assert shifted.status == plain.status == "certified"
-    allowed = 2e-6 * StandardForm.of(model).reward_scale
+    allowed = 2e-6 * np.ptp(plain.certificate.ranges[0]) + 1e-10 * abs(everywhere)
     assert shifted.reward - everywhere == pytest.approx(plain.reward, abs=allowed)
 
 
@@ -108,7 +111,8 @@ def test_what_cancels_leaves_its_rounding(seed, digits):
         )
         nothing, potential = np.zeros(2), np.zeros(1)
         ours = lagrangian_bound(form, nothing, ray, potential)
-        theirs = checker._lagrangian_bound(model, 0.0, rows, ray, potential, np.array([True]))
+        facts = checker._Facts(model, np.array([True]), None)
+        theirs = checker._lagrangian_bound(facts, 0.0, rows, ray, potential)
         assert exact <= theirs <= ours
 
 

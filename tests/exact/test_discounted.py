@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cmdpax import CMDP
-from cmdpax.environments import cliff_world
+from cmdpax.environments import cliff_world, queue
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.exact import systems
 from cmdpax.exact.discounted import transition_matrix
 from cmdpax.exact.standard import StandardForm
+from cmdpax.loops import bellman
 from cmdpax.loops import systems as loops
 from models import STRUCTURES, build, cmdps, large_path, random_policies, uneven
 
@@ -248,44 +249,19 @@ def test_fixed_point_that_overflows_is_caught(monkeypatch):
     check(form, form.transitions.first_choice[:-1])
 
 
-def test_potentials_are_centred_and_unreachable_states_do_not_count():
-    """State 2 is never reached: its large numbers are cut to the range of the others."""
-    form = form_of("unreachable", 30, 2, 2, 0.9, 0)
-    assert not form.reachable.all()
-    huge = np.where(form.reachable_choices, form.reward, 1e90)
-    policy = np.full(60, 0.5)
-    potential = form.criterion.potentials(form, policy, (huge,))[0]
-    seen = potential[form.reachable]
-    assert seen.max() == pytest.approx(-seen.min())
-    plain = form.criterion.values(form, policy, form.reward)
-    np.testing.assert_allclose(np.ptp(seen), np.ptp(plain[form.reachable]), rtol=1e-12)
-    low, high = form.criterion.value_bounds(form, policy, huge, potential)
-    assert low <= plain @ form.initial <= high and high - low <= 1e-12 * form.reward_scale
+def test_far_states_count_little_in_a_gauge():
+    form = StandardForm.of(queue(capacity=20_000))
+    steps, gauge = bellman.distances(form.transitions, form.initial), form.gauge
+    assert steps.max() == 20_000 and gauge[0] == 1 and gauge.max() == 1e40
+    future = form.criterion.discount * bellman.expected(form.transitions, gauge)
+    assert (form.transitions.by_state(gauge) > future).all()
+    assert StandardForm.of(queue(capacity=50)).gauge is None
 
 
-@given(cmdps(), st.integers(0, 10**6), st.sampled_from([0.0, 1e-9, 1e-3, 1.0]))
-def test_value_bounds_hold_for_any_potential(small, model, seed, noise):
-    """A wrong potential widens the bounds; it can never move the truth out of them."""
-    form, rng = StandardForm.of(model), np.random.default_rng(seed)
-    policy = model.by_choice(rng.dirichlet(np.ones(model.actions), model.states))
-    evaluation = form.evaluate(policy)
-    potentials = evaluation.values * (1 + noise * rng.normal(size=evaluation.values.shape))
-    for reward, potential, values in zip(rewards_of(form), potentials, evaluation.values):
-        low, high = form.criterion.value_bounds(form, policy, reward, potential)
-        size = np.abs(reward).max() * form.criterion.mass
-        assert low <= values @ form.initial + 1e-13 * size
-        assert values @ form.initial - 1e-13 * size <= high
-        if noise == 0:
-            assert high - low <= 1e-9 * size + 1e-12
-
-
-@given(cmdps(), st.integers(0, 10**6), st.sampled_from([0.0, 1e-3, 1.0]))
-def test_optimum_bound_holds_for_any_potential(small, model, seed, noise):
-    form, rng = StandardForm.of(model), np.random.default_rng(seed)
-    best = form.criterion.plan(form, form.reward)
-    potential = best.values + noise * rng.normal(size=model.states)
-    bound = form.criterion.optimum_bound(form, form.reward, potential)
-    size = np.abs(model.reward).max() * form.criterion.mass
-    assert bound >= best.value - 1e-13 * size
-    if noise == 0:
-        assert bound <= best.value + 1e-9 * size + 1e-12
+def test_a_constant_far_from_zero_is_taken_out():
+    form = form_of("random", 5, 2, 2, 0.9, 0)
+    reward = form.reward + 1e6
+    constant, value = form.criterion.constant(form, reward)
+    assert constant == reward.min() / 2 + reward.max() / 2
+    assert float(value) == pytest.approx(constant / form.criterion.unit, rel=1e-15)
+    assert form.criterion.constant(form, form.reward) == (0.0, 0)

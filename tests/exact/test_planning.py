@@ -6,6 +6,7 @@ from hypothesis import given, settings
 
 from cmdpax.environments import garnet, grid_world, inventory, queue
 from cmdpax.errors import NumericalError
+from cmdpax.exact.bounds import Claim, best_bounds
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops import bellman
@@ -51,7 +52,7 @@ def check(form: StandardForm, tolerance: float = 0.0, **guess: np.ndarray) -> No
     best = plan(form, tolerance=tolerance, **guess)
     assert optimum - allowed <= best.value <= optimum + allowed
     assert value_of(form, best.choices) >= optimum - 2 * allowed
-    bound = form.criterion.optimum_bound(form, form.reward, best.values)
+    bound = best_bounds(form, Claim(form.reward, np.abs(form.reward)), best.values)[1]
     assert optimum - allowed <= bound <= optimum + 2 * allowed
 
 

@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cmdpax import CMDP, checker
+from cmdpax.exact.bounds import best_bounds, claim, policy_bounds
 from cmdpax.exact.certificate import certify, lagrangian_bound, with_ray
 from cmdpax.exact.discounted import Discounted
+from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm, said_back
 from models import build, cmdps
 
@@ -108,7 +110,7 @@ def test_a_scaled_potential_proves_the_unscaled_bound():
     inner = scaled.form
     best = inner.criterion.plan(inner, inner.pseudo_reward(weights))
     own = scaled.weights(weights)
-    bound = lagrangian_bound(form, form.reward, own, scaled.potential(best.values))
+    bound = lagrangian_bound(form, form.reward, own, scaled.potential(best.values, weights))
     plan = form.criterion.plan(form, form.pseudo_reward(own))
     assert bound == pytest.approx(plan.value - own @ form.thresholds, rel=1e-9)
 
@@ -126,7 +128,7 @@ def test_a_certificate_is_said_in_the_model_s_words():
     form = StandardForm.of(model)
     policy, weights = form.uniform_policy(), np.array([1.0, 0.0, 2.0, 0.0, 0.0, 3.0])
     actions = form.criterion.plan(form, form.pseudo_reward(weights)).choices
-    certificate, _ = certify(form, policy, weights, actions)
+    certificate, _ = certify(form, policy, weights, actions, attained_ranges(form))
     proof = with_ray(form, certificate, weights, actions)
     said = said_back(model, proof)
     assert said.minimise
@@ -190,14 +192,15 @@ def tiny_forms(draw):
     if draw(st.booleans()):  # nearly right ones are the delicate ones
         form = StandardForm.of(model)
         potential = form.criterion.plan(form, form.reward).values * (1 + 1e-15 * potential)
-    return model, rng.dirichlet(np.ones(A), S), potential
+    gauge = rng.random(S) if draw(st.booleans()) else None  # any one, good or useless
+    return model, rng.dirichlet(np.ones(A), S), potential, gauge
 
 
 @pytest.mark.parametrize("criterion", EXACT_VALUE)
 @settings(max_examples=400)
 @given(tiny_forms())
 def test_bounds_hold_for_any_vector_in_rational_arithmetic(criterion, drawn):
-    model, policy, potential = drawn
+    model, policy, potential, draw_gauge = drawn
     form = StandardForm.of(model)
     S, A = form.states, form.actions
     tensor = np.full((S, A, S), Fraction(0))
@@ -213,12 +216,16 @@ def test_bounds_hold_for_any_vector_in_rational_arithmetic(criterion, drawn):
 
     seen = form.reachable
     exact = value(rational_rows(policy))
-    low, high = form.criterion.value_bounds(form, policy.ravel(), form.reward, potential)
+    what, gauge = claim(form, form.reward), draw_gauge
+    facts = checker._Facts(model, seen, gauge)
+    low, high = policy_bounds(form, policy.ravel(), what, potential, gauge)
     assert low <= exact <= high
     normalised = checker._checked_policy(model, policy)
-    low, high = checker._policy_bounds(model, normalised, model.reward, potential, seen)
-    assert low <= exact <= high
+    less, more = checker._policy_bounds(facts, normalised, model.reward, potential)
+    assert low <= less <= exact <= more <= high
     choices = (np.eye(A, dtype=int)[list(actions)] for actions in product(range(A), repeat=S))
     best = max(value(choice) for choice in choices)
-    assert best <= form.criterion.optimum_bound(form, form.reward, potential)
-    assert best <= checker._optimum_bound(model, model.reward, potential, seen)
+    low, high = best_bounds(form, what, potential, gauge)
+    assert low <= best <= high
+    less, more = checker._best_bounds(facts, *checker._centred(facts, model.reward), potential)
+    assert low <= less <= best <= more <= high

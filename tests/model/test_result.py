@@ -19,6 +19,8 @@ def by_hand(**changes) -> Result:
         weights=np.arange(m) * 1.0,
         value_potentials=np.zeros((1 + m, 1)),
         dual_potential=np.zeros(1),
+        ranges=np.tile([-1.0, 3.0], (1 + m, 1)),
+        range_potentials=np.zeros((1 + m, 2, 1)),
         minimise=minimise,
     )
     fields = {
@@ -43,12 +45,11 @@ def by_hand(**changes) -> Result:
 def test_prints_in_the_user_s_words():
     limits = Limits.of([25, 10, 3, (2, 5)], ["<=", ">=", "==", "in"], ["cost", "up", "s", "heat"])
     assert str(by_hand(limits=limits, minimise=True)).splitlines() == [
-        "status      certified: within 1e-06 of optimal and feasible, on the scale of possible"
-        " values",
+        "status      certified: optimal and feasible within 1e-06 of what policies can change",
         "method      by-hand, 0.50 s",
         "reward      1.25   (best possible: at least 0.5)",
-        "gap         1   (scaled 1e-07, relative 0.8)",
-        "violation   0   (scaled 0)",
+        "gap         1   (80% of the reward, 25% of its range -1 to 3)",
+        "violation   0",
         "constraint  value  threshold  margin  price",
         "cost           10      <= 25    -0.5      0",
         "up             11      >= 10     0.5      1",
@@ -87,11 +88,61 @@ def test_a_queue_prints_its_table():
 def test_every_status_explains_itself():
     assert "no policy meets all constraints" in str(solve(cliff_world(threshold=0.3)))
     assert "ray" in str(solve(cliff_world(threshold=0.3)))
-    assert "undecided within 1e-7" in str(solve(cliff_world(threshold=-1 / 7)))
-    assert "stopped before" in str(solve(garnet(states=300, constraints=3), time_limit=0.0))
+    assert "time was up" in str(solve(garnet(states=300, constraints=3), time_limit=0.0))
+    assert "nothing improved" in str(by_hand(status="limit"))
+    assert "rounding keeps the bounds apart" in str(by_hand(status="limit", reason="rounding"))
     assert "makes use of its violation" in str(
         replace(by_hand(), certificate=replace(by_hand().certificate, dual_bound=0.0))
     )
+
+
+def test_an_infeasible_answer_says_what_would_make_it_feasible():
+    """Nothing about an optimum that does not exist; the least that each limit must give way."""
+    result = solve(cliff_world(threshold=0.3))
+    text, said = str(result), result.summary()
+    assert "best possible" not in text and "gap" not in text and "ray" in text
+    assert "least to give way, alone" in text
+    assert said["gap"] is said["dual_bound"] is said["price_bounds"] is None
+    assert said["relaxations"] == pytest.approx([0.3 + 1 / 7], rel=1e-6)
+    easier = cliff_world(threshold=0.3 - said["relaxations"][0] - 1e-6)
+    assert solve(easier).status == "certified"
+    both = garnet(states=20, constraints=2, seed=1)
+    far = both.replace(thresholds=both.thresholds + np.array([1e3, 0.0]))
+    result = solve(far)
+    assert np.isinf(result.relaxations[1]) and result.relaxations[0] < 1e3
+    assert "not enough" in str(result)
+
+
+def test_prices_come_with_an_interval_that_holds_every_optimal_one():
+    """One state: earn 1 at cost 1, or 1/2 at cost 1/4, or nothing.
+
+    The best reward is 10, 5 or 0 at costs of 10, 2.5 and 0, and straight in between. At a budget of
+    2.5 its slope is 2 to the left and 2/3 to the right, and every price between is optimal.
+    """
+    parts = np.ones((1, 3, 1)), [[1.0, 0.5, 0.0]], [[[1.0, 0.25, 0.0]]]
+    model = CMDP(*parts, [2.5], [1.0], 0.9, senses="<=")
+    kink = solve(model)
+    np.testing.assert_allclose(kink.price_bounds, [[2 / 3, 2.0]], rtol=1e-5)
+    assert "(0.6667 to 2)" in str(kink) and kink.summary()["price_bounds"] is not None
+    smooth = solve(model.replace(thresholds=[5.0]))
+    np.testing.assert_allclose(smooth.price_bounds, [[2 / 3, 2 / 3]], rtol=1e-4)
+    assert " to " not in str(smooth).splitlines()[-1]
+    edge = solve(model.replace(thresholds=[0.0]))
+    assert edge.price_bounds[0, 1] == np.inf
+
+
+@pytest.mark.parametrize("senses", [["<=", ">="], ["==", "<="], ["in", ">="]])
+def test_the_price_of_the_answer_lies_in_its_interval(senses):
+    model = garnet(states=12, constraints=2, seed=3)
+    values = solve(model).values
+    bounds = {"<=": 0.99, ">=": 0.9, "==": 0.98}
+    thresholds = [
+        (0.8 * value, 0.97 * value) if sense == "in" else bounds[sense] * value
+        for sense, value in zip(senses, values)
+    ]
+    result = solve(model.replace(thresholds=thresholds, senses=senses))
+    low, high = result.price_bounds.T
+    assert ((low - 1e-9 <= result.multipliers) & (result.multipliers <= high + 1e-9)).all()
 
 
 def test_summary_is_plain_numbers():

@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import numpy as np
+
 from cmdpax import CMDP
+from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.certified import Task, WarmStart
 from cmdpax.solvers.columns import MAX_COLUMNS
@@ -11,8 +14,10 @@ from cmdpax.stopping import never
 
 
 def scaled_form(model: CMDP) -> StandardForm:
-    """The form of a model with every range of values mapped to [0, 1]."""
-    return StandardForm.of(model).scaled().form
+    """The form of a model in units of what policies can change, at eps 1e-6."""
+    form = StandardForm.of(model)
+    units = attained_ranges(form).tolerances(1e-6, model.limits.compared) / 1e-6
+    return form.scaled(np.where(units > 0, units, 1.0)).form
 
 
 def task_for(form: StandardForm, **changes: Any) -> Task:

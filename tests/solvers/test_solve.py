@@ -168,18 +168,20 @@ def test_verdicts_around_a_known_policy(model, seed):
     form = StandardForm.of(model)
     policy = np.random.default_rng(seed).dirichlet(np.ones(model.actions), model.states)
     achieved = form.evaluate(model.by_choice(policy)).margins + form.thresholds
-    room = 3e-7 * form.constraint_scales
+    room = 1e-5 * form.constraint_scales
     assert solve(model.replace(thresholds=achieved - room)).status == "certified"
     highest = model.constraints[:, form.reachable_choices].max(1) / (1 - model.discount)
     assert solve(model.replace(thresholds=highest + room)).status == "infeasible"
 
 
 @given(cmdps(constraints=(1, 1)))
-def test_a_threshold_exactly_at_the_best_value_is_marginal_unless_it_is_proven_to_be_met(model):
+def test_a_threshold_exactly_at_the_best_value_is_certified(model):
     form = StandardForm.of(model)
     best = form.criterion.plan(form, form.constraints[0]).value
-    result = solve(model.replace(thresholds=[best]))
-    assert result.status == ("certified" if result.certificate.violation == 0 else "marginal")
+    edge = model.replace(thresholds=[best])
+    result = solve(edge)
+    assert result.status == "certified"
+    check(edge, result)
 
 
 FAMILIES = {
@@ -287,12 +289,10 @@ def test_the_trace_is_in_the_users_units_and_comes_as_it_is_made():
         "scaled_violation",
         "seconds",
     ]
-    form = StandardForm.of(model)
+    units = np.ptp(result.certificate.ranges, axis=1)
     for row in rows:
-        assert row["gap"] == pytest.approx(row["scaled_gap"] * form.reward_scale)
-        assert row["violation"] == pytest.approx(
-            row["scaled_violation"] * form.constraint_scales[0]
-        )
+        assert row["gap"] == pytest.approx(row["scaled_gap"] * units[0])
+        assert row["violation"] == pytest.approx(row["scaled_violation"] * units[1])
     seconds = [row["seconds"] for row in rows]
     assert seconds[0] > 0 and seconds == sorted(seconds) and seconds[-1] <= result.seconds
     assert abs(rows[-1]["gap"] - result.certificate.gap) <= 1e-9
@@ -420,7 +420,7 @@ def test_unavailable_actions_carry_no_probability():
     assert result.policy[~available].sum() == 0
 
 
-# ---- infeasible and marginal models
+# ---- infeasible models, and those at the very edge
 
 
 @pytest.mark.parametrize("name", methods)
@@ -434,11 +434,13 @@ def test_an_infeasible_model_is_refused_with_its_proof(name):
 
 
 @pytest.mark.parametrize("name", methods)
-def test_a_marginal_model_is_marginal_for_every_method(name):
-    """Infeasible by 5e-8 of the scale: nobody may certify it, nobody may crash."""
+def test_a_model_that_misses_by_less_than_the_tolerance_is_certified(name):
+    """Infeasible by 5e-8 of the range: within the tolerance some policy meets it."""
     model = CMDP([[[1.0], [1.0]]], [[1.0, 0.0]], [[[1.0, 0.0]]], [10 * (1 + 5e-8)], [1.0], 0.9)
     result = solve(model, name, features=features_for(name, model), **short_budget(name))
-    assert result.status == "marginal" and result.method == name
+    is_rough = methods[name].trace is not None and methods[name].solve is None
+    assert result.status in ("certified", "limit") if is_rough else ("certified",)
+    assert result.method == name
     check(model, result)
 
 
@@ -452,14 +454,14 @@ def test_a_budget_that_nothing_can_exceed_is_met_beyond_doubt():
 
 
 @pytest.mark.parametrize("value", [1e6, 1e7, 1e8, 1e9])
-def test_what_rounding_spoils_is_not_claimed(value):
+def test_a_budget_met_up_to_rounding_is_met(value):
     """One action whose cost meets its budget exactly, up to rounding.
 
     Whatever is claimed, the checker agrees.
     """
     model = CMDP(np.ones((1, 1, 1)), [[1.0]], [[[value]]], [10 * value], [1.0], 0.9, senses="<=")
     result = solve(model)
-    assert result.status == "marginal"
+    assert result.status == "certified"
     check(model, result)
 
 
@@ -471,7 +473,7 @@ def test_a_time_limit_returns_the_best_certified_policy_so_far():
     result = solve(model, time_limit=0.0)
     assert result.status == "limit"
     check(model, result)
-    assert result.scaled_gap < 1
+    assert result.certificate.gap < StandardForm.of(model).reward_scale
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -489,8 +491,8 @@ def test_a_time_limit_ends_the_method(name, monkeypatch):
     """Phase 1 has its time, and the method has none."""
     model, own = garnet(states=60, constraints=5), cmdpax.solvers.solve.decide_feasibility
 
-    def decide(form, columns, accuracy, most, stop):
-        verdict = own(form, columns, accuracy, most)
+    def decide(form, eps, columns, accuracy, most, stop):
+        verdict = own(form, eps, columns, accuracy, most)
         stop.end = 0.0
         return verdict
 
@@ -546,13 +548,14 @@ def test_an_interrupt_of_the_first_plan_returns_a_certified_policy(states, monke
 
     def interrupted(*arguments, **options):
         calls.append(1)
-        signal.raise_signal(signal.SIGINT)
+        if len(calls) == 1:
+            signal.raise_signal(signal.SIGINT)
         return plan(*arguments, **options)
 
     monkeypatch.setattr(Discounted, "plan", interrupted)
     with pytest.warns(UserWarning, match="best policy so far"):
         result = solve(model)
-    assert result.status == "limit" and len(calls) == 1
+    assert result.status == "limit" and result.reason == "time" and len(calls) == 2
     check(model, result)
 
 
@@ -591,10 +594,10 @@ def test_a_limit_is_called_a_limit_also_where_feasibility_is_undecided():
 
     with pytest.warns(UserWarning, match="stopping"):
         stopped = solve(edge, callback=interrupt)
-    assert stopped.status == (
-        "limit" if max(stopped.scaled_gap, stopped.scaled_violation) > stopped.eps else "marginal"
-    )
-    assert solve(edge).status == "marginal"
+    is_met = max(stopped.scaled_gap, stopped.scaled_violation) <= stopped.eps
+    assert stopped.status == ("certified" if is_met else "limit")
+    assert stopped.reason == ("" if is_met else "time")
+    assert solve(edge).status == "certified"
 
 
 # ---- bad input

@@ -66,6 +66,7 @@ UNGUARDED = {
 SENSES = ("model/limits.py", "model/text.py", "model/result.py", "model/prints.py", "checker.py")
 DISCOUNT = (
     *("model/", "exact/standard.py", "exact/discounted.py", "exact/planning.py"),
+    "exact/bounds.py",
     *("exact/systems.py", "loops/", "checker.py", "environments/", "learning/"),
     "solvers/description.py",  # says it
 )
@@ -74,22 +75,22 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1180,
-    "loops": 1880,
-    "model": 3600,
-    "exact": 1120,
-    "solvers": 2990,
+    "loose modules": 1310,
+    "loops": 2000,
+    "model": 3740,
+    "exact": 1380,
+    "solvers": 3150,
     "environments": 750,
-    "learning": 4680,
+    "learning": 4690,
     "experiments": 1880,
     "report": 960,
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 21_760, 102, 8
+LINES, MODULES, LOOSE_MODULES = 22_600, 104, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
-    "one `solve`": 15,
+    "one `solve`": 17,
     "PQA-ALM": 5,
     "the corrective oracle": 7,
     "an update of SPMA-ALM": 9,

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from cmdpax.errors import InputError
 
-EXIT = {"certified": 0, "infeasible": 3, "limit": 4, "marginal": 5}
+EXIT = {"certified": 0, "infeasible": 3, "limit": 4}
 END = 400  # characters of a long sentence's beginning, and of its end, that are said
 QUIET_SECONDS = 2.0  # nothing is shown before a command has taken this long
 # square brackets or colons in names mean nothing to us

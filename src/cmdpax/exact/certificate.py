@@ -1,12 +1,13 @@
 """Certificates: what is proven about a policy, by dynamic programming, never by trusting a solver.
 
-All proofs are potentials, one vector over states each, from which the criterion bounds values on
-both sides, whatever the vector is:
+All proofs are potentials, one vector over states each, from which values are bounded on both sides,
+whatever the vector is (`bounds.py`):
 
 - values: bounds on V_0(pi) and every V_i(pi);
 - optimality: for any weights `w >= 0`, `V* <= D(w) = max_pi V_0 + w.(V - b)`; so
   `gap <= D(w) - V_0(pi)`;
-- infeasibility: a ray `y >= 0` with `max_pi y.(V - b) < 0` rules out every policy.
+- infeasibility: a ray `y >= 0` with `max_pi y.(V - b) < 0` rules out every policy;
+- ranges: how much policies can change each value at the least (`ranges.py`).
 
 Everything here is in the orientation and the units of the form; `standard.said_back` translates.
 """
@@ -15,6 +16,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from cmdpax.exact.bounds import Claim, best_bounds, claim, mixed, policy_bounds
+from cmdpax.exact.ranges import Ranges
 from cmdpax.exact.standard import StandardForm
 from cmdpax.model.result import Certificate
 
@@ -24,58 +27,81 @@ def certify(
     policy: np.ndarray,
     weights: np.ndarray,
     choices: np.ndarray,
+    ranges: Ranges,
     *,
     potential: np.ndarray | None = None,
-    accuracy: float = 0.0,
+    tolerances: np.ndarray | float = 0.0,
     is_optimal: bool = False,
 ) -> tuple[Certificate, np.ndarray]:
     """Certify a policy `[K]`; also its values `[m]`, the middles of their bounds.
 
     weights: the dual ones, `[m]`. choices: `[S]`, (near) optimal for `r + w.c`. potential: `[S]`,
-    known values of those choices, which saves evaluating them. accuracy: how wide the bounds may be
-    in large models, as a share of the range of possible values. is_optimal: whether the policy is
-    those choices, of a form without constraints, so that one potential proves all. The bounds hold
-    in any case.
+    values of those choices, which saves evaluating them. tolerances: how wide the bounds may be in
+    large models, `[1 + m]`. is_optimal: whether the policy is those choices, of a form without
+    constraints, so that one potential proves all. The bounds hold in any case.
     """
-    rewards, criterion = (form.reward, *form.constraints), form.criterion
+    claims, gauge = [claim(form, row) for row in (form.reward, *form.constraints)], form.gauge
     if is_optimal and potential is not None:
         potentials = potential[None]
     else:
-        potentials = criterion.potentials(form, policy, rewards, accuracy)
-    pairs = zip(rewards, potentials, strict=True)
-    bounds = np.array([criterion.value_bounds(form, policy, *pair) for pair in pairs])
+        potentials = form.criterion.potentials(form, policy, claims, tolerances)
+    pairs = zip(claims, potentials, strict=True)
+    bounds = np.array([policy_bounds(form, policy, *pair, gauge) for pair in pairs])
+    limits = zip(form.constraints, form.thresholds, potentials[1:], strict=True)
+    margins = [
+        policy_bounds(form, policy, claim(form, row, threshold), own, gauge)
+        for row, threshold, own in limits
+    ]
+    sizes, size_potentials = _sizes(form, policy, claims, ranges)
+    what = mixed(form, form.reward, weights)
     if potential is None:
-        potential = criterion.potentials(form, choices, (form.pseudo_reward(weights),))[0]
+        potential = form.criterion.potentials(form, choices, (what,))[0]
     certificate = Certificate(
         reward_bounds=(float(bounds[0, 0]), float(bounds[0, 1])),
-        margin_bounds=_outward(bounds[1:] - form.thresholds[:, None]),
-        dual_bound=lagrangian_bound(form, form.reward, weights, potential),
+        margin_bounds=np.array(margins).reshape(-1, 2),
+        dual_bound=best_bounds(form, what, potential, gauge)[1],
         weights=weights,
         value_potentials=potentials,
         dual_potential=potential,
+        ranges=ranges.bounds,
+        range_potentials=ranges.potentials,
+        sizes=sizes,
+        size_potentials=size_potentials,
+        gauge=gauge,
     )
     return certificate, bounds[1:].mean(1)
 
 
-def _outward(bounds: np.ndarray) -> np.ndarray:
-    """Pairs `[m, 2]` wider by a unit in the last place: differences are rounded, unless 0."""
-    return np.where(bounds == 0, bounds, np.nextafter(bounds, (-np.inf, np.inf)))
+def _sizes(
+    form: StandardForm, policy: np.ndarray, claims: list[Claim], ranges: Ranges
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Values of |x| under a policy, `[1 + m]`, and their potentials, where ranges are narrow."""
+    if not ranges.narrow:
+        return None, None
+    sizes, potentials = np.zeros(len(claims)), np.zeros((len(claims), form.states))
+    for i in ranges.narrow:
+        own = Claim(claims[i].sizes, claims[i].sizes)
+        potentials[i] = form.criterion.potentials(form, policy, (own,))[0]
+        sizes[i] = max(policy_bounds(form, policy, own, potentials[i], form.gauge)[0], 0.0)
+    return sizes, potentials
 
 
 def with_ray(
     form: StandardForm, certificate: Certificate, ray: np.ndarray, choices: np.ndarray
 ) -> Certificate:
     """The certificate with a ray `[m]` and its bound; `choices [S]` are optimal for `ray.c`."""
-    reward = np.tensordot(ray, form.constraints, 1)
-    potential = form.criterion.potentials(form, choices, (reward,))[0]
-    bound = lagrangian_bound(form, np.zeros_like(reward), ray, potential)
+    what = mixed(form, np.zeros(form.choices), ray)
+    potential = form.criterion.potentials(form, choices, (what,))[0]
+    bound = best_bounds(form, what, potential, form.gauge)[1]
     return replace(certificate, ray=ray, ray_bound=bound, ray_potential=potential)
 
 
-def scaled_errors(form: StandardForm, certificate: Certificate) -> tuple[float, float]:
-    """Gap and violation over the widths of possible values: what `eps` is compared with."""
-    violations = np.maximum(-certificate.margin_bounds[:, 0], 0) / form.constraint_scales
-    return certificate.gap / form.reward_scale, float(violations.max(initial=0.0))
+def scaled_errors(certificate: Certificate, units: np.ndarray) -> tuple[float, float]:
+    """Gap and largest violation in units `[1 + m]`; of a unit of 0 only 0 is a finite multiple."""
+    errors = np.append(certificate.gap, np.maximum(-certificate.margin_bounds[:, 0], 0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scaled = np.where(errors == 0, 0.0, errors / units)
+    return float(scaled[0]), float(scaled[1:].max(initial=0.0))
 
 
 def lagrangian_bound(
@@ -84,14 +110,6 @@ def lagrangian_bound(
     """Upper bound on `max_pi V + w.(V_c - b)`, V the value of `reward [K]`.
 
     weights: `[m]`. potential: any vector `[S]`. With the form's reward it bounds the optimum; with
-    reward 0 and a ray for weights, a negative one rules out every policy. Large terms of `r + w.c`
-    may cancel, in the sum but not in its rounding, which counts by their sizes.
+    reward 0 and a ray for weights, a negative one rules out every policy.
     """
-    pseudo_reward = reward + np.tensordot(weights, form.constraints, 1)
-    best = form.criterion.optimum_bound(form, pseudo_reward, potential)
-    price = float(weights @ form.thresholds)
-    rows = (reward, *form.constraints)
-    largest = np.array([np.abs(row[form.reachable_choices]).max() for row in rows])
-    terms = (largest[0] + weights @ largest[1:]) / form.criterion.unit
-    terms = terms + weights @ np.abs(form.thresholds) + abs(best)
-    return best - price + float(2 * (len(weights) + 2) * np.finfo(float).eps * terms)
+    return best_bounds(form, mixed(form, reward, weights), potential, form.gauge)[1]

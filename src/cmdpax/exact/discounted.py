@@ -4,14 +4,7 @@ With `P_pi [S, S]` the transitions under a policy, `V = (I - gamma P_pi)^-1 x_pi
 and the occupancy `nu = rho (I - gamma P_pi)^-1` (transpose solve; sums to 1/(1-gamma)). Then
 `V(rho) = rho.V = nu.x_pi` and `Q(s,a) = x(s,a) + gamma sum_s' P(s'|s,a) V(s')`.
 
-Bounds come from ANY vector V, whatever made it. With d = T_pi V - V, or d = T V - V for the
-optimality operator T, over the states that can be reached,
-
-    rho.V + min d / (1-gamma)  <=  V^pi(rho)  <=  rho.V + max d / (1-gamma),
-    max_pi V^pi(rho)  <=  rho.TV + gamma/(1-gamma) max d.
-
-Every bound is widened by what rounding in its own computation can amount to, so it holds for the
-real numbers, not only for the floating-point ones.
+Bounds come from any vector, whatever made it (`bounds.py`).
 
 Small models use dense LAPACK and take a leading batch axis of policies, so that a whole grid search
 is one solve. Large ones use sparse linear algebra (`systems.py`), which checks every vector before
@@ -21,6 +14,7 @@ choices `[S]`, one of its own for every state.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,10 +28,12 @@ from cmdpax.loops.rows import Matrix
 from cmdpax.loops.systems import batch_occupancies, batch_values
 
 if TYPE_CHECKING:
+    from cmdpax.exact.bounds import Claim
     from cmdpax.exact.standard import StandardForm
 
 MAX_BATCHED_STATES = 64  # up to here batches are compiled; above, LAPACK's blocks are faster
-UNIT_ROUNDING = float(np.finfo(float).eps)
+FAR = 1e-6  # what the discount leaves of states that are far away
+LARGEST_GAUGE = 1e40
 
 
 @dataclass(frozen=True)
@@ -74,8 +70,8 @@ class Discounted:
         """Values of k rewards `[k, K]` (or one, `[K]`) -> `[..., k, S]` (or `[..., S]`).
 
         A sequence of k arrays `[K]` is not stacked: at 1e6 states the copy would be the largest
-        array of all. Large models: accurate to `tolerance * max |x| / (1 - gamma)`, from a `guess`
-        in the shape of the result.
+        array of all. Large models: accurate to `tolerance`, from a `guess` in the shape of the
+        result.
         """
         rows = form.transitions
         _check_policy(form, policy)
@@ -116,7 +112,8 @@ class Discounted:
     ) -> np.ndarray:
         """Occupancy `nu [..., S]`, summing to 1/(1-gamma).
 
-        Large models: accurate to `tolerance / (1 - gamma)` in the 1-norm, from a `guess [S]`.
+        Large models: so accurate that values of the form's rewards are off by at most `tolerance`;
+        from a `guess [S]`.
         """
         _check_policy(form, policy)
         if _is_batch(form, policy):
@@ -124,8 +121,8 @@ class Discounted:
             flat = batch_occupancies(rows, self.discount, _flat(policy), form.initial)
             return np.maximum(flat, 0.0).reshape(*policy.shape[:-1], form.states)
         right = np.broadcast_to(form.initial, (*policy.shape[:-1], 1, form.states))
-        guess = None if guess is None else guess[None]
-        solved = self._solve(form, policy, right, True, tolerance, guess)
+        guess, error = None if guess is None else guess[None], tolerance / form.largest_reward
+        solved = self._solve(form, policy, right, True, error, guess)
         return np.maximum(solved[..., 0, :], 0.0)
 
     def share(self, form: "StandardForm", policy: np.ndarray) -> np.ndarray:
@@ -154,56 +151,58 @@ class Discounted:
         self,
         form: "StandardForm",
         policy: np.ndarray,
-        rewards: Sequence[np.ndarray],
-        accuracy: float = 0.0,
+        claims: "Sequence[Claim]",
+        tolerance: np.ndarray | float = 0.0,
     ) -> np.ndarray:
-        """Values of k rewards `[K]` under a policy, each less the middle of its range, `[k, S]`.
+        """Values of k claims, each less its constant, under a policy, `[k, S]`.
 
-        A bound does not change when a constant is added to V, but its rounding grows with |V|. So V
-        is centred. States that are never reached are cut to the range of those that are: large
-        numbers there would only add their rounding. Large models: `accuracy` is relative to the
-        range.
+        Large models: accurate to `tolerance [k]`. States that are never reached are cut to the
+        range of those that are: large numbers there would only cost digits.
         """
-        right = np.stack([form.transitions.under(policy, reward) for reward in rewards])
-        low, high = _range(form, right)
-        right = right.clip(low, high) - (low / 2 + high / 2)
-        return self.centred(form, self._solve(form, policy, right, tolerance=accuracy))
+        right = np.stack([form.transitions.under(policy, one.reward) for one in claims])
+        seen = right[:, form.reachable]
+        low, high = seen.min(1, keepdims=True), seen.max(1, keepdims=True)
+        right = right.clip(low, high)
+        if form.gauge is None:
+            right -= low / 2 + high / 2
+        return self.centred(form, self._solve(form, policy, right, tolerance=tolerance))
 
     def centred(self, form: "StandardForm", values: np.ndarray) -> np.ndarray:
-        """Values `[..., S]`, each less the middle of its range over reachable states."""
+        """Values `[..., S]`, each less the middle of its range over reachable states.
+
+        With a gauge of 1 bounds do not change when a constant is added to V, but their rounding
+        grows with |V|. With another gauge V stays as it is.
+        """
+        if form.gauge is not None:
+            return values
         seen = values[..., form.reachable]
         low, high = seen.min(-1, keepdims=True), seen.max(-1, keepdims=True)
+        return np.clip(values, low, high) - (low / 2 + high / 2)
+
+    def constant(self, form: "StandardForm", reward: np.ndarray) -> tuple[float, Fraction]:
+        """A number c that all rewards `[K]` have in common, and its value, `c / (1 - gamma)`.
+
+        It is the middle of a range far from 0, and 0 for one that is not: there it would only cost
+        the exactness of zeros.
+        """
+        seen = reward[form.reachable_choices]
+        low, high = float(seen.min()), float(seen.max())
         middle = low / 2 + high / 2
-        return np.clip(values, low, high) - middle
+        if abs(middle) <= high - low:
+            return 0.0, Fraction(0)
+        return middle, Fraction(middle) / (1 - Fraction(self.discount))
 
-    def value_bounds(
-        self, form: "StandardForm", policy: np.ndarray, reward: np.ndarray, potential: np.ndarray
-    ) -> tuple[float, float]:
-        """Bounds on a policy's value of one reward `[K]`, from any potential `[S]`."""
-        backed_up = form.transitions.under(policy, self.action_values(form, reward, potential))
-        residual = (backed_up - potential)[form.reachable]
-        centre, slack = float(potential @ form.initial), self._rounding(form, reward, potential)
-        low, high = float(residual.min()) * self.mass, float(residual.max()) * self.mass
-        return centre + low - slack, centre + high + slack
+    def gauge(self, form: "StandardForm") -> np.ndarray | None:
+        """`gamma^(-t/2)` for states t steps from the start, `[S]`; None where 1 is as good.
 
-    def optimum_bound(
-        self, form: "StandardForm", reward: np.ndarray, potential: np.ndarray
-    ) -> float:
-        """Upper bound on the best value of one reward `[K]`, from any potential `[S]`."""
-        action_values = self.action_values(form, reward, potential)
-        backed_up = bellman.greedy(form.transitions.first_choice, action_values)[1]
-        excess = float((backed_up - potential)[form.reachable].max())
-        future = self.discount / self.unit * excess
-        slack = self._rounding(form, reward, potential)
-        return float(form.initial @ backed_up) + future + slack
-
-    def _rounding(self, form: "StandardForm", reward: np.ndarray, potential: np.ndarray) -> float:
-        """What rounding in one backup (sums of B + 2 terms) can do to a bound."""
-        terms = form.transitions.longest + form.actions + 4
-        size = np.abs(potential[form.reachable]).max()
-        sizes = np.abs(reward[form.reachable_choices]).max() + 2 * size
-        in_backup = float(2 * terms * UNIT_ROUNDING * sizes / self.unit)
-        return in_backup + float(UNIT_ROUNDING * form.states * size)
+        Far states, which the discount hardly reaches, then have little say in bounds.
+        """
+        if self.discount == 0:
+            return None
+        steps = bellman.distances(form.transitions, form.initial)
+        if self.discount ** float(steps.max()) > FAR:
+            return None
+        return np.minimum(self.discount ** (-steps / 2.0), LARGEST_GAUGE)
 
     def _solve(
         self,
@@ -211,13 +210,13 @@ class Discounted:
         policy: np.ndarray,
         right: np.ndarray,
         transpose: bool = False,
-        tolerance: float = 0.0,
+        tolerance: np.ndarray | float = 0.0,
         guess: np.ndarray | None = None,
     ) -> np.ndarray:
         """Solve `(I - gamma P_pi) x = right` (or with P transposed) for k sides `[..., k, S]`.
 
-        Sparse systems stop at a residual of `tolerance` relative to the right-hand side (0:
-        rounding) and start from `guess [k, S]`.
+        Sparse systems are solved to an error of `tolerance [k]` (0: rounding), of the values or of
+        the sum of all visits, from `guess [k, S]`.
         """
         matrix = transition_matrix(form, policy)
         if isinstance(matrix, np.ndarray):
@@ -226,8 +225,7 @@ class Discounted:
                 system = np.swapaxes(system, -1, -2)
             return np.swapaxes(np.linalg.solve(system, np.swapaxes(right, -1, -2)), -1, -2)
         chain = Chain(matrix, self.discount, form.transitions.order, transpose)
-        sizes = np.array([chain.whole.size(side) for side in right])
-        return chain.solve(right, tolerance * sizes, guess)
+        return chain.solve(right, np.asarray(tolerance) * self.unit, guess)
 
 
 def transition_matrix(form: "StandardForm", policy: np.ndarray) -> np.ndarray | Matrix:
@@ -268,9 +266,3 @@ def _is_batch(form: "StandardForm", policy: np.ndarray) -> bool:
 def _flat(policy: np.ndarray) -> np.ndarray:
     """A batch of policies `[..., K]` with one batch axis."""
     return policy.reshape(-1, policy.shape[-1])
-
-
-def _range(form: "StandardForm", rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Smallest and largest entry of each row `[k, S]` over reachable states, `[k, 1]` each."""
-    seen = rows[:, form.reachable]
-    return seen.min(1, keepdims=True), seen.max(1, keepdims=True)

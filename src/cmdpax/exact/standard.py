@@ -81,7 +81,9 @@ class StandardForm:
 
     @cached_property
     def reachable(self) -> np.ndarray:
-        """`[S]` booleans: states that some policy visits from the initial distribution."""
+        """`[S]` booleans: states that some policy visits, and that count."""
+        if self.criterion.discount == 0:
+            return self.initial > 0
         if not self.is_small and len(self.transitions.order.starts) == 2:  # one component
             return np.ones(self.states, dtype=bool)
         return bellman.reachable(self.transitions, self.initial)
@@ -92,6 +94,17 @@ class StandardForm:
         if self.reachable.all():
             return slice(None)
         return self.transitions.by_state(self.reachable)
+
+    @cached_property
+    def gauge(self) -> np.ndarray | None:
+        """The gauge of all bounds, `[S]`; None: 1 everywhere."""
+        return self.criterion.gauge(self)
+
+    @cached_property
+    def largest_reward(self) -> float:
+        """The largest number of reachable choices, in the reward and all constraints."""
+        rows, own = (self.reward, *self.constraints), self.reachable_choices
+        return max(max(float(np.abs(row[own]).max()) for row in rows), np.finfo(float).tiny)
 
     @cached_property
     def reward_scale(self) -> float:
@@ -107,7 +120,7 @@ class StandardForm:
         """A copy with other fields; what was found about reachable states is shared."""
         copy = replace(self, **changes)
         if not {"transitions", "initial"} & changes.keys():
-            names = {"reachable", "reachable_choices"} & self.__dict__.keys()
+            names = {"reachable", "reachable_choices", "gauge"} & self.__dict__.keys()
             copy.__dict__.update({name: getattr(self, name) for name in names})
         return copy
 
@@ -128,48 +141,52 @@ class StandardForm:
         at_start = values @ self.initial
         return Evaluation(values, at_start[..., 0], at_start[..., 1:] - self.thresholds)
 
-    def scaled(self) -> "Scaled":
-        """The same problem with every range of values mapped to [0, 1]; policies are the same.
+    def scaled(self, units: np.ndarray | None = None) -> "Scaled":
+        """The same problem with every value less its least, in units `[1 + m]`.
 
-        States that are never reached have no say, but large numbers there would blur those of the
-        others: they are clipped.
+        Policies are the same. Without units, the widths of possible values are mapped to 1. States
+        that are never reached have no say, but large numbers there would blur those of the others:
+        they are clipped.
         """
         criterion, rows = self.criterion, (self.reward, *self.constraints)
         offsets, widths = np.array([criterion.scale(self, row) for row in rows]).T
+        units = widths if units is None else units
         arrays = np.empty((len(rows), *self.reward.shape))
-        for array, row, offset, width in zip(arrays, rows, offsets, widths):
+        for array, row, offset, width, unit in zip(arrays, rows, offsets, widths, units):
             np.subtract(row, offset, out=array)
-            array /= width
-        np.clip(arrays, 0, criterion.unit, out=arrays)
-        reward, constraints = arrays[0], arrays[1:]
-        thresholds = (self.thresholds - offsets[1:] * criterion.mass) / widths[1:]
-        form = self.replace(reward=reward, constraints=constraints, thresholds=thresholds)
-        return Scaled(form, self.reward_scale, self.constraint_scales)
+            array /= unit
+            np.clip(array, 0, criterion.unit * (width / unit), out=array)
+        thresholds = (self.thresholds - offsets[1:] * criterion.mass) / units[1:]
+        form = self.replace(reward=arrays[0], constraints=arrays[1:], thresholds=thresholds)
+        constants = [criterion.constant(self, row)[0] for row in rows]
+        shifts = (offsets - constants) * criterion.mass
+        return Scaled(form, units, shifts, offsets[0] * criterion.mass)
 
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """A form with values in [0, 1], and the only code that translates its numbers back."""
+    """A form in other units, and the only code that translates its numbers back."""
 
     form: StandardForm
-    reward_scale: float
-    constraint_scales: np.ndarray  # [m]
+    units: np.ndarray  # [1 + m]
+    shifts: np.ndarray  # [1 + m]: values of claims (`bounds.py`) less those of the scaled form
+    offset: float  # value of the reward's least
 
     def weights(self, weights: np.ndarray) -> np.ndarray:
         """Prices `[m]` of the scaled form as those of the form it was made of."""
-        return weights * self.reward_scale / self.constraint_scales
+        return weights * self.units[0] / self.units[1:]
 
     def scaled_weights(self, weights: np.ndarray) -> np.ndarray:
         """Prices `[m]` of the form it was made of as those of the scaled form."""
-        return weights * self.constraint_scales / self.reward_scale
+        return weights * self.units[1:] / self.units[0]
 
-    def potential(self, values: np.ndarray) -> np.ndarray:
-        """Values `[S]` of a pseudo-reward, up to a constant, which no bound depends on."""
-        return values * self.reward_scale
+    def potential(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Values `[S]` of the scaled `r + w.c` as those of the claim; weights `[m]` are scaled."""
+        return values * self.units[0] + (self.shifts[0] + self.weights(weights) @ self.shifts[1:])
 
     def ray(self, ray: np.ndarray) -> np.ndarray:
         """A ray `[m]`."""
-        return ray / self.constraint_scales
+        return ray / self.units[1:]
 
 
 def said_back(model: CMDP, proof: Certificate) -> Certificate:
@@ -180,7 +197,7 @@ def said_back(model: CMDP, proof: Certificate) -> Certificate:
     """
     limits, sign = model.limits, -1.0 if model.minimise else 1.0
     first = limits.first_rows
-    signs = np.append(sign, limits.signs[first])
+    signs, chosen = np.append(sign, limits.signs[first]), np.append(0, 1 + first)
     low, high = proof.reward_bounds
     if proof.ray is not None:
         ray = limits.fold(proof.ray)
@@ -194,6 +211,23 @@ def said_back(model: CMDP, proof: Certificate) -> Certificate:
         margin_bounds=limits.worst(proof.margin_bounds.T).T,
         dual_bound=sign * proof.dual_bound + 0.0,
         weights=limits.fold(proof.weights),
-        value_potentials=proof.value_potentials[np.append(0, 1 + first)] * signs[:, None] + 0.0,
+        value_potentials=proof.value_potentials[chosen] * signs[:, None] + 0.0,
+        ranges=_said_ranges(proof.ranges, chosen, signs),
+        range_potentials=_said_potentials(proof.range_potentials, chosen, signs),
+        sizes=None if proof.sizes is None else proof.sizes[chosen],
+        size_potentials=None if proof.size_potentials is None else proof.size_potentials[chosen],
         minimise=model.minimise,
     )
+
+
+def _said_ranges(ranges: np.ndarray, chosen: np.ndarray, signs: np.ndarray) -> np.ndarray:
+    """Ranges `[1 + M, 2]` of rows as those of the user's functions `[1 + m, 2]`."""
+    own = ranges[chosen]
+    return np.where(signs[:, None] > 0, own, -own[:, ::-1]) + 0.0
+
+
+def _said_potentials(potentials: np.ndarray, chosen: np.ndarray, signs: np.ndarray) -> np.ndarray:
+    """Potentials `[1 + M, 2, S]` of -x and x as those of the user's functions."""
+    own = potentials[chosen]
+    own[signs < 0] = own[signs < 0, ::-1]
+    return own

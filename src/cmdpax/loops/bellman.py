@@ -4,8 +4,9 @@
 - `sweep`: the same in place, state after state (Gauss-Seidel), so that news crosses the whole model
   in one pass; a state's own self-loop is solved for exactly;
 - `expected`: `E[V(s') | k]` of every choice;
+- `ratios`: `(x + gamma E V - V) / (u - gamma E u)` of every state, with its rounding, for bounds;
 - `policy_rows`: the sparse rows of `P_pi`, for deterministic and stochastic policies;
-- `reachable`: breadth-first search; `order_rows`: the one form of every row.
+- `reachable`, `distances`: breadth-first search; `order_rows`: the one form of every row.
 
 Rows come in blocks, `rows(first, last)` (`rows.py`). Large models are shared among threads
 (`compiled.py`), a block of states each. `sweep`, whose states depend on each other, stays on one.
@@ -127,6 +128,83 @@ def _expected(rows, values, next_values):
         next_values[first + k] = total
 
 
+def ratios(
+    rows: Rows,
+    reward: Array,
+    sizes: Array,
+    values: Array,
+    gauge: Array | None,
+    discount: float,
+    longest: int,
+    policy: Array | None = None,
+) -> tuple[Array, Array]:
+    """Lower and upper bounds `[S]` on `d / g`, `d = x + gamma E V - V` and `g = u - gamma E u`.
+
+    For rewards x `[K]`, values V `[S]` and a gauge u `[S]` (None: 1), in real numbers: every sum is
+    widened by its own rounding, that of x by what `sizes [K]` were added up, and rows, of at most
+    `longest` entries, count divided by their exact sums. With a policy `[K]` they are about its
+    means of d and g; without one the larger of each over the choices of a state. Where d is 0
+    beyond doubt so is the ratio; where g may be 0 the bounds are infinite.
+    """
+    low, high = np.empty(rows.states), np.empty(rows.states)
+    shares, u = (np.empty(0) if array is None else array for array in (policy, gauge))
+    numbers = [readable(array) for array in (reward, sizes, values, u, shares)]
+    kind = discount, 2.220446049250313e-16 * (2.5 * longest + 10.0), low, high
+    over_blocks(lambda i, j: _ratios(i, rows.rows(i, j), *numbers, *kind), rows.states)
+    return low, high
+
+
+@compiled
+def _ratios(first, rows, reward, sizes, values, gauge, shares, discount, unit, lows, highs):
+    first_choice, first_entry, successors, probabilities = rows
+    begin, end = first_choice[0], first_entry[0]
+    origin, is_mean = end, len(shares) > 0
+    for i in range(len(first_choice) - 1):
+        value, scale = values[first + i], gauge[first + i] if len(gauge) > 0 else 1.0
+        low = high = -np.inf
+        sum_d = sum_g = sum_error = sum_doubt = 0.0
+        terms = unit
+        if is_mean:
+            terms += 4.5e-16 * (first_choice[i + 1] - first_choice[i])
+        for k in range(first_choice[i], first_choice[i + 1]):
+            start, end = end, first_entry[k + 1 - begin]
+            next_value = next_size = next_scale = 0.0
+            for e in range(start - origin, end - origin):
+                chance, v = probabilities[e], values[successors[e]]
+                next_value += chance * v
+                next_size += chance * abs(v)
+                if len(gauge) > 0:
+                    next_scale += chance * gauge[successors[e]]
+            d, g = reward[k] + discount * next_value - value, scale - discount * next_scale
+            error = terms * (sizes[k] + discount * next_size + abs(value))
+            doubt = terms * (scale + discount * next_scale)
+            if len(gauge) == 0:  # rows sum to 1
+                g = 1.0 - discount
+                doubt = 2.3e-16 * g
+            if is_mean:
+                share = shares[k]
+                sum_d, sum_error = sum_d + share * d, sum_error + share * error
+                sum_g, sum_doubt = sum_g + share * g, sum_doubt + share * doubt
+            else:
+                least, most = _quotient(d, error, g, doubt)
+                low, high = max(low, least), max(high, most)
+        if is_mean:
+            low, high = _quotient(sum_d, sum_error, sum_g, sum_doubt)
+        lows[first + i], highs[first + i] = low, high
+
+
+@compiled
+def _quotient(d, error, g, doubt):
+    """Bounds on `d / g` for numbers that are off by up to `error` and `doubt`."""
+    least, most = d - error, d + error
+    if least == 0.0 and most == 0.0:
+        return 0.0, 0.0
+    if not g > 2.0 * doubt:
+        return -np.inf, np.inf
+    less, more = g - doubt, g + doubt
+    return least / (less if least < 0.0 else more), most / (less if most > 0.0 else more)
+
+
 def policy_rows(rows: Rows, policy: Array) -> Matrix:
     """`P_pi [S, S]` for choices `[S]` or probabilities `[K]`; no zeros, duplicates unmerged."""
     S, K = rows.states, rows.choices
@@ -206,17 +284,21 @@ def _fill_mixed(first, rows, policy, pointers, columns, entries):
 
 def reachable(rows: Rows, initial: Array) -> Array:
     """`[S]` booleans: states that some policy visits from the distribution `initial [S]`."""
-    seen = initial > 0
-    block, frontier = rows.rows(0, rows.states), np.empty(len(seen), dtype=np.uint32)
-    _search(*block[:3], seen, frontier)
-    return seen
+    return distances(rows, initial) >= 0
+
+
+def distances(rows: Rows, initial: Array) -> Array:
+    """Fewest steps to each state from the distribution `initial [S]`, `[S]`; -1: never reached."""
+    steps, frontier = np.where(initial > 0, 0, -1), np.empty(len(initial), dtype=np.uint32)
+    _search(*rows.rows(0, rows.states)[:3], steps, frontier)
+    return steps
 
 
 @compiled
-def _search(first_choice, first_entry, successors, seen, frontier):
+def _search(first_choice, first_entry, successors, steps, frontier):
     count = 0
-    for s in range(len(seen)):
-        if seen[s]:
+    for s in range(len(steps)):
+        if steps[s] == 0:
             frontier[count] = s
             count += 1
     read = 0
@@ -225,8 +307,8 @@ def _search(first_choice, first_entry, successors, seen, frontier):
         read += 1
         for e in range(first_entry[first_choice[s]], first_entry[first_choice[s + 1]]):
             successor = successors[e]
-            if not seen[successor]:
-                seen[successor] = True
+            if steps[successor] < 0:
+                steps[successor] = steps[s] + 1
                 frontier[count] = successor
                 count += 1
 

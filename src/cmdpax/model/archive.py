@@ -37,12 +37,15 @@ OF_CONSTRAINTS = ("values", "margins", "multipliers", "thresholds")
 SCALARS = ("reward", "eps", "scaled_gap", "scaled_violation", "seconds")
 BOUNDS = ("reward_bounds", "margin_bounds", "dual_bound", "weights")
 PROOF_ARRAYS = (*BOUNDS, "value_potentials", "dual_potential")
+RANGE_ARRAYS = ("ranges", "range_potentials")  # from version 3 on
 RAY_ARRAYS = ("ray", "ray_bound", "ray_potential")
+EXTRAS = ("sizes", "size_potentials", "gauge")  # of a certificate, where they are needed
+OPTIONAL_ARRAYS = ("points", "relaxations")  # of a result
 RESULT_ARRAYS = ("policy", *SCALARS, *OF_CONSTRAINTS)
 LABELS = ("status", "method", "digest")
 RESULT_META = (*LABELS, "constraint_names", "senses", "trace")
-VERSIONS = {text.MODEL: 3, RESULT: text.VERSION}  # written
-AVERAGED = {1: "mixture", 2: "averaged"}  # what each version calls it
+VERSIONS = {text.MODEL: 3, RESULT: 3}  # written
+AVERAGED = {1: "mixture", 2: "averaged", 3: "averaged"}  # what each version calls it
 
 KINDS = {"available": "b"}  # of dtype; every other array holds numbers
 
@@ -78,10 +81,16 @@ def save_result(result: Result, path: str | os.PathLike[str]) -> None:
     """Write a result, with its certificate and trace, to a `.npz` file."""
     path = _suffixed(path, (".npz",))
     arrays = {name: np.asarray(getattr(result, name), dtype=np.float64) for name in RESULT_ARRAYS}
-    for name in (*PROOF_ARRAYS, *RAY_ARRAYS):
-        if (value := getattr(result.certificate, name)) is not None:
+    parts: list[tuple[Any, str]]
+    parts = [(result.certificate, name) for name in (*PROOF_ARRAYS, *RANGE_ARRAYS, *RAY_ARRAYS)]
+    parts += [
+        *((result.certificate, name) for name in EXTRAS),
+        *((result, name) for name in OPTIONAL_ARRAYS),
+    ]
+    for part, name in parts:
+        if (value := getattr(part, name)) is not None:
             arrays[name] = np.asarray(value, dtype=np.float64)
-    names = (*RESULT_META, "averaged", "minimise")
+    names = (*RESULT_META, "averaged", "minimise", "reason")
     _write_archive(path, RESULT, arrays, {name: getattr(result, name) for name in names})
 
 
@@ -142,10 +151,15 @@ def _turned(senses: list[str], array: np.ndarray) -> np.ndarray:
 
 def _result_from_archive(file: BinaryIO) -> Result:
     required = {*RESULT_ARRAYS, *PROOF_ARRAYS} - {"values"}
-    meta, arrays = _read_archive(file, RESULT, sorted(required), ("values", *RAY_ARRAYS))
-    averaged = AVERAGED[meta["version"]]
-    text.checked_keys("meta", meta, ("format", "version", *RESULT_META, averaged), ("minimise",))
+    optional = ("values", *RANGE_ARRAYS, *RAY_ARRAYS, *EXTRAS, *OPTIONAL_ARRAYS)
+    meta, arrays = _read_archive(file, RESULT, sorted(required), optional)
+    averaged, is_old = AVERAGED[meta["version"]], meta["version"] < 3
+    known = ("format", "version", *RESULT_META, averaged)
+    text.checked_keys("meta", meta, known, ("minimise", "reason"))
     labels: dict[str, Any] = {name: text.typed(f"meta.{name}", meta[name], str) for name in LABELS}
+    labels["reason"] = text.typed("meta.reason", meta.get("reason", ""), str)
+    if is_old and labels["status"] == "marginal":
+        labels["status"] = "limit"
     if labels["status"] not in get_args(Status):
         hint = did_you_mean(labels["status"][:40], get_args(Status))
         raise InputError(f"meta.status: {brief(labels['status'])} is unknown; {hint}")
@@ -171,11 +185,21 @@ def _result_from_archive(file: BinaryIO) -> Result:
             numbers[name] = _turned(senses, numbers[name])
         numbers["value_potentials"] = _turned([">=", *senses], numbers["value_potentials"])
         labels["digest"] = f"0.1:{labels['digest']}"
-    if "values" not in numbers:
-        raise InputError("arrays: 'values' is missing.")
-    proof = {name: numbers.pop(name) for name in (*PROOF_ARRAYS, *RAY_ARRAYS) if name in numbers}
+    if is_old:  # their eps was a share of something else, and is not verified
+        S = len(arrays["policy"])
+        numbers["ranges"] = np.full((1 + len(names), 2), np.nan)
+        numbers["range_potentials"] = np.zeros((1 + len(names), 2, S))
+        numbers["scaled_gap"] = numbers["scaled_violation"] = np.nan
+    for name in ("values", *RANGE_ARRAYS):
+        if name not in numbers:
+            raise InputError(f"arrays: '{name}' is missing.")
+    of_proof = (*PROOF_ARRAYS, *RANGE_ARRAYS, *RAY_ARRAYS, *EXTRAS)
+    proof = {name: numbers.pop(name) for name in of_proof if name in numbers}
+    limits = Limits.of(numbers.pop("thresholds"), senses, names)
+    if "points" in numbers and numbers["points"].shape[-1] != 1 + len(limits.rows):
+        raise InputError(f"array 'points' needs {1 + len(limits.rows)} columns.")
     return Result(
-        limits=Limits.of(numbers.pop("thresholds"), senses, names),
+        limits=limits,
         certificate=Certificate(**proof, minimise=minimise),
         **numbers,
         **labels,
@@ -188,6 +212,10 @@ def _shaped(arrays: Mapping[str, np.ndarray], m: int) -> dict[str, Any]:
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys((*OF_CONSTRAINTS, "weights", "ray"), (m,))
     shapes |= {"policy": (S, A), "dual_potential": (S,), "ray_potential": (S,)}
     shapes |= {"reward_bounds": (2,), "margin_bounds": (m, 2), "value_potentials": (1 + m, S)}
+    shapes |= {"ranges": (1 + m, 2), "range_potentials": (1 + m, 2, S), "gauge": (S,)}
+    shapes |= {"relaxations": (m,), "sizes": (1 + m,), "size_potentials": (1 + m, S)}
+    if "points" in arrays and arrays["points"].ndim == 2:
+        shapes["points"] = arrays["points"].shape
     if arrays["thresholds"].ndim == 2:  # pairs
         shapes["thresholds"] = (m, 2)
     numbers: dict[str, Any] = {}

@@ -111,6 +111,12 @@ class Limits:
         """`b [M]`: a row is met when `sign * V >= b`."""
         return _frozen(self.signs * self.bounds[np.isfinite(self.bounds)] + 0.0)
 
+    @property
+    def compared(self) -> np.ndarray:
+        """`[M, 2]`: what each row is compared with: its own threshold, and the other of a range."""
+        both = self.bounds[self.rows] * self.signs[:, None]
+        return np.where(np.isfinite(both), both, self.row_thresholds[:, None])
+
     def turn(self, values: np.ndarray, axis: int = -1) -> np.ndarray:
         """Values, rewards or bounds of the m limits along `axis` as those of the M rows; exact.
 
@@ -146,6 +152,30 @@ class Limits:
             return prices
         taken, is_double = prices[..., self.rows], self._is_double[self.rows]
         return np.where(is_double, np.maximum(self.signs * taken, 0.0), taken)
+
+    def price_bounds(self, margins: np.ndarray, room: np.ndarray) -> np.ndarray:
+        """Least and largest price of each limit `[m, 2]` with `margins @ w <= room`.
+
+        Over weights w >= 0 of rows `[M]`; margins `[k, M]`, room `[k]`.
+        """
+        M, intervals = len(self.rows), np.empty((len(self), 2))
+        if M == 1:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                edges = room / margins[:, 0]
+            low = edges[margins[:, 0] < 0].max(initial=0.0)
+            intervals[0] = low, max(low, edges[margins[:, 0] > 0].min(initial=np.inf))
+            return intervals
+        from scipy.optimize import linprog
+
+        sizes = np.maximum(np.abs(margins).max(1, initial=0.0), np.finfo(float).tiny)
+        rows, right = margins / sizes[:, None], room / sizes
+        for i in range(len(self)):
+            prices = self.fold(np.eye(M))[:, i]
+            for side, sign in enumerate((1.0, -1.0)):
+                answer = linprog(sign * prices, A_ub=rows, b_ub=right)
+                unknown = sign * -np.inf if self._is_double[i] or side else 0.0
+                intervals[i, side] = sign * answer.fun if answer.status == 0 else unknown
+        return intervals
 
     @cached_property
     def first_rows(self) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -10,9 +11,13 @@ from cmdpax.model.cmdp import CMDP
 from cmdpax.model.limits import Limits
 from cmdpax.model.prints import Rows, as_html, as_text
 
-Status = Literal["certified", "infeasible", "marginal", "limit"]
+Status = Literal["certified", "infeasible", "limit"]
 Row = dict[str, Any]  # of a trace
 Callback = Callable[[Row], None]
+FLOOR = 1e-10  # of a tolerance, as a share of the size of the numbers
+DIGITS = 4e-15  # the same of a constant in the numbers: its last digits
+TINIEST = 1e-12  # the same of the largest reward of one step
+WIDE = 0.01  # a price is printed with its interval if that is wider, as a share of the price
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,8 +26,8 @@ class Certificate:
 
     "Best" means largest, or smallest where the model minimises. Weights and ray have one price for
     each constraint: >= 0, or signed for `==` and ranges (positive: the lower bound is priced). For
-    an infeasible (or marginal) model `ray` and `ray_potential` prove that `ray . margins` is at
-    most `ray_bound` for every policy.
+    an infeasible model `ray` and `ray_potential` prove that `ray . margins` is at most `ray_bound`
+    for every policy.
     """
 
     reward_bounds: tuple[float, float]  # V_r(pi) lies between
@@ -31,6 +36,11 @@ class Certificate:
     weights: np.ndarray  # [m], the w of the dual bound
     value_potentials: np.ndarray  # [1 + m, S]: values of the policy, each up to a constant
     dual_potential: np.ndarray  # [S]: optimal values of the pseudo-reward, up to a constant
+    ranges: np.ndarray  # [1 + m, 2]: some policy has at most the first value, some the second
+    range_potentials: np.ndarray  # [1 + m, 2, S]: of minus each function, and of it
+    sizes: np.ndarray | None = None  # [1 + m]: values of |x| under the policy; None: not needed
+    size_potentials: np.ndarray | None = None  # [1 + m, S]
+    gauge: np.ndarray | None = None  # [S]: what states count in bounds; None: all the same
     ray: np.ndarray | None = None  # [m]
     ray_bound: float | None = None
     ray_potential: np.ndarray | None = None  # [S]
@@ -73,6 +83,16 @@ class Certificate:
         return as_html("certificate", self._rows())
 
 
+def _is_narrow(low: float, high: float) -> bool:
+    """Whether an interval is as good as a number."""
+    return bool(high - low <= WIDE * max(abs(low), abs(high)) < np.inf)
+
+
+def _percent(part: float, whole: float) -> str:
+    """A share as a text, `1.2e-05%`."""
+    return f"{100 * part / abs(whole):.2g}%" if whole else "no share"
+
+
 def ray_sentence(ray: np.ndarray, bound: float | None) -> str:
     """What a ray `[m]` proves."""
     text = np.array2string(ray, precision=6)
@@ -85,21 +105,24 @@ class Result:
 
     status: Status
     method: str  # that ran
-    eps: float  # certified means: scaled gap and violation are at most this
+    eps: float  # certified means: gap and violations are at most this share of their ranges
     policy: np.ndarray  # [S, A]
     reward: float  # V_r
     values: np.ndarray  # [m], V_c; more exact than what margins say where thresholds are huge
     margins: np.ndarray  # [m], room left; negative where a constraint is violated
     multipliers: np.ndarray  # [m], shadow prices: what one unit of room in each limit is worth
     certificate: Certificate
-    scaled_gap: float  # gap / (span(r) / (1 - gamma))
-    scaled_violation: float
+    scaled_gap: float  # in units of which eps is the tolerance: the range, or what rounding needs
+    scaled_violation: float  # the largest, likewise
     digest: str  # of the model this belongs to
     limits: Limits
     minimise: bool = False
     trace: list[Row] = field(default_factory=list)  # one row for each recorded step
     seconds: float = 0.0
     averaged: Row | None = None  # primal-dual methods: the averaged occupancy, and its memory
+    reason: str = ""  # of a limit: "time", "rounding", or "no progress"
+    points: np.ndarray | None = None  # [k, 1 + M]: rewards and margins of policies, for prices
+    relaxations: np.ndarray | None = None  # [m]: what each limit alone must give way, if infeasible
 
     @property
     def constraint_names(self) -> tuple[str, ...]:
@@ -115,6 +138,19 @@ class Result:
     def thresholds(self) -> np.ndarray:
         """As the model has them: `[m]`, or `[m, 2]` where one is a range."""
         return self.limits.thresholds
+
+    @cached_property
+    def price_bounds(self) -> np.ndarray | None:
+        """Intervals `[m, 2]` that hold every optimal price; None where there are none.
+
+        An optimal price w has `V_r + w . margins <= best possible` for every policy; two tiny
+        linear programs a constraint over the policies that the method saw.
+        """
+        if self.points is None or self.status == "infeasible":
+            return None
+        sign = -1.0 if self.minimise else 1.0
+        room = sign * self.certificate.dual_bound - self.points[:, 0]
+        return self.limits.price_bounds(self.points[:, 1:], room)
 
     @staticmethod
     def of(model: CMDP, policy: np.ndarray, certificate: Certificate, **fields: Any) -> "Result":
@@ -139,7 +175,9 @@ class Result:
 
     def summary(self) -> dict[str, Any]:
         """The headline as plain numbers, for machines."""
-        proof, names = self.certificate, ("status", "method", "eps", "reward", "minimise")
+        proof, names = self.certificate, ("status", "reason", "method", "eps", "reward", "minimise")
+        prices, relaxations = self.price_bounds, self.relaxations
+        is_feasible = self.status != "infeasible"
         return {
             **{name: getattr(self, name) for name in names},
             "constraints": list(self.constraint_names),
@@ -148,13 +186,16 @@ class Result:
             "thresholds": self.limits.entries,
             "margins": self.margins.tolist(),
             "multipliers": self.multipliers.tolist(),
-            "gap": proof.gap,
+            "price_bounds": None if prices is None else prices.tolist(),
+            "ranges": proof.ranges.tolist(),
+            "gap": proof.gap if is_feasible else None,
             "violation": proof.violation,
-            "scaled_gap": self.scaled_gap,
+            "scaled_gap": self.scaled_gap if is_feasible else None,
             "scaled_violation": self.scaled_violation,
-            "dual_bound": proof.dual_bound,
+            "dual_bound": proof.dual_bound if is_feasible else None,
             "ray": None if proof.ray is None else proof.ray.tolist(),
             "ray_bound": proof.ray_bound,
+            "relaxations": None if relaxations is None else relaxations.tolist(),
             "seconds": self.seconds,
         }
 
@@ -162,37 +203,62 @@ class Result:
         numbers = f"reward={self.reward:.9g}, gap<={self.certificate.gap:.3g}"
         return f"Result({self.status}, method={self.method!r}, {numbers})"
 
+    @property
+    def _is_narrow_range(self) -> bool:
+        """Whether some range is so narrow that the floor of tolerances counts."""
+        sizes = np.abs(self.certificate.ranges).max(1)
+        return bool((self.eps * np.ptp(self.certificate.ranges, axis=1) < FLOOR * sizes).any())
+
     def _rows(self) -> Rows:
-        c, gap = self.certificate, self.certificate.gap
-        met = max(self.scaled_gap, self.scaled_violation) <= self.eps
+        proof, gap = self.certificate, self.certificate.gap
+        why = {"time": "time was up", "rounding": "rounding keeps the bounds apart"}
         meaning = {
-            "certified": f"within {self.eps:g} of optimal and feasible, on the scale of possible"
-            " values",
+            "certified": f"optimal and feasible within {self.eps:g} of what policies can change"
+            + (f", or {FLOOR:g} of its size" if self._is_narrow_range else ""),
             "infeasible": "no policy meets all constraints",
-            "marginal": "whether any policy meets all constraints is undecided within 1e-7 of the"
-            " scale" + ("; this one does, and is optimal, within eps" if met else ""),
-            "limit": f"stopped before eps = {self.eps:g} was certified",
+            "limit": f"stopped before eps = {self.eps:g} was certified:"
+            f" {why.get(self.reason, 'nothing improved any more')}",
         }
-        side = "least" if self.minimise else "most"
-        relative = gap / max(abs(self.reward), 1e-300)
-        note = "   negative: the policy makes use of its violation" if gap < 0 else ""
         rows: list[tuple[str, ...]] = [
             ("status", f"{self.status}: {meaning[self.status]}"),
             ("method", f"{self.method}, {self.seconds:.2f} s"),
-            ("reward", f"{self.reward:.9g}   (best possible: at {side} {c.dual_bound:.9g})"),
-            ("gap", f"{gap:.3g}   (scaled {self.scaled_gap:.3g}, relative {relative:.2g}){note}"),
-            ("violation", f"{c.violation:.3g}   (scaled {self.scaled_violation:.3g})"),
         ]
-        if self.status in ("infeasible", "marginal") and c.ray is not None:
-            rows.append(("ray", ray_sentence(c.ray, c.ray_bound)))
-        if len(self.limits):
-            rows.append(("constraint", "value", "threshold", "margin", "price"))
+        if self.status == "infeasible":
+            rows.append(("reward", f"{self.reward:.9g}, of the policy that violates the least"))
+            if proof.ray is not None:
+                rows.append(("ray", ray_sentence(proof.ray, proof.ray_bound)))
+        else:
+            side = "least" if self.minimise else "most"
+            best = f"{self.reward:.9g}   (best possible: at {side} {proof.dual_bound:.9g})"
+            low, high = proof.ranges[0]
+            shares = f"{_percent(gap, self.reward)} of the reward, {_percent(gap, high - low)}"
+            note = "   negative: the policy makes use of its violation" if gap < 0 else ""
+            rows += [
+                ("reward", best),
+                ("gap", f"{gap:.3g}   ({shares} of its range {low:.6g} to {high:.6g}){note}"),
+            ]
+        share = f"   ({100 * self.scaled_violation:.2g}% of the range)" if proof.violation else ""
+        rows.append(("violation", f"{proof.violation:.3g}{share}"))
+        return rows + self._table()
+
+    def _table(self) -> list[tuple[str, ...]]:
+        """One row for each constraint: its price, or what would make the model feasible."""
+        if not len(self.limits):
+            return []
+        last = "price" if self.relaxations is None else "least to give way, alone"
+        prices = self.price_bounds
+        rows: list[tuple[str, ...]] = [("constraint", "value", "threshold", "margin", last)]
         columns = self.constraint_names, self.senses, self.limits.entries
-        numbers = self.values, self.margins, self.multipliers
-        for name, sense, entry, value, margin, price in zip(*columns, *numbers):
+        numbers = zip(*columns, self.values, self.margins, self.multipliers)
+        for i, (name, sense, entry, value, margin, price) in enumerate(numbers):
             bound = f"{entry[0]:.8g} to {entry[1]:.8g}" if sense == "in" else f"{entry:.8g}"
-            cells = f"{value:.8g}", f"{sense} {bound}", f"{margin:.3g}", f"{price:.6g}"
-            rows.append((name, *cells))
+            text = f"{price:.6g}"
+            if self.relaxations is not None:
+                text = f"{self.relaxations[i]:.6g}"
+                text = {"inf": "not enough", "nan": "not computed"}.get(text, text)
+            elif prices is not None and not _is_narrow(*prices[i]):
+                text += f" ({prices[i, 0]:.4g} to {prices[i, 1]:.4g})"
+            rows.append((name, f"{value:.8g}", f"{sense} {bound}", f"{margin:.3g}", text))
         return rows
 
     def __str__(self) -> str:

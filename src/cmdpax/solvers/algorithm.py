@@ -86,6 +86,7 @@ class Answer:
     plan: Plan | None = None  # optimum of `r + w.c`, where the solver knows it
     averaged: np.ndarray | None = None  # [S, A], the policy of the average occupancy
     in_own_units: bool = False  # whether weights are those of the unscaled form
+    points: np.ndarray | None = None  # [k, 1 + m]: reward and margins of policies, scaled
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 
 from cmdpax import lagrangian
 from cmdpax.errors import check_count, check_number
+from cmdpax.exact.ranges import Ranges
 from cmdpax.exact.standard import StandardForm
 from cmdpax.model.result import Row
 from cmdpax.solvers.algorithm import Answer, CertifiedGap, Oracle, Progress, augmented_lagrangian
@@ -29,6 +30,8 @@ class WarmStart:
     columns: Columns | None = None
     thresholds: np.ndarray | None = None  # [m], that the columns' margins refer to, scaled
     multipliers: np.ndarray | None = None  # [m], scaled
+    ranges: Ranges | None = None  # of the unscaled form
+    units: np.ndarray | None = None  # [1 + m], of the scaled form
 
     def columns_for(self, form: StandardForm) -> Columns | None:
         """The columns with margins for this form's thresholds."""
@@ -141,4 +144,5 @@ class _Search:
         """The policy of a state with the best dual weights so far and their plan."""
         assert self.dual is not None
         policy = self.oracle.policy(self.form, state)
-        return Answer(policy, self.dual.weights, self.dual.plan)
+        points = state.points if isinstance(state, Columns) else None
+        return Answer(policy, self.dual.weights, self.dual.plan, points=points)

@@ -70,6 +70,11 @@ class Columns:
         """Margins of the mixture, `[m]`."""
         return self.mixture @ self.margins_of_columns
 
+    @property
+    def points(self) -> np.ndarray:
+        """Reward and margins of every column, `[k, 1 + m]`."""
+        return np.column_stack([self.rewards, self.margins_of_columns])
+
 
 @dataclass(frozen=True)
 class Corrective:

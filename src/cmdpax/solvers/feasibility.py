@@ -1,11 +1,10 @@
 """Phase 1: is there a policy that meets every threshold? Answered with a proof either way.
 
-On the normalised scale (every constraint's value range is 1) let `zeta = max_pi min_i margin_i`.
-Two projections decide:
-- can every margin reach `+BAND`? Then the model is strictly feasible, and the columns that show it
-  start the solver;
-- if not, can every margin reach `-BAND`? If so feasibility is `marginal`; if not, the model is
-  infeasible.
+On a scaled form, whose unit is what `eps` is a share of, let `zeta = max_pi min_i margin_i`:
+- can every margin reach `eps / 10`? Then the model is strictly feasible, and the columns that show
+  it start the solver;
+- if not, can every margin reach `-eps / 2`? If so it is `tight`: within the tolerance some policy
+  meets all thresholds; if not, the model is infeasible.
 Each is an AL subproblem with zero reward and zero multipliers, `min |max(target - u, 0)|^2`: its
 residual w is zero, or it is a ray: planning on `w.c` proves `max_pi w.(V_c - b) < target sum(w)`.
 """
@@ -16,30 +15,30 @@ from typing import Literal
 import numpy as np
 from scipy.optimize import linprog
 
+from cmdpax.errors import NumericalError
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops.mixing import best_mixture
 from cmdpax.solvers.columns import MAX_COLUMNS, Columns, add_column, first_column
 from cmdpax.stopping import Stop, never
 
-BAND = 1e-7  # feasibility closer than this to the boundary, on the normalised scale, is not decided
+STRICT, RELAXED = 0.1, 0.5  # shares of eps: room that is enough, and lack that is too much
 ROUNDING = 1e-14  # a margin that misses its target by less has met it
 RESOLUTION = 1e-10  # the same, where rounding in the columns themselves stops further progress
-CLOSEST = 1e-9  # so well the least violating mixture of an infeasible model is to be known
-ACCURACY = CLOSEST / 10  # what values of columns may be off at the most, not to blur any of these
-LOOSENESS = 0.01  # planning may err by this fraction of what is lacking, or of the range of values
-ROOM = 10.0  # a margin is believed if it exceeds the error of its columns so many times
+LOOSENESS = 0.01  # planning may err by this fraction of what is lacking, or of what can be gained
+SETTLED = 1e-3  # what the least violating mixture may still gain, as a share of what it lacks
+FURTHER = 20  # steps after the proof, at the most, towards the least violating mixture
 STEPS = 2000
 
 
 @dataclass(frozen=True)
 class Feasibility:
-    """The verdict, the columns found on the way, and for a negative one the ray with its plan.
+    """The verdict, the columns on the way to it, and for a negative one the ray with its plan.
 
     "open" is no verdict: time ran out. The columns are mixed to violate the least.
     """
 
-    status: Literal["feasible", "marginal", "infeasible", "open"]
+    status: Literal["feasible", "tight", "infeasible", "open"]
     columns: Columns
     ray: np.ndarray | None = None  # [m], >= 0, sums to 1
     plan: Plan | None = None  # optimum of ray.c
@@ -47,36 +46,28 @@ class Feasibility:
 
 def decide_feasibility(
     form: StandardForm,
+    eps: float = 1e-6,
     columns: Columns | None = None,
-    accuracy: float = ACCURACY,
+    accuracy: float = 0.0,
     most: int = MAX_COLUMNS,
     stop: Stop = never,
 ) -> Feasibility:
     """The verdict on a scaled form.
 
-    columns: known ones to start from. accuracy: the error that values of columns may have (large
-    models). One that would blur the verdict is good enough to find a model feasible with room to
-    spare; any other verdict is then reached once more, by exact columns. most: columns kept. stop:
-    once it returns True the verdict is "open", with the columns so far, at least one.
+    columns: some to start from. accuracy: the error that values of columns may have (large models);
+    a hundredth of eps does not blur a verdict. most: columns kept. stop: once it returns True the
+    verdict is "open", with the columns so far, at least one.
     """
-    if form.is_small:
-        accuracy = min(accuracy, ACCURACY)
     if columns is None:
         tolerance = max(accuracy, LOOSENESS)
         best = form.criterion.plan(form, form.reward, tolerance=tolerance, stop=stop)
         columns = first_column(form, best, accuracy)
-    band = max(BAND, ROOM * accuracy)
-    strict = _try_to_reach(form, columns, band, accuracy, most, stop)
-    if strict.status in ("feasible", "open"):
+    strict = _try_to_reach(form, columns, STRICT * eps, -RELAXED * eps, accuracy, most, stop)
+    if strict.status != "tight":
         return strict
-    if accuracy > ACCURACY:
-        return decide_feasibility(form, most=most, stop=stop)
-    if strict.status == "marginal":
-        return strict
-    relaxed = _try_to_reach(form, strict.columns, -BAND, accuracy, most, stop)
-    if relaxed.status in ("infeasible", "open"):
-        return relaxed
-    return replace(strict, status="marginal", columns=relaxed.columns)
+    lowest = -RELAXED * eps
+    relaxed = _try_to_reach(form, strict.columns, lowest, lowest, accuracy, most, stop)
+    return replace(relaxed, status="tight") if relaxed.status == "feasible" else relaxed
 
 
 def slater_slack(form: StandardForm) -> float:
@@ -101,6 +92,8 @@ def slater_slack(form: StandardForm) -> float:
             b_eq=[1.0],
             bounds=[(0, None)] * k + [(None, None)],
         )
+        if game.x is None:
+            raise NumericalError("slater slack: HiGHS mixed no columns; rescale the thresholds.")
         weights = np.maximum(-game.ineqlin.marginals, 0)
         weights = weights / weights.sum()
         best = plan(form, np.tensordot(weights, form.constraints, 1))
@@ -120,31 +113,46 @@ def largest_multiplier(form: StandardForm) -> float:
 
 
 def _try_to_reach(
-    form: StandardForm, columns: Columns, target: float, accuracy: float, most: int, stop: Stop
+    form: StandardForm,
+    columns: Columns,
+    target: float,
+    least: float,
+    accuracy: float,
+    most: int,
+    stop: Stop,
 ) -> Feasibility:
-    """Whether every margin can be at least `target`; "infeasible" comes with the ray that shows it.
+    """Whether every margin can be at least `target`: "feasible", or "tight".
 
-    "marginal" means that rounding in the columns left the question open.
+    "infeasible" comes with the ray that shows that not even `least` can be reached.
     """
     best: Plan | None = None
+    proof: Feasibility | None = None
     plan, loosest, no_multipliers = form.criterion.plan, LOOSENESS, np.zeros(form.constraint_count)
+    left, lowest, met, proven = np.inf, np.inf, max(ROUNDING, accuracy), 0
     for _ in range(STEPS):
         no_reward, lacking = np.zeros(len(columns.rewards)), columns.margins_of_columns - target
         mixture = best_mixture(no_reward, lacking, no_multipliers, 1.0, columns.mixture)
         columns = replace(columns, mixture=mixture)
         lack = np.maximum(target - columns.margins, 0)
-        if lack.max(initial=0.0) <= ROUNDING:
+        if lack.max(initial=0.0) <= met:
             return Feasibility("feasible", columns)
         if stop():
             return Feasibility("open", columns)
         ray = lack / lack.sum()
         start, values = (best.choices, best.values) if best else (None, None)
-        tolerance = max(accuracy, loosest * float(lack.max()))
+        tolerance = max(accuracy, loosest * min(float(lack.max()), left))
         reward = np.tensordot(ray, form.constraints, 1)
         best = plan(form, reward, start, values=values, tolerance=tolerance, stop=stop)
         bound = best.value - float(ray @ form.thresholds)
-        if bound < target and bound - ray @ columns.margins <= CLOSEST:
-            return Feasibility("infeasible", columns, ray, best)
+        left = max(bound - float(ray @ columns.margins), 0.0)
+        if bound < least:
+            proven += 1
+            if bound < lowest:
+                lowest, proof = bound, Feasibility("infeasible", columns, ray, best)
+            if left <= SETTLED * -bound or proven > FURTHER:
+                break
+        elif least < target and bound < target and left <= SETTLED * (target - least):
+            break  # a matter for the other target
         if stop():
             return Feasibility("open", columns)
         richer = add_column(form, columns, best, accuracy=accuracy, most=most)
@@ -152,9 +160,9 @@ def _try_to_reach(
             if tolerance > accuracy:
                 loosest = 0.0
                 continue
-            if bound < target - RESOLUTION:
-                return Feasibility("infeasible", columns, ray, best)
             break
         columns = richer
-    is_met = np.all(columns.margins >= target - RESOLUTION)
-    return Feasibility("feasible" if is_met else "marginal", columns)
+    if proof is not None:
+        return replace(proof, columns=columns)
+    is_met = np.all(columns.margins >= target - max(RESOLUTION, 2 * accuracy))
+    return Feasibility("feasible" if is_met else "tight", columns)

@@ -103,11 +103,11 @@ def convex_al(
     form: StandardForm,
     task: Task,
     *,
-    penalty: float = 10.0,
+    penalty: float = 100.0,
     outer: int = 20,
     dual_factor: float = 1.0,
 ) -> Answer:
-    """Algorithm 1 with exact subproblems; `penalty` is on the scale of [0, 1].
+    """Algorithm 1 with exact subproblems; `penalty` is in the units of the scaled form.
 
     max_d  mass d.r - sum_i v_i^2 / (2 beta),   v_i >= lambda_i - beta (mass d.c_i - b_i),  v_i >= 0
     """
@@ -214,7 +214,8 @@ def dantzig_wolfe(form: StandardForm, task: Task) -> Answer:
         known, columns = columns, add_column(form, columns, best, prices)
         if columns is known:  # nothing new: optimal to HiGHS' own tolerance
             break
-    return Answer(Corrective().policy(form, columns), weights, dual_plan)
+    policy = Corrective().policy(form, columns)
+    return Answer(policy, weights, dual_plan, points=columns.points)
 
 
 def _best_feasible(rewards: Array, margins: Array) -> tuple[Array, Array]:

@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError, NumericalError, check_count, check_number
+from cmdpax.exact.bounds import claim, mixed
 from cmdpax.exact.certificate import certify, lagrangian_bound, scaled_errors, with_ray
+from cmdpax.exact.ranges import Ranges, attained_ranges
 from cmdpax.exact.standard import Scaled, StandardForm, said_back
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP
@@ -26,13 +28,15 @@ from cmdpax.model.result import Callback, Certificate, Result, Row, Status, Traj
 from cmdpax.solvers.algorithm import Answer, Oracle
 from cmdpax.solvers.certified import Task, WarmStart
 from cmdpax.solvers.columns import MAX_COLUMNS, Corrective
-from cmdpax.solvers.feasibility import BAND, Feasibility, decide_feasibility
+from cmdpax.solvers.feasibility import RELAXED, Feasibility, decide_feasibility
 from cmdpax.solvers.policy_classes import Features
 from cmdpax.solvers.table import Method, find_method, methods, of_oracle
 from cmdpax.stopping import Stopper
 
 ACCURACY = 1e-2  # of values, relative to eps
 PLANNED = 0.25  # the same of a plan that is the answer
+LOOSE = 1e-2  # accuracy of a certificate, relative to the range, once time is up
+REFUSALS, GAIN = 4, 0.9  # certificates in a row that gain less than a tenth before a search ends
 DEFAULT = "corrective-alm"
 Proven = tuple[np.ndarray, Certificate, np.ndarray]  # a policy [K], its proof, its values [m]
 
@@ -51,14 +55,14 @@ def solve(
     """Solve a constrained MDP to one certified stationary policy.
 
     method: None leaves nothing to choose; `cmdpax.methods` lists the others, an `Oracle` of one's
-    own drives Algorithm 1, and `result.method` says what ran. eps: bounds gap and violation on the
-    scale of possible values, `span / (1 - gamma)`. features: `[S, A, d]`, makes policies
-    log-linear; the certificate then still measures against the best of all policies. time_limit:
-    seconds; the clock is looked at between evaluations of policies, and the certificate of the last
-    one is always finished. Fixed budgets have none. memory_limit: GB of the whole process, for the
-    default method. callback: sees every row of the trace as it comes, and those of a fixed budget
-    at its end. settings: the method's own. A method that has a fixed-budget form too runs it when
-    one of that form's settings is given.
+    own drives Algorithm 1, and `result.method` says what ran. eps: gap and violations are at most
+    this share of what policies can change, `max_pi V - min_pi V`. features: `[S, A, d]`, makes
+    policies log-linear; the certificate then still measures against the best of all policies.
+    time_limit: seconds; the clock is looked at between evaluations of policies, and the certificate
+    of the last one is always finished. Fixed budgets have none. memory_limit: GB of the whole
+    process, for the default method. callback: sees every row of the trace as it comes, and those of
+    a fixed budget at its end. settings: the method's own. A method that has a fixed-budget form too
+    runs it when one of that form's settings is given.
 
     An infeasible model is answered with its proof. Stops with status `limit` after the time limit,
     Ctrl-C (a second one ends it at once, with nothing) or when rounding leaves nothing to gain,
@@ -155,6 +159,7 @@ class _Door:
     memory_limit: float | None = None
     callback: Callback | None = None
     warm: WarmStart = field(default_factory=WarmStart)
+    explains: bool = True  # whether an infeasible model is told what would make it feasible
 
     def __post_init__(self) -> None:
         for name in ("time_limit", "memory_limit"):
@@ -166,11 +171,27 @@ class _Door:
         self.form = StandardForm.of(self.model)
         self.trace: list[Row] = []
         self.accepted: Proven | None = None
+        self.refused, self.smallest = 0, np.inf  # certificates in a row that gained nothing
+
+    @cached_property
+    def ranges(self) -> Ranges:
+        """What policies can change."""
+        if self.warm.ranges is None:
+            self.warm.ranges = attained_ranges(self.form, self.stop)
+        return self.warm.ranges
+
+    @cached_property
+    def tolerances(self) -> np.ndarray:
+        """What gap and violations may be, `[1 + m]`."""
+        return self.ranges.tolerances(self.eps, self.model.limits.compared)
 
     @cached_property
     def scaled(self) -> Scaled:
-        """The form with values in [0, 1]."""
-        return self.form.scaled()
+        """The form in units of which eps is the tolerance."""
+        if self.warm.units is None:
+            units = self.tolerances / self.eps
+            self.warm.units = np.where(units > 0, units, 1.0)
+        return self.form.scaled(self.warm.units)
 
     def solve(self, settings: Mapping[str, Any]) -> Result:
         """Phase 1, the method, the certificate."""
@@ -181,7 +202,6 @@ class _Door:
         if not self.form.constraint_count and method.name == DEFAULT and not settings:
             with stop:
                 return self._unconstrained()
-        form = self.scaled.form
         solver = None if settings.keys() - method.own_settings.keys() else method.solve
         if solver is None and self.time_limit is not None:
             counts = [one for one in ("outer", "inner", "steps") if one in method.budget]
@@ -189,37 +209,58 @@ class _Door:
                 f"time_limit: {method.name} has a fixed budget; set its {' and '.join(counts)}."
             )
         with stop:
-            verdict = decide_feasibility(form, warm.columns_for(form), accuracy, most, stop)
+            form = self.scaled.form
+            known = warm.columns_for(form)
+            verdict = decide_feasibility(form, self.eps, known, accuracy, most, stop)
             if verdict.status in ("infeasible", "open"):
                 return self._phase_one(verdict)
             if solver is not None:
-                left = None if stop.end is None else max(0.0, stop.end - time.perf_counter())
-                limits = self.eps, verdict.columns, most, stop, left
-                task = Task(*limits, self._record, self._accept, warm)
-                return self._answered(partial(solver, form, task, **settings), verdict)
-        return self._answered(partial(self._trace, settings), verdict)
+                return self._solved(partial(solver, **settings), verdict, most)
+        return self._result(self._trace(settings))
 
     def _unconstrained(self) -> Result:
         """Without constraints one plan is the answer, and its values prove it."""
-        form = self.form
-        tolerance = PLANNED * self.eps * form.reward_scale
-        best = form.criterion.plan(form, form.reward, tolerance=tolerance, stop=self.stop)
-        nothing, values = np.zeros(0), form.criterion.centred(form, best.values)
-        kind: dict[str, Any] = {"potential": values, "is_optimal": True}
-        proof, values = certify(form, best.choices, nothing, best.choices, **kind)
-        gap = proof.gap / form.reward_scale
-        self._record({"outer": 1, "evaluations": 1, "gap": gap, "margins": nothing})
-        status: Status = "certified" if gap <= self.eps else "limit"
-        return self._said(status, (form.transitions.deterministic(best.choices), proof, values))
+        form, what = self.form, claim(self.form, self.form.reward)
+        guess, tolerance = self.ranges.potentials[0, 1], PLANNED * float(self.tolerances[0])
+        kind: dict[str, Any] = {"tolerance": tolerance, "stop": self.stop}
+        best = form.criterion.plan(form, what.reward, values=guess, **kind)
+        potential = form.criterion.centred(form, best.values)
+        nothing, kind = np.zeros(0), {"potential": potential, "is_optimal": True}
+        proof, values = certify(form, best.choices, nothing, best.choices, self.ranges, **kind)
+        self._record(
+            {"outer": 1, "evaluations": 1, "gap": self._errors(proof)[0], "margins": nothing}
+        )
+        return self._said(
+            self._status(proof), (form.transitions.deterministic(best.choices), proof, values)
+        )
 
-    def _answered(self, answer: Callable[[], Answer], verdict: Feasibility) -> Result:
-        """The result of the method, or of phase 1 where its own solver fails at the very edge."""
-        try:
-            return self._result(answer(), verdict)
-        except NumericalError:
-            if verdict.status != "marginal":
-                raise
-            return self._phase_one(verdict)
+    def _solved(self, solver: Callable[..., Answer], verdict: Feasibility, most: int) -> Result:
+        """The result of the method; where it finds nothing at the very edge, a tolerance away."""
+        form, columns, share = self.scaled.form, verdict.columns, 1.0
+        while True:
+            end = self.stop.end
+            left = None if end is None else max(0.0, end - time.perf_counter())
+            limits = share * self.eps, columns, most, self._is_over, left
+            task = Task(*limits, self._record, self._accept, self.warm)
+            answer = None
+            try:
+                answer = solver(form, task)
+            except NumericalError:
+                if verdict.status != "tight":
+                    raise
+            is_done = self._is_over() or verdict.status != "tight" or share < 1
+            if answer is not None and (is_done or self._accept(answer)):
+                return self._result(answer)
+            if is_done:
+                return self._phase_one(verdict)
+            room, share = RELAXED * self.eps, (1 - RELAXED) / 2
+            form = form.replace(thresholds=form.thresholds - room)
+            shifted = columns.margins_of_columns + room
+            columns = replace(columns, margins_of_columns=shifted, last_gap=None)
+
+    def _is_over(self) -> bool:
+        """Whether to stop: time is up, or rounding keeps certificates from getting better."""
+        return self.stop() or self.refused >= REFUSALS
 
     def _trace(self, settings: Mapping[str, Any]) -> Answer:
         """The answer of a fixed-budget run, whose weights are in the form's own units."""
@@ -240,12 +281,12 @@ class _Door:
 
     def _record(self, row: Row) -> None:
         """Keep a row of a solver in the user's units, with the time since the beginning."""
-        gap, margins = row.pop("gap"), row.pop("margins")
+        gap, margins, units = row.pop("gap"), row.pop("margins"), self.scaled.units
         self._keep(
             {
                 **row,
-                "gap": gap * self.form.reward_scale,
-                "violation": float(violation(margins * self.form.constraint_scales)),
+                "gap": gap * units[0],
+                "violation": float(violation(margins * units[1:])),
                 "scaled_gap": gap,
                 "scaled_violation": float(violation(margins)),
                 "seconds": time.perf_counter() - self.started,
@@ -258,85 +299,138 @@ class _Door:
         if self.callback is not None:
             self.callback(row)
 
+    def _errors(self, proof: Certificate) -> tuple[float, float]:
+        """Gap and violation in the units of which eps is the tolerance."""
+        sizes = 0.0 if proof.sizes is None else proof.sizes
+        tolerances = self.ranges.tolerances(self.eps, self.model.limits.compared, sizes)
+        return scaled_errors(proof, tolerances / self.eps)
+
+    def _status(self, proof: Certificate) -> Status:
+        return "certified" if max(self._errors(proof)) <= self.eps else "limit"
+
     def _accept(self, answer: Answer) -> bool:
         """Certify an answer; True, and it is kept, if it is certified at eps."""
+        if self.accepted is not None:
+            return True
         proven = self._certify(answer)
-        is_certified = max(scaled_errors(self.form, proven[1])) <= self.eps
-        self.accepted = proven if is_certified else self.accepted
-        return is_certified
+        error = max(self._errors(proven[1]))
+        if error <= self.eps:
+            self.accepted = proven
+        self.refused = 0 if error < GAIN * self.smallest else self.refused + 1
+        self.smallest = min(self.smallest, error)
+        return error <= self.eps
 
     def _certify(self, answer: Answer) -> Proven:
         """An answer with its certificate, on the unscaled form."""
         form, policy, plan = self.form, answer.policy, answer.plan
+        if not self.tolerances[0]:  # nothing is earned, and no room is worth anything
+            answer, plan = replace(answer, weights=np.zeros(form.constraint_count)), None
         weights = answer.weights if answer.in_own_units else self.scaled.weights(answer.weights)
         if plan is None:
-            choices = form.criterion.plan(form, form.pseudo_reward(weights)).choices
-            return policy, *certify(form, policy, weights, choices)
+            reward = mixed(form, form.reward, weights).reward
+            choices = form.criterion.plan(form, reward).choices
+            return policy, *certify(form, policy, weights, choices, self.ranges)
         # who runs out of time gets a looser certificate
-        accuracy = self.eps if self.stop() else ACCURACY * self.eps
-        known = None if form.is_small else self.scaled.potential(plan.values)
-        proof = certify(form, policy, weights, plan.choices, potential=known, accuracy=accuracy)
-        return policy, *proof
+        accuracy = LOOSE if self.stop() else ACCURACY * self.eps
+        potential = None
+        if not form.is_small:
+            potential = self.scaled.potential(plan.values, answer.weights)
+            potential = form.criterion.centred(form, potential)
+        kind: dict[str, Any] = {"potential": potential, "tolerances": accuracy * self.scaled.units}
+        return policy, *certify(form, policy, weights, plan.choices, self.ranges, **kind)
 
-    def _result(self, answer: Answer, verdict: Feasibility) -> Result:
-        """The result of an answer on a model that is feasible, or marginally so."""
-        policy, proof, values = self.accepted or self._certify(answer)
-        gap, excess = scaled_errors(self.form, proof)
-        # a limit is called a limit; and what is proven to be feasible is not undecided
-        is_proven = excess == 0 and gap <= self.eps
-        is_cut_short = self.stop() and max(gap, excess) > self.eps
-        status: Status = "certified" if max(gap, excess) <= self.eps else "limit"
-        if verdict.status == "marginal" and not is_proven and not is_cut_short:
-            status, proof = "marginal", self._with_ray(proof, verdict)
+    def _result(self, answer: Answer) -> Result:
+        """The result of an answer on a model that is feasible within the tolerance."""
+        proven = self.accepted or self._certify(answer)
         averaged = None if answer.averaged is None else self._averaged(answer.averaged)
-        return self._said(status, (policy, proof, values), averaged)
+        return self._said(self._status(proven[1]), proven, averaged, answer.points)
 
     def _phase_one(self, verdict: Feasibility) -> Result:
         """The policy of phase 1: the least violating one, with the proof that none is feasible.
 
-        Where rounding (values of 1e9 that differ by 1) spoils the proof the status is `marginal`:
+        Where rounding (values of 1e9 that differ by 1) spoils the proof the status is `limit`:
         nothing is claimed unproven. Where time ran out there is no verdict, and nothing but the
         policy's own certificate.
         """
         form, columns = self.form, verdict.columns
         policy, choices = Corrective().policy(form, columns), columns.choices[0]
-        potential, accuracy = None, 0.0
+        potential, accuracy = None, ACCURACY * self.eps
         if verdict.status != "open":  # there is time: the first plan was a loose one
-            tolerance = ACCURACY * self.eps * form.reward_scale
-            choices = form.criterion.plan(form, form.reward, choices, tolerance=tolerance).choices
+            reward, tolerance = claim(form, form.reward).reward, float(self.tolerances[0])
+            choices = form.criterion.plan(form, reward, choices, tolerance=tolerance).choices
         elif not form.is_small:  # there is none for more than what is known
-            accuracy, values = self.eps, columns.potentials[0]
-            potential = None if values is None else self.scaled.potential(values)
+            accuracy, values = LOOSE, columns.potentials[0]
+            if values is not None:
+                potential = self.scaled.potential(values, np.zeros(form.constraint_count))
         no_weights = np.zeros(form.constraint_count)
-        proof, values = certify(
-            form, policy, no_weights, choices, potential=potential, accuracy=accuracy
-        )
-        proof = self._with_ray(proof, verdict)
-        is_proven = proof.ray_bound is not None and proof.ray_bound < 0
-        is_certified = max(scaled_errors(self.form, proof)) <= self.eps
-        status: Status = "certified" if is_certified else "limit"
-        if verdict.status != "open":
-            status = "infeasible" if verdict.status == "infeasible" and is_proven else "marginal"
-        return self._said(status, (policy, proof, values))
+        kind: dict[str, Any] = {"potential": potential, "tolerances": accuracy * self.scaled.units}
+        proof, values = certify(form, policy, no_weights, choices, self.ranges, **kind)
+        status, relaxations = self._status(proof), None
+        if verdict.ray is not None and verdict.plan is not None:
+            ray = self.scaled.ray(verdict.ray)  # it sums to 1 in the scaled form
+            rayed = with_ray(form, proof, ray, verdict.plan.choices)
+            if rayed.ray_bound is not None and rayed.ray_bound < 0:
+                status, proof = "infeasible", rayed
+                relaxations = self._relaxations() if self.explains else None
+        points = columns.points if status != "infeasible" else None
+        return self._said(status, (policy, proof, values), points=points, relaxations=relaxations)
 
-    def _with_ray(self, proof: Certificate, verdict: Feasibility) -> Certificate:
-        """Add the ray of phase 1 in the form's own units, if it still shows anything."""
-        if verdict.ray is None or verdict.plan is None:
-            return proof
-        ray = self.scaled.ray(verdict.ray)  # it sums to 1 on the scale of [0, 1]
-        rayed = with_ray(self.form, proof, ray, verdict.plan.choices)
-        return rayed if rayed.ray_bound is not None and rayed.ray_bound <= 1.5 * BAND else proof
+    def _relaxations(self) -> np.ndarray:
+        """By how much each limit alone must give way for the model to be feasible, `[m]`.
 
-    def _said(self, status: Status, proven: Proven, averaged: Row | None = None) -> Result:
+        Infinite where that is not enough; NaN where time ran out.
+        """
+        model, limits = self.model, self.model.limits
+        needed = np.full(len(limits), np.nan)
+        for i, (low, high) in enumerate(limits.bounds):
+            others = np.arange(len(limits)) != i
+            relaxed = model.replace(
+                reward=model.constraints[i],
+                constraints=model.constraints[others],
+                thresholds=[tuple(pair) for pair in limits.bounds[others]],
+                senses=None,
+                minimise=False,
+            )
+            sides = [(low, False)] * bool(np.isfinite(low)) + [(high, True)] * bool(
+                np.isfinite(high)
+            )
+            for bound, minimise in sides:
+                end = self.stop.end
+                left = None if end is None else end - time.perf_counter()
+                if self.stop() or (left is not None and left <= 0):
+                    return needed
+                turned, default = relaxed.replace(minimise=minimise), find_method(DEFAULT)
+                best = _Door(turned, default, self.eps, left, explains=False).solve({})
+                if best.status == "infeasible":
+                    needed[i] = np.inf
+                elif best.status == "certified":
+                    lack = best.reward - bound if minimise else bound - best.reward
+                    needed[i] = (
+                        max(needed[i], lack, 0.0) if needed[i] == needed[i] else max(lack, 0.0)
+                    )
+        return needed
+
+    def _said(
+        self,
+        status: Status,
+        proven: Proven,
+        averaged: Row | None = None,
+        points: np.ndarray | None = None,
+        relaxations: np.ndarray | None = None,
+    ) -> Result:
         """The result, in the user's words."""
         policy, proof, values = proven
-        limits, (gap, excess) = self.model.limits, scaled_errors(self.form, proof)
+        limits, (gap, excess) = self.model.limits, self._errors(proof)
         first = limits.first_rows
+        reason = ""
+        if status == "limit":
+            reason = "time" if self.stop() else "rounding" if self.refused else "no progress"
         return Result.of(
             self.model,
             policy,
             said_back(self.model, proof),
             status=status,
+            reason=reason,
             method=self.method.name,
             eps=self.eps,
             values=limits.signs[first] * values[first] + 0.0,
@@ -345,7 +439,19 @@ class _Door:
             trace=self.trace,
             seconds=time.perf_counter() - self.started,
             averaged=averaged,
+            points=None if points is None else self._said_points(points),
+            relaxations=relaxations,
         )
+
+    def _said_points(self, points: np.ndarray) -> np.ndarray:
+        """Reward and margins of policies `[k, 1 + M]` in the user's words, less what may be off.
+
+        Those of rows, not of limits: both sides of an equality have a price of their own.
+        """
+        off = ACCURACY * self.eps * self.scaled.units
+        rewards = points[:, 0] * self.scaled.units[0] - off[0]
+        rewards = rewards + self.scaled.offset
+        return np.column_stack([rewards, points[:, 1:] * self.scaled.units[1:] - off[1:]])
 
     def _averaged(self, policy: np.ndarray) -> Row:
         """The policy of the average occupancy, evaluated, and what keeping all iterates takes."""

@@ -1,0 +1,93 @@
+"""How much can policies change a value? What `eps` is a share of.
+
+    range_x = max_pi V_x - min_pi V_x,   tolerance_x = max(eps range_x, 1e-10 size_x).
+
+Both ends are attained: a potential V proves that the policy which is greedy for it has at least
+`rho.V + rho.u min d/g` (`bounds.py`). So a range is never overstated, and rough plans will do. The
+size, the largest of |low|, |high|, |b| and, where terms cancel, the value of |x| under the answer's
+own policy, is a floor for what no policy can change. All are less the value of a constant in x,
+which no policy can change either; it counts by its last digits alone.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cmdpax.exact.bounds import best_bounds, claim
+from cmdpax.exact.standard import StandardForm
+from cmdpax.model.result import DIGITS, FLOOR, TINIEST
+from cmdpax.stopping import Stop, never
+
+ROUGH = 0.05  # share of a range that may be missed
+NARROW = 1e-4  # share of possible values below which a range is
+ROUNDS = 8  # plans of one end, at the most
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """Attained ranges of the reward and of m constraints, and what proves them."""
+
+    bounds: np.ndarray  # [1 + m, 2]: some policy has at most the first value, some the second
+    potentials: np.ndarray  # [1 + m, 2, S]: of -x and of x
+    constants: np.ndarray  # [1 + m]: values of constants
+    largest: np.ndarray  # [1 + m]: of the rewards of one step
+    narrow: tuple[int, ...] = ()  # functions of both signs that policies hardly change
+
+    def tolerances(
+        self, eps: float, thresholds: np.ndarray, sizes: np.ndarray | float = 0.0
+    ) -> np.ndarray:
+        """What gap and violations may be, `[1 + m]`.
+
+        thresholds: `[m, k]`, all that a constraint's values are compared with. sizes: `[1 + m]`.
+        """
+        first = np.broadcast_to(self.bounds[0, 0], (1, thresholds.shape[1]))
+        numbers = np.hstack([self.bounds, np.vstack([first, thresholds])])
+        own = np.maximum(np.abs(numbers - self.constants[:, None]).max(1), sizes)
+        floor = np.maximum(FLOOR * own, DIGITS * np.abs(numbers).max(1))
+        floor = np.maximum(floor, TINIEST * self.largest)
+        return np.maximum(eps * np.maximum(np.diff(self.bounds)[:, 0], 0.0), floor)
+
+
+def attained_ranges(form: StandardForm, stop: Stop = never) -> Ranges:
+    """The ranges of a form, to five per cent; once `stop()` is true, what is known by then."""
+    rows = (form.reward, *form.constraints)
+    bounds, potentials = np.zeros((len(rows), 2)), np.zeros((len(rows), 2, form.states))
+    for i, row in enumerate(rows):
+        if i > 1 and np.array_equal(row, -rows[i - 1]):  # the other side of an equality or a range
+            bounds[i], potentials[i] = -bounds[i - 1, ::-1], potentials[i - 1, ::-1]
+        else:
+            bounds[i] = _attained(form, row, potentials[i], stop)
+    narrow = (i for i, row in enumerate(rows) if _is_narrow(form, row, bounds[i]))
+    constants = [float(form.criterion.constant(form, row)[1]) for row in rows]
+    largest = [float(np.abs(row[form.reachable_choices]).max()) for row in rows]
+    return Ranges(bounds, potentials, np.array(constants), np.array(largest), tuple(narrow))
+
+
+def _is_narrow(form: StandardForm, row: np.ndarray, ends: np.ndarray) -> bool:
+    """Whether terms of both signs cancel, and the floor of a tolerance may count."""
+    seen = row[form.reachable_choices]
+    width = form.criterion.scale(form, row)[1]
+    return bool(seen.min() < 0 < seen.max() and ends[1] - ends[0] <= NARROW * width)
+
+
+def _attained(
+    form: StandardForm, row: np.ndarray, potentials: np.ndarray, stop: Stop
+) -> tuple[float, float]:
+    """Both ends of one range; the potentials `[2, S]` are written to."""
+    criterion, plan = form.criterion, form.criterion.plan
+    ends, tolerance = [0.0, 0.0], ROUGH * criterion.scale(form, row)[1]
+    claims = [claim(form, sign * row) for sign in (-1.0, 1.0)]
+    guesses: list[np.ndarray | None] = [None, None]
+    for _ in range(ROUNDS):
+        for side, what in enumerate(claims):
+            guess = guesses[side]
+            if not stop():
+                best = plan(form, what.reward, values=guess, tolerance=tolerance, stop=stop)
+                potentials[side], guesses[side] = criterion.centred(form, best.values), best.values
+            ends[side] = best_bounds(form, what, potentials[side], form.gauge)[0]
+        width = max(ends[0] + ends[1], 0.0)
+        smallest = FLOOR * max(abs(ends[0]), abs(ends[1]))
+        if form.is_small or tolerance <= max(ROUGH * width, smallest) or stop():
+            break
+        tolerance = max(ROUGH * width, smallest, tolerance / 1000)
+    return -ends[0] + 0.0, ends[1] + 0.0
