@@ -135,7 +135,7 @@ class TrainConfig:
     """Decay of generalised advantage estimation."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers."""
-    initial_std: float = 0.4
+    initial_std: float = 0.5
     """Standard deviation of a Gaussian policy before training, in units of half the action box."""
     checkpoint_every: int = 10
     """Updates between two checkpoints."""
