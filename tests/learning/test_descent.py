@@ -1,5 +1,8 @@
 """Slopes against finite differences and brute force; steps against JAX's gradients and optax."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import jax
@@ -176,3 +179,35 @@ def test_blocks_of_another_length_change_nothing_but_rounding(monkeypatch):
         (whole.policy, whole.critics),
         (blocks.policy, blocks.critics),
     )
+
+
+DESCENT = """
+import hashlib
+import numpy as np
+from cmdpax.learning.descent import Rule, descend
+random = np.random.default_rng(0)
+def normal(*shape):
+    return random.normal(size=shape).astype(np.float32)
+def networks(count, *sizes):
+    size = sum((one + 1) * other for one, other in zip(sizes, sizes[1:])) + (count == 1) * sizes[-1]
+    memory = np.zeros((2, count, size), np.float32)
+    return np.array(sizes), normal(count, size) / 10, *memory, np.zeros(1, np.int32)
+policy, critics = networks(1, 17, 64, 64, 6), networks(2, 17, 64, 64, 1)
+samples = normal(600, 17), normal(600, 6), normal(600) - 9, normal(600)
+orders = random.permutation(600)[:512].reshape(1, 2, 256).astype(np.int32)
+descend(policy, critics, samples, normal(2, 600), orders, np.float32(1e-3), Rule(1, 0, 0, 0), False)
+print(hashlib.sha256(policy[1].tobytes() + critics[1].tobytes()).hexdigest())
+print(len(descend.stats.cache_hits))
+"""
+
+
+def test_code_that_was_kept_rounds_as_code_that_was_just_compiled(tmp_path):
+    """Or a run that is killed and resumed would differ from one that went on."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", DESCENT]
+    ran = [
+        subprocess.run(command, env=environment, check=True, capture_output=True).stdout.split()
+        for _ in range(2)
+    ]
+    assert ran[0][0] == ran[1][0]
+    assert [hits for _, hits in ran] == [b"0", b"1"]

@@ -110,6 +110,9 @@ def test_a_file_that_may_not_grow_ends_a_run_with_one_sentence(finished, tmp_pat
     """
     folder = tmp_path / "run"
     more = {"samples": 40_000} if limit > 10_000 else {}
+    if more:
+        folder.mkdir()
+        (folder / "tensorboard").write_text("a file where a folder should be")
     command = [sys.executable, "-c", LIMITED, str(limit), *as_words(folder, **more)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
