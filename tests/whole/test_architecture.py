@@ -72,10 +72,10 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1300,
+    "loose modules": 1310,
     "loops": 1780,
     "model": 2400,
-    "exact": 1380,
+    "exact": 1520,
     "solvers": 3150,
     "environments": 750,
     "learning": 4600,
@@ -84,7 +84,7 @@ BUDGETS = {
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 20_800, 100, 8
+LINES, MODULES, LOOSE_MODULES = 20_920, 100, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 17,

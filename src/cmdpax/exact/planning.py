@@ -105,19 +105,20 @@ def _large(
 ) -> Plan:
     """Component by component, until one backup of all states proves the tolerance."""
     rows, discount, order = form.transitions, criterion.discount, form.transitions.order
+    reach, closed = criterion.reach, criterion.is_closed
     if order.is_plain:
-        return _improve(rows, discount, reward, values, tolerance, stop).plan(form)
+        return _improve(rows, discount, reach, reward, values, tolerance, stop, closed).plan(form)
     if len(order.starts) == 2:  # one component, in another numbering
         own, states = part(rows, order, 0, values), order.states
         numbers = reward[own.choices], values[states], tolerance, stop
-        inner = _improve(own.rows, discount, *numbers, flows=bool(order.flows[0]))
+        inner = _improve(own.rows, discount, reach, *numbers, closed, bool(order.flows[0]))
         choices, backed_up = own.choices[inner.choices], inner.backed_up
         numbered = replace(inner, choices=choices[order.place], backed_up=backed_up[order.place])
         return numbered.plan(form)
-    reach, error = discount / (1 - discount), tolerance
+    error = tolerance
     for done in range(ROUNDS + 1):
         if done or values.any() or not discount:  # zeros are no guess
-            result = _backed_up(rows, discount, reward, values)
+            result = _backed_up(rows, discount, reach, reward, values, closed)
             rounding = ROUNDING * result.size * (1 + reach if done == ROUNDS else 1.0)
             if reach * result.width <= max(tolerance, reach * rounding) or stop():
                 return result.plan(form)
@@ -130,12 +131,12 @@ def _large(
             own, states = part(rows, order, first, values), order.members(first, last)
             pays = reward[own.choices] + discount * own.outside
             numbers = pays, values[states], error / 2, stop
-            kind = not order.leaks[first], bool(order.flows[first])
-            values[states] = _improve(own.rows, discount, *numbers, *kind).middle
+            kind = closed and not order.leaks[first], bool(order.flows[first])
+            values[states] = _improve(own.rows, discount, reach, *numbers, *kind).middle
             if stop():
                 break
         error /= 10
-    return _improve(rows, discount, reward, values, tolerance, stop).plan(form)
+    return _improve(rows, discount, reach, reward, values, tolerance, stop, closed).plan(form)
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class _Backup:
     backed_up: np.ndarray  # [S]
     low: float  # min d, at most 0 where other states do not change
     high: float  # max d
-    reach: float  # gamma / (1 - gamma), what d at one step amounts to in a value
+    reach: float  # what d at one step amounts to in a value: gamma / (1 - gamma), or steps
     closed: bool  # whether a constant may be added to the values
 
     @property
@@ -166,24 +167,31 @@ class _Backup:
 
     def plan(self, form: "StandardForm") -> Plan:
         """The plan of a whole model: its values are upper bounds."""
-        upper = self.backed_up + self.reach * self.high
+        shift = self.reach * self.high
+        upper = self.backed_up + (shift if form.criterion.is_closed else shift * form.alive)
         return Plan(self.choices, upper, float((form.initial * upper).sum()))
 
 
 def _backed_up(
-    rows: Rows, discount: float, reward: np.ndarray, values: np.ndarray, closed: bool = True
+    rows: Rows,
+    discount: float,
+    reach: float,
+    reward: np.ndarray,
+    values: np.ndarray,
+    closed: bool = True,
 ) -> _Backup:
     choices, backed_up = bellman.backup(rows, reward, values, discount)
     change = backed_up - values
     low, high = float(change.min()), float(change.max())
     if not closed:
         low, high = min(low, 0.0), max(high, 0.0)
-    return _Backup(choices, backed_up, low, high, discount / (1 - discount), closed)
+    return _Backup(choices, backed_up, low, high, reach, closed)
 
 
 def _improve(
     rows: Rows,
     discount: float,
+    reach: float,
     reward: np.ndarray,
     values: np.ndarray,
     tolerance: float,
@@ -194,14 +202,14 @@ def _improve(
     """Policy iteration with inexact evaluation, which tightens unless d has halved.
 
     closed: whether no choice leads out of these rows. flows: whether nearly all transitions lead to
-    earlier states.
+    earlier states. reach: what an error in one step amounts to in a value.
     """
     forcing, smallest, stalled, structured = FORCING, np.inf, 0, flows or not closed
     if flows:
-        values = _swept(rows, discount, reward, values, tolerance)
+        values = _swept(rows, discount, reward, values, tolerance / reach)
     for _ in range(ITERATIONS):
-        result = _backed_up(rows, discount, reward, values, closed)
-        reach, width = result.reach, result.width
+        result = _backed_up(rows, discount, reach, reward, values, closed)
+        width = result.width
         rounding = ROUNDING * result.size * (1 + reach if stalled >= STALL else 1.0)
         if reach * width <= max(tolerance, reach * rounding) or stop():
             return result
@@ -226,11 +234,14 @@ def _improve(
 def _swept(
     rows: Rows, discount: float, reward: np.ndarray, values: np.ndarray, tolerance: float
 ) -> np.ndarray:
-    """Values after sweeps in the order of the flow, while they halve their change."""
+    """Values after sweeps in the order of the flow, while they halve their change.
+
+    tolerance: what a change may be at the end.
+    """
     values, before = np.array(values), np.inf
     for _ in range(SWEEPS):
         change = bellman.sweep(rows, reward, values, discount, False)
-        if change > before / 2 or change * discount <= tolerance * (1 - discount) / 4:
+        if change > before / 2 or change <= tolerance / 4:
             break
         before = change
     return values
