@@ -170,7 +170,7 @@ def assert_valid(model: CMDP) -> None:
     assert (np.diff(rows.first_entry) >= 1).all() and rows.first_entry[-1] == len(rows.successors)
     assert model.reward.shape == (K,) and model.constraints.shape == (m, K)
     assert rows.successors.min() >= 0 and rows.successors.max() < S
-    assert 0 <= model.discount < 1
+    assert 0 <= model.discount <= 1
     for array in (rows.probabilities, model.initial, model.reward, model.constraints):
         assert np.isfinite(array).all()
     assert rows.probabilities.min() > 0 and model.initial.min() >= 0

@@ -311,7 +311,7 @@ def _centred(facts: _Facts, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, Frac
     seen = x[_choices(facts.model, facts.seen)]
     low, high = float(seen.min()), float(seen.max())
     middle = low / 2 + high / 2
-    if abs(middle) <= high - low:
+    if abs(middle) <= high - low or facts.model.discount == 1:
         return x, np.abs(x), Fraction(0)
     value = Fraction(middle) / (1 - Fraction(facts.model.discount))
     return x - middle, np.abs(x - middle), value
@@ -388,7 +388,9 @@ def _quotients(
         if policy is not None:
             weighted = (policy[own] * array for array in (d, error, g, doubt))
             d, error, g, doubt = (np.add.reduceat(array, heads) for array in weighted)
-        low, high = _divided(d - error, d + error, g - doubt, g + doubt)
+        where = v[first:last] if policy is not None else here
+        is_over = np.full(len(where), True) if gamma < 1 else where == 0
+        low, high = _divided(d - error, d + error, g - doubt, g + doubt, is_over)
         if policy is None:
             low, high = np.maximum.reduceat(low, heads), np.maximum.reduceat(high, heads)
         bounds[:, first:last] = low, high
@@ -396,13 +398,18 @@ def _quotients(
 
 
 def _divided(
-    least: np.ndarray, most: np.ndarray, less: np.ndarray, more: np.ndarray
+    least: np.ndarray, most: np.ndarray, less: np.ndarray, more: np.ndarray, is_over: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds on d / g for d in [least, most], g in [less, more]; infinite where g may be 0."""
+    """Bounds on d / g for d in [least, most], g in [less, more]; infinite where g may be 0.
+
+    Where d is 0 the ratio is 0 even if g is too: a run may stay there, if nothing is left of V by
+    then (`is_over`: V is 0, or the future is discounted).
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         low = np.where(least < 0, least / less, least / more)
         high = np.where(most > 0, most / less, most / more)
-    is_zero, is_proof = (least == 0) & (most == 0), less > 0
+    is_proof = less > 0
+    is_zero = (least == 0) & (most == 0) & (is_over | is_proof)
     low = np.where(is_zero, 0.0, np.where(is_proof, low, -np.inf))
     return low, np.where(is_zero, 0.0, np.where(is_proof, high, np.inf))
 

@@ -14,6 +14,7 @@ from cmdpax.exact.certificate import certify, lagrangian_bound, with_ray
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm, said_back
+from cmdpax.exact.transient import ended_states
 from models import build, cmdps
 
 DENSE = np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]])
@@ -187,43 +188,66 @@ def tiny_forms(draw):
     discount = draw(st.sampled_from([0.0, 0.3, 0.9, 0.999, 1 - 1e-6]))
     initial = np.eye(S)[0] if draw(st.booleans()) else rng.dirichlet(np.ones(S))
     model = CMDP(transitions, reward, np.zeros((0, S, A)), [], initial, discount)
+    if draw(st.booleans()):  # the same with a leak to an end, also without a discount
+        model = _with_end(model, rng, draw(st.sampled_from([discount, 1 - 1e-9, 1.0])))
+        S += 1
     potential = np.array(draw(st.lists(numbers, min_size=S, max_size=S)))
+    if model.discount == 1:
+        potential[-1] = 0.0
     potential = potential * 10.0 ** draw(st.integers(-9, 12))
     if draw(st.booleans()):  # nearly right ones are the delicate ones
         form = StandardForm.of(model)
         potential = form.criterion.plan(form, form.reward).values * (1 + 1e-15 * potential)
     gauge = rng.random(S) if draw(st.booleans()) else None  # any one, good or useless
-    return model, rng.dirichlet(np.ones(A), S), potential, gauge
+    form = StandardForm.of(model)
+    if not form.criterion.is_closed:
+        gauge = form.gauge * (1 + 0.1 * rng.random(S)) if draw(st.booleans()) else form.gauge
+    policy = rng.dirichlet(np.ones(A), S)
+    if model.choices < S * A:  # the end has one choice
+        policy[-1] = np.eye(A)[0]
+    return model, policy, potential, gauge
+
+
+def _with_end(model, rng, discount):
+    """The model with one more state, which every choice leads to with some chance."""
+    S, A = model.states, model.actions
+    chances = np.zeros((S + 1, A, S + 1))
+    leak = rng.choice([1e-6, 0.01, 0.5, 1.0], (S, A, 1))
+    chances[:S, :, :S] = model.transitions.matrix.toarray().reshape(S, A, S) * (1 - leak)
+    chances[:S, :, S:] = leak
+    chances[S, :, S] = 1.0
+    reward = np.vstack([model.reward.reshape(S, A), np.zeros((1, A))])
+    initial = np.append(model.initial, 0.0)
+    return CMDP(chances, reward, np.zeros((0, S + 1, A)), [], initial, discount, goal=[S])
 
 
 @pytest.mark.parametrize("criterion", EXACT_VALUE)
 @settings(max_examples=400)
 @given(tiny_forms())
 def test_bounds_hold_for_any_vector_in_rational_arithmetic(criterion, drawn):
-    model, policy, potential, draw_gauge = drawn
-    form = StandardForm.of(model)
-    S, A = form.states, form.actions
+    model, policy, potential, gauge = drawn
+    form, rows = StandardForm.of(model), model.transitions
+    S, A = model.states, model.actions
     tensor = np.full((S, A, S), Fraction(0))
-    rows = form.transitions
     for k, (i, j) in enumerate(pairwise(rows.first_entry)):
         own = rational_rows(rows.probabilities[i:j])
-        tensor.reshape(S * A, S)[k, rows.successors[i:j]] = own
-    reward = np.vectorize(Fraction, otypes=[object])(form.reward).reshape(S, A)
+        tensor.reshape(S * A, S)[rows.cells[k], rows.successors[i:j]] = own
+    tensor[-1] *= model.discount < 1 or not ended_states(model)[-1]  # nothing follows an end
+    reward = np.vectorize(Fraction, otypes=[object])(rows.as_table(model.reward))
 
     def value(probabilities: np.ndarray) -> Fraction:
         chances = (probabilities[:, :, None] * tensor).sum(1)
         return EXACT_VALUE[criterion](form, chances, (probabilities * reward).sum(1))
 
-    seen = form.reachable
-    exact = value(rational_rows(policy))
-    what, gauge = claim(form, form.reward), draw_gauge
-    facts = checker._Facts(model, seen, gauge)
-    low, high = policy_bounds(form, policy.ravel(), what, potential, gauge)
+    facts = checker._Facts(model, checker._visited(model), gauge)
+    exact, what = value(rational_rows(policy)), claim(form, form.reward)
+    low, high = policy_bounds(form, model.by_choice(policy), what, potential, gauge)
     assert low <= exact <= high
     normalised = checker._checked_policy(model, policy)
     less, more = checker._policy_bounds(facts, normalised, model.reward, potential)
     assert low <= less <= exact <= more <= high
-    choices = (np.eye(A, dtype=int)[list(actions)] for actions in product(range(A), repeat=S))
+    free = [range(n) for n in np.diff(model.first_choice)]
+    choices = (np.eye(A, dtype=int)[list(actions)] for actions in product(*free))
     best = max(value(choice) for choice in choices)
     low, high = best_bounds(form, what, potential, gauge)
     assert low <= best <= high

@@ -352,9 +352,9 @@ def test_a_mask_of_all_is_no_mask() -> None:
 # ---- one sentence for every bad input
 LENGTH = "give one for each"
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "discount 1": ({"discount": 1.0}, r"discount is 1; it must be at least 0 and below 1"),
-    "discount < 0": ({"discount": -0.1}, r"discount is -0\.1; it must be at least 0 and below 1"),
-    "discount NaN": ({"discount": np.nan}, r"discount is nan; it must be at least 0 and below 1"),
+    "discount 2": ({"discount": 2.0}, r"discount is 2; it must be between 0 and 1"),
+    "discount < 0": ({"discount": -0.1}, r"discount is -0\.1; it must be between 0 and 1"),
+    "discount NaN": ({"discount": np.nan}, r"discount is nan; it must be between 0 and 1"),
     "discount array": ({"discount": [0.9]}, r"discount: shape \(1,\), expected one number"),
     "reward shape": ({"reward": np.zeros((2, 3))}, r"reward: shape \(2, 3\), expected \(2, 2\)"),
     "reward NaN": (
@@ -471,3 +471,18 @@ def test_constraints_by_choice_are_those_of_the_rows_that_came():
     fields = {"thresholds": [0, 0], "initial": 0, "discount": 0.9, "goal": 1}
     model = CMDP(rows, [1.0, 2.0], [[1.0, 2.0], [3.0, 4.0]], **fields)
     assert model.constraints.tolist() == [[1.0, 2.0, 0.0], [3.0, 4.0, 0.0]]
+
+
+def test_rewards_of_transitions_are_expected_ones():
+    rng = np.random.default_rng(0)
+    chances, paid = rng.dirichlet(np.ones(3), (3, 2)), rng.normal(size=(3, 2, 3))
+    costs = rng.normal(size=(2, 3, 2, 3))
+    mean, means = (chances * paid).sum(-1), (chances * costs).sum(-1)
+    plain = CMDP(chances, mean, means, [0.0, 0.0], 0, 0.9)
+    model = CMDP(chances, paid, costs, [0.0, 0.0], 0, 0.9)
+    np.testing.assert_allclose(model.reward, plain.reward, rtol=1e-14)
+    np.testing.assert_allclose(model.constraints, plain.constraints, rtol=1e-14)
+    one = CMDP(chances, paid, costs[0], [0.0], 0, 0.9, goal=[2])
+    np.testing.assert_allclose(one.constraints[0, :4], means[0, :2].ravel(), rtol=1e-14)
+    assert one.reward[-1] == 0 and one.criterion == "discounted"
+    assert one.replace(discount=1.0).criterion == "total"

@@ -103,7 +103,7 @@ BAD_PLACES: list[tuple[tuple[Any, ...], Any, str]] = [
     (("minimise",), "yes", r"minimise is 'yes'; it must be True or False\."),
     (("discount",), "0.9", rf"discount: '0\.9' {NOT_FINITE}"),
     (("discount",), True, rf"discount: True {NOT_FINITE}"),
-    (("discount",), 1, r"discount is 1; it must be at least 0 and below 1"),
+    (("discount",), 2, r"discount is 2; it must be between 0 and 1"),
     (("states",), {}, r"states: \{\} is not a list\."),
     (("states",), 0, r"states: 0 is not a list\."),
     (("states",), True, r"states: True is not a list\."),

@@ -78,7 +78,7 @@ BUDGETS = {
     "loose modules": 1310,
     "loops": 2000,
     "model": 3740,
-    "exact": 1380,
+    "exact": 1520,
     "solvers": 3150,
     "environments": 750,
     "learning": 4690,
@@ -87,7 +87,7 @@ BUDGETS = {
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 22_600, 104, 8
+LINES, MODULES, LOOSE_MODULES = 22_760, 104, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 17,

@@ -34,27 +34,48 @@ if TYPE_CHECKING:
 MAX_BATCHED_STATES = 64  # up to here batches are compiled; above, LAPACK's blocks are faster
 FAR = 1e-6  # what the discount leaves of states that are far away
 LARGEST_GAUGE = 1e40
+STEPS_OFF = 0.01  # of the expected number of steps; a gauge need not be exact
 
 
 @dataclass(frozen=True)
 class Discounted:
-    """`V_x(pi) = E sum_t gamma^t x(s_t, a_t)`, gamma = `discount` in [0, 1)."""
+    """`V_x(pi) = E sum_t gamma^t x(s_t, a_t)`, gamma = `discount` in [0, 1].
+
+    steps: the largest expected number of steps from any state where every policy ends
+    (`transient.py`); then gamma may be 1, and rows lack what leads to an end. None: rows are whole.
+    """
 
     discount: float
+    steps: float | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether all policies have the same total of visits, so that constants may be added."""
+        return self.steps is None
 
     @property
     def mass(self) -> float:
-        """`1 / (1 - gamma)`: total visits of every policy."""
-        return 1 / (1 - self.discount)
+        """`1 / (1 - gamma)`: total visits of every policy; or the most that any has."""
+        return 1 / (1 - self.discount) if self.steps is None else self.steps
 
     @property
     def unit(self) -> float:
         """`1 - gamma`: what one visit counts as a share."""
-        return 1 - self.discount
+        return 1 - self.discount if self.steps is None else 1 / self.steps
+
+    @property
+    def reach(self) -> float:
+        """What an error in one step amounts to in the values of those before."""
+        return self.discount / (1 - self.discount) if self.steps is None else self.steps
 
     def scale(self, form: "StandardForm", reward: np.ndarray) -> tuple[float, float]:
-        """`min x` and `span(x) / (1 - gamma)` over reachable pairs (span 1 if it is zero)."""
+        """`min x` and `span(x) / (1 - gamma)` over reachable pairs (span 1 if it is zero).
+
+        Where visits vary, 0 and `max |x| * steps`: values may be scaled, never shifted.
+        """
         seen = reward[form.reachable_choices]
+        if not self.is_closed:
+            return 0.0, (float(np.abs(seen).max(initial=0.0)) or 1.0) * self.mass
         width = float(np.ptp(seen)) if seen.size else 0.0
         return float(seen.min(initial=np.inf)), (width if width > 0 else 1.0) / self.unit
 
@@ -142,6 +163,8 @@ class Discounted:
 
         `2 gamma A / (1-gamma)^3` and at most `A / (1-gamma)^4`.
         """
+        if not self.is_closed:
+            raise InputError("step: 'theory' is for a discount well below 1; give a number.")
         A = form.actions
         return 2 * self.discount * A * self.mass**3, A * self.mass**4
 
@@ -163,7 +186,7 @@ class Discounted:
         seen = right[:, form.reachable]
         low, high = seen.min(1, keepdims=True), seen.max(1, keepdims=True)
         right = right.clip(low, high)
-        if form.gauge is None:
+        if self.is_closed and form.gauge is None:
             right -= low / 2 + high / 2
         return self.centred(form, self._solve(form, policy, right, tolerance=tolerance))
 
@@ -173,7 +196,7 @@ class Discounted:
         With a gauge of 1 bounds do not change when a constant is added to V, but their rounding
         grows with |V|. With another gauge V stays as it is.
         """
-        if form.gauge is not None:
+        if not self.is_closed or form.gauge is not None:
             return values
         seen = values[..., form.reachable]
         low, high = seen.min(-1, keepdims=True), seen.max(-1, keepdims=True)
@@ -188,21 +211,29 @@ class Discounted:
         seen = reward[form.reachable_choices]
         low, high = float(seen.min()), float(seen.max())
         middle = low / 2 + high / 2
-        if abs(middle) <= high - low:
+        if abs(middle) <= high - low or not self.is_closed:
             return 0.0, Fraction(0)
         return middle, Fraction(middle) / (1 - Fraction(self.discount))
 
     def gauge(self, form: "StandardForm") -> np.ndarray | None:
         """`gamma^(-t/2)` for states t steps from the start, `[S]`; None where 1 is as good.
 
-        Far states, which the discount hardly reaches, then have little say in bounds.
+        Far states, which the discount hardly reaches, then have little say in bounds. Where every
+        policy ends it is the largest expected number of steps.
         """
+        if not self.is_closed:
+            return self.expected_steps(form)
         if self.discount == 0:
             return None
         steps = bellman.distances(form.transitions, form.initial)
         if self.discount ** float(steps.max()) > FAR:
             return None
         return np.minimum(self.discount ** (-steps / 2.0), LARGEST_GAUGE)
+
+    def expected_steps(self, form: "StandardForm") -> np.ndarray:
+        """`max_pi E sum_t gamma^t` until the end, `[S]`, a little more where plans are rough."""
+        alive = form.transitions.by_state(form.alive.astype(float))
+        return np.maximum(self.plan(form, alive, tolerance=STEPS_OFF).values, 0.0) * form.alive
 
     def _solve(
         self,
@@ -224,7 +255,8 @@ class Discounted:
             if transpose:
                 system = np.swapaxes(system, -1, -2)
             return np.swapaxes(np.linalg.solve(system, np.swapaxes(right, -1, -2)), -1, -2)
-        chain = Chain(matrix, self.discount, form.transitions.order, transpose)
+        order = form.transitions.order
+        chain = Chain(matrix, self.discount, order, transpose, self.is_closed)
         return chain.solve(right, np.asarray(tolerance) * self.unit, guess)
 
 

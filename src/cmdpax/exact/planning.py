@@ -107,12 +107,12 @@ def _large(
 ) -> Plan:
     """Component by component; one alone is a model of its own, in its own numbering."""
     rows, order = form.transitions, form.transitions.order
-    numbers = tolerance, stop
+    kind, numbers = (criterion.discount, criterion.reach, criterion.is_closed), (tolerance, stop)
     if len(order.starts) > 2 or order.is_plain:
-        return _planned(rows, order, criterion.discount, reward, values, *numbers).plan(form)
+        return _planned(rows, order, *kind, reward, values, *numbers).plan(form)
     own, states = part(rows, order, 0, values), order.states
     vectors = reward.take(own.choices), values.take(states)
-    inner = _planned(own.rows, order.renumbered, criterion.discount, *vectors, *numbers)
+    inner = _planned(own.rows, order.renumbered, *kind, *vectors, *numbers)
     place, choices = order.place.astype(np.intp), own.choices.take(inner.choices)
     numbered = replace(inner, choices=choices.take(place), backed_up=inner.backed_up.take(place))
     return numbered.plan(form)
@@ -122,18 +122,20 @@ def _planned(
     rows: Rows,
     order: Order,
     discount: float,
+    reach: float,
+    closed: bool,
     reward: np.ndarray,
     values: np.ndarray,
     tolerance: float,
     stop: Stop,
 ) -> "_Backup":
     """Component by component, until one backup of all states proves the tolerance."""
-    reach, error = discount / (1 - discount), tolerance
+    error = tolerance
     for done in range(ROUNDS + 1):
         if order.is_plain and order.filled[0]:
             break
         if done or values.any() or not discount:  # zeros are no guess
-            result = _backed_up(rows, discount, reward, values)
+            result = _backed_up(rows, discount, reach, reward, values, closed)
             rounding = ROUNDING * result.size * (1 + reach if done == ROUNDS else 1.0)
             if reach * result.width <= max(tolerance, reach * rounding) or stop():
                 return result
@@ -147,12 +149,12 @@ def _planned(
             states = order.members(component, component + 1)
             pays = reward[own.choices] + discount * own.outside
             numbers = pays, values[states], error / 2, stop
-            kind = not order.leaks[component], bool(order.flows[component])
-            values[states] = _improve(own.rows, discount, *numbers, *kind).middle
+            kind = closed and not order.leaks[component], bool(order.flows[component])
+            values[states] = _improve(own.rows, discount, reach, *numbers, *kind).middle
             component += 1
         error /= 10
     flows = order.is_plain and bool(order.flows[0])
-    return _improve(rows, discount, reward, values, tolerance, stop, flows=flows)
+    return _improve(rows, discount, reach, reward, values, tolerance, stop, closed, flows)
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ class _Backup:
     backed_up: np.ndarray  # [S]
     low: float  # min d, at most 0 where other states do not change
     high: float  # max d
-    reach: float  # gamma / (1 - gamma), what d at one step amounts to in a value
+    reach: float  # what d at one step amounts to in a value: gamma / (1 - gamma), or steps
     closed: bool  # whether a constant may be added to the values
 
     @property
@@ -183,24 +185,31 @@ class _Backup:
 
     def plan(self, form: "StandardForm") -> Plan:
         """The plan of a whole model: its values are upper bounds."""
-        upper = self.backed_up + self.reach * self.high
+        shift = self.reach * self.high
+        upper = self.backed_up + (shift if form.criterion.is_closed else shift * form.alive)
         return Plan(self.choices, upper, float((form.initial * upper).sum()))
 
 
 def _backed_up(
-    rows: Rows, discount: float, reward: np.ndarray, values: np.ndarray, closed: bool = True
+    rows: Rows,
+    discount: float,
+    reach: float,
+    reward: np.ndarray,
+    values: np.ndarray,
+    closed: bool = True,
 ) -> _Backup:
     choices, backed_up = bellman.backup(rows, reward, values, discount)
     change = backed_up - values
     low, high = float(change.min()), float(change.max())
     if not closed:
         low, high = min(low, 0.0), max(high, 0.0)
-    return _Backup(choices, backed_up, low, high, discount / (1 - discount), closed)
+    return _Backup(choices, backed_up, low, high, reach, closed)
 
 
 def _improve(
     rows: Rows,
     discount: float,
+    reach: float,
     reward: np.ndarray,
     values: np.ndarray,
     tolerance: float,
@@ -211,14 +220,14 @@ def _improve(
     """Policy iteration with inexact evaluation, which tightens unless d has halved.
 
     closed: whether no choice leads out of these rows. flows: whether nearly all transitions lead to
-    earlier states.
+    earlier states. reach: what an error in one step amounts to in a value.
     """
     forcing, smallest, stalled, structured = FORCING, np.inf, 0, flows or not closed
     if flows:
-        values = _swept(rows, discount, reward, values, tolerance)
+        values = _swept(rows, discount, reward, values, tolerance / reach)
     for _ in range(ITERATIONS):
-        result = _backed_up(rows, discount, reward, values, closed)
-        reach, width = result.reach, result.width
+        result = _backed_up(rows, discount, reach, reward, values, closed)
+        width = result.width
         rounding = ROUNDING * result.size * (1 + reach if stalled >= STALL else 1.0)
         if reach * width <= max(tolerance, reach * rounding) or stop():
             return result
@@ -243,11 +252,14 @@ def _improve(
 def _swept(
     rows: Rows, discount: float, reward: np.ndarray, values: np.ndarray, tolerance: float
 ) -> np.ndarray:
-    """Values after sweeps in the order of the flow, while they halve their change."""
+    """Values after sweeps in the order of the flow, while they halve their change.
+
+    tolerance: what a change may be at the end.
+    """
     values, before = np.array(values), np.inf
     for _ in range(SWEEPS):
         change = bellman.sweep(rows, reward, values, discount, False)
-        if change > before / 2 or change * discount <= tolerance * (1 - discount) / 4:
+        if change > before / 2 or change <= tolerance / 4:
             break
         before = change
     return values

@@ -14,12 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from cmdpax.errors import InputError
 from cmdpax.exact.discounted import Discounted
+from cmdpax.exact.transient import ended_states, endless_choice, without_ends
 from cmdpax.lagrangian import scalarise
 from cmdpax.loops import bellman
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Certificate
 from cmdpax.model.transitions import Transitions
+
+SHORT = 1e-3  # 1 - gamma below which it is asked whether all policies end
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,12 @@ class StandardForm:
 
     @staticmethod
     def of(model: CMDP) -> "StandardForm":
-        """The form of a model; arrays that need no turning are the model's own."""
-        return StandardForm(
+        """The form of a model; arrays that need no turning are the model's own.
+
+        Where the discount reaches far, or is 1, and every policy ends, rows lack what leads to an
+        end. At discount 1 a model in which some policy never ends is refused.
+        """
+        form = StandardForm(
             model.transitions,
             -model.reward + 0.0 if model.minimise else model.reward,
             model.limits.turn(model.constraints, axis=0),
@@ -53,6 +61,20 @@ class StandardForm:
             model.initial,
             Discounted(model.discount),
         )
+        if 1 - model.discount >= SHORT:
+            return form
+        ended, seen = ended_states(model), form.reachable
+        endless = endless_choice(model.transitions, seen, ended)
+        if endless is not None:
+            if model.discount == 1:
+                raise InputError(_goes_on(model, endless, ended))
+            return form
+        rows = without_ends(model.transitions, ended)
+        form = form.replace(transitions=rows, criterion=Discounted(model.discount, 1.0))
+        form.__dict__.update(reachable=seen, alive=seen & ~ended)
+        gauge = form.gauge
+        steps = max(1.0, float(gauge.max(initial=1.0))) if gauge is not None else 1.0
+        return form.replace(criterion=Discounted(model.discount, steps))
 
     @property
     def states(self) -> int:
@@ -89,6 +111,11 @@ class StandardForm:
         return bellman.reachable(self.transitions, self.initial)
 
     @cached_property
+    def alive(self) -> np.ndarray:
+        """`[S]` booleans: reachable states that have not ended."""
+        return self.reachable
+
+    @cached_property
     def reachable_choices(self) -> np.ndarray | slice:
         """Index of the choices of reachable states: `[K]` booleans, or all of them."""
         if self.reachable.all():
@@ -120,7 +147,7 @@ class StandardForm:
         """A copy with other fields; what was found about reachable states is shared."""
         copy = replace(self, **changes)
         if not {"transitions", "initial"} & changes.keys():
-            names = {"reachable", "reachable_choices", "gauge"} & self.__dict__.keys()
+            names = {"reachable", "reachable_choices", "alive", "gauge"} & self.__dict__.keys()
             copy.__dict__.update({name: getattr(self, name) for name in names})
         return copy
 
@@ -152,10 +179,11 @@ class StandardForm:
         offsets, widths = np.array([criterion.scale(self, row) for row in rows]).T
         units = widths if units is None else units
         arrays = np.empty((len(rows), *self.reward.shape))
-        for array, row, offset, width, unit in zip(arrays, rows, offsets, widths, units):
+        for array, row, offset, unit in zip(arrays, rows, offsets, units):
             np.subtract(row, offset, out=array)
             array /= unit
-            np.clip(array, 0, criterion.unit * (width / unit), out=array)
+            seen = array[self.reachable_choices]
+            np.clip(array, seen.min(), seen.max(), out=array)
         thresholds = (self.thresholds - offsets[1:] * criterion.mass) / units[1:]
         form = self.replace(reward=arrays[0], constraints=arrays[1:], thresholds=thresholds)
         constants = [criterion.constant(self, row)[0] for row in rows]
@@ -187,6 +215,17 @@ class Scaled:
     def ray(self, ray: np.ndarray) -> np.ndarray:
         """A ray `[m]`."""
         return ray / self.units[1:]
+
+
+def _goes_on(model: CMDP, choice: int, ended: np.ndarray) -> str:
+    """What is wrong with a choice that some policy can take for ever."""
+    s, a = int(model.transitions.state_of[choice]), int(model.transitions.action_of[choice])
+    state = f"'{model.state_names[s]}'" if model.state_names else f"{s}"
+    action = f"'{model.action_labels[a]}'" if model.action_names else f"{a}"
+    what = f"discount is 1, but from state {state}, action {action}, some policy never ends"
+    if not ended.any():
+        return f"{what}, and no state has ended; give goal=, or a discount below 1."
+    return f"{what}; make it lead to the goal, or give a discount below 1."
 
 
 def said_back(model: CMDP, proof: Certificate) -> Certificate:

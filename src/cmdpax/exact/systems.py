@@ -55,7 +55,7 @@ class System:
         self, rows: Matrix, discount: float, transpose: bool = False, closed: bool = True
     ) -> None:
         self.rows, self.discount, self.transpose, self.closed = rows, discount, transpose, closed
-        self.mass = 1 / (1 - discount)
+        self.mass = 1 / (1 - discount) if closed else 0.0
 
     @cached_property
     def full(self) -> Matrix:
@@ -184,13 +184,19 @@ class System:
 class Chain:
     """`I - discount P` or its transpose, component by component in the order of a model.
 
-    rows: P `[S, S]`, all of whose transitions are among those that `order` was made for.
+    rows: P `[S, S]`, all of whose transitions are among those that `order` was made for. closed:
+    whether its rows sum to 1.
     """
 
     def __init__(
-        self, rows: Matrix, discount: float, order: Order, transpose: bool = False
+        self,
+        rows: Matrix,
+        discount: float,
+        order: Order,
+        transpose: bool = False,
+        closed: bool = True,
     ) -> None:
-        self.whole = System(rows, discount, transpose)
+        self.whole = System(rows, discount, transpose, closed)
         self.order = order
         self._blocks: dict[int, System] = {}
 
@@ -230,7 +236,7 @@ class Chain:
         states, first = order.members(component, component + 1), int(order.starts[component])
         if component not in self._blocks:
             block = inside(rows, states, order.place, first)
-            kind = self.whole.transpose, not order.leaks[component]
+            kind = self.whole.transpose, self.whole.closed and not order.leaks[component]
             self._blocks[component] = System(block, discount, *kind)
         right = vector[states]
         leaks = order.leaks[component]

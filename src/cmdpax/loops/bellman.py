@@ -144,7 +144,8 @@ def ratios(
     widened by its own rounding, that of x by what `sizes [K]` were added up, and rows, of at most
     `longest` entries, count divided by their exact sums. With a policy `[K]` they are about its
     means of d and g; without one the larger of each over the choices of a state. Where d is 0
-    beyond doubt so is the ratio; where g may be 0 the bounds are infinite.
+    beyond doubt so is the ratio (at discount 1 only if V is 0 too); where g may be 0 the bounds are
+    infinite.
     """
     low, high = np.empty(rows.states), np.empty(rows.states)
     shares, u = (np.empty(0) if array is None else array for array in (policy, gauge))
@@ -186,18 +187,22 @@ def _ratios(first, rows, reward, sizes, values, gauge, shares, discount, unit, l
                 sum_d, sum_error = sum_d + share * d, sum_error + share * error
                 sum_g, sum_doubt = sum_g + share * g, sum_doubt + share * doubt
             else:
-                least, most = _quotient(d, error, g, doubt)
+                least, most = _quotient(d, error, g, doubt, discount < 1.0 or value == 0.0)
                 low, high = max(low, least), max(high, most)
         if is_mean:
-            low, high = _quotient(sum_d, sum_error, sum_g, sum_doubt)
+            is_over = discount < 1.0 or value == 0.0
+            low, high = _quotient(sum_d, sum_error, sum_g, sum_doubt, is_over)
         lows[first + i], highs[first + i] = low, high
 
 
 @compiled
-def _quotient(d, error, g, doubt):
-    """Bounds on `d / g` for numbers that are off by up to `error` and `doubt`."""
+def _quotient(d, error, g, doubt, is_over):
+    """Bounds on `d / g` for numbers that are off by up to `error` and `doubt`.
+
+    is_over: whether a run may stay here for ever if d is 0: nothing is left of V by then.
+    """
     least, most = d - error, d + error
-    if least == 0.0 and most == 0.0:
+    if least == 0.0 and most == 0.0 and (is_over or g > 2.0 * doubt):
         return 0.0, 0.0
     if not g > 2.0 * doubt:
         return -np.inf, np.inf

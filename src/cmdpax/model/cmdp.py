@@ -68,18 +68,18 @@ class CMDP:
         `[S*A, S]` (row `s*A + a`), or `[K, S]` with `first_choice`; or
         `(successors, probabilities)`, both `[S, A, B]`; or for every state a list of choices
         `{next state: probability}`
-    reward: `[S, A]`, or by choice, `[K]`
-    constraints: `[m, S, A]` or `[m, K]` (or `[S, A]` or `[K]` for one constraint)
+    reward: `[S, A]`, or by choice, `[K]`, or of transitions, `[S, A, S]`
+    constraints: `[m, S, A]`, `[m, K]` or `[m, S, A, S]` (without m for one constraint)
     thresholds: one number for each constraint, or a pair `(low, high)` for a range (a number alone
         for one constraint)
     initial: the first state, by its index or its name; or `{state: probability}`; or its
         distribution `[S]`
-    discount: in [0, 1)
+    discount: in [0, 1]. At 1 rewards are added up until a goal is reached, as every policy must
     senses: `">="` (default), `"<="`, `"=="` or `"in"` (a range) for each constraint, or one for all
     minimise: whether the reward is a cost, to be minimised
     first_choice: `[S + 1]`, the first row of every state in a matrix `[K, S]`, and K
     available: `[S, A]` booleans, which actions exist in which state (default: all)
-    goal: states where the run stays and nothing is paid any more: a mask `[S]`, an index, a name,
+    goal: states where the run ends, and nothing is paid any more: a mask `[S]`, an index, a name,
         or a list of these; their rows are not looked at
     state_names, constraint_names: optional labels
     action_names: A labels, or for every state a list of those of its choices
@@ -126,6 +126,7 @@ class CMDP:
             raise InputError(f"constraints: a number; give {(S, A)} numbers for each constraint.")
         sizes = (rows.choices, rows.choices if kept is None else kept.came)
         is_table = constraints.shape == (S, A) and not (count == S and A in sizes)
+        is_table |= A != S and constraints.shape == (S, A, S)  # else it is S constraints
         if is_table or (constraints.ndim == 1 and constraints.size):
             constraints = constraints[None]
         m = len(constraints)
@@ -177,6 +178,11 @@ class CMDP:
     def first_choice(self) -> np.ndarray:
         """`[S + 1]` int32: the first choice of every state, and K."""
         return self.transitions.first_choice
+
+    @property
+    def criterion(self) -> str:
+        """What is added up: `"discounted"` rewards, or at discount 1 their `"total"`."""
+        return "discounted" if self.discount < 1 else "total"
 
     def rows(self, first: int, last: int) -> Block:
         """The transitions of the states `first .. last - 1`, by choice."""
@@ -480,6 +486,10 @@ def _by_choice(field: str, numbers: Any, rows: Transitions, kept: Kept | None) -
     if array.shape == (rows.states, rows.actions):
         flat = array.reshape(-1)
         flat = flat if rows.is_regular else flat[rows.cells]
+    elif array.shape == (rows.states, rows.actions, rows.states):
+        choices = np.repeat(np.arange(rows.choices), np.diff(rows.first_entry))
+        own = array[rows.state_of[choices], rows.action_of[choices], rows.successors]
+        flat = np.add.reduceat(rows.probabilities * own, rows.first_entry[:-1])
     elif kept is not None and array.shape == (kept.came,):
         flat = array[kept.rows]
     elif array.shape == (rows.choices,):
@@ -561,8 +571,8 @@ def _discount_factor(discount: Any) -> float:
     number = float_array("discount", discount)
     if number.ndim:
         raise InputError(f"discount: shape {number.shape}, expected one number.")
-    if not 0 <= number < 1:
-        raise InputError(f"discount is {float(number):g}; it must be at least 0 and below 1.")
+    if not 0 <= number <= 1:
+        raise InputError(f"discount is {float(number):g}; it must be between 0 and 1.")
     return float(number) + 0.0
 
 

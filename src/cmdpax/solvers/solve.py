@@ -139,13 +139,16 @@ def choose(model: CMDP, method: Any, features: Any) -> tuple[Method, dict[str, A
                 f"method '{row.name}' has log-linear policies; give it features, for example"
                 " --features tiles:60,4,3."
             )
+        row.check_criterion(model.criterion)
         return row, {}
     if not (row.features or row.linear):
         names = ", ".join(one.name for one in methods.values() if one.features or one.linear)
         raise InputError(f"method '{row.name}' takes no features; these do: {names}.")
     features = features if isinstance(features, Features) else Features(features)
     features.check(model.states, model.actions)
-    return row if row.features else methods[row.linear], {"features": features}
+    row = row if row.features else methods[row.linear]
+    row.check_criterion(model.criterion)
+    return row, {"features": features}
 
 
 @dataclass

@@ -52,6 +52,20 @@ class Method:
         """What can be set, with its default."""
         return {**self.own_settings, **self.budget}
 
+    @property
+    def criteria(self) -> tuple[str, ...]:
+        """What a method takes: log-linear policies are discounted by nature."""
+        return ("discounted",) if self.features else ("discounted", "total")
+
+    def check_criterion(self, criterion: str) -> None:
+        """Refuse a criterion that the method does not take."""
+        if criterion not in self.criteria:
+            taken = " and ".join(self.criteria)
+            raise InputError(
+                f"method '{self.name}' takes {taken} models only, and this one is {criterion}; the"
+                " default method takes it."
+            )
+
     def check_settings(self, settings: Mapping[str, Any], allowed: Mapping[str, Any]) -> None:
         """Refuse settings that are not among `allowed`, and texts where numbers belong."""
         for name, value in settings.items():
