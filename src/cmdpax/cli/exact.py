@@ -16,6 +16,7 @@ from cmdpax.environments.by_name import open_features, open_model
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.files import Row, writable_path
 from cmdpax.learning.config import METHODS
+from cmdpax.learning.portable import holds_policy, load_policy, save_policy
 from cmdpax.model.archive import load_result, save_model, save_result
 from cmdpax.solvers import frontier as frontiers
 from cmdpax.solvers import solve as door
@@ -196,16 +197,24 @@ def describe(model: Model, as_json: Json = False) -> int:
 
 
 def export(
-    model: Model, path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")],
+    path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
 ) -> int:
-    """Write a model to a file: .npz for any size, .json to read and edit by hand.
+    """Write a policy to a file: .onnx, or .npz for NumPy; or a model: .npz, .json to edit by hand.
 
     Args:
-        model: a model file or environment
+        source: a run folder, a checkpoint or a result, whose policy is written; or a model file or
+            environment
         path: where to
     """
-    writable_path(path, ".npz", ".json", option="model file")
-    save_model(open_model(model), path)
+    if holds_policy(Path(source)):
+        save_policy(load_policy(source), path)
+    elif path.suffix.lower() == ".onnx":
+        remedy = f"cmdpax solve {source} --out result.npz makes one"
+        raise InputError(f"{source} is neither a run nor a result, so it has no policy; {remedy}.")
+    else:
+        writable_path(path, ".npz", ".json", option="model file")
+        save_model(open_model(source), path)
     out.print(f"wrote {path}")
     return 0
 
