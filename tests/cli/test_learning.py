@@ -89,7 +89,7 @@ def test_what_is_given_beside_a_preset_stays(tmp_path, capsys, monkeypatch, form
     """Also where it happens to be the usual default."""
     given = []
 
-    def train(environment, *, folder, resume, callback, **settings):
+    def train(environment, *, folder, resume, start, callback, **settings):
         given.append(TrainConfig(**settings))
         return SimpleNamespace(verdict=None, out_of_reach=())
 

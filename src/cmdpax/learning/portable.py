@@ -271,6 +271,8 @@ def _from_parts(arrays: Mapping[str, Array], meta: Row) -> NetworkPolicy | Table
         return policy
     layers = range(sum(name.startswith("weight_") for name in arrays))
     weights, biases = ([arrays[f"{part}_{i}"] for i in layers] for part in ("weight", "bias"))
+    if not isinstance(meta["action_space"], dict) or type(meta["updates"]) is not int:
+        raise ValueError("its notes are of another kind")
     space = ActionSpace.from_json(meta["action_space"])
     shape = tuple(meta["observation_shape"])
     normaliser = (arrays["mean"], arrays["scale"])
@@ -278,4 +280,5 @@ def _from_parts(arrays: Mapping[str, Array], meta: Row) -> NetworkPolicy | Table
         weights, biases, arrays.get("log_std"), *normaliser, space, shape, meta["updates"]
     )
     network.check_shapes()
+    network.to_environment(np.zeros((1, space.size)))  # refuses a type or shape that is none
     return network
