@@ -7,6 +7,7 @@ rounds. "network" is the part of normalising, layers and tanh, "rest" what check
 "NumPy alone" is the whole where numba is not installed.
 """
 
+from functools import partial
 from unittest.mock import patch
 
 import numpy as np
@@ -14,6 +15,7 @@ from timing import best_seconds
 
 from cmdpax.learning import policy as module
 from cmdpax.learning.policy import NetworkPolicy, forward
+from cmdpax.learning.portable import Policy
 from cmdpax.learning.simulator import ActionSpace
 
 SIZES = {  # of observations and actions
@@ -41,13 +43,14 @@ def random_policy(inputs: int, outputs: int) -> NetworkPolicy:
 def measure(inputs: int, outputs: int) -> list[float]:
     """Microseconds: whole, network, rest, and the whole with NumPy alone."""
     policy, observation = random_policy(inputs, outputs), np.linspace(-1, 1, inputs)
+    acting = partial(Policy(policy), deterministic=True)
     arrays = observation[None], np.zeros((1, outputs), np.float32)
     results = np.empty((1, inputs), np.float32), np.empty((1, outputs), np.float32)
-    policy(observation)  # compiles
-    calls = (lambda: policy(observation), lambda: policy.act(*arrays, *results))
+    acting(observation)  # compiles
+    calls = (lambda: acting(observation), lambda: policy.act(*arrays, *results))
     whole, network = best_seconds(*calls, rounds=5, times=5000)
     with patch.object(module, "fastest_forward", lambda: forward):
-        (alone,) = best_seconds(lambda: policy(observation), rounds=5, times=500)
+        (alone,) = best_seconds(lambda: acting(observation), rounds=5, times=500)
     return [1e6 * seconds for seconds in (whole, network, whole - network, alone)]
 
 

@@ -82,7 +82,7 @@ def run(job: Row) -> Row:
             training, judged = None, {"error": str(error)}
         seconds = round(time.process_time() - started, 1)
         if training:
-            judged = outcome(task, answer, training.policy)
+            judged = outcome(task, answer, training.policy.core)
             judged["verdict"] = verdict(training)
             if trail:
                 judged["rules"] = trail.outcomes(task, answer)

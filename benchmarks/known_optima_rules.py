@@ -38,7 +38,7 @@ class Trail:
             config = RunFolder(self.folder).config
             self.updates = config["samples"] // config["batch"]
         if update in (*candidates(self.updates), *late(self.updates)):
-            self.policies[update] = cmdpax.load_policy(self.folder)
+            self.policies[update] = cmdpax.load_policy(self.folder).core
             assert self.policies[update].updates == update
 
     def outcomes(self, task: Task, answer: Answer) -> dict[str, Row]:

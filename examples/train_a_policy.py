@@ -40,4 +40,5 @@ with tempfile.TemporaryDirectory() as folder:
     seen = cmdpax.evaluate(run, episodes=10)["stochastic"]
     print(f"10 episodes: return {seen.reward.mean:.2f}, cost {seen.costs['cost'].mean:.2f} <= 15?")
     policy = cmdpax.load_policy(run.folder)  # elsewhere: no JAX, no simulator
-    print("thrust towards a place one to the right:", policy(np.array([0.0, 1.0])))
+    action = policy(np.array([0.0, 1.0]), deterministic=True)
+    print("mean thrust towards a place one to the right:", action)

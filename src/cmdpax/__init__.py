@@ -19,7 +19,7 @@ _HOMES = {  # where each public name lives; a module is loaded when a name of it
     "errors": ("CertificateError", "CmdpaxError", "InputError", "NumericalError"),
     "learning.evaluation": ("Evidence", "evaluate"),
     "learning.margins": ("Verdict",),
-    "learning.policy": ("load_policy",),
+    "learning.portable": ("Policy", "load_policy", "save_policy"),
     "learning.training": ("Training", "train"),
     "model.archive": ("load_model", "load_result", "save_model", "save_result"),
     "model.cmdp": ("CMDP", "Grid"),
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cmdpax.errors import CertificateError, CmdpaxError, InputError, NumericalError
     from cmdpax.learning.evaluation import Evidence, evaluate
     from cmdpax.learning.margins import Verdict
-    from cmdpax.learning.policy import load_policy
+    from cmdpax.learning.portable import Policy, load_policy, save_policy
     from cmdpax.learning.training import Training, train
     from cmdpax.model.archive import load_model, load_result, save_model, save_result
     from cmdpax.model.cmdp import CMDP, Grid

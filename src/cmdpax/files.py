@@ -320,6 +320,36 @@ def arrays_in(file: BinaryIO) -> dict[str, Callable[..., np.ndarray]]:
         }
 
 
+def write_archive(file: BinaryIO, arrays: Mapping[str, np.ndarray], label: str) -> None:
+    """What `numpy.savez(file, **arrays, meta=label)` writes."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in {**arrays, "meta": np.array(label)}.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
+
+
+def pop_label(arrays: dict[str, Callable[..., np.ndarray]], finite: bool = True) -> Any:
+    """The JSON text in the array `meta` of an archive, parsed; it is taken out of `arrays`."""
+    if "meta" not in arrays:
+        raise InputError("it is not a cmdpax file; it has no array 'meta'.")
+    array = arrays.pop("meta")("U")
+    with intact():  # not str(array): NumPy does not check that its characters exist
+        label = array.astype(array.dtype.newbyteorder("<")).tobytes().decode("utf-32-le")
+    return parse_json(label.rstrip("\0"), finite)
+
+
+def identified(content: Any, kind: str, latest: int) -> Row:
+    """A JSON object that says it is of this kind, and of a version up to the latest."""
+    own = content.get("format") if isinstance(content, dict) else None
+    if own != kind:
+        raise InputError(f"it is not a {kind} file; its 'format' is {brief(own)}.")
+    version = content.get("version")
+    if type(version) is not int or not 1 <= version <= latest:
+        readable = f"this cmdpax reads versions 1 to {latest}"
+        raise InputError(f"its version is {brief(version)}; {readable}.")
+    return content
+
+
 @contextmanager
 def intact() -> Iterator[None]:
     """What NumPy and zip say about damage, as an `InputError`."""

@@ -31,6 +31,7 @@ SETTINGS = {
     "checkpoint-every": 2,
 }
 WORDS = ("kept: ", "exceeded: ", "undecided: ")  # with which a verdict begins
+EFFECT = "acting deterministically: "
 SMALL = [part for name, value in SETTINGS.items() for part in (f"--{name}", str(value))]
 for wrong in ("missing", "length", "reward", "cost", "observation"):
     gymnasium.register(
@@ -89,7 +90,7 @@ def test_what_is_given_beside_a_preset_stays(tmp_path, capsys, monkeypatch, form
     """Also where it happens to be the usual default."""
     given = []
 
-    def train(environment, *, folder, resume, callback, **settings):
+    def train(environment, *, folder, resume, start, callback, **settings):
         given.append(TrainConfig(**settings))
         return SimpleNamespace(verdict=None, out_of_reach=())
 
@@ -208,13 +209,14 @@ def test_evaluate_shows_limits_and_costs_without_one_within_80_columns(tmp_path,
     following = f"cmdpax evaluate {folder} --environment probes:TwoLimits"
     assert code == 0 and out.strip().endswith(following)
     code, out, _ = call(capsys, *following.split()[1:], "--episodes", "5")
-    tables = [line for line in out.splitlines()[:-1] if not line.startswith(WORDS)]
+    tables = [line for line in out.splitlines()[:-1] if not line.startswith((*WORDS, EFFECT))]
     assert sum("noise<=0.25" in line for line in tables) == 2
     assert code == 0 and sum("heat" in line for line in tables) == 2 and "…" not in out
     assert max(len(line.rstrip()) for line in tables) <= 80
     verdicts = [line for line in out.splitlines() if line.startswith(WORDS)]
     assert len(verdicts) == 2 and all("(noise<=0.25: " in line for line in verdicts)
     assert all(line.endswith("over 5 episodes") for line in verdicts)
+    assert sum(line.startswith(EFFECT) for line in out.splitlines()) == 1
 
 
 def test_train_says_how_samples_are_divided_and_ends_with_a_verdict(tmp_path, capsys):

@@ -15,7 +15,12 @@ import probes
 from cmdpax import InputError
 from cmdpax.cli.main import main
 from cmdpax.learning import run_folder
-from cmdpax.learning.evaluation import evaluate, evidence, spread
+from cmdpax.learning.evaluation import (
+    effect_of_acting_deterministically,
+    evaluate,
+    evidence,
+    spread,
+)
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.learning.training import train
 from cmdpax.learning.video import video
@@ -99,6 +104,22 @@ def test_the_command_keeps_what_it_prints(finished, tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["evaluate", str(tmp_path)])
     assert stop.value.code == 2 and "not a run folder" in capsys.readouterr().err
+
+
+def test_a_limit_that_only_random_actions_keep_is_said_to_be_broken_by_the_mean():
+    limits, lengths = Limits.parse(["uptime>=45"]), np.ones(4)
+    parts = {
+        "stochastic": (np.array([1.0, 2, 3, 2]), np.array([46.0, 47, 46, 47])),
+        "deterministic": (np.array([4.0, 4, 4, 4]), np.array([8.0, 9, 8, 9])),
+    }
+    measured = {
+        kind: evidence(returns, {"uptime": costs}, lengths, limits, 1, kind == "deterministic")
+        for kind, (returns, costs) in parts.items()
+    }
+    assert effect_of_acting_deterministically(measured) == (
+        "acting deterministically: return 2 -> 4, uptime 46.5 -> 8.5, limits kept -> exceeded;"
+        " limits are trained for random actions"
+    )
 
 
 def metered(folder, limit, discounted):

@@ -48,9 +48,9 @@ def test_no_bit_depends_on_how_many_act_together():
     log_std = np.zeros(3, np.float32)
     policy = NetworkPolicy(weights, biases, log_std, np.zeros(11), np.ones(11), space, (11,), 0)
     observation = random.normal(0, 2, (5, 4, 11))
-    together = policy(observation)
+    together = policy.best(observation)
     for index in np.ndindex(5, 4):
-        np.testing.assert_array_equal(policy(observation[index]), together[index])
+        np.testing.assert_array_equal(policy.best(observation[index]), together[index])
 
 
 def test_tanh():
@@ -89,19 +89,22 @@ def test_deployed_policy_equals_jax(finished):
     observed = learner.observed
     normalised = np.clip((observation - observed.mean) * observed.scale, -10, 10)
     np.testing.assert_allclose(
-        policy(observation),
+        policy(observation, deterministic=True),
         formulas.apply(learner.policy["layers"], normalised.astype(np.float32)),
         atol=1e-5,
     )
     checkpoint = RunFolder(finished).checkpoints()[0]
-    np.testing.assert_array_equal(cmdpax.load_policy(checkpoint)(observation), policy(observation))
+    np.testing.assert_array_equal(
+        cmdpax.load_policy(checkpoint).core.best(observation), policy.core.best(observation)
+    )
 
 
 def test_samples_are_spread_around_the_deterministic_action(finished):
     policy, observation = cmdpax.load_policy(finished), np.zeros((20_000, 11))
-    actions = policy.sample(observation, np.random.default_rng(0))
-    np.testing.assert_allclose(actions.mean(0), policy(observation[0]), atol=0.02)
-    np.testing.assert_allclose(actions.std(0), np.exp(policy.log_std), rtol=0.03)
+    actions = policy(observation, random=np.random.default_rng(0))
+    mean = policy(observation[0], deterministic=True)
+    np.testing.assert_allclose(actions.mean(0), mean, atol=0.02)
+    np.testing.assert_allclose(actions.std(0), np.exp(policy.core.log_std), rtol=0.03)
 
 
 class Odd(gymnasium.Env):
@@ -157,7 +160,8 @@ def test_a_policy_takes_what_the_environment_gives_and_gives_what_it_takes(tmp_p
         observation, *_ = environment.step(policy(observation))
     many = np.random.default_rng(0).random((5, 2, 3))
     assert policy(many).shape == (5, 2, 2)
-    np.testing.assert_allclose(policy(many)[3], policy(many[3]), atol=1e-6)
+    alone, together = policy(many[3], deterministic=True), policy(many, deterministic=True)
+    np.testing.assert_allclose(together[3], alone, atol=1e-6)
 
 
 def test_other_spaces_are_flattened_first(tmp_path):

@@ -439,15 +439,18 @@ from cmdpax.learning.run_folder import RunFolder
 run, policy = RunFolder(sys.argv[1]), cmdpax.load_policy(sys.argv[1])
 assert len(run.rows()) == 12 and run.config["method"] == "spma-alm"
 observation = np.random.default_rng(0).normal(size=(20, 11))
-sampled = policy.sample(observation, np.random.default_rng(1))
-np.save(sys.argv[2], [policy(observation), sampled])
+sampled = policy(observation, random=np.random.default_rng(1))
+np.save(sys.argv[2], [policy(observation, deterministic=True), sampled])
 print(sorted(name for name in sys.modules if name in ("numba", "jax", "safetensors", "scipy")))
 """
     command = [sys.executable, "-c", code, str(finished), str(tmp_path / "actions.npy")]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
     policy, observation = load_policy(finished), np.random.default_rng(0).normal(size=(20, 11))
-    ours = [policy(observation), policy.sample(observation, np.random.default_rng(1))]
+    ours = [
+        policy(observation, deterministic=True),
+        policy(observation, random=np.random.default_rng(1)),
+    ]
     np.testing.assert_allclose(np.load(tmp_path / "actions.npy"), ours, atol=1e-6)
 
 

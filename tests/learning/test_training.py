@@ -152,6 +152,104 @@ def test_resume_with_a_changed_config_shows_the_difference(finished):
         small(finished, penalty=0.5, resume=True)
 
 
+def test_a_finished_run_goes_on_with_more_samples_and_says_how_step_sizes_decay(finished, tmp_path):
+    folder = shutil.copytree(finished, tmp_path / "run")
+    before = (folder / "metrics.jsonl").read_bytes()
+    with pytest.warns(
+        UserWarning, match=r"at update 12, with 2,400 .* 1,200: .* 50% .*, where they were 0%"
+    ):
+        longer = small(folder, samples=2400, resume=True)
+    assert (folder / "metrics.jsonl").read_bytes().startswith(before)
+    rows, config = longer.metrics, RunFolder(folder).config
+    assert [row["update"] for row in rows] == list(range(1, 25))
+    assert (config["samples"], config["planned"]) == (2400, [1200])
+    assert rows[12]["kl"] > 0  # steps that had decayed to 0 move the policy again
+    cut = shutil.copytree(finished, tmp_path / "cut")
+    with pytest.warns(UserWarning, match="goes on"), pytest.raises(Stopped):
+        small(cut, samples=2400, resume=True, callback=stop_at(17))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it has as many samples now
+        small(cut, samples=2400, resume=True)
+    assert_same_run(folder, cut)
+    with pytest.raises(InputError, match="samples was 2400, is 1200"):
+        small(folder, resume=True)
+
+
+def test_a_longer_run_keeps_batches_that_were_left_open(tmp_path):
+    """Below 100,000 samples they depend on how many there are."""
+    settings = {**SMALL, "environment": probes.Bandit, "batch": None, "rollout_steps": None}
+    train(**{**settings, "samples": 1000}, folder=tmp_path / "run")
+    batch = RunFolder(tmp_path / "run").config["batch"]
+    assert batch < 40
+    with pytest.warns(UserWarning, match="goes on"):
+        train(**{**settings, "samples": 2000}, folder=tmp_path / "run", resume=True)
+    config = RunFolder(tmp_path / "run").config
+    assert config["batch"] == batch and len(RunFolder(tmp_path / "run").rows()) == 2000 // batch
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """The arrays with which trainings begin, one after the other."""
+    states, learn = [], training._learn
+
+    def spy(learner, *rest):
+        states.append(leaves_by_path(learner))
+        return learn(learner, *rest)
+
+    monkeypatch.setattr(training, "_learn", spy)
+    return states
+
+
+def test_a_run_starts_from_anothers_policy_and_critics(finished, tmp_path, begun):
+    source = RunFolder(finished).newest()[0]
+    run = small(tmp_path / "run", limits="cost<=5", seed=3, start=finished)
+    (state,) = begun
+    parts = ("policy/", "seen/", "critics/", "scales/centre", "scales/square")
+    for name, value in source.items():
+        if name.startswith(parts):
+            np.testing.assert_array_equal(state[name], value, err_msg=name)
+    assert state["update"] == state["multiplier"] == state["policy_adam/count"] == 0
+    assert RunFolder(run.folder).config["start"] == str(finished)
+    assert len(run.metrics) == 12
+
+
+def test_critics_are_taken_of_costs_that_both_runs_limit(tmp_path, begun):
+    settings = {**SMALL, "environment": probes.TwoLimits, "samples": 300}
+    train(**settings, limits="noise<=0.5", folder=tmp_path / "first")
+    source = RunFolder(tmp_path / "first").newest()[0]
+    limits = ("heat<=0.2", "noise<=0.1")
+    train(**settings, limits=limits, folder=tmp_path / "second", start=tmp_path / "first")
+    state = begun[1]
+    for row, other in ((0, 0), (2, 1)):
+        name = f"critics/{row}/0/weight"
+        np.testing.assert_array_equal(state[name], source[f"critics/{other}/0/weight"])
+        assert state["scales/square"][row] == source["scales/square"][other] > 0
+    assert state["scales/square"][1] == 0
+    assert (state["critics/1/0/weight"] != source["critics/1/0/weight"]).any()
+
+
+def test_a_start_that_was_killed_before_its_first_checkpoint_starts_there_again(finished, tmp_path):
+    whole = small(tmp_path / "whole", start=finished, samples=600)
+    with pytest.raises(Stopped):
+        small(tmp_path / "cut", start=finished, samples=600, callback=stop_at(1))
+    small(tmp_path / "cut", samples=600, resume=True)
+    assert_same_run(whole.folder, tmp_path / "cut")
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"hidden": (9,)}, r"has other layers \(hidden \[8\], here \[9\]\); give as many"),
+        ({"environment": probes.Bandit}, "not what the policy was trained in"),
+        ({"start": "nowhere"}, "no intact checkpoint"),
+    ],
+)
+def test_a_start_that_does_not_fit(finished, tmp_path, settings, sentence):
+    with pytest.raises(InputError, match=sentence):
+        train(**{**SMALL, "start": finished, **settings}, folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_folders_that_do_not_fit(finished, tmp_path):
     with pytest.raises(InputError, match="already holds a run"):
         small(finished)
@@ -485,7 +583,7 @@ def test_a_run_of_0_1_is_read_and_evaluated(finished, run_of_0_1):
         evidence = cmdpax.evaluate(run_of_0_1, episodes=2)
     observation = np.linspace(-1, 1, 11)
     np.testing.assert_array_equal(
-        policy.best(observation), cmdpax.load_policy(finished).best(observation)
+        policy.core.best(observation), cmdpax.load_policy(finished).core.best(observation)
     )
     assert evidence == cmdpax.evaluate(finished, episodes=2)
 
@@ -524,7 +622,7 @@ def test_environments_by_name_function_class_and_object(tmp_path):
     }
     for run in runs.values():
         assert_same_run(run.folder, tmp_path / "a")
-        assert run.policy.updates == 3 and len(run.metrics) == 3
+        assert run.policy.core.updates == 3 and len(run.metrics) == 3
     names = [RunFolder(run.folder).config["environment"] for run in runs.values()]
     assert names == ["probes:Meter", "probes:Meter", names[2], "Meter (object)"]
     assert names[2].endswith("<lambda> (object)")

@@ -33,6 +33,8 @@ HOSTS = {
         for file in ["formulas", "learner", "trust_region", "training", "compilation"]
     ),
     "optax": ("learning/learner.py",),
+    "onnx": ("learning/graph.py",),
+    "onnxruntime": (),
     "gymnasium": ("learning/",),
     "mujoco": ("learning/velocity.py",),
     "highspy": ("solvers/programs.py",),
@@ -60,7 +62,6 @@ READS = {"read_text", "read_bytes", "load", "memmap", "fromfile", "ZipFile"}
 UNGUARDED = {
     "report/page.py: read_text",  # its own assets
     "experiments/store.py: read_bytes",  # its own source, to digest
-    "model/archive.py: ZipFile",  # to write
 }
 # who may ask whether a limit is an upper or a lower bound, and who may know a discount factor
 SENSES = ("model/limits.py", "model/text.py", "model/result.py", "model/prints.py", "checker.py")
@@ -75,19 +76,19 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1310,
-    "loops": 2000,
-    "model": 3740,
+    "loose modules": 1330,
+    "loops": 2010,
+    "model": 3760,
     "exact": 1520,
     "solvers": 3150,
     "environments": 750,
-    "learning": 4690,
+    "learning": 5200,
     "experiments": 1880,
     "report": 960,
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 22_760, 104, 8
+LINES, MODULES, LOOSE_MODULES = 23_400, 108, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 17,

@@ -13,6 +13,7 @@ from scipy.optimize import linprog, minimize
 
 import cmdpax
 from cmdpax.learning.policy import NetworkPolicy
+from cmdpax.learning.portable import Policy
 from cmdpax.learning.simulator import ActionSpace
 
 HOME = Path(__file__).parents[2]
@@ -156,7 +157,9 @@ def test_a_networks_table_follows_the_observations():
     table = problem.table(policy)
     assert table.shape == (5, S, A) and np.allclose(table.sum(-1), 1)
     seen = np.append(np.eye(S)[2], 3 / 5)
-    often = np.bincount([policy.sample(seen, random) for _ in range(3000)], minlength=A) / 3000
+    often = (
+        np.bincount([Policy(policy)(seen, random=random) for _ in range(3000)], minlength=A) / 3000
+    )
     assert abs(often - table[3, 2]).max() < 0.04
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from cmdpax.cli.main import COMMANDS
 from cmdpax.experiments.store import Store
-from cmdpax.learning.policy import load_policy
+from cmdpax.learning.portable import load_policy
 from cmdpax.learning.training import train
 from short_run import SMALL
 
@@ -223,7 +223,7 @@ def test_records_of_a_store_name_nothing_that_is_imported(naming_evil):
 
 
 def test_reading_a_policy_imports_nothing(naming_evil):
-    assert load_policy(naming_evil).updates == 1
+    assert load_policy(naming_evil).core.updates == 1
     assert "evil" not in sys.modules and nothing_ran(naming_evil.parent) is True
 
 

@@ -48,7 +48,7 @@ def from_networks(model, folder):
     settings = {"limits": model.limits.texts, "reserve": 0, "samples": 300_000}
     run = cmdpax.train(model, folder=folder, **settings)
     nothing = np.zeros((model.states, model.actions), np.float32)  # no noise: the logits
-    return softmax(run.policy.outputs(np.eye(model.states), nothing).astype(np.float64))
+    return softmax(run.policy.core.outputs(np.eye(model.states), nothing).astype(np.float64))
 
 
 @pytest.mark.slow

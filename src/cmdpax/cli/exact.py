@@ -16,6 +16,7 @@ from cmdpax.environments.by_name import AS_IT_IS, Reading, open_features, open_m
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.files import Row, writable_path
 from cmdpax.learning.config import METHODS
+from cmdpax.learning.portable import holds_policy, load_policy, save_policy
 from cmdpax.model.archive import load_result, save_model, save_result
 from cmdpax.model.cmdp import CMDP
 from cmdpax.solvers import frontier as frontiers
@@ -203,18 +204,25 @@ def describe(model: Model, as_json: Json = False, read: Read = AS_IT_IS) -> int:
 
 
 def export(
-    model: Model,
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")],
     path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
     read: Read = AS_IT_IS,
 ) -> int:
-    """Write a model to a file: .npz for any size, .json to edit by hand, .umb for model checkers.
+    """Write a policy: .onnx, or .npz for NumPy; or a model: .npz, .json to edit by hand, .umb.
 
     Args:
-        model: a model file or environment
+        source: a run folder, a checkpoint or a result, whose policy is written; or a model file or
+            environment
         path: where to
     """
-    writable_path(path, ".npz", ".json", ".umb", option="model file")
-    save_model(_opened(model, read), path)
+    if holds_policy(Path(source)):
+        save_policy(load_policy(source), path)
+    elif path.suffix.lower() == ".onnx":
+        remedy = f"cmdpax solve {source} --out result.npz makes one"
+        raise InputError(f"{source} is neither a run nor a result, so it has no policy; {remedy}.")
+    else:
+        writable_path(path, ".npz", ".json", ".umb", option="model file")
+        save_model(_opened(source, read), path)
     out.print(f"wrote {path}")
     return 0
 

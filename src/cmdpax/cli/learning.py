@@ -1,4 +1,4 @@
-"""Commands on simulators: train, evaluate, film, check-env."""
+"""Commands on simulators: train, evaluate, film, publish, check-env."""
 
 import json
 from collections.abc import Callable
@@ -36,6 +36,7 @@ def train(
     config: Annotated[Options, tyro.conf.arg(name="")],
     out_dir: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     resume: bool = False,
+    start: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None,
     preset: Literal["default", "paper"] = "default",
 ) -> int:
     """Train a policy on a simulator with limits on its costs; a run is a folder that can be killed
@@ -46,7 +47,9 @@ def train(
             one
         config: the settings
         out_dir: run folder; default runs/ENVIRONMENT-METHOD-SEED
-        resume: continue the run in that folder where its last checkpoint left it
+        resume: continue the run in that folder where its last checkpoint left it; with more
+            --samples also a finished one
+        start: begin with the policy, the normaliser and the critics of this run folder
         preset: paper: the paper's settings for whatever is not given (`--preset paper --help` shows
             them)
     """
@@ -61,7 +64,12 @@ def train(
 
         try:
             run = training.train(
-                environment, folder=folder, resume=resume, callback=callback, **settings
+                environment,
+                folder=folder,
+                resume=resume,
+                start=start,
+                callback=callback,
+                **settings,
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"interrupted; {_rest(folder)}") from None
@@ -109,7 +117,7 @@ def evaluate(
     """Measure a trained policy, acting at random as in training and deterministically: return,
     costs, tails, chance of violation.
 
-    The numbers are kept in the run folder as evaluation.json.
+    The numbers are kept in the run folder as evaluation.json, unless the run is published.
 
     Args:
         run_dir: folder of `cmdpax train`
@@ -142,6 +150,9 @@ def evaluate(
         out.print(table)
         if seen.verdict is not None:
             out.print(str(seen.verdict))
+    out.print(evaluation.effect_of_acting_deterministically(measured))
+    if (card := RunFolder(run_dir).card) is not None:
+        out.print(f"published: {card.get('summary')}")
     out.print(
         "bound: of the mean, 95% confidence; the chance of a violation with its own; no optimality"
         " gap is known"
@@ -174,6 +185,32 @@ def film(
     video, settings = deep("cmdpax.learning.video").video, {"steps": steps, "seed": seed}
     written = video(run_dir, out_file, environment=environment, trust=trust, **settings)
     out.print(f"wrote {written}")
+    return 0
+
+
+def publish(
+    run_dir: Run,
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")],
+    environment: Other = None,
+    trust: bool = False,
+    episodes: int = 100,
+    seed: int = 12345,
+) -> int:
+    """Publish the policy of a run in a folder that nobody writes to any more: the policy alone, and
+    a card that says what made it and what it does. `evaluate` and `film` check it from there.
+
+    Args:
+        run_dir: folder of `cmdpax train`, or of a finished run in a store
+        folder: a new folder, or one with a record of this run
+        environment: to measure the policy in (default: the one that the folder names)
+        trust: import the module that the folder names, as in module:function
+        episodes: how many, of each kind
+        seed: of the environments
+    """
+    card = deep("cmdpax.experiments.publishing").publish(
+        run_dir, folder, environment=environment, trust=trust, episodes=episodes, seed=seed
+    )
+    out.print(f"published {folder}: {card['summary']}")
     return 0
 
 

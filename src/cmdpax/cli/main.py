@@ -29,6 +29,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "train": training.train,
     "evaluate": training.evaluate,
     "film": training.film,
+    "publish": training.publish,
     "check-env": training.check_env,
     "list": exact.list_,
     "demo": experiments.demo,

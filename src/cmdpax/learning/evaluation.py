@@ -16,7 +16,8 @@ from cmdpax.errors import InputError, check_count
 from cmdpax.files import Row, plain
 from cmdpax.learning.gym_simulator import make_simulator, names_module
 from cmdpax.learning.margins import CONFIDENCE, Verdict, judge
-from cmdpax.learning.policy import load_policy, refuse_other_spaces, spaces_of
+from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces, spaces_of
+from cmdpax.learning.portable import read_network
 from cmdpax.learning.rollout import first_episodes
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits
@@ -63,19 +64,38 @@ def evaluate(
     """Evidence on a trained policy, `stochastic` as in training, and `deterministic`.
 
     run: what `train` returned, or its folder, which keeps the numbers as `evaluation.json` (a
-    warning says if it cannot).
+    warning says if it cannot); a published folder is left as it is.
     environment: as for `train`; by default the one that the policy was trained in. trust: whether
     a module may be imported because the folder names it. seed: of the environment and of the
     actions. callback: sees one row for every episode. Where limits are on discounted totals, so are
     the costs that are reported.
     """
-    check_count("episodes", episodes)
-    check_count("seed", seed, least=0)
     run_folder = RunFolder(getattr(run, "folder", run))
-    config, policy = run_folder.config, load_policy(run_folder.path)
+    config, policy = run_folder.config, read_network(run_folder.path)
     if environment is None:
         is_ours = hasattr(run, "environment")  # of this process, where somebody typed it
         environment = run.environment if is_ours else trained_in(run_folder, trust)
+    measured = measure(policy, environment, config, episodes, seed, callback)
+    if run_folder.card is None:
+        try:
+            run_folder.save_evaluation(as_numbers(measured))
+        except OSError as error:
+            why = f"{error.filename}: {error.strerror}"
+            warnings.warn(f"these numbers could not be kept ({why}).", stacklevel=2)
+    return measured
+
+
+def measure(
+    policy: NetworkPolicy,
+    environment: Any,
+    config: Row,
+    episodes: int,
+    seed: int,
+    callback: Callable[[Row], None] | None = None,
+) -> dict[str, Evidence]:
+    """Evidence on a policy in an environment; `config` is its run's. Nothing is kept."""
+    check_count("episodes", episodes)
+    check_count("seed", seed, least=0)
     is_object = hasattr(environment, "step") and not isinstance(environment, type)
     rounds, count = (episodes, 1) if is_object else (1, episodes)  # of an object there is one copy
     simulator = make_simulator(environment, count)
@@ -98,12 +118,18 @@ def evaluate(
                 cost = {name: values[i] for name, values in named.items()}
                 row = {"policy": kind, "episode": i, "return": returns[i], "cost": cost}
                 callback(plain({**row, "length": int(lengths[i])}))
-    try:
-        run_folder.save_evaluation(as_numbers(measured))
-    except OSError as error:
-        why = f"{error.filename}: {error.strerror}"
-        warnings.warn(f"these numbers could not be kept ({why}).", stacklevel=2)
     return measured
+
+
+def effect_of_acting_deterministically(measured: Mapping[str, Evidence]) -> str:
+    """What it does to return, costs and the verdict, as a sentence."""
+    sampled, best = measured["stochastic"], measured["deterministic"]
+    pairs = {"return": (sampled.reward, best.reward)}
+    pairs |= {name: (cost, best.costs[name]) for name, cost in sampled.costs.items()}
+    parts = [f"{name} {one.mean:.4g} -> {other.mean:.4g}" for name, (one, other) in pairs.items()]
+    if sampled.verdict is not None and best.verdict is not None:
+        parts.append(f"limits {sampled.verdict.word} -> {best.verdict.word}")
+    return f"acting deterministically: {', '.join(parts)}; limits are trained for random actions"
 
 
 def trained_in(run_folder: RunFolder, trust: bool) -> str:

@@ -13,14 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.files import Row
-from cmdpax.learning.run_folder import RunFolder, read_checkpoint
 from cmdpax.learning.simulator import ActionSpace, Simulator
 
 OBSERVATION_CLIP = 10.0
@@ -171,7 +169,7 @@ def inline_parts() -> None:
 
 @dataclass(frozen=True)
 class NetworkPolicy:
-    """`policy(observation)` acts; everything it needs is an array."""
+    """A network that acts; everything it needs is an array."""
 
     weights: Sequence[Array]  # [in, out] of each layer, float32
     biases: Sequence[Array]
@@ -193,10 +191,10 @@ class NetworkPolicy:
         )
         normaliser = (observed.mean, observed.scale)
         policy = NetworkPolicy(weights, biases, arrays.get("policy/log_std"), *normaliser, *fields)
-        policy._check_shapes()
+        policy.check_shapes()
         return policy
 
-    def _check_shapes(self) -> None:
+    def check_shapes(self) -> None:
         """Refuse layers that do not fit each other or the spaces: compiled loops trust them."""
         sizes = [math.prod(self.observation_shape), *map(len, self.biases)]
         shapes = [[*pair] for pair in pairwise(sizes)] + [[size] for size in sizes[1:]]
@@ -206,23 +204,22 @@ class NetworkPolicy:
         if [list(one.shape) for one in arrays] != shapes or sizes[-1] != self.action_space.size:
             raise ValueError("its layers do not fit each other or its spaces")
 
-    def __call__(self, observation: Array) -> Array:
-        """The mean or most probable action, `[..., *observation_shape]` -> `[..., *shape]`."""
-        return self.best(self._flat(observation))
-
-    def sample(self, observation: Array, random: np.random.Generator) -> Array:
-        """A random action, as in training; shapes as for the deterministic one."""
-        flat = self._flat(observation)
-        return self.to_environment(self.outputs(flat, self.noise(random, flat.shape[:-1])))
-
     def best(self, flat: Array) -> Array:
         """The deterministic action for observations that are flat already, `[..., d]`."""
-        zero = np.zeros((*flat.shape[:-1], self.action_space.size), np.float32)
-        return self.to_environment(self.outputs(flat, zero))
+        return self.action(flat, self.noise(None, flat.shape[:-1]))
 
-    def noise(self, random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        """What makes an output a random action, `[*shape, a]` float32: normal, or Gumbel noise."""
+    def action(self, flat: Array, noise: Array) -> Array:
+        """That of an observation and noise, `[..., d]`, `[..., a]` -> `[..., *shape]`."""
+        return self.to_environment(self.outputs(flat, noise))
+
+    def noise(self, random: np.random.Generator | None, shape: tuple[int, ...]) -> Array:
+        """What makes an output a random action, `[*shape, a]` float32: normal, or Gumbel noise.
+
+        Without a generator it is 0: the deterministic action's.
+        """
         size = (*shape, self.action_space.size)
+        if random is None:
+            return np.zeros(size, np.float32)
         if self.log_std is None:
             return random.gumbel(size=size).astype(np.float32)
         return random.standard_normal(size, dtype=np.float32) * np.exp(self.log_std)
@@ -259,7 +256,8 @@ class NetworkPolicy:
         parameters = np.concatenate(layers, dtype=np.float32)
         return parameters, sizes, np.array(self.mean), np.array(self.scale)
 
-    def _flat(self, observation: Any) -> Array:
+    def read(self, observation: Any) -> tuple[Array, tuple[int, ...]]:
+        """Observations `[..., *observation_shape]`, checked, as `[..., d]`, and the shape `...`."""
         shape = self.observation_shape
         hint = (
             f"this policy takes [..., {', '.join(map(str, shape))}], of other spaces what"
@@ -274,22 +272,7 @@ class NetworkPolicy:
             raise InputError(f"the observation has shape {list(values.shape)}; {hint}")
         if not np.isfinite(values).all():
             raise InputError("the observation is not finite; there is no action for it.")
-        return values.reshape(*values.shape[:ahead], len(self.mean))
-
-
-def load_policy(path: str | Path) -> NetworkPolicy:
-    """The policy of a run folder (its newest intact checkpoint) or of one checkpoint file.
-
-    It needs neither JAX nor a simulator, and no package but NumPy.
-    """
-    path = Path(path)
-    arrays, notes = RunFolder(path).newest() if path.is_dir() else read_checkpoint(path)
-    try:
-        space = ActionSpace.from_json(notes["action_space"])
-        shape = notes.get("observation_shape", arrays["seen/mean"].shape)
-        return NetworkPolicy.of(arrays, space, tuple(shape), notes["checkpoint"])
-    except (LookupError, TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"the checkpoint in {path} holds no whole policy ({error}).") from None
+        return values.reshape(*values.shape[:ahead], len(self.mean)), values.shape[:ahead]
 
 
 def spaces_of(one: "NetworkPolicy | Simulator") -> Row:

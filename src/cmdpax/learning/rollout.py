@@ -145,12 +145,8 @@ def first_episodes(
     returns, lengths = np.zeros(simulator.count), np.zeros(simulator.count)
     costs = np.zeros((simulator.count, len(simulator.cost_names)))
     for age in range(MAX_EPISODE_STEPS):
-        if deterministic:
-            action = policy.best(observation)
-        else:
-            noise = policy.noise(random, (simulator.count,))
-            action = policy.to_environment(policy.outputs(observation, noise))
-        step = simulator.step(action)
+        noise = policy.noise(None if deterministic else random, (simulator.count,))
+        step = simulator.step(policy.action(observation, noise))
         returns += running * step.reward
         costs += cost_discount**age * running[:, None] * step.cost
         lengths += running

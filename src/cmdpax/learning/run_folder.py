@@ -2,10 +2,11 @@
 
 | file                              | what                                                      |
 |-----------------------------------|-----------------------------------------------------------|
-| config.json                       | environment and every setting; written once, at the start |
+| config.json                       | environment and every setting; samples may grow later     |
 | metrics.jsonl                     | one row an update, without clocks                         |
 | checkpoints/N.safetensors, N.json | arrays after update N; their spaces and checksums         |
 | evaluation.json                   | what `evaluate` measured                                  |
+| card.json                         | of a published run, to which nobody writes any more       |
 | tensorboard/                      | for the eye only: never read here                         |
 | lock                              | held by whoever trains                                    |
 
@@ -35,6 +36,7 @@ from cmdpax.files import (
     LARGEST_ROWS,
     LARGEST_TEXT,
     Row,
+    checked_json,
     locked,
     named,
     naming,
@@ -141,6 +143,11 @@ class RunFolder:
             raise InputError(f"{file} is damaged; evaluate the run again.")
         return measured
 
+    @property
+    def card(self) -> Row | None:
+        """What a published run is and does; None for any other."""
+        return checked_json(file) if (file := self.path / "card.json").is_file() else None
+
     def last_checkpoint_sentence(self) -> str:
         """What there is to go on from, for whoever reads why a run stopped."""
         for newest in self.checkpoints():
@@ -164,19 +171,26 @@ class RunFolder:
 
     @contextmanager
     def resume(self, config: Mapping[str, Any]) -> Iterator[None]:
-        """Refuse to go on unless the run was begun with the same `config`."""
+        """Refuse to go on unless the run was begun with the same `config`, or fewer samples."""
         if not self.path.exists():
             raise InputError(f"{self.path} holds no run to resume; start one without resume.")
+        if self.card is not None:
+            raise InputError(f"{self.path} is published; give it as the start of another run.")
         before, now = self.config, json.loads(json.dumps(config))
+        planned, is_longer = before["samples"], now["samples"] > before["samples"]
         changed = "; ".join(
             f"{name} was {before.get(name)!r}, is {now[name]!r}"
             for name in now
-            if before.get(name) != now[name]
+            if before.get(name) != now[name] and not (name == "samples" and is_longer)
         )
         if changed:
             what = f"{self.path} was started with another config ({changed})"
             raise InputError(f"{what}; repeat it, or give another folder.")
         with self._alone():
+            if is_longer:
+                history = {"planned": [*before.get("planned", []), planned]}
+                longer = {**before, "samples": now["samples"], **history}
+                write_bytes(self.path / "config.json", json.dumps(longer, indent=1).encode())
             yield
 
     @contextmanager

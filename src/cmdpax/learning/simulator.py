@@ -51,7 +51,7 @@ class ActionSpace:
         """
         if self.low is None or self.high is None:
             return action + self.start
-        if self._is_unit:
+        if self.is_unit:
             return action
         middle, half = self.box
         scaled = action * half + middle
@@ -63,7 +63,7 @@ class ActionSpace:
         return shaped.astype(self.dtype, copy=False)
 
     @cached_property
-    def _is_unit(self) -> bool:
+    def is_unit(self) -> bool:
         """Whether the environment takes the policy's actions as they are."""
         middle, half = self.box
         return not self.clip and bool((middle == 0).all() and (half == 1).all())

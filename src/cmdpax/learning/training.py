@@ -8,7 +8,7 @@ the uninterrupted one bit for bit on the same machine.
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,11 +21,12 @@ from cmdpax.errors import InputError, NumericalError
 from cmdpax.files import Row
 from cmdpax.learning import compilation
 from cmdpax.learning.board import Board
-from cmdpax.learning.config import METHODS, ResolvedConfig, TrainConfig
+from cmdpax.learning.config import METHODS, SHAPE, ResolvedConfig, TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import Learner, adam, assess, init, learn
 from cmdpax.learning.margins import Verdict, in_users_orientation
 from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces, spaces_of
+from cmdpax.learning.portable import Policy
 from cmdpax.learning.rollout import collect, episodes
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.learning.simulator import Simulator
@@ -47,7 +48,7 @@ class Training:
 
     environment: Any  # as it was given to `train`
     folder: Path
-    policy: NetworkPolicy
+    policy: Policy
     verdict: Verdict | None  # by the last hundred episodes; None without limits
     out_of_reach: tuple[str, ...] = ()  # a sentence for each limit that no estimate kept
 
@@ -64,6 +65,7 @@ def train(
     limits: Sequence[str] | str = TrainConfig.limits,
     folder: str | Path | None = None,
     resume: bool = False,
+    start: str | Path | None = None,
     callback: Callable[[Row], None] | None = None,
     **settings: Any,
 ) -> Training:
@@ -75,29 +77,42 @@ def train(
     method: spma-alm, ppo-alm, trpo-alm, ppo-lag, cpo, or without limits ppo, spma.
     limits: on named costs, as in `["cost<=25", "uptime>=10", "2<=heat<=5"]`.
     folder: where the run is kept, by default `runs/ENVIRONMENT-METHOD-SEED`; a new one, or with
-    `resume` that of an unfinished run, which goes on from its last checkpoint.
+    `resume` that of a run, which goes on from its last checkpoint; with more `samples` than it had,
+    also if it is finished: step sizes are then those of a run of so many samples, and decay anew.
+    start: a run folder, whose policy, normaliser and critics (of the reward, and of costs that both
+    limit) this one begins with; multipliers, optimisers and counters begin anew.
     callback: sees every row of metrics. settings: the fields of `TrainConfig`.
     """
     chosen = TrainConfig.of({"method": method, "limits": limits, **settings})
     chosen.resolved()  # refuses what cannot be before an environment is made
     simulator = make_simulator(environment, 1)
     is_object = hasattr(environment, "step") and not isinstance(environment, type)
-    config = chosen.resolved(simulator.episode_limit, 1 if is_object else None)
     name = recorded_name(environment)
-    place = Path(folder or default_folder(name, config.method, config.seed))
+    place = Path(folder or default_folder(name, chosen.method, chosen.seed))
     run_folder = RunFolder(place.absolute())  # also if the environment changes the current folder
+    earlier = run_folder.config if resume and place.exists() else {}
+    shape: Row = {part: earlier.get(part) for part in SHAPE if getattr(chosen, part) is None}
+    chosen, start = replace(chosen, **shape), start or earlier.get("start")
+    config = chosen.resolved(simulator.episode_limit, 1 if is_object else None)
     if config.batch > config.rollout_steps:
         simulator = make_simulator(environment, config.batch // config.rollout_steps)
     Limits.parse(config.limits).columns(simulator.cost_names)  # refuses others before all work
     compilation.recall()
     learner, recorded = init(config, simulator), {"environment": name, **asdict(config)}
+    if start is not None:
+        recorded["start"] = str(start)
+        if not run_folder.checkpoints():
+            learner = begin_from(RunFolder(start), learner, simulator, config)
     hold = run_folder.resume if resume else run_folder.begin
     with hold(recorded):
         learner = restore(learner, run_folder, simulator) if resume else learner
+        if earlier and earlier["samples"] < config.samples:
+            warnings.warn(_longer(earlier, config, int(learner.update)), stacklevel=2)
         run_folder.rewind(int(learner.update))
         learner = _learn(learner, simulator, config, run_folder, callback)
     verdict, sentences = learner.margins.verdict(Limits.parse(config.limits))
-    return Training(environment, place, policy_of(learner, simulator), verdict, sentences)
+    policy = Policy(policy_of(learner, simulator))
+    return Training(environment, place, policy, verdict, sentences)
 
 
 def _learn(
@@ -241,6 +256,55 @@ def restore(template: Learner, run_folder: RunFolder, simulator: Simulator) -> L
         where = f"the checkpoint in {run_folder.path}"
         raise InputError(f"{where} has other arrays than this config needs.")
     return jax.tree.unflatten(jax.tree.structure(template), [arrays[name] for name in leaves])
+
+
+def begin_from(
+    run_folder: RunFolder, learner: Learner, simulator: Simulator, config: ResolvedConfig
+) -> Learner:
+    """A new state with policy, normaliser and critics of another run; the rest is `learner`'s.
+
+    Of a published run, which has none, no critics are taken.
+    """
+    arrays, notes = run_folder.newest()
+    refuse_other_spaces(notes, simulator)
+    before, now = (_row_names(one) for one in (run_folder.config["limits"], config.limits))
+    leaves = leaves_by_path(learner)
+    sources = {name: name for name in leaves if name.startswith(("policy/", "seen/"))}
+    if "scales/centre" in arrays:
+        centre, square = learner.scales.centre.copy(), learner.scales.square.copy()
+        for row, predicted in enumerate(now):
+            if predicted in before:
+                other = before.index(predicted)
+                own = [leaf for leaf in leaves if leaf.startswith(f"critics/{row}/")]
+                sources |= {leaf: leaf.replace(f"/{row}/", f"/{other}/", 1) for leaf in own}
+                centre[row], square[row] = (
+                    arrays[f"scales/{part}"][other] for part in ("centre", "square")
+                )
+        leaves |= {"scales/centre": centre, "scales/square": square}
+    for name, source in sources.items():
+        if source not in arrays or arrays[source].shape != leaves[name].shape:
+            where = f"the policy of {run_folder.path} has other layers"
+            hidden = run_folder.config.get("hidden")
+            raise InputError(f"{where} (hidden {hidden}, here {[*config.hidden]}); give as many.")
+    leaves |= {name: arrays[source] for name, source in sources.items()}
+    return jax.tree.unflatten(jax.tree.structure(learner), list(leaves.values()))
+
+
+def _row_names(limits: Sequence[str]) -> list[tuple[str, float]]:
+    """What each critic predicts: the reward, then the cost and orientation of each row."""
+    parsed = Limits.parse(limits)
+    rows = zip([parsed.names[i] for i in parsed.rows], parsed.signs.tolist())
+    return [("", 1.0), *rows]
+
+
+def _longer(earlier: Row, config: ResolvedConfig, update: int) -> str:
+    """How the decay of a run goes on that was to have fewer samples."""
+    was, now = (1 - update / (one // config.batch) for one in (earlier["samples"], config.samples))
+    return (
+        f"the run goes on at update {update}, with {config.samples:,} samples in all instead of"
+        f" {earlier['samples']:,}: step sizes, which decay linearly to 0 over a run, are"
+        f" {now:.0%} of the first now, where they were {was:.0%}."
+    )
 
 
 def leaves_by_path(learner: Learner) -> dict[str, np.ndarray]:

@@ -27,7 +27,8 @@ from cmdpax.learning.gym_simulator import (
     as_input_error,
     environment_factory,
 )
-from cmdpax.learning.policy import NetworkPolicy, load_policy, refuse_other_spaces
+from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces
+from cmdpax.learning.portable import read_network
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits
 
@@ -55,7 +56,7 @@ def video(
     writable_path(path, ".mp4", ".gif")
     check_count("steps", steps)
     check_count("seed", seed, least=0)
-    run_folder, policy = RunFolder(run), load_policy(run)
+    run_folder, policy = RunFolder(run), read_network(Path(run))
     name = environment or trained_in(run_folder, trust)
     choose_gl()
     simulator = GymSimulator(environment_factory(name, pictures=True), 1, name)

@@ -11,7 +11,6 @@ of one sentence. Writing is atomic: a reader finds the old file or the new one, 
 """
 
 import os
-import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +20,16 @@ from typing import Any, BinaryIO, get_args
 import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.files import arrays_in, intact, named, opened, parse_json, read_bytes, replacing
+from cmdpax.files import (
+    arrays_in,
+    identified,
+    named,
+    opened,
+    pop_label,
+    read_bytes,
+    replacing,
+    write_archive,
+)
 from cmdpax.model import text
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.foreign import umb_bytes
@@ -230,17 +238,10 @@ def _shaped(arrays: Mapping[str, np.ndarray], m: int) -> dict[str, Any]:
 def _write_archive(
     path: Path, kind: str, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]
 ) -> None:
-    """What `numpy.savez(path, **arrays, meta=...)` writes, atomically."""
+    """What `files.write_archive` writes, atomically."""
     meta = {"format": kind, "version": VERSIONS[kind], **meta}
-    label = np.array(text.dump(meta, finite=kind == text.MODEL))
-
-    def emit(file: BinaryIO) -> None:
-        with zipfile.ZipFile(file, "w") as archive:
-            for name, array in {**arrays, "meta": label}.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
-
-    _write(path, emit)
+    label = text.dump(meta, finite=kind == text.MODEL)
+    _write(path, lambda file: write_archive(file, arrays, label))
 
 
 def _read_archive(
@@ -248,13 +249,7 @@ def _read_archive(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The parsed `meta` and the other arrays of an archive."""
     arrays = arrays_in(file)
-    if "meta" not in arrays:
-        raise InputError("it is not a cmdpax file; it has no array 'meta'.")
-    array = arrays.pop("meta")("U")
-    with intact():  # not str(array): NumPy does not check that its characters exist
-        label = array.astype(array.dtype.newbyteorder("<")).tobytes().decode("utf-32-le")
-    content = parse_json(label.rstrip("\0"), finite=kind == text.MODEL)
-    meta = text.identified(content, kind, VERSIONS[kind])
+    meta = identified(pop_label(arrays, finite=kind == text.MODEL), kind, VERSIONS[kind])
     text.checked_keys("arrays", arrays, tuple(required), optional)
     return meta, {name: read(KINDS.get(name, "iuf")) for name, read in arrays.items()}
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.files import parse_json
+from cmdpax.files import identified, parse_json
 from cmdpax.model.cmdp import CMDP, Grid
 from cmdpax.model.limits import Limits
 from cmdpax.model.transitions import Pair, from_pairs
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 def model_from_json(text: bytes) -> CMDP:
     """The model in a `.json` file."""
-    data = identified(parse_json(text), MODEL)
+    data = identified(parse_json(text), MODEL, VERSION)
     checked_keys("the model", data, (*HEAD_KEYS, "transitions"), ("grid", "minimise", "notes"))
     transitions = typed("transitions", data["transitions"], list)
     limits, constraint_names = _limits(typed("constraints", data["constraints"], list))
@@ -187,18 +187,6 @@ def dump(value: Any, finite: bool = True) -> str:
     except (AttributeError, TypeError, ValueError):
         only = "only finite numbers, text, lists and dictionaries can be saved"
         raise InputError(f"trace, averaged and grid: {only}.") from None
-
-
-def identified(data: Any, kind: str, latest: int = VERSION) -> dict[str, Any]:
-    """A JSON object that says it is of this kind, and of a version up to the latest."""
-    own = data.get("format") if isinstance(data, dict) else None
-    if own != kind:
-        raise InputError(f"it is not a {kind} file; its 'format' is {brief(own)}.")
-    version = data.get("version")
-    if type(version) is not int or not 1 <= version <= latest:
-        readable = f"this cmdpax reads versions 1 to {latest}"
-        raise InputError(f"its version is {brief(version)}; {readable}.")
-    return data
 
 
 def checked_keys(

@@ -1,0 +1,131 @@
+"""A policy as an ONNX graph, from the environment's observation and noise to its action.
+
+| input       | of a network                        | of a table          |
+|-------------|-------------------------------------|---------------------|
+| observation | double `[N, *shape]`                | int64 `[N]`, states |
+| noise       | float `[N, a]`: normal, or Gumbel's | double `[N, A]`     |
+| component   |                                     | int64 `[N]`         |
+| time        |                                     | int64 `[N]`         |
+
+Output `action`: `[N, *shape]` in the type of the action space, or int64 `[N]`. With a noise of 0 it
+is the deterministic action.
+"""
+
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, checker, helper, numpy_helper
+
+from cmdpax.errors import InputError
+from cmdpax.learning.policy import OBSERVATION_CLIP, NetworkPolicy
+from cmdpax.learning.portable import TablePolicy
+from cmdpax.learning.simulator import ActionSpace
+
+OPSET, IR_VERSION = 17, 8  # of 2022: all that is in use reads them
+MOST = 2_000_000_000  # bytes of an ONNX file
+Value = str | np.ndarray  # the name of a value, or a constant
+
+
+class Graph:
+    """Nodes and constants; `graph("Add", x, y)` adds a node and returns its output's name."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def __call__(self, operator: str, *inputs: Value, **attributes: Any) -> str:
+        """Add a node; `inputs` are names of values, or constants."""
+        names = [one if isinstance(one, str) else self.constant(one) for one in inputs]
+        output = f"{operator.lower()}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, names, [output], **attributes))
+        return output
+
+    def constant(self, array: np.ndarray) -> str:
+        """The name of an array."""
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+
+def model_bytes(policy: NetworkPolicy | TablePolicy, label: str) -> bytes:
+    """The file of a policy; `label` is kept in its metadata as `cmdpax`."""
+    graph = Graph()
+    if isinstance(policy, TablePolicy):
+        if policy.logits.nbytes > MOST:
+            size = f"{policy.logits.nbytes:,} bytes"
+            raise InputError(f"the policy has {size}, too many for .onnx; write .npz.")
+        inputs, action, output = _table(graph, policy)
+    else:
+        inputs, action, output = _network(graph, policy)
+    graph.nodes.append(helper.make_node("Identity", [action], ["action"]))
+    whole = helper.make_graph(graph.nodes, "policy", inputs, [output], graph.constants)
+    model = helper.make_model(
+        whole, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION
+    )
+    helper.set_model_props(model, {"cmdpax": label})
+    checker.check_model(model, full_check=True)
+    return model.SerializeToString()
+
+
+def _value(name: str, kind: int, *shape: int) -> Any:
+    return helper.make_tensor_value_info(name, kind, ["N", *shape])
+
+
+def _network(graph: Graph, policy: NetworkPolicy) -> tuple[list[Any], str, Any]:
+    """Inputs, the action's name, and the output, of a network."""
+    inputs = [
+        _value("observation", TensorProto.DOUBLE, *policy.observation_shape),
+        _value("noise", TensorProto.FLOAT, policy.action_space.size),
+    ]
+    centred = graph("Sub", graph("Flatten", "observation"), policy.mean)
+    clip = np.array(OBSERVATION_CLIP)
+    seen = graph("Min", graph("Max", graph("Mul", centred, policy.scale), -clip), clip)
+    hidden = graph("Cast", seen, to=TensorProto.FLOAT)
+    for layer, (weight, bias) in enumerate(zip(policy.weights, policy.biases)):
+        below = graph("Tanh", hidden) if layer else hidden
+        hidden = graph("Gemm", below, *(part.astype(np.float32) for part in (weight, bias)))
+    space = policy.action_space
+    if policy.log_std is None:
+        action = _choice(graph, graph("Add", hidden, "noise"), space.start)
+        return inputs, action, _value("action", TensorProto.INT64)
+    deviation = np.exp(policy.log_std.astype(np.float32))
+    action = _box(graph, graph("Add", hidden, graph("Mul", "noise", deviation)), space)
+    dtype = np.dtype(np.float32 if space.is_unit else space.dtype)
+    shape = (space.size,) if space.shape is None or space.is_unit else space.shape
+    output = _value("action", helper.np_dtype_to_tensor_dtype(dtype), *shape)
+    return inputs, action, output
+
+
+def _table(graph: Graph, policy: TablePolicy) -> tuple[list[Any], str, Any]:
+    """The same of a table."""
+    names = ("component", "time", "observation")
+    inputs = [_value(name, TensorProto.INT64) for name in names]
+    inputs.append(_value("noise", TensorProto.DOUBLE, policy.probabilities.shape[3]))
+    last = np.array(policy.probabilities.shape[1] - 1)
+    column = np.array([1])
+    parts = ["component", graph("Min", "time", last), "observation"]
+    index = graph("Concat", *(graph("Unsqueeze", part, column) for part in parts), axis=1)
+    chosen = _choice(graph, graph("Add", graph("GatherND", policy.logits, index), "noise"), 0)
+    return inputs, chosen, _value("action", TensorProto.INT64)
+
+
+def _choice(graph: Graph, scores: str, start: int) -> str:
+    """The largest score's index, counted from `start`."""
+    return graph("Add", graph("ArgMax", scores, axis=1, keepdims=0), np.array(start))
+
+
+def _box(graph: Graph, output: str, space: ActionSpace) -> str:
+    """`ActionSpace.to_environment` of a box."""
+    if space.is_unit:
+        return output
+    middle, half = space.box
+    wide = graph("Cast", output, to=TensorProto.DOUBLE)
+    scaled = graph("Add", graph("Mul", wide, half), middle)
+    if space.clip:
+        low, high = np.asarray(space.low), np.asarray(space.high)
+        scaled = graph("Min", graph("Max", scaled, low), high)
+    if np.issubdtype(space.dtype, np.integer):
+        scaled = graph("Round", scaled)
+    if space.shape is not None:
+        scaled = graph("Reshape", scaled, np.array([-1, *space.shape]))
+    return graph("Cast", scaled, to=helper.np_dtype_to_tensor_dtype(np.dtype(space.dtype)))

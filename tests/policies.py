@@ -1,0 +1,48 @@
+"""Policies of random arrays, one for every kind of action space and every kind of table."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from cmdpax.learning.policy import NetworkPolicy
+from cmdpax.learning.portable import TablePolicy
+from cmdpax.learning.simulator import ActionSpace
+
+SPACES = {
+    "box": ActionSpace(np.array([-2.0, 1.0]), np.array([2.0, 4.0]), dtype="float32"),
+    "box of a shape": ActionSpace(np.zeros(4), np.full(4, 9.0), shape=(2, 2)),
+    "open box": ActionSpace(np.array([-np.inf, 0, -np.inf]), np.array([0, np.inf, np.inf])),
+    "box of whole numbers": ActionSpace(np.array([-10.0]), np.array([5.0]), dtype="int64"),
+    "box as it is": ActionSpace(-np.ones(3), np.ones(3), clip=False),
+    "discrete": ActionSpace(choices=5, start=-1),
+}
+TABLES = {"one": ((), 3, 4), "horizon": ((), 5, 3, 4), "mixture": ((2,), 3, 4)}
+TABLES |= {"mixture of horizons": ((2,), 5, 3, 4)}
+
+
+def network(name: str, shape: tuple[int, ...] = (2, 6), hidden: tuple[int, ...] = (64, 64)):
+    """With observations far from 0, of all sizes."""
+    space, random = SPACES[name], np.random.default_rng(0)
+    sizes = (int(np.prod(shape)), *hidden, space.size)
+    weights = [random.normal(0, 1 / np.sqrt(s[0]), s).astype(np.float32) for s in pairwise(sizes)]
+    biases = [random.normal(0, 0.1, size).astype(np.float32) for size in sizes[1:]]
+    log_std = None if space.low is None else np.full(space.size, -0.9, np.float32)
+    normaliser = random.normal(0, 100, sizes[0]), random.uniform(0.1, 5, sizes[0])
+    return NetworkPolicy(weights, biases, log_std, *normaliser, space, shape, 7)
+
+
+def observations(policy: NetworkPolicy, count: int) -> np.ndarray:
+    """Such as it was made for, some of them beyond the clip, `[count, *shape]`."""
+    random = np.random.default_rng(1)
+    flat = random.normal(0, 4, (count, len(policy.mean))) / policy.scale + policy.mean
+    return flat.reshape(count, *policy.observation_shape)
+
+
+def table(name: str) -> TablePolicy:
+    """Some of its probabilities are 0."""
+    mixture, *shape = TABLES[name]
+    random = np.random.default_rng(2)
+    chances = random.uniform(size=(*mixture, *shape)) * random.integers(0, 2, (*mixture, *shape))
+    chances[..., 0] += 0.1
+    chances /= chances.sum(-1, keepdims=True)
+    return TablePolicy.of(chances, np.array([0.3, 0.7]) if mixture else None)
