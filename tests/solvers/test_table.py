@@ -5,7 +5,7 @@ import pytest
 
 import plain
 from cmdpax import InputError, methods, solve, trajectory
-from cmdpax.environments import cliff_world
+from cmdpax.environments import cliff_world, garnet
 from cmdpax.solvers.columns import Corrective
 from cmdpax.solvers.policy_classes import one_hot
 from cmdpax.solvers.table import find_method, of_oracle
@@ -117,7 +117,7 @@ def test_every_setting_of_a_fixed_budget_is_used(name):
     ],
 )
 def test_every_setting_of_a_certified_form_is_used(name, setting, other):
-    model = plain.tiny()
+    model = garnet(states=40, constraints=3) if name == "corrective-alm" else plain.tiny()
     plainly, changed = solve(model, name), solve(model, name, **{setting: other})
     assert plainly.method == changed.method == name
     assert plainly.policy.tobytes() != changed.policy.tobytes() or (
