@@ -86,7 +86,7 @@ BUDGETS = {
     "experiments": 1880,
     "report": 960,
     "paper": 2470,
-    "cli": 1080,
+    "cli": 1090,
 }
 LINES, MODULES, LOOSE_MODULES = 23_400, 108, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
