@@ -21,7 +21,8 @@ print(json.dumps([events["cache_hits"], events["cache_misses"], str(value)]))
 SMALL = "value = jax.jit(lambda x: (x @ x.T).sum() + 1)(jax.numpy.arange(6.0).reshape(2, 3))"
 TRAIN = """
 from cmdpax.learning.training import train
-value = train("SafetyHopperVelocity-v1", folder=sys.argv[1], samples=400, batch=200).policy.core.updates
+run = train("SafetyHopperVelocity-v1", folder=sys.argv[1], samples=400, batch=200)
+value = run.policy.core.updates
 """
 pytestmark = pytest.mark.skipif(not hasattr(os, "getuid"), reason="nothing is kept on Windows")
 
