@@ -14,13 +14,14 @@ from rich.table import Table
 from cmdpax.cli.terminal import Json, TrainingBar, deep, err, out
 from cmdpax.errors import InputError
 from cmdpax.files import Row
-from cmdpax.learning.config import ROLLOUT_STEPS, TrainConfig
+from cmdpax.learning.config import ROLLOUT_STEPS, WORKER_LIMIT, TrainConfig
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits
 from cmdpax.paper.settings import training_settings
 
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 Environment = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENVIRONMENT")]
+Workers = Annotated[str | None, tyro.conf.arg(metavar="N|ray|HOST:PORT")]
 Other = Annotated[str | None, tyro.conf.arg(metavar="ENVIRONMENT")]
 
 
@@ -36,6 +37,8 @@ def train(
     config: Annotated[Options, tyro.conf.arg(name="")],
     out_dir: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     resume: bool = False,
+    workers: Workers = None,
+    worker_limit: float = WORKER_LIMIT,
     preset: Literal["default", "paper"] = "default",
 ) -> int:
     """Train a policy on a simulator with limits on its costs; a run is a folder that can be killed
@@ -47,6 +50,10 @@ def train(
         config: the settings
         out_dir: run folder; default runs/ENVIRONMENT-METHOD-SEED
         resume: continue the run in that folder where its last checkpoint left it
+        workers: processes that step the environment, a number; or ray, or HOST:PORT of a Ray
+            cluster; no number of the run depends on it (default: this process)
+        worker_limit: seconds after which a worker that has not answered is ended; its part of the
+            batch is repeated
         preset: paper: the paper's settings for whatever is not given (`--preset paper --help` shows
             them)
     """
@@ -61,7 +68,13 @@ def train(
 
         try:
             run = training.train(
-                environment, folder=folder, resume=resume, callback=callback, **settings
+                environment,
+                folder=folder,
+                resume=resume,
+                workers=workers,
+                worker_limit=worker_limit,
+                callback=callback,
+                **settings,
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"interrupted; {_rest(folder)}") from None

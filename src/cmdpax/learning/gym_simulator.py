@@ -163,9 +163,9 @@ class GymSimulator:
         self.episode_limit: int | None = getattr(spec, "max_episode_steps", None)
         self.cost_names = self._probe()
 
-    def reset(self, seed: int) -> np.ndarray:
+    def reset(self, seed: int, first: int = 0) -> np.ndarray:
         """Start all copies anew, `[N, d]`; each gets its own seed."""
-        seeds = np.random.SeedSequence(seed).generate_state(self.count).tolist()
+        seeds = np.random.SeedSequence(seed).generate_state(first + self.count)[first:].tolist()
         return np.stack([self._reset(env, own) for env, own in zip(self.environments, seeds)])
 
     def step(self, action: np.ndarray) -> Transition:

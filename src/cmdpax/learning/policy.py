@@ -21,7 +21,7 @@ import numpy as np
 from cmdpax.errors import InputError
 from cmdpax.files import Row
 from cmdpax.learning.run_folder import RunFolder, read_checkpoint
-from cmdpax.learning.simulator import ActionSpace, Simulator
+from cmdpax.learning.simulator import ActionSpace, Copies
 
 OBSERVATION_CLIP = 10.0
 Array = np.ndarray
@@ -266,13 +266,13 @@ def load_policy(path: str | Path) -> NetworkPolicy:
         raise InputError(f"the checkpoint in {path} holds no whole policy ({error}).") from None
 
 
-def spaces_of(one: "NetworkPolicy | Simulator") -> Row:
+def spaces_of(one: "NetworkPolicy | Copies") -> Row:
     """Action space and shape of observations, as a checkpoint notes them."""
     space, shape = one.action_space.as_json(), list(one.observation_shape)
     return {"action_space": space, "observation_shape": shape}
 
 
-def refuse_other_spaces(spaces: Row, simulator: Simulator) -> None:
+def refuse_other_spaces(spaces: Row, simulator: Copies) -> None:
     """Refuse a simulator in which a policy of such `spaces_of` would do something else."""
     was, now = (
         {**one.get("action_space", {}), "observations": one["observation_shape"]}

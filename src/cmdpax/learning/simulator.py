@@ -136,8 +136,8 @@ class Record(NamedTuple):
         )
 
 
-class Simulator(Protocol):
-    """N copies of one environment."""
+class Copies(Protocol):
+    """N copies of one environment: how many, and what they take and show."""
 
     count: int
     observation_size: int
@@ -146,11 +146,28 @@ class Simulator(Protocol):
     cost_names: tuple[str, ...]
     episode_limit: int | None  # steps after which an episode is cut, where that is known
 
-    def reset(self, seed: int) -> Array:
-        """Start all copies anew, `[N, d]`; the seed fixes all that happens until the next call."""
+
+class Simulator(Copies, Protocol):
+    """N copies of one environment, in this process."""
+
+    def reset(self, seed: int, first: int = 0) -> Array:
+        """Start all copies anew, `[N, d]`; the seed fixes all that happens until the next call.
+
+        They are the copies `first`, `first + 1`, ... of a batch: where every copy has a generator
+        of its own, each does what it does among all of them.
+        """
 
     def step(self, action: Array) -> Transition:
         """Advance all copies by the environment's own actions, `[N, *shape]` or choices `[N]`."""
+
+
+@runtime_checkable
+class Recorder(Copies, Protocol):
+    """N copies that are not stepped here, but record whole horizons elsewhere."""
+
+    def record(self, policy: Any, noise: Array, seed: int) -> Record:
+        """What `rollout.record_of` does."""
+        ...
 
 
 @runtime_checkable
@@ -215,9 +232,9 @@ class ModelSimulator:
         self._state = np.zeros(count, dtype=np.int64)
         self._random = np.random.default_rng(0)
 
-    def reset(self, seed: int) -> Array:
-        """Start all copies anew, `[N, S]`."""
-        self._random = np.random.default_rng(seed)
+    def reset(self, seed: int, first: int = 0) -> Array:
+        """Start all copies anew, `[N, S]`; they share one generator."""
+        self._random = np.random.default_rng((seed, first))
         self._state = self._starts(self.count, self._random)
         return self._one_hot(self._state)
 

@@ -21,14 +21,15 @@ from cmdpax.errors import InputError, NumericalError
 from cmdpax.files import Row
 from cmdpax.learning import compilation
 from cmdpax.learning.board import Board
-from cmdpax.learning.config import METHODS, ResolvedConfig, TrainConfig
+from cmdpax.learning.config import METHODS, WORKER_LIMIT, ResolvedConfig, TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import Learner, adam, assess, init, learn
 from cmdpax.learning.margins import Verdict, in_users_orientation
 from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces, spaces_of
 from cmdpax.learning.rollout import collect, episodes
 from cmdpax.learning.run_folder import RunFolder
-from cmdpax.learning.simulator import Simulator
+from cmdpax.learning.simulator import Copies, Recorder, Simulator
+from cmdpax.learning.workers import worker_simulator
 from cmdpax.model.limits import Limits
 
 MOST_COUNTED = 1.0  # of a violation: so many times what an update can mend
@@ -64,6 +65,8 @@ def train(
     limits: Sequence[str] | str = TrainConfig.limits,
     folder: str | Path | None = None,
     resume: bool = False,
+    workers: int | str | None = None,
+    worker_limit: float = WORKER_LIMIT,
     callback: Callable[[Row], None] | None = None,
     **settings: Any,
 ) -> Training:
@@ -76,6 +79,9 @@ def train(
     limits: on named costs, as in `["cost<=25", "uptime>=10", "2<=heat<=5"]`.
     folder: where the run is kept, by default `runs/ENVIRONMENT-METHOD-SEED`; a new one, or with
     `resume` that of an unfinished run, which goes on from its last checkpoint.
+    workers: who steps the environment: this process, or so many others, or `"ray"`, or the address
+    of a Ray cluster as `"HOST:PORT"`; no number depends on it. One that dies, or has not answered
+    after `worker_limit` seconds, is started again, and its part of the batch repeated.
     callback: sees every row of metrics. settings: the fields of `TrainConfig`.
     """
     chosen = TrainConfig.of({"method": method, "limits": limits, **settings})
@@ -86,23 +92,25 @@ def train(
     name = recorded_name(environment)
     place = Path(folder or default_folder(name, config.method, config.seed))
     run_folder = RunFolder(place.absolute())  # also if the environment changes the current folder
-    if config.batch > config.rollout_steps:
-        simulator = make_simulator(environment, config.batch // config.rollout_steps)
+    copies = config.batch // config.rollout_steps
+    if copies > 1 and workers is None:
+        simulator = make_simulator(environment, copies)
     Limits.parse(config.limits).columns(simulator.cost_names)  # refuses others before all work
     compilation.recall()
     learner, recorded = init(config, simulator), {"environment": name, **asdict(config)}
     hold = run_folder.resume if resume else run_folder.begin
-    with hold(recorded):
+    elsewhere = worker_simulator(workers, simulator, copies, environment, worker_limit)
+    with elsewhere as stepped, hold(recorded):
         learner = restore(learner, run_folder, simulator) if resume else learner
         run_folder.rewind(int(learner.update))
-        learner = _learn(learner, simulator, config, run_folder, callback)
+        learner = _learn(learner, stepped, config, run_folder, callback)
     verdict, sentences = learner.margins.verdict(Limits.parse(config.limits))
     return Training(environment, place, policy_of(learner, simulator), verdict, sentences)
 
 
 def _learn(
     learner: Learner,
-    simulator: Simulator,
+    simulator: Simulator | Recorder,
     config: ResolvedConfig,
     run_folder: RunFolder,
     callback: Callable[[Row], None] | None,
@@ -206,13 +214,13 @@ class Dual(NamedTuple):
         return learner._replace(multiplier=moved)
 
 
-def policy_of(learner: Learner, simulator: Simulator) -> NetworkPolicy:
+def policy_of(learner: Learner, simulator: Copies) -> NetworkPolicy:
     """The current policy for NumPy."""
     space, shape = simulator.action_space, simulator.observation_shape
     return NetworkPolicy.of(leaves_by_path(learner), space, shape, int(learner.update))
 
 
-def save(learner: Learner, simulator: Simulator, run_folder: RunFolder) -> None:
+def save(learner: Learner, simulator: Copies, run_folder: RunFolder) -> None:
     """Write a checkpoint of the whole state, with what its policy needs of the environment.
 
     Compiled code is kept along with it.
