@@ -12,7 +12,6 @@ difference. `--velocity` adds a robot's task, with the aim at its limit: violati
 those of its last fifth, the regret against the return in `velocity_defaults.py`.
 """
 
-import argparse
 import json
 import sys
 import tempfile
@@ -197,18 +196,11 @@ def cell(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = known_optima.options_of_runs(__doc__, OUT)
     parser.add_argument("--variants", default="all")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--velocity", choices=velocity_defaults.REFERENCES)
     parser.add_argument("--samples", type=float, default=1e6, help="of the velocity task")
-    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="for a trial")
     parser.add_argument("--table", action="store_true")
-    parser.add_argument("--job", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.job:
         print(json.dumps(run(json.loads(options.job))))

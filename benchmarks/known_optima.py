@@ -240,22 +240,28 @@ def setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def main() -> None:
+def options_of_runs(description: str, out: Path) -> argparse.ArgumentParser:
+    """Options of a script whose runs are processes of their own (`execute`), one line in `out`."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=out)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="for a trial")
+    parser.add_argument("--job", help=argparse.SUPPRESS)
+    return parser
+
+
+def main() -> None:
+    parser = options_of_runs(__doc__, Path("known_optima.jsonl"))
     parser.add_argument("--tasks", default="tuning")
     parser.add_argument("--methods", default="spma-alm,ppo-alm")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("known_optima.jsonl"))
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE")
     parser.add_argument("--incumbents", action="store_true")
     parser.add_argument("--rules", action="store_true", help="judge other policies too")
     parser.add_argument("--table", nargs="+", type=Path)
     parser.add_argument("--rules-table", nargs="+", type=Path)
     parser.add_argument("--exact", action="store_true")
-    parser.add_argument("--job", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.job:
         print(json.dumps(run(json.loads(options.job))))

@@ -19,6 +19,9 @@ from timing import best_seconds
 import cmdpax
 from cmdpax.environments import garnet, grid_world, queue
 
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from models import renumbered
+
 PERMUTATIONS = 200
 
 
@@ -32,20 +35,6 @@ def corridor(states: int, discount: float, noise: float = 0.0) -> cmdpax.CMDP:
     reward[-1] = 1.0
     limits = {"constraints": [rng.random((states, 2))], "thresholds": [0.5 / (1 - discount)]}
     return cmdpax.CMDP((to, chances), reward, **limits, initial=0, discount=discount, senses="<=")
-
-
-def renumbered(model: cmdpax.CMDP, seed: int) -> cmdpax.CMDP:
-    """The same model with its states numbered at random; every state has all actions."""
-    order = np.random.default_rng(seed).permutation(model.states)  # the old number of each state
-    choices = (order[:, None] * model.actions + np.arange(model.actions)).ravel()
-    return model.replace(
-        transitions=model.transitions.matrix[choices][:, order],
-        reward=model.reward[choices],
-        constraints=model.constraints[:, choices],
-        initial=model.initial[order],
-        state_names=None,
-        grid=None,
-    )
 
 
 LARGE: dict[str, Any] = {

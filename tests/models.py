@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cmdpax import CMDP, Grid
 from cmdpax.exact.standard import StandardForm
+from cmdpax.loops import components
 from cmdpax.model.transitions import Transitions
 
 STRUCTURES = ("random", "cycle", "absorbing", "identity", "reset", "unreachable", "chain")
@@ -145,7 +146,15 @@ def labelled(**changes: Any) -> CMDP:
 def assert_same(one: CMDP, other: CMDP) -> None:
     """The same numbers to the last bit, and the same labels."""
     assert one.digest == other.digest
-    labels = ("senses", "minimise", "state_names", "action_names", "constraint_names", "grid")
+    labels = (
+        "senses",
+        "minimise",
+        "state_names",
+        "action_names",
+        "constraint_names",
+        "grid",
+        "notes",
+    )
     for label in labels:
         assert getattr(one, label) == getattr(other, label), label
     np.testing.assert_array_equal(one.thresholds, other.thresholds)
@@ -244,8 +253,11 @@ def uneven(states: int, seed: int, discount: float = 0.9, constraints: int = 1) 
 
 
 @contextmanager
-def large_path() -> Iterator[None]:
-    """Send models of every size down the path of large ones."""
+def large_path(eliminates: bool = True) -> Iterator[None]:
+    """Send models of every size down the path of large ones, with elimination or without."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Transitions, "is_small", property(lambda transitions: False))
+        if not eliminates:
+            patch.setattr(components, "LARGE", 2)
+            patch.setattr(components, "LARGEST", 0)
         yield

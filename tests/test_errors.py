@@ -17,6 +17,7 @@ from cmdpax.errors import (
     check_positive,
     check_share,
     did_you_mean,
+    needing,
 )
 
 
@@ -79,3 +80,11 @@ def test_names_that_are_not_known():
         check_known("method", "pqa-aml", ["pqa-alm"])
     with pytest.raises(InputError, match=f"^key '{80 * 'b'}' is not known; known: a.$"):
         check_known("key", 10**6 * "b", ["a"])
+
+
+def test_a_package_that_is_not_there_is_an_extra_to_install():
+    sentence = r"this needs the package 'no_such_package'; install cmdpax\[storm\]\."
+    with pytest.raises(InputError, match=sentence), needing("storm"):
+        import no_such_package  # noqa: F401
+    with needing("storm"):
+        import math  # noqa: F401

@@ -3,7 +3,8 @@
 Every message is one sentence: what, where, how to fix. A check returns what it has checked.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
@@ -26,6 +27,16 @@ class CertificateError(CmdpaxError):
 
 class NumericalError(CmdpaxError, ArithmeticError):
     """A computation could not be carried out to the accuracy it promises."""
+
+
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Import packages inside; one that is not there is an extra of cmdpax to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        sentence = f"this needs the package '{error.name}'; install cmdpax[{extra}]."
+        raise InputError(sentence) from None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -164,8 +164,8 @@ class LocalCrew(Generic[Task]):
 
     def _silence(self, worker: Worker) -> str:
         """That a worker has not answered for too long; empty if it need not have."""
-        told = self.busy.get(worker, (None, time.monotonic()))[1]
-        if self.limit is None or time.monotonic() - told < self.limit:
+        since = self.busy.get(worker, (None, time.monotonic()))[1]
+        if self.limit is None or time.monotonic() - since < self.limit:
             return ""
         return f"no answer within {self.limit:g} seconds"
 
@@ -279,8 +279,8 @@ class RayCrew(Generic[Task]):
         if not ended and self.is_gone():
             raise InputError(RESUME)
         late = time.monotonic() - (self.limit or float("inf"))
-        for reference, (task, actor, told) in [*self.busy.items()]:
-            if told < late:
+        for reference, (task, actor, since) in [*self.busy.items()]:
+            if since < late:
                 del self.busy[reference]
                 self.ray.kill(actor)
                 yield task, f"no answer within {self.limit:g} seconds"

@@ -333,3 +333,81 @@ def test_small_odd_input(tmp_path, capsys):
 def test_the_list_in_json_is_of_what_was_asked_for(capsys, what, names):
     code, said, _ = call(capsys, "list", what, "--json")
     assert code == 0 and list(json.loads(said)) == names
+
+
+MACHINE = """\
+state,action,next_state,probability,reward,energy
+works,slow,works,0.98,1,1
+works,slow,broken,0.02,1,1
+works,fast,works,0.8,3,2
+works,fast,broken,0.2,3,2
+broken,repair,works,0.5,-1,0
+broken,repair,broken,0.5,-1,0
+"""
+READ = ("--discount", "0.9", "--limit", "energy<=12", "--initial", "works")
+
+
+def test_a_table_goes_through_every_command(capsys, tmp_path):
+    table, result, model = (str(tmp_path / name) for name in ("m.csv", "r.npz", "m.npz"))
+    (tmp_path / "m.csv").write_text(MACHINE)
+    code, out, err = call(capsys, "solve", table, *READ, "--out", result)
+    assert code == 0 and err == "" and "energy" in out
+    assert call(capsys, "check", table, result, *READ)[0] == 0
+    assert call(capsys, "frontier", table, *READ, "--points", "3")[0] == 0
+    assert call(capsys, "show", table, result, *READ, "--out", str(tmp_path / "p.png"))[0] == 0
+    code, out, _ = call(capsys, "describe", table, *READ, "--json")
+    assert json.loads(out)["states"] == 2
+    assert call(capsys, "export", table, model, *READ)[0] == 0
+    assert call(capsys, "check", model, result)[0] == 0  # the same model
+    head = "# discount = 0.9\n# limit = energy<=12\n# initial = works\n"
+    (tmp_path / "m.csv").write_text(head + MACHINE)
+    assert call(capsys, "check", table, result)[0] == 0
+
+
+def test_rows_that_miss_one_are_said_on_standard_error(capsys, tmp_path):
+    (tmp_path / "m.csv").write_text(MACHINE.replace("0.02", "0.020001"))
+    code, out, err = call(capsys, "solve", str(tmp_path / "m.csv"), *READ, "--json")
+    assert code == 0 and json.loads(out)["status"] == "certified"
+    assert err == (
+        "cmdpax: transitions: the probabilities of some choices miss a sum of 1, by up to 1e-06;"
+        " they are divided by their sum.\n"
+    )
+    out = call(capsys, "describe", str(tmp_path / "m.csv"), *READ)[1]
+    assert "rows missed a sum of 1 by up to 1e-06; they were divided by it" in out
+
+
+def test_a_program_is_solved_and_what_was_done_is_said(capsys, tmp_path):
+    pytest.importorskip("stormpy")
+    program = str(tmp_path / "coin.prism")
+    (tmp_path / "coin.prism").write_text(
+        "mdp\nconst double p;\nmodule m\ns : [0..2] init 0;\n[fair] s=0 -> 1/2:(s'=1)+1/2:(s'=2);\n"
+        "[bent] s=0 -> p:(s'=1)+1-p:(s'=2);\n[] s>0 -> true;\nendmodule\n"
+        'rewards "price"\n[fair] true : 1;\n[bent] true : 3;\nendrewards\nlabel "won" = s=1;\n'
+    )
+    asked = 'multi(R{"price"}min=? [C], P>=0.6 [F "won"])'
+    options = ("--property", asked, "--constants", "p=0.75", "--discount", "0.5")
+    code, out, err = call(capsys, "solve", program, *options, "--json")
+    answer = json.loads(out)
+    assert code == 0 and answer["constraints"] == ['P [F "won"]']
+    assert answer["reward"] == pytest.approx(1 + 2 * 0.4)  # bent with chance .4: .5 + .4 / 4 = .6
+    assert "cmdpax: Storm built 3 states" in err and "may stay for ever" in err
+    out = call(capsys, "describe", program, *options)[1]
+    assert "Storm built 3 states" in out
+
+
+WRONG = {
+    "environment": (["cliff-world", "--discount", "0.9"], "--discount: cliff-world is an environ"),
+    "property": (["m.nm"], "m.nm: nothing says what is asked; give --property"),
+    "table": (["m.csv", "--constants", "a=1"], "--constants: m.csv is a table, which takes none;"),
+    "model": (
+        ["m.json", "--minimise"],
+        "--minimise: m.json is a model file, which takes none; leav",
+    ),
+    "missing": (["m.csv", *READ], "m.csv: there is no such file"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), WRONG.values(), ids=WRONG)
+def test_what_a_source_does_not_take_is_refused(capsys, arguments, sentence):
+    code, out, err = call(capsys, "solve", *arguments)
+    assert code == 2 and out == "" and sentence in err

@@ -142,7 +142,7 @@ def test_25_fuzzed_files_through_the_command_line(tmp_path, seed):
 
 
 def test_a_fault_of_ours_is_still_one_sentence(capsys, monkeypatch):
-    monkeypatch.setattr("cmdpax.cli.exact.open_model", lambda source: 1 / 0)
+    monkeypatch.setattr("cmdpax.cli.exact.open_model", lambda *_: 1 / 0)
     code, _, err = call(capsys, "solve", "cliff-world")
     assert (
         code == 1

@@ -55,9 +55,9 @@ def check(form: StandardForm, tolerance: float = 0.0, **guess: np.ndarray) -> No
     assert optimum - allowed <= bound <= optimum + 2 * allowed
 
 
-@pytest.fixture
-def sparse():
-    with large_path():
+@pytest.fixture(params=[True, False], ids=["elimination", "none"])
+def sparse(request):
+    with large_path(request.param):
         yield
 
 
@@ -66,9 +66,13 @@ def sparse():
 def test_small_and_large_paths_against_dense_policy_iteration(model):
     form = StandardForm.of(model)
     check(form)
-    with large_path():
-        check(form)
-        check(form, tolerance=1e-6)
+    for eliminates in (True, False):
+        rows = model.transitions
+        fresh = model.replace(transitions=rows.matrix, first_choice=rows.first_choice)
+        form = StandardForm.of(fresh)
+        with large_path(eliminates):
+            check(form)
+            check(form, tolerance=1e-6)
 
 
 @pytest.mark.parametrize("large", [4, 1000])
@@ -152,12 +156,11 @@ def test_wrong_shapes_are_refused(sparse):
         form.criterion.plan(form, np.zeros(3))
 
 
-def test_planning_that_does_not_settle_raises(sparse, monkeypatch):
+def test_planning_that_does_not_settle_raises(monkeypatch):
     form = form_of("random", 30, 2, 2, 0.9, 0)
-    monkeypatch.setattr("cmdpax.loops.components.LARGE", 4)
     monkeypatch.setattr(
         "cmdpax.exact.planning.fixed_point",
         lambda system, right, tolerance, guess: (right * 0.0, True),
     )
-    with pytest.raises(NumericalError, match="settle"):
+    with large_path(eliminates=False), pytest.raises(NumericalError, match="settle"):
         plan(form)

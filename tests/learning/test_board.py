@@ -29,7 +29,7 @@ def test_numbers_of_rows_are_there_at_once_under_flat_names(tmp_path):
     board.show(ROW)
     first, *shown = events(tmp_path / "tensorboard")
     assert first.file_version == "brain.Event:2"
-    numbers = {one.summary.value[0].tag: one.summary.value[0].simple_value for one in shown}
+    numbers = {value.tag: value.simple_value for one in shown for value in one.summary.value}
     assert numbers == {"samples": 100, "return": 1.5, "cost/heat": 2.0, "cost/noise": 3}
     assert {one.step for one in shown} == {100}
 

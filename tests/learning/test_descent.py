@@ -93,10 +93,11 @@ def random_samples(policy, rows):
     action = RANDOM.normal(size=(rows, 3)).astype(np.float32)
     if "log_std" not in policy:
         action = action.argmax(1)
-    log_old = formulas.log_probability(policy, observation, action)
+    output = formulas.apply(policy["layers"], observation)
+    log_old = formulas.log_chance(policy, output, action)
     advantages = RANDOM.normal(size=(2, rows)).astype(np.float32)
     targets = RANDOM.normal(size=(rows, 2)).astype(np.float32)
-    return Samples(observation, action, np.asarray(log_old), advantages, targets, np.zeros(2))
+    return Samples(observation, action, output, log_old, advantages, targets, np.zeros(2))
 
 
 def expected(state, samples, config):
@@ -165,7 +166,8 @@ def test_blocks_of_another_length_change_nothing_but_rounding(monkeypatch):
     samples = random_samples(state.policy, 300)
     whole = learn(state, samples, np.zeros(1), np.ones(1), 150.0, CONFIG)[0]
     monkeypatch.setattr(descent, "BLOCK", 32)
-    for name in ("policy_gradient", "critic_gradient", "descend"):
+    names = ("multiply", "outputs", "differentiate", "policy_gradient", "critic_gradient")
+    for name in (*names, "descend"):
         monkeypatch.setattr(descent, name, getattr(descent, name).py_func)
     monkeypatch.setattr(learner, "descend", descent.descend)
     blocks = learn(state, samples, np.zeros(1), np.ones(1), 150.0, CONFIG)[0]

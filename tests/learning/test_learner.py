@@ -11,7 +11,7 @@ from cmdpax.learning import scales as module
 from cmdpax.learning.config import TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import assess, init, learn, minibatches, prepare, rescale
-from cmdpax.learning.rollout import Batch
+from cmdpax.learning.rollout import Batch, cut
 
 TASK = "SafetyHopperVelocity-v1"
 CONFIG = TrainConfig(
@@ -23,14 +23,18 @@ def update(number=1, **settings):
     """The state before and after one update, which is not the first, and its metrics."""
     config = replace(CONFIG, **settings)
     before = init(config, make_simulator(TASK, 1))._replace(update=np.asarray(number))
-    before, samples = assess(before, random_batch(), 100.0, config)
+    batch = random_batch()
+    batch = batch._replace(output=formulas.apply(before.policy["layers"], batch.observation))
+    before, samples = assess(before, batch, 100.0, config)
     return before, *learn(before, samples, np.zeros(1), np.ones(1), 100.0, config)
 
 
 def random_batch(steps=(100, 2), size=11):
     random = np.random.default_rng(0)
     return Batch(
-        *(random.normal(size=(*steps, size)).astype(np.float32) for _ in range(2)),
+        random.normal(size=(*steps, size)).astype(np.float32),
+        random.normal(size=(steps[1], size)).astype(np.float32),
+        np.zeros((*steps, 3), np.float32),
         random.normal(size=(*steps, 3)).astype(np.float32),
         random.normal(size=(2, *steps)).astype(np.float32),
         np.zeros(steps, np.float32),
@@ -72,6 +76,23 @@ def test_values_are_centre_plus_unit_times_output():
     jax.tree.map(
         lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-4), ours, same
     )
+
+
+def test_what_followed_is_the_next_row_or_lies_beyond():
+    """Where an episode or the batch ended, what truly followed is no row of the batch."""
+    state, batch = init(CONFIG, make_simulator(TASK, 1)), random_batch()
+    ended, random = np.zeros((100, 2), np.float32), np.random.default_rng(1)
+    ended[[10, 10, 60], [0, 1, 1]] = 1
+    successors = np.concatenate((batch.observation[1:], batch.observation[:1]))
+    successors[cut(ended)] = random.normal(size=(5, 11))
+    batch = batch._replace(ended=ended, beyond=successors[cut(ended)])
+    config, zero, one = replace(CONFIG, critics="plain"), np.zeros(2), np.ones(2)
+    ours = prepare(state.policy, state.critics, zero, one, batch, config)
+    values = [formulas.values(state.critics, one) for one in (batch.observation, successors)]
+    expected = formulas.generalised_advantage(
+        batch.rewards, *values, 0 * ended, ended, config.discount, config.gae
+    )
+    np.testing.assert_allclose(ours.advantages, expected.reshape(2, -1), rtol=1e-4, atol=1e-4)
 
 
 def test_other_units_change_no_prediction():
@@ -117,7 +138,8 @@ def test_before_the_first_batch_there_is_no_value_but_the_level():
     state, batch, samples = seen(1)
     start = init(CONFIG, make_simulator(TASK, 1))
     nothing = jax.tree.map(np.zeros_like, start.critics)
-    plain = prepare(start.policy, nothing, np.zeros(2), np.ones(2), batch, CONFIG)
+    zero, one = np.zeros(2, np.float32), np.ones(2, np.float32)
+    plain = prepare(start.policy, nothing, zero, one, batch, CONFIG)
     np.testing.assert_allclose(samples.targets, plain.targets, rtol=1e-6)
     jax.tree.map(np.testing.assert_array_equal, state.critics, start.critics)
 

@@ -142,12 +142,12 @@ def test_what_is_said_about_rows():
     successors = np.array([0, 1, 2, 0, 1], dtype=np.int32)
     fine = np.array([0.5, 0.5, 1.0, 0.25, 0.75])
     np.testing.assert_array_equal(
-        bellman.inspect_rows(first_entry, successors, fine), [-1, -1, -1, 0, 1, 2, 0]
+        bellman.inspect_rows(first_entry, successors, fine, 1e-8), [-1, -1, -1, 0, 1, 2, 0]
     )
     bad = np.array([0.5, 0.5, np.nan, -0.25, 0.75])
-    infinite, negative, off, count, *_ = bellman.inspect_rows(first_entry, successors, bad)
+    infinite, negative, off, count, *_ = bellman.inspect_rows(first_entry, successors, bad, 1e-8)
     assert (infinite, negative, off, count) == (2, 3, 1, 2)
-    unordered = bellman.inspect_rows(first_entry, successors[::-1].copy(), fine)
+    unordered = bellman.inspect_rows(first_entry, successors[::-1].copy(), fine, 1e-8)
     assert unordered[4] == 0
 
 

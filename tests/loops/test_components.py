@@ -14,7 +14,6 @@ from cmdpax.loops.components import (
     outside,
     part,
     send_outside,
-    settle,
     solve_small,
 )
 from cmdpax.model.cmdp import CMDP
@@ -117,25 +116,13 @@ def test_small_components_are_solved_one_after_another(case, discount):
             np.testing.assert_allclose(vectors, exact, atol=1e-11 / (1 - discount))
 
 
-@settings(max_examples=100)
-@given(CASES)
-def test_settled_values_are_a_fixed_point_of_the_backup(case):
-    model, discount = model_of(*case), 0.95
-    rows, order = model.transitions, find_order(model.transitions)
-    values = np.random.default_rng(0).normal(size=model.states)
-    assert settle(rows, order.states, order.starts, model.reward, values, discount)
-    action_values = model.reward + discount * rows.matrix @ values
-    best = np.maximum.reduceat(action_values, rows.first_choice[:-1])
-    np.testing.assert_allclose(values, best, atol=1e-11)
-
-
 def test_a_part_is_a_model_of_its_own():
     """Its rows and what lies beyond it make the rows of the whole."""
     model = uneven(40, 3)
     rows, rng = model.transitions, np.random.default_rng(0)
     states = rng.permutation(40).astype(np.uint32)
     starts, leaks = np.array([0, 10, 25, 40], dtype=np.uint32), np.array([True, True, False])
-    order, own = Order(states, starts, leaks, ~leaks), states[10:25]
+    order, own = Order(states, starts, leaks, ~leaks, leaks), states[10:25]
     values = rng.normal(size=40)
     inner, choices, beyond = part(rows, order, 1, values)
     expected_choices = [

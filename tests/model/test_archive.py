@@ -691,3 +691,14 @@ def test_a_mapped_array_is_checked_against_its_checksum(
     path.write_bytes(bytes(data))
     with pytest.raises(InputError, match="damaged"):
         load_model(path)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".json"])
+def test_notes_are_kept(tmp_path, suffix):
+    notes = ["it was read from a table.", "2 deadlocks stay."]
+    model = labelled(notes=notes)
+    save_model(model, tmp_path / f"model{suffix}")
+    loaded = load_model(tmp_path / f"model{suffix}")
+    assert loaded.notes == tuple(notes) and loaded.digest == labelled().digest
+    assert "note        2 deadlocks stay." in str(loaded)
+    assert loaded.replace(discount=0.5).notes == tuple(notes)

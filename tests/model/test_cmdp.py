@@ -119,7 +119,8 @@ def test_actions_have_names_of_their_own_in_every_state() -> None:
 
 
 def test_the_initial_distribution_is_normalised() -> None:
-    assert build(initial=[1 + 5e-9, 0.0]).initial.sum() == 1.0
+    with pytest.warns(UserWarning, match="initial: the probabilities miss a sum of 1"):
+        assert build(initial=[1 + 5e-9, 0.0]).initial.sum() == 1.0
 
 
 # ---- the fingerprint
@@ -462,3 +463,11 @@ def test_garbage_is_refused_in_padded_transitions(part: int, name: str) -> None:
     transitions[part] = GARBAGE[name]
     with pytest.raises(InputError, match=rf"transitions(: {NOT_NUMBERS}|\[[01]\]: .* sparse)"):
         build(transitions=tuple(transitions))
+
+
+def test_constraints_by_choice_are_those_of_the_rows_that_came():
+    """Two states, two choices that came and a goal: [2, 2] is [m, K], not one table [S, A]."""
+    rows = [[{0: 0.5, 1: 0.5}, {1: 1.0}], []]
+    fields = {"thresholds": [0, 0], "initial": 0, "discount": 0.9, "goal": 1}
+    model = CMDP(rows, [1.0, 2.0], [[1.0, 2.0], [3.0, 4.0]], **fields)
+    assert model.constraints.tolist() == [[1.0, 2.0, 0.0], [3.0, 4.0, 0.0]]

@@ -128,7 +128,7 @@ BAD_PLACES: list[tuple[tuple[Any, ...], Any, str]] = [
     (("initial",), [1.0], r"initial: shape \(1,\), expected \(3,\)\."),
     (("initial",), [1.0, None, 0.0], rf"initial\[1\]: None {NOT_FINITE}"),
     (("initial",), {"c": 1.0}, r"initial: 'c' is not known; known: a, b, päuse\."),
-    (("initial", "a"), 0.5, r"initial: probabilities sum to 1\.2, not 1; normalise them\."),
+    (("initial", "a"), 0.5, r"initial: probabilities sum to 1\.2, not 1; normalise them"),
     (("constraints",), {}, r"constraints: \{\} is not a list\."),
     (("constraints", 0), 3, r"constraints\[0\]: 3 is not a JSON object\."),
     (("constraints", 0), {"name": "energy"}, LIMIT),

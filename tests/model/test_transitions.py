@@ -2,6 +2,7 @@
 tables; and every bad one gets one clear sentence.
 """
 
+import warnings
 from typing import Any
 
 import gymnasium
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from cmdpax import CMDP, InputError
 from cmdpax.exact.standard import StandardForm
-from cmdpax.model.transitions import RowLists, Transitions, refuse_huge
+from cmdpax.model.transitions import ROW_SUM_TOLERANCE, RowLists, Transitions, refuse_huge
 
 DENSE = np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]])
 ONES = np.ones((2, 2, 1))
@@ -206,11 +207,6 @@ def test_successors_that_occur_twice_are_merged() -> None:
         assert model.transitions.probabilities.tolist() == [1.0, 1.0]
 
 
-def test_rows_within_the_tolerance_are_normalised() -> None:
-    model = model_of(DENSE * (1 + 5e-9))
-    np.testing.assert_allclose(model.transitions.tensor.sum(-1), 1.0, atol=1e-15)
-
-
 def test_matrix_and_tensor_agree() -> None:
     rows = model_of(DENSE).transitions
     np.testing.assert_array_equal(rows.matrix.toarray().reshape(2, 2, 2), DENSE)
@@ -271,6 +267,36 @@ def test_what_stands_in_unavailable_pairs_does_not_matter() -> None:
     successors = np.broadcast_to([0, 1], DENSE.shape).copy()
     successors[0, 0] = 99
     assert model_of((successors, DENSE), available=MASK).digest == model.digest
+
+
+# ---- sums that miss 1
+def test_float32_rows_are_divided_by_their_sums_once_and_aloud():
+    rough = np.random.default_rng(0).random((40, 3, 40)).astype(np.float32)
+    rough /= rough.sum(-1, keepdims=True)
+    sums = rough.astype(np.float64).sum(-1)
+    missed = np.abs(sums - 1).max()
+    assert missed > 1e-8
+    with pytest.warns(UserWarning, match=r"choices miss a sum of 1, by up to .*e-0[78]; they are"):
+        model = CMDP(rough, np.zeros((40, 3)), [], [], 0, 0.9)
+    exact = rough.astype(np.float64) / sums[..., None]
+    np.testing.assert_allclose(model.transitions.tensor, exact, rtol=1e-15)
+    assert model.transitions.missed == pytest.approx(missed, rel=1e-6)
+    with warnings.catch_warnings():  # once: what was divided is not divided again
+        warnings.simplefilter("error")
+        again = CMDP(model.transitions.tensor, np.zeros((40, 3)), [], [], 0, 0.9)
+    assert again.digest == model.digest
+
+
+def test_the_tolerance_is_the_stated_one():
+    off = np.array([[[0.5, 0.5 - 0.9 * ROW_SUM_TOLERANCE]], [[0.0, 1.0]]])
+    with pytest.warns(UserWarning, match="9e-06"):
+        CMDP(off, np.zeros((2, 1)), [], [], 0, 0.9)
+    off[0, 0, 1] = 0.5 - 1.1 * ROW_SUM_TOLERANCE
+    sentence = r"state 0, action 0 sum to 0\.999989, not 1; normalise them \(within 1e-05"
+    with pytest.raises(InputError, match=sentence):
+        CMDP(off, np.zeros((2, 1)), [], [], 0, 0.9)
+    with pytest.warns(UserWarning, match="initial: the probabilities miss a sum of 1, by up to 2e"):
+        CMDP(np.ones((1, 1, 1)), [[0.0]], [], [], [1 + 2e-6], 0.9)
 
 
 # ---- one sentence for everything that is wrong

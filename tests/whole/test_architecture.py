@@ -15,7 +15,7 @@ HOME = ROOT.parents[1]  # of the repository
 FILES = sorted(str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py"))
 # from the ground up: a room imports lower floors, and rooms to its left on its own
 FLOORS = (
-    ("errors", "files", "stopping", "lagrangian", "loops"),
+    ("errors", "files", "stopping", "processes", "lagrangian", "loops"),
     ("model",),
     ("checker", "exact"),
     ("environments", "solvers"),
@@ -37,7 +37,7 @@ HOSTS = {
     "mujoco": ("learning/velocity.py",),
     "highspy": ("solvers/programs.py",),
     "matplotlib": ("experiments/pictures.py", "paper/"),
-    "ray": ("experiments/executors.py",),
+    "ray": ("processes.py",),
     "markdown_it": ("report/page.py",),
     "tyro": ("cli/",),
     "rich": ("cli/",),
@@ -46,6 +46,9 @@ HOSTS = {
     "safetensors": (),
     "tomllib": ("files.py",),
     "imageio_ffmpeg": ("learning/video.py",),
+    "pyarrow": ("experiments/results.py", "model/tables.py"),
+    "stormpy": ("model/prism.py",),
+    "umbi": ("model/foreign.py",),
     "PIL": ("experiments/pictures.py", "learning/video.py"),
 }
 # who may open a file without the guards of `files`: those who append or lock, and write an archive
@@ -71,19 +74,19 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1170,
-    "loops": 1700,
-    "model": 2240,
-    "exact": 1100,
+    "loose modules": 1530,
+    "loops": 1880,
+    "model": 3540,
+    "exact": 1120,
     "solvers": 2990,
     "environments": 750,
-    "learning": 4600,
-    "experiments": 1880,
+    "learning": 4930,
+    "experiments": 1700,
     "report": 960,
     "paper": 2470,
-    "cli": 1080,
+    "cli": 1095,
 }
-LINES, MODULES, LOOSE_MODULES = 20_050, 98, 8
+LINES, MODULES, LOOSE_MODULES = 22_100, 104, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,

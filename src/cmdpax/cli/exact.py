@@ -10,19 +10,21 @@ import tyro
 from rich.table import Table
 
 from cmdpax import checker
-from cmdpax.cli.terminal import EXIT, Json, StatusLine, out
+from cmdpax.cli.terminal import EXIT, Json, StatusLine, complain, out
 from cmdpax.environments import finite
-from cmdpax.environments.by_name import open_features, open_model
+from cmdpax.environments.by_name import AS_IT_IS, Reading, open_features, open_model
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.files import Row, writable_path
 from cmdpax.learning.config import METHODS
 from cmdpax.model.archive import load_result, save_model, save_result
+from cmdpax.model.cmdp import CMDP
 from cmdpax.solvers import frontier as frontiers
 from cmdpax.solvers import solve as door
 from cmdpax.solvers.description import describe as description_of
 from cmdpax.solvers.table import methods
 
 Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+Read = Annotated[Reading, tyro.conf.OmitArgPrefixes]
 
 
 def solve(
@@ -35,11 +37,13 @@ def solve(
     memory_limit: float | None = None,
     out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     as_json: Json = False,
+    read: Read = AS_IT_IS,
 ) -> int:
     """Solve a constrained MDP: one policy, its shadow prices, and a proof of how good it is.
 
     Args:
-        model: a model file (.npz, .json) or an environment, as in garnet:states=200,seed=3
+        model: a model file (.npz, .json, .csv, .parquet, .umb, .nm, .jani), or an environment, as
+            in garnet:states=200,seed=3
         eps: accuracy of gap and violation, on the scale of possible values
         method: one of `cmdpax list methods`; without it there is nothing to choose
         set: settings of the method, as in --set step=0.1 inner=50
@@ -55,7 +59,7 @@ def solve(
             if source and out_file.exists() and Path(source).exists() and out_file.samefile(source):
                 what = f"that is the {name} itself; give the result another name"
                 raise InputError(f"--out {out_file}: {what}.")
-    problem = open_model(model)
+    problem = _opened(model, read)
     table = None if features is None else open_features(features, problem)
     settings = dict(_setting(text) for text in set)
     for name in ("model", "method", "eps", "features", "time_limit", "memory_limit", "callback"):
@@ -81,6 +85,7 @@ def check(
     model: Model,
     result: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RESULT")],
     as_json: Json = False,
+    read: Read = AS_IT_IS,
 ) -> int:
     """Verify a saved result against a model, with code that the solvers do not share.
 
@@ -89,7 +94,7 @@ def check(
         result: what `cmdpax solve --out` wrote
         as_json: print one JSON object
     """
-    verified = checker.check(open_model(model), load_result(result))
+    verified = checker.check(_opened(model, read), load_result(result))
     if as_json:
         errors = {"gap": verified.gap, "violation": verified.violation}
         print(json.dumps({"verified": True, "status": verified.status, **errors}))
@@ -105,6 +110,7 @@ def frontier(
     eps: float = 1e-6,
     out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     as_json: Json = False,
+    read: Read = AS_IT_IS,
 ) -> int:
     """Trade-off curve: best reward and shadow price against one budget, over its feasible range.
 
@@ -118,7 +124,7 @@ def frontier(
     """
     if out_file is not None:
         writable_path(out_file, ".png")
-    problem = open_model(model)
+    problem = _opened(model, read)
     is_number = constraint.removeprefix("-").isdecimal()
     is_index = is_number and constraint not in problem.constraint_names
     index = frontiers.find_constraint(problem, int(constraint) if is_index else constraint)
@@ -156,6 +162,7 @@ def show(
     model: Model,
     result: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RESULT")] = None,
     out_file: Annotated[Path, tyro.conf.arg(name="out")] = Path("policy.png"),
+    read: Read = AS_IT_IS,
 ) -> int:
     """Draw a policy and its occupancy: arrows on a grid, or bars per state.
 
@@ -167,7 +174,7 @@ def show(
     from cmdpax.experiments.pictures import policy_picture, save
 
     writable_path(out_file, ".png")
-    problem = open_model(model)
+    problem = _opened(model, read)
     if result is None:
         with StatusLine() as status:
             answer = door.solve(problem, callback=status.row)
@@ -180,14 +187,14 @@ def show(
     return EXIT[answer.status]
 
 
-def describe(model: Model, as_json: Json = False) -> int:
+def describe(model: Model, as_json: Json = False, read: Read = AS_IT_IS) -> int:
     """What a model holds: sizes, components, cycles, ranges of values, and what is odd about it.
 
     Args:
         model: a model file or environment
         as_json: print one JSON object
     """
-    description = description_of(open_model(model))
+    description = description_of(_opened(model, read))
     if as_json:
         print(json.dumps(description.as_json()))
     else:
@@ -196,7 +203,9 @@ def describe(model: Model, as_json: Json = False) -> int:
 
 
 def export(
-    model: Model, path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    model: Model,
+    path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
+    read: Read = AS_IT_IS,
 ) -> int:
     """Write a model to a file: .npz for any size, .json to read and edit by hand.
 
@@ -205,7 +214,7 @@ def export(
         path: where to
     """
     writable_path(path, ".npz", ".json", option="model file")
-    save_model(open_model(model), path)
+    save_model(_opened(model, read), path)
     out.print(f"wrote {path}")
     return 0
 
@@ -256,6 +265,14 @@ def list_(
             table.add_row(name, ", ".join(f"{key}={value}" for key, value in defaults.items()))
         out.print(table)
     return 0
+
+
+def _opened(model: str, read: Reading) -> CMDP:
+    """The model; how it was read is said on standard error."""
+    problem = open_model(model, read)
+    for note in problem.notes:
+        complain(note)
+    return problem
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -1,13 +1,15 @@
 """What do `garnet:states=200`, `tiles:60,4,3` and a file name mean on the command line?
 
-A model is a file, or an environment with settings, `garnet:states=200,seed=3`. Features `[S, A, d]`
-are tile coding, `tiles:60,4,3` (dimension, tilings, size), or the array in a `.npy` file, or the
-array `features` of an `.npz` file.
+A model is a file, or an environment with settings, `garnet:states=200,seed=3`. A file of another
+kind (a table, UMB, PRISM, JANI) does not say everything; `Reading` says the rest. Features
+`[S, A, d]` are tile coding, `tiles:60,4,3` (dimension, tilings, size), or the array in a `.npy`
+file, or the array `features` of an `.npz` file.
 """
 
 import inspect
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from cmdpax.errors import InputError, did_you_mean
 from cmdpax.files import arrays_in, named, opened, read_array
 from cmdpax.model.archive import load_model
 from cmdpax.model.cmdp import CMDP
+from cmdpax.model.prism import SUFFIXES as PROGRAMS
+from cmdpax.model.tables import SUFFIXES as TABLES
 
 SUFFIXES = (".npz", ".json")
 # environments that can be drawn, and how many states they have
@@ -28,17 +32,69 @@ DRAWN: dict[str, Callable[..., int]] = {
 }
 
 
-def open_model(source: str) -> CMDP:
+@dataclass(frozen=True)
+class Reading:
+    """What a table, a UMB file, or a PRISM or JANI model does not say itself.
+
+    Attributes:
+        discount: the discount factor
+        limit: bounds on columns or rewards, as in --limit 'cost<=3' '2<=heat<=5'
+        initial: the first state; or several with chances, as in --initial idle=0.5 busy=0.5
+        goal: states of a table, or labels of a UMB file, where the run ends
+        reward: which column or reward is the reward
+        minimise: the reward is a cost
+        property: of PRISM, JANI: 'multi(R{"time"}min=? [F "done"], P>=0.9 [F "fast"])'
+        constants: of PRISM, JANI: delay=3,fast=0.5
+    """
+
+    discount: float | None = None
+    limit: tuple[str, ...] = ()
+    initial: tuple[str, ...] = ()
+    goal: tuple[str, ...] = ()
+    reward: str | None = None
+    minimise: bool = False
+    property: str | None = None
+    constants: str | None = None
+
+    def fields(self, source: str, kind: str, takes: tuple[str, ...]) -> dict[str, Any]:
+        """What was said, if a source of this kind takes it."""
+        said = {key: value for key, value in vars(self).items() if value != getattr(Reading, key)}
+        for name in said:
+            if name not in takes:
+                own = ", ".join(f"--{one}" for one in takes)
+                remedy = f"it takes {own}" if takes else "leave it out"
+                raise InputError(f"--{name}: {source} is {kind}, which takes none; {remedy}.")
+        return {"limits" if name == "limit" else name: value for name, value in said.items()}
+
+
+AS_IT_IS = Reading()
+SAID = ("discount", "limit", "initial", "goal", "reward", "minimise")
+ASKED = ("discount", "property", "constants")
+
+
+def open_model(source: str, reading: Reading = AS_IT_IS) -> CMDP:
     """The model that `source` names."""
     name, _, text = source.partition(":")
+    suffix = Path(source).suffix.lower()
     if name in finite:
+        reading.fields(source, "an environment", ())
         return finite[name](**_settings(name, finite[name], text))
-    if Path(source).suffix.lower() in SUFFIXES or Path(source).exists():
+    if suffix in TABLES:
+        return CMDP.from_table(source, **reading.fields(source, "a table", SAID))
+    if suffix == ".umb":
+        return CMDP.from_umb(source, **reading.fields(source, "a UMB file", SAID))
+    if suffix in PROGRAMS:
+        fields = reading.fields(source, "a program", ASKED)
+        if "property" not in fields:
+            example = '--property \'R{"time"}min=? [F "done"]\''
+            raise InputError(f"{source}: nothing says what is asked; give {example}, for example.")
+        return CMDP.from_prism(source, **fields)
+    if suffix in SUFFIXES or Path(source).exists():
+        reading.fields(source, "a model file", ())
         return load_model(source)
-    raise InputError(
-        f"'{source}' is neither a model file ({' or '.join(SUFFIXES)}) nor an environment;"
-        f" {did_you_mean(name, finite)}"
-    )
+    files = ", ".join((*SUFFIXES, *TABLES, ".umb", *PROGRAMS))
+    hint = did_you_mean(name, finite)
+    raise InputError(f"'{source}' is neither a model file ({files}) nor an environment; {hint}")
 
 
 def drawn_states(source: str) -> int | None:

@@ -10,12 +10,13 @@ So one backup tells how good V and its greedy policy are, to both sides, and add
 changes nothing.
 
 Small models: exact policy iteration. Large ones are planned component by component, each to the end
-before those that lead to it: a state alone by one backup, small components by exact policy
-iteration, large ones by `_improve`. There evaluation of the greedy policy is inexact (its residual
-falls to a fraction of the present d) and stops as soon as the two bounds agree to the tolerance.
-Where fixed-point evaluation is slow the model is structured (grid, queue); then Gauss-Seidel sweeps
-in both directions carry news across the component before each evaluation. Where nearly all
-transitions follow a flow, sweeps in its order come first, for as long as each of them halves d.
+before those that lead to it: a state alone by one backup, others by policy iteration with sparse
+elimination (`loops/settling.py`) unless too much fills in, those by `_improve`. There evaluation of
+the greedy policy is inexact (its residual falls to a fraction of the present d) and stops as soon
+as the two bounds agree to the tolerance. Where fixed-point evaluation is slow the model is
+structured (a grid); then Gauss-Seidel sweeps in both directions carry news across the component
+before each evaluation. Where nearly all transitions follow a flow, sweeps in its order come first,
+for as long as each of them halves d.
 """
 
 from dataclasses import dataclass, replace
@@ -26,8 +27,9 @@ import numpy as np
 from cmdpax.errors import NumericalError
 from cmdpax.exact.systems import System, fixed_point
 from cmdpax.loops import bellman
-from cmdpax.loops.components import SWITCH, part, settle
+from cmdpax.loops.components import Order, part
 from cmdpax.loops.rows import Rows
+from cmdpax.loops.settling import SWITCH, settle
 from cmdpax.stopping import Stop, never
 
 if TYPE_CHECKING:
@@ -103,39 +105,54 @@ def _large(
     tolerance: float,
     stop: Stop,
 ) -> Plan:
+    """Component by component; one alone is a model of its own, in its own numbering."""
+    rows, order = form.transitions, form.transitions.order
+    numbers = tolerance, stop
+    if len(order.starts) > 2 or order.is_plain:
+        return _planned(rows, order, criterion.discount, reward, values, *numbers).plan(form)
+    own, states = part(rows, order, 0, values), order.states
+    vectors = reward.take(own.choices), values.take(states)
+    inner = _planned(own.rows, order.renumbered, criterion.discount, *vectors, *numbers)
+    place, choices = order.place.astype(np.intp), own.choices.take(inner.choices)
+    numbered = replace(inner, choices=choices.take(place), backed_up=inner.backed_up.take(place))
+    return numbered.plan(form)
+
+
+def _planned(
+    rows: Rows,
+    order: Order,
+    discount: float,
+    reward: np.ndarray,
+    values: np.ndarray,
+    tolerance: float,
+    stop: Stop,
+) -> "_Backup":
     """Component by component, until one backup of all states proves the tolerance."""
-    rows, discount, order = form.transitions, criterion.discount, form.transitions.order
-    if order.is_plain:
-        return _improve(rows, discount, reward, values, tolerance, stop).plan(form)
-    if len(order.starts) == 2:  # one component, in another numbering
-        own, states = part(rows, order, 0, values), order.states
-        numbers = reward[own.choices], values[states], tolerance, stop
-        inner = _improve(own.rows, discount, *numbers, flows=bool(order.flows[0]))
-        choices, backed_up = own.choices[inner.choices], inner.backed_up
-        numbered = replace(inner, choices=choices[order.place], backed_up=backed_up[order.place])
-        return numbered.plan(form)
     reach, error = discount / (1 - discount), tolerance
     for done in range(ROUNDS + 1):
+        if order.is_plain and order.filled[0]:
+            break
         if done or values.any() or not discount:  # zeros are no guess
             result = _backed_up(rows, discount, reward, values)
             rounding = ROUNDING * result.size * (1 + reach if done == ROUNDS else 1.0)
             if reach * result.width <= max(tolerance, reach * rounding) or stop():
-                return result.plan(form)
-        values = np.array(values)
-        for first, last, is_large in order.groups:
-            if not is_large:
-                if not settle(rows, *order.run(first, last), reward, values, discount):
-                    raise _unsettled()
-                continue
-            own, states = part(rows, order, first, values), order.members(first, last)
+                return result
+        values, component = np.array(values), 0
+        allowed = error / (4 * reach) if reach else 0.0
+        while True:
+            component = settle(rows, order, component, reward, values, discount, allowed)
+            if component == len(order.starts) - 1 or order.is_plain or stop():
+                break
+            own = part(rows, order, component, values)
+            states = order.members(component, component + 1)
             pays = reward[own.choices] + discount * own.outside
             numbers = pays, values[states], error / 2, stop
-            kind = not order.leaks[first], bool(order.flows[first])
+            kind = not order.leaks[component], bool(order.flows[component])
             values[states] = _improve(own.rows, discount, *numbers, *kind).middle
-            if stop():
-                break
+            component += 1
         error /= 10
-    return _improve(rows, discount, reward, values, tolerance, stop).plan(form)
+    flows = order.is_plain and bool(order.flows[0])
+    return _improve(rows, discount, reward, values, tolerance, stop, flows=flows)
 
 
 @dataclass(frozen=True)

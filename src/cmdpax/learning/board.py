@@ -24,15 +24,15 @@ class Board:
 
     def show(self, row: Row) -> None:
         """Numbers of a row with flat names, `cost/heat` for nested ones."""
-        from tensorboardX.summary import scalar
+        from tensorboardX.proto.summary_pb2 import Summary
 
         numbers = {}
         for name, value in row.items():
             for part, number in value.items() if isinstance(value, dict) else [("", value)]:
                 if isinstance(number, int | float):
                     numbers[f"{name}/{part}" if part else name] = number
-        summaries = [scalar(name, number) for name, number in numbers.items()]
-        self._append(b"".join(_record(step=row["samples"], summary=one) for one in summaries))
+        values = [Summary.Value(tag=name, simple_value=one) for name, one in numbers.items()]
+        self._append(_record(step=row["samples"], summary=Summary(value=values)))
 
     def _append(self, records: bytes) -> None:
         if self.is_dropped:

@@ -23,6 +23,7 @@ from cmdpax.files import read_bytes, remove_parts, write_bytes
 from cmdpax.loops.compiled import processor
 
 MOST_ENTRIES = 300  # of some 20 kB; of more the oldest go
+_kept: set[str] = set()  # names of what need not be kept again by this process
 
 
 @cache  # JAX asks once where its cache is
@@ -38,6 +39,7 @@ def recall() -> tuple[Path, Path] | None:
             content = read_bytes(entry)
             if hashlib.sha256(content).hexdigest() == digest:
                 (own / name).write_bytes(content)
+                _kept.add(name)
             else:
                 entry.unlink()
     except (OSError, InputError):
@@ -57,13 +59,15 @@ def keep() -> None:
         return
     folder, own = places
     with suppress(OSError, InputError):
-        kept = {entry.name.rpartition(".")[0] for entry in _entries(folder)}
-        for path in own.glob("*-cache"):
+        fresh = [path for path in own.glob("*-cache") if path.name not in _kept]
+        kept = {entry.name.rpartition(".")[0] for entry in _entries(folder)} if fresh else set()
+        for path in fresh:
             if path.name not in kept:
                 content = read_bytes(path)
                 place = folder / f"{path.name}.{hashlib.sha256(content).hexdigest()}"
                 write_bytes(place, content)
                 place.chmod(0o600)
+            _kept.add(path.name)
 
 
 def _entries(folder: Path) -> list[Path]:

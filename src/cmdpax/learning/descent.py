@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cmdpax.learning.policy import inline_parts, tanh
-from cmdpax.loops.compiled import contracted
+from cmdpax.loops.compiled import contracted, piece
 
 Array = np.ndarray
 BLOCK = 128  # samples of one product: BLAS multiplies more than 10^6 numbers by another, slower way
@@ -35,7 +35,7 @@ class Rule(NamedTuple):
     gradient_clip: float
 
 
-@contracted
+@piece
 def count_parameters(sizes):
     """How many the layers have."""
     total = 0
@@ -44,7 +44,7 @@ def count_parameters(sizes):
     return total
 
 
-@contracted
+@piece
 def layer_of(parameters, sizes, layer):
     """Bias `[out]` and weight `[in, out]` of a layer, both views."""
     start = count_parameters(sizes[: layer + 1])
@@ -53,7 +53,7 @@ def layer_of(parameters, sizes, layer):
     return parameters[start:middle], parameters[middle:end].reshape(sizes[layer], -1)
 
 
-@contracted
+@piece
 def outputs(parameters, sizes, inputs, store):
     """What a network says of `inputs [B, d]`, `[B, out]`; all layers stay in `store [layers, :]`.
 
@@ -63,41 +63,53 @@ def outputs(parameters, sizes, inputs, store):
     for layer in range(layers):
         bias, weight = layer_of(parameters, sizes, layer)
         above = store[layer, : len(inputs) * len(bias)].reshape(-1, len(bias))
-        np.dot(hidden, weight, above)
+        multiply(hidden, weight, above)
         for n in range(len(above)):
             add(above[n], bias)
-        if layer < layers - 1:
-            tanh(above.reshape(-1))
+            if layer < layers - 1:
+                tanh(above[n])
         hidden = above
     return hidden
 
 
-@contracted
-def add_gradient(parameters, sizes, inputs, store, slopes, gradient):
-    """Add that of a loss to `gradient`, after `outputs`; `slopes [B, out]` are by the outputs."""
+@piece
+def multiply(left, right, product):
+    """`product = left right`, block by block: `[B, k]`, `[k, w]`, `[B, w]`."""
+    for first in range(0, len(left), BLOCK):
+        np.dot(left[first : first + BLOCK], right, product[first : first + BLOCK])
+
+
+@piece
+def differentiate(parameters, sizes, inputs, store, slopes, gradient):
+    """Fill in `gradient`, that of a loss, after `outputs`; `slopes [B, out]` are by the outputs."""
     for layer in range(len(sizes) - 2, -1, -1):
         bias, weight = layer_of(gradient, sizes, layer)
         width = sizes[layer]
         below = inputs if layer == 0 else store[layer - 1, : len(inputs) * width].reshape(-1, width)
-        add(weight.reshape(-1), np.dot(below.T, slopes).reshape(-1))
+        weight[:] = 0
+        for first in range(0, len(below), BLOCK):
+            product = np.dot(below[first : first + BLOCK].T, slopes[first : first + BLOCK])
+            add(weight.reshape(-1), product.reshape(-1))
+        bias[:] = 0
         for n in range(len(slopes)):
             add(bias, slopes[n])
         if layer > 0:
-            weight = layer_of(parameters, sizes, layer)[1]
-            slopes = np.dot(slopes, np.ascontiguousarray(weight.T))
-            flat, hidden = slopes.reshape(-1), below.reshape(-1)
+            transposed = np.ascontiguousarray(layer_of(parameters, sizes, layer)[1].T)
+            slopes_below = np.empty_like(below)
+            multiply(slopes, transposed, slopes_below)
+            flat, hidden, slopes = slopes_below.reshape(-1), below.reshape(-1), slopes_below
             for k in range(len(flat)):
                 flat[k] *= np.float32(1) - hidden[k] * hidden[k]
 
 
-@contracted
+@piece
 def add(total, change):
     """`total += change`, both `[K]`."""
     for k in range(len(total)):
         total[k] += change[k]
 
 
-@contracted
+@piece
 def adam(parameters, gradient, mu, nu, count, rate):
     """`p -= rate m / (sqrt v + eps)`, Adam's step number `count`, from 1; all in place."""
     first, second = np.float32(DECAYS[0]), np.float32(DECAYS[1])
@@ -110,7 +122,7 @@ def adam(parameters, gradient, mu, nu, count, rate):
         parameters[k] -= rate * (mu[k] * mean_scale) / (np.sqrt(nu[k] * square_scale) + epsilon)
 
 
-@contracted
+@piece
 def spma_slope(growth, advantage, step):
     """Slope, by log ratio, of `A log ratio - (ratio - 1 - log ratio) / eta`, SPMA's surrogate.
 
@@ -126,7 +138,7 @@ def spma_slope(growth, advantage, step):
     return advantage - max(abs(advantage), 1 / step) * growth
 
 
-@contracted
+@piece
 def ppo_slope(growth, advantage, clip):
     """Slope, by log ratio, of `min(ratio A, clip(ratio, 1 - c, 1 + c) A)`, PPO's surrogate.
 
@@ -136,7 +148,7 @@ def ppo_slope(growth, advantage, clip):
     return 0.0 if is_clipped else (1 + growth) * advantage
 
 
-@contracted
+@piece
 def log_chance(output, action, deviation, slope):
     """`log pi(a|s)`, but for a constant, of an action `[a]`, and its slope by the output `[a]`.
 
@@ -157,7 +169,7 @@ def log_chance(output, action, deviation, slope):
     return total
 
 
-@contracted
+@piece
 def policy_gradient(policy, sizes, samples, rows, inputs, rule, store, gradient):
     """Fill in that of minus the mean surrogate over the samples `rows [B]`; returns their KL.
 
@@ -165,30 +177,28 @@ def policy_gradient(policy, sizes, samples, rows, inputs, rule, store, gradient)
     `KL(pi_k || pi)` from samples of pi_k, and never negative.
     """
     _, action, log_old, advantage = samples
-    gradient[:] = 0
     layers = count_parameters(sizes)
     log_std, log_std_gradient = policy[layers:], gradient[layers:]
+    log_std_gradient[:] = 0
     deviation, count, kl = np.exp(log_std), len(rows), 0.0
     constant = log_std.sum() + 0.5 * len(log_std) * math.log(2 * math.pi)
-    for first in range(0, count, BLOCK):
-        block, seen = rows[first : first + BLOCK], inputs[first : first + BLOCK]
-        output = outputs(policy, sizes, seen, store)
-        slopes = np.empty_like(output)
-        for n in range(len(block)):
-            sample, slope = block[n], slopes[n]
-            log_new = log_chance(output[n], action[sample], deviation, slope) - constant
-            log_ratio = log_new - log_old[sample]
-            growth = math.expm1(log_ratio)
-            kl += (growth - log_ratio) / count
-            if rule.spma_step > 0:
-                factor = spma_slope(growth, advantage[sample], rule.spma_step) / count
-            else:
-                factor = ppo_slope(growth, advantage[sample], rule.clip) / count
-            for k in range(len(deviation)):  # by log_std: distance^2 - 1
-                log_std_gradient[k] -= factor * ((slope[k] * deviation[k]) ** 2 - 1)
-            for k in range(len(slope)):
-                slope[k] *= -factor
-        add_gradient(policy, sizes, seen, store, slopes, gradient)
+    output = outputs(policy, sizes, inputs, store)
+    slopes = np.empty_like(output)
+    for n in range(count):
+        sample, slope = rows[n], slopes[n]
+        log_new = log_chance(output[n], action[sample], deviation, slope) - constant
+        log_ratio = log_new - log_old[sample]
+        growth = math.expm1(log_ratio)
+        kl += (growth - log_ratio) / count
+        if rule.spma_step > 0:
+            factor = spma_slope(growth, advantage[sample], rule.spma_step) / count
+        else:
+            factor = ppo_slope(growth, advantage[sample], rule.clip) / count
+        for k in range(len(deviation)):  # by log_std: distance^2 - 1
+            log_std_gradient[k] -= factor * ((slope[k] * deviation[k]) ** 2 - 1)
+        for k in range(len(slope)):
+            slope[k] *= -factor
+    differentiate(policy, sizes, inputs, store, slopes, gradient)
     if rule.gradient_clip > 0:
         norm = math.sqrt((gradient * gradient).sum())
         if norm > rule.gradient_clip:
@@ -196,19 +206,16 @@ def policy_gradient(policy, sizes, samples, rows, inputs, rule, store, gradient)
     return kl
 
 
-@contracted
+@piece
 def critic_gradient(critic, sizes, targets, rows, inputs, store, gradient):
     """Fill in that of the mean squared error over the samples `rows [B]`, which is returned."""
-    gradient[:] = 0
     count, loss = len(rows), 0.0
-    for first in range(0, count, BLOCK):
-        block, seen = rows[first : first + BLOCK], inputs[first : first + BLOCK]
-        errors = outputs(critic, sizes, seen, store)
-        for n in range(len(block)):
-            error = errors[n, 0] - targets[block[n]]
-            loss += error * error / count
-            errors[n, 0] = 2 * error / count
-        add_gradient(critic, sizes, seen, store, errors, gradient)
+    errors = outputs(critic, sizes, inputs, store)
+    for n in range(count):
+        error = errors[n, 0] - targets[rows[n]]
+        loss += error * error / count
+        errors[n, 0] = 2 * error / count
+    differentiate(critic, sizes, inputs, store, errors, gradient)
     return loss
 
 
@@ -226,7 +233,7 @@ def descend(policy, critics, samples, targets, orders, rate, rule, is_frozen):
     critic_sizes, critic_rows, critic_mu, critic_nu, critic_count = critics
     observation = samples[0]
     inputs = np.empty((orders.shape[2], observation.shape[1]), np.float32)
-    store = np.empty((len(sizes), BLOCK * max(sizes.max(), critic_sizes.max())), np.float32)
+    store = np.empty((len(sizes), len(inputs) * max(sizes.max(), critic_sizes.max())), np.float32)
     gradient, slopes, loss = np.empty_like(parameters), np.empty_like(critic_rows[0]), 0.0
     for one_pass in orders:
         loss = 0.0

@@ -2,21 +2,24 @@
 
 A network is a list of layers `{"weight": [in, out], "bias": [out]}` with tanh between them. A
 policy is `{"layers": network, "log_std": [a]}` (Gaussian, deviation independent of the state) or
-`{"layers": network}` (categorical). Observations `[..., d]` are normalised already.
+`{"layers": network}` (categorical). Observations `[..., d]` are normalised already. What trust
+regions differentiate takes arrays of JAX and of NumPy alike, and all else those of NumPy.
 """
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from cmdpax import lagrangian
+from cmdpax.loops.compiled import compiled
 
-Array = jax.Array
+Array = Any  # NumPy's or JAX's
+LOG_CIRCLE = math.log(2 * math.pi)
 Network = list[dict[str, Any]]
 Policy = dict[str, Any]
 
@@ -58,46 +61,64 @@ def init_policy(key: Array, sizes: tuple[int, ...], gaussian: bool, initial_std:
 
 
 def apply(network: Network, observation: Array) -> Array:
-    """The forward pass that is differentiated, `[..., in] -> [..., out]`."""
+    """What a network says, `[..., in] -> [..., out]`."""
     hidden = observation
     for layer in network[:-1]:
-        hidden = jnp.tanh(hidden @ layer["weight"] + layer["bias"])
+        inner = hidden @ layer["weight"] + layer["bias"]
+        hidden = inner.__array_namespace__().tanh(inner)
     return hidden @ network[-1]["weight"] + network[-1]["bias"]
 
 
 def values(critics: Sequence[Network], observation: Array) -> Array:
     """What every critic says, `[..., d] -> [1 + M, ...]`: reward first, then the rows of limits."""
-    return jnp.stack([apply(critic, observation)[..., 0] for critic in critics])
+    said = [apply(critic, observation)[..., 0] for critic in critics]
+    return said[0].__array_namespace__().stack(said)
 
 
 def log_probability(policy: Policy, observation: Array, action: Array) -> Array:
     """`log pi(a|s) [...]` of actions `[..., a]` (Gaussian) or choices `[...]` (categorical)."""
-    output = apply(policy["layers"], observation)
+    return log_chance(policy, apply(policy["layers"], observation), action)
+
+
+def log_chance(policy: Policy, output: Array, action: Array) -> Array:
+    """The same from what the network said, `[..., a]`."""
+    space = output.__array_namespace__()
     if "log_std" not in policy:
-        return jnp.take_along_axis(jax.nn.log_softmax(output), action[..., None], -1)[..., 0]
+        return space.take_along_axis(log_softmax(output), action[..., None], -1)[..., 0]
     log_std = policy["log_std"]
-    distance = (action - output) * jnp.exp(-log_std)
-    return (-0.5 * distance**2 - log_std - 0.5 * jnp.log(2 * jnp.pi)).sum(-1)
+    distance = (action - output) * space.exp(-log_std)
+    return (-0.5 * distance**2 - log_std - 0.5 * LOG_CIRCLE).sum(-1)
+
+
+def log_softmax(output: Array) -> Array:
+    """Logarithms of the chances that logits `[..., a]` stand for."""
+    space, below = output.__array_namespace__(), output - output.max(-1, keepdims=True)
+    return below - space.log(space.exp(below).sum(-1, keepdims=True))
 
 
 def kl(old: Policy, new: Policy, observation: Array) -> Array:
     """`KL(old || new) [...]` at each state."""
-    before, after = apply(old["layers"], observation), apply(new["layers"], observation)
+    return divergence(old, new, *(apply(one["layers"], observation) for one in (old, new)))
+
+
+def divergence(old: Policy, new: Policy, before: Array, after: Array) -> Array:
+    """The same from what the two networks said, `[..., a]` each."""
+    exp = after.__array_namespace__().exp
     if "log_std" not in old:
-        log_before = jax.nn.log_softmax(before)
-        return (jnp.exp(log_before) * (log_before - jax.nn.log_softmax(after))).sum(-1)
+        log_before = log_softmax(before)
+        return (exp(log_before) * (log_before - log_softmax(after))).sum(-1)
     wider = new["log_std"] - old["log_std"]
-    moved = (before - after) ** 2 * jnp.exp(-2 * new["log_std"])
-    return (wider + 0.5 * (jnp.exp(-2 * wider) + moved - 1)).sum(-1)
+    moved = (before - after) ** 2 * exp(-2 * new["log_std"])
+    return (wider + 0.5 * (exp(-2 * wider) + moved - 1)).sum(-1)
 
 
-def entropy(policy: Policy, observation: Array) -> Array:
-    """Entropy of the policy at each state, `[...]`."""
+def entropy(policy: Policy, output: Array) -> Array:
+    """Entropy of the policy at each state, `[...]`, from what its network said, `[..., a]`."""
     if "log_std" in policy:
-        level = (policy["log_std"] + 0.5 * jnp.log(2 * jnp.pi * jnp.e)).sum()
-        return jnp.broadcast_to(level, observation.shape[:-1])
-    log_chance = jax.nn.log_softmax(apply(policy["layers"], observation))
-    return -(jnp.exp(log_chance) * log_chance).sum(-1)
+        level = (policy["log_std"] + 0.5 * (LOG_CIRCLE + 1)).sum()
+        return np.broadcast_to(level, output.shape[:-1])
+    log_chances = log_softmax(output)
+    return -(np.exp(log_chances) * log_chances).sum(-1)
 
 
 def generalised_advantage(
@@ -117,15 +138,18 @@ def generalised_advantage(
     """
     delta = reward + discount * next_value * (1 - terminated) - value
     carry_on = discount * decay * (1 - ended)
+    advantage = np.ascontiguousarray(delta)
+    accumulate(advantage.reshape(-1, *carry_on.shape), carry_on)
+    return advantage
 
-    def backwards(next_advantage: Array, row: Any) -> tuple[Array, Array]:
-        step_delta, step_carry = row
-        advantage = step_delta + step_carry * next_advantage
-        return advantage, advantage
 
-    rows = (jnp.moveaxis(delta, -2, 0), carry_on)
-    start = jnp.zeros(delta.shape[:-2] + delta.shape[-1:])
-    return jnp.moveaxis(jax.lax.scan(backwards, start, rows, reverse=True)[1], 0, -2)
+@compiled
+def accumulate(sums, carry_on):  # type: ignore[no-untyped-def]
+    """`S_t += carry_t S_{t+1}` from the last t to the first: `[K, T, N]` in place, `[T, N]`."""
+    for row in sums:
+        for t in range(len(row) - 2, -1, -1):
+            for n in range(row.shape[1]):
+                row[t, n] += carry_on[t, n] * row[t + 1, n]
 
 
 def level_shift(
@@ -140,14 +164,14 @@ def level_shift(
     goes_on = 1 - terminated
     delta = (reward + discount * next_value * goes_on - value).mean((-2, -1))
     share = 1 - discount * goes_on.mean()
-    return jnp.where(share > 0, delta / jnp.where(share > 0, share, 1), 0)
+    return delta / share if share > 0 else np.zeros_like(delta)
 
 
 def standardise(advantage: Array) -> Array:
     """Mean zero, deviation one, over the last axis, `[..., K]`."""
     centred = advantage - advantage.mean(-1, keepdims=True)
     deviation = centred.std(-1, keepdims=True)
-    return centred / jnp.where(deviation > 0, deviation, 1)
+    return centred / np.where(deviation > 0, deviation, 1).astype(deviation.dtype)
 
 
 def combine(advantages: Array, weights: Array, rule: str, rescale: bool = False) -> Array:
@@ -172,7 +196,7 @@ def linear(log_ratio: Array, advantage: Array) -> Array:
 
     `log_ratio = log(pi / pi_k)`, where pi_k is the policy that acted.
     """
-    return (jnp.exp(log_ratio) * advantage).mean(-1)
+    return (log_ratio.__array_namespace__().exp(log_ratio) * advantage).mean(-1)
 
 
 def gain(log_ratio: Array, combined: Array, advantages: Array) -> Array:
@@ -180,5 +204,5 @@ def gain(log_ratio: Array, combined: Array, advantages: Array) -> Array:
 
     The largest of reward, costs (`advantages [1 + M, K]`) and their combination `[K]`; scalar.
     """
-    rows = standardise(jnp.concatenate((combined[None], advantages)))
-    return jnp.abs((jnp.expm1(log_ratio) * rows).mean(-1)).max()
+    rows = standardise(np.concatenate((combined[None], advantages)))
+    return np.abs((np.expm1(log_ratio) * rows).mean(-1)).max()

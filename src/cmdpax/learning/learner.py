@@ -5,21 +5,19 @@ trust-region methods (TRPO, CPO) take one step for the policy and the same passe
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
 from cmdpax.learning import formulas, trust_region
 from cmdpax.learning.config import METHODS, ResolvedConfig
 from cmdpax.learning.descent import Rule, descend
-from cmdpax.learning.formulas import Array, Network, Policy, log_probability, values
+from cmdpax.learning.formulas import Network, Policy, values
 from cmdpax.learning.margins import Margins
 from cmdpax.learning.policy import Statistics
-from cmdpax.learning.rollout import Batch
+from cmdpax.learning.rollout import Batch, cut
 from cmdpax.learning.scales import Scales, ratio
 from cmdpax.learning.simulator import Simulator
 from cmdpax.model.limits import Limits
@@ -76,20 +74,20 @@ def _no_moments(parameters: Any) -> optax.ScaleByAdamState:
 class Samples(NamedTuple):
     """A batch prepared for learning, K = T * N samples."""
 
-    observation: Array  # [K, d]
-    action: Array  # [K, a] or [K]
-    log_old: Array  # [K]
-    advantages: Array  # [1 + M, K]
-    targets: Array  # [K, 1 + M]
-    centre: Array  # [1 + M], of the values that targets are made of
+    observation: np.ndarray  # [K, d]
+    action: np.ndarray  # [K, a] or [K]
+    output: np.ndarray  # [K, a], what the policy's network said
+    log_old: np.ndarray  # [K]
+    advantages: np.ndarray  # [1 + M, K]
+    targets: np.ndarray  # [K, 1 + M]
+    centre: np.ndarray  # [1 + M], of the values that targets are made of
 
 
-@partial(jax.jit, static_argnums=5)
 def prepare(
     policy: Policy,
     critics: Sequence[Network],
-    centre: Array,
-    unit: Array,
+    centre: np.ndarray,
+    unit: np.ndarray,
     batch: Batch,
     config: ResolvedConfig,
 ) -> Samples:
@@ -99,8 +97,11 @@ def prepare(
     the total change.
     """
     column, discount = (slice(None), None, None), config.discount
-    value = centre[column] + unit[column] * values(critics, batch.observation)
-    next_value = centre[column] + unit[column] * values(critics, batch.next_observation)
+    observation = batch.observation.reshape(-1, batch.observation.shape[-1])
+    said = values(critics, observation).reshape(len(critics), *batch.ended.shape)
+    said_next = np.roll(said, -1, axis=1)
+    said_next[:, cut(batch.ended)] = values(critics, batch.beyond)
+    value, next_value = (centre[column] + unit[column] * one for one in (said, said_next))
     if config.critics == "normalised":
         rewards, terminated = batch.rewards, batch.terminated
         shift = formulas.level_shift(rewards, value, next_value, terminated, discount)
@@ -111,12 +112,12 @@ def prepare(
     )
     targets = (advantages + value).reshape(len(critics), -1).T
     if config.discounted:
-        advantages = advantages.at[1:].multiply(discount**batch.age)
+        advantages[1:] *= discount**batch.age
     advantages = advantages.reshape(len(critics), -1)
-    observation = batch.observation.reshape(-1, batch.observation.shape[-1])
     action = batch.action.reshape(len(observation), *batch.action.shape[2:])
-    log_old = log_probability(policy, observation, action)
-    return Samples(observation, action, log_old, advantages, targets, centre)
+    output = batch.output.reshape(len(observation), -1)
+    log_old = formulas.log_chance(policy, output, action)
+    return Samples(observation, action, output, log_old, advantages, targets, centre)
 
 
 def assess(
@@ -132,8 +133,8 @@ def assess(
         batch,
         config,
     )
-    scales = scales._replace(centre=np.asarray(samples.centre, np.float64))
-    after = scales.add(np.asarray(samples.advantages), np.asarray(samples.targets), longest)
+    scales = scales._replace(centre=samples.centre.astype(np.float64))
+    after = scales.add(samples.advantages, samples.targets, longest)
     if config.critics == "plain":
         after = after.plain()
     critics = rescale(learner.critics, scales, after)
@@ -167,7 +168,7 @@ def learn(
     advantage per step into a change of an episode's total.
     """
     method, scales, old = METHODS[config.method], learner.scales, learner.policy
-    advantage = _combine(
+    advantage = formulas.combine(
         samples.advantages, weights.astype(np.float32), config.standardise, config.rescale
     )
     # every step size of the policy and the critics decays linearly to 0
@@ -184,16 +185,15 @@ def learn(
             old,
             samples.observation,
             samples.action,
-            jnp.concatenate((advantage[None], centred)),
+            np.concatenate((advantage[None], centred)),
             margin[:rows] / size,
             steps_per_episode,
             config.trust_region * remaining,
         )
         learner = learner._replace(policy=policy)
     is_frozen = is_first or not method.is_descent
-    learner, loss = _descend(learner, samples, np.asarray(advantage), remaining, config, is_frozen)
-    measured = _measure(old, learner.policy, samples, advantage)
-    metrics = {name: float(value) for name, value in measured.items()}
+    learner, loss = _descend(learner, samples, advantage, remaining, config, is_frozen)
+    metrics = _measure(old, learner.policy, samples, advantage)
     if not is_first:
         learner = learner._replace(scales=scales.add_gain(metrics["gain"]))
     if config.spma_step is None and not is_first:
@@ -212,10 +212,8 @@ def _descend(
 ) -> tuple[Learner, float]:
     """All passes over a batch, and the critics' loss in the last; a frozen policy stays."""
     unit, centre = learner.scales.output_unit, learner.scales.centre
-    targets = ratio(
-        np.asarray(samples.targets) - centre.astype(np.float32), unit.astype(np.float32)
-    )
-    action = np.asarray(samples.action)
+    targets = ratio(samples.targets - centre.astype(np.float32), unit.astype(np.float32))
+    action = samples.action
     policy_adam, critics_adam = learner.policy_adam, learner.critics_adam
     if "log_std" not in learner.policy:
         action = np.eye(len(learner.policy["layers"][-1]["bias"]), dtype=np.float32)[action]
@@ -226,7 +224,7 @@ def _descend(
     loss = descend(
         policy,
         critics,
-        (np.asarray(samples.observation), action, np.asarray(samples.log_old), advantage),
+        (samples.observation, action, samples.log_old, advantage),
         np.ascontiguousarray(targets.T, np.float32),
         minibatches(len(advantage), config, int(learner.update)),
         np.float32(config.learning_rate * remaining),
@@ -298,16 +296,14 @@ def minibatches(samples: int, config: ResolvedConfig, update: int) -> np.ndarray
     return np.array(orders, np.int32).reshape(config.passes, -1, config.minibatch)
 
 
-@jax.jit
-def _measure(old: Policy, new: Policy, samples: Samples, advantage: Array) -> dict[str, Array]:
+def _measure(old: Policy, new: Policy, samples: Samples, advantage: np.ndarray) -> dict[str, float]:
     """What an update achieved."""
-    observation, action, log_old = samples[:3]
-    log_ratio = log_probability(new, observation, action) - log_old
-    return {
-        "gain": formulas.gain(log_ratio, advantage, samples.advantages),
-        "kl": formulas.kl(old, new, observation).mean(),
-        "entropy": formulas.entropy(old, observation).mean(),
-    }
-
-
-_combine = jax.jit(formulas.combine, static_argnums=(2, 3))
+    output = formulas.apply(new["layers"], samples.observation)
+    with np.errstate(over="ignore"):  # of a policy that went astray
+        log_ratio = formulas.log_chance(new, output, samples.action) - samples.log_old
+        measured = {
+            "gain": formulas.gain(log_ratio, advantage, samples.advantages),
+            "kl": formulas.divergence(old, new, samples.output, output).mean(),
+            "entropy": formulas.entropy(old, samples.output).mean(),
+        }
+    return {name: float(value) for name, value in measured.items()}

@@ -71,6 +71,24 @@ def entries(row: Array) -> Any:
     return (slice(None),)
 
 
+def add_product(total: Array, row: Array, matrix: Array) -> None:
+    """`total += row matrix`: `[w]`, `[k]`, `[k, w]`."""
+    total += row @ matrix
+
+
+def four_by_four(total: Array, row: Array, matrix: Array) -> None:
+    """The same for compiled loops, which then load and store `total` a quarter as often."""
+    fours = len(row) // 4 * 4
+    for i in range(0, fours, 4):
+        a, b, c, d = row[i], row[i + 1], row[i + 2], row[i + 3]
+        first, second, third, fourth = matrix[i], matrix[i + 1], matrix[i + 2], matrix[i + 3]
+        for j in range(len(total)):
+            total[j] += a * first[j] + b * second[j] + c * third[j] + d * fourth[j]
+    for i in range(fours, len(row)):
+        for j in range(len(total)):
+            total[j] += row[i] * matrix[i, j]
+
+
 def tanh(x: Array) -> None:
     """Hyperbolic tangent of `x [K]` float32, in place, within 4e-7.
 
@@ -112,10 +130,7 @@ def forward(
             weight = parameters[start:end].reshape(sizes[layer], width)
             start = end + width
             next_hidden = parameters[end:start].copy()
-            for i in range(len(hidden)):
-                value, row = hidden[i], weight[i]
-                for j in entries(row):
-                    next_hidden[j] += value * row[j]
+            add_product(next_hidden, hidden, weight)
             if layer < layers - 1:
                 tanh(next_hidden)
             hidden = next_hidden
@@ -124,7 +139,7 @@ def forward(
 
 @cache
 def fastest_forward() -> Callable[..., None]:
-    """`forward`, compiled where numba is installed: a hundred times as fast."""
+    """`forward`, compiled where numba is installed: fifty times as fast."""
     try:
         from cmdpax.loops.compiled import contracted
     except ImportError:
@@ -135,11 +150,12 @@ def fastest_forward() -> Callable[..., None]:
 
 @cache
 def inline_parts() -> None:
-    """Let compiled loops call `entries`, `normalise` and `tanh`."""
+    """Let compiled loops call `entries`, `normalise`, `add_product` and `tanh`."""
     from cmdpax.loops.compiled import inlined
 
     inlined(entries, lambda row: range(len(row)))
     inlined(normalise, normalise)
+    inlined(add_product, four_by_four)
     inlined(tanh, tanh)
 
 

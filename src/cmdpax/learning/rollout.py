@@ -5,7 +5,7 @@ follows from its seed, so that a resumed run needs no simulator state. The last 
 episodes; they are bootstrapped like a time limit, and count as episodes only if none was completed.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,19 +15,19 @@ from cmdpax.learning.simulator import CompiledSimulator, Record, Recorder, Simul
 from cmdpax.model.limits import Limits
 
 MAX_EPISODE_STEPS = 100_000  # an environment without an end is noticed here
-Array = Any  # NumPy when collected, JAX inside compiled functions
 
 
 class Batch(NamedTuple):
     """What the learner sees. Observations are normalised; actions are in the policy's own units."""
 
-    observation: Array  # [T, N, d] float32
-    next_observation: Array  # [T, N, d], the true successors
-    action: Array  # [T, N, a] float32, or [T, N] int
-    rewards: Array  # [1 + M, T, N]: reward first, then constraint rewards, one for each row
-    terminated: Array  # [T, N] float32, where nothing counts any more
-    ended: Array  # [T, N] float32, by itself or by the time limit
-    age: Array  # [T, N] float32, steps since the episode's start
+    observation: np.ndarray  # [T, N, d] float32
+    beyond: np.ndarray  # [E, d], what truly followed, where `cut` says that no row here does
+    output: np.ndarray  # [T, N, a], what the policy's network said
+    action: np.ndarray  # [T, N, a] float32, or [T, N] int
+    rewards: np.ndarray  # [1 + M, T, N]: reward first, then constraint rewards, one for each row
+    terminated: np.ndarray  # [T, N] float32, where nothing counts any more
+    ended: np.ndarray  # [T, N] float32, by itself or by the time limit
+    age: np.ndarray  # [T, N] float32, steps since the episode's start
 
 
 class Episodes(NamedTuple):
@@ -67,7 +67,8 @@ def collect(
     terminated = ended if counts_steps(record.observation, ended) else record.terminated
     batch = Batch(
         record.normalised,
-        policy.normalise(record.next_observation),
+        policy.normalise(record.next_observation[cut(ended)]),
+        record.output - noise,
         policy.choose(record.output),
         rewards.astype(np.float32),
         terminated.astype(np.float32),
@@ -88,6 +89,13 @@ def record_of(
     else:
         run(simulator, policy, noise, record)
     return record
+
+
+def cut(ended: np.ndarray) -> np.ndarray:
+    """Where an episode or the batch ended, `[T, N]`: elsewhere the next row is what followed."""
+    ends = ended.astype(bool)
+    ends[-1] = True
+    return ends
 
 
 def run(simulator: Simulator, policy: NetworkPolicy, noise: np.ndarray, record: Record) -> None:

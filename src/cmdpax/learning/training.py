@@ -216,8 +216,17 @@ class Dual(NamedTuple):
 
 def policy_of(learner: Learner, simulator: Copies) -> NetworkPolicy:
     """The current policy for NumPy."""
-    space, shape = simulator.action_space, simulator.observation_shape
-    return NetworkPolicy.of(leaves_by_path(learner), space, shape, int(learner.update))
+    layers, observed = learner.policy["layers"], learner.observed
+    return NetworkPolicy(
+        [layer["weight"] for layer in layers],
+        [layer["bias"] for layer in layers],
+        learner.policy.get("log_std"),
+        observed.mean,
+        observed.scale,
+        simulator.action_space,
+        simulator.observation_shape,
+        int(learner.update),
+    )
 
 
 def save(learner: Learner, simulator: Copies, run_folder: RunFolder) -> None:

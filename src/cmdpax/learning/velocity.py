@@ -21,10 +21,17 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.learning.policy import NetworkPolicy, fastest_forward
+from cmdpax.learning.policy import NetworkPolicy, forward, inline_parts
 from cmdpax.learning.robots import EPISODE_STEPS, TASKS, Task
 from cmdpax.learning.simulator import ActionSpace, Record, Transition
-from cmdpax.loops.compiled import call_at, compiled, memory_at, shared_threads, thread_count
+from cmdpax.loops.compiled import (
+    call_at,
+    compiled,
+    memory_at,
+    piece,
+    shared_threads,
+    thread_count,
+)
 
 SHARED_FROM = 10  # simulations that are worth sharing among threads
 MARGINS_ADD = (3, 5)  # MuJoCo versions from here on add two geoms' margins, and took the larger one
@@ -300,7 +307,8 @@ def measure(  # type: ignore[no-untyped-def]
     return any_ended
 
 
-act = fastest_forward()
+inline_parts()
+act = piece(forward)
 
 
 @compiled

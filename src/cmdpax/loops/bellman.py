@@ -231,18 +231,21 @@ def _search(first_choice, first_entry, successors, seen, frontier):
                 count += 1
 
 
-def inspect_rows(first_entry: Array, successors: Array, probabilities: Array) -> Array:
+def inspect_rows(
+    first_entry: Array, successors: Array, probabilities: Array, tolerance: float
+) -> Array:
     """What is to be said about rows (as for `order_rows`), `[7]` float64.
 
     The first entry that is not finite, the first negative one, the first row whose sum misses 1 by
-    more than a tolerance of 1e-8 (-1: none) and how many such there are; whether rows are ordered
+    more than the tolerance (-1: none) and how many such there are; whether rows are ordered
     (successors increase, none has probability 0); the longest row; how far a sum misses 1 at most.
     """
-    return np.array(_inspect_rows(readable(first_entry), readable(successors), probabilities))
+    pointers = readable(first_entry), readable(successors)
+    return np.array(_inspect_rows(*pointers, probabilities, tolerance))
 
 
 @compiled
-def _inspect_rows(first_entry, successors, probabilities):
+def _inspect_rows(first_entry, successors, probabilities, tolerance):
     infinite, negative, off, count = -1.0, -1.0, -1.0, 0.0
     ordered, longest, farthest = 1.0, 0.0, 0.0
     for k in range(len(first_entry) - 1):
@@ -258,7 +261,7 @@ def _inspect_rows(first_entry, successors, probabilities):
             before = successors[e]
             total += chance
         miss = abs(total - 1.0)
-        if not miss <= 1e-8:
+        if not miss <= tolerance:
             off = k if off < 0 else off
             count += 1
         farthest = max(farthest, miss)

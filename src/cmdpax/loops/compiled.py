@@ -69,6 +69,16 @@ def contracted(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled(function, fastmath={"contract"})
 
 
+def piece(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: what `contracted` loops call, compiled into each of them and not cached by itself.
+
+    Where machine code calls other machine code, a process that compiles both may take another copy
+    of it than one that loads them, and copies may be rounded differently: no run would be resumed
+    bit for bit.
+    """
+    return njit(function, forceinline=True, error_model="numpy", fastmath={"contract"})
+
+
 def inlined(function: Callable[..., Any], source: Callable[..., Any]) -> None:
     """Let compiled loops call the plain `function`: `source` is compiled in its place."""
     overload(function, inline="always", strict=False)(lambda *_: source)

@@ -8,7 +8,7 @@ first. Most components of real models are one state, which takes one step.
 - `find_order`: components by one depth-first search (Tarjan 1972). Inside a large one states take
   the order of the flow, where nearly all transitions follow one; or else the reverse Cuthill-McKee
   one, where that makes transitions much shorter; or else they keep their numbering;
-- `settle`, `solve_small`: optimal values, and linear systems, of small components, by dense LU;
+- `solve_small`: linear systems of small components, by dense LU;
 - `part`: a large component as a model of its own, once all that it leads to is known;
 - `inside`, `outside`, `send_outside`: the same for a linear system.
 
@@ -23,7 +23,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from cmdpax.loops.bellman import best_alone
 from cmdpax.loops.compiled import Array, compiled, readable
 from cmdpax.loops.rows import Block, Matrix, RowArrays, Rows
 from cmdpax.loops.systems import eliminate
@@ -31,9 +30,9 @@ from cmdpax.loops.systems import eliminate
 LARGE = 256  # states of a component from which sparse methods are faster than dense LU
 SHORTER = 4  # a new numbering must make transitions so many times shorter on average
 SAMPLED = 20_000  # states whose transitions are measured
+FEW = 2  # entries of a choice on average up to which a policy is mostly chains
+LARGEST = 300_000  # states of a component that is tried by elimination, which no clock interrupts
 FLOW = 0.2  # share of transitions against the flow up to which states are put in its order
-SWITCH = 1e-12  # relative gain below which policy iteration keeps a choice: no cycling on ties
-ITERATIONS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +43,7 @@ class Order:
     starts: Array  # [C + 1] uint32: component c is states[starts[c] : starts[c + 1]]
     leaks: Array  # [C] bool: whether some choice leads out of the component
     flows: Array  # [C] bool: whether nearly all transitions of a large one lead to earlier states
+    filled: Array  # [C] bool: whether elimination fills in too much, as expected or as tried
     kept: dict[int, "Part"] = field(default_factory=dict)  # see `part`
 
     @cached_property
@@ -57,6 +57,12 @@ class Order:
     def is_plain(self) -> bool:
         """Whether it is one large component in the model's own numbering: nothing to gain."""
         return len(self.starts) == 2 and bool((np.diff(self.states.astype(np.int64)) == 1).all())
+
+    @cached_property
+    def renumbered(self) -> "Order":
+        """That of the only component, as a model in its own numbering (see `part`)."""
+        states = readable(np.arange(len(self.states), dtype=np.uint32))
+        return Order(states, self.starts, self.leaks, self.flows, self.filled)
 
     @cached_property
     def groups(self) -> list[tuple[int, int, bool]]:
@@ -84,22 +90,27 @@ def find_order(rows: Rows) -> Order:
     finish, *work = (np.zeros(S, dtype=np.uint32) for _ in range(6))
     count = _search(pointers, successors, states, starts, finish, *work)
     starts, leaks = starts[: count + 1].copy(), np.zeros(count, dtype=np.bool_)
-    place, flows = np.empty(S, dtype=np.uint32), np.zeros(count, dtype=np.bool_)
+    place = np.empty(S, dtype=np.uint32)
+    flows, filled = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
     for c in np.flatnonzero(np.diff(starts.astype(np.int64)) >= LARGE):
         own = states[starts[c] : starts[c + 1]]
         own.sort()
         place[own] = np.arange(len(own), dtype=np.uint32)
-        within = pointers, successors, readable(own), readable(place)
+        n, within = len(own), (pointers, successors, readable(own), readable(place))
         if _backward(*within, readable(finish)) <= FLOW:
             flows[c] = True
             own[:] = own[np.argsort(finish[own])]
+            length = 0.0
         else:
-            own[:] = _shorter(pointers, successors, own, place)
+            own[:], length = _shorter(pointers, successors, own, place)
+            entries, choices = (int((p[own + 1] - p[own]).sum()) for p in (pointers, first_choice))
+            length = 0.0 if entries <= FEW * choices else length
+        filled[c] = n > LARGEST or n * length**2 > most_work(n)  # as with so many columns in a row
     if count > 1:
         component = np.empty(S, dtype=np.uint32)
         component[states] = np.repeat(np.arange(count, dtype=np.uint32), np.diff(starts))
         _find_leaks(pointers, successors, readable(component), leaks)
-    return Order(readable(states), readable(starts), readable(leaks), readable(flows))
+    return Order(readable(states), readable(starts), readable(leaks), readable(flows), filled)
 
 
 @compiled
@@ -174,21 +185,30 @@ def _find_leaks(pointers, successors, component, leaks):
                 leaks[component[s]] = True
 
 
-def _shorter(pointers: Array, successors: Array, states: Array, place: Array) -> Array:
+@compiled
+def most_work(n):
+    """Multiplications of an elimination in a component of n states that pays."""
+    return (1 << 20) + 32 * n
+
+
+def _shorter(
+    pointers: Array, successors: Array, states: Array, place: Array
+) -> tuple[Array, float]:
     """The states `[n]` of a component as they are, or in reverse Cuthill-McKee order.
 
-    place: `[S]`, where each of them stands now. A numbering can only be narrow if a breadth-first
-    search has narrow levels: random models are recognised by the first few.
+    Also the mean distance of transitions then. place: `[S]`, where each of them stands now. A
+    numbering can only be narrow if a breadth-first search has narrow levels: random models are
+    recognised by the first few.
     """
     n = len(states)
     step = max(1, n // SAMPLED)
     length = _mean_length(pointers, successors, readable(states), readable(place), step)
     if not length > SHORTER or length * SHORTER < n**0.5:
-        return states
+        return states, length
     seen, frontier = np.zeros(len(place), dtype=np.bool_), np.empty(n, dtype=np.uint32)
     arrays = pointers, successors, readable(states), readable(place), seen, frontier
     if not _has_narrow_levels(*arrays, length / SHORTER):
-        return states
+        return states, length
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
     starts, links = np.zeros(n + 1, dtype=np.int32), np.empty(len(successors), dtype=np.int32)
@@ -199,7 +219,7 @@ def _shorter(pointers: Array, successors: Array, states: Array, place: Array) ->
     moved = np.empty(len(place), dtype=np.uint32)
     moved[states[order]] = np.arange(n, dtype=np.uint32)
     shorter = _mean_length(pointers, successors, readable(states[order]), readable(moved), step)
-    return states[order] if shorter * SHORTER <= length else states
+    return (states[order], shorter) if shorter * SHORTER <= length else (states, length)
 
 
 @compiled
@@ -251,77 +271,6 @@ def _has_narrow_levels(pointers, successors, states, place, seen, frontier, limi
                     frontier[count] = t
                     count += 1
     return True
-
-
-def settle(
-    rows: Rows, states: Array, starts: Array, reward: Array, values: Array, discount: float
-) -> bool:
-    """Optimal values of small components, one after another, in place on `values [S]`.
-
-    Component c is `states[starts[c] : starts[c + 1]]`; what it leads to besides is settled. A state
-    alone takes one backup, several policy iteration on a dense system, for `reward [K]`. False if
-    one did not settle.
-    """
-    largest = int(np.diff(starts).max(initial=1))
-    system, right = np.empty((largest, largest)), np.empty((1, largest))
-    place, chosen = np.full(rows.states, -1, dtype=np.int32), np.empty(largest, dtype=np.uint32)
-    lists, block = (readable(states), readable(starts)), rows.rows(0, rows.states)
-    work = values, discount, place, chosen, system, right
-    return bool(_settle(*lists, block, readable(reward), *work))
-
-
-@compiled
-def _settle(states, starts, rows, reward, values, discount, place, chosen, system, right):
-    first_choice, first_entry, successors, probabilities = rows
-    is_settled = True
-    for c in range(len(starts) - 1):
-        first, count = starts[c], starts[c + 1] - starts[c]
-        if count == 1:
-            s = states[first]
-            values[s] = best_alone(s, rows, reward, values, discount)[1]
-            continue
-        for i in range(count):
-            s = states[first + i]
-            place[s] = i
-            chosen[i] = best_alone(s, rows, reward, values, discount)[0]
-        is_better, iterations = True, 0
-        while is_better and iterations < ITERATIONS:
-            iterations += 1
-            system[:count, :count] = 0.0
-            for i in range(count):
-                k = chosen[i]
-                system[i, i] = 1.0
-                right[0, i] = reward[k]
-                for e in range(first_entry[k], first_entry[k + 1]):
-                    t = successors[e]
-                    if place[t] >= 0:
-                        system[i, place[t]] -= discount * probabilities[e]
-                    else:
-                        right[0, i] += discount * probabilities[e] * values[t]
-            eliminate(system[:count, :count], right[:, :count])
-            largest = 0.0
-            for i in range(count):
-                values[states[first + i]] = right[0, i]
-                largest = max(largest, abs(right[0, i]))
-            is_better = False
-            for i in range(count):
-                s = states[first + i]
-                own, best, choice = 0.0, -np.inf, chosen[i]
-                for k in range(first_choice[s], first_choice[s + 1]):
-                    next_value = 0.0
-                    for e in range(first_entry[k], first_entry[k + 1]):
-                        next_value += probabilities[e] * values[successors[e]]
-                    action_value = reward[k] + discount * next_value
-                    if k == chosen[i]:
-                        own = action_value
-                    if action_value > best:
-                        best, choice = action_value, k
-                if best - own > SWITCH * (largest + abs(best)):
-                    chosen[i], is_better = choice, True
-        is_settled = is_settled and not is_better
-        for i in range(count):
-            place[states[first + i]] = -1
-    return is_settled
 
 
 def solve_small(
@@ -389,7 +338,7 @@ class Part(NamedTuple):
     """A component as a model of n states in its own order."""
 
     rows: RowArrays
-    choices: Array  # [k] uint32: its choices, as the whole model numbers them
+    choices: Array  # [k] intp: its choices, as the whole model numbers them
     outside: Array  # [k]: E[V(s'); s' outside] of each
 
 
@@ -407,10 +356,10 @@ def part(rows: Rows, order: Order, component: int, values: Array) -> Part:
     K = int(first_choice[-1])
     starts, ends = (block.first_entry[block.first_choice[s]] for s in (states, states + 1))
     room = int((ends - starts).sum())
-    pointers, choices = np.zeros(K + 1, dtype=np.uint32), np.empty(K, dtype=np.uint32)
+    pointers, choices = np.zeros(K + 1, dtype=np.uint32), np.empty(K, dtype=np.intp)
     successors, chances, outside = np.empty(room, dtype=np.uint32), np.empty(room), np.empty(K)
     within = readable(states), order.place, first, readable(values)
-    used = _part(block, *within, pointers, successors, chances, choices, outside)
+    used = fill_part(block, *within, pointers, successors, chances, choices, outside)
     entries = readable(successors[:used]), readable(chances[:used])
     own = RowArrays(Block(readable(first_choice), readable(pointers), *entries))
     made = Part(own, choices, outside)
@@ -420,7 +369,8 @@ def part(rows: Rows, order: Order, component: int, values: Array) -> Part:
 
 
 @compiled
-def _part(rows, states, place, first, values, pointers, others, chances, choices, outside):
+def fill_part(rows, states, place, first, values, pointers, others, chances, choices, outside):
+    """The loop of `part`; how many entries it has."""
     first_choice, first_entry, successors, probabilities = rows
     used, j, last = 0, 0, first + len(states)
     for i in range(len(states)):

@@ -57,7 +57,7 @@ def save_model(model: CMDP, path: str | os.PathLike[str]) -> None:
     most = int(np.diff(model.first_choice).max())
     if model.transitions.labels is not None or model.actions > most:  # else actions are 0, 1, ...
         arrays["available"] = model.transitions.as_table(np.ones(model.choices, dtype=bool))
-    meta = {name: getattr(model, name) for name in ("senses", "minimise", *text.NAMES)}
+    meta = {name: getattr(model, name) for name in ("senses", "minimise", "notes", *text.NAMES)}
     meta["grid"] = model.grid and asdict(model.grid)
     return _write_archive(path, text.MODEL, arrays, meta)
 
@@ -95,7 +95,7 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
     is_padded = meta["version"] < 3
     text.checked_keys("arrays", arrays, PADDED if is_padded else ROWS, (*NUMBERS, "available"))
     lists = ("senses", *text.NAMES)
-    text.checked_keys("meta", meta, ("format", "version"), ("minimise", "grid", *lists))
+    text.checked_keys("meta", meta, ("format", "version"), ("minimise", "grid", "notes", *lists))
     labels: dict[str, Any] = {
         name: None if meta.get(name) is None else text.texts(f"meta.{name}", meta[name])
         for name in lists
@@ -121,6 +121,7 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
         first_choice=arrays.get("first_choice"),
         available=arrays.get("available"),
         grid=text.grid_from(meta.get("grid")),
+        notes=text.texts("meta.notes", meta.get("notes") or []),
         **labels,
     )
 

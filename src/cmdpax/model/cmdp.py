@@ -21,9 +21,13 @@ import numpy as np
 
 from cmdpax.errors import InputError, check_known, did_you_mean
 from cmdpax.loops.rows import Block
+from cmdpax.model.foreign import mdptoolbox_fields, quantecon_fields, umb_fields
 from cmdpax.model.limits import LARGEST_NUMBER, Limits, listed
 from cmdpax.model.prints import Rows, as_html, as_text
+from cmdpax.model.prism import prism_fields
+from cmdpax.model.tables import table_fields
 from cmdpax.model.transitions import (
+    NORMALISE,
     ROW_SUM_TOLERANCE,
     Kept,
     Transitions,
@@ -31,13 +35,14 @@ from cmdpax.model.transitions import (
     normalised,
     read_rows,
     real_number,
+    say_divided,
     step_fields,
     toy_text_fields,
 )
 
 FIELDS = (  # of the constructor; thresholds besides
     *("transitions", "reward", "constraints", "senses", "initial", "discount", "minimise"),
-    *("state_names", "action_names", "constraint_names", "grid"),
+    *("state_names", "action_names", "constraint_names", "grid", "notes"),
 )
 OF_ROWS = ("available", "first_choice", "goal")  # arguments that say what transitions mean
 HASHED = 1 << 20  # indices that are hashed at a time
@@ -79,6 +84,7 @@ class CMDP:
     state_names, constraint_names: optional labels
     action_names: A labels, or for every state a list of those of its choices
     grid: optional drawing instructions
+    notes: how the model was read, a sentence each, for `print` and `describe`
     """
 
     transitions: Transitions
@@ -106,6 +112,7 @@ class CMDP:
         action_names: Sequence[str] | Sequence[Sequence[str]] | None = None,
         constraint_names: Sequence[str] | None = None,
         grid: Grid | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         marked = None if goal is None else lambda S: _mask(goal, S, state_names)
         self.transitions, kept = read_rows(transitions, available, first_choice, marked)
@@ -117,7 +124,8 @@ class CMDP:
         constraints, count = float_array("constraints", constraints), len(listed(thresholds))
         if constraints.ndim == 0:
             raise InputError(f"constraints: a number; give {(S, A)} numbers for each constraint.")
-        is_table = constraints.shape == (S, A) != (count, rows.choices)
+        sizes = (rows.choices, rows.choices if kept is None else kept.came)
+        is_table = constraints.shape == (S, A) and not (count == S and A in sizes)
         if is_table or (constraints.ndim == 1 and constraints.size):
             constraints = constraints[None]
         m = len(constraints)
@@ -135,6 +143,7 @@ class CMDP:
         self.discount = _discount_factor(discount)
         self.action_names = _action_labels(action_names, rows)
         self.grid = _checked_grid(grid, S, A)
+        self.notes = _labels("notes", notes, len(notes)) or ()
         for array in (self.reward, self.constraints, self.initial):
             array.setflags(write=False)
         self._frozen = True
@@ -226,6 +235,7 @@ class CMDP:
             ("discount", f"{self.discount:.12g}"),
             ("objective", f"{'minimise' if self.minimise else 'maximise'} the reward"),
             *(("subject to", text) for text in self.limits.texts),
+            *(("note", sentence) for sentence in self.notes),
         ]
 
     def __str__(self) -> str:
@@ -335,6 +345,109 @@ class CMDP:
         return cls(**made, discount=discount, **fields)
 
     @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        discount: float | None = None,
+        limits: Sequence[str] | None = None,
+        initial: Any = None,
+        goal: Any = None,
+        reward: str | None = None,
+        minimise: bool | None = None,
+        **fields: Any,
+    ) -> "CMDP":
+        """Build from a long table with one row for each successor.
+
+        table: a `.csv` or `.parquet` file, or columns by name (a mapping of arrays, a DataFrame):
+        `state`, `action`, `next_state`, `probability`, and one for the reward and for every
+        quantity that has a limit. limits: texts such as `"cost<=3"`, by column. initial: a state,
+        or `{state: probability}`. goal: states where the run ends, which need no rows. reward: the
+        column of the reward, by default `reward`. A `.csv` may say these itself, in lines above
+        its head such as `# limit = cost<=3`; what is said here counts first. fields: others of the
+        constructor.
+        """
+        said = {"limits": limits, "initial": initial, "goal": goal, "minimise": minimise}
+        made = table_fields(table, discount=discount, reward=reward, **said)
+        return cls(**made, **fields)
+
+    @classmethod
+    def from_mdptoolbox(
+        cls, P: Any, R: Any, discount: float, *, constraints: Sequence[Any] = (), **fields: Any
+    ) -> "CMDP":
+        """Build from what pymdptoolbox takes: `mdptoolbox.mdp.ValueIteration(P, R, discount)`.
+
+        P: `[A, S, S]`, or A matrices, dense or sparse. R, and each of the constraints: `[S]`,
+        `[S, A]`, or `[A, S, S]` for what a transition pays. fields: `thresholds`, `initial` and
+        others, as in the constructor.
+        """
+        made = {"thresholds": [], **mdptoolbox_fields(P, R, constraints), **fields}
+        return cls(discount=discount, **made)
+
+    @classmethod
+    def from_quantecon(
+        cls,
+        R: Any,
+        Q: Any,
+        beta: float,
+        s_indices: Any = None,
+        a_indices: Any = None,
+        *,
+        constraints: Any = (),
+        **fields: Any,
+    ) -> "CMDP":
+        """Build from what QuantEcon takes: `DiscreteDP(R, Q, beta, s_indices, a_indices)`.
+
+        R: `[S, A]` with `Q [S, A, S]`; or pairs, `[L]` with `Q [L, S]`, dense or sparse. A reward
+        of -inf says that there is no such action. constraints: `[m, S, A]`, or `[m, L]`. fields:
+        `thresholds`, `initial` and others, as in the constructor.
+        """
+        made = quantecon_fields(R, Q, s_indices, a_indices, constraints)
+        return cls(discount=beta, **{"thresholds": [], **made, **fields})
+
+    @classmethod
+    def from_prism(
+        cls,
+        path: Any,
+        *,
+        property: str,
+        constants: str | Mapping[str, Any] = "",
+        discount: float = 1.0,
+    ) -> "CMDP":
+        """Build from a PRISM or JANI file and a property with bounds; Storm reads the file.
+
+        property: as in `multi(R{"time"}min=? [F "done"], P>=0.9 [F "fast"])`. constants: as in
+        `"delay=3,fast=0.5"`, or a mapping. A target that can be left adds one bit to the states;
+        the run ends where nothing is paid any more. What was done is in `notes`.
+        """
+        made = prism_fields(path, property=property, constants=constants, discount=discount)
+        made.pop("may_stay")
+        return cls(**made)
+
+    @classmethod
+    def from_umb(
+        cls,
+        path: Any,
+        *,
+        discount: float | None = None,
+        limits: Sequence[str] | None = None,
+        initial: Any = None,
+        goal: Any = None,
+        reward: str | None = None,
+        minimise: bool | None = None,
+        **fields: Any,
+    ) -> "CMDP":
+        """Build from a UMB file, the format that model checkers share.
+
+        limits: texts such as `"cost<=3"`, on its rewards. reward: which of its rewards is the
+        reward, by default the first. goal: labels of states where the run ends. initial: by
+        default its own. fields: others of the constructor.
+        """
+        said = {"limits": limits, "initial": initial, "goal": goal, "minimise": minimise}
+        made = umb_fields(path, discount=discount, reward=reward, **said)
+        return cls(**made, **fields)
+
+    @classmethod
     def from_toy_text(
         cls,
         env: Any,
@@ -438,7 +551,8 @@ def _distribution(initial: Any, S: int, names: Sequence[str] | None) -> np.ndarr
     with np.errstate(over="ignore"):
         total = start.sum()
     if abs(total - 1) > ROW_SUM_TOLERANCE:
-        raise InputError(f"initial: probabilities sum to {total:.9g}, not 1; normalise them.")
+        raise InputError(f"initial: probabilities sum to {total:.9g}, not 1; {NORMALISE}.")
+    say_divided("initial: the probabilities", float(abs(total - 1)))
     return normalised(start)
 
 

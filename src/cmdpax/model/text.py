@@ -32,7 +32,7 @@ T = TypeVar("T")
 def model_from_json(text: bytes) -> CMDP:
     """The model in a `.json` file."""
     data = identified(parse_json(text), MODEL)
-    checked_keys("the model", data, (*HEAD_KEYS, "transitions"), ("grid", "minimise"))
+    checked_keys("the model", data, (*HEAD_KEYS, "transitions"), ("grid", "minimise", "notes"))
     transitions = typed("transitions", data["transitions"], list)
     limits, constraint_names = _limits(typed("constraints", data["constraints"], list))
     S, state_names = counted("states", data["states"])
@@ -73,6 +73,7 @@ def model_from_json(text: bytes) -> CMDP:
         action_names=action_names,
         constraint_names=constraint_names,
         grid=grid_from(data.get("grid")),
+        notes=texts("notes", data.get("notes", [])),
     )
 
 
@@ -152,6 +153,7 @@ def model_to_json(model: CMDP) -> str:
     }
     head |= {"minimise": True} if model.minimise else {}
     head |= {"grid": asdict(model.grid)} if model.grid else {}
+    head |= {"notes": model.notes} if model.notes else {}
     lines = []
     rows = model.transitions
     for k, (s, a) in enumerate(zip(rows.state_of.tolist(), rows.action_of.tolist())):

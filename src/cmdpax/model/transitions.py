@@ -13,6 +13,7 @@ Tables `[S, A]` are for people, and for methods that work on one number of actio
 `Transitions` turns what is said by choice, `[K]`, into them and back.
 """
 
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,10 +31,13 @@ from cmdpax.loops.components import Order, find_order
 from cmdpax.loops.rows import Block, RowArrays
 from cmdpax.model.limits import NUMERIC, listed
 
-ROW_SUM_TOLERANCE = 1e-8
+# how far the sum of a row may be from 1: float32, or six printed digits of twenty successors
+ROW_SUM_TOLERANCE = 1e-5
+NEGLIGIBLE = 1e-12  # what is divided away without a word
 MAX_ENTRIES = 2_000_000_000  # refuse to allocate more than this
 DENSE_STATES, DENSE_ENTRIES = 256, 4_000_000  # up to here dense linear algebra is faster
 WASTE = 0.1  # share of an array that may stay unused at its end
+NORMALISE = f"normalise them (within {ROW_SUM_TOLERANCE:g} of 1 it is done for you)"
 NO_ACTIONS = "the action set is empty; every state needs at least one action."
 Array = np.ndarray
 
@@ -249,15 +253,16 @@ def read_rows(
         return transitions, None
     raw, rows = _raw(transitions, first_choice), None
     S, count = len(raw.first_choice) - 1, len(raw.first_entry) - 1
+    ended = np.zeros(S, dtype=bool) if goal is None else goal(S)
     if available is not None:
         A = None if first_choice is not None else raw.actions
-        mask = _availability(available, S, A)
+        mask = _availability(available, A, ended)
         if A is None:
             raw = _labelled(raw, mask)
         elif not mask.all() or is_own:
             raw, rows = _available(raw, mask)
     if goal is not None:
-        raw, own = _with_goal(raw, goal(S))
+        raw, own = _with_goal(raw, ended)
         rows = own if rows is None else np.where(own < 0, -1, rows[own])
     for s in np.flatnonzero(np.diff(raw.first_choice) == 0)[:1].tolist():
         raise InputError(f"transitions, state {s}: {NO_ACTIONS}")
@@ -290,7 +295,7 @@ def _raw(transitions: Any, first_choice: Any) -> Raw:
     parts = matrix.indptr, matrix.indices, matrix.data.astype(np.float64, copy=False)
     if first_choice is None:
         return Raw(np.arange(S + 1) * A, *parts, A)
-    pointers = _pointers("first_choice", first_choice, S, matrix.shape[0])
+    pointers = pointers_of("first_choice", first_choice, S, matrix.shape[0])
     return Raw(pointers, *parts, int(np.diff(pointers).max(initial=1)))
 
 
@@ -353,7 +358,7 @@ def _lists(successors: Array, probabilities: Array, first_choice: Any) -> Raw:
         S, A, _ = successors.shape
         _refuse_empty(S, A)
         return Raw(np.arange(S + 1) * A, *parts, A)
-    pointers = _pointers("first_choice", first_choice, max(np.size(first_choice) - 1, 0), K)
+    pointers = pointers_of("first_choice", first_choice, max(np.size(first_choice) - 1, 0), K)
     return Raw(pointers, *parts, int(np.diff(pointers).max(initial=1)))
 
 
@@ -367,14 +372,14 @@ def _row_lists(rows: RowLists, first_choice: Any) -> Raw:
     if not np.issubdtype(successors.dtype, np.integer):
         raise InputError(f"transitions: successors must be integers, not {successors.dtype}.")
     K = max(np.size(rows.first_entry) - 1, 0)
-    first_entry = _pointers("first_entry", rows.first_entry, K, len(chances))
+    first_entry = pointers_of("first_entry", rows.first_entry, K, len(chances))
     states = max(np.size(first_choice) - 1, 0)
-    pointers = _pointers("first_choice", first_choice, states, K)
+    pointers = pointers_of("first_choice", first_choice, states, K)
     _refuse_empty(states, K)
     return Raw(pointers, first_entry, successors, chances, int(np.diff(pointers).max(initial=1)))
 
 
-def _pointers(field: str, numbers: Any, count: int, end: int) -> Array:
+def pointers_of(field: str, numbers: Any, count: int, end: int) -> Array:
     """Where each of `count` things begins, and at last where all of them end: `[count + 1]`."""
     pointers = real_array(field, numbers)
     if pointers.shape != (count + 1,) or not np.issubdtype(pointers.dtype, np.integer):
@@ -389,15 +394,17 @@ def _pointers(field: str, numbers: Any, count: int, end: int) -> Array:
     return pointers.astype(np.int64, copy=False)
 
 
-def _availability(available: Any, S: int, A: int | None) -> Array:
-    """The mask of available pairs, `[S, A]`; A is the mask's own if it is None."""
-    mask = real_array("available", available)
+def _availability(available: Any, A: int | None, ended: Array) -> Array:
+    """The mask of available pairs, `[S, A]`; A is the mask's own if it is None.
+
+    ended: `[S]` booleans, states that need no action.
+    """
+    mask, S = real_array("available", available), len(ended)
     A = mask.shape[-1] if A is None and mask.ndim else A
     if mask.shape != (S, A) or mask.dtype != bool:
         own = f"shape {mask.shape} of {mask.dtype}"
         raise InputError(f"available: {own}, expected {(S, A)} of bool.")
-    if not mask.any(1).all():
-        s = int(np.argmin(mask.any(1)))
+    for s in np.flatnonzero(~(mask.any(1) | ended))[:1].tolist():
         raise InputError(f"available[{s}]: {NO_ACTIONS}")
     return mask
 
@@ -488,9 +495,10 @@ def _canonical(raw: Raw) -> Transitions:
     first_choice, first_entry = raw.first_choice.astype(np.int32), raw.first_entry.astype(np.int32)
     successors = np.ascontiguousarray(raw.successors, dtype=np.int32)
     chances = np.ascontiguousarray(raw.probabilities)
-    facts = bellman.inspect_rows(first_entry, successors, chances)
+    facts = bellman.inspect_rows(first_entry, successors, chances, ROW_SUM_TOLERANCE)
     _refuse_bad(raw, facts)
     ordered, longest, farthest = facts[4:]
+    say_divided("transitions: the probabilities of some choices", float(farthest))
     is_canonical = ordered and farthest <= _rounding(int(longest))
     if not is_canonical or successors.flags.writeable or chances.flags.writeable:
         successors, chances = successors.copy(), chances.copy()  # not the caller's own
@@ -518,7 +526,14 @@ def _refuse_bad(raw: Raw, facts: Array) -> None:
         with np.errstate(over="ignore"):
             total = raw.probabilities[raw.first_entry[off] : raw.first_entry[off + 1]].sum()
         what = f"probabilities of {_named(raw, off)} sum to {total:.9g}, not 1{also}"
-        raise InputError(f"transitions: {what}; normalise them.")
+        raise InputError(f"transitions: {what}; {NORMALISE}.")
+
+
+def say_divided(what: str, missed: float) -> None:
+    """A warning, if probabilities missed a sum of 1 by more than rounding."""
+    if missed > NEGLIGIBLE:
+        sentence = f"{what} miss a sum of 1, by up to {missed:.2g}; they are divided by their sum."
+        warnings.warn(sentence, stacklevel=5)
 
 
 def _row_of(raw: Raw, entry: int) -> int:

@@ -13,10 +13,10 @@ import numpy as np
 from cmdpax.exact.standard import StandardForm
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.prints import Rows, as_html, as_text
+from cmdpax.model.transitions import NEGLIGIBLE
 
 ACCURACY = 1e-6  # of attainable ranges, as a share of the range of conceivable values
 HUGE, SPREAD = 1e9, 1e9  # numbers, and quotients of numbers, that cost digits
-NEGLIGIBLE = 1e-12  # what a row may miss of 1 without being odd
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,12 @@ class Description:
     sizes: dict[str, int | float]
     series: tuple[Series, ...]
     odd: tuple[str, ...]
+    notes: tuple[str, ...] = ()  # how the model was read
 
     def as_json(self) -> dict[str, Any]:
         """Plain numbers and texts."""
-        return {**self.sizes, "series": [vars(one) for one in self.series], "odd": list(self.odd)}
+        series = [vars(one) for one in self.series]
+        return {**self.sizes, "series": series, "odd": list(self.odd), "notes": list(self.notes)}
 
     def _rows(self) -> Rows:
         head = [(name.replace("_", " "), f"{number:,}") for name, number in self.sizes.items()]
@@ -50,7 +52,8 @@ class Description:
             (one.name, *(f"{x:.6g}" for x in (one.least, one.most, one.low, one.high)), one.limit)
             for one in self.series
         ]
-        return [*head, columns, *table, *(("odd", sentence) for sentence in self.odd)]
+        said = [("note", sentence) for sentence in self.notes]
+        return [*head, columns, *table, *(("odd", sentence) for sentence in self.odd), *said]
 
     def __str__(self) -> str:
         return as_text(self._rows())
@@ -88,7 +91,7 @@ def describe(model: CMDP) -> Description:
     texts = ("", *model.limits.texts)
     names, numbers = ("reward", *model.constraint_names), (model.reward, *model.constraints)
     series = tuple(_series(form, *one) for one in zip(names, numbers, texts, strict=True))
-    return Description(facts, series, tuple(_oddities(model, seen, series)))
+    return Description(facts, series, tuple(_oddities(model, seen, series)), model.notes)
 
 
 def _series(form: StandardForm, name: str, numbers: np.ndarray, limit: str) -> Series:

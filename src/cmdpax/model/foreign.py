@@ -1,0 +1,281 @@
+"""How do other libraries write a model, and how does theirs become ours?
+
+Each function takes what their constructor takes and returns arguments of `CMDP`.
+"""
+
+import bz2
+import gzip
+import lzma
+import os
+import tarfile
+import zlib
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path
+from reprlib import repr as brief
+from typing import Any, BinaryIO
+
+import numpy as np
+import scipy.sparse as sp
+
+from cmdpax.errors import InputError, check_known, needing
+from cmdpax.files import named, opened, parse_json
+from cmdpax.model.limits import Limits
+from cmdpax.model.product import numbered
+from cmdpax.model.tables import start_of
+from cmdpax.model.transitions import (
+    NO_ACTIONS,
+    RowLists,
+    float_array,
+    pointers_of,
+    real_array,
+    refuse_huge,
+)
+
+LARGEST_UMB = 1_000_000_000  # bytes, unpacked
+PACKED: Mapping[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+MOST_ACTIONS = 1_000_000
+Array = np.ndarray
+
+
+def mdptoolbox_fields(P: Any, R: Any, constraints: Sequence[Any] = ()) -> dict[str, Any]:
+    """Of pymdptoolbox: `P [A, S, S]`, a list of A matrices, dense or sparse, or an array of them.
+
+    R and each constraint: `[S]`, `[S, A]`, or `[A, S, S]` in any form of P; the last is what a
+    transition pays, and counts with its probability.
+    """
+    matrices = _matrices("P", P)
+    A, S = len(matrices), matrices[0].shape[0]
+    by_state = np.arange(S * A).reshape(A, S).T.ravel()
+    paid = [_paid(f"constraints[{i}]", numbers, matrices) for i, numbers in enumerate(constraints)]
+    return {
+        "transitions": sp.csr_array(sp.vstack(matrices, format="csr"))[by_state],
+        "reward": _paid("R", R, matrices),
+        "constraints": np.array(paid).reshape(-1, S, A),
+    }
+
+
+def _matrices(field: str, parts: Any) -> list[sp.csr_array]:
+    """A square matrices of one size, as sparse ones."""
+    if not isinstance(parts, list | tuple | Array) or not len(parts):
+        raise InputError(f"{field}: give a matrix [S, S] for each action, [A, S, S].")
+    matrices = [
+        part if sp.issparse(part) else float_array(f"{field}[{a}]", part)
+        for a, part in enumerate(parts)
+    ]
+    S = matrices[0].shape[-1] if matrices[0].ndim else 0
+    for a, matrix in enumerate(matrices):
+        if matrix.shape != (S, S):
+            raise InputError(f"{field}[{a}]: shape {matrix.shape}, expected {(S, S)}, [A, S, S].")
+    return [sp.csr_array(matrix) for matrix in matrices]
+
+
+def _paid(field: str, numbers: Any, matrices: Sequence[sp.csr_array]) -> Array:
+    """What a step pays, `[S, A]`."""
+    A, S = len(matrices), matrices[0].shape[0]
+    if sp.issparse(numbers):
+        numbers = numbers.toarray()
+    is_list = isinstance(numbers, list | tuple | Array) and len(numbers) > 0
+    if not (is_list and any(map(sp.issparse, numbers))):
+        array = float_array(field, numbers)
+        if array.shape == (S,):
+            return np.repeat(array[:, None], A, axis=1)
+        if array.shape == (S, A):
+            return array
+        if array.shape != (A, S, S):
+            shapes = f"[S], [S, A] or [A, S, S] with S = {S} and A = {A}"
+            raise InputError(f"{field}: shape {array.shape}, expected {shapes}.")
+    own = _matrices(field, numbers)
+    if len(own) != A:
+        raise InputError(f"{field}: {len(own)} matrices for {A} actions; give one for each.")
+    means = [(matrix.multiply(part)).sum(1) for matrix, part in zip(matrices, own)]
+    return np.stack([np.asarray(mean).reshape(S) for mean in means], axis=1)
+
+
+def quantecon_fields(
+    R: Any, Q: Any, s_indices: Any = None, a_indices: Any = None, constraints: Any = ()
+) -> dict[str, Any]:
+    """Of QuantEcon's `DiscreteDP`: `R [S, A]`, `Q [S, A, S]`, or pairs `R [L]`, `Q [L, S]`.
+
+    s_indices, a_indices: `[L]`, the state and the action of every pair. A reward of -inf says that
+    there is no such action. constraints: `[m, S, A]`, or `[m, L]`.
+    """
+    rewards = float_array("R", R)
+    costs = [float_array(f"constraints[{i}]", one) for i, one in enumerate(constraints)]
+    for i, cost in enumerate(costs):
+        if cost.shape != rewards.shape:
+            shapes = f"shape {cost.shape}, expected {rewards.shape} as R"
+            raise InputError(f"constraints[{i}]: {shapes}.")
+    rows = sp.csr_array(Q) if sp.issparse(Q) else float_array("Q", Q)
+    S = rows.shape[-1] if rows.ndim else 0
+    if s_indices is None or a_indices is None:
+        if rewards.ndim != 2 or rows.shape != (*rewards.shape, rewards.shape[0]):
+            remedy = "R is [S, A] and Q [S, A, S]; give pairs with s_indices and a_indices"
+            raise InputError(f"R {rewards.shape} and Q {rows.shape} do not fit: {remedy}.")
+        s, a = (part.ravel() for part in np.indices(rewards.shape))
+    else:
+        s, a = _indices("s_indices", s_indices, rewards, S), _indices("a_indices", a_indices, R)
+        if rewards.ndim != 1 or rows.shape != (len(s), S):
+            remedy = "with s_indices R is [L] and Q [L, S]"
+            raise InputError(f"R {rewards.shape} and Q {rows.shape} do not fit: {remedy}.")
+    order = np.lexsort((a, s))
+    order = order[rewards.ravel()[order] != -np.inf]
+    s, a = s[order], a[order]
+    for i in np.flatnonzero((np.diff(s) == 0) & (np.diff(a) == 0))[:1].tolist():
+        raise InputError(f"state {s[i]}, action {a[i]} is listed twice; keep one.")
+    counts = np.bincount(s, minlength=S)
+    for state in np.flatnonzero(counts == 0)[:1].tolist():
+        raise InputError(f"state {state}: {NO_ACTIONS}")
+    refuse_huge((S, int(a.max(initial=0)) + 1))
+    available = np.zeros((S, int(a.max(initial=0)) + 1), dtype=bool)
+    available[s, a] = True
+    flat = rows if sp.issparse(rows) else rows.reshape(-1, S)
+    return {
+        "transitions": sp.csr_array(flat[order]),
+        "first_choice": np.append(0, np.cumsum(counts)),
+        "available": available,
+        "reward": rewards.ravel()[order],
+        "constraints": np.array([cost.ravel()[order] for cost in costs]).reshape(-1, len(order)),
+    }
+
+
+def _indices(field: str, numbers: Any, rewards: Any, count: int | None = None) -> Array:
+    """Indices `[L]` below `count`, one for each reward."""
+    array, size = real_array(field, numbers), np.size(rewards)
+    if array.shape != (size,) or not np.issubdtype(array.dtype, np.integer):
+        raise InputError(f"{field}: shape {array.shape} of {array.dtype}, expected {size} indices.")
+    most = MOST_ACTIONS if count is None else count
+    for i in np.flatnonzero((array < 0) | (array >= most))[:1].tolist():
+        raise InputError(f"{field}[{i}] is {array[i]}; it must lie in 0..{most - 1}.")
+    return array
+
+
+def umb_fields(path: str | os.PathLike[str], **said: Any) -> dict[str, Any]:
+    """Of a file in the unified Markov binary format; see `CMDP.from_umb`.
+
+    A step pays what its state, its choice and (in the mean) its branch pay together.
+    """
+    with needing("umb"):
+        from umbi.umb import umb_to_tar
+    if said.get("discount") is None:
+        raise InputError("discount: nothing says it; give discount=, for example 0.95.")
+    with named(path):
+        with opened(Path(path), LARGEST_UMB) as file:
+            decoder = umb_to_tar.UmbDecoder()
+            decoder.update(_members(file))
+        try:
+            umb = decoder.decode()
+        except Exception as error:  # whatever a damaged file makes of a parser
+            raise InputError(f"it is not a UMB file, or a damaged one ({brief(error)}).") from None
+        return _umb_fields(umb, said)
+
+
+def _members(file: BinaryIO) -> dict[str, bytes]:
+    """The files in an archive, packed or not, if they are as large as they say and not larger."""
+    start = file.read(6)
+    file.seek(0)
+    unpack = next((one for magic, one in PACKED.items() if start.startswith(magic)), None)
+    try:
+        content = (unpack(file) if unpack else file).read(LARGEST_UMB + 1)
+        if len(content) > LARGEST_UMB:
+            raise InputError(f"it unpacks to more than {LARGEST_UMB:,} bytes, which is too many.")
+        with tarfile.open(fileobj=BytesIO(content), mode="r:") as archive:
+            parts = {one.name: archive.extractfile(one) for one in archive if one.isfile()}
+            members = {name: part.read() for name, part in parts.items() if part is not None}
+    except (OSError, EOFError, ValueError, lzma.LZMAError, tarfile.TarError, zlib.error) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"it is not a UMB file, or a damaged one ({error}).") from None
+    index = parse_json(members.get("index.json", b"{}"))
+    sizes = index.get("transition-system") if isinstance(index, dict) else None
+    for name, count in (sizes if isinstance(sizes, dict) else {}).items():
+        if isinstance(count, int) and count > 8 * len(content):  # a bit each, at least
+            raise InputError(f"it claims {brief(count)} {name[1:41]}, more than it can hold.")
+    return members
+
+
+def _umb_fields(umb: Any, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of `CMDP`, of what umbi read."""
+    system = umb.index.transition_system
+    if system.time != "discrete" or system.num_players > 1 or system.num_observations:
+        kind = f"{system.time} time, {system.num_players} players"
+        raise InputError(f"it has {kind}; only MDPs and DTMCs in discrete time are read.")
+    S, K, e = system.num_states, system.num_choices, system.num_branches
+    own = umb.state_to_choices if umb.state_to_choices is not None else range(S + 1)
+    first_choice = pointers_of("state-to-choices", list(own), S, K)
+    own = umb.choice_to_branches if umb.choice_to_branches is not None else range(K + 1)
+    first_entry = pointers_of("choice-to-branches", list(own), K, e)
+    chances = _umb_numbers("branch-to-probability", umb.branch_to_probability or [1.0] * e, e)
+    targets = np.array(umb.branch_to_target or [], dtype=np.uint64)
+    for k in np.flatnonzero(np.diff(first_entry) == 0)[:1].tolist():
+        raise InputError(f"choice {k} has no branches; give each at least one.")
+    states = np.repeat(np.arange(S), np.diff(first_choice))
+    rewards = (umb.annotations or {}).get("rewards", {})
+    limits = Limits.parse(said.get("limits") or [])
+    name = said.get("reward") or next(iter(rewards), "")
+    numbers = []
+    for one in (name, *limits.names):
+        parts, paid = rewards[check_known("reward", one, rewards)], np.zeros(K)
+        if "states" in parts:
+            paid += _umb_numbers(f"reward '{one}'", parts["states"], S)[states]
+        if "choices" in parts:
+            paid += _umb_numbers(f"reward '{one}'", parts["choices"], K)
+        if "branches" in parts:
+            paid_there = chances * _umb_numbers(f"reward '{one}'", parts["branches"], e)
+            paid += np.add.reduceat(paid_there, first_entry[:-1])
+        numbers.append(paid)
+    labels = (umb.annotations or {}).get("aps", {})
+    fields = {
+        "transitions": RowLists(first_entry, targets, chances),
+        "first_choice": first_choice,
+        "reward": numbers[0],
+        "constraints": np.array(numbers[1:]).reshape(-1, K),
+        "thresholds": limits.entries,
+        "senses": limits.senses,
+        "constraint_names": limits.names or None,
+        "initial": _umb_start(umb, S, said.get("initial")),
+        "action_names": _umb_actions(umb, first_choice),
+        "minimise": bool(said.get("minimise")),
+        "discount": said["discount"],
+    }
+    goal = said.get("goal")
+    if goal is None:
+        return fields
+    mask = np.zeros(S, dtype=bool)
+    for label in [goal] if isinstance(goal, str) else goal:
+        here = labels[check_known("goal: label", label, labels)].get("states", [])
+        mask |= _umb_numbers(f"label '{label}'", here, S) > 0
+    return fields | {"goal": mask}
+
+
+def _umb_numbers(what: str, numbers: Any, count: int) -> Array:
+    """So many numbers as float64; fractions are rounded, intervals refused."""
+    try:
+        array = np.array([float(number) for number in numbers])
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{what}: it must hold numbers, not intervals.") from None
+    if len(array) != count:
+        raise InputError(f"{what}: {len(array)} numbers, expected {count}; write the file again.")
+    return array
+
+
+def _umb_start(umb: Any, S: int, initial: Any) -> Array:
+    """As it is said, or as the file says; if there are several, they are equally likely."""
+    if initial is not None:
+        return start_of(initial, {str(s): s for s in range(S)})
+    mask = _umb_numbers("state-is-initial", umb.state_is_initial, S)
+    if not mask.any():
+        raise InputError("it has no initial state; give initial=.")
+    return mask / mask.sum()
+
+
+def _umb_actions(umb: Any, first_choice: Array) -> list[list[str]] | None:
+    """For every state the names of its choices; the second of two equal ones is `name#2`."""
+    names, own = umb.choice_action_to_string, umb.choice_to_choice_action
+    if names is None or own is None:
+        return None
+    if len(own) != first_choice[-1] or any(not 0 <= a < len(names) for a in own):
+        raise InputError("actions: some choice has none; write the file again.")
+    ends = pairwise(first_choice.tolist())
+    return [numbered(names[a] for a in own[i:j]) for i, j in ends]
