@@ -74,7 +74,7 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1530,
+    "loose modules": 1560,
     "loops": 1880,
     "model": 3540,
     "exact": 1120,
@@ -86,7 +86,7 @@ BUDGETS = {
     "paper": 2470,
     "cli": 1095,
 }
-LINES, MODULES, LOOSE_MODULES = 22_100, 104, 9
+LINES, MODULES, LOOSE_MODULES = 22_150, 104, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,

@@ -63,7 +63,7 @@ def train(
 
         def callback(row: Row) -> None:
             if bar.first is None:
-                err.print(_shape(RunFolder(folder).config))
+                err.print(_shape(RunFolder(folder).config, workers))
             bar.row(row)
 
         try:
@@ -91,11 +91,14 @@ def train(
     return 0
 
 
-def _shape(config: Row) -> str:
+def _shape(config: Row, workers: str | None) -> str:
     """How the samples of a run are divided."""
     batch, steps, samples = (config[name] for name in ("batch", "rollout_steps", "samples"))
     updates, copies = samples // batch, batch // steps
-    return f"{updates} updates of {batch} steps, {steps} in each of {copies} simulators"
+    shape = f"{updates} updates of {batch} steps, {steps} in each of {copies} simulators"
+    if workers is None or not workers.isdecimal() or int(workers) <= copies:
+        return shape
+    return f"{shape}; only {copies} of {workers} workers are used (fewer --rollout-steps use more)"
 
 
 def _rest(folder: Path) -> str:
