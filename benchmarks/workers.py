@@ -63,7 +63,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--samples", type=int, default=8_000)
+    parser.add_argument("--samples", type=int, default=16_000)
     options = parser.parse_args()
     timed(None, 800)  # compiles
     alone, expected = timed(None, options.samples)

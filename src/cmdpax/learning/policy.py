@@ -24,6 +24,7 @@ from cmdpax.learning.run_folder import RunFolder, read_checkpoint
 from cmdpax.learning.simulator import ActionSpace, Copies
 
 OBSERVATION_CLIP = 10.0
+FORBIDDEN = np.float32(1e9)  # subtracted from the logit of what may not be chosen
 Array = np.ndarray
 Network = tuple[Array, Array, Array, Array]
 _TANH_RANGE = np.float32(7.9)
@@ -47,6 +48,12 @@ class Statistics(NamedTuple):
         if self.total < 2:
             return np.ones_like(self.mean)
         return 1 / np.sqrt(self.squares / self.total + 1e-8)
+
+    def unscaled(self, count: int) -> "Statistics":
+        """The same, but the last `count` entries pass unchanged."""
+        mean, squares = self.mean.copy(), self.squares.copy()
+        mean[len(mean) - count :], squares[len(mean) - count :] = 0, self.total
+        return Statistics(self.total, mean, squares)
 
     def add(self, observations: Array) -> "Statistics":
         """Statistics of these and of `observations [K, d]` together (Chan's formula)."""
@@ -226,12 +233,18 @@ class NetworkPolicy:
         return output
 
     def act(self, *arrays: Array) -> None:
-        """`forward` of this network; `arrays` are its last four arguments."""
+        """`forward` of this network; `arrays` are its last four arguments.
+
+        What may not be chosen is made improbable beyond reach.
+        """
         fastest_forward()(self.network, *arrays)
+        if self.action_space.masked:
+            observation, output = arrays[0], arrays[3]
+            output += (observation[:, -self.action_space.size :] - 1) * FORBIDDEN
 
     def choose(self, output: Array) -> Array:
         """The action that an output with its noise stands for, in the policy's own units."""
-        return output if self.log_std is not None else output.argmax(-1)
+        return output if self.log_std is not None else self.action_space.choose(output)
 
     def to_environment(self, output: Array) -> Array:
         """The same in the environment's units."""

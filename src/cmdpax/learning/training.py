@@ -134,7 +134,8 @@ def _learn(
         learner = dual.move(learner, config)
         weights = lagrangian.weights(learner.multiplier, dual.penalty, dual.counted)
         learner, metrics = learn(learner, samples, weights, dual.margin, length, config)
-        observed = learner.observed.add(raw)
+        space = simulator.action_space
+        observed = learner.observed.add(raw).unscaled(space.choices * space.masked)
         learner = learner._replace(observed=observed, update=np.asarray(update + 1))
         _refuse_nan(learner, run_folder)
         if not finished.completed and not warned:
