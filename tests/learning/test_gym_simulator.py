@@ -9,11 +9,11 @@ import pytest
 import plain
 import probes
 from cmdpax import InputError
+from cmdpax.learning.environment_check import check_environment
 from cmdpax.learning.gym_simulator import (
     GymSampler,
     GymSimulator,
     beside,
-    check_environment,
     environment_factory,
     make_simulator,
     names_module,
@@ -105,32 +105,6 @@ def test_kinds_of_environments():
         make_simulator(environment, 2)
     with pytest.raises(InputError, match="environment: 3 is no name"):
         make_simulator(3, 1)
-
-
-def test_every_kind_can_be_checked():
-    assert check_environment(probes.Corridor, steps=20).name == "Corridor"
-    assert check_environment(probes.Corridor(), steps=20).name == "Corridor"
-    report = check_environment(plain.tiny(), steps=50)
-    assert (report.name, report.actions, report.cost_names) == ("CMDP", "3 choices", ("c0", "c1"))
-
-
-def test_check_env():
-    assert check_environment("probes:Bandit", steps=50).complaints == ()
-
-    class Endless(probes.Bandit):
-        def reset(self, *, seed=None, options=None):
-            return np.random.default_rng().normal(size=1), {}
-
-        def step(self, action):
-            return np.ones(1), 0.0, False, False, {"cost": 0.0}
-
-    gymnasium.register("Endless-v0", Endless)
-    complaints = " ".join(check_environment("Endless-v0", steps=50).complaints)
-    assert (
-        "no episode ended" in complaints
-        and "zero on every step" in complaints
-        and "same seed" in complaints
-    )
 
 
 def _first(simulator, action):

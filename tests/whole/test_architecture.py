@@ -80,13 +80,13 @@ BUDGETS = {
     "exact": 1120,
     "solvers": 2990,
     "environments": 750,
-    "learning": 4930,
+    "learning": 5200,
     "experiments": 1700,
     "report": 960,
     "paper": 2470,
     "cli": 1095,
 }
-LINES, MODULES, LOOSE_MODULES = 22_150, 104, 9
+LINES, MODULES, LOOSE_MODULES = 22_400, 105, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,

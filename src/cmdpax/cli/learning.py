@@ -209,12 +209,13 @@ def check_env(
         seed: of the environment and of the actions
         as_json: print one JSON object
     """
-    report = deep("cmdpax.learning.gym_simulator").check_environment(environment, steps, seed)
+    report = deep("cmdpax.learning.environment_check").check_environment(environment, steps, seed)
     if as_json:
         print(json.dumps(asdict(report)))
         return 0
     costs = ", ".join(
-        f"{name} {mean:.4g}" for name, mean in zip(report.cost_names, report.mean_costs)
+        f"{name} {mean:.4g} ({low:.4g} to {high:.4g})"
+        for name, mean, (low, high) in zip(report.cost_names, report.mean_costs, report.cost_ranges)
     )
     out.print(
         f"{report.name}: {report.observation_size} observations, {report.actions} actions,"
@@ -230,6 +231,7 @@ def check_env(
     if longest > ROLLOUT_STEPS:
         whole = f" --rollout-steps {longest} --batch {2 * longest}"
     ready = "next" if report.complaints else "ready"
-    limit = f'--limit "{report.cost_names[0]}<=25"'
-    out.print(f"{ready}: cmdpax train {report.name} {limit}{whole}")
+    limits = " ".join(f'"{limit}"' for limit in report.suggested_limits)
+    out.print(f"{ready}: cmdpax train {report.name} --limit {limits}{whole}")
+    out.print("limits: half of what random actions cost in a whole episode; set your own")
     return 0

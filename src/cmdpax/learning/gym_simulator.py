@@ -1,4 +1,4 @@
-"""How does somebody's Gymnasium environment become a `Simulator`, and is it fit for training?
+"""How does somebody's Gymnasium environment become a `Simulator`?
 
 A cost is `info["cost"]`: a number (named `cost`), a mapping of names to numbers, or a vector, whose
 names are the environment's attribute `cost_names` if it has one, else `cost0`, `cost1`, ... A step
@@ -18,7 +18,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -458,71 +458,6 @@ class GymSampler:
                 ended = terminated or truncated or rng.random() >= self.discount
                 observation, first = successor, False
         return Experience(*(np.array(column) for column in zip(*rows, strict=True)))
-
-
-@dataclass(frozen=True)
-class EnvironmentReport:
-    """What `check_environment` saw."""
-
-    name: str
-    observation_size: int
-    actions: str
-    cost_names: tuple[str, ...]
-    steps: int
-    episodes: int
-    longest: int  # steps of an episode, seen or allowed
-    mean_return: float
-    mean_costs: tuple[float, ...]
-    complaints: tuple[str, ...]
-
-
-def check_environment(environment: Any, steps: int = 2000, seed: int = 0) -> EnvironmentReport:
-    """Run random actions, and say what is wrong for training; what cannot work is an `InputError`.
-
-    environment: as for `make_simulator`.
-    """
-    if steps < 1 or seed < 0:
-        raise InputError(
-            f"steps is {steps} and seed is {seed}; there must be at least one step, and a seed is"
-            " not negative."
-        )
-    simulator, random = make_simulator(environment, 1), np.random.default_rng(seed)
-    name, space, costs = name_of(environment), simulator.action_space, simulator.cost_names
-    first, complaints = simulator.reset(seed), []
-    observation = simulator.reset(seed)
-    if (observation != first).any():
-        complaints.append(
-            "the same seed gives another first observation, so runs are not reproducible"
-        )
-    totals, length, episodes = np.zeros(1 + len(costs)), 0, []
-    is_used = np.zeros(1 + len(costs), dtype=bool)
-    for _ in range(steps):
-        mask = observation[:, -space.choices :] if space.masked else np.ones((1, space.choices))
-        step = simulator.step(random_actions(space, random, mask))
-        observation = step.observation
-        if not (np.isfinite(step.next_observation).all() and np.isfinite(step.reward).all()):
-            raise InputError(f"environment '{name}': an observation or a reward is not finite.")
-        now = np.concatenate((step.reward, step.cost[0]))
-        totals, length, is_used = totals + now, length + 1, is_used | (now != 0)
-        if step.terminated[0] or step.truncated[0]:
-            episodes.append((length, totals))
-            totals, length = np.zeros_like(totals), 0
-    if not episodes:
-        complaints.append(
-            f"no episode ended within {steps} steps; limits are on episode totals, so give it a"
-            " time limit"
-        )
-        episodes.append((length, totals))
-    unused = [cost for cost, used in zip(costs, is_used[1:]) if not used]
-    complaints += [f"cost '{cost}' was zero on every step" for cost in unused]
-    longest = max(simulator.episode_limit or 0, *(length for length, _ in episodes))
-    mean_return, *mean_costs = np.mean([total for _, total in episodes], axis=0).tolist()
-    actions = f"{space.choices} choices" if space.low is None else f"{space.size} continuous"
-    if space.parts is not None:
-        actions = f"{len(space.parts)} parts of {space.choices} choices in all"
-    actions += ", masked," if space.masked else ""
-    seen = len(episodes), longest, mean_return, tuple(mean_costs), tuple(complaints)
-    return EnvironmentReport(name, simulator.observation_size, actions, costs, steps, *seen)
 
 
 def name_of(environment: Any) -> str:
