@@ -65,6 +65,21 @@ def test_on_ray(here, tmp_path, monkeypatch):
     assert (tmp_path / "once").exists()
 
 
+@pytest.mark.slow
+def test_on_a_ray_cluster_of_two_nodes(here, tmp_path, monkeypatch):
+    """Of one core each; one of the two actors is killed."""
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("STRUCK", str(tmp_path))
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        cluster.add_node(num_cpus=1)
+        assert run(drifting.killed, tmp_path / "run", workers=cluster.address) == here
+    finally:
+        cluster.shutdown()
+    assert (tmp_path / "once").exists()
+
+
 def test_an_environment_that_kills_every_process_is_given_up(tmp_path):
     with pytest.raises(InputError, match=r"3 workers died .* the last with: exit code 7; try it"):
         run(drifting.Doomed, tmp_path / "run", workers=1)
