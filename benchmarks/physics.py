@@ -52,7 +52,7 @@ def replay(bare: VelocitySimulator, batch: Any, seed: tuple[int, ...]) -> float:
             mujoco.mj_step(bare.model, data, frames)
         if ended.any():
             spent += time.process_time() - started
-            bare.restart(np.flatnonzero(ended), bare._random)
+            bare.restart(np.flatnonzero(ended))
             started = time.process_time()
     return spent + time.process_time() - started
 

@@ -15,6 +15,11 @@ SPACES = {
     "box of whole numbers": ActionSpace(np.array([-10.0]), np.array([5.0]), dtype="int64"),
     "box as it is": ActionSpace(-np.ones(3), np.ones(3), clip=False),
     "discrete": ActionSpace(choices=5, start=-1),
+    "masked": ActionSpace(choices=5, start=2, masked=True),
+    "several": ActionSpace(choices=9, parts=(3, 4, 2), start=(0, 1, 7), shape=(3,), dtype="int64"),
+    "binary": ActionSpace(
+        choices=8, parts=(2, 2, 2, 2), start=(0, 0, 0, 0), shape=(2, 2), dtype="int8", masked=True
+    ),
 }
 TABLES = {"one": ((), 3, 4), "horizon": ((), 5, 3, 4), "mixture": ((2,), 3, 4)}
 TABLES |= {"mixture of horizons": ((2,), 5, 3, 4)}
@@ -27,14 +32,20 @@ def network(name: str, shape: tuple[int, ...] = (2, 6), hidden: tuple[int, ...] 
     weights = [random.normal(0, 1 / np.sqrt(s[0]), s).astype(np.float32) for s in pairwise(sizes)]
     biases = [random.normal(0, 0.1, size).astype(np.float32) for size in sizes[1:]]
     log_std = None if space.low is None else np.full(space.size, -0.9, np.float32)
-    normaliser = random.normal(0, 100, sizes[0]), random.uniform(0.1, 5, sizes[0])
-    return NetworkPolicy(weights, biases, log_std, *normaliser, space, shape, 7)
+    mean, scale = random.normal(0, 100, sizes[0]), random.uniform(0.1, 5, sizes[0])
+    if space.masked:
+        mean[-space.choices :], scale[-space.choices :] = 0, 1
+    return NetworkPolicy(weights, biases, log_std, mean, scale, space, shape, 7)
 
 
 def observations(policy: NetworkPolicy, count: int) -> np.ndarray:
     """Such as it was made for, some of them beyond the clip, `[count, *shape]`."""
     random = np.random.default_rng(1)
     flat = random.normal(0, 4, (count, len(policy.mean))) / policy.scale + policy.mean
+    if policy.action_space.masked:
+        mask = random.integers(0, 2, (count, policy.action_space.choices))
+        mask[:, ::2] |= 1 - mask[:, 1::2] if mask.shape[1] % 2 == 0 else 1
+        flat[:, -mask.shape[1] :] = mask
     return flat.reshape(count, *policy.observation_shape)
 
 

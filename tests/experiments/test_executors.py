@@ -20,6 +20,7 @@ from cmdpax.experiments.executors import ONE_THREAD, answer, find_executor
 from cmdpax.experiments.store import Store, versions
 from cmdpax.experiments.sweep import read_sweep
 from cmdpax.learning.run_folder import RunFolder
+from cmdpax.processes import framed
 from experiments.sweeps import children, contents, tiny_runs
 
 RUNS = tiny_runs(6)
@@ -92,7 +93,7 @@ def test_to_ray_only_strings_travel(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", fake)
     monkeypatch.chdir(tmp_path)
     find_executor("ray")(RUNS[:2], Store("store"), 1, lambda: None)
-    expected = (executors._carry_out_alone, str(store.folder), str(tmp_path))
+    expected = (executors.carry_out_alone, str(store.folder), str(tmp_path))
     assert sent == [(*expected, run.text) for run in RUNS[:2]]
     assert folders == [os.sep] and os.getcwd() == str(tmp_path)
 
@@ -130,10 +131,9 @@ def test_a_paused_worker_that_wakes_late_does_no_harm(serial, tmp_path):
     """
     store, (run,) = Store(tmp_path / "store", create=True), tiny_runs(1, steps=3000)
     command = [sys.executable, "-m", "cmdpax.experiments.executors", str(store.folder)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as worker:
-        print(run.text, file=worker.stdin, flush=True)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        worker.stdin.write(framed(run.text.encode()))
+        worker.stdin.flush()
         while not any(store.work.iterdir()):
             time.sleep(0.001)
         worker.send_signal(signal.SIGSTOP)
@@ -143,7 +143,8 @@ def test_a_paused_worker_that_wakes_late_does_no_harm(serial, tmp_path):
             path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in store.done.rglob("*")
         }
         worker.send_signal(signal.SIGCONT)
-        assert worker.stdout.readline() == '{"won": false}\n'
+        reply = framed(b'{"won": false}')
+        assert worker.stdout.read(len(reply)) == reply
         worker.stdin.close()
         assert worker.wait() == 0
     assert {
@@ -155,8 +156,9 @@ def test_a_paused_worker_that_wakes_late_does_no_harm(serial, tmp_path):
 def test_a_worker_ends_with_its_driver(tmp_path):
     store, run = Store(tmp_path / "store", create=True), tiny_runs(1, steps=100_000)[0]
     command = [sys.executable, "-m", "cmdpax.experiments.executors", str(store.folder)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as worker:
-        print(run.text, file=worker.stdin, flush=True)
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as worker:
+        worker.stdin.write(framed(run.text.encode()))
+        worker.stdin.flush()
         while not any(store.work.iterdir()):
             time.sleep(0.001)
         worker.stdin.close()

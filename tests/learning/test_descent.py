@@ -79,15 +79,19 @@ class Plain:
 
     observation_size = 5
 
-    def __init__(self, categorical):
-        low = None if categorical else -np.ones(3)
-        self.action_space = ActionSpace(low, None if categorical else np.ones(3), 3 * categorical)
+    def __init__(self, kind):
+        self.action_space = {
+            "gaussian": ActionSpace(-np.ones(3), np.ones(3)),
+            "categorical": ActionSpace(choices=3),
+            "parts": ActionSpace(choices=5, parts=(2, 3)),
+            "masked": ActionSpace(choices=3, masked=True),
+        }[kind]
 
 
-def started(config, categorical):
+def started(config, kind):
     """A state after some updates; critics learn targets as they are."""
     scales = Scales.empty(1).plain()._replace(batches=np.ones(()))
-    state = init(config, Plain(categorical))
+    state = init(config, Plain(kind))
     return state._replace(update=np.asarray(2), scales=scales)
 
 
@@ -96,7 +100,12 @@ def random_samples(policy, rows):
     action = RANDOM.normal(size=(rows, 3)).astype(np.float32)
     if "log_std" not in policy:
         action = action.argmax(1)
-    output = formulas.apply(policy["layers"], observation)
+    if "choices" in policy and policy["choices"].masked:
+        allowed = RANDOM.random((rows, 3)) < 0.5
+        observation[:, -3:] = allowed | np.eye(3, dtype=bool)[action]
+    elif "choices" in policy:
+        action = RANDOM.integers((2, 3), size=(rows, 2))
+    output = formulas.said(policy, observation)
     log_old = formulas.log_chance(policy, output, action)
     advantages = RANDOM.normal(size=(2, rows)).astype(np.float32)
     targets = RANDOM.normal(size=(rows, 2)).astype(np.float32)
@@ -140,15 +149,18 @@ def expected(state, samples, config):
     return (policy, policy_adam, critics, critics_adam), np.mean(losses), frozen
 
 
-@pytest.mark.parametrize("categorical", [False, True], ids=["gaussian", "categorical"])
-@pytest.mark.parametrize("hidden", [(7,), (16, 8), (6, 5, 4), ()])
+KINDS = [(kind, hidden) for kind in ("gaussian", "categorical") for hidden in ((7,), (6, 5, 4), ())]
+KINDS += [(kind, (16, 8)) for kind in ("gaussian", "categorical", "parts", "masked")]
+
+
+@pytest.mark.parametrize(("kind", "hidden"), KINDS)
 @pytest.mark.parametrize("method", ["spma-alm", "ppo-lag"])
-def test_steps_are_those_of_optax_with_gradients_of_jax(method, hidden, categorical):
+def test_steps_are_those_of_optax_with_gradients_of_jax(method, hidden, kind):
     """Of 140 samples, more than a block; beyond the KL the policy stays."""
     clip = 0.05 if method == "ppo-lag" else 0.0
     for kl_stop in (0.0, 1e-6):
         config = replace(CONFIG, method=method, hidden=hidden, gradient_clip=clip, kl_stop=kl_stop)
-        state = started(config, categorical)
+        state = started(config, kind)
         samples = random_samples(state.policy, 300)
         after, metrics = learn(state, samples, np.zeros(1), np.ones(1), 150.0, config)
         ours = after.policy, after.policy_adam, after.critics, after.critics_adam
@@ -165,7 +177,7 @@ def test_steps_are_those_of_optax_with_gradients_of_jax(method, hidden, categori
 
 def test_blocks_of_another_length_change_nothing_but_rounding(monkeypatch):
     """What is asked of BLAS at once is a matter of speed."""
-    state = started(CONFIG, False)
+    state = started(CONFIG, "gaussian")
     samples = random_samples(state.policy, 300)
     whole = learn(state, samples, np.zeros(1), np.ones(1), 150.0, CONFIG)[0]
     monkeypatch.setattr(descent, "BLOCK", 32)

@@ -13,8 +13,8 @@ RANDOM = np.random.default_rng(0)
 
 def test_gaussian_against_the_formula_and_kl_against_sampling():
     key = jax.random.key(0)
-    old = formulas.init_policy(key, (3, 8, 2), True, 0.5)
-    new = formulas.init_policy(jax.random.key(1), (3, 8, 2), True, 0.7)
+    old = formulas.init_policy(key, (3, 8, 2), 0.5)
+    new = formulas.init_policy(jax.random.key(1), (3, 8, 2), 0.7)
     new["layers"][-1]["weight"] = new["layers"][-1]["weight"] * 20
     observation = jnp.array(RANDOM.normal(size=(1, 3)), jnp.float32)
     mean = formulas.apply(old["layers"], observation)[0]
@@ -33,7 +33,7 @@ def test_gaussian_against_the_formula_and_kl_against_sampling():
 
 
 def test_categorical_against_the_formula():
-    old = formulas.init_policy(jax.random.key(0), (2, 4), False, 1.0)
+    old = formulas.init_policy(jax.random.key(0), (2, 4), None)
     new = jax.tree.map(
         lambda x: x + 1.5 * jnp.arange(x.size, dtype=jnp.float32).reshape(x.shape), old
     )

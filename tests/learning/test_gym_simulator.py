@@ -9,16 +9,19 @@ import pytest
 import plain
 import probes
 from cmdpax import InputError
+from cmdpax.learning.environment_check import check_environment
 from cmdpax.learning.gym_simulator import (
     GymSampler,
     GymSimulator,
     beside,
-    check_environment,
     environment_factory,
     make_simulator,
     names_module,
+    random_actions,
 )
+from cmdpax.learning.policy import load_policy
 from cmdpax.learning.simulator import ModelSimulator
+from cmdpax.learning.training import train
 from cmdpax.learning.velocity import VelocitySimulator
 
 
@@ -104,32 +107,6 @@ def test_kinds_of_environments():
         make_simulator(3, 1)
 
 
-def test_every_kind_can_be_checked():
-    assert check_environment(probes.Corridor, steps=20).name == "Corridor"
-    assert check_environment(probes.Corridor(), steps=20).name == "Corridor"
-    report = check_environment(plain.tiny(), steps=50)
-    assert (report.name, report.actions, report.cost_names) == ("CMDP", "3 choices", ("c0", "c1"))
-
-
-def test_check_env():
-    assert check_environment("probes:Bandit", steps=50).complaints == ()
-
-    class Endless(probes.Bandit):
-        def reset(self, *, seed=None, options=None):
-            return np.random.default_rng().normal(size=1), {}
-
-        def step(self, action):
-            return np.ones(1), 0.0, False, False, {"cost": 0.0}
-
-    gymnasium.register("Endless-v0", Endless)
-    complaints = " ".join(check_environment("Endless-v0", steps=50).complaints)
-    assert (
-        "no episode ended" in complaints
-        and "zero on every step" in complaints
-        and "same seed" in complaints
-    )
-
-
 def _first(simulator, action):
     simulator.reset(0)
     return simulator.step(np.array([action]))
@@ -152,6 +129,10 @@ class Picky(probes.Bandit):
         gymnasium.spaces.Box(-3.0, 5.0, (2, 2)),
         gymnasium.spaces.Box(0, 9, (3,), dtype=np.int64),
         gymnasium.spaces.Box(-np.inf, np.inf, (1,), dtype=np.float64),
+        gymnasium.spaces.MultiDiscrete([3, 2], start=[-1, 4]),
+        gymnasium.spaces.MultiDiscrete([[3, 2], [2, 5]]),
+        gymnasium.spaces.MultiBinary(3),
+        gymnasium.spaces.MultiBinary([2, 2]),
     ],
     ids=str,
 )
@@ -160,11 +141,103 @@ def test_actions_are_of_the_environments_space(space):
     simulator.reset(0)
     random = np.random.default_rng(0)
     for _ in range(20):
-        if simulator.action_space.low is None:
-            own = random.integers(simulator.action_space.choices, size=4)
-        else:
-            own = random.normal(size=(4, simulator.action_space.size)).astype(np.float32) * 5
+        output = random.normal(size=(4, simulator.action_space.size)).astype(np.float32) * 5
+        is_box = simulator.action_space.low is not None
+        own = output if is_box else simulator.action_space.choose(output)
         simulator.step(simulator.action_space.to_environment(own))
+        simulator.step(random_actions(simulator.action_space, random, np.ones_like(output)))
+
+
+class Doors(probes.Bandit):
+    """Of two dials some positions are locked; which ones, every state says."""
+
+    action_space = gymnasium.spaces.MultiDiscrete([3, 2])
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed)
+        self.age = 0
+        return observation, {**info, **self.lock()}
+
+    def lock(self):
+        self.allowed = np.ones(3, np.int8), np.array([1, 0], np.int8)
+        self.allowed[0][self.np_random.integers(3)] = 0
+        return {"action_mask": self.allowed}
+
+    def step(self, action):
+        assert all(mask[chosen] for mask, chosen in zip(self.allowed, action)), "locked"
+        self.age += 1
+        reward = float(action[0] == 2)
+        return np.zeros(1), reward, self.age == 4, False, {"cost": 0.1, **self.lock()}
+
+
+def test_what_is_masked_is_never_done(tmp_path):
+    """Neither at random nor by a policy in training; the policy sees the mask."""
+    simulator = GymSimulator(Doors, 2)
+    assert simulator.action_space.masked and simulator.observation_size == 1 + 5
+    seen = simulator.reset(0)
+    np.testing.assert_array_equal(seen[:, 4:], [[1, 0], [1, 0]])
+    assert (seen[:, 1:4].sum(1) == 2).all()
+    assert check_environment(Doors, steps=50).actions == "2 parts of 5 choices in all, masked,"
+    settings = {"samples": 4_000, "batch": 400, "rollout_steps": 200, "learning_rate": 1e-2}
+    run = train(Doors, folder=tmp_path / "run", limits=["cost<=25"], **settings)
+    first, last = run.metrics[0]["return"], run.metrics[-1]["return"]
+    assert first < 1.8 and last > 2.3  # at random 4/3, at best 4 times 2/3
+    again = load_policy(tmp_path / "run")
+    np.testing.assert_array_equal(again(np.array([0, 1, 1, 0, 1, 0]))[1], 0)
+    assert again(np.array([0.0, 1, 0, 1, 1, 0])).tolist() == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("mask", "sentence"),
+    [
+        ([1, 0], "must hold 1 or 0 for each of the 3 choices at every reset and step"),
+        ([1, 2, 0], "must hold 1 or 0 for each of the 3 choices"),
+        ([0, 0, 0], "allows nothing; at least one choice must be 1"),
+        ("open", "must hold 1 or 0"),
+    ],
+)
+def test_masks_that_cannot_be(mask, sentence):
+    class Masked(probes.Bandit):
+        action_space = gymnasium.spaces.Discrete(3)
+
+        def reset(self, *, seed=None, options=None):
+            return super().reset(seed=seed)[0], {"action_mask": mask}
+
+    with pytest.raises(InputError, match=sentence):
+        GymSimulator(Masked)
+
+
+def test_only_choices_can_be_masked():
+    class Masked(probes.Throttle):
+        def reset(self, *, seed=None, options=None):
+            return super().reset(seed=seed)[0], {"action_mask": [1]}
+
+    with pytest.raises(InputError, match="is for choices, but its actions are continuous"):
+        GymSimulator(Masked)
+
+
+def test_dicts_and_tuples_are_flattened_in_their_order():
+    spaces = gymnasium.spaces
+    box = spaces.Box(-9, 9, (2,))
+    inner = spaces.Tuple((spaces.Discrete(2), box))
+    shown = {"z": np.array([1.0, 2.0]), "a": (1, np.array([3.0, 4.0]))}
+
+    class Nested(probes.Bandit):
+        observation_space = spaces.Dict({"z": box, "a": inner})
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return dict(reversed(shown.items())), {}
+
+        def step(self, action):
+            return shown, *super().step(action)[1:]
+
+    simulator = GymSimulator(Nested)
+    first = simulator.reset(0)
+    keys = [*simulator.space.spaces]
+    expected = {"z": [1, 2], "a": [0, 1, 3, 4]}
+    np.testing.assert_array_equal(first, [[*expected[keys[0]], *expected[keys[1]]]])
+    np.testing.assert_array_equal(simulator.step(np.array([0])).next_observation, first)
 
 
 def test_shapes_of_observations():

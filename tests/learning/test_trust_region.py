@@ -89,7 +89,7 @@ def by_hand(product, target):
 def test_directions_are_those_of_conjugate_gradients(gaussian, choices):
     """Also where they are exact after few iterations, and for a gradient that is zero."""
     random = np.random.default_rng(0)
-    policy = formulas.init_policy(jax.random.key(0), (1, 4, choices), gaussian, 0.6)
+    policy = formulas.init_policy(jax.random.key(0), (1, 4, choices), 0.6 if gaussian else None)
     observation = jnp.ones((200, 1), jnp.float32)
     action = random.normal(size=(200, choices)) if gaussian else random.integers(choices, size=200)
     advantages = jnp.array(random.normal(size=(3, 200)), jnp.float32).at[2].set(0.0)
@@ -110,7 +110,7 @@ def test_directions_are_those_of_conjugate_gradients(gaussian, choices):
 @pytest.mark.parametrize("margin", [[], [5.0], [0.0], [-50.0]])
 def test_a_step_keeps_its_promises(margin):
     random = np.random.default_rng(0)
-    policy = formulas.init_policy(jax.random.key(0), (3, 16, 2), True, 0.6)
+    policy = formulas.init_policy(jax.random.key(0), (3, 16, 2), 0.6)
     observation = jnp.array(random.normal(size=(500, 3)), jnp.float32)
     action = formulas.apply(policy["layers"], observation) + 0.6 * random.normal(size=(500, 2))
     wish = np.asarray(action)[:, 0] * np.sign(np.asarray(observation)[:, 0])
@@ -142,7 +142,7 @@ def test_coming_back_to_a_limit_may_cost_reward():
     the trust region goes.
     """
     random = np.random.default_rng(0)
-    policy = formulas.init_policy(jax.random.key(0), (3, 16, 1), True, 0.6)
+    policy = formulas.init_policy(jax.random.key(0), (3, 16, 1), 0.6)
     observation = jnp.array(random.normal(size=(500, 3)), jnp.float32)
     action = formulas.apply(policy["layers"], observation) + 0.6 * random.normal(size=(500, 1))
     wish = np.asarray(action)[:, 0] - np.asarray(action)[:, 0].mean()

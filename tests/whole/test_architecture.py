@@ -15,7 +15,7 @@ HOME = ROOT.parents[1]  # of the repository
 FILES = sorted(str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py"))
 # from the ground up: a room imports lower floors, and rooms to its left on its own
 FLOORS = (
-    ("errors", "files", "stopping", "lagrangian", "loops"),
+    ("errors", "files", "stopping", "processes", "lagrangian", "loops"),
     ("model",),
     ("checker", "exact"),
     ("environments", "solvers"),
@@ -39,7 +39,7 @@ HOSTS = {
     "mujoco": ("learning/velocity.py",),
     "highspy": ("solvers/programs.py",),
     "matplotlib": ("experiments/pictures.py", "paper/"),
-    "ray": ("experiments/executors.py",),
+    "ray": ("processes.py",),
     "markdown_it": ("report/page.py",),
     "tyro": ("cli/",),
     "rich": ("cli/",),
@@ -76,19 +76,19 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1330,
+    "loose modules": 1560,
     "loops": 2010,
     "model": 3760,
     "exact": 1520,
     "solvers": 3150,
     "environments": 750,
-    "learning": 5200,
+    "learning": 5650,
     "experiments": 1880,
     "report": 960,
     "paper": 2470,
-    "cli": 1090,
+    "cli": 1100,
 }
-LINES, MODULES, LOOSE_MODULES = 23_400, 108, 8
+LINES, MODULES, LOOSE_MODULES = 24_000, 111, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 17,

@@ -14,13 +14,14 @@ from rich.table import Table
 from cmdpax.cli.terminal import Json, TrainingBar, deep, err, out
 from cmdpax.errors import InputError
 from cmdpax.files import Row
-from cmdpax.learning.config import ROLLOUT_STEPS, TrainConfig
+from cmdpax.learning.config import ROLLOUT_STEPS, WORKER_LIMIT, TrainConfig
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits
 from cmdpax.paper.settings import training_settings
 
 Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 Environment = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENVIRONMENT")]
+Workers = Annotated[str | None, tyro.conf.arg(metavar="N|ray|HOST:PORT")]
 Other = Annotated[str | None, tyro.conf.arg(metavar="ENVIRONMENT")]
 
 
@@ -37,6 +38,8 @@ def train(
     out_dir: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     resume: bool = False,
     start: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None,
+    workers: Workers = None,
+    worker_limit: float = WORKER_LIMIT,
     preset: Literal["default", "paper"] = "default",
 ) -> int:
     """Train a policy on a simulator with limits on its costs; a run is a folder that can be killed
@@ -50,6 +53,10 @@ def train(
         resume: continue the run in that folder where its last checkpoint left it; with more
             --samples also a finished one
         start: begin with the policy, the normaliser and the critics of this run folder
+        workers: processes that step the environment, a number; or ray, or HOST:PORT of a Ray
+            cluster; no number of the run depends on it (default: this process)
+        worker_limit: seconds after which a worker that has not answered is ended; its part of the
+            batch is repeated
         preset: paper: the paper's settings for whatever is not given (`--preset paper --help` shows
             them)
     """
@@ -59,7 +66,7 @@ def train(
 
         def callback(row: Row) -> None:
             if bar.first is None:
-                err.print(_shape(RunFolder(folder).config))
+                err.print(_shape(RunFolder(folder).config, workers))
             bar.row(row)
 
         try:
@@ -68,6 +75,8 @@ def train(
                 folder=folder,
                 resume=resume,
                 start=start,
+                workers=workers,
+                worker_limit=worker_limit,
                 callback=callback,
                 **settings,
             )
@@ -86,11 +95,14 @@ def train(
     return 0
 
 
-def _shape(config: Row) -> str:
+def _shape(config: Row, workers: str | None) -> str:
     """How the samples of a run are divided."""
     batch, steps, samples = (config[name] for name in ("batch", "rollout_steps", "samples"))
     updates, copies = samples // batch, batch // steps
-    return f"{updates} updates of {batch} steps, {steps} in each of {copies} simulators"
+    shape = f"{updates} updates of {batch} steps, {steps} in each of {copies} simulators"
+    if workers is None or not workers.isdecimal() or int(workers) <= copies:
+        return shape
+    return f"{shape}; only {copies} of {workers} workers are used (fewer --rollout-steps use more)"
 
 
 def _rest(folder: Path) -> str:
@@ -230,12 +242,13 @@ def check_env(
         seed: of the environment and of the actions
         as_json: print one JSON object
     """
-    report = deep("cmdpax.learning.gym_simulator").check_environment(environment, steps, seed)
+    report = deep("cmdpax.learning.environment_check").check_environment(environment, steps, seed)
     if as_json:
         print(json.dumps(asdict(report)))
         return 0
     costs = ", ".join(
-        f"{name} {mean:.4g}" for name, mean in zip(report.cost_names, report.mean_costs)
+        f"{name} {mean:.4g} ({low:.4g} to {high:.4g})"
+        for name, mean, (low, high) in zip(report.cost_names, report.mean_costs, report.cost_ranges)
     )
     out.print(
         f"{report.name}: {report.observation_size} observations, {report.actions} actions,"
@@ -251,6 +264,7 @@ def check_env(
     if longest > ROLLOUT_STEPS:
         whole = f" --rollout-steps {longest} --batch {2 * longest}"
     ready = "next" if report.complaints else "ready"
-    limit = f'--limit "{report.cost_names[0]}<=25"'
-    out.print(f"{ready}: cmdpax train {report.name} {limit}{whole}")
+    limits = " ".join(f'"{limit}"' for limit in report.suggested_limits)
+    out.print(f"{ready}: cmdpax train {report.name} --limit {limits}{whole}")
+    out.print("limits: half of what random actions cost in a whole episode; set your own")
     return 0

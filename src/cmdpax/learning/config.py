@@ -24,6 +24,7 @@ MOST = {"samples": 10**12, "batch": 10**7, "rollout_steps": 10**7, "minibatch": 
 MOST |= {"passes": 10**4, "inner": 10**6, "checkpoint_every": 10**9}
 FULL_BATCHES = 100_000  # samples from which on batches have a method's own size
 ROLLOUT_STEPS = 1_000
+WORKER_LIMIT = 600.0  # seconds within which a worker steps through its part of a batch
 SHAPE = ("batch", "rollout_steps", "minibatch")  # the environment has a say in them
 POSITIVE = ("learning_rate", "clip", "trust_region", "penalty", "dual_step")
 SHARES = ("discount", "gae")

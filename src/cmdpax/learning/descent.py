@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cmdpax.learning.policy import inline_parts, tanh
+from cmdpax.learning.policy import FORBIDDEN, inline_parts, tanh
 from cmdpax.loops.compiled import contracted, piece
 
 Array = np.ndarray
@@ -24,15 +24,18 @@ inline_parts()
 
 
 class Rule(NamedTuple):
-    """How the policy is moved, all numbers: SPMA's step size, or PPO's clipping and step 0.
+    """How the policy is moved: SPMA's step size, or PPO's clipping and step 0.
 
-    kl_stop: a minibatch with a larger KL ends it; gradient_clip: its largest norm. 0: none.
+    kl_stop: a minibatch with a larger KL ends it; gradient_clip: its largest norm. 0: none. parts:
+    how many choices every part of an action has; masked: whether observations end with what may be.
     """
 
     spma_step: float
     clip: float
     kl_stop: float
     gradient_clip: float
+    parts: np.ndarray
+    masked: bool
 
 
 @piece
@@ -149,10 +152,10 @@ def ppo_slope(growth, advantage, clip):
 
 
 @piece
-def log_chance(output, action, deviation, slope):
+def log_chance(output, action, deviation, parts, slope):
     """`log pi(a|s)`, but for a constant, of an action `[a]`, and its slope by the output `[a]`.
 
-    deviation: of a Gaussian; else empty, and the action is 1 where the choice is.
+    deviation: of a Gaussian; else empty, and the action is 1 where the choice of each part is.
     """
     total = 0.0
     if len(deviation):
@@ -161,15 +164,19 @@ def log_chance(output, action, deviation, slope):
             total -= 0.5 * distance**2
             slope[k] = distance / deviation[k]
         return total
-    largest, chances = output[0], 0.0
-    for k in range(1, len(output)):
-        largest = max(largest, output[k])
-    for k in range(len(output)):
-        chances += math.exp(output[k] - largest)
-    level = largest + math.log(chances)
-    for k in range(len(output)):
-        total += action[k] * (output[k] - level)
-        slope[k] = action[k] - math.exp(output[k] - level)
+    first = 0
+    for size in parts:
+        last = first + size
+        largest, chances = output[first], 0.0
+        for k in range(first + 1, last):
+            largest = max(largest, output[k])
+        for k in range(first, last):
+            chances += math.exp(output[k] - largest)
+        level = largest + math.log(chances)
+        for k in range(first, last):
+            total += action[k] * (output[k] - level)
+            slope[k] = action[k] - math.exp(output[k] - level)
+        first = last
     return total
 
 
@@ -190,7 +197,9 @@ def policy_gradient(policy, sizes, samples, rows, inputs, rule, store, gradient)
     slopes = np.empty_like(output)
     for n in range(count):
         sample, slope = rows[n], slopes[n]
-        log_new = log_chance(output[n], action[sample], deviation, slope) - constant
+        if rule.masked:
+            add(output[n], (inputs[n, -len(slope) :] - np.float32(1)) * FORBIDDEN)
+        log_new = log_chance(output[n], action[sample], deviation, rule.parts, slope) - constant
         log_ratio = log_new - log_old[sample]
         growth = math.expm1(log_ratio)
         kl += (growth - log_ratio) / count

@@ -2,12 +2,14 @@
 
 A network is a list of layers `{"weight": [in, out], "bias": [out]}` with tanh between them. A
 policy is `{"layers": network, "log_std": [a]}` (Gaussian, deviation independent of the state) or
-`{"layers": network}` (categorical). Observations `[..., d]` are normalised already. What trust
-regions differentiate takes arrays of JAX and of NumPy alike, and all else those of NumPy.
+`{"layers": network}` (categorical), with "choices" where they have several parts or a mask.
+Observations `[..., d]` are normalised already. What trust regions differentiate takes arrays of JAX
+and of NumPy alike, and all else those of NumPy.
 """
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +17,7 @@ import jax
 import numpy as np
 
 from cmdpax import lagrangian
+from cmdpax.learning.policy import FORBIDDEN
 from cmdpax.loops.compiled import compiled
 
 Array = Any  # NumPy's or JAX's
@@ -43,12 +46,36 @@ def _normal(key: Array, index: int, layer: int, shape: tuple[int, int]) -> np.nd
     return np.asarray(jax.random.normal(own, shape))
 
 
-def init_policy(key: Array, sizes: tuple[int, ...], gaussian: bool, initial_std: float) -> Policy:
-    """A policy whose first actions hardly depend on the state: its last layer is small."""
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Choices:
+    """How many there are of each part of an action; masked: observations end with what may be."""
+
+    parts: tuple[int, ...]
+    masked: bool = False
+
+
+def init_policy(
+    key: Array, sizes: tuple[int, ...], initial_std: float | None, choices: Choices | None = None
+) -> Policy:
+    """A policy whose first actions hardly depend on the state: its last layer is small.
+
+    Gaussian with `initial_std`; without it categorical, one choice of `sizes[-1]` or `choices`.
+    """
     policy: Policy = {"layers": init_network(key, 0, sizes, 0.01)}
-    if gaussian:
+    if initial_std is not None:
         policy["log_std"] = np.full(sizes[-1], np.log(initial_std), np.float32)
+    elif choices is not None:
+        policy["choices"] = choices
     return policy
+
+
+def said(policy: Policy, observation: Array) -> Array:
+    """What a policy's network says, `[..., d] -> [..., a]`; forbidden choices are out of reach."""
+    output = apply(policy["layers"], observation)
+    if "choices" in policy and policy["choices"].masked:
+        output = output + (observation[..., -output.shape[-1] :] - 1) * FORBIDDEN
+    return output
 
 
 def apply(network: Network, observation: Array) -> Array:
@@ -67,37 +94,57 @@ def values(critics: Sequence[Network], observation: Array) -> Array:
 
 
 def log_probability(policy: Policy, observation: Array, action: Array) -> Array:
-    """`log pi(a|s) [...]` of actions `[..., a]` (Gaussian) or choices `[...]` (categorical)."""
-    return log_chance(policy, apply(policy["layers"], observation), action)
+    """`log pi(a|s) [...]` of actions `[..., a]` (Gaussian) or choices `[...]` (categorical).
+
+    Choices of several parts are `[..., parts]`.
+    """
+    return log_chance(policy, said(policy, observation), action)
 
 
 def log_chance(policy: Policy, output: Array, action: Array) -> Array:
     """The same from what the network said, `[..., a]`."""
     space = output.__array_namespace__()
     if "log_std" not in policy:
-        return space.take_along_axis(log_softmax(output), action[..., None], -1)[..., 0]
+        parts = parts_of(policy, output)
+        index = action.reshape(*output.shape[:-1], len(parts)) + first_of(parts)
+        return space.take_along_axis(log_softmax(output, parts), index, -1).sum(-1)
     log_std = policy["log_std"]
     distance = (action - output) * space.exp(-log_std)
     return (-0.5 * distance**2 - log_std - 0.5 * LOG_CIRCLE).sum(-1)
 
 
-def log_softmax(output: Array) -> Array:
-    """Logarithms of the chances that logits `[..., a]` stand for."""
-    space, below = output.__array_namespace__(), output - output.max(-1, keepdims=True)
-    return below - space.log(space.exp(below).sum(-1, keepdims=True))
+def parts_of(policy: Policy, output: Array) -> tuple[int, ...]:
+    """Into how many logits of each part a categorical policy's output `[..., a]` falls."""
+    return policy["choices"].parts if "choices" in policy else (output.shape[-1],)
+
+
+def first_of(parts: tuple[int, ...]) -> np.ndarray:
+    """The index of the first logit of each part."""
+    return np.cumsum((0, *parts[:-1]))
+
+
+def log_softmax(output: Array, parts: tuple[int, ...]) -> Array:
+    """Logarithms of the chances that logits `[..., a]` stand for, part by part."""
+    space, levels = output.__array_namespace__(), []
+    for first, size in zip(first_of(parts), parts):
+        part = output[..., first : first + size]
+        below = part - part.max(-1, keepdims=True)
+        levels.append(below - space.log(space.exp(below).sum(-1, keepdims=True)))
+    return levels[0] if len(levels) == 1 else space.concatenate(levels, -1)
 
 
 def kl(old: Policy, new: Policy, observation: Array) -> Array:
     """`KL(old || new) [...]` at each state."""
-    return divergence(old, new, *(apply(one["layers"], observation) for one in (old, new)))
+    return divergence(old, new, *(said(one, observation) for one in (old, new)))
 
 
 def divergence(old: Policy, new: Policy, before: Array, after: Array) -> Array:
     """The same from what the two networks said, `[..., a]` each."""
     exp = after.__array_namespace__().exp
     if "log_std" not in old:
-        log_before = log_softmax(before)
-        return (exp(log_before) * (log_before - log_softmax(after))).sum(-1)
+        parts = parts_of(old, before)
+        log_before = log_softmax(before, parts)
+        return (exp(log_before) * (log_before - log_softmax(after, parts))).sum(-1)
     wider = new["log_std"] - old["log_std"]
     moved = (before - after) ** 2 * exp(-2 * new["log_std"])
     return (wider + 0.5 * (exp(-2 * wider) + moved - 1)).sum(-1)
@@ -108,7 +155,7 @@ def entropy(policy: Policy, output: Array) -> Array:
     if "log_std" in policy:
         level = (policy["log_std"] + 0.5 * (LOG_CIRCLE + 1)).sum()
         return np.broadcast_to(level, output.shape[:-1])
-    log_chances = log_softmax(output)
+    log_chances = log_softmax(output, parts_of(policy, output))
     return -(np.exp(log_chances) * log_chances).sum(-1)
 
 

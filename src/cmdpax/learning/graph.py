@@ -7,7 +7,8 @@
 | component   |                                     | int64 `[N]`         |
 | time        |                                     | int64 `[N]`         |
 
-Output `action`: `[N, *shape]` in the type of the action space, or int64 `[N]`. With a noise of 0 it
+Output `action`: `[N, *shape]` in the type of the action space, or int64 `[N]`. The mask of an
+action space that has one is the end of the observation. With a noise of 0 it
 is the deterministic action.
 """
 
@@ -17,7 +18,7 @@ import numpy as np
 from onnx import TensorProto, checker, helper, numpy_helper
 
 from cmdpax.errors import InputError
-from cmdpax.learning.policy import OBSERVATION_CLIP, NetworkPolicy
+from cmdpax.learning.policy import FORBIDDEN, OBSERVATION_CLIP, NetworkPolicy
 from cmdpax.learning.portable import TablePolicy
 from cmdpax.learning.simulator import ActionSpace
 
@@ -77,7 +78,8 @@ def _network(graph: Graph, policy: NetworkPolicy) -> tuple[list[Any], str, Any]:
         _value("observation", TensorProto.DOUBLE, *policy.observation_shape),
         _value("noise", TensorProto.FLOAT, policy.action_space.size),
     ]
-    centred = graph("Sub", graph("Flatten", "observation"), policy.mean)
+    flat = graph("Flatten", "observation")
+    centred = graph("Sub", flat, policy.mean)
     clip = np.array(OBSERVATION_CLIP)
     seen = graph("Min", graph("Max", graph("Mul", centred, policy.scale), -clip), clip)
     hidden = graph("Cast", seen, to=TensorProto.FLOAT)
@@ -86,8 +88,14 @@ def _network(graph: Graph, policy: NetworkPolicy) -> tuple[list[Any], str, Any]:
         hidden = graph("Gemm", below, *(part.astype(np.float32) for part in (weight, bias)))
     space = policy.action_space
     if policy.log_std is None:
-        action = _choice(graph, graph("Add", hidden, "noise"), space.start)
-        return inputs, action, _value("action", TensorProto.INT64)
+        scores = graph("Add", hidden, "noise")
+        if space.masked:
+            mask = _slice(graph, flat, -space.choices, policy.mean.size)
+            barred = graph(
+                "Sub", graph("Cast", mask, to=TensorProto.FLOAT), np.array(1, np.float32)
+            )
+            scores = graph("Add", scores, graph("Mul", barred, np.array(FORBIDDEN)))
+        return inputs, *_choices(graph, scores, space)
     deviation = np.exp(policy.log_std.astype(np.float32))
     action = _box(graph, graph("Add", hidden, graph("Mul", "noise", deviation)), space)
     dtype = np.dtype(np.float32 if space.is_unit else space.dtype)
@@ -105,13 +113,28 @@ def _table(graph: Graph, policy: TablePolicy) -> tuple[list[Any], str, Any]:
     column = np.array([1])
     parts = ["component", graph("Min", "time", last), "observation"]
     index = graph("Concat", *(graph("Unsqueeze", part, column) for part in parts), axis=1)
-    chosen = _choice(graph, graph("Add", graph("GatherND", policy.logits, index), "noise"), 0)
-    return inputs, chosen, _value("action", TensorProto.INT64)
+    scores = graph("Add", graph("GatherND", policy.logits, index), "noise")
+    return inputs, *_choices(graph, scores, ActionSpace(choices=policy.probabilities.shape[3]))
 
 
-def _choice(graph: Graph, scores: str, start: int) -> str:
-    """The largest score's index, counted from `start`."""
-    return graph("Add", graph("ArgMax", scores, axis=1, keepdims=0), np.array(start))
+def _choices(graph: Graph, scores: str, space: ActionSpace) -> tuple[str, Any]:
+    """`ActionSpace.choose` and `to_environment` of choices: the action's name, and the output."""
+    start = np.array(space.start)
+    if space.parts is None or space.shape is None:
+        action = graph("Add", graph("ArgMax", scores, axis=1, keepdims=0), start)
+        return action, _value("action", TensorProto.INT64)
+    ends = np.cumsum(space.parts)
+    pieces = [_slice(graph, scores, *bounds) for bounds in zip(ends - space.parts, ends)]
+    columns = [graph("ArgMax", piece, axis=1, keepdims=1) for piece in pieces]
+    chosen = graph("Add", graph("Concat", *columns, axis=1), start)
+    shaped = graph("Reshape", chosen, np.array([-1, *space.shape]))
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(space.dtype))
+    return graph("Cast", shaped, to=kind), _value("action", kind, *space.shape)
+
+
+def _slice(graph: Graph, rows: str, first: int, last: int) -> str:
+    """Columns `first` to `last` of `[N, ...]`."""
+    return graph("Slice", rows, np.array([first]), np.array([last]), np.array([1]))
 
 
 def _box(graph: Graph, output: str, space: ActionSpace) -> str:

@@ -1,4 +1,4 @@
-"""How does somebody's Gymnasium environment become a `Simulator`, and is it fit for training?
+"""How does somebody's Gymnasium environment become a `Simulator`?
 
 A cost is `info["cost"]`: a number (named `cost`), a mapping of names to numbers, or a vector, whose
 names are the environment's attribute `cost_names` if it has one, else `cost0`, `cost1`, ... A step
@@ -18,7 +18,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -155,24 +155,25 @@ class GymSimulator:
                 " makes it"
             )
         self.space = first.observation_space
-        self.observation_size = size = self._size()
+        self.size = self.observation_size = self._size()
         is_array = isinstance(self.space, gymnasium.spaces.Box)
-        self.observation_shape: tuple[int, ...] = self.space.shape if is_array else (size,)
+        self.observation_shape: tuple[int, ...] = self.space.shape if is_array else (self.size,)
         self.action_space = self._actions(first.action_space)
+        self.masks: dict[int, np.ndarray] = {}  # of copies, by their identity: what may be done now
         spec = getattr(first, "spec", None)
         self.episode_limit: int | None = getattr(spec, "max_episode_steps", None)
         self.cost_names = self._probe()
 
-    def reset(self, seed: int) -> np.ndarray:
+    def reset(self, seed: int, first: int = 0) -> np.ndarray:
         """Start all copies anew, `[N, d]`; each gets its own seed."""
-        seeds = np.random.SeedSequence(seed).generate_state(self.count).tolist()
+        seeds = np.random.SeedSequence(seed).generate_state(first + self.count)[first:].tolist()
         return np.stack([self._reset(env, own) for env, own in zip(self.environments, seeds)])
 
     def step(self, action: np.ndarray) -> Transition:
         """Advance all copies by `action [N, *shape]` or choices `[N]`; finished ones start anew."""
         rows = [self.step_one(env, chosen) for env, chosen in zip(self.environments, action)]
         successors, *columns = zip(*rows)
-        successor = np.array([self.flat(one) for one in successors])
+        successor = np.array([self.flat(*one) for one in zip(successors, self.environments)])
         reward, cost, terminated, truncated = (np.array(column) for column in columns)
         observation, ended = successor, np.flatnonzero(terminated | truncated)
         if len(ended):
@@ -183,6 +184,11 @@ class GymSimulator:
 
     def reset_one(self, env: Any, seed: int | None = None) -> Any:
         """The first observation of an episode of one copy, as the environment gives it."""
+        observation, info = self._begin(env, seed)
+        self._keep_mask(env, info)
+        return observation
+
+    def _begin(self, env: Any, seed: int | None) -> tuple[Any, Any]:
         try:
             outcome = env.reset(seed=seed)
         except USER_ERRORS as error:
@@ -191,27 +197,31 @@ class GymSimulator:
             raise self.wrong(
                 "reset must return two values, an observation and a dict of further information"
             )
-        return outcome[0]
+        return outcome
 
     def step_one(self, env: Any, action: Any) -> tuple[Any, float, np.ndarray, bool, bool]:
         """Observation as the environment gives it, reward, costs `[m]`, terminated, truncated."""
-        chosen = int(action) if self.action_space.low is None else action
-        observation, reward, cost, *ends = self._outcome(env, chosen)
+        chosen = int(action) if np.ndim(action) == 0 else action
+        observation, reward, cost, *ends, info = self._outcome(env, chosen)
         terminated, truncated = map(self._end, ("terminated", "truncated"), ends)
+        self._keep_mask(env, info, ended=terminated or truncated)
         return observation, self._reward(reward), self._cost(cost), terminated, truncated
 
-    def flat(self, observation: Any) -> np.ndarray:
-        """An observation as the environment gives it, as a vector `[d]` of finite numbers."""
+    def flat(self, observation: Any, env: Any) -> np.ndarray:
+        """An observation of a copy, as the environment gives it, as a vector `[d]` of finite
+        numbers; where actions are masked, the mask follows.
+        """
         try:
             flat = np.asarray(gymnasium.spaces.flatten(self.space, observation), dtype=np.float64)
         except Exception as error:  # whatever flattening something else raises
             why = f"{type(error).__name__}: {error}"
             raise self.wrong(f"an observation is not of {self.space} ({why})") from None
-        if flat.shape != (self.observation_size,):
+        if flat.shape != (self.size,):
             raise self.wrong(
-                f"an observation has {flat.size} numbers where {self.space} has"
-                f" {self.observation_size}"
+                f"an observation has {flat.size} numbers where {self.space} has {self.size}"
             )
+        if self.action_space.masked:
+            flat = np.concatenate((flat, self.masks[id(env)]))
         return self.finite(flat)
 
     def finite(self, observation: np.ndarray) -> np.ndarray:
@@ -226,14 +236,14 @@ class GymSimulator:
         return InputError(f"environment '{self.name}': {what}.")
 
     def _outcome(self, env: Any, action: Any) -> tuple[Any, ...]:
-        """Observation, reward, cost, terminated, truncated out of either form of a step."""
+        """Observation, reward, cost, terminated, truncated, info out of either form of a step."""
         try:
             outcome = env.step(action)
         except USER_ERRORS as error:
             raise as_input_error(self.name, "its step", error) from error
         values = len(outcome) if isinstance(outcome, tuple) else 1
         if values == 6:  # Safety-Gymnasium
-            return outcome[:5]
+            return outcome
         if values != 5:
             number = "1 value" if values == 1 else f"{values} values"
             raise self.wrong(f"step returned {number}; 5 (Gymnasium) or 6 are understood")
@@ -243,10 +253,38 @@ class GymSimulator:
                 f"environment '{self.name}' reports no cost; its step must put one into"
                 " info['cost']."
             )
-        return observation, reward, info["cost"], terminated, truncated
+        return observation, reward, info["cost"], terminated, truncated, info
+
+    def _keep_mask(self, env: Any, info: Any, ended: bool = False) -> None:
+        """What a copy may do now, `[choices]` of 0 and 1, by `info["action_mask"]`.
+
+        Where an episode has ended there need be none: all is as good as nothing.
+        """
+        space = self.action_space
+        if not space.masked:
+            return
+        try:
+            mask = np.concatenate(
+                [np.asarray(part, dtype=np.float64).reshape(-1) for part in _as_parts(info)]
+            )
+        except (TypeError, ValueError, LookupError):
+            mask = np.empty(0)
+        ends = np.cumsum(space.parts or (space.choices,))[:-1]
+        is_whole = mask.shape == (space.choices,) and bool(np.isin(mask, (0, 1)).all())
+        allows = is_whole and all(part.any() for part in np.split(mask, ends))
+        self.masks[id(env)] = mask if allows else np.ones(space.choices)
+        if ended:
+            return
+        if not is_whole:
+            raise self.wrong(
+                "info['action_mask'] must hold 1 or 0 for each of the"
+                f" {space.choices} choices at every reset and step"
+            )
+        if not allows:
+            raise self.wrong("info['action_mask'] allows nothing; at least one choice must be 1")
 
     def _reset(self, env: Any, seed: int | None = None) -> np.ndarray:
-        return self.flat(self.reset_one(env, seed))
+        return self.flat(self.reset_one(env, seed), env)
 
     def _reward(self, reward: Any) -> float:
         try:
@@ -311,8 +349,18 @@ class GymSimulator:
         if isinstance(space, gymnasium.spaces.Discrete):
             return ActionSpace(choices=int(space.n), start=int(space.start))
         what = f"actions are {space}"
+        if isinstance(space, gymnasium.spaces.MultiDiscrete | gymnasium.spaces.MultiBinary):
+            several = np.full(space.shape, getattr(space, "nvec", 2)).reshape(-1).tolist()
+            starts = np.broadcast_to(getattr(space, "start", 0), space.shape).reshape(-1).tolist()
+            if not several:
+                raise self.wrong(f"{what}, which holds nothing; a policy must do something")
+            sizes = {"choices": sum(several), "parts": tuple(several), "start": tuple(starts)}
+            return ActionSpace(**sizes, shape=space.shape, dtype=space.dtype.name)
         if not isinstance(space, gymnasium.spaces.Box):
-            raise self.wrong(f"{what}; Box and Discrete are understood")
+            raise self.wrong(
+                f"{what}; Box, Discrete, MultiDiscrete and MultiBinary are understood: wrap it in a"
+                " gymnasium.ActionWrapper"
+            )
         low, high = (side.reshape(-1).astype(np.float64) for side in (space.low, space.high))
         if not len(low):
             raise self.wrong(f"{what}, which holds nothing; a policy must do something")
@@ -321,9 +369,19 @@ class GymSimulator:
     def _probe(self) -> tuple[str, ...]:
         """One random step, to learn the names of the costs before anything is built on them."""
         env = self.environments[0]
-        self._reset(env, 0)
-        env.action_space.seed(0)
-        names = self._names(self._outcome(env, env.action_space.sample())[2])
+        observation, info = self._begin(env, 0)
+        if isinstance(info, Mapping) and "action_mask" in info:
+            self._expect_masks()
+        self._keep_mask(env, info)
+        self.flat(observation, env)
+        space = self.action_space
+        if space.masked:
+            mask = self.masks[id(env)][None]
+            action = random_actions(space, np.random.default_rng(0), mask)[0]
+        else:
+            env.action_space.seed(0)
+            action = env.action_space.sample()
+        names = self._names(self._outcome(env, int(action) if np.ndim(action) == 0 else action)[2])
         if not names:
             raise self.wrong("its cost is empty; put at least one number into info['cost']")
         for name in names:
@@ -333,6 +391,28 @@ class GymSimulator:
                     " its ends"
                 )
         return names
+
+    def _expect_masks(self) -> None:
+        """Let observations end with what may be done."""
+        if self.action_space.low is not None:
+            raise self.wrong("info['action_mask'] is for choices, but its actions are continuous")
+        self.action_space = replace(self.action_space, masked=True)
+        self.observation_size = self.size + self.action_space.choices
+        self.observation_shape = (self.observation_size,)
+
+
+def random_actions(space: ActionSpace, random: np.random.Generator, mask: Any = None) -> np.ndarray:
+    """Actions as environments take them, uniform, one for each row of `mask [N, choices]`."""
+    if space.low is not None:
+        return space.to_environment(random.uniform(-1, 1, (len(mask), space.size)))
+    chances = np.where(mask, random.random(np.shape(mask)), -1.0)  # all equal in rank
+    return space.to_environment(space.choose(chances))
+
+
+def _as_parts(info: Any) -> tuple[Any, ...]:
+    """The masks of all parts of an action."""
+    mask = info["action_mask"]
+    return mask if isinstance(mask, tuple) else (mask,)
 
 
 class GymSampler:
@@ -347,7 +427,7 @@ class GymSampler:
             raise InputError(f"discount is {discount}; it must lie in [0, 1).")
         self.simulator, self.limits = GymSimulator(environment), Limits.parse(limits)
         space = self.simulator.action_space
-        if space.low is not None:
+        if space.low is not None or isinstance(space.start, tuple):
             raise self.simulator.wrong(
                 "its actions are not discrete; log-linear policies need a finite set of actions"
             )
@@ -378,69 +458,6 @@ class GymSampler:
                 ended = terminated or truncated or rng.random() >= self.discount
                 observation, first = successor, False
         return Experience(*(np.array(column) for column in zip(*rows, strict=True)))
-
-
-@dataclass(frozen=True)
-class EnvironmentReport:
-    """What `check_environment` saw."""
-
-    name: str
-    observation_size: int
-    actions: str
-    cost_names: tuple[str, ...]
-    steps: int
-    episodes: int
-    longest: int  # steps of an episode, seen or allowed
-    mean_return: float
-    mean_costs: tuple[float, ...]
-    complaints: tuple[str, ...]
-
-
-def check_environment(environment: Any, steps: int = 2000, seed: int = 0) -> EnvironmentReport:
-    """Run random actions, and say what is wrong for training; what cannot work is an `InputError`.
-
-    environment: as for `make_simulator`.
-    """
-    if steps < 1 or seed < 0:
-        raise InputError(
-            f"steps is {steps} and seed is {seed}; there must be at least one step, and a seed is"
-            " not negative."
-        )
-    simulator, random = make_simulator(environment, 1), np.random.default_rng(seed)
-    name, space, costs = name_of(environment), simulator.action_space, simulator.cost_names
-    first, complaints = simulator.reset(seed), []
-    if (simulator.reset(seed) != first).any():
-        complaints.append(
-            "the same seed gives another first observation, so runs are not reproducible"
-        )
-    totals, length, episodes = np.zeros(1 + len(costs)), 0, []
-    is_used = np.zeros(1 + len(costs), dtype=bool)
-    for _ in range(steps):
-        if space.low is None:
-            chosen: np.ndarray = random.integers(space.choices, size=1)
-        else:
-            chosen = random.uniform(-1, 1, (1, space.size))
-        step = simulator.step(space.to_environment(chosen))
-        if not (np.isfinite(step.next_observation).all() and np.isfinite(step.reward).all()):
-            raise InputError(f"environment '{name}': an observation or a reward is not finite.")
-        now = np.concatenate((step.reward, step.cost[0]))
-        totals, length, is_used = totals + now, length + 1, is_used | (now != 0)
-        if step.terminated[0] or step.truncated[0]:
-            episodes.append((length, totals))
-            totals, length = np.zeros_like(totals), 0
-    if not episodes:
-        complaints.append(
-            f"no episode ended within {steps} steps; limits are on episode totals, so give it a"
-            " time limit"
-        )
-        episodes.append((length, totals))
-    unused = [cost for cost, used in zip(costs, is_used[1:]) if not used]
-    complaints += [f"cost '{cost}' was zero on every step" for cost in unused]
-    longest = max(simulator.episode_limit or 0, *(length for length, _ in episodes))
-    mean_return, *mean_costs = np.mean([total for _, total in episodes], axis=0).tolist()
-    actions = f"{space.choices} choices" if space.low is None else f"{space.size} continuous"
-    seen = len(episodes), longest, mean_return, tuple(mean_costs), tuple(complaints)
-    return EnvironmentReport(name, simulator.observation_size, actions, costs, steps, *seen)
 
 
 def name_of(environment: Any) -> str:

@@ -48,7 +48,11 @@ def init(config: ResolvedConfig, simulator: Simulator) -> Learner:
     rows, space = len(Limits.parse(config.limits).rows), simulator.action_space
     sizes = (simulator.observation_size, *config.hidden, space.size)
     key = jax.random.key(config.seed)
-    policy = formulas.init_policy(key, sizes, space.low is not None, config.initial_std)
+    initial_std = None if space.low is None else config.initial_std
+    choices = None
+    if space.parts is not None or space.masked:
+        choices = formulas.Choices(space.parts or (space.choices,), space.masked)
+    policy = formulas.init_policy(key, sizes, initial_std, choices)
     critics = [formulas.init_network(key, 1 + i, (*sizes[:-1], 1), 1.0) for i in range(1 + rows)]
     return Learner(
         policy,
@@ -213,10 +217,16 @@ def _descend(
     """All passes over a batch, and the critics' loss in the last; a frozen policy stays."""
     unit, centre = learner.scales.output_unit, learner.scales.centre
     targets = ratio(samples.targets - centre.astype(np.float32), unit.astype(np.float32))
-    action = samples.action
+    action, policy_tree = samples.action, learner.policy
+    parts: tuple[int, ...] = ()
+    masked = False
     policy_adam, critics_adam = learner.policy_adam, learner.critics_adam
-    if "log_std" not in learner.policy:
-        action = np.eye(len(learner.policy["layers"][-1]["bias"]), dtype=np.float32)[action]
+    if "log_std" not in policy_tree:
+        parts = formulas.parts_of(policy_tree, samples.output)
+        masked = "choices" in policy_tree and policy_tree["choices"].masked
+        action = np.zeros_like(samples.output)
+        index = samples.action.reshape(len(action), -1) + formulas.first_of(parts)
+        np.put_along_axis(action, index, 1, -1)
     policy = Flat.of([learner.policy], [policy_adam.mu], [policy_adam.nu], policy_adam.count)
     critics = Flat.of(learner.critics, critics_adam.mu, critics_adam.nu, critics_adam.count)
     is_spma = METHODS[config.method].surrogate == "spma"
@@ -228,7 +238,14 @@ def _descend(
         np.ascontiguousarray(targets.T, np.float32),
         minibatches(len(advantage), config, int(learner.update)),
         np.float32(config.learning_rate * remaining),
-        Rule(step, *map(float, (config.clip, config.kl_stop, config.gradient_clip))),
+        Rule(
+            step,
+            float(config.clip),
+            float(config.kl_stop),
+            float(config.gradient_clip),
+            np.array(parts, np.int64),
+            masked,
+        ),
         is_frozen,
     )
     (moved,), (mu,), (nu,), count = policy.trees(learner.policy)
@@ -298,7 +315,7 @@ def minibatches(samples: int, config: ResolvedConfig, update: int) -> np.ndarray
 
 def _measure(old: Policy, new: Policy, samples: Samples, advantage: np.ndarray) -> dict[str, float]:
     """What an update achieved."""
-    output = formulas.apply(new["layers"], samples.observation)
+    output = formulas.said(new, samples.observation)
     with np.errstate(over="ignore"):  # of a policy that went astray
         log_ratio = formulas.log_chance(new, output, samples.action) - samples.log_old
         measured = {

@@ -19,9 +19,10 @@ import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.files import Row
-from cmdpax.learning.simulator import ActionSpace, Simulator
+from cmdpax.learning.simulator import ActionSpace, Copies
 
 OBSERVATION_CLIP = 10.0
+FORBIDDEN = np.float32(1e9)  # subtracted from the logit of what may not be chosen
 Array = np.ndarray
 Network = tuple[Array, Array, Array, Array]
 _TANH_RANGE = np.float32(7.9)
@@ -45,6 +46,12 @@ class Statistics(NamedTuple):
         if self.total < 2:
             return np.ones_like(self.mean)
         return 1 / np.sqrt(self.squares / self.total + 1e-8)
+
+    def unscaled(self, count: int) -> "Statistics":
+        """The same, but the last `count` entries pass unchanged."""
+        mean, squares = self.mean.copy(), self.squares.copy()
+        mean[len(mean) - count :], squares[len(mean) - count :] = 0, self.total
+        return Statistics(self.total, mean, squares)
 
     def add(self, observations: Array) -> "Statistics":
         """Statistics of these and of `observations [K, d]` together (Chan's formula)."""
@@ -233,12 +240,18 @@ class NetworkPolicy:
         return output
 
     def act(self, *arrays: Array) -> None:
-        """`forward` of this network; `arrays` are its last four arguments."""
+        """`forward` of this network; `arrays` are its last four arguments.
+
+        What may not be chosen is made improbable beyond reach.
+        """
         fastest_forward()(self.network, *arrays)
+        if self.action_space.masked:
+            observation, output = arrays[0], arrays[3]
+            output += (observation[:, -self.action_space.size :] - 1) * FORBIDDEN
 
     def choose(self, output: Array) -> Array:
         """The action that an output with its noise stands for, in the policy's own units."""
-        return output if self.log_std is not None else output.argmax(-1)
+        return output if self.log_std is not None else self.action_space.choose(output)
 
     def to_environment(self, output: Array) -> Array:
         """The same in the environment's units."""
@@ -275,13 +288,13 @@ class NetworkPolicy:
         return values.reshape(*values.shape[:ahead], len(self.mean)), values.shape[:ahead]
 
 
-def spaces_of(one: "NetworkPolicy | Simulator") -> Row:
+def spaces_of(one: "NetworkPolicy | Copies") -> Row:
     """Action space and shape of observations, as a checkpoint notes them."""
     space, shape = one.action_space.as_json(), list(one.observation_shape)
     return {"action_space": space, "observation_shape": shape}
 
 
-def refuse_other_spaces(spaces: Row, simulator: Simulator) -> None:
+def refuse_other_spaces(spaces: Row, simulator: Copies) -> None:
     """Refuse a simulator in which a policy of such `spaces_of` would do something else."""
     was, now = (
         {**one.get("action_space", {}), "observations": one["observation_shape"]}

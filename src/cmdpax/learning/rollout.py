@@ -11,7 +11,7 @@ import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.learning.policy import NetworkPolicy
-from cmdpax.learning.simulator import CompiledSimulator, Record, Simulator
+from cmdpax.learning.simulator import CompiledSimulator, Record, Recorder, Simulator
 from cmdpax.model.limits import Limits
 
 MAX_EPISODE_STEPS = 100_000  # an environment without an end is noticed here
@@ -39,16 +39,19 @@ class Episodes(NamedTuple):
 
 
 def collect(
-    simulator: Simulator, policy: NetworkPolicy, limits: Limits, steps: int, seed: tuple[int, ...]
+    simulator: Simulator | Recorder,
+    policy: NetworkPolicy,
+    limits: Limits,
+    steps: int,
+    seed: tuple[int, ...],
 ) -> tuple[Batch, np.ndarray]:
     """A batch of `steps` steps of each simulator, and its raw observations `[T * N, d]`."""
-    random, record = np.random.default_rng(seed), Record.empty(simulator, steps)
-    record.observation[0] = simulator.reset(int(random.integers(2**31)))
-    noise = policy.noise(random, (steps, simulator.count))
-    if isinstance(simulator, CompiledSimulator) and simulator.is_alone:
-        simulator.run(policy, noise, record)
+    random = np.random.default_rng(seed)
+    start, noise = int(random.integers(2**31)), policy.noise(random, (steps, simulator.count))
+    if isinstance(simulator, Recorder):
+        record = simulator.record(policy, noise, start)
     else:
-        run(simulator, policy, noise, record)
+        record = record_of(simulator, policy, noise, start)
     for name in ("reward", "cost", "observation", "next_observation"):
         values = getattr(record, name)
         if not np.isfinite(values).all():
@@ -73,6 +76,19 @@ def collect(
         ages(ended).astype(np.float32),
     )
     return batch, record.observation.reshape(-1, simulator.observation_size)
+
+
+def record_of(
+    simulator: Simulator, policy: NetworkPolicy, noise: np.ndarray, seed: int, first: int = 0
+) -> Record:
+    """The steps of copies `first`, `first + 1`, ... of a batch from reset; noise `[T, N, a]`."""
+    record = Record.empty(simulator, len(noise))
+    record.observation[0] = simulator.reset(seed, first)
+    if isinstance(simulator, CompiledSimulator) and simulator.is_alone:
+        simulator.run(policy, noise, record)
+    else:
+        run(simulator, policy, noise, record)
+    return record
 
 
 def cut(ended: np.ndarray) -> np.ndarray:

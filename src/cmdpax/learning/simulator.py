@@ -28,12 +28,18 @@ Policy = Callable[[Array], Array]  # observations [n, ...] -> probabilities [n, 
 
 @dataclass(frozen=True)
 class ActionSpace:
-    """Box actions (`low`, `high` `[a]`, infinite where unbounded), or `choices` discrete ones."""
+    """Box actions (`low`, `high` `[a]`, infinite where unbounded), or `choices` discrete ones.
+
+    An action of several `parts` has as many choices for each; `choices` is their sum. Where
+    actions are `masked`, the last `choices` numbers of an observation say which may be taken, by 1.
+    """
 
     low: Array | None = None
     high: Array | None = None
     choices: int = 0
-    start: int = 0  # the first choice
+    start: int | tuple[int, ...] = 0  # the first choice, of every part
+    parts: tuple[int, ...] | None = None
+    masked: bool = False
     clip: bool = True  # actions outside the box are clipped before the environment sees them
     shape: tuple[int, ...] | None = None  # of an environment's action; None: [a]
     dtype: str = "float64"
@@ -43,14 +49,24 @@ class ActionSpace:
         """Length of a policy network's output: action dimensions, or number of choices."""
         return self.choices if self.low is None else len(self.low)
 
+    def choose(self, output: Array) -> Array:
+        """The choice of the largest number, `[..., choices]` -> `[...]`, or `[..., parts]`."""
+        if self.parts is None:
+            return output.argmax(-1)
+        pieces = np.split(output, np.cumsum(self.parts)[:-1], axis=-1)
+        return np.stack([piece.argmax(-1) for piece in pieces], -1)
+
     def to_environment(self, action: Array) -> Array:
         """A policy's action as the environment takes it.
 
-        Box: `[..., a]` in [-1, 1] rescaled to the box, `[..., *shape]`. Discrete: `[...]`, counted
-        from `start`.
+        Box: `[..., a]` in [-1, 1] rescaled to the box, `[..., *shape]`. Discrete: `[...]`, or
+        `[..., parts]` as `[..., *shape]`, counted from `start`.
         """
         if self.low is None or self.high is None:
-            return action + self.start
+            choice = action + np.asarray(self.start)
+            if self.parts is None or self.shape is None:
+                return choice
+            return choice.reshape(*choice.shape[:-1], *self.shape).astype(self.dtype)
         if self.is_unit:
             return action
         middle, half = self.box
@@ -79,7 +95,8 @@ class ActionSpace:
     def as_json(self) -> dict[str, Any]:
         """What `from_json` reads; bounds that are infinite are null."""
 
-        notes = {**asdict(self), "shape": None if self.shape is None else list(self.shape)}
+        notes = asdict(self)
+        notes |= {name: [*value] for name, value in notes.items() if isinstance(value, tuple)}
         for side in () if self.low is None else ("low", "high"):
             notes[side] = [float(bound) if np.isfinite(bound) else None for bound in notes[side]]
         return notes
@@ -89,7 +106,8 @@ class ActionSpace:
         """The space that `as_json` wrote."""
 
         shape = None if notes.get("shape") is None else tuple(notes["shape"])
-        fields = {**notes, "shape": shape}
+        several = {name: tuple(value) for name, value in notes.items() if isinstance(value, list)}
+        fields = {**notes, **several, "shape": shape}
         if notes["low"] is not None:
             for side, infinity in (("low", -np.inf), ("high", np.inf)):
                 bounds = [infinity if bound is None else bound for bound in notes[side]]
@@ -136,8 +154,8 @@ class Record(NamedTuple):
         )
 
 
-class Simulator(Protocol):
-    """N copies of one environment."""
+class Copies(Protocol):
+    """N copies of one environment: how many, and what they take and show."""
 
     count: int
     observation_size: int
@@ -146,11 +164,28 @@ class Simulator(Protocol):
     cost_names: tuple[str, ...]
     episode_limit: int | None  # steps after which an episode is cut, where that is known
 
-    def reset(self, seed: int) -> Array:
-        """Start all copies anew, `[N, d]`; the seed fixes all that happens until the next call."""
+
+class Simulator(Copies, Protocol):
+    """N copies of one environment, in this process."""
+
+    def reset(self, seed: int, first: int = 0) -> Array:
+        """Start all copies anew, `[N, d]`; the seed fixes all that happens until the next call.
+
+        They are the copies `first`, `first + 1`, ... of a batch: where every copy has a generator
+        of its own, each does what it does among all of them.
+        """
 
     def step(self, action: Array) -> Transition:
         """Advance all copies by the environment's own actions, `[N, *shape]` or choices `[N]`."""
+
+
+@runtime_checkable
+class Recorder(Copies, Protocol):
+    """N copies that are not stepped here, but record whole horizons elsewhere."""
+
+    def record(self, policy: Any, noise: Array, seed: int) -> Record:
+        """What `rollout.record_of` does."""
+        ...
 
 
 @runtime_checkable
@@ -215,9 +250,9 @@ class ModelSimulator:
         self._state = np.zeros(count, dtype=np.int64)
         self._random = np.random.default_rng(0)
 
-    def reset(self, seed: int) -> Array:
-        """Start all copies anew, `[N, S]`."""
-        self._random = np.random.default_rng(seed)
+    def reset(self, seed: int, first: int = 0) -> Array:
+        """Start all copies anew, `[N, S]`; they share one generator."""
+        self._random = np.random.default_rng((seed, first))
         self._state = self._starts(self.count, self._random)
         return self._one_hot(self._state)
 

@@ -21,7 +21,7 @@ from cmdpax.errors import InputError, NumericalError
 from cmdpax.files import Row
 from cmdpax.learning import compilation
 from cmdpax.learning.board import Board
-from cmdpax.learning.config import METHODS, SHAPE, ResolvedConfig, TrainConfig
+from cmdpax.learning.config import METHODS, SHAPE, WORKER_LIMIT, ResolvedConfig, TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import Learner, adam, assess, init, learn
 from cmdpax.learning.margins import Verdict, in_users_orientation
@@ -29,7 +29,8 @@ from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces, spaces_of
 from cmdpax.learning.portable import Policy
 from cmdpax.learning.rollout import collect, episodes
 from cmdpax.learning.run_folder import RunFolder
-from cmdpax.learning.simulator import Simulator
+from cmdpax.learning.simulator import Copies, Recorder, Simulator
+from cmdpax.learning.workers import worker_simulator
 from cmdpax.model.limits import Limits
 
 MOST_COUNTED = 1.0  # of a violation: so many times what an update can mend
@@ -66,6 +67,8 @@ def train(
     folder: str | Path | None = None,
     resume: bool = False,
     start: str | Path | None = None,
+    workers: int | str | None = None,
+    worker_limit: float = WORKER_LIMIT,
     callback: Callable[[Row], None] | None = None,
     **settings: Any,
 ) -> Training:
@@ -81,6 +84,9 @@ def train(
     also if it is finished: step sizes are then those of a run of so many samples, and decay anew.
     start: a run folder, whose policy, normaliser and critics (of the reward, and of costs that both
     limit) this one begins with; multipliers, optimisers and counters begin anew.
+    workers: who steps the environment: this process, or so many others, or `"ray"`, or the address
+    of a Ray cluster as `"HOST:PORT"`; no number depends on it. One that dies, or has not answered
+    after `worker_limit` seconds, is started again, and its part of the batch repeated.
     callback: sees every row of metrics. settings: the fields of `TrainConfig`.
     """
     chosen = TrainConfig.of({"method": method, "limits": limits, **settings})
@@ -94,8 +100,9 @@ def train(
     shape: Row = {part: earlier.get(part) for part in SHAPE if getattr(chosen, part) is None}
     chosen, start = replace(chosen, **shape), start or earlier.get("start")
     config = chosen.resolved(simulator.episode_limit, 1 if is_object else None)
-    if config.batch > config.rollout_steps:
-        simulator = make_simulator(environment, config.batch // config.rollout_steps)
+    copies = config.batch // config.rollout_steps
+    if copies > 1 and workers is None:
+        simulator = make_simulator(environment, copies)
     Limits.parse(config.limits).columns(simulator.cost_names)  # refuses others before all work
     compilation.recall()
     learner, recorded = init(config, simulator), {"environment": name, **asdict(config)}
@@ -104,12 +111,13 @@ def train(
         if not run_folder.checkpoints():
             learner = begin_from(RunFolder(start), learner, simulator, config)
     hold = run_folder.resume if resume else run_folder.begin
-    with hold(recorded):
+    elsewhere = worker_simulator(workers, simulator, copies, environment, worker_limit)
+    with elsewhere as stepped, hold(recorded):
         learner = restore(learner, run_folder, simulator) if resume else learner
         if earlier and earlier["samples"] < config.samples:
             warnings.warn(_longer(earlier, config, int(learner.update)), stacklevel=2)
         run_folder.rewind(int(learner.update))
-        learner = _learn(learner, simulator, config, run_folder, callback)
+        learner = _learn(learner, stepped, config, run_folder, callback)
     verdict, sentences = learner.margins.verdict(Limits.parse(config.limits))
     policy = Policy(policy_of(learner, simulator))
     return Training(environment, place, policy, verdict, sentences)
@@ -117,7 +125,7 @@ def train(
 
 def _learn(
     learner: Learner,
-    simulator: Simulator,
+    simulator: Simulator | Recorder,
     config: ResolvedConfig,
     run_folder: RunFolder,
     callback: Callable[[Row], None] | None,
@@ -141,7 +149,8 @@ def _learn(
         learner = dual.move(learner, config)
         weights = lagrangian.weights(learner.multiplier, dual.penalty, dual.counted)
         learner, metrics = learn(learner, samples, weights, dual.margin, length, config)
-        observed = learner.observed.add(raw)
+        space = simulator.action_space
+        observed = learner.observed.add(raw).unscaled(space.choices * space.masked)
         learner = learner._replace(observed=observed, update=np.asarray(update + 1))
         _refuse_nan(learner, run_folder)
         if not finished.completed and not warned:
@@ -221,7 +230,7 @@ class Dual(NamedTuple):
         return learner._replace(multiplier=moved)
 
 
-def policy_of(learner: Learner, simulator: Simulator) -> NetworkPolicy:
+def policy_of(learner: Learner, simulator: Copies) -> NetworkPolicy:
     """The current policy for NumPy."""
     layers, observed = learner.policy["layers"], learner.observed
     return NetworkPolicy(
@@ -236,7 +245,7 @@ def policy_of(learner: Learner, simulator: Simulator) -> NetworkPolicy:
     )
 
 
-def save(learner: Learner, simulator: Simulator, run_folder: RunFolder) -> None:
+def save(learner: Learner, simulator: Copies, run_folder: RunFolder) -> None:
     """Write a checkpoint of the whole state, with what its policy needs of the environment.
 
     Compiled code is kept along with it.

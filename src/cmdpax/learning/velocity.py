@@ -115,18 +115,20 @@ class VelocitySimulator:
         self._start = self.data[0].qpos.copy()
         self._elapsed = np.zeros(count, dtype=np.int64)
         self.speed = np.zeros(count)  # of the last step, which the threshold is on
-        self._random = np.random.default_rng(0)
+        self.random = [np.random.default_rng(0)] * count
 
-    def reset(self, seed: int) -> np.ndarray:
-        """Start all simulations anew, `[N, d]`."""
-        self._random = np.random.default_rng(seed)
-        self.restart(range(self.count), self._random)
+    def reset(self, seed: int, first: int = 0) -> np.ndarray:
+        """Start all simulations anew, `[N, d]`; each has a generator of its own."""
+        numbers = range(first, first + self.count)
+        self.random = [np.random.default_rng((seed, number)) for number in numbers]
+        self.restart(range(self.count))
         return self.observe()
 
-    def restart(self, which: Sequence[int] | np.ndarray, random: np.random.Generator) -> None:
+    def restart(self, which: Sequence[int] | np.ndarray) -> None:
         """Start some simulations anew from the noisy initial state."""
         noise = self.task.reset_noise
         for index in which:
+            random = self.random[index]
             positions = self._start + random.uniform(-noise, noise, self.model.nq)
             if self.model.nq > self.model.nv:  # the noise has spoilt the torso's quaternion
                 positions[3:7] /= np.linalg.norm(positions[3:7])
@@ -161,7 +163,7 @@ class VelocitySimulator:
         """Advance every simulation by `action [N, a]`; finished ones start anew."""
         step = self.advance(action)
         if self._any_ended:
-            self.restart(np.flatnonzero(step.terminated | step.truncated), self._random)
+            self.restart(np.flatnonzero(step.terminated | step.truncated))
             step = step._replace(observation=self.observe())
         return step
 
@@ -215,7 +217,7 @@ class VelocitySimulator:
             step, any_ended = steps_until_an_end(*fixed, noise, record, step)
             if any_ended:
                 ended = record.terminated[step - 1] | record.truncated[step - 1]
-                self.restart(np.flatnonzero(ended), self._random)
+                self.restart(np.flatnonzero(ended))
                 if step < len(noise):
                     record.observation[step] = self.observe()
 

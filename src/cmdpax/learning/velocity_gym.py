@@ -69,7 +69,8 @@ class VelocityEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start an episode from the noisy initial state."""
         super().reset(seed=seed)
-        self.simulator.restart([0], self.np_random)
+        self.simulator.random = [self.np_random]
+        self.simulator.restart([0])
         if self.render_mode == "human":
             self.render()
         return self.simulator.observe()[0], {}

@@ -136,7 +136,7 @@ def pictures(
         outcome = simulator.step_one(shown, policy.best(observation)[0])
         successor, reward, added, terminated, truncated = outcome
         total, costs = total + reward, costs + cost_discount**age * added
-        observation, ended = simulator.flat(successor)[None], terminated or truncated
+        observation, ended = simulator.flat(successor, shown)[None], terminated or truncated
 
 
 def drawn(simulator: GymSimulator) -> Image.Image:

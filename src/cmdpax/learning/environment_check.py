@@ -1,0 +1,142 @@
+"""Is an environment fit for training, and which limits might be set on its costs?
+
+It is tried as training does: reset by a seed and stepped from episode to episode, by a `Simulator`,
+which refuses what cannot work. What can, but will disappoint, is a complaint.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cmdpax.errors import InputError
+from cmdpax.learning.gym_simulator import make_simulator, name_of, random_actions
+from cmdpax.learning.simulator import ActionSpace, Simulator, Transition
+
+REPEATED = 100  # steps that are made twice, to see whether they are the same
+DIGITS = 2  # of a suggested limit
+SMALLEST_IMAGE = 8  # points of each side
+
+
+@dataclass(frozen=True)
+class EnvironmentReport:
+    """What `check_environment` saw; costs and their limits are of whole episodes."""
+
+    name: str
+    observation_size: int
+    actions: str
+    cost_names: tuple[str, ...]
+    steps: int
+    episodes: int
+    longest: int  # steps of an episode, seen or allowed
+    mean_return: float
+    mean_costs: tuple[float, ...]
+    cost_ranges: tuple[tuple[float, float], ...]  # of nine episodes in ten
+    suggested_limits: tuple[str, ...]
+    complaints: tuple[str, ...]
+
+
+def check_environment(environment: Any, steps: int = 2000, seed: int = 0) -> EnvironmentReport:
+    """Run random actions, and say what is wrong for training; what cannot work is an `InputError`.
+
+    environment: as for `make_simulator`.
+    """
+    if steps < 1 or seed < 0:
+        raise InputError(
+            f"steps is {steps} and seed is {seed}; there must be at least one step, and a seed is"
+            " not negative."
+        )
+    simulator = make_simulator(environment, 1)
+    name, space, costs = name_of(environment), simulator.action_space, simulator.cost_names
+    complaints = _repeatability(simulator, min(steps, REPEATED), seed)
+    if _is_image(simulator.observation_shape):
+        shape = list(simulator.observation_shape)
+        complaints.append(
+            f"observations are images {shape}, of which a network of plain layers sees"
+            f" {simulator.observation_size} numbers in a row; shrink them, or show what matters"
+        )
+    rows, ends = [], []
+    for step in walk(simulator, steps, seed):
+        if not (np.isfinite(step.next_observation).all() and np.isfinite(step.reward).all()):
+            raise InputError(f"environment '{name}': an observation or a reward is not finite.")
+        rows.append(np.concatenate((step.reward, step.cost[0])))
+        ends.append(bool(step.terminated[0] or step.truncated[0]))
+    paid, last = np.array(rows), np.flatnonzero(ends) + 1
+    if not len(last):
+        complaints.append(
+            f"no episode ended within {steps} steps; limits are on episode totals, so give it a"
+            " time limit"
+        )
+        last = np.array([steps])
+    totals = np.array([part.sum(0) for part in np.split(paid, last)[: len(last)]])
+    complaints += [
+        f"cost '{cost}' was zero on every step"
+        for cost, used in zip(costs, paid[:, 1:].T.tolist())
+        if not any(used)
+    ]
+    longest = max(simulator.episode_limit or 0, int(np.diff(last, prepend=0).max()))
+    mean_return, *mean_costs = totals.mean(0).tolist()
+    low, high = np.percentile(totals[:, 1:], (5, 95), axis=0).tolist()
+    limits = [suggested(one, mean * longest) for one, mean in zip(costs, paid[:, 1:].mean(0))]
+    return EnvironmentReport(
+        name,
+        simulator.observation_size,
+        described(space),
+        costs,
+        steps,
+        len(last),
+        longest,
+        mean_return,
+        tuple(mean_costs),
+        tuple(zip(low, high)),
+        tuple(limits),
+        tuple(complaints),
+    )
+
+
+def walk(simulator: Simulator, steps: int, seed: int) -> Iterator[Transition]:
+    """Random steps of one copy, all fixed by the seed."""
+    random, space = np.random.default_rng(seed), simulator.action_space
+    observation = simulator.reset(seed)
+    for _ in range(steps):
+        mask = observation[:, -space.choices :] if space.masked else np.ones((1, space.choices))
+        step = simulator.step(random_actions(space, random, mask))
+        observation = step.observation
+        yield step
+
+
+def suggested(cost: str, total: float) -> str:
+    """A limit that half of what random actions cost in a whole episode would keep; 1 if nothing."""
+    limit = total - abs(total) / 2 if total else 1.0
+    return f"{cost}<={float(f'{limit:.{DIGITS}g}'):g}"
+
+
+def described(space: ActionSpace) -> str:
+    """Actions in words."""
+    words = f"{space.choices} choices" if space.low is None else f"{space.size} continuous"
+    if space.parts is not None:
+        words = f"{len(space.parts)} parts of {space.choices} choices in all"
+    return f"{words}, masked," if space.masked else words
+
+
+def _repeatability(simulator: Simulator, steps: int, seed: int) -> list[str]:
+    """What of a seed's steps is not the same twice."""
+    first = simulator.reset(seed)
+    if (simulator.reset(seed) != first).any():
+        return ["the same seed gives another first observation, so runs are not reproducible"]
+    once, again = (
+        [[*map(np.copy, step)] for step in walk(simulator, steps, seed)] for _ in range(2)
+    )
+    for age, (one, other) in enumerate(zip(once, again)):
+        if not all(np.array_equal(*pair) for pair in zip(one, other)):
+            return [
+                f"the same seed and actions give another step {age}, so runs, resumed ones and"
+                " those of workers are not reproducible; draw from self.np_random alone"
+            ]
+    return []
+
+
+def _is_image(shape: tuple[int, ...]) -> bool:
+    """Whether observations are pictures, `[height, width]` with or without colours."""
+    return 2 <= len(shape) <= 3 and sorted(shape)[-2] >= SMALLEST_IMAGE
