@@ -72,18 +72,18 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 # lines, raised only on purpose
 BUDGETS = {
     "loose modules": 1170,
-    "loops": 1700,
+    "loops": 1720,
     "model": 2240,
     "exact": 1100,
     "solvers": 2990,
     "environments": 750,
-    "learning": 4600,
+    "learning": 4680,
     "experiments": 1880,
     "report": 960,
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 20_050, 98, 8
+LINES, MODULES, LOOSE_MODULES = 20_130, 98, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,
