@@ -77,13 +77,13 @@ BUDGETS = {
     "exact": 1100,
     "solvers": 2990,
     "environments": 750,
-    "learning": 4680,
+    "learning": 4690,
     "experiments": 1880,
     "report": 960,
     "paper": 2470,
     "cli": 1080,
 }
-LINES, MODULES, LOOSE_MODULES = 20_130, 98, 8
+LINES, MODULES, LOOSE_MODULES = 20_140, 98, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,
