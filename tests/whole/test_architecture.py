@@ -77,7 +77,7 @@ BUDGETS = {
     "exact": 1100,
     "solvers": 2990,
     "environments": 750,
-    "learning": 4690,
+    "learning": 4700,
     "experiments": 1880,
     "report": 960,
     "paper": 2470,
