@@ -82,7 +82,8 @@ def apply(network: Network, observation: Array) -> Array:
     """What a network says, `[..., in] -> [..., out]`."""
     hidden = observation
     for layer in network[:-1]:
-        inner = hidden @ layer["weight"] + layer["bias"]
+        inner = hidden @ layer["weight"]
+        inner += layer["bias"]
         hidden = inner.__array_namespace__().tanh(inner)
     return hidden @ network[-1]["weight"] + network[-1]["bias"]
 

@@ -67,13 +67,23 @@ class Statistics(NamedTuple):
 
 def normalise(observation: Array, mean: Array, scale: Array) -> Array:
     """`clip((observation - mean) * scale)`, what a network sees: `[..., d]` -> float32."""
-    seen = (observation - mean) * scale
-    return np.minimum(np.maximum(seen, -OBSERVATION_CLIP), OBSERVATION_CLIP).astype(np.float32)
+    return clamp((observation - mean) * scale, OBSERVATION_CLIP).astype(np.float32)
 
 
 def entries(row: Array) -> Any:
     """Indices to loop over a row with: all at once in NumPy, one after the other if compiled."""
     return (slice(None),)
+
+
+def clamp(x: Any, most: Any) -> Any:
+    """Between -most and most; NaN stays."""
+    return np.minimum(np.maximum(x, -most), most)
+
+
+def clamp_one(x: Any, most: Any) -> Any:
+    """The same of a number, for compiled loops: two instructions, where NumPy's rules need five."""
+    below = most if x > most else x
+    return -most if below < -most else below
 
 
 def add_product(total: Array, row: Array, matrix: Array) -> None:
@@ -85,8 +95,7 @@ def normalise_one_by_one(observation: Array, mean: Array, scale: Array) -> Array
     """`normalise` of one observation `[d]`; numba takes longer for what it says of all at once."""
     seen = np.empty(len(observation), np.float32)
     for k in range(len(observation)):
-        number = (observation[k] - mean[k]) * scale[k]
-        seen[k] = np.minimum(np.maximum(number, -OBSERVATION_CLIP), OBSERVATION_CLIP)
+        seen[k] = clamp((observation[k] - mean[k]) * scale[k], OBSERVATION_CLIP)
     return seen
 
 
@@ -110,7 +119,7 @@ def tanh(x: Array) -> None:
     as the C library's, because it is vectorised. A loop over the coefficients would not be.
     """
     for k in entries(x):
-        value = np.minimum(np.maximum(x[k], -_TANH_RANGE), _TANH_RANGE)
+        value = clamp(x[k], _TANH_RANGE)
         square = value * value
         above = np.float32(-2.76076847e-16) * square + np.float32(2.00018790e-13)
         above = above * square - np.float32(8.60467152e-11)
@@ -165,10 +174,11 @@ def fastest_forward() -> Callable[..., None]:
 
 @cache
 def inline_parts() -> None:
-    """Let compiled loops call `entries`, `normalise`, `add_product` and `tanh`."""
+    """Let compiled loops call what `forward` calls."""
     from cmdpax.loops.compiled import inlined
 
     inlined(entries, lambda row: range(len(row)))
+    inlined(clamp, clamp_one)
     inlined(normalise, normalise_one_by_one)
     inlined(add_product, four_by_four)
     inlined(tanh, tanh)
