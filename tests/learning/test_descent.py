@@ -207,7 +207,8 @@ def networks(count, *sizes):
 policy, critics = networks(1, 17, 64, 64, 6), networks(2, 17, 64, 64, 1)
 samples = normal(600, 17), normal(600, 6), normal(600) - 9, normal(600)
 orders = random.permutation(600)[:512].reshape(1, 2, 256).astype(np.int32)
-descend(policy, critics, samples, normal(2, 600), orders, np.float32(1e-3), Rule(1, 0, 0, 0), False)
+rule = Rule(1, 0, 0, 0, np.zeros(0, np.int64), False)
+descend(policy, critics, samples, normal(2, 600), orders, np.float32(1e-3), rule, False)
 print(hashlib.sha256(policy[1].tobytes() + critics[1].tobytes()).hexdigest())
 print(len(descend.stats.cache_hits))
 """

@@ -19,7 +19,7 @@ from cmdpax.learning.gym_simulator import (
     names_module,
     random_actions,
 )
-from cmdpax.learning.policy import load_policy
+from cmdpax.learning.portable import load_policy
 from cmdpax.learning.simulator import ModelSimulator
 from cmdpax.learning.training import train
 from cmdpax.learning.velocity import VelocitySimulator
@@ -184,7 +184,7 @@ def test_what_is_masked_is_never_done(tmp_path):
     assert first < 1.8 and last > 2.3  # at random 4/3, at best 4 times 2/3
     again = load_policy(tmp_path / "run")
     np.testing.assert_array_equal(again(np.array([0, 1, 1, 0, 1, 0]))[1], 0)
-    assert again(np.array([0.0, 1, 0, 1, 1, 0])).tolist() == [2, 0]
+    assert again(np.array([0.0, 1, 0, 1, 1, 0]), deterministic=True).tolist() == [2, 0]
 
 
 @pytest.mark.parametrize(

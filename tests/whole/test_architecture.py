@@ -76,19 +76,19 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1560,
+    "loose modules": 1710,
     "loops": 2010,
     "model": 3760,
     "exact": 1520,
     "solvers": 3150,
     "environments": 750,
-    "learning": 5650,
+    "learning": 5760,
     "experiments": 1880,
     "report": 960,
     "paper": 2470,
     "cli": 1100,
 }
-LINES, MODULES, LOOSE_MODULES = 24_000, 111, 9
+LINES, MODULES, LOOSE_MODULES = 24_200, 111, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 17,
