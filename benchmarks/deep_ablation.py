@@ -30,7 +30,7 @@ from cmdpax.learning.config import METHODS
 from cmdpax.learning.scales import SLOW
 
 FIVE = ("six-states-units", "two-limits", "long-2000", "heater", "rare-danger")
-SHORT, VELOCITY = "short-5", "velocity"
+SHORT, RARE, VELOCITY = "short-5", "road", "velocity"
 OUT = velocity_defaults.HOME / "results" / "known_optima" / "ablation.jsonl"
 METHOD = "spma-alm"
 OWN = METHODS[METHOD]
@@ -46,6 +46,11 @@ def no_level(reward: Any, *rest: Any) -> Any:
 def never(*arguments: Any) -> bool:
     """Instead of `rollout.counts_steps`."""
     return False
+
+
+def balance_alone(scales: Any, multiplier: Any) -> Any:
+    """Instead of `Scales.price`."""
+    return scales.balance
 
 
 def learn_at_once(*arguments: Any) -> Any:
@@ -79,7 +84,7 @@ OF_THE_REWARD = {"units": "reward", "penalty": 0.02, "dual_step": 0.01, "inner":
 ONE_OUTPUT = {"scales.REWARD_OUTPUTS": 1.0, "scales.COST_OUTPUTS": 1.0}
 QUARTER, FOURFOLD = 0.25, 4.0
 VARIANTS = {
-    "base": Variant("the recipe as it is", tasks=(*FIVE, SHORT, VELOCITY)),
+    "base": Variant("the recipe as it is", tasks=(*FIVE, SHORT, RARE, VELOCITY)),
     "units": Variant(
         "penalty .02, dual step .01 every 10 batches, in units of the reward", OF_THE_REWARD
     ),
@@ -103,6 +108,11 @@ VARIANTS = {
         "multipliers move as fast as they like", patches={"training.MOST_CHANGE": 1e30}
     ),
     "no-travel": Variant("multipliers no faster in a short run", patches={"training.TRAVEL": 0.0}),
+    "no-price": Variant(
+        "a large multiplier changes no unit",
+        patches={"scales.Scales.price": balance_alone},
+        tasks=(*FIVE, RARE),
+    ),
     "no-warm-up": Variant(
         "the first batch trains the policy, too", patches={"training.learn": learn_at_once}
     ),
@@ -140,9 +150,11 @@ def run(job: Row) -> Row:
 
 
 def patch(name: str, instead: Any) -> None:
-    """Replace `MODULE.NAME` of cmdpax.learning, which must be there."""
-    module, _, attribute = name.partition(".")
-    place = import_module(f"cmdpax.learning.{module}")
+    """Replace `MODULE.NAME` or `MODULE.CLASS.NAME` of cmdpax.learning, which must be there."""
+    module, *owner, attribute = name.split(".")
+    place: Any = import_module(f"cmdpax.learning.{module}")
+    for one in owner:
+        place = getattr(place, one)
     getattr(place, attribute)
     setattr(place, attribute, instead)
 

@@ -819,7 +819,7 @@ TASKS: dict[str, Task] = {
     "rare-danger": Task(tables_of(ridge_step, 5, 2, survival=0.98), ("falls<=0.06",), 150_000),
     "road": Task(tables_of(road_step, 7, 2, horizon=40), ("crashes<=0.04",), 150_000),
     "pump": Task(
-        tables_of(pump_step, 6, 3, survival=0.95), ("flow>=450", "overflow<=0.03"), 100_000
+        tables_of(pump_step, 6, 3, survival=0.95), ("flow>=600", "overflow<=0.04"), 100_000
     ),
     "rare-end": Task(tables_of(gap_step, 9, 3, horizon=30), ("falls<=0.03",), 150_000),
     "short-5": Task(random_tables(15, 5, 3, {"cost": 1.0}, horizon=5), ("cost<=2.6",), 50_000),

@@ -60,11 +60,21 @@ def test_units_by_hand():
     size, reach = scales.size, 0.0
     reach = scales.gain * scales.steps * size[1:]
     np.testing.assert_allclose(scales.reach, reach)
-    np.testing.assert_allclose(scales.units(np.zeros(2)), size[0] / (size[1:] * reach))
+    np.testing.assert_allclose(scales.units(np.zeros(2), np.zeros(2)), size[0] / (size[1:] * reach))
     blunt = np.array([1e3, 0.0])  # an estimate that tells nothing below a thousand
     np.testing.assert_allclose(
-        scales.units(blunt),
+        scales.units(blunt, np.zeros(2)),
         size[0] / (size[1:] * np.array([module.NOISE * 1e3, reach[1]])),
+    )
+
+
+def test_a_multiplier_beyond_the_balance_is_the_unit():
+    """A rare cost has a price of many times what the sizes say; steps are in proportion to it."""
+    scales, error = after(5), np.ones(2)
+    np.testing.assert_array_equal(scales.price(scales.balance / 2), scales.balance)
+    np.testing.assert_array_equal(scales.price(scales.balance * 8), scales.balance * 8)
+    np.testing.assert_allclose(
+        scales.units(error, scales.balance * 8), 8 * scales.units(error, np.zeros(2))
     )
 
 
@@ -75,9 +85,9 @@ powers = st.integers(-20, 20).map(lambda k: 2.0**k)
 def test_multiplied_by_powers_of_two_units_follow_exactly(reward, cost, batches):
     """Unit: reward per cost^2; a network's output stands for what the target is measured in."""
     plain, scaled = after(batches), after(batches, (reward, cost, 1.0))
-    error = np.array([0.5, 0.25])
-    units = scaled.units(error * [cost, 1.0])
-    np.testing.assert_array_equal(units, plain.units(error) * [reward / cost**2, reward])
+    error, price = np.array([0.5, 0.25]), plain.balance * [0.5, 8.0]
+    units = scaled.units(error * [cost, 1.0], price * [reward / cost, reward])
+    np.testing.assert_array_equal(units, plain.units(error, price) * [reward / cost**2, reward])
     factors = [reward, cost, 1.0]
     np.testing.assert_array_equal(scaled.output_unit, plain.output_unit * factors)
     np.testing.assert_array_equal(scaled.balance, plain.balance * [reward / cost, reward])
@@ -85,11 +95,11 @@ def test_multiplied_by_powers_of_two_units_follow_exactly(reward, cost, batches)
 
 def test_what_never_varies_has_no_unit():
     scales = Scales.empty(1).add(np.zeros((2, 5), np.float32), np.ones((5, 2), np.float32), 7.0)
-    assert scales.units(np.ones(1)) == 0 and scales.balance == 0
+    assert scales.units(np.ones(1), np.zeros(1)) == 0 and scales.balance == 0
     np.testing.assert_array_equal(scales.output_unit, [0.0, 0.0])
     advantages = np.array([[0.0, 0.0], [4.0, -4.0]], np.float32)  # the reward is constant
     scales = scales.add(advantages, np.ones((2, 2), np.float32), 7.0)
-    assert scales.balance == 1 / 4 and scales.units(np.zeros(1)) > 0
+    assert scales.balance == 1 / 4 and scales.units(np.zeros(1), np.zeros(1)) > 0
 
 
 def test_plain_critics_have_centre_0_and_unit_1():

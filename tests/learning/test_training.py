@@ -380,7 +380,7 @@ def test_penalties_and_dual_steps_are_so_many_units(method):
     config = TrainConfig(method=method, penalty=0.7, dual_step=0.3, reserve=0.5).resolved()
     learner, limits = measured(config), Limits.parse(["cost>=5"])
     own = Dual.of(learner, limits, config)
-    unit = learner.scales.units(np.sqrt(learner.margins.error))
+    unit = learner.scales.units(np.sqrt(learner.margins.error), np.zeros(1))
     assert unit > 0 and own.margin == 7.0 - 7.5
     np.testing.assert_allclose(own.penalty, 0.7 * unit if method == "spma-alm" else 0.0)
     np.testing.assert_allclose(own.step, 0.3 * unit)

@@ -2,13 +2,15 @@
 
     size_r = mean |A_r|,   size_i = sqrt(mean A_i^2)          of the advantages of reward and cost i
     reach_i = gain T size_i                                   how far one update moves a cost
-    unit_i = size_r / (size_i max(reach_i, NOISE error_i))    reward per cost^2
+    price_i = max(size_r / size_i, multiplier_i)              reward per cost
+    unit_i = price_i / max(reach_i, NOISE error_i)            reward per cost^2
 
 T are the steps of an episode, gain is how far an update moves values (`formulas.gain`; at most
 `sqrt(2 KL)`, far less where advantages are noise), error_i is the standard error of the estimated
 cost. Penalties and dual steps are so many units: a violation that one update can mend, or that the
 estimate can tell from none, weighs as much as the reward. A larger one counts no more, or a policy
-that starts far beyond a limit would keep it before it has learned anything else.
+that starts far beyond a limit would keep it before it has learned anything else. Of a rare cost the
+sizes say too little: a price of many times their ratio is then approached in proportion to itself.
 Multiply the reward or a cost by any factor: `A_r + w.A_c` stays the same but for its own scale.
 
 Critics learn targets less a centre, over their running deviation: a network's output is 25 (reward)
@@ -108,9 +110,13 @@ class Scales(NamedTuple):
         """What an update can mend, or the estimate of error `[M]` can tell from nothing, `[M]`."""
         return np.maximum(self.reach, NOISE * error)
 
-    def units(self, error: Array) -> Array:
+    def price(self, multiplier: Array) -> Array:
+        """What a cost seems to be worth, `[M]`: its balance, or a larger multiplier."""
+        return np.maximum(self.balance, multiplier)
+
+    def units(self, error: Array, multiplier: Array) -> Array:
         """Units of penalties and dual steps, `[M]`; `error [M]` is that of the estimated costs."""
-        return ratio(self.balance, self.resolution(error))
+        return ratio(self.price(multiplier), self.resolution(error))
 
 
 def ratio(above: Array | float, below: Array) -> Array:

@@ -34,7 +34,7 @@ from cmdpax.learning.workers import worker_simulator
 from cmdpax.model.limits import Limits
 
 MOST_COUNTED = 1.0  # of a violation: so many times what an update can mend
-MOST_CHANGE = 0.05  # of a multiplier in an update, where 1 makes a constraint weigh as the reward
+MOST_CHANGE = 0.05  # of a multiplier in an update, as a share of the price
 TRAVEL = 8.0  # the same over a whole run: a short one takes larger steps
 CUT = (
     "update {}: no episode ended within the {} steps of rollout_steps, so limits are held to the"
@@ -194,8 +194,9 @@ class Dual(NamedTuple):
         """So many units; or as they are, where the user counts in those of the reward."""
         scales, margins = learner.scales, learner.margins
         error = np.sqrt(margins.error)
-        units, most = scales.units(error), MOST_COUNTED * scales.resolution(error)
-        fastest = max(MOST_CHANGE, TRAVEL / config.updates) * scales.balance
+        units = scales.units(error, learner.multiplier)
+        most = MOST_COUNTED * scales.resolution(error)
+        fastest = max(MOST_CHANGE, TRAVEL / config.updates) * scales.price(learner.multiplier)
         if config.units == "reward":
             units, most = np.ones_like(units), np.full_like(units, np.inf)
             fastest = most
