@@ -151,12 +151,18 @@ def run(job: Row) -> Row:
 
 def patch(name: str, instead: Any) -> None:
     """Replace `MODULE.NAME` or `MODULE.CLASS.NAME` of cmdpax.learning, which must be there."""
+    place, attribute = place_of(name)
+    getattr(place, attribute)
+    setattr(place, attribute, instead)
+
+
+def place_of(name: str) -> tuple[Any, str]:
+    """The module or class, and the name in it."""
     module, *owner, attribute = name.split(".")
     place: Any = import_module(f"cmdpax.learning.{module}")
     for one in owner:
         place = getattr(place, one)
-    getattr(place, attribute)
-    setattr(place, attribute, instead)
+    return place, attribute
 
 
 def jobs_of(names: list[str], seeds: int, robot: str | None, samples: int, quick: Row) -> list[Row]:

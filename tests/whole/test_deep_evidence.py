@@ -1,7 +1,6 @@
 """The scripts behind the evidence on training: ablation, velocity tasks, the picture of a run."""
 
 import json
-from importlib import import_module
 
 import deep_ablation
 import limits_along_a_run
@@ -28,8 +27,7 @@ def test_a_variant_differs_from_the_recipe(name, monkeypatch):
     for setting in variant.settings:
         assert getattr(changed, setting) != getattr(base, setting)
     for patch, instead in variant.patches.items():
-        module, attribute = patch.split(".")
-        place = import_module(f"cmdpax.learning.{module}")
+        place, attribute = deep_ablation.place_of(patch)
         monkeypatch.setattr(place, attribute, getattr(place, attribute))  # restored afterwards
         assert getattr(place, attribute) != instead
         deep_ablation.patch(patch, instead)
