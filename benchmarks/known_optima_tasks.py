@@ -335,6 +335,28 @@ def pump_step(s: int, a: int) -> Step:
     return drift, pay, {"flow": 50.0 * (a == 2), "overflow": 0.001 * max(s - 1, 0) ** 2}
 
 
+def ferry_step(s: int, a: int) -> Step:
+    """A ferry in calm, swell, storm (0..2): stay, half, full; sinking (3) ends all (4)."""
+    if s >= 3:
+        return [(4, 1.0)], 0.0, {"sunk": float(s == 3)}
+    sinks = (0.0, 0.001, 0.004)[a] * (1, 3, 10)[s]
+    weather = [(max(s - 1, 0), 0.4), (s, 0.3), (min(s + 1, 2), 0.3)]
+    moves = [(after, chance * (1 - sinks)) for after, chance in weather]
+    return [*moves, (3, sinks)], (0.0, 0.5, 1.0)[a], {"sunk": 0.0}
+
+
+def glasshouse_step(s: int, a: int) -> Step:
+    """Warmth 0..4, of which 2 and 3 suit plants: air, wait, heat; growth and fuel are counted."""
+    warmer, cooler = min(s + 1, 4), max(s - 1, 0)
+    drift = [
+        [(cooler, 0.9), (s, 0.1)],
+        [(cooler, 0.5), (s, 0.4), (warmer, 0.1)],
+        [(warmer, 0.8), (s, 0.2)],
+    ][a]
+    pay = 0.3 + 0.2 * (a == 0) - 0.1 * (a == 2) + 0.1 * (s == 0)
+    return drift, pay, {"growth": 1e3 * (s in (2, 3)), "fuel": 0.5 * (a == 2)}
+
+
 def machine_step(s: int, a: int) -> Step:
     """Wear 0..3, broken 4: fast, slow, stop (from 2 on a dear repair). Breakdowns are counted."""
     if s == 4:
@@ -821,6 +843,10 @@ TASKS: dict[str, Task] = {
     "pump": Task(
         tables_of(pump_step, 6, 3, survival=0.95), ("flow>=600", "overflow<=0.04"), 100_000
     ),
+    "ferry": Task(tables_of(ferry_step, 5, 3, horizon=50), ("sunk<=0.05",), 150_000),
+    "glasshouse": Task(
+        tables_of(glasshouse_step, 5, 3, survival=0.96), ("growth>=10000", "fuel<=3"), 100_000
+    ),
     "rare-end": Task(tables_of(gap_step, 9, 3, horizon=30), ("falls<=0.03",), 150_000),
     "short-5": Task(random_tables(15, 5, 3, {"cost": 1.0}, horizon=5), ("cost<=2.6",), 50_000),
     "short-10": Task(
@@ -863,8 +889,8 @@ TASKS: dict[str, Task] = {
 }
 # Split before anything was tuned on it, kinds in balance. Constants of the learner are chosen on
 # the first half. The second is not: its first run showed limits exceeded on rare-end, uptime and
-# long-1000; road and pump, of the same kinds, then joined the first half, and the second was run
-# once more, at the end, and is reported as it came.
+# long-1000; road and pump, of the same kinds, then joined the first half, ferry and glasshouse
+# the second, which was run once more, at the end, and is reported as it came.
 TUNING = (
     *("six-states", "six-states-units", "two-limits", "income", "negative-limit", "rare-danger"),
     *("short-5", "long-2000", "discounted-60", "heater", "lqr", "pendulum", "cannot-be-met"),
@@ -873,6 +899,7 @@ TUNING = (
 UNTOUCHED = (
     *("eight-states-units", "three-limits", "uptime", "zero-limit", "rare-end", "short-10"),
     *("long-1000", "discounted-300", "battery", "lqr-two-actions", "cartpole", "never-binds"),
+    *("ferry", "glasshouse"),
 )
 
 

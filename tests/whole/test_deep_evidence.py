@@ -73,9 +73,15 @@ def test_the_table_of_the_ablation_has_medians_and_the_largest_violation():
 
 def test_jobs_are_what_the_variants_want():
     jobs = deep_ablation.jobs_of(["base", "mean-length"], 1, "Hopper", 1000, {})
-    assert [job["task"] for job in jobs] == [*deep_ablation.FIVE, "short-5", "Hopper", "Hopper"]
+    assert [job["task"] for job in jobs] == [
+        *deep_ablation.FIVE,
+        "short-5",
+        "road",
+        "Hopper",
+        "Hopper",
+    ]
     assert jobs[-1]["settings"] == {"samples": 1000, "reserve": 0.0}
-    assert len(deep_ablation.jobs_of(["base", "mean-length"], 2, None, 0, {})) == 12
+    assert len(deep_ablation.jobs_of(["base", "mean-length"], 2, None, 0, {})) == 14
 
 
 def rows_of(count):
