@@ -7,7 +7,10 @@ the provable bounds wider than the claimed ones, which is then an error.
 
 For any vectors V and u >= 0, with `d = x + K V - V` and `g = u - K u > 0` (K counts what follows),
 a policy's value is `rho.V + nu.d`, and `nu.g = rho.u`: so it lies between `rho.V + rho.u min d/g`
-and `rho.V + rho.u max d/g`. Every bound is widened by the rounding of its own computation, and
+and `rho.V + rho.u max d/g`. At discount 1 a result may be about policies that surely end (reach the
+goal, or stay where nothing is paid, if the model says so), while others need not: then each
+potential brings its own gauge, and where u is 0, `d <= 0` is enough for an upper bound: nothing is
+left of V at the end. Every bound is widened by the rounding of its own computation, and
 holds for the model whose rows are divided by their exact sums.
 """
 
@@ -84,7 +87,7 @@ def _verify(model: Any, result: Any) -> Verified:
     proof, m = result.certificate, len(model.senses)
     is_own = model.matches(result.digest)
     _demand(is_own, "the result belongs to another model: the fingerprints differ")
-    policy = _checked_policy(model, result.policy)
+    mixture = _checked_mixture(model, result)
     for name in ("senses", "thresholds", "constraint_names"):
         is_own = np.array_equal(getattr(result, name), getattr(model, name))
         _demand(is_own, f"the {name.replace('_', ' ')} are not the model's")
@@ -103,7 +106,13 @@ def _verify(model: Any, result: Any) -> Verified:
     )
     gauge = _gauge(model, proof.gauge)
     facts = _Facts(model, seen, gauge)
-    low, high = _policy_bounds(facts, policy, model.reward, proof.value_potentials[0])
+    if np.shape(proof.dual_potential) == (2 * model.states,):
+        _demand(model.discount == 1, "gauges of single policies are for discount 1")
+        facts = _ending(model, seen)
+        for _, policy in mixture:
+            _demand(bool(facts.allowed[policy > 0].all()), "a policy may never reach the end")
+    potentials = np.reshape(proof.value_potentials, (len(mixture), 1 + m, -1))
+    low, high = _mixed_bounds(facts, mixture, model.reward, potentials[:, 0])
     least, most = proof.reward_bounds
     _demand(
         least <= low and high <= most,
@@ -111,8 +120,8 @@ def _verify(model: Any, result: Any) -> Verified:
     )
     is_between = least <= result.reward <= most
     _demand(is_between, f"the reward {result.reward} lies outside its own bounds")
-    tolerances = _check_ranges(facts, result, policy)
-    violation, share = _check_margins(facts, result, policy, rows, tolerances[1:])
+    tolerances = _check_ranges(facts, result, mixture[0][1])
+    violation, share = _check_margins(facts, result, mixture, potentials, rows, tolerances[1:])
     bound = _lagrangian_bound(facts, sign, rows, weights, proof.dual_potential)
     _demand(
         bound <= sign * proof.dual_bound,
@@ -135,6 +144,98 @@ class _Facts(NamedTuple):
     model: Any
     seen: np.ndarray  # [S] booleans
     gauge: np.ndarray | None  # [S]; None: 1 everywhere
+    allowed: np.ndarray | None = None  # [K] booleans: choices of policies that surely end
+    ends: np.ndarray | None = None  # [K] booleans: of those, which stay where nothing is paid
+
+
+_Mixture = list[tuple[Fraction, np.ndarray]]  # probabilities and policies [K]
+
+
+def _checked_mixture(model: Any, result: Any) -> _Mixture:
+    """The policy, or those that one is drawn of, each by choice, `[K]`."""
+    if result.mixture is None:
+        return [(Fraction(1), _checked_policy(model, result.policy))]
+    _demand(result.policy is None, "a mixture has no policy beside it")
+    pairs = []
+    for share, actions in result.mixture:
+        actions = np.asarray(actions)
+        is_choice = actions.shape == (model.states,) and np.issubdtype(actions.dtype, np.integer)
+        _demand(is_choice, "a policy of the mixture has no action for each state")
+        fits = bool(((actions >= 0) & (actions < model.actions)).all())
+        _demand(fits, "a policy of the mixture has an action that there is not")
+        _demand(bool(0 < share <= 1), "a probability of the mixture is none")
+        table = np.zeros((model.states, model.actions))
+        table[np.arange(model.states), actions] = 1.0
+        pairs.append((Fraction(float(share)), _checked_policy(model, table)))
+    total = sum(share for share, _ in pairs)
+    _demand(abs(float(total) - 1) <= SUM_TOLERANCE, "the mixture's probabilities miss a sum of 1")
+    return [(share / total, policy) for share, policy in pairs]
+
+
+def _mean(shares: list[Fraction], bounds: list[tuple[float, float]]) -> tuple[float, float]:
+    """Bounds on the value of a mixture, of those of its policies; exact but for the last digit."""
+    if len(bounds) == 1 or not np.isfinite(bounds).all():
+        return bounds[0] if len(bounds) == 1 else (-np.inf, np.inf)
+    low, high = (
+        float(sum(share * Fraction(end) for share, end in zip(shares, ends, strict=True)))
+        for ends in zip(*bounds, strict=True)
+    )
+    return low - UNIT * abs(low) / 2, high + UNIT * abs(high) / 2
+
+
+def _mixed_bounds(
+    facts: _Facts, mixture: _Mixture, x: np.ndarray, potentials: np.ndarray
+) -> tuple[float, float]:
+    """Interval that holds a mixture's value of `x [K]`, from any potentials, one for each policy."""
+    pairs = zip(mixture, potentials, strict=True)
+    bounds = [_policy_bounds(facts, policy, x, own) for (_, policy), own in pairs]
+    return _mean([share for share, _ in mixture], bounds)
+
+
+def _ending(model: Any, seen: np.ndarray) -> _Facts:
+    """Which choices policies that surely end can use, and which states they then reach.
+
+    The end is where every choice stays and nothing is paid; or, if a run may stay, any choices that
+    pay nothing and lead only to states that have such a choice too.
+    """
+    rows, S = model.rows(0, model.states), model.states
+    owner = np.repeat(np.arange(S), np.diff(rows.first_choice.astype(np.int64)))
+    lengths = np.diff(rows.first_entry.astype(np.int64))
+    entry, to = np.repeat(np.arange(len(owner)), lengths), rows.successors.astype(np.int64)
+    free = (model.reward == 0) & (model.constraints == 0).all(0)
+    if model.may_stay:
+        stays, count = free & seen[owner], -1
+        while count != (count := int(stays.sum())):
+            has = np.zeros(S, dtype=bool)
+            has[owner[stays]] = True
+            stays[entry[~has[to]]] = False
+    else:
+        stays = free.copy()
+        stays[entry[to != owner[entry]]] = False
+        stays &= np.logical_and.reduceat(stays, rows.first_choice[:-1].astype(np.int64))[owner]
+    target = np.zeros(S, dtype=bool)
+    target[owner[stays]] = True
+    order = np.argsort(to, kind="stable")
+    starts = np.searchsorted(to[order], np.arange(S + 1))
+    live = seen.copy()
+    while True:
+        allowed = live[owner]
+        allowed[entry[~live[to]]] = False
+        reached = target & live
+        fresh = np.flatnonzero(reached)
+        while fresh.size:
+            counts = starts[fresh + 1] - starts[fresh]
+            shifts = np.repeat(starts[fresh] - np.append(0, np.cumsum(counts[:-1])), counts)
+            back = entry[order[np.arange(counts.sum()) + shifts]]
+            before = owner[back[allowed[back]]]
+            fresh = np.unique(before[~reached[before]])
+            reached[fresh] = True
+        if (reached == live).all():
+            break
+        live = reached
+    own = np.asarray(model.initial) > 0
+    _demand(bool(live[own].all()), "no policy surely ends, from some initial state")
+    return _Facts(model, _visited(model, allowed), None, allowed, stays)
 
 
 def _gauge(model: Any, gauge: Any) -> np.ndarray | None:
@@ -164,8 +265,9 @@ def _check_ranges(facts: _Facts, result: Any, policy: np.ndarray) -> np.ndarray:
                 sign * _best_bounds(facts, *_centred(facts, sign * x), potentials[i, side])[0]
             )
             claimed = float(ranges[i, side])
+            is_size = facts.allowed is not None and _is_size(model, ranges[i], i, side)
             _demand(
-                sign * claimed <= sign * attained,
+                is_size or sign * claimed <= sign * attained,
                 f"value {i} is claimed to attain {claimed}, provable is {attained}",
             )
     tolerances = np.empty(len(functions))
@@ -187,6 +289,17 @@ def _check_ranges(facts: _Facts, result: Any, policy: np.ndarray) -> np.ndarray:
         floor = max(floor, TINIEST * float(np.abs(x[_choices(model, facts.seen)]).max()))
         tolerances[i] = max(eps * (ranges[i, 1] - ranges[i, 0]), floor)
     return tolerances
+
+
+def _is_size(model: Any, ends: np.ndarray, i: int, side: int) -> bool:
+    """Whether an end of a range lies no farther from the other than numbers are large.
+
+    Policies that go round a cycle that costs attain any value, so that no range would do.
+    """
+    numbers = [abs(float(ends[1 - side]))]
+    if i:
+        numbers += [abs(b) for b in np.ravel(model.thresholds[i - 1]) if np.isfinite(b)]
+    return bool(ends[1] - ends[0] <= max(numbers) * (1 + 4 * UNIT))
 
 
 def _checked_policy(model: Any, policy: Any) -> np.ndarray:
@@ -239,14 +352,19 @@ def _row_weights(what: str, prices: Any, rows: list[_Row], m: int) -> np.ndarray
 
 
 def _check_margins(
-    facts: _Facts, result: Any, policy: np.ndarray, rows: list[_Row], tolerances: np.ndarray
+    facts: _Facts,
+    result: Any,
+    mixture: _Mixture,
+    potentials: np.ndarray,
+    rows: list[_Row],
+    tolerances: np.ndarray,
 ) -> tuple[float, float]:
     """Values and margins; the largest violation, and as the largest multiple of its tolerance."""
     proof, m = result.certificate, len(facts.model.senses)
     _demand(np.shape(proof.margin_bounds) == (m, 2), "the margin bounds must be an [m, 2] array")
     violation, share = 0.0, 0.0
     for i, constraint in enumerate(facts.model.constraints):
-        low, high = _policy_bounds(facts, policy, constraint, proof.value_potentials[1 + i])
+        low, high = _mixed_bounds(facts, mixture, constraint, potentials[:, 1 + i])
         least, most = proof.margin_bounds[i]
         claimed = float(result.values[i])
         # the middle of wider bounds is good enough
@@ -258,9 +376,11 @@ def _check_margins(
         sides = []
         for row in (row for row in rows if row.constraint == i):
             x, sizes, rest = _centred(facts, row.sign * constraint)
-            own = row.sign * _vector(proof.value_potentials[1 + i], facts.model.states)
-            less = rest - Fraction(row.bound)
-            sides.append(_best_bounds(facts, x, sizes, less, own, policy))
+            less, ends = rest - Fraction(row.bound), []
+            for (_, policy), own in zip(mixture, potentials[:, 1 + i], strict=True):
+                turned = _turned(own, row.sign, facts.model.states)
+                ends.append(_best_bounds(facts, x, sizes, less, turned, policy))
+            sides.append(_mean([share for share, _ in mixture], ends))
         low, high = (min(ends) for ends in zip(*sides, strict=True))
         _demand(
             least <= low and high <= most,
@@ -337,8 +457,12 @@ def _best_bounds(
     Of `x [K]`, whose terms add up to `sizes [K]`, plus `rest`.
     """
     model, u = facts.model, facts.gauge
-    v = _vector(potential, model.states)
-    low, high = _quotients(model, x, sizes, v, u, policy)
+    if facts.allowed is None:
+        v = _vector(potential, model.states)
+        low, high = _quotients(model, x, sizes, v, u, policy)
+    else:
+        v, u = _vector(potential, 2 * model.states).reshape(2, -1)
+        low, high = _quotients_to_the_end(facts, x, sizes, v, u, policy)
     own = np.flatnonzero(model.initial)
     chances = np.asarray(model.initial)[own]
     at_start = float(chances @ v[own])
@@ -346,7 +470,7 @@ def _best_bounds(
     terms = UNIT * (len(own) + 4) + abs(math.fsum(chances) - 1)
     ends, constant = [], float(rest)
     for sign, ratio in ((-1.0, low[facts.seen].min()), (1.0, high[facts.seen].max())):
-        further = weight * float(ratio)
+        further = weight * float(ratio) if np.isfinite(ratio) else float(ratio)
         total = at_start + further + constant
         size = terms * (float(chances @ np.abs(v[own])) + abs(further))
         ends.append(total + sign * (size + UNIT * (abs(constant) / 2 + 1.5 * abs(total))))
@@ -409,9 +533,73 @@ def _divided(
         low = np.where(least < 0, least / less, least / more)
         high = np.where(most > 0, most / less, most / more)
     is_proof = less > 0
-    is_zero = (least == 0) & (most == 0) & (is_over | is_proof)
+    is_zero = (least == 0) & (most == 0) & ((is_over & (less >= 0)) | is_proof)
     low = np.where(is_zero, 0.0, np.where(is_proof, low, -np.inf))
     return low, np.where(is_zero, 0.0, np.where(is_proof, high, np.inf))
+
+
+def _quotients_to_the_end(
+    facts: _Facts,
+    x: np.ndarray,
+    sizes: np.ndarray,
+    v: np.ndarray,
+    u: np.ndarray,
+    policy: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same for policies that surely end, by choices that are allowed; differences of V count.
+
+    Where nothing of V changes they are 0 exactly, whatever V is.
+    """
+    model = facts.model
+    _demand(bool((u >= 0).all()), "a gauge has negative entries")
+    rows = model.rows(0, model.states)
+    heads = rows.first_choice[:-1].astype(np.int64)
+    owner = np.repeat(np.arange(model.states), np.diff(rows.first_choice.astype(np.int64)))
+    lengths, starts = np.diff(rows.first_entry.astype(np.int64)), rows.first_entry[:-1]
+    entry_owner = np.repeat(owner, lengths)
+
+    def moved(vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        steps = rows.probabilities * (vector[rows.successors] - vector[entry_owner])
+        starts_ = starts.astype(np.int64)
+        return np.add.reduceat(steps, starts_), np.add.reduceat(np.abs(steps), starts_)
+
+    (change, size), (loss, scale) = moved(v), moved(u)
+    d, size, g = x + change, sizes + size, -loss
+    terms = UNIT * (2 * int(lengths.max()) + 6)
+    ends = facts.ends
+    if policy is not None:
+        more = 2 * UNIT * np.diff(rows.first_choice.astype(np.int64))
+        size, scale = (np.add.reduceat(policy * own, heads) for own in (size, scale))
+        d, g = (np.add.reduceat(policy * own, heads) for own in (d, g))
+        error, doubt = (terms + more) * size, (terms + more) * scale
+        ends = np.logical_and.reduceat(ends | (policy == 0), heads) & (v == 0)
+    else:
+        error, doubt = terms * size, terms * scale
+        ends = ends & (v[owner] == 0)
+    least, most, is_proof = d - error, d + error, g > doubt
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(least < 0, least / (g - doubt), least / (g + doubt))
+        high = np.where(most > 0, most / (g - doubt), most / (g + doubt))
+    is_zero = ends & (least == 0) & (most == 0) & (g >= doubt)
+    low = np.where(is_proof, low, np.where(is_zero, 0.0, -np.inf))
+    falls = (most <= 0) & (g == 0) & (doubt == 0)
+    high = np.where(is_proof, high, np.where(falls, 0.0, np.inf))
+    if policy is None:
+        left = v < 0  # whoever stays keeps V for ever
+        stuck = np.logical_or.reduceat(facts.ends & facts.allowed, heads) & left
+        low[~facts.allowed] = high[~facts.allowed] = -np.inf
+        low, high = np.maximum.reduceat(low, heads), np.maximum.reduceat(high, heads)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            high = np.where(stuck, np.maximum(high, np.where(u > 0, -v / u, np.inf)), high)
+    return low, high
+
+
+def _turned(potential: Any, sign: float, states: int) -> np.ndarray:
+    """A potential times a sign; its gauge, the last of several parts, has none."""
+    turned = sign * np.asarray(potential, dtype=np.float64)
+    if turned.size > states:
+        turned[-states:] *= sign
+    return turned
 
 
 def _lagrangian_bound(
@@ -427,8 +615,8 @@ def _lagrangian_bound(
     return _best_bounds(facts, x, (len(weights) / 2 + 1) * sizes, rest, potential)[1]
 
 
-def _visited(model: Any) -> np.ndarray:
-    """States that can be reached: the only ones that matter."""
+def _visited(model: Any, allowed: np.ndarray | None = None) -> np.ndarray:
+    """States that can be reached, by choices `[K]` that are allowed: the only ones that matter."""
     seen = np.asarray(model.initial) > 0
     rows = model.rows(0, model.states)
     pointers = rows.first_entry[rows.first_choice].astype(np.int64)  # of all entries of a state
@@ -436,7 +624,10 @@ def _visited(model: Any) -> np.ndarray:
     while fresh.size:
         counts = pointers[fresh + 1] - pointers[fresh]
         shifts = np.repeat(pointers[fresh] - np.append(0, np.cumsum(counts[:-1])), counts)
-        to = rows.successors[np.arange(counts.sum()) + shifts]
+        places = np.arange(counts.sum()) + shifts
+        if allowed is not None:
+            places = places[allowed[np.searchsorted(rows.first_entry, places, side="right") - 1]]
+        to = rows.successors[places]
         fresh = np.unique(to[~seen[to]])
         seen[fresh] = True
     return seen

@@ -81,6 +81,21 @@ def best_bounds(
     return _bounds(form, what, potential, gauge)
 
 
+def mean_bounds(shares: list[float], bounds: list[list[tuple[float, float]]]) -> np.ndarray:
+    """Bounds `[n, 2]` on n values of a mixture, of those of its policies; shares add up to 1."""
+    count = len(bounds[0])
+    if len(shares) == 1 or not count:
+        return np.array(bounds[0]).reshape(-1, 2)
+    if not np.isfinite(np.array(bounds)).all():
+        return np.tile([-np.inf, np.inf], (count, 1))
+    parts, means = [Fraction(float(share)) for share in shares], np.empty((count, 2))
+    for i in range(count):
+        for side, end in enumerate((-np.inf, np.inf)):
+            own = (part * Fraction(float(b[i][side])) for part, b in zip(parts, bounds))
+            means[i, side] = np.nextafter(float(sum(own) / sum(parts)), end)
+    return means
+
+
 def _bounds(
     form: "StandardForm",
     what: Claim,
@@ -90,16 +105,13 @@ def _bounds(
 ) -> tuple[float, float]:
     """`rho.V + rho.u d/g + rest` from the extreme ratios of reachable states, with rounding."""
     rows = form.transitions
-    numbers = (
-        what.reward,
-        what.sizes,
-        potential,
-        gauge,
-        form.criterion.discount,
-        rows.longest,
-        policy,
-    )
-    low, high = (side[form.reachable] for side in bellman.ratios(rows, *numbers))
+    if form.criterion.cycles is not None:
+        potential, gauge = potential.reshape(2, -1)
+        sides = _ratios_to_the_end(form, what, potential, gauge, policy)
+    else:
+        kind = gauge, form.criterion.discount, rows.longest, policy
+        sides = bellman.ratios(rows, what.reward, what.sizes, potential, *kind)
+    low, high = (side[form.reachable] for side in sides)
     own = np.flatnonzero(form.initial)
     chances, values = form.initial[own], potential[own]
     weight = 1.0 if gauge is None else float(chances @ gauge[own])
@@ -113,3 +125,48 @@ def _bounds(
         size = rounding + count * abs(more) + abs(rest) + 2 * abs(total)
         bounds.append(total + sign * UNIT_ROUNDING * size if np.isfinite(size) else sign * np.inf)
     return bounds[0], bounds[1]
+
+
+def _ratios_to_the_end(
+    form: "StandardForm",
+    what: Claim,
+    potential: np.ndarray,
+    gauge: np.ndarray,
+    policy: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds `[S]` on d/g at discount 1 for policies that surely end, as `bellman.ratios`.
+
+    Where u is 0 and stays so, d <= 0 is enough for an upper bound: nothing is left of V at the end.
+    """
+    rows, nothing = form.transitions, np.zeros(form.choices)
+    d, size = bellman.differences(rows, what.reward, what.sizes, potential)
+    loss, loss_size = bellman.differences(rows, nothing, nothing, gauge)
+    terms, g = UNIT_ROUNDING * (2.5 * rows.longest + 10), -loss
+    error, doubt = terms * size, terms * loss_size
+    if policy is not None:
+        counts = 2 * UNIT_ROUNDING * np.diff(rows.first_choice)
+        error, doubt = (
+            rows.sums(policy * own) + counts * rows.sums(policy * whole)
+            for own, whole in ((error, size), (doubt, loss_size))
+        )
+        d, g = rows.sums(policy * d), rows.sums(policy * g)
+    is_over = ~form.alive if policy is not None else rows.by_state(~form.alive)
+    least, most, is_proof = d - error, d + error, g > 2 * doubt
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(least < 0, least / (g - doubt), least / (g + doubt))
+        high = np.where(most > 0, most / (g - doubt), most / (g + doubt))
+    is_zero = (least == 0) & (most == 0) & (g >= doubt)
+    low = np.where(is_proof, low, np.where(is_zero & is_over, 0.0, -np.inf))
+    falls = (most <= 0) & (g == 0) & (doubt == 0)
+    high = np.where(is_proof, high, np.where(falls, 0.0, np.inf))
+    if policy is None:
+        low, high = (np.maximum.reduceat(side, rows.first_choice[:-1]) for side in (low, high))
+    return low, high
+
+
+def excess(form: "StandardForm", what: Claim, potential: np.ndarray) -> float:
+    """By how much `d = x + P V - V` may exceed 0 at some reachable choice, at discount 1."""
+    rows = form.transitions
+    d, size = bellman.differences(rows, what.reward, what.sizes, potential[: form.states])
+    over = d + UNIT_ROUNDING * (2.5 * rows.longest + 10) * size
+    return float(over[form.reachable_choices].max(initial=-np.inf))

@@ -10,6 +10,7 @@ which no policy can change either; it counts by its last digits alone.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -51,12 +52,16 @@ class Ranges:
 def attained_ranges(form: StandardForm, stop: Stop = never) -> Ranges:
     """The ranges of a form, to five per cent; once `stop()` is true, what is known by then."""
     rows = (form.reward, *form.constraints)
-    bounds, potentials = np.zeros((len(rows), 2)), np.zeros((len(rows), 2, form.states))
+    bounds = np.zeros((len(rows), 2))
+    potentials = np.zeros((len(rows), 2, form.criterion.parts * form.states))
     for i, row in enumerate(rows):
         if i > 1 and np.array_equal(row, -rows[i - 1]):  # the other side of an equality or a range
             bounds[i], potentials[i] = -bounds[i - 1, ::-1], potentials[i - 1, ::-1]
-        else:
+        elif form.criterion.cycles is None:
             bounds[i] = _attained(form, row, potentials[i], stop)
+        else:
+            size = abs(float(form.thresholds[i - 1])) if i else 0.0
+            bounds[i] = _attained_to_the_end(form, row, size, potentials[i], stop)
     narrow = (i for i, row in enumerate(rows) if _is_narrow(form, row, bounds[i]))
     constants = [float(form.criterion.constant(form, row)[1]) for row in rows]
     largest = [float(np.abs(row[form.reachable_choices]).max()) for row in rows]
@@ -65,6 +70,8 @@ def attained_ranges(form: StandardForm, stop: Stop = never) -> Ranges:
 
 def _is_narrow(form: StandardForm, row: np.ndarray, ends: np.ndarray) -> bool:
     """Whether terms of both signs cancel, and the floor of a tolerance may count."""
+    if form.criterion.parts > 1:
+        return False
     seen = row[form.reachable_choices]
     width = form.criterion.scale(form, row)[1]
     return bool(seen.min() < 0 < seen.max() and ends[1] - ends[0] <= NARROW * width)
@@ -91,3 +98,32 @@ def _attained(
             break
         tolerance = max(ROUGH * width, smallest, tolerance / 1000)
     return -ends[0] + 0.0, ends[1] + 0.0
+
+
+def _attained_to_the_end(
+    form: StandardForm, row: np.ndarray, size: float, potentials: np.ndarray, stop: Stop
+) -> tuple[float, float]:
+    """Both ends of one range over policies that surely end; potentials `[2, 2 S]` are written to.
+
+    Where a cycle costs something there is no least value: any is attained, by going round. Then the
+    low end lies below the best value by the best value's size, or by that of the threshold.
+    """
+    criterion = form.criterion
+    assert criterion.cycles is not None
+    ends: list[float | None] = [None, None]
+    for side, sign in ((1, 1.0), (0, -1.0)):
+        what = claim(form, sign * row)
+        if not (what.reward[criterion.cycles.inner] > 0).any():
+            kind: dict[str, Any] = {"tolerance": ROUGH * criterion.scale(form, row)[1]}
+            choices = criterion.cycles.start if stop() else None
+            for _ in range(ROUNDS):
+                if choices is None or not stop():
+                    choices = criterion.plan(form, what.reward, **kind, stop=stop).choices
+                potentials[side] = criterion.potentials(form, choices, (what,))[0]
+                ends[side] = sign * best_bounds(form, what, potentials[side])[0]
+                if form.is_small or kind["tolerance"] <= ROUGH * abs(ends[side]) or stop():
+                    break
+                kind["tolerance"] = max(ROUGH * abs(ends[side]), kind["tolerance"] / 1000)
+    low, high = ends
+    assert high is not None
+    return (high - max(abs(high), size) if low is None else low) + 0.0, high + 0.0

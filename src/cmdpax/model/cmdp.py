@@ -42,6 +42,7 @@ from cmdpax.model.transitions import (
 
 FIELDS = (  # of the constructor; thresholds besides
     *("transitions", "reward", "constraints", "senses", "initial", "discount", "minimise"),
+    "may_stay",
     *("state_names", "action_names", "constraint_names", "grid", "notes"),
 )
 OF_ROWS = ("available", "first_choice", "goal")  # arguments that say what transitions mean
@@ -74,13 +75,14 @@ class CMDP:
         for one constraint)
     initial: the first state, by its index or its name; or `{state: probability}`; or its
         distribution `[S]`
-    discount: in [0, 1]. At 1 rewards are added up until a goal is reached, as every policy must
+    discount: in [0, 1]. At 1 rewards are added up until a goal is surely reached
     senses: `">="` (default), `"<="`, `"=="` or `"in"` (a range) for each constraint, or one for all
     minimise: whether the reward is a cost, to be minimised
     first_choice: `[S + 1]`, the first row of every state in a matrix `[K, S]`, and K
     available: `[S, A]` booleans, which actions exist in which state (default: all)
     goal: states where the run ends, and nothing is paid any more: a mask `[S]`, an index, a name,
         or a list of these; their rows are not looked at
+    may_stay: at discount 1, whether a run may also stay for ever where nothing is paid
     state_names, constraint_names: optional labels
     action_names: A labels, or for every state a list of those of its choices
     grid: optional drawing instructions
@@ -108,6 +110,7 @@ class CMDP:
         first_choice: Any = None,
         available: Any = None,
         goal: Any = None,
+        may_stay: bool = False,
         state_names: Sequence[str] | None = None,
         action_names: Sequence[str] | Sequence[Sequence[str]] | None = None,
         constraint_names: Sequence[str] | None = None,
@@ -118,9 +121,7 @@ class CMDP:
         self.transitions, kept = read_rows(transitions, available, first_choice, marked)
         rows, S, A = self.transitions, self.transitions.states, self.transitions.actions
         self.reward = _by_choice("reward", reward, rows, kept)
-        if not isinstance(minimise, bool | np.bool_):
-            raise InputError(f"minimise is {minimise!r}; it must be True or False.")
-        self.minimise = bool(minimise)
+        self.minimise = _flag("minimise", minimise)
         constraints, count = float_array("constraints", constraints), len(listed(thresholds))
         if constraints.ndim == 0:
             raise InputError(f"constraints: a number; give {(S, A)} numbers for each constraint.")
@@ -142,6 +143,9 @@ class CMDP:
         self.state_names = _labels("state_names", state_names, S)
         self.initial = _distribution(initial, S, self.state_names)
         self.discount = _discount_factor(discount)
+        self.may_stay = _flag("may_stay", may_stay)
+        if self.may_stay and self.discount < 1:
+            raise InputError("may_stay: it says when a run ends; leave it out below discount 1.")
         self.action_names = _action_labels(action_names, rows)
         self.grid = _checked_grid(grid, S, A)
         self.notes = _labels("notes", notes, len(notes)) or ()
@@ -239,6 +243,7 @@ class CMDP:
             ("actions", f"{rows.actions:,}{uneven}"),
             ("successors", f"{rows.longest} at most, {len(rows.successors):,} in all"),
             ("discount", f"{self.discount:.12g}"),
+            *([("runs", "may stay for ever where nothing is paid")] if self.may_stay else []),
             ("objective", f"{'minimise' if self.minimise else 'maximise'} the reward"),
             *(("subject to", text) for text in self.limits.texts),
             *(("note", sentence) for sentence in self.notes),
@@ -295,6 +300,8 @@ class CMDP:
         for array in (rows.probabilities, *numbers):
             _hash(hasher, array)
         hasher.update(f"{self.senses} {self.minimise} {self.discount!r}".encode())
+        if self.may_stay:
+            hasher.update(b" may stay")
         return hasher.hexdigest()
 
     def matches(self, digest: str) -> bool:
@@ -345,7 +352,7 @@ class CMDP:
         states: names of any kind. actions: a list, or a function of the state where the choice
         depends on it. step: its third part has one number for each threshold; with `senses=["<="]`
         it is the cost itself. initial: a state, or `{state: probability}`. fields: `senses`,
-        `minimise`, `goal`, `constraint_names`, `grid`, as in the constructor.
+        `minimise`, `goal`, `may_stay`, `constraint_names`, `grid`, as in the constructor.
         """
         made = step_fields(states, actions, step, thresholds, initial)
         return cls(**made, discount=discount, **fields)
@@ -427,7 +434,6 @@ class CMDP:
         the run ends where nothing is paid any more. What was done is in `notes`.
         """
         made = prism_fields(path, property=property, constants=constants, discount=discount)
-        made.pop("may_stay")
         return cls(**made)
 
     @classmethod
@@ -574,6 +580,13 @@ def _discount_factor(discount: Any) -> float:
     if not 0 <= number <= 1:
         raise InputError(f"discount is {float(number):g}; it must be between 0 and 1.")
     return float(number) + 0.0
+
+
+def _flag(field: str, value: Any) -> bool:
+    """A checked truth value."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{field} is {value!r}; it must be True or False.")
+    return bool(value)
 
 
 def _labels(field: str, names: Sequence[str] | None, count: int) -> tuple[str, ...] | None:

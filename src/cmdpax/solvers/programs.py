@@ -215,7 +215,8 @@ def dantzig_wolfe(form: StandardForm, task: Task) -> Answer:
         if columns is known:  # nothing new: optimal to HiGHS' own tolerance
             break
     policy = Corrective().policy(form, columns)
-    return Answer(policy, weights, dual_plan, points=columns.points)
+    more: dict[str, Any] = {"points": columns.points, "mixture": columns.policies}
+    return Answer(policy, weights, dual_plan, **more)
 
 
 def _best_feasible(rewards: Array, margins: Array) -> tuple[Array, Array]:

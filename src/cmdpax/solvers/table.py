@@ -54,8 +54,14 @@ class Method:
 
     @property
     def criteria(self) -> tuple[str, ...]:
-        """What a method takes: log-linear policies are discounted by nature."""
-        return ("discounted",) if self.features else ("discounted", "total")
+        """What a method takes: log-linear policies are discounted by nature.
+
+        A gradient of a value needs a value, which policies that never end have not.
+        """
+        if self.features:
+            return ("discounted",)
+        plans = self.solve is not None and self.trace is None
+        return ("discounted", "total", *(("total with cycles",) if plans else ()))
 
     def check_criterion(self, criterion: str) -> None:
         """Refuse a criterion that the method does not take."""
