@@ -28,6 +28,7 @@ FLOOR = 1e-10  # of a tolerance, as a share of the size of the numbers
 DIGITS = 4e-15  # the same of a constant in the numbers: its last digits
 SUM_TOLERANCE = 1e-9
 TINIEST = 1e-12  # the same of the largest reward of one step
+LARGEST_STEP = 1e-3  # share of it that counts as a range where values have no least
 BLOCK = 1 << 16  # states that are looked at together
 
 
@@ -109,8 +110,10 @@ def _verify(model: Any, result: Any) -> Verified:
     if np.shape(proof.dual_potential) == (2 * model.states,):
         _demand(model.discount == 1, "gauges of single policies are for discount 1")
         facts = _ending(model, seen)
+        assert facts.allowed is not None
         for _, policy in mixture:
-            _demand(bool(facts.allowed[policy > 0].all()), "a policy may never reach the end")
+            used = (policy > 0) & _choices(model, facts.seen)
+            _demand(bool(facts.allowed[used].all()), "a policy may never reach the end")
     potentials = np.reshape(proof.value_potentials, (len(mixture), 1 + m, -1))
     low, high = _mixed_bounds(facts, mixture, model.reward, potentials[:, 0])
     least, most = proof.reward_bounds
@@ -265,7 +268,9 @@ def _check_ranges(facts: _Facts, result: Any, policy: np.ndarray) -> np.ndarray:
                 sign * _best_bounds(facts, *_centred(facts, sign * x), potentials[i, side])[0]
             )
             claimed = float(ranges[i, side])
-            is_size = facts.allowed is not None and _is_size(model, ranges[i], i, side)
+            is_size = facts.allowed is not None and _is_size(facts, ranges[i], i, side)
+            own = float(proof.reward_bounds[1 - side])
+            is_size |= i == 0 and sign * claimed <= sign * own  # the answer's own value
             _demand(
                 is_size or sign * claimed <= sign * attained,
                 f"value {i} is claimed to attain {claimed}, provable is {attained}",
@@ -291,12 +296,15 @@ def _check_ranges(facts: _Facts, result: Any, policy: np.ndarray) -> np.ndarray:
     return tolerances
 
 
-def _is_size(model: Any, ends: np.ndarray, i: int, side: int) -> bool:
+def _is_size(facts: _Facts, ends: np.ndarray, i: int, side: int) -> bool:
     """Whether an end of a range lies no farther from the other than numbers are large.
 
     Policies that go round a cycle that costs attain any value, so that no range would do.
     """
-    numbers = [abs(float(ends[1 - side]))]
+    model = facts.model
+    x = model.constraints[i - 1] if i else model.reward
+    seen = x[_choices(model, facts.seen) & facts.allowed]
+    numbers = [abs(float(ends[1 - side])), LARGEST_STEP * float(np.abs(seen).max(initial=0.0))]
     if i:
         numbers += [abs(b) for b in np.ravel(model.thresholds[i - 1]) if np.isfinite(b)]
     return bool(ends[1] - ends[0] <= max(numbers) * (1 + 4 * UNIT))

@@ -71,7 +71,7 @@ def certify(
         weights=weights,
         value_potentials=np.concatenate(vectors),
         dual_potential=potential,
-        ranges=ranges.bounds,
+        ranges=ranges.and_answer(bounds[0]).bounds,
         range_potentials=ranges.potentials,
         sizes=sizes,
         size_potentials=size_potentials,

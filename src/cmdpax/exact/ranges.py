@@ -9,14 +9,14 @@ own policy, is a floor for what no policy can change. All are less the value of 
 which no policy can change either; it counts by its last digits alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from cmdpax.exact.bounds import best_bounds, claim
 from cmdpax.exact.standard import StandardForm
-from cmdpax.model.result import DIGITS, FLOOR, TINIEST
+from cmdpax.model.result import DIGITS, FLOOR, LARGEST_STEP, TINIEST
 from cmdpax.stopping import Stop, never
 
 ROUGH = 0.05  # share of a range that may be missed
@@ -33,6 +33,15 @@ class Ranges:
     constants: np.ndarray  # [1 + m]: values of constants
     largest: np.ndarray  # [1 + m]: of the rewards of one step
     narrow: tuple[int, ...] = ()  # functions of both signs that policies hardly change
+    has_least: bool = True  # whether rewards cannot be as low as one likes
+
+    def and_answer(self, reward_bounds: np.ndarray) -> "Ranges":
+        """With the answer's own reward, where rewards have no least: it is attained too."""
+        if self.has_least:
+            return self
+        bounds = self.bounds.copy()
+        bounds[0, 0] = min(bounds[0, 0], float(reward_bounds[1]))
+        return replace(self, bounds=bounds)
 
     def tolerances(
         self, eps: float, thresholds: np.ndarray, sizes: np.ndarray | float = 0.0
@@ -65,7 +74,10 @@ def attained_ranges(form: StandardForm, stop: Stop = never) -> Ranges:
     narrow = (i for i, row in enumerate(rows) if _is_narrow(form, row, bounds[i]))
     constants = [float(form.criterion.constant(form, row)[1]) for row in rows]
     largest = [float(np.abs(row[form.reachable_choices]).max()) for row in rows]
-    return Ranges(bounds, potentials, np.array(constants), np.array(largest), tuple(narrow))
+    cycles = form.criterion.cycles
+    has_least = cycles is None or not form.reward[cycles.inner].any()
+    kind = tuple(narrow), has_least
+    return Ranges(bounds, potentials, np.array(constants), np.array(largest), *kind)
 
 
 def _is_narrow(form: StandardForm, row: np.ndarray, ends: np.ndarray) -> bool:
@@ -106,7 +118,8 @@ def _attained_to_the_end(
     """Both ends of one range over policies that surely end; potentials `[2, 2 S]` are written to.
 
     Where a cycle costs something there is no least value: any is attained, by going round. Then the
-    low end lies below the best value by the best value's size, or by that of the threshold.
+    low end lies below the best value by the best value's size, that of the threshold, or a share of
+    the largest reward of one step.
     """
     criterion = form.criterion
     assert criterion.cycles is not None
@@ -126,4 +139,5 @@ def _attained_to_the_end(
                 kind["tolerance"] = max(ROUGH * abs(ends[side]), kind["tolerance"] / 1000)
     low, high = ends
     assert high is not None
+    size = max(size, LARGEST_STEP * float(np.abs(row[form.reachable_choices]).max()))
     return (high - max(abs(high), size) if low is None else low) + 0.0, high + 0.0

@@ -18,6 +18,7 @@ Callback = Callable[[Row], None]
 FLOOR = 1e-10  # of a tolerance, as a share of the size of the numbers
 DIGITS = 4e-15  # the same of a constant in the numbers: its last digits
 TINIEST = 1e-12  # the same of the largest reward of one step
+LARGEST_STEP = 1e-3  # share of it that counts as a range where values have no least
 WIDE = 0.01  # a price is printed with its interval if that is wider, as a share of the price
 
 

@@ -310,7 +310,8 @@ class _Door:
     def _errors(self, proof: Certificate) -> tuple[float, float]:
         """Gap and violation in the units of which eps is the tolerance."""
         sizes = 0.0 if proof.sizes is None else proof.sizes
-        tolerances = self.ranges.tolerances(self.eps, self.model.limits.compared, sizes)
+        ranges = replace(self.ranges, bounds=proof.ranges)
+        tolerances = ranges.tolerances(self.eps, self.model.limits.compared, sizes)
         return scaled_errors(proof, tolerances / self.eps)
 
     def _status(self, proof: Certificate) -> Status:
