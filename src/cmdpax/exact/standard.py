@@ -89,8 +89,8 @@ class StandardForm:
         cycles = self.criterion.cycles
         if cycles is None or not cycles.dropped:
             return ()
-        count = f"{cycles.dropped:,} choices were dropped"
-        return (f"{count}: after them the end cannot be reached surely.",)
+        what = f"{cycles.dropped:,} choices" if cycles.dropped > 1 else "1 choice"
+        return (f"{what} dropped: the end cannot be reached surely any more.",)
 
     def said_policies(self, policies: Mixture) -> Mixture:
         """Policies `[K]` of the form, or choices `[S]`, as those of the model."""

@@ -115,7 +115,7 @@ def ending_rows(
     lost = np.flatnonzero((model.initial > 0) & ~live)
     if lost.size:
         return int(lost[0])
-    dropped = int((usable & ~kept).sum())
+    dropped = int((usable & live[owner] & ~kept).sum())
     has_choice = np.zeros(rows.states, dtype=bool)
     has_choice[owner[kept]] = True
     idle = rows.first_choice[:-1][~has_choice]  # one choice of each, with nothing behind it

@@ -24,6 +24,7 @@ MODEL = "cmdpax-model"
 VERSION = 2  # of models as .json, and of results
 NAMES = ("state_names", "action_names", "constraint_names")
 HEAD_KEYS = ("format", "version", "discount", "states", "actions", "initial", "constraints")
+MAY = ("grid", "minimise", "may_stay", "notes")  # be left out
 LARGEST_JSON = 500_000  # entries of a model in .json: S * A * max(B, 1 + m)
 WORDS: Mapping[type, str] = {dict: "a JSON object", list: "a list", str: "text"}
 T = TypeVar("T")
@@ -32,7 +33,7 @@ T = TypeVar("T")
 def model_from_json(text: bytes) -> CMDP:
     """The model in a `.json` file."""
     data = identified(parse_json(text), MODEL, VERSION)
-    checked_keys("the model", data, (*HEAD_KEYS, "transitions"), ("grid", "minimise", "notes"))
+    checked_keys("the model", data, (*HEAD_KEYS, "transitions"), MAY)
     transitions = typed("transitions", data["transitions"], list)
     limits, constraint_names = _limits(typed("constraints", data["constraints"], list))
     S, state_names = counted("states", data["states"])
@@ -69,6 +70,7 @@ def model_from_json(text: bytes) -> CMDP:
         initial=_initial(data["initial"], states),
         discount=number("discount", data["discount"]),
         minimise=data.get("minimise", False),
+        may_stay=data.get("may_stay", False),
         state_names=state_names,
         action_names=action_names,
         constraint_names=constraint_names,
@@ -151,7 +153,7 @@ def model_to_json(model: CMDP) -> str:
         "initial": {states[s]: model.initial[s] for s in np.nonzero(model.initial)[0]},
         "constraints": _said(model.limits),
     }
-    head |= {"minimise": True} if model.minimise else {}
+    head |= {name: True for name in ("minimise", "may_stay") if getattr(model, name)}
     head |= {"grid": asdict(model.grid)} if model.grid else {}
     head |= {"notes": model.notes} if model.notes else {}
     lines = []
