@@ -104,8 +104,11 @@ def _bounds(
     policy: np.ndarray | None = None,
 ) -> tuple[float, float]:
     """`rho.V + rho.u d/g + rest` from the extreme ratios of reachable states, with rounding."""
-    rows = form.transitions
-    if form.criterion.cycles is not None:
+    rows, shifts = form.transitions, (0.0, 0.0)
+    if form.criterion.parts == 3:
+        potential, bias, gauge = potential.reshape(3, -1)
+        sides, shifts = _ratios_on_average(form, what, potential, bias, gauge, policy)
+    elif form.criterion.parts == 2:
         potential, gauge = potential.reshape(2, -1)
         sides = _ratios_to_the_end(form, what, potential, gauge, policy)
     else:
@@ -115,7 +118,11 @@ def _bounds(
     own = np.flatnonzero(form.initial)
     chances, values = form.initial[own], potential[own]
     weight = 1.0 if gauge is None else float(chances @ gauge[own])
-    further = weight * float(low.min()), weight * float(high.max())
+    ends = float(low.min()), float(high.max())
+    further = [
+        (weight * end if np.isfinite(end) else end) + shift
+        for end, shift in zip(ends, shifts, strict=True)
+    ]
     at_start = float(chances @ values)
     count = len(own) + 8 + abs(math.fsum(chances) - 1) / UNIT_ROUNDING  # it counts as a whole
     rounding, rest = count * float(chances @ np.abs(values)), float(what.rest)
@@ -162,6 +169,50 @@ def _ratios_to_the_end(
     if policy is None:
         low, high = (np.maximum.reduceat(side, rows.first_choice[:-1]) for side in (low, high))
     return low, high
+
+
+def _ratios_on_average(
+    form: "StandardForm",
+    what: Claim,
+    gains: np.ndarray,
+    bias: np.ndarray,
+    gauge: np.ndarray,
+    policy: np.ndarray | None,
+) -> tuple[tuple[np.ndarray, np.ndarray], tuple[float, float]]:
+    """Bounds `[S]` on d/g, d = P V - V, where V or u change; and those on `x + P h - h - V` else.
+
+    Where u changes a run passes, at most `rho.u` in all, and V may grow; elsewhere it stays.
+    """
+    rows, nothing = form.transitions, np.zeros(form.choices)
+    d, size = bellman.differences(rows, nothing, nothing, gains)
+    loss, loss_size = bellman.differences(rows, nothing, nothing, gauge)
+    paid, paid_size = bellman.differences(rows, what.reward, what.sizes, bias)
+    here, g = rows.by_state(gains), -loss
+    paid, paid_size = paid - here, paid_size + np.abs(here)
+    terms = np.full(form.choices, UNIT_ROUNDING * (2.5 * rows.longest + 10))
+    if policy is not None:
+        numbers = (d, size, g, loss_size, paid, paid_size)
+        d, size, g, loss_size, paid, paid_size = (rows.sums(policy * own) for own in numbers)
+        terms = terms[0] + 2 * UNIT_ROUNDING * np.diff(rows.first_choice)
+    stays = (size == 0) & (loss_size == 0)
+    least, most, doubt = d - terms * size, d + terms * size, terms * loss_size
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(least < 0, least / (g - doubt), 0.0)
+        high = np.where(most > 0, most / (g - doubt), 0.0)
+    passes = g > 2 * doubt
+    low, high = np.where(passes, low, -np.inf), np.where(passes, high, np.inf)
+    below, above = paid - terms * paid_size, paid + terms * paid_size
+    above = np.where(stays, above, -np.inf)
+    high = np.where(stays, 0.0, high)
+    if policy is None:
+        firsts = rows.first_choice[:-1]
+        below = np.maximum.reduceat(np.where(stays, below, -np.inf), firsts)
+        low = np.maximum.reduceat(np.where(stays, -np.inf, low), firsts)
+        above, high = (np.maximum.reduceat(side, firsts) for side in (above, high))
+        stays = gauge == 0
+    below, low = np.where(stays, below, np.inf), np.where(stays, 0.0, low)
+    seen = form.reachable
+    return (low, high), (float(below[seen].min()), float(above[seen].max()))
 
 
 def excess(form: "StandardForm", what: Claim, potential: np.ndarray) -> float:

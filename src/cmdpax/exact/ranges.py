@@ -66,11 +66,11 @@ def attained_ranges(form: StandardForm, stop: Stop = never) -> Ranges:
     for i, row in enumerate(rows):
         if i > 1 and np.array_equal(row, -rows[i - 1]):  # the other side of an equality or a range
             bounds[i], potentials[i] = -bounds[i - 1, ::-1], potentials[i - 1, ::-1]
-        elif form.criterion.cycles is None:
+        elif form.criterion.parts == 1:
             bounds[i] = _attained(form, row, potentials[i], stop)
         else:
             size = abs(float(form.thresholds[i - 1])) if i else 0.0
-            bounds[i] = _attained_to_the_end(form, row, size, potentials[i], stop)
+            bounds[i] = _attained_by_plans(form, row, size, potentials[i], stop)
     narrow = (i for i, row in enumerate(rows) if _is_narrow(form, row, bounds[i]))
     constants = [float(form.criterion.constant(form, row)[1]) for row in rows]
     largest = [float(np.abs(row[form.reachable_choices]).max()) for row in rows]
@@ -112,31 +112,30 @@ def _attained(
     return -ends[0] + 0.0, ends[1] + 0.0
 
 
-def _attained_to_the_end(
+def _attained_by_plans(
     form: StandardForm, row: np.ndarray, size: float, potentials: np.ndarray, stop: Stop
 ) -> tuple[float, float]:
-    """Both ends of one range over policies that surely end; potentials `[2, 2 S]` are written to.
+    """Both ends of one range, of plans and what proves them; potentials `[2, n S]` are written to.
 
-    Where a cycle costs something there is no least value: any is attained, by going round. Then the
-    low end lies below the best value by the best value's size, that of the threshold, or a share of
-    the largest reward of one step.
+    Where only policies that surely end count, and a cycle costs something there is no least value: any is attained,
+    by going round. Then the low end lies below the best value by the best value's size, that of the
+    threshold, or a share of the largest reward of one step.
     """
     criterion = form.criterion
-    assert criterion.cycles is not None
+    cycles = criterion.cycles
     ends: list[float | None] = [None, None]
     for side, sign in ((1, 1.0), (0, -1.0)):
         what = claim(form, sign * row)
-        if not (what.reward[criterion.cycles.inner] > 0).any():
+        if cycles is None or not (what.reward[cycles.inner] > 0).any():
             kind: dict[str, Any] = {"tolerance": ROUGH * criterion.scale(form, row)[1]}
-            choices = criterion.cycles.start if stop() else None
             for _ in range(ROUNDS):
-                if choices is None or not stop():
-                    choices = criterion.plan(form, what.reward, **kind, stop=stop).choices
-                potentials[side] = criterion.potentials(form, choices, (what,))[0]
-                ends[side] = sign * best_bounds(form, what, potentials[side])[0]
-                if form.is_small or kind["tolerance"] <= ROUGH * abs(ends[side]) or stop():
+                best = criterion.plan(form, what.reward, **kind, stop=stop)
+                potentials[side] = criterion.potentials(form, best.choices, (what,))[0]
+                end = best_bounds(form, what, potentials[side])[0]
+                ends[side] = sign * end + 0.0
+                if form.is_small or kind["tolerance"] <= ROUGH * abs(end) or stop():
                     break
-                kind["tolerance"] = max(ROUGH * abs(ends[side]), kind["tolerance"] / 1000)
+                kind["tolerance"] = max(ROUGH * abs(end), kind["tolerance"] / 1000)
     low, high = ends
     assert high is not None
     size = max(size, LARGEST_STEP * float(np.abs(row[form.reachable_choices]).max()))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError
+from cmdpax.exact.average import Average
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.endings import end_components
 from cmdpax.exact.transient import ended_states, ending_rows, without_ends
@@ -45,7 +46,7 @@ class StandardForm:
     constraints: np.ndarray  # [m, K]
     thresholds: np.ndarray  # [m]
     initial: np.ndarray  # [S]
-    criterion: Discounted  # what values, visits and bounds mean
+    criterion: Discounted | Average  # what values, visits and bounds mean
 
     @staticmethod
     def of(model: CMDP) -> "StandardForm":
@@ -63,6 +64,8 @@ class StandardForm:
             model.initial,
             Discounted(model.discount),
         )
+        if model.criterion == "average":
+            return form.replace(criterion=Average.of(form))
         if 1 - model.discount >= SHORT:
             return form
         ended, seen = ended_states(model), form.reachable
@@ -79,6 +82,8 @@ class StandardForm:
     @property
     def kind(self) -> str:
         """What is added up, for the table of methods."""
+        if isinstance(self.criterion, Average):
+            return "average"
         if self.criterion.cycles is not None:
             return "total with cycles"
         return "discounted" if self.criterion.discount < 1 else "total"

@@ -61,7 +61,8 @@ class Method:
         if self.features:
             return ("discounted",)
         plans = self.solve is not None and self.trace is None
-        return ("discounted", "total", *(("total with cycles",) if plans else ()))
+        own = ("total with cycles", "average") if plans else ()
+        return ("discounted", "total", *own)
 
     def check_criterion(self, criterion: str) -> None:
         """Refuse a criterion that the method does not take."""

@@ -1,0 +1,418 @@
+"""Values, visits and bounds when the long-run average counts.
+
+    V_x(pi) = lim (1/T) E sum_{t < T} x(s_t, a_t)
+
+A run ends up in one end component (`endings.py`) and stays there. Inside of it the best average, its
+gain G, is the same for every state, and any h proves it: `x + P h - h <= G`. So a model is as good
+as one in which each component is one state with one more choice, to settle there for G once; there
+every run ends (`transient.py`). A potential has three parts, `[3 S]`: V, what a state is worth, one
+number in a component; h; and u, the largest expected number of steps until the run settles, a gauge
+for everything before (`bounds.py`).
+
+Planning inside of components is discounted planning, closer and closer: with V the values of
+`x - G + (1 - gamma) P h`, V - h is one number where h is right, and h <- V is a proximal step.
+
+A policy that leaves a component with some probability and stays with the rest is not stationary.
+Then the answer is a mixture of deterministic policies, drawn once at the start.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+
+from cmdpax.errors import InputError
+from cmdpax.exact.discounted import Discounted, is_deterministic
+from cmdpax.exact.endings import Array, end_components, merged, towards
+from cmdpax.exact.planning import Plan
+from cmdpax.exact.systems import Chain
+from cmdpax.loops import bellman
+from cmdpax.loops.rows import Matrix
+from cmdpax.model.result import Mixture
+from cmdpax.model.transitions import Transitions
+from cmdpax.stopping import Stop, never
+
+if TYPE_CHECKING:
+    from cmdpax.exact.bounds import Claim
+    from cmdpax.exact.standard import StandardForm
+
+LEAK = 1e-4  # 1 - gamma of discounted plans
+ROUNDS = 40
+ROUNDING = 1e-13  # of a gain, relative to the numbers it is the difference of
+SETTLED = 1e-14  # change of visits that is rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Average:
+    """The criterion of one form; `Discounted` has the same functions."""
+
+    label: Array  # [S]: the end component of each state; -1: none
+    inner: Array  # [K] booleans: choices inside of one
+    inside: "Inside"
+    outside: "Outside | None"  # None: all reachable states are in one component
+    discount: float = field(default=1.0, init=False)
+    steps: float | None = field(default=None, init=False)
+    cycles: None = field(default=None, init=False)
+    mass: float = field(default=1.0, init=False)
+    unit: float = field(default=1.0, init=False)
+    is_closed: bool = field(default=True, init=False)
+    parts: int = field(default=3, init=False)
+
+    @staticmethod
+    def of(form: "StandardForm") -> "Average":
+        """The criterion of a form with whole rows."""
+        rows, seen = form.transitions, form.reachable
+        label, inner = end_components(rows, rows.by_state(seen))
+        inside = Inside.of(rows, label, inner)
+        is_one = len(np.unique(label[seen])) == 1 and inner[rows.by_state(seen)].all()
+        return Average(label, inner, inside, None if is_one else Outside.of(form, label, inner))
+
+    def scale(self, form: "StandardForm", reward: Array) -> tuple[float, float]:
+        """`min x` and `span(x)` over reachable choices (span 1 if it is zero)."""
+        seen = reward[form.reachable_choices]
+        return float(seen.min()), float(np.ptp(seen)) or 1.0
+
+    def constant(self, form: "StandardForm", reward: Array) -> tuple[float, Fraction]:
+        """A number that all rewards `[K]` have in common, and its value, the same."""
+        seen = reward[form.reachable_choices]
+        low, high = float(seen.min()), float(seen.max())
+        middle = low / 2 + high / 2
+        return (0.0, Fraction(0)) if abs(middle) <= high - low else (middle, Fraction(middle))
+
+    def gauge(self, form: "StandardForm") -> None:
+        """Every potential has its own."""
+
+    def centred(self, form: "StandardForm", values: Array) -> Array:
+        """As they are."""
+        return values
+
+    def smoothness(self, form: "StandardForm") -> tuple[float, float]:
+        """There is none."""
+        raise InputError("step: 'theory' is for a discount well below 1; give a number.")
+
+    def plan(
+        self,
+        form: "StandardForm",
+        reward: Array,
+        start: Array | None = None,
+        *,
+        values: Array | None = None,
+        tolerance: float = 0.0,
+        stop: Stop = never,
+    ) -> Plan:
+        """The best policy for one reward `[K]`; its values are h, and `values` a guess of them."""
+        return self._planned(form, reward, values, tolerance, stop)[0]
+
+    def upper(
+        self, form: "StandardForm", what: "Claim", choices: Array, tolerance: float = 0.0
+    ) -> Array:
+        """A potential `[3 S]` that bounds a claim's value from above."""
+        return self._planned(form, what.reward, None, tolerance, never)[1]
+
+    def _planned(
+        self,
+        form: "StandardForm",
+        reward: Array,
+        guess: Array | None,
+        tolerance: float,
+        stop: Stop,
+    ) -> tuple[Plan, Array]:
+        """The plan, and the potential that bounds it."""
+        own = self.inside
+        choices = form.transitions.first_choice[:-1].copy()
+        bias, gains, worst = np.zeros(form.states), np.zeros(form.states), 0.0
+        values = None if guess is None else guess[own.states]
+        h, gain, chosen, error = own.plan(reward[own.choices], values, tolerance, stop)
+        bias[own.states], gains[own.states] = h, gain
+        choices[own.states] = own.choices[chosen]
+        worst = error
+        steps = np.zeros(form.states)
+        if self.outside is not None:
+            gains, steps, choices = self.outside.plan(form, gains, choices, self.inner, tolerance)
+        value = float(form.initial @ gains) + worst
+        return Plan(choices, bias, value), np.concatenate([gains, bias, steps])
+
+    def visits(
+        self,
+        form: "StandardForm",
+        policy: Array,
+        *,
+        tolerance: float = 0.0,
+        guess: Array | None = None,
+    ) -> Array:
+        """Long-run shares of time `[S]`, which sum to 1."""
+        settled = Settled.of(form, policy)
+        return settled.long_run(settled.absorbed(form.initial))
+
+    share = visits
+
+    def potentials(
+        self,
+        form: "StandardForm",
+        policy: Array,
+        claims: "Sequence[Claim]",
+        tolerance: Array | float = 0.0,
+    ) -> Array:
+        """What proves k values of a policy, `[k, 3 S]`: its gains, h, and its expected steps."""
+        settled, rows = Settled.of(form, policy), form.transitions
+        paid = np.stack([rows.under(policy, one.reward) for one in claims])
+        gains = settled.gains(paid)
+        own = np.where(settled.is_settled, paid - gains, 0.0)
+        bias = settled.bias(own) * settled.is_settled
+        steps = np.broadcast_to(settled.steps(), gains.shape)
+        return np.hstack([gains, bias, steps])
+
+    def values(
+        self, form: "StandardForm", policy: Array, rewards: Any, **kind: Any
+    ) -> Array:
+        """Gains of k rewards `[k, K]` (or one, `[K]`) -> `[k, S]` (or `[S]`)."""
+        paid = np.stack([form.transitions.under(policy, row) for row in np.atleast_2d(rewards)])
+        gains = Settled.of(form, policy).gains(paid)
+        return gains[0] if np.ndim(rewards) == 1 else gains
+
+    def answer(
+        self, form: "StandardForm", policy: Array, mixture: Mixture | None = None
+    ) -> Mixture:
+        """One stationary policy where it has the values of the mixture, or the mixture."""
+        if mixture is None or len(mixture) == 1:
+            return ((1.0, policy if mixture is None else mixture[0][1]),)
+        visited = np.zeros(form.states, dtype=bool)
+        for _, choices in mixture:
+            settled = Settled.of(form, choices)
+            visited |= settled.absorbed(form.initial, True) > 0
+        rows = form.transitions
+        usable = np.where(rows.by_state(self.label >= 0), self.inner, True)
+        lead = rows.deterministic(towards(rows, usable, visited))
+        policy = np.where(rows.by_state(visited), policy, lead)
+        settled = Settled.of(form, policy)
+        reached = settled.absorbed(form.initial, True) > 0
+        is_one = (reached == visited).all() and len(np.unique(settled.label[visited])) == 1
+        return ((1.0, policy),) if is_one else mixture
+
+
+@dataclass(frozen=True, eq=False)
+class Inside:
+    """The states and choices of all end components, as a model of their own."""
+
+    states: Array  # [n]
+    choices: Array  # [k]
+    component: Array  # [n], from 0 on
+    rows: Transitions
+
+    @staticmethod
+    def of(rows: Transitions, label: Array, inner: Array) -> "Inside":
+        """Of the components `label [S]` and their choices `inner [K]`."""
+        states, choices = np.flatnonzero(label >= 0), np.flatnonzero(inner)
+        place = np.cumsum(label >= 0) - 1
+        counts = np.bincount(place[rows.state_of[choices]], minlength=len(states))
+        lengths = np.diff(rows.first_entry)[choices]
+        first_entry = np.append(0, np.cumsum(lengths))
+        entries = np.repeat(rows.first_entry[choices] - first_entry[:-1], lengths)
+        entries = entries + np.arange(first_entry[-1])
+        first = np.append(0, np.cumsum(counts)).astype(np.int32)
+        to = place[rows.successors[entries]].astype(np.int32)
+        parts = first_entry.astype(np.int32), to, rows.probabilities[entries]
+        component = np.unique(label[states], return_inverse=True)[1]
+        own = Transitions(first, *parts, int(counts.max()))
+        return Inside(states, choices, component, own)
+
+    def plan(
+        self, reward: Array, guess: Array | None, tolerance: float, stop: Stop
+    ) -> tuple[Array, Array, Array, float]:
+        """For a reward `[k]`: h `[n]`, gains `[n]`, choices `[n]` of the rows, and an error."""
+        from cmdpax.exact.standard import StandardForm
+
+        n, count = len(self.states), int(self.component.max()) + 1
+        uniform = np.full(n, 1 / n)
+        nothing = np.zeros((0, len(reward))), np.zeros(0)
+        criterion = Discounted(1 - LEAK)
+        form = StandardForm(self.rows, reward, *nothing, uniform, criterion)
+        h = np.zeros(n) if guess is None else guess
+        best, narrowest = (h, np.zeros(n), np.zeros(n, np.int32)), np.inf
+        for done in range(ROUNDS):
+            chosen, backed_up = bellman.backup(self.rows, reward, h, 1.0)
+            change = backed_up - h
+            low, high = np.full(count, np.inf), np.full(count, -np.inf)
+            np.minimum.at(low, self.component, change)
+            np.maximum.at(high, self.component, change)
+            width = float((high - low).max())
+            if done and width < narrowest:
+                best = h, ((low + high) / 2)[self.component], chosen
+            rounding = ROUNDING * (float(np.abs(h).max()) + float(np.abs(reward).max()))
+            is_stalled = done > 2 and width > narrowest / 2
+            narrowest = min(narrowest, width) if done else np.inf
+            if done and (width <= max(tolerance / 2, rounding) or is_stalled or stop()):
+                break
+            gains = ((low + high) / 2)[self.component]
+            pays = reward - self.rows.by_state(gains) + LEAK * bellman.expected(self.rows, h)
+            error = max(tolerance, 1e-3 * width) / LEAK / 4
+            values = criterion.plan(form, pays, chosen, values=h, tolerance=error).values
+            least = np.full(count, np.inf)
+            np.minimum.at(least, self.component, values)
+            h = values - least[self.component]
+        return *best, narrowest
+
+
+@dataclass(frozen=True, eq=False)
+class Outside:
+    """The model in which each end component is one state, with one more choice, to settle."""
+
+    form: "StandardForm"  # every policy ends
+    state: Array  # [S]: its state of each state
+    choices: Array  # [K']: the choice that each choice was; -1: settle
+    alive: Array  # [S] booleans: states that count
+
+    @staticmethod
+    def of(form: "StandardForm", label: Array, inner: Array) -> "Outside":
+        """Of the components `label [S]` and their choices `inner [K]`."""
+        rows, seen = form.transitions, form.reachable
+        whole = merged(rows, np.where(seen, label, -1), inner)
+        owner, count = whole.rows.state_of, whole.rows.states
+        counted = np.zeros(count, dtype=bool)
+        counted[whole.state[seen]] = True
+        settling = np.unique(whole.state[label >= 0])
+        idle = np.setdiff1d(np.arange(count), np.append(owner, settling))
+        more = np.append(settling, idle)
+        states = np.append(owner, more)
+        order = np.argsort(states, kind="stable")
+        kept = np.append(counted[owner], np.zeros(len(more), dtype=bool)).astype(float)
+        matrix = sp.vstack([whole.rows.matrix, sp.csr_array((len(more), count))])
+        matrix = sp.csr_array(sp.diags_array(kept) @ matrix.tocsr())[order]
+        matrix.eliminate_zeros()
+        first = np.append(0, np.cumsum(np.bincount(states, minlength=count))).astype(np.int32)
+        parts = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data
+        own = Transitions(first, *parts, int(np.diff(first).max()))
+        own.__dict__["longest"] = rows.longest
+        initial = np.bincount(whole.state, weights=form.initial, minlength=count)
+        nothing = np.zeros((0, own.choices)), np.zeros(0)
+        ends = form.replace(
+            transitions=own,
+            reward=np.zeros(own.choices),
+            constraints=nothing[0],
+            thresholds=nothing[1],
+            initial=initial,
+            criterion=Discounted(1.0, 1.0),
+        )
+        ends.__dict__["alive"] = counted
+        gauge = ends.criterion.expected_steps(ends)
+        ends = ends.replace(criterion=Discounted(1.0, max(1.0, float(gauge.max()))))
+        ends.__dict__.update(gauge=gauge, alive=counted)
+        choices = np.append(whole.choices, np.full(len(more), -1))[order]
+        return Outside(ends, whole.state, choices, counted)
+
+    def plan(
+        self, form: "StandardForm", gains: Array, choices: Array, inner: Array, tolerance: float
+    ) -> tuple[Array, Array, Array]:
+        """What each state is worth, `[S]`, expected steps, and the choices `[S]` of all.
+
+        gains: `[S]`, inside of components. choices: `[S]`, there.
+        """
+        worth = np.zeros(self.form.states)
+        worth[self.state] = gains  # one number in each component
+        settles = self.choices < 0
+        reward = np.where(settles, self.form.transitions.by_state(worth), 0.0)
+        best = self.form.criterion.plan(self.form, reward, tolerance=tolerance / 2)
+        picked = self.choices[best.choices][self.state]
+        rows = form.transitions
+        at_exit = (picked >= 0) & (rows.state_of[picked] == np.arange(form.states))
+        way_out = towards(rows, inner, at_exit)
+        choices = np.where(picked < 0, choices, np.where(at_exit, picked, way_out))
+        return best.values[self.state], self.form.gauge[self.state], choices
+
+
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """The chain of one policy: where it settles, and how it gets there."""
+
+    form: "StandardForm"
+    matrix: Matrix  # P_pi [S, S]
+    label: Array  # [S]: the recurrent class of each state; -1: none
+    is_settled: Array  # [S] booleans
+
+    @staticmethod
+    def of(form: "StandardForm", policy: Array) -> "Settled":
+        """The chain of a policy `[K]`, or of choices `[S]`."""
+        matrix = bellman.policy_rows(form.transitions, policy)
+        links = matrix.matrix.tocoo()
+        label = connected_components(links.tocsr(), connection="strong")[1]
+        leaves = np.zeros(int(label.max()) + 1, dtype=bool)
+        row, column = links.coords
+        crossing = label[row] != label[column]
+        leaves[label[row[crossing]]] = True
+        label = np.where(leaves[label], -1, label)
+        return Settled(form, matrix, label, label >= 0)
+
+    def absorbed(self, initial: Array, spread: bool = False) -> Array:
+        """Where runs from `initial [S]` enter the classes, `[S]`; or the chance of each class."""
+        entered = self._leading().solve(initial[None])[0] if self._leads else initial
+        entered = np.where(self.is_settled, np.maximum(entered, 0.0), 0.0)
+        if not spread:
+            return entered
+        own = self.is_settled
+        masses = np.bincount(self.label[own], weights=entered[own], minlength=len(own))
+        return np.where(self.is_settled, masses[self.label], 0.0)
+
+    @property
+    def _leads(self) -> bool:
+        return not bool(self.is_settled.all())
+
+    def _leading(self, transpose: bool = True) -> Chain:
+        """`I - P` without what follows a class."""
+        rows = self.matrix.matrix
+        kept = sp.diags_array((~self.is_settled).astype(float)) @ rows
+        kept = sp.csr_array(kept)
+        kept.eliminate_zeros()
+        return Chain(Matrix.of(kept), 1.0, self.form.transitions.order, transpose, False)
+
+    def _chain(self, transpose: bool) -> Chain:
+        return Chain(self.matrix, 1 - LEAK, self.form.transitions.order, transpose, True)
+
+    def long_run(self, entered: Array) -> Array:
+        """Shares of time `[S]` for classes that are entered with `entered [S]`."""
+        own = self.is_settled
+        sizes = np.bincount(self.label[own], minlength=len(self.label))
+        masses = np.bincount(self.label[own], weights=entered[own], minlength=len(self.label))
+        means = masses / np.maximum(sizes, 1)
+        shares, chain = np.where(own, means[self.label], 0.0), self._chain(True)
+        before = np.inf
+        for _ in range(ROUNDS):
+            after = np.maximum(chain.solve(LEAK * shares[None])[0], 0.0)
+            now = np.bincount(self.label[own], weights=after[own], minlength=len(self.label))
+            ratios = np.where(now > 0, masses / np.where(now > 0, now, 1.0), 0.0)
+            after = np.where(own, after * ratios[self.label], 0.0)
+            change, shares = float(np.abs(after - shares).sum()), after
+            if change <= SETTLED or change > before / 2:
+                break
+            before = change
+        return shares
+
+    def bias(self, paid: Array) -> Array:
+        """h `[k, S]` with `h = x - g + P h` on classes, for `x - g` `[k, S]`."""
+        chain, h, before = self._chain(False), np.zeros_like(paid), np.inf
+        for _ in range(ROUNDS):
+            after = chain.solve(paid + LEAK * (self.matrix.matrix @ h.T).T)
+            after = after - np.where(self.is_settled, after, np.inf).min(-1, keepdims=True)
+            change, h = float(np.abs(after - h)[:, self.is_settled].max()), after
+            if change <= SETTLED * float(np.abs(h).max()) or change > before / 2:
+                break
+            before = change
+        return h
+
+    def gains(self, paid: Array) -> Array:
+        """Long-run averages `[k, S]` of rewards `[k, S]` from every state, one in each class."""
+        own, size = self.is_settled, len(self.label)
+        counts = np.bincount(self.label[own], minlength=size)
+        shares = self.long_run(np.where(own, 1 / np.maximum(counts[self.label], 1), 0.0))
+        paid_share = [(shares * row)[own] for row in paid]
+        means = [np.bincount(self.label[own], weights=row, minlength=size) for row in paid_share]
+        ends = np.where(own, np.stack(means)[:, self.label], 0.0)
+        return np.where(own, ends, self._leading(False).solve(ends)) if self._leads else ends
+
+    def steps(self) -> Array:
+        """Expected steps until a class is entered, `[S]`."""
+        leads = (~self.is_settled & self.form.reachable).astype(float)
+        return self._leading(False).solve(leads[None])[0] if self._leads else leads
