@@ -10,7 +10,7 @@ a policy's value is `rho.V + nu.d`, and `nu.g = rho.u`: so it lies between `rho.
 and `rho.V + rho.u max d/g`. At discount 1 a result may be about policies that surely end (reach the
 goal, or stay where nothing is paid, if the model says so), while others need not: then each
 potential brings its own gauge, and where u is 0, `d <= 0` is enough for an upper bound: nothing is
-left of V at the end. Every bound is widened by the rounding of its own computation, and
+left of V at the end. On average a potential has a third part, h (`_quotients_on_average`). Every bound is widened by the rounding of its own computation, and
 holds for the model whose rows are divided by their exact sums.
 """
 
@@ -107,7 +107,7 @@ def _verify(model: Any, result: Any) -> Verified:
     )
     gauge = _gauge(model, proof.gauge)
     facts = _Facts(model, seen, gauge)
-    if np.shape(proof.dual_potential) == (2 * model.states,):
+    if model.criterion != "average" and np.shape(proof.dual_potential) == (2 * model.states,):
         _demand(model.discount == 1, "gauges of single policies are for discount 1")
         facts = _ending(model, seen)
         assert facts.allowed is not None
@@ -439,9 +439,11 @@ def _centred(facts: _Facts, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, Frac
     seen = x[_choices(facts.model, facts.seen)]
     low, high = float(seen.min()), float(seen.max())
     middle = low / 2 + high / 2
-    if abs(middle) <= high - low or facts.model.discount == 1:
+    is_total = facts.model.criterion == "total"
+    if abs(middle) <= high - low or is_total:
         return x, np.abs(x), Fraction(0)
-    value = Fraction(middle) / (1 - Fraction(facts.model.discount))
+    is_mean = facts.model.criterion == "average"
+    value = Fraction(middle) / (1 if is_mean else 1 - Fraction(facts.model.discount))
     return x - middle, np.abs(x - middle), value
 
 
@@ -464,8 +466,11 @@ def _best_bounds(
 
     Of `x [K]`, whose terms add up to `sizes [K]`, plus `rest`.
     """
-    model, u = facts.model, facts.gauge
-    if facts.allowed is None:
+    model, u, shifts = facts.model, facts.gauge, (0.0, 0.0)
+    if model.criterion == "average":
+        v, h, u = _vector(potential, 3 * model.states).reshape(3, -1)
+        low, high, shifts = _quotients_on_average(facts, x, sizes, v, h, u, policy)
+    elif facts.allowed is None:
         v = _vector(potential, model.states)
         low, high = _quotients(model, x, sizes, v, u, policy)
     else:
@@ -477,8 +482,9 @@ def _best_bounds(
     weight = 1.0 if u is None else float(chances @ u[own])
     terms = UNIT * (len(own) + 4) + abs(math.fsum(chances) - 1)
     ends, constant = [], float(rest)
-    for sign, ratio in ((-1.0, low[facts.seen].min()), (1.0, high[facts.seen].max())):
-        further = weight * float(ratio) if np.isfinite(ratio) else float(ratio)
+    sides = (-1.0, low[facts.seen].min(), shifts[0]), (1.0, high[facts.seen].max(), shifts[1])
+    for sign, ratio, shift in sides:
+        further = (weight * float(ratio) if np.isfinite(ratio) else float(ratio)) + shift
         total = at_start + further + constant
         size = terms * (float(chances @ np.abs(v[own])) + abs(further))
         ends.append(total + sign * (size + UNIT * (abs(constant) / 2 + 1.5 * abs(total))))
@@ -560,23 +566,13 @@ def _quotients_to_the_end(
     """
     model = facts.model
     _demand(bool((u >= 0).all()), "a gauge has negative entries")
-    rows = model.rows(0, model.states)
-    heads = rows.first_choice[:-1].astype(np.int64)
-    owner = np.repeat(np.arange(model.states), np.diff(rows.first_choice.astype(np.int64)))
-    lengths, starts = np.diff(rows.first_entry.astype(np.int64)), rows.first_entry[:-1]
-    entry_owner = np.repeat(owner, lengths)
-
-    def moved(vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        steps = rows.probabilities * (vector[rows.successors] - vector[entry_owner])
-        starts_ = starts.astype(np.int64)
-        return np.add.reduceat(steps, starts_), np.add.reduceat(np.abs(steps), starts_)
-
-    (change, size), (loss, scale) = moved(v), moved(u)
+    heads = model.first_choice[:-1].astype(np.int64)
+    owner = np.repeat(np.arange(model.states), np.diff(model.first_choice.astype(np.int64)))
+    (change, size), (loss, scale) = _moved(model, v), _moved(model, u)
     d, size, g = x + change, sizes + size, -loss
-    terms = UNIT * (2 * int(lengths.max()) + 6)
-    ends = facts.ends
+    terms, ends = _terms(model), facts.ends
     if policy is not None:
-        more = 2 * UNIT * np.diff(rows.first_choice.astype(np.int64))
+        more = 2 * UNIT * np.diff(model.first_choice.astype(np.int64))
         size, scale = (np.add.reduceat(policy * own, heads) for own in (size, scale))
         d, g = (np.add.reduceat(policy * own, heads) for own in (d, g))
         error, doubt = (terms + more) * size, (terms + more) * scale
@@ -600,6 +596,66 @@ def _quotients_to_the_end(
         with np.errstate(divide="ignore", invalid="ignore"):
             high = np.where(stuck, np.maximum(high, np.where(u > 0, -v / u, np.inf)), high)
     return low, high
+
+
+def _moved(model: Any, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`E (v(s') - v(s))` of every choice, `[K]`, and what its terms amount to; 0 means 0."""
+    rows = model.rows(0, model.states)
+    lengths = np.diff(rows.first_entry.astype(np.int64))
+    counts = np.diff(rows.first_choice.astype(np.int64))
+    here = np.repeat(np.repeat(vector, counts), lengths)
+    steps = rows.probabilities * (vector[rows.successors] - here)
+    starts = rows.first_entry[:-1].astype(np.int64)
+    return np.add.reduceat(steps, starts), np.add.reduceat(np.abs(steps), starts)
+
+
+def _terms(model: Any) -> float:
+    """Relative rounding of what `_moved` gives, for rows divided by their exact sums."""
+    lengths = np.diff(model.rows(0, model.states).first_entry.astype(np.int64))
+    return UNIT * (2 * int(lengths.max()) + 6)
+
+
+def _quotients_on_average(
+    facts: _Facts,
+    x: np.ndarray,
+    sizes: np.ndarray,
+    v: np.ndarray,
+    h: np.ndarray,
+    u: np.ndarray,
+    policy: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray, tuple[float, float]]:
+    """Bounds `[S]` on `(P V - V) / (u - P u)`, where one changes, and on `x + P h - h - V` else.
+
+    Choices where V or u changes are used `rho.u` times in all, weighted by `u - P u > 0`, so that V
+    changes by that many quotients; afterwards a run only uses others, where V stays the same, and
+    the average of x is V, but for what `x + P h - h - V` is: h is bounded, and averages to nothing.
+    """
+    model = facts.model
+    _demand(bool((u >= 0).all()), "a gauge has negative entries")
+    heads, here = model.first_choice[:-1].astype(np.int64), np.repeat(v, np.diff(model.first_choice))
+    (change, size), (loss, scale), (paid, paid_size) = (_moved(model, own) for own in (v, u, h))
+    paid, paid_size, g = x + paid - here, sizes + paid_size + np.abs(here), -loss
+    terms = np.full(len(x), _terms(model))
+    if policy is not None:
+        numbers = (change, size, g, scale, paid, paid_size)
+        sums = (np.add.reduceat(policy * own, heads) for own in numbers)
+        change, size, g, scale, paid, paid_size = sums
+        terms = terms[0] + 2 * UNIT * np.diff(model.first_choice.astype(np.int64))
+    stays, doubt = (size == 0) & (scale == 0), terms * scale
+    passes = g > doubt
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(passes, np.minimum(change - terms * size, 0) / (g - doubt), -np.inf)
+        high = np.where(passes, np.maximum(change + terms * size, 0) / (g - doubt), np.inf)
+    below, above = paid - terms * paid_size, paid + terms * paid_size
+    high, above = np.where(stays, 0.0, high), np.where(stays, above, -np.inf)
+    if policy is None:
+        low, below = np.where(stays, -np.inf, low), np.where(stays, below, -np.inf)
+        low, below, high, above = (
+            np.maximum.reduceat(side, heads) for side in (low, below, high, above)
+        )
+        stays = u == 0
+    low, below = np.where(stays, 0.0, low), np.where(stays, below, np.inf)
+    return low, high, (float(below[facts.seen].min()), float(above[facts.seen].max()))
 
 
 def _turned(potential: Any, sign: float, states: int) -> np.ndarray:
