@@ -9,8 +9,9 @@ every run ends (`transient.py`). A potential has three parts, `[3 S]`: V, what a
 number in a component; h; and u, the largest expected number of steps until the run settles, a gauge
 for everything before (`bounds.py`).
 
-Planning inside of components is discounted planning, closer and closer: with V the values of
-`x - G + (1 - gamma) P h`, V - h is one number where h is right, and h <- V is a proximal step.
+A policy that settles in one class of states is evaluated between visits to one of them, i: with R
+and T the rewards and the steps until then, `g = R(i) / T(i)` and `h = R - g T`. Planning inside of
+components is policy iteration, whose improvements are discounted plans for `x - g + (1 - gamma) P h`.
 
 A policy that leaves a component with some probability and stays with the rest is not stationary.
 Then the answer is a mixture of deterministic policies, drawn once at the start.
@@ -19,6 +20,7 @@ Then the answer is a mixture of deterministic policies, drawn once at the start.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +33,7 @@ from cmdpax.exact.endings import Array, end_components, merged, towards
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.systems import Chain
 from cmdpax.loops import bellman
+from cmdpax.loops.components import Order
 from cmdpax.loops.rows import Matrix
 from cmdpax.model.result import Mixture
 from cmdpax.model.transitions import Transitions
@@ -43,7 +46,6 @@ if TYPE_CHECKING:
 LEAK = 1e-4  # 1 - gamma of discounted plans
 ROUNDS = 40
 ROUNDING = 1e-13  # of a gain, relative to the numbers it is the difference of
-SETTLED = 1e-14  # change of visits that is rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +147,7 @@ class Average:
         guess: Array | None = None,
     ) -> Array:
         """Long-run shares of time `[S]`, which sum to 1."""
-        settled = Settled.of(form, policy)
+        settled = Settled.of(form.transitions, policy)
         return settled.long_run(settled.absorbed(form.initial))
 
     share = visits
@@ -158,20 +160,18 @@ class Average:
         tolerance: Array | float = 0.0,
     ) -> Array:
         """What proves k values of a policy, `[k, 3 S]`: its gains, h, and its expected steps."""
-        settled, rows = Settled.of(form, policy), form.transitions
+        settled, rows = Settled.of(form.transitions, policy), form.transitions
         paid = np.stack([rows.under(policy, one.reward) for one in claims])
-        gains = settled.gains(paid)
-        own = np.where(settled.is_settled, paid - gains, 0.0)
-        bias = settled.bias(own) * settled.is_settled
+        gains, bias = settled.evaluated(paid)
         steps = np.broadcast_to(settled.steps(), gains.shape)
-        return np.hstack([gains, bias, steps])
+        return np.hstack([gains, bias * settled.is_settled, steps])
 
     def values(
         self, form: "StandardForm", policy: Array, rewards: Any, **kind: Any
     ) -> Array:
         """Gains of k rewards `[k, K]` (or one, `[K]`) -> `[k, S]` (or `[S]`)."""
         paid = np.stack([form.transitions.under(policy, row) for row in np.atleast_2d(rewards)])
-        gains = Settled.of(form, policy).gains(paid)
+        gains, _ = Settled.of(form.transitions, policy).evaluated(paid)
         return gains[0] if np.ndim(rewards) == 1 else gains
 
     def answer(
@@ -182,13 +182,13 @@ class Average:
             return ((1.0, policy if mixture is None else mixture[0][1]),)
         visited = np.zeros(form.states, dtype=bool)
         for _, choices in mixture:
-            settled = Settled.of(form, choices)
+            settled = Settled.of(form.transitions, choices)
             visited |= settled.absorbed(form.initial, True) > 0
         rows = form.transitions
         usable = np.where(rows.by_state(self.label >= 0), self.inner, True)
         lead = rows.deterministic(towards(rows, usable, visited))
         policy = np.where(rows.by_state(visited), policy, lead)
-        settled = Settled.of(form, policy)
+        settled = Settled.of(form.transitions, policy)
         reached = settled.absorbed(form.initial, True) > 0
         is_one = (reached == visited).all() and len(np.unique(settled.label[visited])) == 1
         return ((1.0, policy),) if is_one else mixture
@@ -232,29 +232,44 @@ class Inside:
         criterion = Discounted(1 - LEAK)
         form = StandardForm(self.rows, reward, *nothing, uniform, criterion)
         h = np.zeros(n) if guess is None else guess
-        best, narrowest = (h, np.zeros(n), np.zeros(n, np.int32)), np.inf
-        for done in range(ROUNDS):
+        policy, narrowest = None, np.inf
+        for _ in range(ROUNDS):
             chosen, backed_up = bellman.backup(self.rows, reward, h, 1.0)
             change = backed_up - h
             low, high = np.full(count, np.inf), np.full(count, -np.inf)
             np.minimum.at(low, self.component, change)
             np.maximum.at(high, self.component, change)
-            width = float((high - low).max())
-            if done and width < narrowest:
-                best = h, ((low + high) / 2)[self.component], chosen
-            rounding = ROUNDING * (float(np.abs(h).max()) + float(np.abs(reward).max()))
-            is_stalled = done > 2 and width > narrowest / 2
-            narrowest = min(narrowest, width) if done else np.inf
-            if done and (width <= max(tolerance / 2, rounding) or is_stalled or stop()):
-                break
-            gains = ((low + high) / 2)[self.component]
+            width, gains = float((high - low).max()), ((low + high) / 2)[self.component]
+            if policy is not None:
+                rounding = ROUNDING * (float(np.abs(h).max()) + float(np.abs(reward).max()))
+                is_stalled = width > narrowest / 2
+                if width < narrowest:
+                    narrowest, best = width, (h, gains, policy)
+                if width <= max(tolerance / 2, rounding) or is_stalled or stop():
+                    break
             pays = reward - self.rows.by_state(gains) + LEAK * bellman.expected(self.rows, h)
-            error = max(tolerance, 1e-3 * width) / LEAK / 4
-            values = criterion.plan(form, pays, chosen, values=h, tolerance=error).values
-            least = np.full(count, np.inf)
-            np.minimum.at(least, self.component, values)
-            h = values - least[self.component]
+            error = max(tolerance, 1e-3 * width) / LEAK
+            better = criterion.plan(form, pays, chosen, values=h, tolerance=error)
+            policy, h = self._evaluated(reward, better.choices)
         return *best, narrowest
+
+    def _evaluated(self, reward: Array, choices: Array) -> tuple[Array, Array]:
+        """Choices `[n]` that lead to the best class of each component, and their h `[n]`."""
+        settled = Settled.of(self.rows, choices)
+        own = settled.is_settled
+        gains = settled.evaluated(reward[choices][None])[0][0]
+        best = np.full(int(self.component.max()) + 1, -np.inf)
+        np.maximum.at(best, self.component[own], gains[own])
+        first = np.full(len(best), len(self.rows.first_entry))  # one class of several equals
+        is_best = own & (gains == best[self.component])
+        np.minimum.at(first, self.component[is_best], settled.label[is_best])
+        target = is_best & (settled.label == first[self.component])
+        if (target == own).all():
+            return choices, settled.evaluated(reward[choices][None])[1][0]
+        everywhere = np.ones(self.rows.choices, dtype=bool)
+        choices = np.where(target, choices, towards(self.rows, everywhere, target))
+        settled = Settled.of(self.rows, choices)
+        return choices, settled.evaluated(reward[choices][None])[1][0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,15 +343,15 @@ class Outside:
 class Settled:
     """The chain of one policy: where it settles, and how it gets there."""
 
-    form: "StandardForm"
+    order: Order
     matrix: Matrix  # P_pi [S, S]
     label: Array  # [S]: the recurrent class of each state; -1: none
     is_settled: Array  # [S] booleans
 
     @staticmethod
-    def of(form: "StandardForm", policy: Array) -> "Settled":
+    def of(rows: Transitions, policy: Array) -> "Settled":
         """The chain of a policy `[K]`, or of choices `[S]`."""
-        matrix = bellman.policy_rows(form.transitions, policy)
+        matrix = bellman.policy_rows(rows, policy)
         links = matrix.matrix.tocoo()
         label = connected_components(links.tocsr(), connection="strong")[1]
         leaves = np.zeros(int(label.max()) + 1, dtype=bool)
@@ -344,7 +359,7 @@ class Settled:
         crossing = label[row] != label[column]
         leaves[label[row[crossing]]] = True
         label = np.where(leaves[label], -1, label)
-        return Settled(form, matrix, label, label >= 0)
+        return Settled(rows.order, matrix, label, label >= 0)
 
     def absorbed(self, initial: Array, spread: bool = False) -> Array:
         """Where runs from `initial [S]` enter the classes, `[S]`; or the chance of each class."""
@@ -363,56 +378,59 @@ class Settled:
     def _leading(self, transpose: bool = True) -> Chain:
         """`I - P` without what follows a class."""
         rows = self.matrix.matrix
-        kept = sp.diags_array((~self.is_settled).astype(float)) @ rows
-        kept = sp.csr_array(kept)
-        kept.eliminate_zeros()
-        return Chain(Matrix.of(kept), 1.0, self.form.transitions.order, transpose, False)
+        return self._cut(sp.csr_array(_mask(~self.is_settled) @ rows), transpose)
 
-    def _chain(self, transpose: bool) -> Chain:
-        return Chain(self.matrix, 1 - LEAK, self.form.transitions.order, transpose, True)
+    @cached_property
+    def returns(self) -> Array:
+        """`[S]` booleans: one state of each class, where a run often is."""
+        chain = Chain(self.matrix, 1 - LEAK, self.order, True, True)
+        usual = np.maximum(chain.solve(np.full((1, len(self.label)), LEAK), 1e-3)[0], 0.0)
+        order = np.lexsort((usual, self.label))
+        last = np.append(self.label[order][1:] != self.label[order][:-1], True)
+        chosen = order[last & (self.label[order] >= 0)]
+        return np.isin(np.arange(len(self.label)), chosen)
+
+    def _cycle(self, transpose: bool) -> Chain:
+        """`I - P` without what leads back to those states."""
+        return self._cut(sp.csr_array(self.matrix.matrix @ _mask(~self.returns)), transpose)
+
+    def _cut(self, rows: sp.csr_array, transpose: bool) -> Chain:
+        rows.eliminate_zeros()
+        return Chain(Matrix.of(rows), 1.0, self.order, transpose, False)
 
     def long_run(self, entered: Array) -> Array:
         """Shares of time `[S]` for classes that are entered with `entered [S]`."""
-        own = self.is_settled
-        sizes = np.bincount(self.label[own], minlength=len(self.label))
-        masses = np.bincount(self.label[own], weights=entered[own], minlength=len(self.label))
-        means = masses / np.maximum(sizes, 1)
-        shares, chain = np.where(own, means[self.label], 0.0), self._chain(True)
-        before = np.inf
-        for _ in range(ROUNDS):
-            after = np.maximum(chain.solve(LEAK * shares[None])[0], 0.0)
-            now = np.bincount(self.label[own], weights=after[own], minlength=len(self.label))
-            ratios = np.where(now > 0, masses / np.where(now > 0, now, 1.0), 0.0)
-            after = np.where(own, after * ratios[self.label], 0.0)
-            change, shares = float(np.abs(after - shares).sum()), after
-            if change <= SETTLED or change > before / 2:
-                break
-            before = change
-        return shares
-
-    def bias(self, paid: Array) -> Array:
-        """h `[k, S]` with `h = x - g + P h` on classes, for `x - g` `[k, S]`."""
-        chain, h, before = self._chain(False), np.zeros_like(paid), np.inf
-        for _ in range(ROUNDS):
-            after = chain.solve(paid + LEAK * (self.matrix.matrix @ h.T).T)
-            after = after - np.where(self.is_settled, after, np.inf).min(-1, keepdims=True)
-            change, h = float(np.abs(after - h)[:, self.is_settled].max()), after
-            if change <= SETTLED * float(np.abs(h).max()) or change > before / 2:
-                break
-            before = change
-        return h
-
-    def gains(self, paid: Array) -> Array:
-        """Long-run averages `[k, S]` of rewards `[k, S]` from every state, one in each class."""
         own, size = self.is_settled, len(self.label)
-        counts = np.bincount(self.label[own], minlength=size)
-        shares = self.long_run(np.where(own, 1 / np.maximum(counts[self.label], 1), 0.0))
-        paid_share = [(shares * row)[own] for row in paid]
-        means = [np.bincount(self.label[own], weights=row, minlength=size) for row in paid_share]
-        ends = np.where(own, np.stack(means)[:, self.label], 0.0)
-        return np.where(own, ends, self._leading(False).solve(ends)) if self._leads else ends
+        visits = np.maximum(self._cycle(True).solve(self.returns[None].astype(float))[0], 0.0)
+        all_visits, masses = (
+            np.bincount(self.label[own], weights=one[own], minlength=size)
+            for one in (visits, entered)
+        )
+        shares = masses / np.where(all_visits > 0, all_visits, 1.0)
+        return np.where(own, visits * shares[self.label], 0.0)
+
+    def evaluated(self, paid: Array) -> tuple[Array, Array]:
+        """Gains and h of rewards `[k, S]`, both `[k, S]`; h of states that lead to one class only.
+
+        A gain is one number in each class, and what is expected of it before.
+        """
+        own, rights = self.is_settled, np.vstack([paid, np.ones((1, len(self.label)))])
+        *sums, steps = self._cycle(False).solve(rights)
+        at, size = np.flatnonzero(self.returns), len(self.label)
+        ends, one_each = np.zeros((len(paid), size)), np.zeros((len(paid), size))
+        for row, total, end in zip(range(len(paid)), sums, ends):
+            one_each[row, self.label[at]] = total[at] / steps[at]
+            end[own] = one_each[row, self.label[own]]
+        gains = np.where(own, ends, self._leading(False).solve(ends)) if self._leads else ends
+        bias = np.stack(sums) - gains * steps
+        return gains, np.where(self.returns, 0.0, bias)
 
     def steps(self) -> Array:
         """Expected steps until a class is entered, `[S]`."""
-        leads = (~self.is_settled & self.form.reachable).astype(float)
+        leads = (~self.is_settled).astype(float)
         return self._leading(False).solve(leads[None])[0] if self._leads else leads
+
+
+def _mask(kept: Array) -> sp.dia_array:
+    """A diagonal matrix that keeps rows or columns."""
+    return sp.diags_array(kept.astype(float))
