@@ -564,13 +564,14 @@ def _quotients_to_the_end(
 
     Where nothing of V changes they are 0 exactly, whatever V is.
     """
-    model = facts.model
+    model, ends, allowed = facts.model, facts.ends, facts.allowed
+    assert ends is not None and allowed is not None
     _demand(bool((u >= 0).all()), "a gauge has negative entries")
     heads = model.first_choice[:-1].astype(np.int64)
     owner = np.repeat(np.arange(model.states), np.diff(model.first_choice.astype(np.int64)))
     (change, size), (loss, scale) = _moved(model, v), _moved(model, u)
     d, size, g = x + change, sizes + size, -loss
-    terms, ends = _terms(model), facts.ends
+    terms, may_end = _terms(model), ends & allowed
     if policy is not None:
         more = 2 * UNIT * np.diff(model.first_choice.astype(np.int64))
         size, scale = (np.add.reduceat(policy * own, heads) for own in (size, scale))
@@ -590,8 +591,8 @@ def _quotients_to_the_end(
     high = np.where(is_proof, high, np.where(falls, 0.0, np.inf))
     if policy is None:
         left = v < 0  # whoever stays keeps V for ever
-        stuck = np.logical_or.reduceat(facts.ends & facts.allowed, heads) & left
-        low[~facts.allowed] = high[~facts.allowed] = -np.inf
+        stuck = np.logical_or.reduceat(may_end, heads) & left
+        low[~allowed] = high[~allowed] = -np.inf
         low, high = np.maximum.reduceat(low, heads), np.maximum.reduceat(high, heads)
         with np.errstate(divide="ignore", invalid="ignore"):
             high = np.where(stuck, np.maximum(high, np.where(u > 0, -v / u, np.inf)), high)
@@ -632,7 +633,10 @@ def _quotients_on_average(
     """
     model = facts.model
     _demand(bool((u >= 0).all()), "a gauge has negative entries")
-    heads, here = model.first_choice[:-1].astype(np.int64), np.repeat(v, np.diff(model.first_choice))
+    heads, here = (
+        model.first_choice[:-1].astype(np.int64),
+        np.repeat(v, np.diff(model.first_choice)),
+    )
     (change, size), (loss, scale), (paid, paid_size) = (_moved(model, own) for own in (v, u, h))
     paid, paid_size, g = x + paid - here, sizes + paid_size + np.abs(here), -loss
     terms = np.full(len(x), _terms(model))

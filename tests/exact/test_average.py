@@ -9,7 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from cmdpax import CMDP, CertificateError, InputError, check, load_result, save_result, solve
+from cmdpax import (
+    CMDP,
+    CertificateError,
+    InputError,
+    check,
+    load_model,
+    load_policy,
+    load_result,
+    save_model,
+    save_result,
+    solve,
+)
+from cmdpax.environments import queue
 from models import large_path
 
 
@@ -35,7 +47,7 @@ def wandering(seed, states=6, actions=3, constraints=1, branching=2, offset=0.0)
 
 
 def optimum(model):
-    """The linear program of all chains: long-run shares x, and visits y before; None: infeasible."""
+    """The linear program of all chains: long-run shares x, visits y before; or None."""
     rows, K, S = model.transitions, model.choices, model.states
     own = np.eye(S)[rows.state_of].T  # [S, K]
     flow = own - rows.matrix.toarray().T
@@ -61,3 +73,95 @@ def test_answers_are_those_of_the_linear_program(seed, is_large):
     assert result.status == ("infeasible" if best is None else "certified")
     if best is not None:
         assert result.reward == pytest.approx(best, abs=1e-5)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_methods_that_plan_agree(seed):
+    model = wandering(seed, branching=4)
+    ours = solve(model)
+    for name in ("lp", "dantzig-wolfe", "convex-al"):
+        try:
+            other = solve(model, name)
+        except InputError as error:
+            if "with one end component" not in str(error):
+                raise
+            continue
+        check(model, other)
+        assert other.status == ours.status
+        assert other.reward == pytest.approx(ours.reward, abs=1e-5)
+
+
+def rooms(limit):
+    """Choose one of two rooms at the start: one pays 1 and costs 1, the other neither."""
+    moves = np.zeros((3, 2, 3))
+    moves[0, 0, 1] = moves[0, 1, 2] = moves[1, :, 1] = moves[2, :, 2] = 1.0
+    pays = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
+    return CMDP(moves, pays, [pays], [limit], 0, criterion="average", senses="<=")
+
+
+def test_a_choice_between_rooms_for_ever_is_drawn_at_the_start(tmp_path):
+    """From state 0 one stationary policy would do; from inside of a loop of both none does."""
+    model = rooms(0.25)
+    result = solve(model)
+    assert check(model, result).status == "certified" and result.reward == pytest.approx(0.25)
+    assert sum(share for share, actions in result.mixture if actions[0] == 0) == pytest.approx(0.25)
+    save_result(result, tmp_path / "r.npz")
+    save_model(model, tmp_path / "m.json")
+    again, same = load_result(tmp_path / "r.npz"), load_model(tmp_path / "m.json")
+    assert check(same, again).status == "certified" and same.criterion == "average"
+    save_model(model, tmp_path / "m.npz")
+    assert load_model(tmp_path / "m.npz").digest == model.digest == same.digest
+    actions = [actions for _, actions in result.mixture]
+    forged = replace(result, mixture=((0.3, actions[0]), (0.7, actions[1])))
+    with pytest.raises(CertificateError):
+        check(model, forged)
+    policy = load_policy(tmp_path / "r.npz")
+    drawn = [int(policy.reset(seed) or policy(0)) for seed in range(200)]
+    assert 0.1 < np.mean(np.array(drawn) == 0) < 0.4
+
+
+def test_periods_and_transient_states_do_not_matter():
+    """A ring of n states that pays once a round, after a way in."""
+    n = 50
+    ring = np.zeros((n + 1, 1, n + 1))
+    ring[np.arange(n), 0, np.arange(1, n + 1)] = 1.0
+    ring[n, 0, 1] = 1.0
+    reward = np.zeros((n + 1, 1))
+    reward[n] = 1.0
+    reward[0] = 1e6  # paid once, and nothing in the long run
+    model = CMDP(ring, reward, np.zeros((0, n + 1, 1)), [], 0, criterion="average")
+    result = solve(model)
+    assert check(model, result).status == "certified"
+    assert result.reward == pytest.approx(1 / n, rel=1e-9)
+
+
+def test_a_discount_close_to_one_is_nearly_an_average():
+    model = wandering(3, branching=4)
+    ours = solve(model)
+    near = model.replace(criterion=None, discount=1 - 1e-7).replace(thresholds=model.thresholds * 1e7)
+    assert ours.reward == pytest.approx(solve(near).reward * 1e-7, abs=1e-5)
+
+
+def test_a_queue_serves_for_its_energy():
+    """Against the linear program of shares of time."""
+    model = queue(60).replace(criterion="average", thresholds=[0.25])
+    result = solve(model)
+    assert check(model, result).status == "certified" and result.policy is not None
+    assert result.reward == pytest.approx(optimum(model.replace(senses=None, constraints=
+        -model.constraints, thresholds=[-0.25])), rel=1e-6)  # fmt: skip
+    assert result.values[0] == pytest.approx(0.25)
+
+
+def test_what_an_average_is_not():
+    model = rooms(0.25)
+    with pytest.raises(InputError, match="an average has no discount"):
+        model.replace(discount=0.9, criterion="average")
+    assert model.replace(discount=0.9).criterion == "discounted"
+    with pytest.raises(InputError, match="criterion: 'mean' is unknown"):
+        model.replace(criterion="mean")
+    with pytest.raises(InputError, match="discount: give it, for example 0.95"):
+        model.replace(criterion=None, discount=None)
+    with pytest.raises(InputError, match="'npg-pd' takes discounted and total models only, and th"):
+        solve(model, "npg-pd")
+    with pytest.raises(InputError, match="with one end component, and this one has several"):
+        solve(model, "lp")

@@ -22,7 +22,9 @@ def test_weak_duality_for_any_weights(model, seed):
     weights = rng.random(model.constraint_count) * scale * rng.choice([0.0, 1.0, 10.0])
     actions = form.criterion.plan(form, form.pseudo_reward(weights)).choices
     policies = model.by_choice(rng.dirichlet(np.ones(model.actions), (6, model.states)))
-    certificate, values = certify(form, ((1.0, policies[0]),), weights, actions, attained_ranges(form))
+    certificate, values = certify(
+        form, ((1.0, policies[0]),), weights, actions, attained_ranges(form)
+    )
     bounds = certificate.margin_bounds + form.thresholds[:, None]
     assert (bounds[:, 0] <= values).all() and (values <= bounds[:, 1]).all()
     for policy in policies[1:]:

@@ -73,9 +73,7 @@ def test_merged_rows_lead_where_the_rows_did(seed):
     np.testing.assert_allclose(
         whole.rows.matrix.toarray(), (rows.matrix.toarray() @ members)[whole.choices]
     )
-    np.testing.assert_array_equal(
-        whole.rows.state_of, whole.state[rows.state_of[whole.choices]]
-    )
+    np.testing.assert_array_equal(whole.rows.state_of, whole.state[rows.state_of[whole.choices]])
     for s, one in enumerate(label):
         same = np.flatnonzero(whole.state == whole.state[s])
         np.testing.assert_array_equal(same, [s] if one < 0 else np.flatnonzero(label == one))

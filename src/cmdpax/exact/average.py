@@ -28,7 +28,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from cmdpax.errors import InputError
-from cmdpax.exact.discounted import Discounted, is_deterministic
+from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.endings import Array, end_components, merged, towards
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.systems import Chain
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from cmdpax.exact.standard import StandardForm
 
 LEAK = 1e-4  # 1 - gamma of discounted plans
-ROUNDS = 40
+ROUNDS, STALL = 100, 4  # plans, and how many of them without halving what is missing
+UNVISITED = 1e-12  # share of time that counts as none
 ROUNDING = 1e-13  # of a gain, relative to the numbers it is the difference of
 
 
@@ -95,6 +96,42 @@ class Average:
     def smoothness(self, form: "StandardForm") -> tuple[float, float]:
         """There is none."""
         raise InputError("step: 'theory' is for a discount well below 1; give a number.")
+
+    def flow(self, form: "StandardForm") -> sp.csr_array:
+        """Net outflow of choices `[S, K]`, 0 for shares of time; the first row is their sum.
+
+        States that are never reached have no inflow.
+        """
+        seen = form.reachable
+        if len(np.unique(self.label[seen & (self.label >= 0)])) > 1:
+            raise InputError(
+                "this method takes averages of models with one end component, and this one has"
+                " several; the default method takes it."
+            )
+        rows = form.transitions
+        each, shape = np.arange(rows.choices + 1), (rows.choices, rows.states)
+        outflow = sp.csr_array((np.ones(rows.choices), rows.state_of, each), shape=shape)
+        flow = sp.csr_array((outflow - _mask(rows.by_state(seen)) @ rows.matrix).T).tolil()
+        flow[int(np.flatnonzero(seen)[0])] = 1.0
+        return flow.tocsr()
+
+    def inflow(self, form: "StandardForm") -> Array:
+        """What the rows of the flow sum to, `[S]`."""
+        return (np.arange(form.states) == np.flatnonzero(form.reachable)[0]).astype(float)
+
+    def fallback(self, form: "StandardForm", mass: Array) -> Array:
+        """Choices `[S]` that lead to where visits `mass [K]` are."""
+        rows = form.transitions
+        return self._lead(form, rows.sums(np.maximum(mass, 0.0)) > UNVISITED)
+
+    def _lead(self, form: "StandardForm", visited: Array) -> Array:
+        rows = form.transitions
+        usable = np.where(rows.by_state(self.label >= 0), self.inner, True)
+        return towards(rows, usable, visited)
+
+    def action_values(self, form: "StandardForm", reward: Array, values: Array) -> Array:
+        """There are none: whoever needs them takes a discount."""
+        raise InputError("an average has no action values; the default method takes it.")
 
     def plan(
         self,
@@ -166,9 +203,7 @@ class Average:
         steps = np.broadcast_to(settled.steps(), gains.shape)
         return np.hstack([gains, bias * settled.is_settled, steps])
 
-    def values(
-        self, form: "StandardForm", policy: Array, rewards: Any, **kind: Any
-    ) -> Array:
+    def values(self, form: "StandardForm", policy: Array, rewards: Any, **kind: Any) -> Array:
         """Gains of k rewards `[k, K]` (or one, `[K]`) -> `[k, S]` (or `[S]`)."""
         paid = np.stack([form.transitions.under(policy, row) for row in np.atleast_2d(rewards)])
         gains, _ = Settled.of(form.transitions, policy).evaluated(paid)
@@ -185,8 +220,7 @@ class Average:
             settled = Settled.of(form.transitions, choices)
             visited |= settled.absorbed(form.initial, True) > 0
         rows = form.transitions
-        usable = np.where(rows.by_state(self.label >= 0), self.inner, True)
-        lead = rows.deterministic(towards(rows, usable, visited))
+        lead = rows.deterministic(self._lead(form, visited))
         policy = np.where(rows.by_state(visited), policy, lead)
         settled = Settled.of(form.transitions, policy)
         reached = settled.absorbed(form.initial, True) > 0
@@ -232,7 +266,7 @@ class Inside:
         criterion = Discounted(1 - LEAK)
         form = StandardForm(self.rows, reward, *nothing, uniform, criterion)
         h = np.zeros(n) if guess is None else guess
-        policy, narrowest = None, np.inf
+        policy, narrowest, stalled = None, np.inf, 0
         for _ in range(ROUNDS):
             chosen, backed_up = bellman.backup(self.rows, reward, h, 1.0)
             change = backed_up - h
@@ -242,10 +276,10 @@ class Inside:
             width, gains = float((high - low).max()), ((low + high) / 2)[self.component]
             if policy is not None:
                 rounding = ROUNDING * (float(np.abs(h).max()) + float(np.abs(reward).max()))
-                is_stalled = width > narrowest / 2
+                stalled = stalled + 1 if width > narrowest / 2 else 0
                 if width < narrowest:
                     narrowest, best = width, (h, gains, policy)
-                if width <= max(tolerance / 2, rounding) or is_stalled or stop():
+                if width <= max(tolerance / 2, rounding) or stalled >= STALL or stop():
                     break
             pays = reward - self.rows.by_state(gains) + LEAK * bellman.expected(self.rows, h)
             error = max(tolerance, 1e-3 * width) / LEAK
@@ -279,7 +313,7 @@ class Outside:
     form: "StandardForm"  # every policy ends
     state: Array  # [S]: its state of each state
     choices: Array  # [K']: the choice that each choice was; -1: settle
-    alive: Array  # [S] booleans: states that count
+    steps: Array  # [S']: the largest expected numbers of steps
 
     @staticmethod
     def of(form: "StandardForm", label: Array, inner: Array) -> "Outside":
@@ -313,11 +347,11 @@ class Outside:
             criterion=Discounted(1.0, 1.0),
         )
         ends.__dict__["alive"] = counted
-        gauge = ends.criterion.expected_steps(ends)
+        gauge = Discounted(1.0, 1.0).expected_steps(ends)
         ends = ends.replace(criterion=Discounted(1.0, max(1.0, float(gauge.max()))))
-        ends.__dict__.update(gauge=gauge, alive=counted)
+        ends.__dict__["alive"] = counted
         choices = np.append(whole.choices, np.full(len(more), -1))[order]
-        return Outside(ends, whole.state, choices, counted)
+        return Outside(ends, whole.state, choices, gauge)
 
     def plan(
         self, form: "StandardForm", gains: Array, choices: Array, inner: Array, tolerance: float
@@ -326,17 +360,17 @@ class Outside:
 
         gains: `[S]`, inside of components. choices: `[S]`, there.
         """
-        worth = np.zeros(self.form.states)
-        worth[self.state] = gains  # one number in each component
+        settling = np.zeros(self.form.states)
+        settling[self.state] = gains  # one number in each component
         settles = self.choices < 0
-        reward = np.where(settles, self.form.transitions.by_state(worth), 0.0)
+        reward = np.where(settles, self.form.transitions.by_state(settling), 0.0)
         best = self.form.criterion.plan(self.form, reward, tolerance=tolerance / 2)
         picked = self.choices[best.choices][self.state]
         rows = form.transitions
         at_exit = (picked >= 0) & (rows.state_of[picked] == np.arange(form.states))
         way_out = towards(rows, inner, at_exit)
         choices = np.where(picked < 0, choices, np.where(at_exit, picked, way_out))
-        return best.values[self.state], self.form.gauge[self.state], choices
+        return best.values[self.state], self.steps[self.state], choices
 
 
 @dataclass(frozen=True, eq=False)

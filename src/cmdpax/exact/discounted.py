@@ -163,6 +163,16 @@ class Discounted:
         outflow = sp.csr_array((np.ones(rows.choices), owners, each), shape=shape)
         return (outflow - self.discount * rows.matrix).T
 
+    def inflow(self, form: "StandardForm") -> np.ndarray:
+        """What flows in for visits that are shares, `[S]`."""
+        return self.unit * form.initial
+
+    def fallback(self, form: "StandardForm", mass: np.ndarray) -> np.ndarray:
+        """Choices `[S]` for states that visits `mass [K]` do not tell of."""
+        if self.cycles is not None:
+            return self.cycles.start
+        return bellman.greedy(form.transitions.first_choice, form.reward)[0]
+
     def smoothness(self, form: "StandardForm") -> tuple[float, float]:
         """What a value of span 1 is smooth to as a function of a table, and its squared slope.
 
@@ -210,12 +220,14 @@ class Discounted:
         """A potential that bounds a claim's value from above; `choices [S]` are near optimal."""
         if self.cycles is None:
             return self.potentials(form, choices, (what,))[0]
-        return proper.upper(form, what, choices, tolerance)
+        return proper.upper(self, form, what, choices, tolerance)
 
     def answer(
         self, form: "StandardForm", policy: np.ndarray, mixture: Mixture | None = None
     ) -> Mixture:
         """What is certified: one stationary policy `[K]`, or choices `[S]`, drawn at the start.
+
+        Where a policy would never end (a linear program may know circulations), it ends at once.
 
         The mixture has the policy's values, and is the answer where no one policy has.
         """
@@ -223,6 +235,7 @@ class Discounted:
             return ((1.0, policy),)
         if is_deterministic(policy):
             policy = form.transitions.deterministic(policy)
+        policy = proper.ending(form, policy, self.cycles.start)
         visits = self.visits(form, policy)
         policy, is_same = self.cycles.stationary(form.transitions, policy, visits)
         return ((1.0, policy),) if is_same or mixture is None else mixture

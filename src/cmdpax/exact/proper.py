@@ -122,28 +122,37 @@ def _best(
         nearer = reward + leak * bellman.expected(rows, exact)
         loose = max(tolerance, planning.ROUNDING * float(np.abs(exact).max())) / LEAK
         better = planning.plan(leaky, form, nearer, values=exact, tolerance=loose, stop=stop)
-        choices = _ending(form, better.choices, choices)
+        choices = ending(form, better.choices, choices)
     assert best is not None
     return best
 
 
-def _ending(form: "StandardForm", choices: Array, before: Array) -> Array:
-    """The choices `[S]`; those before, which surely end, where no end can be reached."""
-    rows = form.transitions
-    used, ends = np.zeros(rows.choices, dtype=bool), np.zeros(rows.states, dtype=bool)
-    used[choices] = True
+def ending(form: "StandardForm", policy: Array, before: Array) -> Array:
+    """The policy `[K]`, or choices `[S]`; where no end can be reached, choices `before [S]`."""
+    rows, is_choice = form.transitions, np.issubdtype(policy.dtype, np.integer)
+    used = rows.deterministic(policy) > 0 if is_choice else policy > 0
+    ends = np.zeros(rows.states, dtype=bool)
     ends[rows.state_of[used & (np.diff(rows.first_entry) == 0)]] = True
-    return np.where(way(rows, used, ends)[0], choices, before)
+    reaches = way(rows, used, ends)[0]
+    if is_choice:
+        return np.where(reaches, policy, before)
+    return np.where(rows.by_state(reaches), policy, rows.deterministic(before))
 
 
-def upper(form: "StandardForm", what: "Claim", choices: Array, tolerance: float = 0.0) -> Array:
+def upper(
+    criterion: "Discounted",
+    form: "StandardForm",
+    what: "Claim",
+    choices: Array,
+    tolerance: float = 0.0,
+) -> Array:
     """A potential `[2 S]` that bounds the value of a claim from above: V, and no gauge.
 
     choices: `[S]`, near optimal.
     """
     from cmdpax.exact.bounds import excess
 
-    criterion, bonus = form.criterion, 0.0
+    bonus = 0.0
     alive = form.transitions.by_state(form.alive)
     start, values = choices, None
     for _ in range(TRIES):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.exact.average import Average
+from cmdpax.exact.average import Average, Settled
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.endings import end_components
 from cmdpax.exact.transient import ended_states, ending_rows, without_ends
@@ -106,6 +106,15 @@ class StandardForm:
                 policy = rows.deterministic(policy)
             said.append((share, policy if cycles is None else cycles.said(policy)))
         return tuple(said)
+
+    def heard(self, policy: np.ndarray) -> np.ndarray:
+        """A policy `[K]` of the model as one of the form; where it stays for ever, it settles."""
+        cycles, rows = self.criterion.cycles, self.transitions
+        if cycles is None:
+            return policy
+        own = np.where(cycles.settles, 0.0, policy[cycles.origin])
+        settles = Settled.of(rows, own).is_settled & (cycles.settled >= 0)
+        return np.where(rows.by_state(settles), cycles.settles.astype(float), own)
 
     @property
     def states(self) -> int:

@@ -99,10 +99,10 @@ class Cycles:
 
 def ending_rows(
     model: CMDP, seen: Array, ended: Array
-) -> tuple[Transitions, Cycles, Array] | int | None:
+) -> tuple[Transitions, Cycles, Array] | int:
     """Rows of policies that surely end, what is known of them, and states `[S]` that can end.
 
-    None where the end cannot be reached: the index of an initial state from which it cannot.
+    Or the index of an initial state from which the end cannot be surely reached.
     seen: `[S]`, states that are reached. ended: `[S]`. The rows of ended states, and of those that
     do not matter, are empty; all others sum to 1.
     """

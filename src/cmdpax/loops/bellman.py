@@ -203,7 +203,7 @@ def _quotient(d, error, g, doubt, is_over):
     is_over: whether a run may stay here for ever if d is 0: nothing is left of V by then.
     """
     least, most = d - error, d + error
-    if least == 0.0 and most == 0.0 and (is_over and g >= doubt or g > 2.0 * doubt):
+    if least == 0.0 and most == 0.0 and ((is_over and g >= doubt) or g > 2.0 * doubt):
         return 0.0, 0.0
     if not g > 2.0 * doubt:
         return -np.inf, np.inf

@@ -73,7 +73,7 @@ def save_model(model: CMDP, path: str | os.PathLike[str]) -> None:
     if model.transitions.labels is not None or model.actions > most:  # else actions are 0, 1, ...
         arrays["available"] = model.transitions.as_table(np.ones(model.choices, dtype=bool))
     meta = {name: getattr(model, name) for name in ("senses", "minimise", "notes", *text.NAMES)}
-    meta |= {"may_stay": True} if model.may_stay else {}
+    meta |= text.what_counts(model)
     meta["grid"] = model.grid and asdict(model.grid)
     return _write_archive(path, text.MODEL, arrays, meta)
 
@@ -123,7 +123,7 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
     is_padded = meta["version"] < 3
     text.checked_keys("arrays", arrays, PADDED if is_padded else ROWS, (*NUMBERS, "available"))
     lists = ("senses", *text.NAMES)
-    others = ("minimise", "may_stay", "grid", "notes", *lists)
+    others = ("minimise", "may_stay", "criterion", "grid", "notes", *lists)
     text.checked_keys("meta", meta, ("format", "version"), others)
     labels: dict[str, Any] = {
         name: None if meta.get(name) is None else text.texts(f"meta.{name}", meta[name])
@@ -148,6 +148,7 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
         arrays["discount"],  # type: ignore[arg-type]  # [] of one number, checked there
         minimise=meta.get("minimise", False),
         may_stay=meta.get("may_stay", False),
+        criterion=meta.get("criterion"),
         first_choice=arrays.get("first_choice"),
         available=arrays.get("available"),
         grid=text.grid_from(meta.get("grid")),
@@ -170,7 +171,15 @@ def _turned(senses: list[str], array: np.ndarray) -> np.ndarray:
 
 def _result_from_archive(file: BinaryIO) -> Result:
     required = {*RESULT_ARRAYS, *PROOF_ARRAYS} - {"values", "policy"}
-    optional = ("values", "policy", *MIXED_ARRAYS, *RANGE_ARRAYS, *RAY_ARRAYS, *EXTRAS, *OPTIONAL_ARRAYS)
+    optional = (
+        "values",
+        "policy",
+        *MIXED_ARRAYS,
+        *RANGE_ARRAYS,
+        *RAY_ARRAYS,
+        *EXTRAS,
+        *OPTIONAL_ARRAYS,
+    )
     meta, arrays = _read_archive(file, RESULT, sorted(required), optional)
     averaged, is_old = AVERAGED[meta["version"]], meta["version"] < 3
     known = ("format", "version", *RESULT_META, averaged)

@@ -129,6 +129,15 @@ class Result:
     notes: tuple[str, ...] = ()  # how the model was read, a sentence each
 
     @property
+    def policies(self) -> tuple[np.ndarray, np.ndarray]:
+        """Probabilities `[k]` and tables `[k, S, A]`, one of which is drawn at the start."""
+        if self.mixture is None:
+            assert self.policy is not None
+            return np.ones(1), self.policy[None]
+        shares, actions = zip(*self.mixture, strict=True)
+        return np.array(shares), np.eye(int(np.max(actions)) + 1)[np.stack(actions)]
+
+    @property
     def constraint_names(self) -> tuple[str, ...]:
         """One for each constraint."""
         return self.limits.names

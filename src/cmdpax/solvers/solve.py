@@ -369,7 +369,9 @@ class _Door:
         if verdict.status != "open":  # there is time: the first plan was a loose one
             reward, tolerance = claim(form, form.reward).reward, float(self.tolerances[0])
             choices = form.criterion.plan(form, reward, choices, tolerance=tolerance).choices
-        elif not form.is_small and form.criterion.parts == 1:  # there is none for more than what is known
+        elif (
+            not form.is_small and form.criterion.parts == 1
+        ):  # there is none for more than what is known
             accuracy, values = LOOSE, columns.potentials[0]
             if values is not None:
                 potential = self.scaled.potential(values, np.zeros(form.constraint_count))
