@@ -10,8 +10,9 @@ a policy's value is `rho.V + nu.d`, and `nu.g = rho.u`: so it lies between `rho.
 and `rho.V + rho.u max d/g`. At discount 1 a result may be about policies that surely end (reach the
 goal, or stay where nothing is paid, if the model says so), while others need not: then each
 potential brings its own gauge, and where u is 0, `d <= 0` is enough for an upper bound: nothing is
-left of V at the end. On average a potential has a third part, h (`_quotients_on_average`). Every bound is widened by the rounding of its own computation, and
-holds for the model whose rows are divided by their exact sums.
+left of V at the end. On average a potential has a third part, h (`_quotients_on_average`). Every
+bound is widened by the rounding of its own computation, and holds for the model whose rows are
+divided by their exact sums.
 """
 
 import math
@@ -189,7 +190,7 @@ def _mean(shares: list[Fraction], bounds: list[tuple[float, float]]) -> tuple[fl
 def _mixed_bounds(
     facts: _Facts, mixture: _Mixture, x: np.ndarray, potentials: np.ndarray
 ) -> tuple[float, float]:
-    """Interval that holds a mixture's value of `x [K]`, from any potentials, one for each policy."""
+    """Interval that holds a mixture's value of `x [K]`, from potentials, one for each policy."""
     pairs = zip(mixture, potentials, strict=True)
     bounds = [_policy_bounds(facts, policy, x, own) for (_, policy), own in pairs]
     return _mean([share for share, _ in mixture], bounds)

@@ -67,7 +67,7 @@ UNGUARDED = {
 SENSES = ("model/limits.py", "model/text.py", "model/result.py", "model/prints.py", "checker.py")
 DISCOUNT = (
     *("model/", "exact/standard.py", "exact/discounted.py", "exact/planning.py"),
-    "exact/bounds.py",
+    *("exact/bounds.py", "exact/proper.py", "exact/average.py"),
     *("exact/systems.py", "loops/", "checker.py", "environments/", "learning/"),
     "solvers/description.py",  # says it
 )
@@ -76,11 +76,11 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1330,
-    "loops": 2010,
-    "model": 3760,
-    "exact": 1520,
-    "solvers": 3150,
+    "loose modules": 1600,
+    "loops": 2040,
+    "model": 3830,
+    "exact": 2720,
+    "solvers": 3180,
     "environments": 750,
     "learning": 5200,
     "experiments": 1880,
@@ -88,7 +88,7 @@ BUDGETS = {
     "paper": 2470,
     "cli": 1090,
 }
-LINES, MODULES, LOOSE_MODULES = 23_400, 108, 8
+LINES, MODULES, LOOSE_MODULES = 25_000, 111, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 17,

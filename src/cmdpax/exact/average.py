@@ -2,9 +2,9 @@
 
     V_x(pi) = lim (1/T) E sum_{t < T} x(s_t, a_t)
 
-A run ends up in one end component (`endings.py`) and stays there. Inside of it the best average, its
-gain G, is the same for every state, and any h proves it: `x + P h - h <= G`. So a model is as good
-as one in which each component is one state with one more choice, to settle there for G once; there
+A run ends up in one end component (`endings.py`) and stays there. Inside of it the best average,
+its gain G, is the same for every state, and any h proves it: `x + P h - h <= G`. So a model is as
+good as one in which each component is one state with one more choice, to settle there for G once; there
 every run ends (`transient.py`). A potential has three parts, `[3 S]`: V, what a state is worth, one
 number in a component; h; and u, the largest expected number of steps until the run settles, a gauge
 for everything before (`bounds.py`).
@@ -185,7 +185,7 @@ class Average:
     ) -> Array:
         """Long-run shares of time `[S]`, which sum to 1."""
         settled = Settled.of(form.transitions, policy)
-        return settled.long_run(settled.absorbed(form.initial))
+        return settled.long_run(settled.visits(form.initial))
 
     share = visits
 
@@ -212,20 +212,31 @@ class Average:
     def answer(
         self, form: "StandardForm", policy: Array, mixture: Mixture | None = None
     ) -> Mixture:
-        """One stationary policy where it has the values of the mixture, or the mixture."""
+        """One stationary policy where it has the values of the mixture, or the mixture.
+
+        It has if a run ends up in one class in any case, or if no state where some policy stays is
+        one that another passes.
+        """
         if mixture is None or len(mixture) == 1:
             return ((1.0, policy if mixture is None else mixture[0][1]),)
-        visited = np.zeros(form.states, dtype=bool)
-        for _, choices in mixture:
-            settled = Settled.of(form.transitions, choices)
-            visited |= settled.absorbed(form.initial, True) > 0
-        rows = form.transitions
-        lead = rows.deterministic(self._lead(form, visited))
-        policy = np.where(rows.by_state(visited), policy, lead)
-        settled = Settled.of(form.transitions, policy)
-        reached = settled.absorbed(form.initial, True) > 0
-        is_one = (reached == visited).all() and len(np.unique(settled.label[visited])) == 1
-        return ((1.0, policy),) if is_one else mixture
+        rows, settled = form.transitions, [Settled.of(form.transitions, one) for _, one in mixture]
+        stays = np.any([one.chances(form.initial) > 0 for one in settled], axis=0)
+        lead = rows.deterministic(self._lead(form, stays))
+        one_class = np.where(rows.by_state(stays), policy, lead)
+        chain = Settled.of(rows, one_class)
+        reached = chain.chances(form.initial) > 0
+        if (reached == stays).all() and len(np.unique(chain.label[stays])) == 1:
+            return ((1.0, one_class),)
+        mass, passes = np.zeros(form.choices), np.zeros(form.states)
+        for (share, choices), one in zip(mixture, settled, strict=True):
+            visits = one.visits(form.initial)
+            passes += np.where(one.is_settled, 0.0, visits)
+            mass[choices] += share * (one.long_run(visits) + np.where(one.is_settled, 0.0, visits))
+        if (stays & (passes > UNVISITED)).any():
+            return mixture
+        total = rows.by_state(rows.sums(mass))
+        own = mass / np.where(total > 0, total, 1.0)
+        return ((1.0, np.where(total > UNVISITED, own, lead)),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -395,15 +406,16 @@ class Settled:
         label = np.where(leaves[label], -1, label)
         return Settled(rows.order, matrix, label, label >= 0)
 
-    def absorbed(self, initial: Array, spread: bool = False) -> Array:
-        """Where runs from `initial [S]` enter the classes, `[S]`; or the chance of each class."""
-        entered = self._leading().solve(initial[None])[0] if self._leads else initial
-        entered = np.where(self.is_settled, np.maximum(entered, 0.0), 0.0)
-        if not spread:
-            return entered
-        own = self.is_settled
+    def visits(self, initial: Array) -> Array:
+        """Expected visits `[S]` from `initial [S]` until a class is entered, its entry included."""
+        visits = self._leading().solve(initial[None])[0] if self._leads else initial
+        return np.maximum(visits, 0.0)
+
+    def chances(self, initial: Array) -> Array:
+        """The chance `[S]` that a run from `initial [S]` ends up in the class of each state."""
+        own, entered = self.is_settled, self.visits(initial)
         masses = np.bincount(self.label[own], weights=entered[own], minlength=len(own))
-        return np.where(self.is_settled, masses[self.label], 0.0)
+        return np.where(own, masses[self.label], 0.0)
 
     @property
     def _leads(self) -> bool:

@@ -117,9 +117,9 @@ def _attained_by_plans(
 ) -> tuple[float, float]:
     """Both ends of one range, of plans and what proves them; potentials `[2, n S]` are written to.
 
-    Where only policies that surely end count, and a cycle costs something there is no least value: any is attained,
-    by going round. Then the low end lies below the best value by the best value's size, that of the
-    threshold, or a share of the largest reward of one step.
+    Where only policies that surely end count, and a cycle costs something, there is no least value:
+    any is attained, by going round. Then the low end lies below the best value by the best value's
+    size, that of the threshold, or a share of the largest reward of one step.
     """
     criterion = form.criterion
     cycles = criterion.cycles

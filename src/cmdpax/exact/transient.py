@@ -97,9 +97,7 @@ class Cycles:
         return policy, not mixed.any()
 
 
-def ending_rows(
-    model: CMDP, seen: Array, ended: Array
-) -> tuple[Transitions, Cycles, Array] | int:
+def ending_rows(model: CMDP, seen: Array, ended: Array) -> tuple[Transitions, Cycles, Array] | int:
     """Rows of policies that surely end, what is known of them, and states `[S]` that can end.
 
     Or the index of an initial state from which the end cannot be surely reached.

@@ -1,7 +1,7 @@
-"""The exact model: a finite, discounted constrained Markov decision process, as the user says it.
+"""The exact model: a finite constrained Markov decision process, as the user says it.
 
     maximise (or minimise) V_r(pi)  subject to  V_c[i](pi) <= b[i]  (or >=, ==, or in a range),
-    V_x(pi) = E sum_t gamma^t x(s_t, a_t),  s_0 ~ rho.
+    V_x(pi) = E sum_t gamma^t x(s_t, a_t),  s_0 ~ rho,  or the long-run average of x.
 
 A model keeps the user's orientation and units everywhere: `exact/standard.py` turns it into the one
 problem that the mathematics knows. A model is immutable; `replace` gives a changed copy.
@@ -388,6 +388,7 @@ class CMDP:
         constructor.
         """
         said = {"limits": limits, "initial": initial, "goal": goal, "minimise": minimise}
+        discount = 1.0 if discount is None and fields.get("criterion") == "average" else discount
         made = table_fields(table, discount=discount, reward=reward, **said)
         return cls(**made, **fields)
 
@@ -463,6 +464,7 @@ class CMDP:
         default its own. fields: others of the constructor.
         """
         said = {"limits": limits, "initial": initial, "goal": goal, "minimise": minimise}
+        discount = 1.0 if discount is None and fields.get("criterion") == "average" else discount
         made = umb_fields(path, discount=discount, reward=reward, **said)
         return cls(**made, **fields)
 
