@@ -4,14 +4,14 @@
 
 A run ends up in one end component (`endings.py`) and stays there. Inside of it the best average,
 its gain G, is the same for every state, and any h proves it: `x + P h - h <= G`. So a model is as
-good as one in which each component is one state with one more choice, to settle there for G once; there
-every run ends (`transient.py`). A potential has three parts, `[3 S]`: V, what a state is worth, one
-number in a component; h; and u, the largest expected number of steps until the run settles, a gauge
-for everything before (`bounds.py`).
+good as one in which each component is one state with one more choice, to settle there for G once;
+there every run ends (`transient.py`). A potential has three parts, `[3 S]`: V, what a state can
+earn, one number in a component; h; and u, the largest expected number of steps until the run
+settles, a gauge for everything before (`bounds.py`).
 
 A policy that settles in one class of states is evaluated between visits to one of them, i: with R
 and T the rewards and the steps until then, `g = R(i) / T(i)` and `h = R - g T`. Planning inside of
-components is policy iteration, whose improvements are discounted plans for `x - g + (1 - gamma) P h`.
+components is policy iteration, improved by discounted plans for `x - g + (1 - gamma) P h`.
 
 A policy that leaves a component with some probability and stays with the rest is not stationary.
 Then the answer is a mixture of deterministic policies, drawn once at the start.

@@ -238,7 +238,11 @@ class Discounted:
         policy = proper.ending(form, policy, self.cycles.start)
         visits = self.visits(form, policy)
         policy, is_same = self.cycles.stationary(form.transitions, policy, visits)
-        return ((1.0, policy),) if is_same or mixture is None else mixture
+        if not is_same and mixture is not None:
+            return mixture
+        ends = proper.ending(form, policy, self.cycles.start)
+        stuck = form.transitions.sums(np.abs(ends - policy)) > 0
+        return ((1.0, self.cycles.settling(form.transitions, ends, stuck)),)
 
     @property
     def parts(self) -> int:

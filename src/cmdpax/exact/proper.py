@@ -81,13 +81,10 @@ def plan(
     exit_of = exits[whole.state]
     at_exit = form.transitions.state_of[exit_of] == np.arange(form.states)
     choices = np.where(at_exit, exit_of, towards(form.transitions, inner, at_exit))
-    cycles = criterion.cycles
-    settling = np.unique(cycles.settled[at_exit & cycles.settles[exit_of]])
-    is_settled = np.isin(cycles.settled, settling) & (cycles.settled >= 0)
-    own_settling = np.flatnonzero(cycles.settles)
-    settle_of = np.zeros(form.states, dtype=choices.dtype)
-    settle_of[form.transitions.state_of[own_settling]] = own_settling
-    choices = np.where(is_settled, settle_of, choices)
+    cycles, first_choice = criterion.cycles, form.transitions.first_choice
+    policy = form.transitions.deterministic(choices)
+    policy = cycles.settling(form.transitions, policy, at_exit & cycles.settles[exit_of])
+    choices = bellman.greedy(first_choice, policy)[0]
     return Plan(choices, best.values[whole.state], best.value)
 
 

@@ -65,6 +65,12 @@ class Cycles:
         """A policy `[K]` as one over the choices of the model."""
         return np.bincount(self.origin, weights=policy, minlength=self.count)
 
+    def settling(self, rows: Transitions, policy: Array, states: Array) -> Array:
+        """The policy `[K]`, but settling in the whole components of `states [S]`."""
+        labels = self.settled[states & (self.settled >= 0)]
+        own = np.isin(self.settled, labels) & (self.settled >= 0)
+        return np.where(rows.by_state(own), self.settles.astype(float), policy)
+
     def stationary(self, rows: Transitions, policy: Array, visits: Array) -> tuple[Array, bool]:
         """A policy `[K]` that settles in a component everywhere or nowhere, and if it is the same.
 
