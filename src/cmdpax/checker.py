@@ -7,8 +7,12 @@ the provable bounds wider than the claimed ones, which is then an error.
 
 For any vectors V and u >= 0, with `d = x + K V - V` and `g = u - K u > 0` (K counts what follows),
 a policy's value is `rho.V + nu.d`, and `nu.g = rho.u`: so it lies between `rho.V + rho.u min d/g`
-and `rho.V + rho.u max d/g`. Every bound is widened by the rounding of its own computation, and
-holds for the model whose rows are divided by their exact sums.
+and `rho.V + rho.u max d/g`. At discount 1 a result may be about policies that surely end (reach the
+goal, or stay where nothing is paid, if the model says so), while others need not: then each
+potential brings its own gauge, and where u is 0, `d <= 0` is enough for an upper bound: nothing is
+left of V at the end. On average a potential has a third part, h (`_quotients_on_average`). Every
+bound is widened by the rounding of its own computation, and holds for the model whose rows are
+divided by their exact sums.
 """
 
 import math
@@ -25,6 +29,7 @@ FLOOR = 1e-10  # of a tolerance, as a share of the size of the numbers
 DIGITS = 4e-15  # the same of a constant in the numbers: its last digits
 SUM_TOLERANCE = 1e-9
 TINIEST = 1e-12  # the same of the largest reward of one step
+LARGEST_STEP = 1e-3  # share of it that counts as a range where values have no least
 BLOCK = 1 << 16  # states that are looked at together
 
 
@@ -84,7 +89,7 @@ def _verify(model: Any, result: Any) -> Verified:
     proof, m = result.certificate, len(model.senses)
     is_own = model.matches(result.digest)
     _demand(is_own, "the result belongs to another model: the fingerprints differ")
-    policy = _checked_policy(model, result.policy)
+    mixture = _checked_mixture(model, result)
     for name in ("senses", "thresholds", "constraint_names"):
         is_own = np.array_equal(getattr(result, name), getattr(model, name))
         _demand(is_own, f"the {name.replace('_', ' ')} are not the model's")
@@ -103,7 +108,15 @@ def _verify(model: Any, result: Any) -> Verified:
     )
     gauge = _gauge(model, proof.gauge)
     facts = _Facts(model, seen, gauge)
-    low, high = _policy_bounds(facts, policy, model.reward, proof.value_potentials[0])
+    if model.criterion != "average" and np.shape(proof.dual_potential) == (2 * model.states,):
+        _demand(model.discount == 1, "gauges of single policies are for discount 1")
+        facts = _ending(model, seen)
+        assert facts.allowed is not None
+        for _, policy in mixture:
+            used = (policy > 0) & _choices(model, facts.seen)
+            _demand(bool(facts.allowed[used].all()), "a policy may never reach the end")
+    potentials = np.reshape(proof.value_potentials, (len(mixture), 1 + m, -1))
+    low, high = _mixed_bounds(facts, mixture, model.reward, potentials[:, 0])
     least, most = proof.reward_bounds
     _demand(
         least <= low and high <= most,
@@ -111,8 +124,8 @@ def _verify(model: Any, result: Any) -> Verified:
     )
     is_between = least <= result.reward <= most
     _demand(is_between, f"the reward {result.reward} lies outside its own bounds")
-    tolerances = _check_ranges(facts, result, policy)
-    violation, share = _check_margins(facts, result, policy, rows, tolerances[1:])
+    tolerances = _check_ranges(facts, result, mixture[0][1])
+    violation, share = _check_margins(facts, result, mixture, potentials, rows, tolerances[1:])
     bound = _lagrangian_bound(facts, sign, rows, weights, proof.dual_potential)
     _demand(
         bound <= sign * proof.dual_bound,
@@ -135,6 +148,98 @@ class _Facts(NamedTuple):
     model: Any
     seen: np.ndarray  # [S] booleans
     gauge: np.ndarray | None  # [S]; None: 1 everywhere
+    allowed: np.ndarray | None = None  # [K] booleans: choices of policies that surely end
+    ends: np.ndarray | None = None  # [K] booleans: of those, which stay where nothing is paid
+
+
+_Mixture = list[tuple[Fraction, np.ndarray]]  # probabilities and policies [K]
+
+
+def _checked_mixture(model: Any, result: Any) -> _Mixture:
+    """The policy, or those that one is drawn of, each by choice, `[K]`."""
+    if result.mixture is None:
+        return [(Fraction(1), _checked_policy(model, result.policy))]
+    _demand(result.policy is None, "a mixture has no policy beside it")
+    pairs = []
+    for share, actions in result.mixture:
+        actions = np.asarray(actions)
+        is_choice = actions.shape == (model.states,) and np.issubdtype(actions.dtype, np.integer)
+        _demand(is_choice, "a policy of the mixture has no action for each state")
+        fits = bool(((actions >= 0) & (actions < model.actions)).all())
+        _demand(fits, "a policy of the mixture has an action that there is not")
+        _demand(bool(0 < share <= 1), "a probability of the mixture is none")
+        table = np.zeros((model.states, model.actions))
+        table[np.arange(model.states), actions] = 1.0
+        pairs.append((Fraction(float(share)), _checked_policy(model, table)))
+    total = sum(share for share, _ in pairs)
+    _demand(abs(float(total) - 1) <= SUM_TOLERANCE, "the mixture's probabilities miss a sum of 1")
+    return [(share / total, policy) for share, policy in pairs]
+
+
+def _mean(shares: list[Fraction], bounds: list[tuple[float, float]]) -> tuple[float, float]:
+    """Bounds on the value of a mixture, of those of its policies; exact but for the last digit."""
+    if len(bounds) == 1 or not np.isfinite(bounds).all():
+        return bounds[0] if len(bounds) == 1 else (-np.inf, np.inf)
+    low, high = (
+        float(sum(share * Fraction(end) for share, end in zip(shares, ends, strict=True)))
+        for ends in zip(*bounds, strict=True)
+    )
+    return low - UNIT * abs(low) / 2, high + UNIT * abs(high) / 2
+
+
+def _mixed_bounds(
+    facts: _Facts, mixture: _Mixture, x: np.ndarray, potentials: np.ndarray
+) -> tuple[float, float]:
+    """Interval that holds a mixture's value of `x [K]`, from potentials, one for each policy."""
+    pairs = zip(mixture, potentials, strict=True)
+    bounds = [_policy_bounds(facts, policy, x, own) for (_, policy), own in pairs]
+    return _mean([share for share, _ in mixture], bounds)
+
+
+def _ending(model: Any, seen: np.ndarray) -> _Facts:
+    """Which choices policies that surely end can use, and which states they then reach.
+
+    The end is where every choice stays and nothing is paid; or, if a run may stay, any choices that
+    pay nothing and lead only to states that have such a choice too.
+    """
+    rows, S = model.rows(0, model.states), model.states
+    owner = np.repeat(np.arange(S), np.diff(rows.first_choice.astype(np.int64)))
+    lengths = np.diff(rows.first_entry.astype(np.int64))
+    entry, to = np.repeat(np.arange(len(owner)), lengths), rows.successors.astype(np.int64)
+    free = (model.reward == 0) & (model.constraints == 0).all(0)
+    if model.may_stay:
+        stays, count = free & seen[owner], -1
+        while count != (count := int(stays.sum())):
+            has = np.zeros(S, dtype=bool)
+            has[owner[stays]] = True
+            stays[entry[~has[to]]] = False
+    else:
+        stays = free.copy()
+        stays[entry[to != owner[entry]]] = False
+        stays &= np.logical_and.reduceat(stays, rows.first_choice[:-1].astype(np.int64))[owner]
+    target = np.zeros(S, dtype=bool)
+    target[owner[stays]] = True
+    order = np.argsort(to, kind="stable")
+    starts = np.searchsorted(to[order], np.arange(S + 1))
+    live = seen.copy()
+    while True:
+        allowed = live[owner]
+        allowed[entry[~live[to]]] = False
+        reached = target & live
+        fresh = np.flatnonzero(reached)
+        while fresh.size:
+            counts = starts[fresh + 1] - starts[fresh]
+            shifts = np.repeat(starts[fresh] - np.append(0, np.cumsum(counts[:-1])), counts)
+            back = entry[order[np.arange(counts.sum()) + shifts]]
+            before = owner[back[allowed[back]]]
+            fresh = np.unique(before[~reached[before]])
+            reached[fresh] = True
+        if (reached == live).all():
+            break
+        live = reached
+    own = np.asarray(model.initial) > 0
+    _demand(bool(live[own].all()), "no policy surely ends, from some initial state")
+    return _Facts(model, _visited(model, allowed), None, allowed, stays)
 
 
 def _gauge(model: Any, gauge: Any) -> np.ndarray | None:
@@ -164,8 +269,11 @@ def _check_ranges(facts: _Facts, result: Any, policy: np.ndarray) -> np.ndarray:
                 sign * _best_bounds(facts, *_centred(facts, sign * x), potentials[i, side])[0]
             )
             claimed = float(ranges[i, side])
+            is_size = facts.allowed is not None and _is_size(facts, ranges[i], i, side)
+            own = float(proof.reward_bounds[1 - side])
+            is_size |= i == 0 and sign * claimed <= sign * own  # the answer's own value
             _demand(
-                sign * claimed <= sign * attained,
+                is_size or sign * claimed <= sign * attained,
                 f"value {i} is claimed to attain {claimed}, provable is {attained}",
             )
     tolerances = np.empty(len(functions))
@@ -187,6 +295,20 @@ def _check_ranges(facts: _Facts, result: Any, policy: np.ndarray) -> np.ndarray:
         floor = max(floor, TINIEST * float(np.abs(x[_choices(model, facts.seen)]).max()))
         tolerances[i] = max(eps * (ranges[i, 1] - ranges[i, 0]), floor)
     return tolerances
+
+
+def _is_size(facts: _Facts, ends: np.ndarray, i: int, side: int) -> bool:
+    """Whether an end of a range lies no farther from the other than numbers are large.
+
+    Policies that go round a cycle that costs attain any value, so that no range would do.
+    """
+    model = facts.model
+    x = model.constraints[i - 1] if i else model.reward
+    seen = x[_choices(model, facts.seen) & facts.allowed]
+    numbers = [abs(float(ends[1 - side])), LARGEST_STEP * float(np.abs(seen).max(initial=0.0))]
+    if i:
+        numbers += [abs(b) for b in np.ravel(model.thresholds[i - 1]) if np.isfinite(b)]
+    return bool(ends[1] - ends[0] <= max(numbers) * (1 + 4 * UNIT))
 
 
 def _checked_policy(model: Any, policy: Any) -> np.ndarray:
@@ -239,14 +361,19 @@ def _row_weights(what: str, prices: Any, rows: list[_Row], m: int) -> np.ndarray
 
 
 def _check_margins(
-    facts: _Facts, result: Any, policy: np.ndarray, rows: list[_Row], tolerances: np.ndarray
+    facts: _Facts,
+    result: Any,
+    mixture: _Mixture,
+    potentials: np.ndarray,
+    rows: list[_Row],
+    tolerances: np.ndarray,
 ) -> tuple[float, float]:
     """Values and margins; the largest violation, and as the largest multiple of its tolerance."""
     proof, m = result.certificate, len(facts.model.senses)
     _demand(np.shape(proof.margin_bounds) == (m, 2), "the margin bounds must be an [m, 2] array")
     violation, share = 0.0, 0.0
     for i, constraint in enumerate(facts.model.constraints):
-        low, high = _policy_bounds(facts, policy, constraint, proof.value_potentials[1 + i])
+        low, high = _mixed_bounds(facts, mixture, constraint, potentials[:, 1 + i])
         least, most = proof.margin_bounds[i]
         claimed = float(result.values[i])
         # the middle of wider bounds is good enough
@@ -258,9 +385,11 @@ def _check_margins(
         sides = []
         for row in (row for row in rows if row.constraint == i):
             x, sizes, rest = _centred(facts, row.sign * constraint)
-            own = row.sign * _vector(proof.value_potentials[1 + i], facts.model.states)
-            less = rest - Fraction(row.bound)
-            sides.append(_best_bounds(facts, x, sizes, less, own, policy))
+            less, ends = rest - Fraction(row.bound), []
+            for (_, policy), own in zip(mixture, potentials[:, 1 + i], strict=True):
+                turned = _turned(own, row.sign, facts.model.states)
+                ends.append(_best_bounds(facts, x, sizes, less, turned, policy))
+            sides.append(_mean([share for share, _ in mixture], ends))
         low, high = (min(ends) for ends in zip(*sides, strict=True))
         _demand(
             least <= low and high <= most,
@@ -311,9 +440,11 @@ def _centred(facts: _Facts, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, Frac
     seen = x[_choices(facts.model, facts.seen)]
     low, high = float(seen.min()), float(seen.max())
     middle = low / 2 + high / 2
-    if abs(middle) <= high - low or facts.model.discount == 1:
+    is_total = facts.model.criterion == "total"
+    if abs(middle) <= high - low or is_total:
         return x, np.abs(x), Fraction(0)
-    value = Fraction(middle) / (1 - Fraction(facts.model.discount))
+    is_mean = facts.model.criterion == "average"
+    value = Fraction(middle) / (1 if is_mean else 1 - Fraction(facts.model.discount))
     return x - middle, np.abs(x - middle), value
 
 
@@ -336,17 +467,25 @@ def _best_bounds(
 
     Of `x [K]`, whose terms add up to `sizes [K]`, plus `rest`.
     """
-    model, u = facts.model, facts.gauge
-    v = _vector(potential, model.states)
-    low, high = _quotients(model, x, sizes, v, u, policy)
+    model, u, shifts = facts.model, facts.gauge, (0.0, 0.0)
+    if model.criterion == "average":
+        v, h, u = _vector(potential, 3 * model.states).reshape(3, -1)
+        low, high, shifts = _quotients_on_average(facts, x, sizes, v, h, u, policy)
+    elif facts.allowed is None:
+        v = _vector(potential, model.states)
+        low, high = _quotients(model, x, sizes, v, u, policy)
+    else:
+        v, u = _vector(potential, 2 * model.states).reshape(2, -1)
+        low, high = _quotients_to_the_end(facts, x, sizes, v, u, policy)
     own = np.flatnonzero(model.initial)
     chances = np.asarray(model.initial)[own]
     at_start = float(chances @ v[own])
     weight = 1.0 if u is None else float(chances @ u[own])
     terms = UNIT * (len(own) + 4) + abs(math.fsum(chances) - 1)
     ends, constant = [], float(rest)
-    for sign, ratio in ((-1.0, low[facts.seen].min()), (1.0, high[facts.seen].max())):
-        further = weight * float(ratio)
+    sides = (-1.0, low[facts.seen].min(), shifts[0]), (1.0, high[facts.seen].max(), shifts[1])
+    for sign, ratio, shift in sides:
+        further = (weight * float(ratio) if np.isfinite(ratio) else float(ratio)) + shift
         total = at_start + further + constant
         size = terms * (float(chances @ np.abs(v[own])) + abs(further))
         ends.append(total + sign * (size + UNIT * (abs(constant) / 2 + 1.5 * abs(total))))
@@ -409,9 +548,127 @@ def _divided(
         low = np.where(least < 0, least / less, least / more)
         high = np.where(most > 0, most / less, most / more)
     is_proof = less > 0
-    is_zero = (least == 0) & (most == 0) & (is_over | is_proof)
+    is_zero = (least == 0) & (most == 0) & ((is_over & (less >= 0)) | is_proof)
     low = np.where(is_zero, 0.0, np.where(is_proof, low, -np.inf))
     return low, np.where(is_zero, 0.0, np.where(is_proof, high, np.inf))
+
+
+def _quotients_to_the_end(
+    facts: _Facts,
+    x: np.ndarray,
+    sizes: np.ndarray,
+    v: np.ndarray,
+    u: np.ndarray,
+    policy: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same for policies that surely end, by choices that are allowed; differences of V count.
+
+    Where nothing of V changes they are 0 exactly, whatever V is.
+    """
+    model, ends, allowed = facts.model, facts.ends, facts.allowed
+    assert ends is not None and allowed is not None
+    _demand(bool((u >= 0).all()), "a gauge has negative entries")
+    heads = model.first_choice[:-1].astype(np.int64)
+    owner = np.repeat(np.arange(model.states), np.diff(model.first_choice.astype(np.int64)))
+    (change, size), (loss, scale) = _moved(model, v), _moved(model, u)
+    d, size, g = x + change, sizes + size, -loss
+    terms, may_end = _terms(model), ends & allowed
+    if policy is not None:
+        more = 2 * UNIT * np.diff(model.first_choice.astype(np.int64))
+        size, scale = (np.add.reduceat(policy * own, heads) for own in (size, scale))
+        d, g = (np.add.reduceat(policy * own, heads) for own in (d, g))
+        error, doubt = (terms + more) * size, (terms + more) * scale
+        ends = np.logical_and.reduceat(ends | (policy == 0), heads) & (v == 0)
+    else:
+        error, doubt = terms * size, terms * scale
+        ends = ends & (v[owner] == 0)
+    least, most, is_proof = d - error, d + error, g > doubt
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(least < 0, least / (g - doubt), least / (g + doubt))
+        high = np.where(most > 0, most / (g - doubt), most / (g + doubt))
+    is_zero = ends & (least == 0) & (most == 0) & (g >= doubt)
+    low = np.where(is_proof, low, np.where(is_zero, 0.0, -np.inf))
+    falls = (most <= 0) & (g == 0) & (doubt == 0)
+    high = np.where(is_proof, high, np.where(falls, 0.0, np.inf))
+    if policy is None:
+        left = v < 0  # whoever stays keeps V for ever
+        stuck = np.logical_or.reduceat(may_end, heads) & left
+        low[~allowed] = high[~allowed] = -np.inf
+        low, high = np.maximum.reduceat(low, heads), np.maximum.reduceat(high, heads)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            high = np.where(stuck, np.maximum(high, np.where(u > 0, -v / u, np.inf)), high)
+    return low, high
+
+
+def _moved(model: Any, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`E (v(s') - v(s))` of every choice, `[K]`, and what its terms amount to; 0 means 0."""
+    rows = model.rows(0, model.states)
+    lengths = np.diff(rows.first_entry.astype(np.int64))
+    counts = np.diff(rows.first_choice.astype(np.int64))
+    here = np.repeat(np.repeat(vector, counts), lengths)
+    steps = rows.probabilities * (vector[rows.successors] - here)
+    starts = rows.first_entry[:-1].astype(np.int64)
+    return np.add.reduceat(steps, starts), np.add.reduceat(np.abs(steps), starts)
+
+
+def _terms(model: Any) -> float:
+    """Relative rounding of what `_moved` gives, for rows divided by their exact sums."""
+    lengths = np.diff(model.rows(0, model.states).first_entry.astype(np.int64))
+    return UNIT * (2 * int(lengths.max()) + 6)
+
+
+def _quotients_on_average(
+    facts: _Facts,
+    x: np.ndarray,
+    sizes: np.ndarray,
+    v: np.ndarray,
+    h: np.ndarray,
+    u: np.ndarray,
+    policy: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray, tuple[float, float]]:
+    """Bounds `[S]` on `(P V - V) / (u - P u)`, where one changes, and on `x + P h - h - V` else.
+
+    Choices where V or u changes are used `rho.u` times in all, weighted by `u - P u > 0`, so that V
+    changes by that many quotients; afterwards a run only uses others, where V stays the same, and
+    the average of x is V, but for what `x + P h - h - V` is: h is bounded, and averages to nothing.
+    """
+    model = facts.model
+    _demand(bool((u >= 0).all()), "a gauge has negative entries")
+    heads, here = (
+        model.first_choice[:-1].astype(np.int64),
+        np.repeat(v, np.diff(model.first_choice)),
+    )
+    (change, size), (loss, scale), (paid, paid_size) = (_moved(model, own) for own in (v, u, h))
+    paid, paid_size, g = x + paid - here, sizes + paid_size + np.abs(here), -loss
+    terms = np.full(len(x), _terms(model))
+    if policy is not None:
+        numbers = (change, size, g, scale, paid, paid_size)
+        sums = (np.add.reduceat(policy * own, heads) for own in numbers)
+        change, size, g, scale, paid, paid_size = sums
+        terms = terms[0] + 2 * UNIT * np.diff(model.first_choice.astype(np.int64))
+    stays, doubt = (size == 0) & (scale == 0), terms * scale
+    passes = g > doubt
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(passes, np.minimum(change - terms * size, 0) / (g - doubt), -np.inf)
+        high = np.where(passes, np.maximum(change + terms * size, 0) / (g - doubt), np.inf)
+    below, above = paid - terms * paid_size, paid + terms * paid_size
+    high, above = np.where(stays, 0.0, high), np.where(stays, above, -np.inf)
+    if policy is None:
+        low, below = np.where(stays, -np.inf, low), np.where(stays, below, -np.inf)
+        low, below, high, above = (
+            np.maximum.reduceat(side, heads) for side in (low, below, high, above)
+        )
+        stays = u == 0
+    low, below = np.where(stays, 0.0, low), np.where(stays, below, np.inf)
+    return low, high, (float(below[facts.seen].min()), float(above[facts.seen].max()))
+
+
+def _turned(potential: Any, sign: float, states: int) -> np.ndarray:
+    """A potential times a sign; its gauge, the last of several parts, has none."""
+    turned = sign * np.asarray(potential, dtype=np.float64)
+    if turned.size > states:
+        turned[-states:] *= sign
+    return turned
 
 
 def _lagrangian_bound(
@@ -427,8 +684,8 @@ def _lagrangian_bound(
     return _best_bounds(facts, x, (len(weights) / 2 + 1) * sizes, rest, potential)[1]
 
 
-def _visited(model: Any) -> np.ndarray:
-    """States that can be reached: the only ones that matter."""
+def _visited(model: Any, allowed: np.ndarray | None = None) -> np.ndarray:
+    """States that can be reached, by choices `[K]` that are allowed: the only ones that matter."""
     seen = np.asarray(model.initial) > 0
     rows = model.rows(0, model.states)
     pointers = rows.first_entry[rows.first_choice].astype(np.int64)  # of all entries of a state
@@ -436,7 +693,10 @@ def _visited(model: Any) -> np.ndarray:
     while fresh.size:
         counts = pointers[fresh + 1] - pointers[fresh]
         shifts = np.repeat(pointers[fresh] - np.append(0, np.cumsum(counts[:-1])), counts)
-        to = rows.successors[np.arange(counts.sum()) + shifts]
+        places = np.arange(counts.sum()) + shifts
+        if allowed is not None:
+            places = places[allowed[np.searchsorted(rows.first_entry, places, side="right") - 1]]
+        to = rows.successors[places]
         fresh = np.unique(to[~seen[to]])
         seen[fresh] = True
     return seen

@@ -40,6 +40,8 @@ def test_solve_prints_one_json_object(capsys):
         "ray_bound",
         "relaxations",
         "seconds",
+        "mixture",
+        "notes",
     ]
     assert answer["status"] == "certified" and answer["method"] == "corrective-alm"
     assert (answer["minimise"], answer["constraints"], answer["senses"]) == (

@@ -22,7 +22,9 @@ def test_weak_duality_for_any_weights(model, seed):
     weights = rng.random(model.constraint_count) * scale * rng.choice([0.0, 1.0, 10.0])
     actions = form.criterion.plan(form, form.pseudo_reward(weights)).choices
     policies = model.by_choice(rng.dirichlet(np.ones(model.actions), (6, model.states)))
-    certificate, values = certify(form, policies[0], weights, actions, attained_ranges(form))
+    certificate, values = certify(
+        form, ((1.0, policies[0]),), weights, actions, attained_ranges(form)
+    )
     bounds = certificate.margin_bounds + form.thresholds[:, None]
     assert (bounds[:, 0] <= values).all() and (values <= bounds[:, 1]).all()
     for policy in policies[1:]:
@@ -38,7 +40,7 @@ def test_a_ray_bounds_the_margins_of_every_policy(model, seed):
     reward = np.tensordot(ray, form.constraints, 1)
     actions = form.criterion.plan(form, reward).choices
     policies = model.by_choice(rng.dirichlet(np.ones(model.actions), (5, model.states)))
-    certificate, _ = certify(form, policies[0], nothing, actions, attained_ranges(form))
+    certificate, _ = certify(form, ((1.0, policies[0]),), nothing, actions, attained_ranges(form))
     assert certificate.ray is certificate.ray_bound is certificate.ray_potential is None
     rayed = with_ray(form, certificate, ray, actions)
     size = ray @ form.constraint_scales + ray @ np.abs(form.thresholds)
@@ -53,7 +55,7 @@ def test_gap_and_violation_of_the_uniform_policy():
     form, weights = StandardForm.of(model), solve(model, "lp").multipliers
     actions = form.criterion.plan(form, form.pseudo_reward(weights)).choices
     ranges = attained_ranges(form)
-    certificate, values = certify(form, form.uniform_policy(), weights, actions, ranges)
+    certificate, values = certify(form, ((1.0, form.uniform_policy()),), weights, actions, ranges)
     assert certificate.gap == pytest.approx(0.655402 - 0.171924, abs=1e-6)
     assert certificate.violation == pytest.approx(1.094389 - 0.17, abs=1e-6)
     assert values == pytest.approx([-1.094389], abs=1e-6)  # the form's orientation

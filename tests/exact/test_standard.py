@@ -129,7 +129,7 @@ def test_a_certificate_is_said_in_the_model_s_words():
     form = StandardForm.of(model)
     policy, weights = form.uniform_policy(), np.array([1.0, 0.0, 2.0, 0.0, 0.0, 3.0])
     actions = form.criterion.plan(form, form.pseudo_reward(weights)).choices
-    certificate, _ = certify(form, policy, weights, actions, attained_ranges(form))
+    certificate, _ = certify(form, ((1.0, policy),), weights, actions, attained_ranges(form))
     proof = with_ray(form, certificate, weights, actions)
     said = said_back(model, proof)
     assert said.minimise

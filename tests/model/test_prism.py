@@ -183,8 +183,9 @@ def test_the_goal_of_a_sure_end_is_that_end_alone(robot):
     assert (counts[~fields["goal"]] > 0).all()
 
 
-def test_with_a_discount_it_is_solved_today(robot):
-    model = CMDP.from_prism(robot, property=SEVERAL[0], constants={"slip": 0.25}, discount=0.99)
+@pytest.mark.parametrize("discount", [0.99, 1.0])
+def test_it_is_solved_with_and_without_a_discount(robot, discount):
+    model = CMDP.from_prism(robot, property=SEVERAL[0], constants={"slip": 0.25}, discount=discount)
     assert model.minimise and model.constraint_count == 2 and len(model.notes) == 3
     result = solve(model)
     assert result.status == "certified"

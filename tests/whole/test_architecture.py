@@ -67,7 +67,7 @@ UNGUARDED = {
 SENSES = ("model/limits.py", "model/text.py", "model/result.py", "model/prints.py", "checker.py")
 DISCOUNT = (
     *("model/", "exact/standard.py", "exact/discounted.py", "exact/planning.py"),
-    "exact/bounds.py",
+    *("exact/bounds.py", "exact/proper.py", "exact/average.py"),
     *("exact/systems.py", "loops/", "checker.py", "environments/", "learning/"),
     "solvers/description.py",  # says it
 )
@@ -76,19 +76,19 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1710,
-    "loops": 2010,
-    "model": 3760,
-    "exact": 1520,
-    "solvers": 3150,
-    "environments": 750,
+    "loose modules": 1970,
+    "loops": 2040,
+    "model": 3830,
+    "exact": 2720,
+    "solvers": 3170,
+    "environments": 680,
     "learning": 5760,
-    "experiments": 1880,
+    "experiments": 1670,
     "report": 960,
-    "paper": 2470,
+    "paper": 1900,
     "cli": 1100,
 }
-LINES, MODULES, LOOSE_MODULES = 24_200, 111, 9
+LINES, MODULES, LOOSE_MODULES = 25_800, 114, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 17,

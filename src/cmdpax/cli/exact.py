@@ -183,8 +183,11 @@ def show(
         answer = load_result(result)
         checker.check(problem, answer)
     violation = f"violation {answer.certificate.violation:.2g} ({answer.status})"
-    title = f"{model}: reward {answer.reward:.6g}, {violation}"
-    out.print(f"wrote {save(policy_picture(problem, answer.policy, title), out_file)}")
+    shares, tables = answer.policies
+    policy, share = tables[shares.argmax()], float(shares.max())
+    drawn = "" if len(shares) == 1 else f", the policy drawn with {share:.4g}"
+    title = f"{model}: reward {answer.reward:.6g}, {violation}{drawn}"
+    out.print(f"wrote {save(policy_picture(problem, policy, title), out_file)}")
     return EXIT[answer.status]
 
 

@@ -291,7 +291,7 @@ def demo(out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> 
         out.print(str(checker.check(problem, result)))
         gap = f"gap <= {max(result.certificate.gap, 0):.1e}"
         title = f"{name}: optimal policy, reward {result.reward:.4f}, {gap}"
-        path = save(policy_picture(problem, result.policy, title), out_dir / f"{name}.png")
+        path = save(policy_picture(problem, result.policies[1][0], title), out_dir / f"{name}.png")
         out.print(f"wrote {path}")
         codes.append(EXIT[result.status])
     out.print(f"\nwrote {save(first(), out_dir / 'alm-against-primal-dual.png')}")

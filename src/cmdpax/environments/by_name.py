@@ -43,6 +43,8 @@ class Reading:
         goal: states of a table, or labels of a UMB file, where the run ends
         reward: which column or reward is the reward
         minimise: the reward is a cost
+        criterion: average, for the long-run average, which needs no discount
+        may_stay: at discount 1, a run may also stay for ever where nothing is paid
         property: of PRISM, JANI: 'multi(R{"time"}min=? [F "done"], P>=0.9 [F "fast"])'
         constants: of PRISM, JANI: delay=3,fast=0.5
     """
@@ -53,6 +55,8 @@ class Reading:
     goal: tuple[str, ...] = ()
     reward: str | None = None
     minimise: bool = False
+    criterion: str | None = None
+    may_stay: bool = False
     property: str | None = None
     constants: str | None = None
 
@@ -61,14 +65,16 @@ class Reading:
         said = {key: value for key, value in vars(self).items() if value != getattr(Reading, key)}
         for name in said:
             if name not in takes:
-                own = ", ".join(f"--{one}" for one in takes)
+                own = ", ".join(f"--{one.replace('_', '-')}" for one in takes)
                 remedy = f"it takes {own}" if takes else "leave it out"
-                raise InputError(f"--{name}: {source} is {kind}, which takes none; {remedy}.")
+                raise InputError(
+                    f"--{name.replace('_', '-')}: {source} is {kind}, which takes none; {remedy}."
+                )
         return {"limits" if name == "limit" else name: value for name, value in said.items()}
 
 
 AS_IT_IS = Reading()
-SAID = ("discount", "limit", "initial", "goal", "reward", "minimise")
+SAID = ("discount", "limit", "initial", "goal", "reward", "minimise", "criterion", "may_stay")
 ASKED = ("discount", "property", "constants")
 
 

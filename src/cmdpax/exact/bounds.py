@@ -81,6 +81,21 @@ def best_bounds(
     return _bounds(form, what, potential, gauge)
 
 
+def mean_bounds(shares: list[float], bounds: list[list[tuple[float, float]]]) -> np.ndarray:
+    """Bounds `[n, 2]` on n values of a mixture, of those of its policies; shares add up to 1."""
+    count = len(bounds[0])
+    if len(shares) == 1 or not count:
+        return np.array(bounds[0]).reshape(-1, 2)
+    if not np.isfinite(np.array(bounds)).all():
+        return np.tile([-np.inf, np.inf], (count, 1))
+    parts, means = [Fraction(float(share)) for share in shares], np.empty((count, 2))
+    for i in range(count):
+        for side, end in enumerate((-np.inf, np.inf)):
+            own = (part * Fraction(float(b[i][side])) for part, b in zip(parts, bounds))
+            means[i, side] = np.nextafter(float(sum(own) / sum(parts)), end)
+    return means
+
+
 def _bounds(
     form: "StandardForm",
     what: Claim,
@@ -89,21 +104,25 @@ def _bounds(
     policy: np.ndarray | None = None,
 ) -> tuple[float, float]:
     """`rho.V + rho.u d/g + rest` from the extreme ratios of reachable states, with rounding."""
-    rows = form.transitions
-    numbers = (
-        what.reward,
-        what.sizes,
-        potential,
-        gauge,
-        form.criterion.discount,
-        rows.longest,
-        policy,
-    )
-    low, high = (side[form.reachable] for side in bellman.ratios(rows, *numbers))
+    rows, shifts = form.transitions, (0.0, 0.0)
+    if form.criterion.parts == 3:
+        potential, bias, gauge = potential.reshape(3, -1)
+        sides, shifts = _ratios_on_average(form, what, potential, bias, gauge, policy)
+    elif form.criterion.parts == 2:
+        potential, gauge = potential.reshape(2, -1)
+        sides = _ratios_to_the_end(form, what, potential, gauge, policy)
+    else:
+        kind = gauge, form.criterion.discount, rows.longest, policy
+        sides = bellman.ratios(rows, what.reward, what.sizes, potential, *kind)
+    low, high = (side[form.reachable] for side in sides)
     own = np.flatnonzero(form.initial)
     chances, values = form.initial[own], potential[own]
     weight = 1.0 if gauge is None else float(chances @ gauge[own])
-    further = weight * float(low.min()), weight * float(high.max())
+    ends = float(low.min()), float(high.max())
+    further = [
+        (weight * end if np.isfinite(end) else end) + shift
+        for end, shift in zip(ends, shifts, strict=True)
+    ]
     at_start = float(chances @ values)
     count = len(own) + 8 + abs(math.fsum(chances) - 1) / UNIT_ROUNDING  # it counts as a whole
     rounding, rest = count * float(chances @ np.abs(values)), float(what.rest)
@@ -113,3 +132,92 @@ def _bounds(
         size = rounding + count * abs(more) + abs(rest) + 2 * abs(total)
         bounds.append(total + sign * UNIT_ROUNDING * size if np.isfinite(size) else sign * np.inf)
     return bounds[0], bounds[1]
+
+
+def _ratios_to_the_end(
+    form: "StandardForm",
+    what: Claim,
+    potential: np.ndarray,
+    gauge: np.ndarray,
+    policy: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds `[S]` on d/g at discount 1 for policies that surely end, as `bellman.ratios`.
+
+    Where u is 0 and stays so, d <= 0 is enough for an upper bound: nothing is left of V at the end.
+    """
+    rows, nothing = form.transitions, np.zeros(form.choices)
+    d, size = bellman.differences(rows, what.reward, what.sizes, potential)
+    loss, loss_size = bellman.differences(rows, nothing, nothing, gauge)
+    terms, g = UNIT_ROUNDING * (2.5 * rows.longest + 10), -loss
+    error, doubt = terms * size, terms * loss_size
+    if policy is not None:
+        counts = 2 * UNIT_ROUNDING * np.diff(rows.first_choice)
+        error, doubt = (
+            rows.sums(policy * own) + counts * rows.sums(policy * whole)
+            for own, whole in ((error, size), (doubt, loss_size))
+        )
+        d, g = rows.sums(policy * d), rows.sums(policy * g)
+    is_over = ~form.alive if policy is not None else rows.by_state(~form.alive)
+    least, most, is_proof = d - error, d + error, g > 2 * doubt
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(least < 0, least / (g - doubt), least / (g + doubt))
+        high = np.where(most > 0, most / (g - doubt), most / (g + doubt))
+    is_zero = (least == 0) & (most == 0) & (g >= doubt)
+    low = np.where(is_proof, low, np.where(is_zero & is_over, 0.0, -np.inf))
+    falls = (most <= 0) & (g == 0) & (doubt == 0)
+    high = np.where(is_proof, high, np.where(falls, 0.0, np.inf))
+    if policy is None:
+        low, high = (np.maximum.reduceat(side, rows.first_choice[:-1]) for side in (low, high))
+    return low, high
+
+
+def _ratios_on_average(
+    form: "StandardForm",
+    what: Claim,
+    gains: np.ndarray,
+    bias: np.ndarray,
+    gauge: np.ndarray,
+    policy: np.ndarray | None,
+) -> tuple[tuple[np.ndarray, np.ndarray], tuple[float, float]]:
+    """Bounds `[S]` on d/g, d = P V - V, where V or u change; and those on `x + P h - h - V` else.
+
+    Where u changes a run passes, at most `rho.u` in all, and V may grow; elsewhere it stays.
+    """
+    rows, nothing = form.transitions, np.zeros(form.choices)
+    d, size = bellman.differences(rows, nothing, nothing, gains)
+    loss, loss_size = bellman.differences(rows, nothing, nothing, gauge)
+    paid, paid_size = bellman.differences(rows, what.reward, what.sizes, bias)
+    here, g = rows.by_state(gains), -loss
+    paid, paid_size = paid - here, paid_size + np.abs(here)
+    terms = np.full(form.choices, UNIT_ROUNDING * (2.5 * rows.longest + 10))
+    if policy is not None:
+        numbers = (d, size, g, loss_size, paid, paid_size)
+        d, size, g, loss_size, paid, paid_size = (rows.sums(policy * own) for own in numbers)
+        terms = terms[0] + 2 * UNIT_ROUNDING * np.diff(rows.first_choice)
+    stays = (size == 0) & (loss_size == 0)
+    least, most, doubt = d - terms * size, d + terms * size, terms * loss_size
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(least < 0, least / (g - doubt), 0.0)
+        high = np.where(most > 0, most / (g - doubt), 0.0)
+    passes = g > 2 * doubt
+    low, high = np.where(passes, low, -np.inf), np.where(passes, high, np.inf)
+    below, above = paid - terms * paid_size, paid + terms * paid_size
+    above = np.where(stays, above, -np.inf)
+    high = np.where(stays, 0.0, high)
+    if policy is None:
+        firsts = rows.first_choice[:-1]
+        below = np.maximum.reduceat(np.where(stays, below, -np.inf), firsts)
+        low = np.maximum.reduceat(np.where(stays, -np.inf, low), firsts)
+        above, high = (np.maximum.reduceat(side, firsts) for side in (above, high))
+        stays = gauge == 0
+    below, low = np.where(stays, below, np.inf), np.where(stays, 0.0, low)
+    seen = form.reachable
+    return (low, high), (float(below[seen].min()), float(above[seen].max()))
+
+
+def excess(form: "StandardForm", what: Claim, potential: np.ndarray) -> float:
+    """By how much `d = x + P V - V` may exceed 0 at some reachable choice, at discount 1."""
+    rows = form.transitions
+    d, size = bellman.differences(rows, what.reward, what.sizes, potential[: form.states])
+    over = d + UNIT_ROUNDING * (2.5 * rows.longest + 10) * size
+    return float(over[form.reachable_choices].max(initial=-np.inf))

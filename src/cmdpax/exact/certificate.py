@@ -16,15 +16,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from cmdpax.exact.bounds import Claim, best_bounds, claim, mixed, policy_bounds
+from cmdpax.exact.bounds import Claim, best_bounds, claim, mean_bounds, mixed, policy_bounds
 from cmdpax.exact.ranges import Ranges
 from cmdpax.exact.standard import StandardForm
-from cmdpax.model.result import Certificate
+from cmdpax.model.result import Certificate, Mixture
 
 
 def certify(
     form: StandardForm,
-    policy: np.ndarray,
+    policies: Mixture,
     weights: np.ndarray,
     choices: np.ndarray,
     ranges: Ranges,
@@ -33,37 +33,45 @@ def certify(
     tolerances: np.ndarray | float = 0.0,
     is_optimal: bool = False,
 ) -> tuple[Certificate, np.ndarray]:
-    """Certify a policy `[K]`; also its values `[m]`, the middles of their bounds.
+    """Certify a policy `[K]` or a mixture; also its values `[m]`, the middles of their bounds.
 
-    weights: the dual ones, `[m]`. choices: `[S]`, (near) optimal for `r + w.c`. potential: `[S]`,
-    values of those choices, which saves evaluating them. tolerances: how wide the bounds may be in
-    large models, `[1 + m]`. is_optimal: whether the policy is those choices, of a form without
+    policies: pairs of a probability and a policy, one of which is drawn at the start. weights: the
+    dual ones, `[m]`. choices: `[S]`, (near) optimal for `r + w.c`. potential: `[S]`, values of
+    those choices, which saves evaluating them. tolerances: how wide the bounds may be in large
+    models, `[1 + m]`. is_optimal: whether the policy is those choices, of a form without
     constraints, so that one potential proves all. The bounds hold in any case.
     """
     claims, gauge = [claim(form, row) for row in (form.reward, *form.constraints)], form.gauge
-    if is_optimal and potential is not None:
-        potentials = potential[None]
-    else:
-        potentials = form.criterion.potentials(form, policy, claims, tolerances)
-    pairs = zip(claims, potentials, strict=True)
-    bounds = np.array([policy_bounds(form, policy, *pair, gauge) for pair in pairs])
-    limits = zip(form.constraints, form.thresholds, potentials[1:], strict=True)
-    margins = [
-        policy_bounds(form, policy, claim(form, row, threshold), own, gauge)
-        for row, threshold, own in limits
-    ]
-    sizes, size_potentials = _sizes(form, policy, claims, ranges)
+    shares, all_bounds, all_margins, vectors = [], [], [], []
+    for share, policy in policies:
+        if is_optimal and potential is not None:
+            potentials = potential[None]
+        else:
+            potentials = form.criterion.potentials(form, policy, claims, tolerances)
+        pairs = zip(claims, potentials, strict=True)
+        all_bounds.append([policy_bounds(form, policy, *pair, gauge) for pair in pairs])
+        limits = zip(form.constraints, form.thresholds, potentials[1:], strict=True)
+        all_margins.append(
+            [
+                policy_bounds(form, policy, claim(form, row, threshold), own, gauge)
+                for row, threshold, own in limits
+            ]
+        )
+        shares.append(share)
+        vectors.append(potentials)
+    bounds, margins = mean_bounds(shares, all_bounds), mean_bounds(shares, all_margins)
+    sizes, size_potentials = _sizes(form, policies[0][1], claims, ranges)
     what = mixed(form, form.reward, weights)
     if potential is None:
-        potential = form.criterion.potentials(form, choices, (what,))[0]
+        potential = form.criterion.upper(form, what, choices, float(np.min(tolerances)))
     certificate = Certificate(
         reward_bounds=(float(bounds[0, 0]), float(bounds[0, 1])),
-        margin_bounds=np.array(margins).reshape(-1, 2),
+        margin_bounds=margins,
         dual_bound=best_bounds(form, what, potential, gauge)[1],
         weights=weights,
-        value_potentials=potentials,
+        value_potentials=np.concatenate(vectors),
         dual_potential=potential,
-        ranges=ranges.bounds,
+        ranges=ranges.and_answer(bounds[0]).bounds,
         range_potentials=ranges.potentials,
         sizes=sizes,
         size_potentials=size_potentials,
@@ -91,7 +99,7 @@ def with_ray(
 ) -> Certificate:
     """The certificate with a ray `[m]` and its bound; `choices [S]` are optimal for `ray.c`."""
     what = mixed(form, np.zeros(form.choices), ray)
-    potential = form.criterion.potentials(form, choices, (what,))[0]
+    potential = form.criterion.upper(form, what, choices)
     bound = best_bounds(form, what, potential, form.gauge)[1]
     return replace(certificate, ray=ray, ray_bound=bound, ray_potential=potential)
 

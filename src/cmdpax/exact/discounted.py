@@ -13,23 +13,26 @@ choices `[S]`, one of its own for every state.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from cmdpax.errors import InputError
-from cmdpax.exact.planning import plan
+from cmdpax.exact import proper
+from cmdpax.exact.planning import Plan, plan
 from cmdpax.exact.systems import Chain
 from cmdpax.loops import bellman
 from cmdpax.loops.rows import Matrix
 from cmdpax.loops.systems import batch_occupancies, batch_values
+from cmdpax.model.result import Mixture
 
 if TYPE_CHECKING:
     from cmdpax.exact.bounds import Claim
     from cmdpax.exact.standard import StandardForm
+    from cmdpax.exact.transient import Cycles
 
 MAX_BATCHED_STATES = 64  # up to here batches are compiled; above, LAPACK's blocks are faster
 FAR = 1e-6  # what the discount leaves of states that are far away
@@ -43,10 +46,12 @@ class Discounted:
 
     steps: the largest expected number of steps from any state where every policy ends
     (`transient.py`); then gamma may be 1, and rows lack what leads to an end. None: rows are whole.
+    cycles: where some policies never end, and only the others count (`proper.py`).
     """
 
     discount: float
     steps: float | None = None
+    cycles: "Cycles | None" = field(default=None, compare=False)
 
     @property
     def is_closed(self) -> bool:
@@ -158,6 +163,16 @@ class Discounted:
         outflow = sp.csr_array((np.ones(rows.choices), owners, each), shape=shape)
         return (outflow - self.discount * rows.matrix).T
 
+    def inflow(self, form: "StandardForm") -> np.ndarray:
+        """What flows in for visits that are shares, `[S]`."""
+        return self.unit * form.initial
+
+    def fallback(self, form: "StandardForm", mass: np.ndarray) -> np.ndarray:
+        """Choices `[S]` for states that visits `mass [K]` do not tell of."""
+        if self.cycles is not None:
+            return self.cycles.start
+        return bellman.greedy(form.transitions.first_choice, form.reward)[0]
+
     def smoothness(self, form: "StandardForm") -> tuple[float, float]:
         """What a value of span 1 is smooth to as a function of a table, and its squared slope.
 
@@ -168,7 +183,9 @@ class Discounted:
         A = form.actions
         return 2 * self.discount * A * self.mass**3, A * self.mass**4
 
-    plan = plan  # the best policy for one reward
+    def plan(self, form: "StandardForm", reward: np.ndarray, *rest: Any, **kind: Any) -> Plan:
+        """The best policy for one reward `[K]`, as `planning.plan` has it."""
+        return (plan if self.cycles is None else proper.plan)(self, form, reward, *rest, **kind)
 
     def potentials(
         self,
@@ -179,6 +196,8 @@ class Discounted:
     ) -> np.ndarray:
         """Values of k claims, each less its constant, under a policy, `[k, S]`.
 
+        Where policies may never end, `[k, 2 S]`: values, and the expected steps of this one.
+
         Large models: accurate to `tolerance [k]`. States that are never reached are cut to the
         range of those that are: large numbers there would only cost digits.
         """
@@ -188,7 +207,47 @@ class Discounted:
         right = right.clip(low, high)
         if self.is_closed and form.gauge is None:
             right -= low / 2 + high / 2
-        return self.centred(form, self._solve(form, policy, right, tolerance=tolerance))
+        solved = self._solve(form, policy, right, tolerance=tolerance)
+        if self.cycles is None:
+            return self.centred(form, solved)
+        steps = self._solve(form, policy, form.alive[None].astype(float), tolerance=STEPS_OFF)
+        both = solved * form.alive, np.broadcast_to(steps * form.alive, solved.shape)
+        return np.hstack(both)
+
+    def upper(
+        self, form: "StandardForm", what: "Claim", choices: np.ndarray, tolerance: float = 0.0
+    ) -> np.ndarray:
+        """A potential that bounds a claim's value from above; `choices [S]` are near optimal."""
+        if self.cycles is None:
+            return self.potentials(form, choices, (what,))[0]
+        return proper.upper(self, form, what, choices, tolerance)
+
+    def answer(
+        self, form: "StandardForm", policy: np.ndarray, mixture: Mixture | None = None
+    ) -> Mixture:
+        """What is certified: one stationary policy `[K]`, or choices `[S]`, drawn at the start.
+
+        Where a policy would never end (a linear program may know circulations), it ends at once.
+
+        The mixture has the policy's values, and is the answer where no one policy has.
+        """
+        if self.cycles is None:
+            return ((1.0, policy),)
+        if is_deterministic(policy):
+            policy = form.transitions.deterministic(policy)
+        policy = proper.ending(form, policy, self.cycles.start)
+        visits = self.visits(form, policy)
+        policy, is_same = self.cycles.stationary(form.transitions, policy, visits)
+        if not is_same and mixture is not None:
+            return mixture
+        ends = proper.ending(form, policy, self.cycles.start)
+        stuck = form.transitions.sums(np.abs(ends - policy)) > 0
+        return ((1.0, self.cycles.settling(form.transitions, ends, stuck)),)
+
+    @property
+    def parts(self) -> int:
+        """Vectors over states in a potential."""
+        return 1 if self.cycles is None else 2
 
     def centred(self, form: "StandardForm", values: np.ndarray) -> np.ndarray:
         """Values `[..., S]`, each less the middle of its range over reachable states.
@@ -221,6 +280,8 @@ class Discounted:
         Far states, which the discount hardly reaches, then have little say in bounds. Where every
         policy ends it is the largest expected number of steps.
         """
+        if self.cycles is not None:
+            return None  # every policy has its own
         if not self.is_closed:
             return self.expected_steps(form)
         if self.discount == 0:

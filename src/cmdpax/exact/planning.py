@@ -71,7 +71,7 @@ def plan(
     returns True they give what they have: `value` is still an upper bound, of a worse policy.
     """
     if form.is_small:
-        return _exact(form, criterion, reward, start)
+        return exact(form, criterion, reward, start)
     if values is None:
         values = np.zeros(form.states)
         if start is not None:
@@ -80,10 +80,10 @@ def plan(
     return _large(form, criterion, reward, np.broadcast_to(values, form.states), tolerance, stop)
 
 
-def _exact(
+def exact(
     form: "StandardForm", criterion: "Discounted", reward: np.ndarray, start: np.ndarray | None
 ) -> Plan:
-    """Policy iteration."""
+    """Policy iteration from choices `[S]` (default: greedy)."""
     first_choice = form.transitions.first_choice
     choices = bellman.greedy(first_choice, reward)[0] if start is None else start
     for _ in range(ITERATIONS):

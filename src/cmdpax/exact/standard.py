@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError
+from cmdpax.exact.average import Average, Settled
 from cmdpax.exact.discounted import Discounted
-from cmdpax.exact.transient import ended_states, endless_choice, without_ends
+from cmdpax.exact.endings import end_components
+from cmdpax.exact.transient import ended_states, ending_rows, without_ends
 from cmdpax.lagrangian import scalarise
 from cmdpax.loops import bellman
 from cmdpax.model.cmdp import CMDP
-from cmdpax.model.result import Certificate
+from cmdpax.model.result import Certificate, Mixture
 from cmdpax.model.transitions import Transitions
 
 SHORT = 1e-3  # 1 - gamma below which it is asked whether all policies end
@@ -44,14 +46,15 @@ class StandardForm:
     constraints: np.ndarray  # [m, K]
     thresholds: np.ndarray  # [m]
     initial: np.ndarray  # [S]
-    criterion: Discounted  # what values, visits and bounds mean
+    criterion: Discounted | Average  # what values, visits and bounds mean
 
     @staticmethod
     def of(model: CMDP) -> "StandardForm":
         """The form of a model; arrays that need no turning are the model's own.
 
         Where the discount reaches far, or is 1, and every policy ends, rows lack what leads to an
-        end. At discount 1 a model in which some policy never ends is refused.
+        end. At discount 1, where some policy never ends, they are those of policies that surely do;
+        a model in which a cycle earns, or no end can be reached, is refused.
         """
         form = StandardForm(
             model.transitions,
@@ -61,20 +64,57 @@ class StandardForm:
             model.initial,
             Discounted(model.discount),
         )
+        if model.criterion == "average":
+            return form.replace(criterion=Average.of(form))
         if 1 - model.discount >= SHORT:
             return form
         ended, seen = ended_states(model), form.reachable
-        endless = endless_choice(model.transitions, seen, ended)
-        if endless is not None:
-            if model.discount == 1:
-                raise InputError(_goes_on(model, endless, ended))
-            return form
+        inner = end_components(model.transitions, form.transitions.by_state(seen & ~ended))[1]
+        if inner.any():
+            return form if model.discount < 1 else _ending(model, form, seen, ended, inner)
         rows = without_ends(model.transitions, ended)
         form = form.replace(transitions=rows, criterion=Discounted(model.discount, 1.0))
         form.__dict__.update(reachable=seen, alive=seen & ~ended)
         gauge = form.gauge
         steps = max(1.0, float(gauge.max(initial=1.0))) if gauge is not None else 1.0
         return form.replace(criterion=Discounted(model.discount, steps))
+
+    @property
+    def kind(self) -> str:
+        """What is added up, for the table of methods."""
+        if isinstance(self.criterion, Average):
+            return "average"
+        if self.criterion.cycles is not None:
+            return "total with cycles"
+        return "discounted" if self.criterion.discount < 1 else "total"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done to the model, a sentence each."""
+        cycles = self.criterion.cycles
+        if cycles is None or not cycles.dropped:
+            return ()
+        what = f"{cycles.dropped:,} choices" if cycles.dropped > 1 else "1 choice"
+        return (f"{what} dropped: the end cannot be reached surely any more.",)
+
+    def said_policies(self, policies: Mixture) -> Mixture:
+        """Policies `[K]` of the form, or choices `[S]`, as those of the model."""
+        rows, cycles = self.transitions, self.criterion.cycles
+        said = []
+        for share, policy in policies:
+            if np.issubdtype(policy.dtype, np.integer):
+                policy = rows.deterministic(policy)
+            said.append((share, policy if cycles is None else cycles.said(policy)))
+        return tuple(said)
+
+    def heard(self, policy: np.ndarray) -> np.ndarray:
+        """A policy `[K]` of the model as one of the form; where it stays for ever, it settles."""
+        cycles, rows = self.criterion.cycles, self.transitions
+        if cycles is None:
+            return policy
+        own = np.where(cycles.settles, 0.0, policy[cycles.origin])
+        settles = Settled.of(rows, own).is_settled & (cycles.settled >= 0)
+        return np.where(rows.by_state(settles), cycles.settles.astype(float), own)
 
     @property
     def states(self) -> int:
@@ -217,15 +257,69 @@ class Scaled:
         return ray / self.units[1:]
 
 
-def _goes_on(model: CMDP, choice: int, ended: np.ndarray) -> str:
-    """What is wrong with a choice that some policy can take for ever."""
-    s, a = int(model.transitions.state_of[choice]), int(model.transitions.action_of[choice])
-    state = f"'{model.state_names[s]}'" if model.state_names else f"{s}"
-    action = f"'{model.action_labels[a]}'" if model.action_names else f"{a}"
-    what = f"discount is 1, but from state {state}, action {action}, some policy never ends"
-    if not ended.any():
-        return f"{what}, and no state has ended; give goal=, or a discount below 1."
-    return f"{what}; make it lead to the goal, or give a discount below 1."
+def _ending(
+    model: CMDP, form: StandardForm, seen: np.ndarray, ended: np.ndarray, inner: np.ndarray
+) -> StandardForm:
+    """The form of policies that surely end, where others go on for ever with `inner [K]`."""
+    if not ended.any() and not model.may_stay:
+        raise InputError(
+            f"discount is 1, but {_choice(model, int(np.flatnonzero(inner)[0]))} some policy never"
+            " ends, and no state has ended; give goal=, or a discount below 1."
+        )
+    made = ending_rows(model, seen, ended)
+    if isinstance(made, int):
+        place = "where nothing is paid" if model.may_stay else "the goal"
+        remedy = "mend its choices" if model.may_stay else "mend its choices, give may_stay=True"
+        raise InputError(
+            f"initial: from {_state(model, made)} no policy surely reaches {place}; {remedy}, or a"
+            " discount below 1."
+        )
+    rows, cycles, live = made
+    for name, row, names in _said_rows(model, form):
+        earning = cycles.inner & (row[cycles.origin] > 0)
+        for k in cycles.origin[np.flatnonzero(earning)[:1]].tolist():
+            raise InputError(
+                f"discount is 1, but {_choice(model, k)} a run can go round for ever and better"
+                f" {name}{names} each time; give a discount below 1, or no such cycle."
+            )
+    own = ~cycles.settles & rows.by_state(live & seen & ~ended)
+    reward, constraints = (
+        np.where(own, array[..., cycles.origin], 0.0) for array in (form.reward, form.constraints)
+    )
+    criterion = Discounted(1.0, 1.0, cycles)
+    form = form.replace(
+        transitions=rows, reward=reward, constraints=constraints, criterion=criterion
+    )
+    form.__dict__["alive"] = form.reachable & live & ~ended
+    for choices in (cycles.start, None):  # the steps of some policy, then the least
+        steps = rows.by_state(form.alive.astype(float))
+        if choices is None:
+            choices = form.criterion.plan(form, -steps).choices
+        most = float(form.criterion.values(form, choices, steps).max(initial=1.0))
+        form = form.replace(criterion=Discounted(1.0, most, cycles))
+    return form
+
+
+def _said_rows(model: CMDP, form: StandardForm) -> list[tuple[str, np.ndarray, str]]:
+    """The functions of a form with their names."""
+    names = [model.constraint_names[i] for i in model.limits.rows]
+    constraints = zip(["constraint "] * len(names), form.constraints, names, strict=True)
+    return [("the reward", form.reward, ""), *constraints]
+
+
+def _state(model: CMDP, s: int) -> str:
+    return f"state '{model.state_names[s]}'" if model.state_names else f"state {s}"
+
+
+def _choice(model: CMDP, choice: int) -> str:
+    """A choice of the model, for an error."""
+    rows = model.transitions
+    s, a = int(rows.state_of[choice]), int(rows.action_of[choice])
+    names = model.action_names
+    own = names[s][choice - rows.first_choice[s]] if names and not isinstance(names[0], str) else ""
+    own = own or (model.action_labels[a] if names else "")
+    action = f"'{own}'" if own else f"{a}"
+    return f"from {_state(model, s)}, action {action},"
 
 
 def said_back(model: CMDP, proof: Certificate) -> Certificate:
@@ -250,13 +344,29 @@ def said_back(model: CMDP, proof: Certificate) -> Certificate:
         margin_bounds=limits.worst(proof.margin_bounds.T).T,
         dual_bound=sign * proof.dual_bound + 0.0,
         weights=limits.fold(proof.weights),
-        value_potentials=proof.value_potentials[chosen] * signs[:, None] + 0.0,
+        value_potentials=_said_values(
+            proof.value_potentials, 1 + len(limits.rows), chosen, signs, model.states
+        ),
         ranges=_said_ranges(proof.ranges, chosen, signs),
         range_potentials=_said_potentials(proof.range_potentials, chosen, signs),
         sizes=None if proof.sizes is None else proof.sizes[chosen],
         size_potentials=None if proof.size_potentials is None else proof.size_potentials[chosen],
         minimise=model.minimise,
     )
+
+
+def _said_values(
+    potentials: np.ndarray, count: int, chosen: np.ndarray, signs: np.ndarray, S: int
+) -> np.ndarray:
+    """Potentials `[k count, n S]` of rows as those of the user's functions, `[k (1 + m), n S]`.
+
+    A gauge, the last of several parts, has no sign.
+    """
+    own = potentials.reshape(-1, count, potentials.shape[-1])[:, chosen]
+    turned = own * signs[:, None] + 0.0
+    if potentials.shape[-1] > S:
+        turned[..., -S:] = own[..., -S:]
+    return turned.reshape(-1, potentials.shape[-1])
 
 
 def _said_ranges(ranges: np.ndarray, chosen: np.ndarray, signs: np.ndarray) -> np.ndarray:

@@ -61,7 +61,9 @@ def escape_math(text: str) -> str:
 def policy_picture(model: CMDP, policy: np.ndarray, title: str = "") -> Figure:
     """A policy `[S, A]` with its occupancy: arrows on the model's grid, or bars without one."""
     form = StandardForm.of(model)
-    visits = form.criterion.share(form, model.by_choice(policy))
+    shape = model.states, model.actions
+    policy = np.pad(policy, ((0, 0), (0, shape[1] - policy.shape[1])))
+    visits = form.criterion.share(form, form.heard(model.by_choice(policy)))
     title = escape_math(title) or "policy and occupancy"
     if model.grid is not None:
         return _arrows(model.grid, policy, visits, title)

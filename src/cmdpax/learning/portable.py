@@ -180,7 +180,7 @@ def save_policy(policy: "Policy | Result", path: str | Path) -> None:
     file's policy: `docs/deploy.md` says which.
     """
     path = writable_path(Path(path), ".npz", ".onnx", option="policy file")
-    core = policy.core if isinstance(policy, Policy) else TablePolicy.of(policy.policy)
+    core = policy.core if isinstance(policy, Policy) else _table(policy)
     arrays, meta = _parts(core)
     label = json.dumps({"format": KIND, "version": VERSION, **meta}, allow_nan=False)
     if path.suffix.lower() == ".npz":
@@ -258,7 +258,13 @@ def _from_archive(path: Path) -> NetworkPolicy | TablePolicy:
                 raise InputError(f"{WHOLE} ({error}).") from None
     from cmdpax.model.archive import load_result
 
-    return TablePolicy.of(load_result(path).policy)
+    return _table(load_result(path))
+
+
+def _table(result: "Result") -> TablePolicy:
+    """The policy of a result, or those of its mixture."""
+    shares, tables = result.policies
+    return TablePolicy.of(tables, shares)
 
 
 def _from_parts(arrays: Mapping[str, Array], meta: Row) -> NetworkPolicy | TablePolicy:

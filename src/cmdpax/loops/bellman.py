@@ -5,6 +5,7 @@
   in one pass; a state's own self-loop is solved for exactly;
 - `expected`: `E[V(s') | k]` of every choice;
 - `ratios`: `(x + gamma E V - V) / (u - gamma E u)` of every state, with its rounding, for bounds;
+- `differences`: `x + E (V(s') - V(s))` of every choice, exactly 0 where nothing changes;
 - `policy_rows`: the sparse rows of `P_pi`, for deterministic and stochastic policies;
 - `reachable`, `distances`: breadth-first search; `order_rows`: the one form of every row.
 
@@ -202,12 +203,43 @@ def _quotient(d, error, g, doubt, is_over):
     is_over: whether a run may stay here for ever if d is 0: nothing is left of V by then.
     """
     least, most = d - error, d + error
-    if least == 0.0 and most == 0.0 and (is_over or g > 2.0 * doubt):
+    if least == 0.0 and most == 0.0 and ((is_over and g >= doubt) or g > 2.0 * doubt):
         return 0.0, 0.0
     if not g > 2.0 * doubt:
         return -np.inf, np.inf
     less, more = g - doubt, g + doubt
     return least / (less if least < 0.0 else more), most / (less if most > 0.0 else more)
+
+
+def differences(rows: Rows, reward: Array, sizes: Array, values: Array) -> tuple[Array, Array]:
+    """`x + E (V(s') - V(s))` of every choice, `[K]`, and what its terms amount to, `[K]`.
+
+    For rows that sum to 1, or are empty: nothing follows, and it is `x - V(s)`. Where V is one
+    number and x is 0, both are 0 exactly. For `reward [K]`, its `sizes [K]` and `values [S]`.
+    """
+    total, size = np.empty(rows.choices), np.empty(rows.choices)
+    numbers = readable(reward), readable(sizes), readable(values), total, size
+    over_blocks(lambda i, j: _differences(i, rows.rows(i, j), *numbers), rows.states)
+    return total, size
+
+
+@compiled
+def _differences(first, rows, reward, sizes, values, total, size):
+    first_choice, first_entry, successors, probabilities = rows
+    begin, end = first_choice[0], first_entry[0]
+    origin = end
+    for i in range(len(first_choice) - 1):
+        value = values[first + i]
+        for k in range(first_choice[i], first_choice[i + 1]):
+            start, end = end, first_entry[k + 1 - begin]
+            change = moved = 0.0
+            if start == end:
+                change, moved = -value, abs(value)
+            for e in range(start - origin, end - origin):
+                step = probabilities[e] * (values[successors[e]] - value)
+                change += step
+                moved += abs(step)
+            total[k], size[k] = reward[k] + change, sizes[k] + moved
 
 
 def policy_rows(rows: Rows, policy: Array) -> Matrix:

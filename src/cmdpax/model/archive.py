@@ -34,7 +34,7 @@ from cmdpax.model import text
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.foreign import umb_bytes
 from cmdpax.model.limits import Limits
-from cmdpax.model.result import Certificate, Result, Status
+from cmdpax.model.result import Certificate, Mixture, Result, Status
 from cmdpax.model.transitions import RowLists
 
 RESULT = "cmdpax-result"
@@ -48,6 +48,8 @@ PROOF_ARRAYS = (*BOUNDS, "value_potentials", "dual_potential")
 RANGE_ARRAYS = ("ranges", "range_potentials")  # from version 3 on
 RAY_ARRAYS = ("ray", "ray_bound", "ray_potential")
 EXTRAS = ("sizes", "size_potentials", "gauge")  # of a certificate, where they are needed
+MIXED_ARRAYS = ("shares", "mixture")  # instead of a policy
+PARTS = (1, 2, 3)  # vectors over states in a potential
 OPTIONAL_ARRAYS = ("points", "relaxations")  # of a result
 RESULT_ARRAYS = ("policy", *SCALARS, *OF_CONSTRAINTS)
 LABELS = ("status", "method", "digest")
@@ -71,6 +73,7 @@ def save_model(model: CMDP, path: str | os.PathLike[str]) -> None:
     if model.transitions.labels is not None or model.actions > most:  # else actions are 0, 1, ...
         arrays["available"] = model.transitions.as_table(np.ones(model.choices, dtype=bool))
     meta = {name: getattr(model, name) for name in ("senses", "minimise", "notes", *text.NAMES)}
+    meta |= text.what_counts(model)
     meta["grid"] = model.grid and asdict(model.grid)
     return _write_archive(path, text.MODEL, arrays, meta)
 
@@ -88,7 +91,13 @@ def load_model(path: str | os.PathLike[str]) -> CMDP:
 def save_result(result: Result, path: str | os.PathLike[str]) -> None:
     """Write a result, with its certificate and trace, to a `.npz` file."""
     path = _suffixed(path, (".npz",))
-    arrays = {name: np.asarray(getattr(result, name), dtype=np.float64) for name in RESULT_ARRAYS}
+    if result.mixture is None:
+        arrays = {"policy": np.asarray(result.policy, dtype=np.float64)}
+    else:
+        shares, actions = zip(*result.mixture, strict=True)
+        arrays = {"shares": np.array(shares), "mixture": np.stack(actions).astype(np.int32)}
+    own = RESULT_ARRAYS[1:]
+    arrays |= {name: np.asarray(getattr(result, name), dtype=np.float64) for name in own}
     parts: list[tuple[Any, str]]
     parts = [(result.certificate, name) for name in (*PROOF_ARRAYS, *RANGE_ARRAYS, *RAY_ARRAYS)]
     parts += [
@@ -98,7 +107,7 @@ def save_result(result: Result, path: str | os.PathLike[str]) -> None:
     for part, name in parts:
         if (value := getattr(part, name)) is not None:
             arrays[name] = np.asarray(value, dtype=np.float64)
-    names = (*RESULT_META, "averaged", "minimise", "reason")
+    names = (*RESULT_META, "averaged", "minimise", "reason", "notes")
     _write_archive(path, RESULT, arrays, {name: getattr(result, name) for name in names})
 
 
@@ -114,7 +123,8 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
     is_padded = meta["version"] < 3
     text.checked_keys("arrays", arrays, PADDED if is_padded else ROWS, (*NUMBERS, "available"))
     lists = ("senses", *text.NAMES)
-    text.checked_keys("meta", meta, ("format", "version"), ("minimise", "grid", "notes", *lists))
+    others = ("minimise", "may_stay", "criterion", "grid", "notes", *lists)
+    text.checked_keys("meta", meta, ("format", "version"), others)
     labels: dict[str, Any] = {
         name: None if meta.get(name) is None else text.texts(f"meta.{name}", meta[name])
         for name in lists
@@ -137,6 +147,8 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
         arrays["initial"],
         arrays["discount"],  # type: ignore[arg-type]  # [] of one number, checked there
         minimise=meta.get("minimise", False),
+        may_stay=meta.get("may_stay", False),
+        criterion=meta.get("criterion"),
         first_choice=arrays.get("first_choice"),
         available=arrays.get("available"),
         grid=text.grid_from(meta.get("grid")),
@@ -158,14 +170,23 @@ def _turned(senses: list[str], array: np.ndarray) -> np.ndarray:
 
 
 def _result_from_archive(file: BinaryIO) -> Result:
-    required = {*RESULT_ARRAYS, *PROOF_ARRAYS} - {"values"}
-    optional = ("values", *RANGE_ARRAYS, *RAY_ARRAYS, *EXTRAS, *OPTIONAL_ARRAYS)
+    required = {*RESULT_ARRAYS, *PROOF_ARRAYS} - {"values", "policy"}
+    optional = (
+        "values",
+        "policy",
+        *MIXED_ARRAYS,
+        *RANGE_ARRAYS,
+        *RAY_ARRAYS,
+        *EXTRAS,
+        *OPTIONAL_ARRAYS,
+    )
     meta, arrays = _read_archive(file, RESULT, sorted(required), optional)
     averaged, is_old = AVERAGED[meta["version"]], meta["version"] < 3
     known = ("format", "version", *RESULT_META, averaged)
-    text.checked_keys("meta", meta, known, ("minimise", "reason"))
+    text.checked_keys("meta", meta, known, ("minimise", "reason", "notes"))
     labels: dict[str, Any] = {name: text.typed(f"meta.{name}", meta[name], str) for name in LABELS}
     labels["reason"] = text.typed("meta.reason", meta.get("reason", ""), str)
+    labels["notes"] = tuple(text.texts("meta.notes", meta.get("notes") or []))
     if is_old and labels["status"] == "marginal":
         labels["status"] = "limit"
     if labels["status"] not in get_args(Status):
@@ -180,12 +201,18 @@ def _result_from_archive(file: BinaryIO) -> Result:
     if not isinstance(minimise, bool):
         raise InputError(f"meta.minimise: {brief(minimise)} is neither true nor false.")
     rays = {name in arrays for name in RAY_ARRAYS}
-    if arrays["policy"].ndim != 2 or len(senses) != len(names) or len(rays) > 1:
+    mixture, policy = _mixture(arrays), arrays.get("policy")
+    if (policy is None) == (mixture is None) or (policy is not None and policy.ndim != 2):
+        raise InputError("the policy must be [S, A], or shares [k] and a mixture [k, S].")
+    if len(senses) != len(names) or len(rays) > 1:
         raise InputError(
-            "the policy must be [S, A], each constraint needs a name and a sense, and the arrays of"
-            " a ray come together."
+            "each constraint needs a name and a sense, and the arrays of a ray come together."
         )
-    numbers = _shaped(arrays, len(names))
+    S = len(policy) if policy is not None else arrays["mixture"].shape[1]
+    numbers = _shaped(arrays, S, len(names))
+    numbers["mixture"] = mixture
+    numbers.setdefault("policy", None)
+    numbers.pop("shares", None)
     if meta["version"] == 1:
         # the first files have no values
         numbers.setdefault("values", numbers["margins"] + numbers["thresholds"])
@@ -194,7 +221,6 @@ def _result_from_archive(file: BinaryIO) -> Result:
         numbers["value_potentials"] = _turned([">=", *senses], numbers["value_potentials"])
         labels["digest"] = f"0.1:{labels['digest']}"
     if is_old:  # their eps was a share of something else, and is not verified
-        S = len(arrays["policy"])
         numbers["ranges"] = np.full((1 + len(names), 2), np.nan)
         numbers["range_potentials"] = np.zeros((1 + len(names), 2, S))
         numbers["scaled_gap"] = numbers["scaled_violation"] = np.nan
@@ -214,13 +240,29 @@ def _result_from_archive(file: BinaryIO) -> Result:
     )
 
 
-def _shaped(arrays: Mapping[str, np.ndarray], m: int) -> dict[str, Any]:
-    """The arrays of a result with m constraints, each in the shape it must have."""
-    S, A = arrays["policy"].shape
+def _mixture(arrays: Mapping[str, np.ndarray]) -> Mixture | None:
+    """The policies of a mixture with their probabilities."""
+    if not set(MIXED_ARRAYS) & arrays.keys():
+        return None
+    text.checked_keys("arrays", arrays, MIXED_ARRAYS, arrays)
+    shares, actions = (arrays[name] for name in MIXED_ARRAYS)
+    if shares.ndim != 1 or actions.ndim != 2 or len(shares) != len(actions) or not len(shares):
+        raise InputError("the mixture must be shares [k] and actions [k, S], k > 0.")
+    if actions.dtype.kind not in "iu":
+        raise InputError("array 'mixture' must hold whole numbers, the actions.")
+    return tuple(zip(shares.tolist(), actions.astype(np.int64), strict=True))
+
+
+def _shaped(arrays: Mapping[str, np.ndarray], S: int, m: int) -> dict[str, Any]:
+    """The arrays of a result with S states and m constraints, each in the shape it must have."""
+    A = arrays["policy"].shape[1] if "policy" in arrays else 0
+    n = next((n for n in PARTS if arrays["dual_potential"].shape == (n * S,)), 1) * S
+    k = len(arrays["shares"]) if "shares" in arrays else 1
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys((*OF_CONSTRAINTS, "weights", "ray"), (m,))
-    shapes |= {"policy": (S, A), "dual_potential": (S,), "ray_potential": (S,)}
-    shapes |= {"reward_bounds": (2,), "margin_bounds": (m, 2), "value_potentials": (1 + m, S)}
-    shapes |= {"ranges": (1 + m, 2), "range_potentials": (1 + m, 2, S), "gauge": (S,)}
+    shapes |= {"policy": (S, A), "dual_potential": (n,), "ray_potential": (n,)}
+    shapes |= {"shares": (k,), "mixture": (k, S), "value_potentials": (k * (1 + m), n)}
+    shapes |= {"reward_bounds": (2,), "margin_bounds": (m, 2)}
+    shapes |= {"ranges": (1 + m, 2), "range_potentials": (1 + m, 2, n), "gauge": (S,)}
     shapes |= {"relaxations": (m,), "sizes": (1 + m,), "size_potentials": (1 + m, S)}
     if "points" in arrays and arrays["points"].ndim == 2:
         shapes["points"] = arrays["points"].shape

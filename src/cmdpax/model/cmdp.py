@@ -1,7 +1,7 @@
-"""The exact model: a finite, discounted constrained Markov decision process, as the user says it.
+"""The exact model: a finite constrained Markov decision process, as the user says it.
 
     maximise (or minimise) V_r(pi)  subject to  V_c[i](pi) <= b[i]  (or >=, ==, or in a range),
-    V_x(pi) = E sum_t gamma^t x(s_t, a_t),  s_0 ~ rho.
+    V_x(pi) = E sum_t gamma^t x(s_t, a_t),  s_0 ~ rho,  or the long-run average of x.
 
 A model keeps the user's orientation and units everywhere: `exact/standard.py` turns it into the one
 problem that the mathematics knows. A model is immutable; `replace` gives a changed copy.
@@ -42,9 +42,11 @@ from cmdpax.model.transitions import (
 
 FIELDS = (  # of the constructor; thresholds besides
     *("transitions", "reward", "constraints", "senses", "initial", "discount", "minimise"),
+    *("criterion", "may_stay"),
     *("state_names", "action_names", "constraint_names", "grid", "notes"),
 )
 OF_ROWS = ("available", "first_choice", "goal")  # arguments that say what transitions mean
+CRITERIA = ("discounted", "total", "average")
 HASHED = 1 << 20  # indices that are hashed at a time
 
 
@@ -74,13 +76,15 @@ class CMDP:
         for one constraint)
     initial: the first state, by its index or its name; or `{state: probability}`; or its
         distribution `[S]`
-    discount: in [0, 1]. At 1 rewards are added up until a goal is reached, as every policy must
+    discount: in [0, 1]. At 1 rewards are added up until a goal is surely reached
+    criterion: `"average"` for the long-run average, which needs no discount
     senses: `">="` (default), `"<="`, `"=="` or `"in"` (a range) for each constraint, or one for all
     minimise: whether the reward is a cost, to be minimised
     first_choice: `[S + 1]`, the first row of every state in a matrix `[K, S]`, and K
     available: `[S, A]` booleans, which actions exist in which state (default: all)
     goal: states where the run ends, and nothing is paid any more: a mask `[S]`, an index, a name,
         or a list of these; their rows are not looked at
+    may_stay: at discount 1, whether a run may also stay for ever where nothing is paid
     state_names, constraint_names: optional labels
     action_names: A labels, or for every state a list of those of its choices
     grid: optional drawing instructions
@@ -92,6 +96,7 @@ class CMDP:
     constraints: np.ndarray  # [m, K]
     limits: Limits
     initial: np.ndarray  # [S]
+    criterion: str  # what is added up: "discounted", "total" (at discount 1) or "average"
     discount: float
 
     def __init__(
@@ -101,13 +106,15 @@ class CMDP:
         constraints: Any,
         thresholds: Any,
         initial: Any,
-        discount: float,
+        discount: float | None = None,
         *,
+        criterion: str | None = None,
         senses: Sequence[str | None] | str | None = None,
         minimise: bool = False,
         first_choice: Any = None,
         available: Any = None,
         goal: Any = None,
+        may_stay: bool = False,
         state_names: Sequence[str] | None = None,
         action_names: Sequence[str] | Sequence[Sequence[str]] | None = None,
         constraint_names: Sequence[str] | None = None,
@@ -118,9 +125,7 @@ class CMDP:
         self.transitions, kept = read_rows(transitions, available, first_choice, marked)
         rows, S, A = self.transitions, self.transitions.states, self.transitions.actions
         self.reward = _by_choice("reward", reward, rows, kept)
-        if not isinstance(minimise, bool | np.bool_):
-            raise InputError(f"minimise is {minimise!r}; it must be True or False.")
-        self.minimise = bool(minimise)
+        self.minimise = _flag("minimise", minimise)
         constraints, count = float_array("constraints", constraints), len(listed(thresholds))
         if constraints.ndim == 0:
             raise InputError(f"constraints: a number; give {(S, A)} numbers for each constraint.")
@@ -141,7 +146,10 @@ class CMDP:
         self.limits = Limits.of(thresholds, senses, names)
         self.state_names = _labels("state_names", state_names, S)
         self.initial = _distribution(initial, S, self.state_names)
-        self.discount = _discount_factor(discount)
+        self.criterion, self.discount = _criterion(criterion, discount)
+        self.may_stay = _flag("may_stay", may_stay)
+        if self.may_stay and self.criterion != "total":
+            raise InputError("may_stay: it says when a run ends; leave it out but for discount 1.")
         self.action_names = _action_labels(action_names, rows)
         self.grid = _checked_grid(grid, S, A)
         self.notes = _labels("notes", notes, len(notes)) or ()
@@ -178,11 +186,6 @@ class CMDP:
     def first_choice(self) -> np.ndarray:
         """`[S + 1]` int32: the first choice of every state, and K."""
         return self.transitions.first_choice
-
-    @property
-    def criterion(self) -> str:
-        """What is added up: `"discounted"` rewards, or at discount 1 their `"total"`."""
-        return "discounted" if self.discount < 1 else "total"
 
     def rows(self, first: int, last: int) -> Block:
         """The transitions of the states `first .. last - 1`, by choice."""
@@ -238,11 +241,17 @@ class CMDP:
             ("states", f"{rows.states:,}"),
             ("actions", f"{rows.actions:,}{uneven}"),
             ("successors", f"{rows.longest} at most, {len(rows.successors):,} in all"),
-            ("discount", f"{self.discount:.12g}"),
+            self._what_counts(),
+            *([("runs", "may stay for ever where nothing is paid")] if self.may_stay else []),
             ("objective", f"{'minimise' if self.minimise else 'maximise'} the reward"),
             *(("subject to", text) for text in self.limits.texts),
             *(("note", sentence) for sentence in self.notes),
         ]
+
+    def _what_counts(self) -> tuple[str, str]:
+        if self.criterion == "average":
+            return "counts", "the long-run average"
+        return "discount", f"{self.discount:.12g}"
 
     def __str__(self) -> str:
         return as_text(self._rows())
@@ -267,6 +276,10 @@ class CMDP:
                 fields["senses"] = self._senses_for(entries)
             if len(entries) != self.constraint_count:
                 fields["constraint_names"] = None
+        if "discount" in changes and "criterion" not in changes:
+            fields["criterion"] = None
+        elif changes.get("criterion") == "average":
+            fields["discount"] = None
         return CMDP(**{**fields, **changes})
 
     def _senses_for(self, entries: list[Any]) -> list[str | None] | None:
@@ -295,6 +308,7 @@ class CMDP:
         for array in (rows.probabilities, *numbers):
             _hash(hasher, array)
         hasher.update(f"{self.senses} {self.minimise} {self.discount!r}".encode())
+        hasher.update(b" may stay" * self.may_stay + b" average" * (self.criterion == "average"))
         return hasher.hexdigest()
 
     def matches(self, digest: str) -> bool:
@@ -337,7 +351,7 @@ class CMDP:
         *,
         thresholds: Sequence[float],
         initial: Any,
-        discount: float,
+        discount: float | None = None,
         **fields: Any,
     ) -> "CMDP":
         """Build from `step(state, action) -> ({next_state: probability}, reward, [constraints])`.
@@ -345,7 +359,7 @@ class CMDP:
         states: names of any kind. actions: a list, or a function of the state where the choice
         depends on it. step: its third part has one number for each threshold; with `senses=["<="]`
         it is the cost itself. initial: a state, or `{state: probability}`. fields: `senses`,
-        `minimise`, `goal`, `constraint_names`, `grid`, as in the constructor.
+        `minimise`, `criterion`, `goal` and others, as in the constructor.
         """
         made = step_fields(states, actions, step, thresholds, initial)
         return cls(**made, discount=discount, **fields)
@@ -374,6 +388,7 @@ class CMDP:
         constructor.
         """
         said = {"limits": limits, "initial": initial, "goal": goal, "minimise": minimise}
+        discount = 1.0 if discount is None and fields.get("criterion") == "average" else discount
         made = table_fields(table, discount=discount, reward=reward, **said)
         return cls(**made, **fields)
 
@@ -427,7 +442,6 @@ class CMDP:
         the run ends where nothing is paid any more. What was done is in `notes`.
         """
         made = prism_fields(path, property=property, constants=constants, discount=discount)
-        made.pop("may_stay")
         return cls(**made)
 
     @classmethod
@@ -450,6 +464,7 @@ class CMDP:
         default its own. fields: others of the constructor.
         """
         said = {"limits": limits, "initial": initial, "goal": goal, "minimise": minimise}
+        discount = 1.0 if discount is None and fields.get("criterion") == "average" else discount
         made = umb_fields(path, discount=discount, reward=reward, **said)
         return cls(**made, **fields)
 
@@ -566,6 +581,22 @@ def _distribution(initial: Any, S: int, names: Sequence[str] | None) -> np.ndarr
     return normalised(start)
 
 
+def _criterion(criterion: Any, discount: Any) -> tuple[str, float]:
+    """What is added up, and a checked discount factor; an average has none, which is 1."""
+    if criterion is not None and criterion not in CRITERIA:
+        hint = did_you_mean(str(criterion), CRITERIA)
+        raise InputError(f"criterion: {criterion!r} is unknown; {hint}")
+    if discount is None and criterion != "average":
+        raise InputError("discount: give it, for example 0.95; or criterion='average'.")
+    factor = _discount_factor(1.0 if discount is None else discount)
+    own = "total" if factor == 1 else "discounted"
+    if criterion == "average" and factor < 1:
+        raise InputError("criterion: an average has no discount; leave out one of the two.")
+    if criterion not in (None, "average", own):
+        raise InputError(f"criterion: {criterion!r} does not go with discount {factor:g}.")
+    return criterion or own, factor
+
+
 def _discount_factor(discount: Any) -> float:
     """A checked discount factor."""
     number = float_array("discount", discount)
@@ -574,6 +605,13 @@ def _discount_factor(discount: Any) -> float:
     if not 0 <= number <= 1:
         raise InputError(f"discount is {float(number):g}; it must be between 0 and 1.")
     return float(number) + 0.0
+
+
+def _flag(field: str, value: Any) -> bool:
+    """A checked truth value."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{field} is {value!r}; it must be True or False.")
+    return bool(value)
 
 
 def _labels(field: str, names: Sequence[str] | None, count: int) -> tuple[str, ...] | None:

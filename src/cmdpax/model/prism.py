@@ -66,7 +66,9 @@ def prism_fields(
             model, formula, is_multi = _built(stormpy, path, property, constants)
             graph, stuck = _graph(model)
             parts = [_part(stormpy, model, graph, stuck, one) for one in formula]
-        return _fields(model, graph, parts, is_multi, stuck) | {"discount": discount}
+        made = _fields(model, graph, parts, is_multi, stuck)
+        may_stay = made.pop("may_stay") and discount == 1
+        return made | {"discount": discount, "may_stay": may_stay}
 
 
 @contextmanager

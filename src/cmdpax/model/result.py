@@ -13,10 +13,12 @@ from cmdpax.model.prints import Rows, as_html, as_text
 
 Status = Literal["certified", "infeasible", "limit"]
 Row = dict[str, Any]  # of a trace
+Mixture = tuple[tuple[float, np.ndarray], ...]  # probabilities and policies
 Callback = Callable[[Row], None]
 FLOOR = 1e-10  # of a tolerance, as a share of the size of the numbers
 DIGITS = 4e-15  # the same of a constant in the numbers: its last digits
 TINIEST = 1e-12  # the same of the largest reward of one step
+LARGEST_STEP = 1e-3  # share of it that counts as a range where values have no least
 WIDE = 0.01  # a price is printed with its interval if that is wider, as a share of the price
 
 
@@ -106,7 +108,7 @@ class Result:
     status: Status
     method: str  # that ran
     eps: float  # certified means: gap and violations are at most this share of their ranges
-    policy: np.ndarray  # [S, A]
+    policy: np.ndarray | None  # [S, A]; None: the answer is a mixture
     reward: float  # V_r
     values: np.ndarray  # [m], V_c; more exact than what margins say where thresholds are huge
     margins: np.ndarray  # [m], room left; negative where a constraint is violated
@@ -123,6 +125,17 @@ class Result:
     reason: str = ""  # of a limit: "time", "rounding", or "no progress"
     points: np.ndarray | None = None  # [k, 1 + M]: rewards and margins of policies, for prices
     relaxations: np.ndarray | None = None  # [m]: what each limit alone must give way, if infeasible
+    mixture: Mixture | None = None  # probabilities and actions [S], one drawn at the start of a run
+    notes: tuple[str, ...] = ()  # how the model was read, a sentence each
+
+    @property
+    def policies(self) -> tuple[np.ndarray, np.ndarray]:
+        """Probabilities `[k]` and tables `[k, S, A]`, one of which is drawn at the start."""
+        if self.mixture is None:
+            assert self.policy is not None
+            return np.ones(1), self.policy[None]
+        shares, actions = zip(*self.mixture, strict=True)
+        return np.array(shares), np.eye(int(np.max(actions)) + 1)[np.stack(actions)]
 
     @property
     def constraint_names(self) -> tuple[str, ...]:
@@ -153,8 +166,10 @@ class Result:
         return self.limits.price_bounds(self.points[:, 1:], room)
 
     @staticmethod
-    def of(model: CMDP, policy: np.ndarray, certificate: Certificate, **fields: Any) -> "Result":
-        """The result of a policy by choice, `[K]`, and its certificate; `fields` are the others."""
+    def of(model: CMDP, policies: Mixture, certificate: Certificate, **fields: Any) -> "Result":
+        """The result of policies by choice, `[K]`, and their certificate; `fields`: the others."""
+        tables = tuple((share, model.as_table(policy)) for share, policy in policies)
+        is_one = len(tables) == 1
         low, high = certificate.reward_bounds
         if certificate.violation == 0:  # a feasible policy: the dual bound holds for it too
             if model.minimise:
@@ -162,7 +177,8 @@ class Result:
             else:
                 high = max(low, min(high, certificate.dual_bound))
         return Result(
-            policy=model.as_table(policy),
+            policy=tables[0][1] if is_one else None,
+            mixture=None if is_one else tuple((share, own.argmax(1)) for share, own in tables),
             reward=(low + high) / 2,
             margins=certificate.margin_bounds.mean(1),
             multipliers=certificate.weights,
@@ -197,6 +213,8 @@ class Result:
             "ray_bound": proof.ray_bound,
             "relaxations": None if relaxations is None else relaxations.tolist(),
             "seconds": self.seconds,
+            "mixture": None if self.mixture is None else [share for share, _ in self.mixture],
+            "notes": list(self.notes),
         }
 
     def __repr__(self) -> str:
@@ -237,6 +255,12 @@ class Result:
                 ("reward", best),
                 ("gap", f"{gap:.3g}   ({shares} of its range {low:.6g} to {high:.6g}){note}"),
             ]
+        if self.mixture is not None:
+            shares = ", ".join(f"{share:.4g}" for share, _ in self.mixture)
+            count = len(self.mixture)
+            text = f"a draw of {count} deterministic ones at the start of a run: {shares}"
+            rows.append(("policy", text))
+        rows += [("note", note) for note in self.notes]
         share = f"   ({100 * self.scaled_violation:.2g}% of the range)" if proof.violation else ""
         rows.append(("violation", f"{proof.violation:.3g}{share}"))
         return rows + self._table()

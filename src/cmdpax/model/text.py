@@ -24,15 +24,22 @@ MODEL = "cmdpax-model"
 VERSION = 2  # of models as .json, and of results
 NAMES = ("state_names", "action_names", "constraint_names")
 HEAD_KEYS = ("format", "version", "discount", "states", "actions", "initial", "constraints")
+MAY = ("grid", "minimise", "may_stay", "criterion", "notes")  # be left out
 LARGEST_JSON = 500_000  # entries of a model in .json: S * A * max(B, 1 + m)
 WORDS: Mapping[type, str] = {dict: "a JSON object", list: "a list", str: "text"}
 T = TypeVar("T")
 
 
+def what_counts(model: CMDP) -> dict[str, Any]:
+    """What a file says of the criterion beside the discount, where that does not say it."""
+    said: dict[str, Any] = {"may_stay": True} if model.may_stay else {}
+    return said | ({"criterion": "average"} if model.criterion == "average" else {})
+
+
 def model_from_json(text: bytes) -> CMDP:
     """The model in a `.json` file."""
     data = identified(parse_json(text), MODEL, VERSION)
-    checked_keys("the model", data, (*HEAD_KEYS, "transitions"), ("grid", "minimise", "notes"))
+    checked_keys("the model", data, (*HEAD_KEYS, "transitions"), MAY)
     transitions = typed("transitions", data["transitions"], list)
     limits, constraint_names = _limits(typed("constraints", data["constraints"], list))
     S, state_names = counted("states", data["states"])
@@ -69,6 +76,8 @@ def model_from_json(text: bytes) -> CMDP:
         initial=_initial(data["initial"], states),
         discount=number("discount", data["discount"]),
         minimise=data.get("minimise", False),
+        may_stay=data.get("may_stay", False),
+        criterion=data.get("criterion"),
         state_names=state_names,
         action_names=action_names,
         constraint_names=constraint_names,
@@ -151,7 +160,7 @@ def model_to_json(model: CMDP) -> str:
         "initial": {states[s]: model.initial[s] for s in np.nonzero(model.initial)[0]},
         "constraints": _said(model.limits),
     }
-    head |= {"minimise": True} if model.minimise else {}
+    head |= ({"minimise": True} if model.minimise else {}) | what_counts(model)
     head |= {"grid": asdict(model.grid)} if model.grid else {}
     head |= {"notes": model.notes} if model.notes else {}
     lines = []

@@ -42,7 +42,7 @@ def optimal_policy(problem: str) -> Figure:
     result = solve(model, eps=1e-9)
     price = f"price {result.multipliers[0]:.4f}"
     title = f"{PROBLEMS[problem]}: optimal policy, reward {result.reward:.6f}, {price}"
-    return policy_picture(model, result.policy, title)
+    return policy_picture(model, result.policies[1][0], title)
 
 
 def all_methods(study: ExactStudy) -> Figure:

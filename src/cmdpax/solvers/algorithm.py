@@ -20,7 +20,7 @@ import numpy as np
 from cmdpax import lagrangian
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.standard import StandardForm
-from cmdpax.model.result import Trajectory
+from cmdpax.model.result import Mixture, Trajectory
 
 LARGEST_PENALTY = 1e10
 
@@ -87,6 +87,7 @@ class Answer:
     averaged: np.ndarray | None = None  # [S, A], the policy of the average occupancy
     in_own_units: bool = False  # whether weights are those of the unscaled form
     points: np.ndarray | None = None  # [k, 1 + m]: reward and margins of policies, scaled
+    mixture: Mixture | None = None  # deterministic policies with the values of `policy` together
 
 
 @dataclass(frozen=True)

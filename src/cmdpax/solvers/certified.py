@@ -144,5 +144,7 @@ class _Search:
         """The policy of a state with the best dual weights so far and their plan."""
         assert self.dual is not None
         policy = self.oracle.policy(self.form, state)
-        points = state.points if isinstance(state, Columns) else None
-        return Answer(policy, self.dual.weights, self.dual.plan, points=points)
+        more: dict[str, Any] = {}
+        if isinstance(state, Columns):
+            more = {"points": state.points, "mixture": state.policies}
+        return Answer(policy, self.dual.weights, self.dual.plan, **more)

@@ -34,6 +34,7 @@ from cmdpax.errors import NumericalError
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops.mixing import best_mixture
+from cmdpax.model.result import Mixture
 from cmdpax.solvers.algorithm import AugmentedLagrangian, CertifiedGap
 from cmdpax.solvers.policy_classes import Array, from_visits
 from cmdpax.stopping import Stop, never
@@ -74,6 +75,12 @@ class Columns:
     def points(self) -> np.ndarray:
         """Reward and margins of every column, `[k, 1 + m]`."""
         return np.column_stack([self.rewards, self.margins_of_columns])
+
+    @property
+    def policies(self) -> Mixture:
+        """The columns that carry weight, `[S]` each, with their shares."""
+        shares = zip(self.mixture.tolist(), self.choices, strict=True)
+        return tuple((share, choices) for share, choices in shares if share > 0)
 
 
 @dataclass(frozen=True)

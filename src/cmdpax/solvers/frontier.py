@@ -9,6 +9,7 @@ multipliers of the one before.
 import numpy as np
 
 from cmdpax.errors import InputError, check_count, did_you_mean
+from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Callback, FrontierPoint, Result
@@ -84,8 +85,10 @@ def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[fl
     sign = model.limits.signs[model.limits.first_rows[constraint]]  # -1: towards small values
     extreme = relaxed.replace(reward=model.constraints[constraint], minimise=bool(sign < 0))
     form = StandardForm.of(extreme)
-    policy = _feasible(solve(relaxed, eps=eps)).policy
-    loose = sign * float(form.evaluate(model.by_choice(policy)).reward)
+    low, high = attained_ranges(form).bounds[0]
+    idle = sign * (low - (high - low))  # a threshold that every policy keeps, or nearly
+    entries = [idle if i == constraint else entry for i, entry in enumerate(model.limits.entries)]
+    loose = float(_feasible(solve(model.replace(thresholds=entries), eps=eps)).values[constraint])
     tight = _feasible(solve(extreme, eps=eps)).reward
     if sign * (tight - loose) <= 10 * eps * form.reward_scale:
         raise InputError(

@@ -26,7 +26,6 @@ from scipy.optimize import linprog
 from cmdpax import lagrangian
 from cmdpax.errors import InputError, NumericalError, check_count, check_number
 from cmdpax.exact.standard import StandardForm
-from cmdpax.loops.bellman import greedy
 from cmdpax.model.result import Row
 from cmdpax.solvers.algorithm import Answer
 from cmdpax.solvers.certified import Task
@@ -56,7 +55,7 @@ def occupancy_program(form: StandardForm) -> OccupancyProgram:
     rows = sp.csr_array(mass * form.constraints)
     matrix = sp.csc_array(sp.vstack([flow, rows]) if m else flow)
     matrix.eliminate_zeros()
-    inflow = form.criterion.unit * form.initial
+    inflow = form.criterion.inflow(form)
     return OccupancyProgram(mass * form.reward, matrix, inflow, form.thresholds)
 
 
@@ -183,8 +182,8 @@ def _policy(form: StandardForm, solver: highspy.Highs, name: str, advice: str = 
         status = solver.modelStatusToString(solver.getModelStatus())
         raise NumericalError(f"{name}: HiGHS ended with '{status}' and no solution{advice}.")
     mass = np.array(solution.col_value)[: form.choices]
-    best, _ = greedy(form.transitions.first_choice, form.reward)
-    return from_visits(form, np.maximum(mass, 0), form.transitions.deterministic(best))
+    best, mass = form.criterion.fallback(form, mass), np.maximum(mass, 0)
+    return from_visits(form, mass, form.transitions.deterministic(best))
 
 
 def dantzig_wolfe(form: StandardForm, task: Task) -> Answer:
@@ -215,7 +214,8 @@ def dantzig_wolfe(form: StandardForm, task: Task) -> Answer:
         if columns is known:  # nothing new: optimal to HiGHS' own tolerance
             break
     policy = Corrective().policy(form, columns)
-    return Answer(policy, weights, dual_plan, points=columns.points)
+    more: dict[str, Any] = {"points": columns.points, "mixture": columns.policies}
+    return Answer(policy, weights, dual_plan, **more)
 
 
 def _best_feasible(rewards: Array, margins: Array) -> tuple[Array, Array]:

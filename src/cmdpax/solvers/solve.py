@@ -24,7 +24,7 @@ from cmdpax.exact.ranges import Ranges, attained_ranges
 from cmdpax.exact.standard import Scaled, StandardForm, said_back
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP
-from cmdpax.model.result import Callback, Certificate, Result, Row, Status, Trajectory
+from cmdpax.model.result import Callback, Certificate, Mixture, Result, Row, Status, Trajectory
 from cmdpax.solvers.algorithm import Answer, Oracle
 from cmdpax.solvers.certified import Task, WarmStart
 from cmdpax.solvers.columns import MAX_COLUMNS, Corrective
@@ -38,7 +38,7 @@ PLANNED = 0.25  # the same of a plan that is the answer
 LOOSE = 1e-2  # accuracy of a certificate, relative to the range, once time is up
 REFUSALS, GAIN = 4, 0.9  # certificates in a row that gain less than a tenth before a search ends
 DEFAULT = "corrective-alm"
-Proven = tuple[np.ndarray, Certificate, np.ndarray]  # a policy [K], its proof, its values [m]
+Proven = tuple[Mixture, Certificate, np.ndarray]  # policies, their proof, their values [m]
 
 
 def solve(
@@ -94,7 +94,9 @@ def trajectory(
     if row.trace is None:
         raise InputError(f"method '{row.name}' has no fixed-budget form; use cmdpax.solve.")
     row.check_settings(settings, row.budget)
-    run = row.trace(StandardForm.of(model), keep, **own, **settings)
+    form = StandardForm.of(model)
+    row.check_criterion(form.kind)
+    run = row.trace(form, keep, **own, **settings)
     limits, kept = model.limits, run.policies
     return replace(
         run,
@@ -172,6 +174,7 @@ class _Door:
             raise InputError("callback: it must be a function that takes a row of the trace.")
         self.started, self.stop = time.perf_counter(), Stopper(self.time_limit)
         self.form = StandardForm.of(self.model)
+        self.method.check_criterion(self.form.kind)
         self.trace: list[Row] = []
         self.accepted: Proven | None = None
         self.refused, self.smallest = 0, np.inf  # certificates in a row that gained nothing
@@ -226,16 +229,18 @@ class _Door:
         form, what = self.form, claim(self.form, self.form.reward)
         guess, tolerance = self.ranges.potentials[0, 1], PLANNED * float(self.tolerances[0])
         kind: dict[str, Any] = {"tolerance": tolerance, "stop": self.stop}
+        guess = guess[: form.states]
         best = form.criterion.plan(form, what.reward, values=guess, **kind)
-        potential = form.criterion.centred(form, best.values)
-        nothing, kind = np.zeros(0), {"potential": potential, "is_optimal": True}
-        proof, values = certify(form, best.choices, nothing, best.choices, self.ranges, **kind)
+        nothing, kind = np.zeros(0), {}
+        policies = form.criterion.answer(form, best.choices, ((1.0, best.choices),))
+        if form.criterion.parts == 1:
+            potential = form.criterion.centred(form, best.values)
+            kind = {"potential": potential, "is_optimal": True}
+        proof, values = certify(form, policies, nothing, best.choices, self.ranges, **kind)
         self._record(
             {"outer": 1, "evaluations": 1, "gap": self._errors(proof)[0], "margins": nothing}
         )
-        return self._said(
-            self._status(proof), (form.transitions.deterministic(best.choices), proof, values)
-        )
+        return self._said(self._status(proof), (policies, proof, values))
 
     def _solved(self, solver: Callable[..., Answer], verdict: Feasibility, most: int) -> Result:
         """The result of the method; where it finds nothing at the very edge, a tolerance away."""
@@ -305,7 +310,8 @@ class _Door:
     def _errors(self, proof: Certificate) -> tuple[float, float]:
         """Gap and violation in the units of which eps is the tolerance."""
         sizes = 0.0 if proof.sizes is None else proof.sizes
-        tolerances = self.ranges.tolerances(self.eps, self.model.limits.compared, sizes)
+        ranges = replace(self.ranges, bounds=proof.ranges)
+        tolerances = ranges.tolerances(self.eps, self.model.limits.compared, sizes)
         return scaled_errors(proof, tolerances / self.eps)
 
     def _status(self, proof: Certificate) -> Status:
@@ -325,22 +331,23 @@ class _Door:
 
     def _certify(self, answer: Answer) -> Proven:
         """An answer with its certificate, on the unscaled form."""
-        form, policy, plan = self.form, answer.policy, answer.plan
+        form, plan = self.form, answer.plan
+        policies = form.criterion.answer(form, answer.policy, answer.mixture)
         if not self.tolerances[0]:  # nothing is earned, and no room is worth anything
             answer, plan = replace(answer, weights=np.zeros(form.constraint_count)), None
         weights = answer.weights if answer.in_own_units else self.scaled.weights(answer.weights)
         if plan is None:
             reward = mixed(form, form.reward, weights).reward
             choices = form.criterion.plan(form, reward).choices
-            return policy, *certify(form, policy, weights, choices, self.ranges)
+            return policies, *certify(form, policies, weights, choices, self.ranges)
         # who runs out of time gets a looser certificate
         accuracy = LOOSE if self.stop() else ACCURACY * self.eps
         potential = None
-        if not form.is_small:
+        if not form.is_small and form.criterion.parts == 1:
             potential = self.scaled.potential(plan.values, answer.weights)
             potential = form.criterion.centred(form, potential)
         kind: dict[str, Any] = {"potential": potential, "tolerances": accuracy * self.scaled.units}
-        return policy, *certify(form, policy, weights, plan.choices, self.ranges, **kind)
+        return policies, *certify(form, policies, weights, plan.choices, self.ranges, **kind)
 
     def _result(self, answer: Answer) -> Result:
         """The result of an answer on a model that is feasible within the tolerance."""
@@ -357,17 +364,20 @@ class _Door:
         """
         form, columns = self.form, verdict.columns
         policy, choices = Corrective().policy(form, columns), columns.choices[0]
+        policies = form.criterion.answer(form, policy, columns.policies)
         potential, accuracy = None, ACCURACY * self.eps
         if verdict.status != "open":  # there is time: the first plan was a loose one
             reward, tolerance = claim(form, form.reward).reward, float(self.tolerances[0])
             choices = form.criterion.plan(form, reward, choices, tolerance=tolerance).choices
-        elif not form.is_small:  # there is none for more than what is known
+        elif (
+            not form.is_small and form.criterion.parts == 1
+        ):  # there is none for more than what is known
             accuracy, values = LOOSE, columns.potentials[0]
             if values is not None:
                 potential = self.scaled.potential(values, np.zeros(form.constraint_count))
         no_weights = np.zeros(form.constraint_count)
         kind: dict[str, Any] = {"potential": potential, "tolerances": accuracy * self.scaled.units}
-        proof, values = certify(form, policy, no_weights, choices, self.ranges, **kind)
+        proof, values = certify(form, policies, no_weights, choices, self.ranges, **kind)
         status, relaxations = self._status(proof), None
         if verdict.ray is not None and verdict.plan is not None:
             ray = self.scaled.ray(verdict.ray)  # it sums to 1 in the scaled form
@@ -376,7 +386,7 @@ class _Door:
                 status, proof = "infeasible", rayed
                 relaxations = self._relaxations() if self.explains else None
         points = columns.points if status != "infeasible" else None
-        return self._said(status, (policy, proof, values), points=points, relaxations=relaxations)
+        return self._said(status, (policies, proof, values), points=points, relaxations=relaxations)
 
     def _relaxations(self) -> np.ndarray:
         """By how much each limit alone must give way for the model to be feasible, `[m]`.
@@ -422,7 +432,7 @@ class _Door:
         relaxations: np.ndarray | None = None,
     ) -> Result:
         """The result, in the user's words."""
-        policy, proof, values = proven
+        policies, proof, values = proven
         limits, (gap, excess) = self.model.limits, self._errors(proof)
         first = limits.first_rows
         reason = ""
@@ -430,7 +440,7 @@ class _Door:
             reason = "time" if self.stop() else "rounding" if self.refused else "no progress"
         return Result.of(
             self.model,
-            policy,
+            self.form.said_policies(policies),
             said_back(self.model, proof),
             status=status,
             reason=reason,
@@ -444,6 +454,7 @@ class _Door:
             averaged=averaged,
             points=None if points is None else self._said_points(points),
             relaxations=relaxations,
+            notes=(*self.model.notes, *self.form.notes),
         )
 
     def _said_points(self, points: np.ndarray) -> np.ndarray:

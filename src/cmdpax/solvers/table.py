@@ -44,6 +44,7 @@ class Method:
     trace: Callable[..., Trajectory] | None = None  # fixed budget, batched
     budget: Mapping[str, Any] = field(default_factory=dict)  # settings of `trace`, with defaults
     features: bool = False  # whether policies are log-linear: features are needed
+    plans: bool = False  # whether it plans and mixes, so that every criterion will do
     linear: str = ""  # the name of the method's log-linear form
     sensible: Callable[[Mapping[str, Any]], bool] = lambda settings: True  # for these settings
 
@@ -54,8 +55,14 @@ class Method:
 
     @property
     def criteria(self) -> tuple[str, ...]:
-        """What a method takes: log-linear policies are discounted by nature."""
-        return ("discounted",) if self.features else ("discounted", "total")
+        """What a method takes: log-linear policies are discounted by nature.
+
+        A gradient of a value needs a value, which policies that never end have not.
+        """
+        if self.features:
+            return ("discounted",)
+        own = ("total with cycles", "average") if self.plans else ()
+        return ("discounted", "total", *own)
 
     def check_criterion(self, criterion: str) -> None:
         """Refuse a criterion that the method does not take."""
@@ -197,7 +204,8 @@ def _shrinks(settings: Mapping[str, Any]) -> bool:
 
 def _exact(name: str, title: str, source: str, proven: str, solve: Callable[..., Answer]) -> Method:
     """The row of a mathematical program."""
-    return Method(name, title, "exact", source, proven, solve, _defaults(solve))
+    plans = name != "cutting-plane"  # its policies are soft
+    return Method(name, title, "exact", source, proven, solve, _defaults(solve), plans=plans)
 
 
 AL_SETTINGS, RULES = _defaults(solve_certified), ("step", "projection_step")
@@ -212,7 +220,10 @@ OUTER, FINITE = "outer O(1/sqrt T)", "O(1/sqrt T) outer; finite"
 REGULARISED = "O(log 1/eps) cuts, regularised"
 _columns = partial(_solve_with, lambda task: Corrective(ACCURACY * task.eps, task.most, task.stop))
 _rows = (
-    Method("corrective-alm", "Corrective ALM", AL, "cmdpax", FINITE, _columns, AL_SETTINGS),
+    Method(
+        *("corrective-alm", "Corrective ALM", AL, "cmdpax", FINITE, _columns, AL_SETTINGS),
+        plans=True,
+    ),
     Method("pqa-alm", "PQA-ALM", AL, LU, "O(eps^-6) evaluations", **_alm(pqa, "ppqa-alm")),
     Method("ppg-alm", "PPG-ALM", AL, LU, "as PQA", **_alm(ppg, gradient=True)),
     Method("npg-alm", "NPG-ALM", AL, LU, OUTER, **_alm(npg, "pnpg-alm")),

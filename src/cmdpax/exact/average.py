@@ -1,0 +1,482 @@
+"""Values, visits and bounds when the long-run average counts.
+
+    V_x(pi) = lim (1/T) E sum_{t < T} x(s_t, a_t)
+
+A run ends up in one end component (`endings.py`) and stays there. Inside of it the best average,
+its gain G, is the same for every state, and any h proves it: `x + P h - h <= G`. So a model is as
+good as one in which each component is one state with one more choice, to settle there for G once;
+there every run ends (`transient.py`). A potential has three parts, `[3 S]`: V, what a state can
+earn, one number in a component; h; and u, the largest expected number of steps until the run
+settles, a gauge for everything before (`bounds.py`).
+
+A policy that settles in one class of states is evaluated between visits to one of them, i: with R
+and T the rewards and the steps until then, `g = R(i) / T(i)` and `h = R - g T`. Planning inside of
+components is policy iteration, improved by discounted plans for `x - g + (1 - gamma) P h`.
+
+A policy that leaves a component with some probability and stays with the rest is not stationary.
+Then the answer is a mixture of deterministic policies, drawn once at the start.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+
+from cmdpax.errors import InputError
+from cmdpax.exact.discounted import Discounted
+from cmdpax.exact.endings import Array, end_components, merged, towards
+from cmdpax.exact.planning import Plan
+from cmdpax.exact.systems import Chain
+from cmdpax.loops import bellman
+from cmdpax.loops.components import Order
+from cmdpax.loops.rows import Matrix
+from cmdpax.model.result import Mixture
+from cmdpax.model.transitions import Transitions
+from cmdpax.stopping import Stop, never
+
+if TYPE_CHECKING:
+    from cmdpax.exact.bounds import Claim
+    from cmdpax.exact.standard import StandardForm
+
+LEAK = 1e-4  # 1 - gamma of discounted plans
+ROUNDS, STALL = 100, 4  # plans, and how many of them without halving what is missing
+UNVISITED = 1e-12  # share of time that counts as none
+ROUNDING = 1e-13  # of a gain, relative to the numbers it is the difference of
+
+
+@dataclass(frozen=True, eq=False)
+class Average:
+    """The criterion of one form; `Discounted` has the same functions."""
+
+    label: Array  # [S]: the end component of each state; -1: none
+    inner: Array  # [K] booleans: choices inside of one
+    inside: "Inside"
+    outside: "Outside | None"  # None: all reachable states are in one component
+    discount: float = field(default=1.0, init=False)
+    steps: float | None = field(default=None, init=False)
+    cycles: None = field(default=None, init=False)
+    mass: float = field(default=1.0, init=False)
+    unit: float = field(default=1.0, init=False)
+    is_closed: bool = field(default=True, init=False)
+    parts: int = field(default=3, init=False)
+
+    @staticmethod
+    def of(form: "StandardForm") -> "Average":
+        """The criterion of a form with whole rows."""
+        rows, seen = form.transitions, form.reachable
+        label, inner = end_components(rows, rows.by_state(seen))
+        inside = Inside.of(rows, label, inner)
+        is_one = len(np.unique(label[seen])) == 1 and inner[rows.by_state(seen)].all()
+        return Average(label, inner, inside, None if is_one else Outside.of(form, label, inner))
+
+    def scale(self, form: "StandardForm", reward: Array) -> tuple[float, float]:
+        """`min x` and `span(x)` over reachable choices (span 1 if it is zero)."""
+        seen = reward[form.reachable_choices]
+        return float(seen.min()), float(np.ptp(seen)) or 1.0
+
+    def constant(self, form: "StandardForm", reward: Array) -> tuple[float, Fraction]:
+        """A number that all rewards `[K]` have in common, and its value, the same."""
+        seen = reward[form.reachable_choices]
+        low, high = float(seen.min()), float(seen.max())
+        middle = low / 2 + high / 2
+        return (0.0, Fraction(0)) if abs(middle) <= high - low else (middle, Fraction(middle))
+
+    def gauge(self, form: "StandardForm") -> None:
+        """Every potential has its own."""
+
+    def centred(self, form: "StandardForm", values: Array) -> Array:
+        """As they are."""
+        return values
+
+    def smoothness(self, form: "StandardForm") -> tuple[float, float]:
+        """There is none."""
+        raise InputError("step: 'theory' is for a discount well below 1; give a number.")
+
+    def flow(self, form: "StandardForm") -> sp.csr_array:
+        """Net outflow of choices `[S, K]`, 0 for shares of time; the first row is their sum.
+
+        States that are never reached have no inflow.
+        """
+        seen = form.reachable
+        if len(np.unique(self.label[seen & (self.label >= 0)])) > 1:
+            raise InputError(
+                "this method takes averages of models with one end component, and this one has"
+                " several; the default method takes it."
+            )
+        rows = form.transitions
+        each, shape = np.arange(rows.choices + 1), (rows.choices, rows.states)
+        outflow = sp.csr_array((np.ones(rows.choices), rows.state_of, each), shape=shape)
+        flow = sp.csr_array((outflow - _mask(rows.by_state(seen)) @ rows.matrix).T).tolil()
+        flow[int(np.flatnonzero(seen)[0])] = 1.0
+        return flow.tocsr()
+
+    def inflow(self, form: "StandardForm") -> Array:
+        """What the rows of the flow sum to, `[S]`."""
+        return (np.arange(form.states) == np.flatnonzero(form.reachable)[0]).astype(float)
+
+    def fallback(self, form: "StandardForm", mass: Array) -> Array:
+        """Choices `[S]` that lead to where visits `mass [K]` are."""
+        rows = form.transitions
+        return self._lead(form, rows.sums(np.maximum(mass, 0.0)) > UNVISITED)
+
+    def _lead(self, form: "StandardForm", visited: Array) -> Array:
+        rows = form.transitions
+        usable = np.where(rows.by_state(self.label >= 0), self.inner, True)
+        return towards(rows, usable, visited)
+
+    def action_values(self, form: "StandardForm", reward: Array, values: Array) -> Array:
+        """There are none: whoever needs them takes a discount."""
+        raise InputError("an average has no action values; the default method takes it.")
+
+    def plan(
+        self,
+        form: "StandardForm",
+        reward: Array,
+        start: Array | None = None,
+        *,
+        values: Array | None = None,
+        tolerance: float = 0.0,
+        stop: Stop = never,
+    ) -> Plan:
+        """The best policy for one reward `[K]`; its values are h, and `values` a guess of them."""
+        return self._planned(form, reward, values, tolerance, stop)[0]
+
+    def upper(
+        self, form: "StandardForm", what: "Claim", choices: Array, tolerance: float = 0.0
+    ) -> Array:
+        """A potential `[3 S]` that bounds a claim's value from above."""
+        return self._planned(form, what.reward, None, tolerance, never)[1]
+
+    def _planned(
+        self,
+        form: "StandardForm",
+        reward: Array,
+        guess: Array | None,
+        tolerance: float,
+        stop: Stop,
+    ) -> tuple[Plan, Array]:
+        """The plan, and the potential that bounds it."""
+        own = self.inside
+        choices = form.transitions.first_choice[:-1].copy()
+        bias, gains, worst = np.zeros(form.states), np.zeros(form.states), 0.0
+        values = None if guess is None else guess[own.states]
+        h, gain, chosen, error = own.plan(reward[own.choices], values, tolerance, stop)
+        bias[own.states], gains[own.states] = h, gain
+        choices[own.states] = own.choices[chosen]
+        worst = error
+        steps = np.zeros(form.states)
+        if self.outside is not None:
+            gains, steps, choices = self.outside.plan(form, gains, choices, self.inner, tolerance)
+        value = float(form.initial @ gains) + worst
+        return Plan(choices, bias, value), np.concatenate([gains, bias, steps])
+
+    def visits(
+        self,
+        form: "StandardForm",
+        policy: Array,
+        *,
+        tolerance: float = 0.0,
+        guess: Array | None = None,
+    ) -> Array:
+        """Long-run shares of time `[S]`, which sum to 1."""
+        settled = Settled.of(form.transitions, policy)
+        return settled.long_run(settled.visits(form.initial))
+
+    share = visits
+
+    def potentials(
+        self,
+        form: "StandardForm",
+        policy: Array,
+        claims: "Sequence[Claim]",
+        tolerance: Array | float = 0.0,
+    ) -> Array:
+        """What proves k values of a policy, `[k, 3 S]`: its gains, h, and its expected steps."""
+        settled, rows = Settled.of(form.transitions, policy), form.transitions
+        paid = np.stack([rows.under(policy, one.reward) for one in claims])
+        gains, bias = settled.evaluated(paid)
+        steps = np.broadcast_to(settled.steps(), gains.shape)
+        return np.hstack([gains, bias * settled.is_settled, steps])
+
+    def values(self, form: "StandardForm", policy: Array, rewards: Any, **kind: Any) -> Array:
+        """Gains of k rewards `[k, K]` (or one, `[K]`) -> `[k, S]` (or `[S]`)."""
+        paid = np.stack([form.transitions.under(policy, row) for row in np.atleast_2d(rewards)])
+        gains, _ = Settled.of(form.transitions, policy).evaluated(paid)
+        return gains[0] if np.ndim(rewards) == 1 else gains
+
+    def answer(
+        self, form: "StandardForm", policy: Array, mixture: Mixture | None = None
+    ) -> Mixture:
+        """One stationary policy where it has the values of the mixture, or the mixture.
+
+        It has if a run ends up in one class in any case, or if no state where some policy stays is
+        one that another passes.
+        """
+        if mixture is None or len(mixture) == 1:
+            return ((1.0, policy if mixture is None else mixture[0][1]),)
+        rows, settled = form.transitions, [Settled.of(form.transitions, one) for _, one in mixture]
+        stays = np.any([one.chances(form.initial) > 0 for one in settled], axis=0)
+        lead = rows.deterministic(self._lead(form, stays))
+        one_class = np.where(rows.by_state(stays), policy, lead)
+        chain = Settled.of(rows, one_class)
+        reached = chain.chances(form.initial) > 0
+        if (reached == stays).all() and len(np.unique(chain.label[stays])) == 1:
+            return ((1.0, one_class),)
+        mass, passes = np.zeros(form.choices), np.zeros(form.states)
+        for (share, choices), one in zip(mixture, settled, strict=True):
+            visits = one.visits(form.initial)
+            passes += np.where(one.is_settled, 0.0, visits)
+            mass[choices] += share * (one.long_run(visits) + np.where(one.is_settled, 0.0, visits))
+        if (stays & (passes > UNVISITED)).any():
+            return mixture
+        total = rows.by_state(rows.sums(mass))
+        own = mass / np.where(total > 0, total, 1.0)
+        return ((1.0, np.where(total > UNVISITED, own, lead)),)
+
+
+@dataclass(frozen=True, eq=False)
+class Inside:
+    """The states and choices of all end components, as a model of their own."""
+
+    states: Array  # [n]
+    choices: Array  # [k]
+    component: Array  # [n], from 0 on
+    rows: Transitions
+
+    @staticmethod
+    def of(rows: Transitions, label: Array, inner: Array) -> "Inside":
+        """Of the components `label [S]` and their choices `inner [K]`."""
+        states, choices = np.flatnonzero(label >= 0), np.flatnonzero(inner)
+        place = np.cumsum(label >= 0) - 1
+        counts = np.bincount(place[rows.state_of[choices]], minlength=len(states))
+        lengths = np.diff(rows.first_entry)[choices]
+        first_entry = np.append(0, np.cumsum(lengths))
+        entries = np.repeat(rows.first_entry[choices] - first_entry[:-1], lengths)
+        entries = entries + np.arange(first_entry[-1])
+        first = np.append(0, np.cumsum(counts)).astype(np.int32)
+        to = place[rows.successors[entries]].astype(np.int32)
+        parts = first_entry.astype(np.int32), to, rows.probabilities[entries]
+        component = np.unique(label[states], return_inverse=True)[1]
+        own = Transitions(first, *parts, int(counts.max()))
+        return Inside(states, choices, component, own)
+
+    def plan(
+        self, reward: Array, guess: Array | None, tolerance: float, stop: Stop
+    ) -> tuple[Array, Array, Array, float]:
+        """For a reward `[k]`: h `[n]`, gains `[n]`, choices `[n]` of the rows, and an error."""
+        from cmdpax.exact.standard import StandardForm
+
+        n, count = len(self.states), int(self.component.max()) + 1
+        uniform = np.full(n, 1 / n)
+        nothing = np.zeros((0, len(reward))), np.zeros(0)
+        criterion = Discounted(1 - LEAK)
+        form = StandardForm(self.rows, reward, *nothing, uniform, criterion)
+        h = np.zeros(n) if guess is None else guess
+        policy, narrowest, stalled = None, np.inf, 0
+        for _ in range(ROUNDS):
+            chosen, backed_up = bellman.backup(self.rows, reward, h, 1.0)
+            change = backed_up - h
+            low, high = np.full(count, np.inf), np.full(count, -np.inf)
+            np.minimum.at(low, self.component, change)
+            np.maximum.at(high, self.component, change)
+            width, gains = float((high - low).max()), ((low + high) / 2)[self.component]
+            if policy is not None:
+                rounding = ROUNDING * (float(np.abs(h).max()) + float(np.abs(reward).max()))
+                stalled = stalled + 1 if width > narrowest / 2 else 0
+                if width < narrowest:
+                    narrowest, best = width, (h, gains, policy)
+                if width <= max(tolerance / 2, rounding) or stalled >= STALL or stop():
+                    break
+            pays = reward - self.rows.by_state(gains) + LEAK * bellman.expected(self.rows, h)
+            error = max(tolerance, 1e-3 * width) / LEAK
+            better = criterion.plan(form, pays, chosen, values=h, tolerance=error)
+            policy, h = self._evaluated(reward, better.choices)
+        return *best, narrowest
+
+    def _evaluated(self, reward: Array, choices: Array) -> tuple[Array, Array]:
+        """Choices `[n]` that lead to the best class of each component, and their h `[n]`."""
+        settled = Settled.of(self.rows, choices)
+        own = settled.is_settled
+        gains = settled.evaluated(reward[choices][None])[0][0]
+        best = np.full(int(self.component.max()) + 1, -np.inf)
+        np.maximum.at(best, self.component[own], gains[own])
+        first = np.full(len(best), len(self.rows.first_entry))  # one class of several equals
+        is_best = own & (gains == best[self.component])
+        np.minimum.at(first, self.component[is_best], settled.label[is_best])
+        target = is_best & (settled.label == first[self.component])
+        if (target == own).all():
+            return choices, settled.evaluated(reward[choices][None])[1][0]
+        everywhere = np.ones(self.rows.choices, dtype=bool)
+        choices = np.where(target, choices, towards(self.rows, everywhere, target))
+        settled = Settled.of(self.rows, choices)
+        return choices, settled.evaluated(reward[choices][None])[1][0]
+
+
+@dataclass(frozen=True, eq=False)
+class Outside:
+    """The model in which each end component is one state, with one more choice, to settle."""
+
+    form: "StandardForm"  # every policy ends
+    state: Array  # [S]: its state of each state
+    choices: Array  # [K']: the choice that each choice was; -1: settle
+    steps: Array  # [S']: the largest expected numbers of steps
+
+    @staticmethod
+    def of(form: "StandardForm", label: Array, inner: Array) -> "Outside":
+        """Of the components `label [S]` and their choices `inner [K]`."""
+        rows, seen = form.transitions, form.reachable
+        whole = merged(rows, np.where(seen, label, -1), inner)
+        owner, count = whole.rows.state_of, whole.rows.states
+        counted = np.zeros(count, dtype=bool)
+        counted[whole.state[seen]] = True
+        settling = np.unique(whole.state[label >= 0])
+        idle = np.setdiff1d(np.arange(count), np.append(owner, settling))
+        more = np.append(settling, idle)
+        states = np.append(owner, more)
+        order = np.argsort(states, kind="stable")
+        kept = np.append(counted[owner], np.zeros(len(more), dtype=bool)).astype(float)
+        matrix = sp.vstack([whole.rows.matrix, sp.csr_array((len(more), count))])
+        matrix = sp.csr_array(sp.diags_array(kept) @ matrix.tocsr())[order]
+        matrix.eliminate_zeros()
+        first = np.append(0, np.cumsum(np.bincount(states, minlength=count))).astype(np.int32)
+        parts = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data
+        own = Transitions(first, *parts, int(np.diff(first).max()))
+        own.__dict__["longest"] = rows.longest
+        initial = np.bincount(whole.state, weights=form.initial, minlength=count)
+        nothing = np.zeros((0, own.choices)), np.zeros(0)
+        ends = form.replace(
+            transitions=own,
+            reward=np.zeros(own.choices),
+            constraints=nothing[0],
+            thresholds=nothing[1],
+            initial=initial,
+            criterion=Discounted(1.0, 1.0),
+        )
+        ends.__dict__["alive"] = counted
+        gauge = Discounted(1.0, 1.0).expected_steps(ends)
+        ends = ends.replace(criterion=Discounted(1.0, max(1.0, float(gauge.max()))))
+        ends.__dict__["alive"] = counted
+        choices = np.append(whole.choices, np.full(len(more), -1))[order]
+        return Outside(ends, whole.state, choices, gauge)
+
+    def plan(
+        self, form: "StandardForm", gains: Array, choices: Array, inner: Array, tolerance: float
+    ) -> tuple[Array, Array, Array]:
+        """What each state is worth, `[S]`, expected steps, and the choices `[S]` of all.
+
+        gains: `[S]`, inside of components. choices: `[S]`, there.
+        """
+        settling = np.zeros(self.form.states)
+        settling[self.state] = gains  # one number in each component
+        settles = self.choices < 0
+        reward = np.where(settles, self.form.transitions.by_state(settling), 0.0)
+        best = self.form.criterion.plan(self.form, reward, tolerance=tolerance / 2)
+        picked = self.choices[best.choices][self.state]
+        rows = form.transitions
+        at_exit = (picked >= 0) & (rows.state_of[picked] == np.arange(form.states))
+        way_out = towards(rows, inner, at_exit)
+        choices = np.where(picked < 0, choices, np.where(at_exit, picked, way_out))
+        return best.values[self.state], self.steps[self.state], choices
+
+
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """The chain of one policy: where it settles, and how it gets there."""
+
+    order: Order
+    matrix: Matrix  # P_pi [S, S]
+    label: Array  # [S]: the recurrent class of each state; -1: none
+    is_settled: Array  # [S] booleans
+
+    @staticmethod
+    def of(rows: Transitions, policy: Array) -> "Settled":
+        """The chain of a policy `[K]`, or of choices `[S]`."""
+        matrix = bellman.policy_rows(rows, policy)
+        links = matrix.matrix.tocoo()
+        label = connected_components(links.tocsr(), connection="strong")[1]
+        leaves = np.zeros(int(label.max()) + 1, dtype=bool)
+        row, column = links.coords
+        crossing = label[row] != label[column]
+        leaves[label[row[crossing]]] = True
+        label = np.where(leaves[label], -1, label)
+        return Settled(rows.order, matrix, label, label >= 0)
+
+    def visits(self, initial: Array) -> Array:
+        """Expected visits `[S]` from `initial [S]` until a class is entered, its entry included."""
+        visits = self._leading().solve(initial[None])[0] if self._leads else initial
+        return np.maximum(visits, 0.0)
+
+    def chances(self, initial: Array) -> Array:
+        """The chance `[S]` that a run from `initial [S]` ends up in the class of each state."""
+        own, entered = self.is_settled, self.visits(initial)
+        masses = np.bincount(self.label[own], weights=entered[own], minlength=len(own))
+        return np.where(own, masses[self.label], 0.0)
+
+    @property
+    def _leads(self) -> bool:
+        return not bool(self.is_settled.all())
+
+    def _leading(self, transpose: bool = True) -> Chain:
+        """`I - P` without what follows a class."""
+        rows = self.matrix.matrix
+        return self._cut(sp.csr_array(_mask(~self.is_settled) @ rows), transpose)
+
+    @cached_property
+    def returns(self) -> Array:
+        """`[S]` booleans: one state of each class, where a run often is."""
+        chain = Chain(self.matrix, 1 - LEAK, self.order, True, True)
+        usual = np.maximum(chain.solve(np.full((1, len(self.label)), LEAK), 1e-3)[0], 0.0)
+        order = np.lexsort((usual, self.label))
+        last = np.append(self.label[order][1:] != self.label[order][:-1], True)
+        chosen = order[last & (self.label[order] >= 0)]
+        return np.isin(np.arange(len(self.label)), chosen)
+
+    def _cycle(self, transpose: bool) -> Chain:
+        """`I - P` without what leads back to those states."""
+        return self._cut(sp.csr_array(self.matrix.matrix @ _mask(~self.returns)), transpose)
+
+    def _cut(self, rows: sp.csr_array, transpose: bool) -> Chain:
+        rows.eliminate_zeros()
+        return Chain(Matrix.of(rows), 1.0, self.order, transpose, False)
+
+    def long_run(self, entered: Array) -> Array:
+        """Shares of time `[S]` for classes that are entered with `entered [S]`."""
+        own, size = self.is_settled, len(self.label)
+        visits = np.maximum(self._cycle(True).solve(self.returns[None].astype(float))[0], 0.0)
+        all_visits, masses = (
+            np.bincount(self.label[own], weights=one[own], minlength=size)
+            for one in (visits, entered)
+        )
+        shares = masses / np.where(all_visits > 0, all_visits, 1.0)
+        return np.where(own, visits * shares[self.label], 0.0)
+
+    def evaluated(self, paid: Array) -> tuple[Array, Array]:
+        """Gains and h of rewards `[k, S]`, both `[k, S]`; h of states that lead to one class only.
+
+        A gain is one number in each class, and what is expected of it before.
+        """
+        own, rights = self.is_settled, np.vstack([paid, np.ones((1, len(self.label)))])
+        *sums, steps = self._cycle(False).solve(rights)
+        at, size = np.flatnonzero(self.returns), len(self.label)
+        ends, one_each = np.zeros((len(paid), size)), np.zeros((len(paid), size))
+        for row, total, end in zip(range(len(paid)), sums, ends):
+            one_each[row, self.label[at]] = total[at] / steps[at]
+            end[own] = one_each[row, self.label[own]]
+        gains = np.where(own, ends, self._leading(False).solve(ends)) if self._leads else ends
+        bias = np.stack(sums) - gains * steps
+        return gains, np.where(self.returns, 0.0, bias)
+
+    def steps(self) -> Array:
+        """Expected steps until a class is entered, `[S]`."""
+        leads = (~self.is_settled).astype(float)
+        return self._leading(False).solve(leads[None])[0] if self._leads else leads
+
+
+def _mask(kept: Array) -> sp.dia_array:
+    """A diagonal matrix that keeps rows or columns."""
+    return sp.diags_array(kept.astype(float))
