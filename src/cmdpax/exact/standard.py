@@ -231,25 +231,19 @@ def _goes_on(model: CMDP, choice: int, ended: np.ndarray) -> str:
 def said_back(model: CMDP, proof: Certificate) -> Certificate:
     """A certificate of the model's form in the model's own orientation; exact.
 
-    A ray that prices both rows of a constraint only says how narrow the constraint is. Folded, it
-    would price nothing, so it is left out.
+    A ray prices one row of a constraint at the most (`Limits.unfold`).
     """
     limits, sign = model.limits, -1.0 if model.minimise else 1.0
     first = limits.first_rows
     signs, chosen = np.append(sign, limits.signs[first]), np.append(0, 1 + first)
     low, high = proof.reward_bounds
-    if proof.ray is not None:
-        ray = limits.fold(proof.ray)
-        if np.array_equal(limits.unfold(ray), proof.ray):
-            proof = replace(proof, ray=ray)
-        else:
-            proof = replace(proof, ray=None, ray_bound=None, ray_potential=None)
     return replace(
         proof,
         reward_bounds=(-high + 0.0, -low + 0.0) if model.minimise else (low, high),
         margin_bounds=limits.worst(proof.margin_bounds.T).T,
         dual_bound=sign * proof.dual_bound + 0.0,
         weights=limits.fold(proof.weights),
+        ray=None if proof.ray is None else limits.fold(proof.ray),
         value_potentials=proof.value_potentials[chosen] * signs[:, None] + 0.0,
         ranges=_said_ranges(proof.ranges, chosen, signs),
         range_potentials=_said_potentials(proof.range_potentials, chosen, signs),

@@ -233,9 +233,9 @@ class _Door:
         self._record(
             {"outer": 1, "evaluations": 1, "gap": self._errors(proof)[0], "margins": nothing}
         )
-        return self._said(
-            self._status(proof), (form.transitions.deterministic(best.choices), proof, values)
-        )
+        status = self._status(proof)
+        self.refused = int(status == "limit")  # the plan is the optimum, to rounding
+        return self._said(status, (form.transitions.deterministic(best.choices), proof, values))
 
     def _solved(self, solver: Callable[..., Answer], verdict: Feasibility, most: int) -> Result:
         """The result of the method; where it finds nothing at the very edge, a tolerance away."""
@@ -370,11 +370,15 @@ class _Door:
         proof, values = certify(form, policy, no_weights, choices, self.ranges, **kind)
         status, relaxations = self._status(proof), None
         if verdict.ray is not None and verdict.plan is not None:
-            ray = self.scaled.ray(verdict.ray)  # it sums to 1 in the scaled form
+            limits = self.model.limits
+            # of two rows of a limit one is priced: less the other's price it proves the more
+            ray = limits.unfold(limits.fold(self.scaled.ray(verdict.ray)))
             rayed = with_ray(form, proof, ray, verdict.plan.choices)
             if rayed.ray_bound is not None and rayed.ray_bound < 0:
                 status, proof = "infeasible", rayed
                 relaxations = self._relaxations() if self.explains else None
+            else:
+                self.refused += 1
         points = columns.points if status != "infeasible" else None
         return self._said(status, (policy, proof, values), points=points, relaxations=relaxations)
 
