@@ -7,6 +7,7 @@ exact sums. Nothing is shared with the library but the model's arrays.
 
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from flint import fmpq, fmpq_mat
@@ -43,7 +44,7 @@ class Rational:
         owners, pointers = rows.state_of.tolist(), rows.first_entry.tolist()
         chances = [rational(p) for p in rows.probabilities]
         steps = []
-        for first, last in zip(pointers, pointers[1:]):
+        for first, last in pairwise(pointers):
             steps.append(
                 dict(zip(rows.successors[first:last].tolist(), divided(chances[first:last])))
             )
@@ -52,7 +53,7 @@ class Rational:
         for k, s in enumerate(owners):
             if set(steps[k]) != {s} or any(x[k] for x in functions):
                 ended.discard(s)
-        ended = ended if model.discount == 1 else set()
+        ended = ended if model.discount == 1 or model.horizon else set()
         seen = set(np.flatnonzero(model.initial).tolist()) - ended
         fringe = seen
         while fringe and model.discount:
@@ -169,6 +170,7 @@ class Rational:
         for i, (row, (low, high)) in enumerate(zip(self.functions, self.ranges)):
             middle = (min(row, default=ZERO) + max(row, default=ZERO)) / 2
             is_far = row and abs(middle) > max(row) - min(row) and self.model.discount < 1
+            is_far &= self.model.horizon is None
             constant = middle if is_far else ZERO
             own = sum((n * abs(x - constant) for n, x in zip(visits, row)), ZERO)
             value = constant / (1 - rational(self.model.discount)) if is_far else ZERO

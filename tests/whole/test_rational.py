@@ -1,8 +1,8 @@
 """Random models of every criterion: no claim of `solve` is false in rational numbers.
 
-Degenerate, near-infeasible, badly scaled, with offsets, equalities, ranges and zero budgets. Each is
-solved; everything that the result claims is then compared with an exact linear program and exact
-policy iteration (`tests/rational.py`). A criterion is one row of `CRITERIA`.
+Degenerate, near-infeasible, badly scaled, with offsets, equalities, ranges and zero budgets. Each
+is solved; what the result claims is then compared with an exact linear program and exact policy
+iteration (`tests/rational.py`). A criterion is one row of `CRITERIA`.
 
 `python tests/whole/test_rational.py 3000 0` counts a longer campaign, from seed 0.
 """
@@ -95,9 +95,25 @@ def total(rng: np.random.Generator) -> Fields:
     return {**fields, "goal": S, "discount": 1.0}
 
 
+def finite(rng: np.random.Generator) -> Fields:
+    """So many steps; half of the time each step has transitions and rewards of its own."""
+    fields, H = discounted(rng), int(rng.integers(1, 5))
+    S, A = fields["reward"].shape
+    if rng.random() < 0.5:
+        fields["transitions"] = np.stack([chances(rng, (S, A), S) for _ in range(H)])
+        fields["reward"] = numbers(rng, (H, S, A))
+        m = len(fields["constraints"])
+        fields["constraints"] = np.array([numbers(rng, (H, S, A)) for _ in range(m)])
+        fields["constraints"] = fields["constraints"].reshape(m, H, S, A)
+    if rng.random() < 0.7:
+        fields["discount"] = 1.0
+    return {**fields, "horizon": H}
+
+
 CRITERIA: dict[str, Callable[[np.random.Generator], Fields]] = {
     "discounted": discounted,
     "total": total,
+    "finite": finite,
 }
 
 
@@ -108,9 +124,10 @@ def limited(rng: np.random.Generator, fields: Fields) -> CMDP:
     fields["constraints"][is_zero] = np.abs(fields["constraints"][is_zero])
     model = CMDP(**fields, thresholds=[(0.0, 0.0)] * m)
     exact = Rational(model)
-    table = rng.dirichlet(np.full(model.actions, 0.5), model.states)
+    *shape, A = model.policy_shape
+    table = rng.dirichlet(np.full(A, 0.5), shape)
     if rng.random() < 0.3:
-        table = np.eye(model.actions)[rng.integers(0, model.actions, model.states)]
+        table = np.eye(A)[rng.integers(0, A, shape)]
     policy = model.as_table(model.by_choice(table))
     visits = exact.visits(exact.policy(policy))
     pairs = []
@@ -173,6 +190,32 @@ def test_thousands_of_models_make_no_false_claim(criterion, capsys):
         print(f"\n{criterion}: {dict(counts)}, {len(wrong)} false claims")
     assert not wrong, wrong
     assert counts["limit"] <= 0.01 * MANY, counts
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_model_discounted_with_a_leak_and_with_a_horizon(seed):
+    """`gamma P` is the same kernel whether the rest is lost by discounting or leads to a goal."""
+    rng, (S, A, gamma) = np.random.default_rng(seed), (4, 3, 0.5)
+    P, reward, costs = (
+        rng.dirichlet(np.ones(S), (S, A)),
+        rng.normal(size=(S, A)),
+        rng.random((S, A)),
+    )
+    rest = {"thresholds": [1.1], "senses": "<=", "initial": 0}
+    moves = np.zeros((S + 1, A, S + 1))
+    moves[:S, :, :S], moves[..., S] = gamma * P, 1 - gamma
+    padded = [np.vstack([array, np.zeros((1, A))]) for array in (reward, costs)]
+    models = [
+        CMDP(P, reward, costs, discount=gamma, **rest),
+        CMDP(moves, *padded, discount=1.0, goal=S, **rest),
+        CMDP(P, reward, costs, discount=gamma, horizon=50, **rest),
+    ]
+    results = [solve(model, eps=1e-9) for model in models]
+    assert [result.status for result in results] == ["certified"] * 3
+    for what in ("reward", "values", "multipliers"):
+        first, *others = (getattr(result, what) for result in results)
+        for other in others:
+            np.testing.assert_allclose(other, first, atol=1e-8)
 
 
 def test_rational_numbers_by_hand():

@@ -50,8 +50,8 @@ class StandardForm:
     def of(model: CMDP) -> "StandardForm":
         """The form of a model; arrays that need no turning are the model's own.
 
-        Where the discount reaches far, or is 1, and every policy ends, rows lack what leads to an
-        end. At discount 1 a model in which some policy never ends is refused.
+        Where there is a horizon, or the discount reaches far or is 1 and every policy ends, rows
+        lack what leads to an end. At discount 1 a model in which some policy never ends is refused.
         """
         form = StandardForm(
             model.transitions,
@@ -61,7 +61,7 @@ class StandardForm:
             model.initial,
             Discounted(model.discount),
         )
-        if 1 - model.discount >= SHORT:
+        if 1 - model.discount >= SHORT and model.horizon is None:
             return form
         ended, seen = ended_states(model), form.reachable
         endless = endless_choice(model.transitions, seen, ended)
@@ -220,7 +220,7 @@ class Scaled:
 def _goes_on(model: CMDP, choice: int, ended: np.ndarray) -> str:
     """What is wrong with a choice that some policy can take for ever."""
     s, a = int(model.transitions.state_of[choice]), int(model.transitions.action_of[choice])
-    state = f"'{model.state_names[s]}'" if model.state_names else f"{s}"
+    state = model.state_label(s)
     action = f"'{model.action_labels[a]}'" if model.action_names else f"{a}"
     what = f"discount is 1, but from state {state}, action {action}, some policy never ends"
     if not ended.any():

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, get_args
 
 import numpy as np
 
-from cmdpax.errors import InputError, did_you_mean
+from cmdpax.errors import InputError, check_count, did_you_mean
 from cmdpax.files import (
     arrays_in,
     identified,
@@ -33,9 +33,10 @@ from cmdpax.files import (
 from cmdpax.model import text
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.foreign import umb_bytes
+from cmdpax.model.horizon import as_layers
 from cmdpax.model.limits import Limits
 from cmdpax.model.result import Certificate, Result, Status
-from cmdpax.model.transitions import RowLists
+from cmdpax.model.transitions import RowLists, read_rows
 
 RESULT = "cmdpax-result"
 NUMBERS = ("reward", "constraints", "thresholds", "initial", "discount")
@@ -72,6 +73,7 @@ def save_model(model: CMDP, path: str | os.PathLike[str]) -> None:
         arrays["available"] = model.transitions.as_table(np.ones(model.choices, dtype=bool))
     meta = {name: getattr(model, name) for name in ("senses", "minimise", "notes", *text.NAMES)}
     meta["grid"] = model.grid and asdict(model.grid)
+    meta |= {} if model.horizon is None else {"horizon": model.horizon}
     return _write_archive(path, text.MODEL, arrays, meta)
 
 
@@ -114,7 +116,8 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
     is_padded = meta["version"] < 3
     text.checked_keys("arrays", arrays, PADDED if is_padded else ROWS, (*NUMBERS, "available"))
     lists = ("senses", *text.NAMES)
-    text.checked_keys("meta", meta, ("format", "version"), ("minimise", "grid", "notes", *lists))
+    known = ("minimise", "grid", "notes", "horizon", *lists)
+    text.checked_keys("meta", meta, ("format", "version"), known)
     labels: dict[str, Any] = {
         name: None if meta.get(name) is None else text.texts(f"meta.{name}", meta[name])
         for name in lists
@@ -129,18 +132,21 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
     if meta["version"] == 1 and senses is not None:
         thresholds, constraints = _turned(senses, thresholds), _turned(senses, constraints)
     rows = (arrays["successors"], arrays["probabilities"])
+    parts: dict[str, Any] = {name: arrays.get(name) for name in ("first_choice", "available")}
+    parts["transitions"] = rows if is_padded else RowLists(arrays["first_entry"], *rows)
+    if "horizon" in meta:
+        horizon = check_count("meta.horizon", meta["horizon"])
+        parts = {"transitions": as_layers(read_rows(**parts)[0], horizon), "horizon": horizon}
     return CMDP(
-        rows if is_padded else RowLists(arrays["first_entry"], *rows),
-        arrays["reward"],
-        constraints,
-        thresholds,
-        arrays["initial"],
-        arrays["discount"],  # type: ignore[arg-type]  # [] of one number, checked there
+        reward=arrays["reward"],
+        constraints=constraints,
+        thresholds=thresholds,
+        initial=arrays["initial"],
+        discount=arrays["discount"],  # type: ignore[arg-type]  # [] of one number, checked there
         minimise=meta.get("minimise", False),
-        first_choice=arrays.get("first_choice"),
-        available=arrays.get("available"),
         grid=text.grid_from(meta.get("grid")),
         notes=text.texts("meta.notes", meta.get("notes") or []),
+        **parts,
         **labels,
     )
 
@@ -180,10 +186,10 @@ def _result_from_archive(file: BinaryIO) -> Result:
     if not isinstance(minimise, bool):
         raise InputError(f"meta.minimise: {brief(minimise)} is neither true nor false.")
     rays = {name in arrays for name in RAY_ARRAYS}
-    if arrays["policy"].ndim != 2 or len(senses) != len(names) or len(rays) > 1:
+    if arrays["policy"].ndim not in (2, 3) or len(senses) != len(names) or len(rays) > 1:
         raise InputError(
-            "the policy must be [S, A], each constraint needs a name and a sense, and the arrays of"
-            " a ray come together."
+            "the policy must be [S, A] or [H, S, A], each constraint needs a name and a sense, and"
+            " the arrays of a ray come together."
         )
     numbers = _shaped(arrays, len(names))
     if meta["version"] == 1:
@@ -194,7 +200,7 @@ def _result_from_archive(file: BinaryIO) -> Result:
         numbers["value_potentials"] = _turned([">=", *senses], numbers["value_potentials"])
         labels["digest"] = f"0.1:{labels['digest']}"
     if is_old:  # their eps was a share of something else, and is not verified
-        S = len(arrays["policy"])
+        S = len(arrays["dual_potential"])
         numbers["ranges"] = np.full((1 + len(names), 2), np.nan)
         numbers["range_potentials"] = np.zeros((1 + len(names), 2, S))
         numbers["scaled_gap"] = numbers["scaled_violation"] = np.nan
@@ -216,9 +222,10 @@ def _result_from_archive(file: BinaryIO) -> Result:
 
 def _shaped(arrays: Mapping[str, np.ndarray], m: int) -> dict[str, Any]:
     """The arrays of a result with m constraints, each in the shape it must have."""
-    S, A = arrays["policy"].shape
+    policy = arrays["policy"].shape
+    S = policy[0] if len(policy) == 2 else (policy[0] + 1) * policy[1]  # those of all times
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys((*OF_CONSTRAINTS, "weights", "ray"), (m,))
-    shapes |= {"policy": (S, A), "dual_potential": (S,), "ray_potential": (S,)}
+    shapes |= {"policy": policy, "dual_potential": (S,), "ray_potential": (S,)}
     shapes |= {"reward_bounds": (2,), "margin_bounds": (m, 2), "value_potentials": (1 + m, S)}
     shapes |= {"ranges": (1 + m, 2), "range_potentials": (1 + m, 2, S), "gauge": (S,)}
     shapes |= {"relaxations": (m,), "sizes": (1 + m,), "size_potentials": (1 + m, S)}

@@ -106,7 +106,7 @@ class Result:
     status: Status
     method: str  # that ran
     eps: float  # certified means: gap and violations are at most this share of their ranges
-    policy: np.ndarray  # [S, A]
+    policy: np.ndarray  # [S, A], or [H, S, A] with a horizon
     reward: float  # V_r
     values: np.ndarray  # [m], V_c; more exact than what margins say where thresholds are huge
     margins: np.ndarray  # [m], room left; negative where a constraint is violated

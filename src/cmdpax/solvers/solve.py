@@ -145,9 +145,9 @@ def choose(model: CMDP, method: Any, features: Any) -> tuple[Method, dict[str, A
         names = ", ".join(one.name for one in methods.values() if one.features or one.linear)
         raise InputError(f"method '{row.name}' takes no features; these do: {names}.")
     features = features if isinstance(features, Features) else Features(features)
-    features.check(model.states, model.actions)
     row = row if row.features else methods[row.linear]
     row.check_criterion(model.criterion)
+    features.check(model.states, model.actions)
     return row, {"features": features}
 
 

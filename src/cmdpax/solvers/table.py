@@ -54,8 +54,13 @@ class Method:
 
     @property
     def criteria(self) -> tuple[str, ...]:
-        """What a method takes: log-linear policies are discounted by nature."""
-        return ("discounted",) if self.features else ("discounted", "total")
+        """What a method takes: log-linear policies are discounted by nature, others may have steps.
+
+        Methods that only plan, mix and certify take a finite horizon too.
+        """
+        if self.features:
+            return ("discounted",)
+        return ("discounted", "total") if self.trace else ("discounted", "total", "finite")
 
     def check_criterion(self, criterion: str) -> None:
         """Refuse a criterion that the method does not take."""
