@@ -79,6 +79,11 @@ class Discounted:
         width = float(np.ptp(seen)) if seen.size else 0.0
         return float(seen.min(initial=np.inf)), (width if width > 0 else 1.0) / self.unit
 
+    def value_range(self, form: "StandardForm", reward: np.ndarray) -> tuple[float, float]:
+        """Two numbers that hold every conceivable value of a reward `[K]` between them."""
+        least, width = self.scale(form, reward)
+        return (least * self.mass, least * self.mass + width) if self.is_closed else (-width, width)
+
     def values(
         self,
         form: "StandardForm",

@@ -311,6 +311,8 @@ def _matrix(transitions: Any, is_by_choice: bool) -> tuple[sp.csr_array, int, in
         _refuse_empty(S, A)
         by_state = np.arange(S * A).reshape(A, S).T.ravel()
         return sp.csr_array(sp.vstack(transitions, format="csr"))[by_state], S, A
+    if _are_matrices(transitions):  # an array of this shape would be [S, A, S]
+        transitions = np.stack(transitions, 1)
     array = transitions if is_sparse else float_array("transitions", transitions)
     if array.ndim == 3 and array.shape[0] != array.shape[2] and array.shape[1] == array.shape[2]:
         array = array.transpose(1, 0, 2)  # A matrices [S, S]
@@ -327,6 +329,14 @@ def _matrix(transitions: Any, is_by_choice: bool) -> tuple[sp.csr_array, int, in
     rows, S = shape
     _refuse_empty(S, rows)
     return sp.csr_array(array), S, 0 if is_by_choice else rows // S
+
+
+def _are_matrices(transitions: Any) -> bool:
+    """Whether they are a list of as many square matrices as these have rows."""
+    if not isinstance(transitions, list | tuple) or not len(transitions):
+        return False
+    cube = (len(transitions),) * 2
+    return all(isinstance(part, Array) and part.shape == cube for part in transitions)
 
 
 def _mappings(transitions: Sequence[Sequence[Mapping[int, float]]]) -> Raw:
