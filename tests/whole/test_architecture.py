@@ -78,9 +78,9 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 BUDGETS = {
     "loose modules": 1330,
     "loops": 2010,
-    "model": 4000,
+    "model": 4020,
     "exact": 1520,
-    "solvers": 3150,
+    "solvers": 3160,
     "environments": 750,
     "learning": 5200,
     "experiments": 1880,
@@ -88,7 +88,7 @@ BUDGETS = {
     "paper": 2470,
     "cli": 1090,
 }
-LINES, MODULES, LOOSE_MODULES = 23_640, 109, 8
+LINES, MODULES, LOOSE_MODULES = 23_670, 109, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 17,

@@ -12,7 +12,6 @@ it is returned. Rewards are by choice, `[..., K]`; a policy is probabilities `[.
 choices `[S]`, one of its own for every state.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -234,8 +233,8 @@ class Discounted:
         steps = bellman.distances(form.transitions, form.initial)
         if self.discount ** float(steps.max()) > FAR:
             return None
-        powers = -steps / 2.0 * math.log(self.discount)
-        return np.exp(np.minimum(powers, math.log(LARGEST_GAUGE)))
+        with np.errstate(over="ignore"):
+            return np.minimum(self.discount ** (-steps / 2.0), LARGEST_GAUGE)
 
     def expected_steps(self, form: "StandardForm") -> np.ndarray:
         """`max_pi E sum_t gamma^t` until the end, `[S]`, a little more where plans are rough."""
