@@ -312,8 +312,7 @@ def _centred(facts: _Facts, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, Frac
     seen = x[_choices(facts.model, facts.seen)]
     low, high = float(seen.min()), float(seen.max())
     middle = low / 2 + high / 2
-    is_endless = facts.model.discount < 1 and facts.model.horizon is None
-    if abs(middle) <= high - low or not is_endless:
+    if abs(middle) <= high - low or facts.model.criterion in ("total", "finite"):
         return x, np.abs(x), Fraction(0)
     value = Fraction(middle) / (1 - Fraction(facts.model.discount))
     return x - middle, np.abs(x - middle), value
