@@ -312,8 +312,8 @@ def _is_size(facts: _Facts, ends: np.ndarray, i: int, side: int) -> bool:
 
 
 def _checked_policy(model: Any, policy: Any) -> np.ndarray:
-    """The policy `[S, A]`, whose rows sum to 1, by choice, `[K]`."""
-    policy, shape = np.asarray(policy, dtype=np.float64), (model.states, model.actions)
+    """The policy `[S, A]` or `[H, S, A]`, whose rows sum to 1, by choice, `[K]`."""
+    policy, shape = np.asarray(policy, dtype=np.float64), tuple(model.policy_shape)
     _demand(
         policy.shape == shape,
         f"the policy has shape {policy.shape}, the model needs {shape}",
@@ -322,7 +322,7 @@ def _checked_policy(model: Any, policy: Any) -> np.ndarray:
         bool(np.isfinite(policy).all() and (policy >= 0).all()),
         "the policy has entries that are not probabilities",
     )
-    off = float(np.abs(policy.sum(1) - 1).max())
+    off = float(np.abs(policy.sum(-1) - 1).max())
     _demand(off <= SUM_TOLERANCE, f"the policy's probabilities miss a sum of 1 by {off:.3g}")
     exists = model.available if model.available is not None else np.ones(shape, dtype=bool)
     _demand(
@@ -330,7 +330,8 @@ def _checked_policy(model: Any, policy: Any) -> np.ndarray:
         "the policy chooses an action that is not available in its state",
     )
     # a missing 1e-9 would count for 1e-9 / (1 - gamma)
-    return (policy / policy.sum(1, keepdims=True))[exists]
+    chosen = (policy / policy.sum(-1, keepdims=True))[exists]
+    return np.append(chosen, np.ones(model.choices - len(chosen)))  # at the end of a horizon
 
 
 def _rows(model: Any) -> list[_Row]:
@@ -440,7 +441,7 @@ def _centred(facts: _Facts, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, Frac
     seen = x[_choices(facts.model, facts.seen)]
     low, high = float(seen.min()), float(seen.max())
     middle = low / 2 + high / 2
-    is_total = facts.model.criterion == "total"
+    is_total = facts.model.criterion in ("total", "finite")
     if abs(middle) <= high - low or is_total:
         return x, np.abs(x), Fraction(0)
     is_mean = facts.model.criterion == "average"

@@ -370,6 +370,29 @@ def test_a_table_goes_through_every_command(capsys, tmp_path):
     assert call(capsys, "check", table, result)[0] == 0
 
 
+def test_a_table_with_a_horizon_goes_through_every_command(capsys, tmp_path):
+    table, result, model = (str(tmp_path / name) for name in ("m.csv", "r.npz", "m.npz"))
+    (tmp_path / "m.csv").write_text(MACHINE)
+    read = ("--horizon", "6", "--limit", "energy<=7", "--initial", "works")
+    code, out, err = call(capsys, "solve", table, *read, "--out", result)
+    assert code == 0 and err == "" and "<= 7" in out
+    assert call(capsys, "check", table, result, *read)[0] == 0
+    assert call(capsys, "frontier", table, *read, "--points", "3")[0] == 0
+    assert call(capsys, "show", table, result, *read, "--out", str(tmp_path / "p.png"))[0] == 0
+    code, out, _ = call(capsys, "describe", table, *read, "--json")
+    said = json.loads(out)
+    assert (said["states"], said["horizon"], said["odd"]) == (2, 6, [])
+    for path in (model, str(tmp_path / "m.json")):
+        assert call(capsys, "export", table, path, *read)[0] == 0
+        assert call(capsys, "check", path, result)[0] == 0
+    policy = str(tmp_path / "policy.npz")
+    assert call(capsys, "export", result, policy)[0] == 0
+    (tmp_path / "m.csv").write_text("# horizon = 6\n# limit = energy<=7\n" + MACHINE)
+    assert call(capsys, "check", table, result, "--initial", "works")[0] == 0
+    code, _, err = call(capsys, "solve", model, "--method", "pqa-alm")
+    assert code == 2 and "this one is finite" in err
+
+
 def test_rows_that_miss_one_are_said_on_standard_error(capsys, tmp_path):
     (tmp_path / "m.csv").write_text(MACHINE.replace("0.02", "0.020001"))
     code, out, err = call(capsys, "solve", str(tmp_path / "m.csv"), *READ, "--json")

@@ -258,6 +258,14 @@ def test_far_states_count_little_in_a_gauge():
     assert StandardForm.of(queue(capacity=50)).gauge is None
 
 
+def test_a_gauge_does_not_overflow_silently_or_aloud():
+    """2,999 steps at discount 1/2: `gamma^(-t/2)` is beyond all floats; a warning is an error."""
+    successors = np.minimum(np.arange(3000) + 1, 2999)[:, None, None]
+    rows = (successors, np.ones((3000, 1, 1)))
+    form = StandardForm.of(CMDP(rows, np.ones((3000, 1)), [], [], 0, 0.5))
+    assert form.gauge.max() == 1e40
+
+
 def test_a_constant_far_from_zero_is_taken_out():
     form = form_of("random", 5, 2, 2, 0.9, 0)
     reward = form.reward + 1e6

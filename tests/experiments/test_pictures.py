@@ -1,7 +1,8 @@
 import matplotlib.image
+import numpy as np
 import pytest
 
-from cmdpax import InputError, solve
+from cmdpax import CMDP, InputError, solve
 from cmdpax.environments import cliff_world, deep_sea, garnet, queue
 from cmdpax.experiments.pictures import frontier_picture, policy_picture, save
 from cmdpax.solvers.frontier import frontier
@@ -19,6 +20,17 @@ def test_policy_pictures_are_drawn(model, tmp_path):
     axes = figure.axes[0]
     assert axes.get_title() == "a title"
     assert all(a.get_ylabel() for a in figure.axes) and figure.axes[-1].get_xlabel()
+
+
+def test_with_a_horizon_a_bar_is_a_time():
+    model = queue(capacity=5)
+    stationary = {"discount": None, "horizon": 7, "thresholds": [100.0]}
+    fields = {name: getattr(model, name) for name in ("reward", "constraints", "senses", "initial")}
+    finite = CMDP(model.transitions, **fields, **stationary)
+    figure = policy_picture(finite, finite.uniform_policy())
+    assert figure.axes[1].get_xlabel() == "time"
+    heights = [bar.get_height() for bar in figure.axes[0].patches]
+    np.testing.assert_allclose(heights, 1 / 7)  # one visit at each of seven times
 
 
 def test_an_arrow_is_as_long_as_its_probability():

@@ -127,6 +127,10 @@ def test_prices_come_with_an_interval_that_holds_every_optimal_one():
     smooth = solve(model.replace(thresholds=[5.0]))
     np.testing.assert_allclose(smooth.price_bounds, [[2 / 3, 2 / 3]], rtol=1e-4)
     assert " to " not in str(smooth).splitlines()[-1]
+    equal = solve(model.replace(thresholds=[5.0], senses="=="))  # the upper side binds
+    np.testing.assert_allclose(equal.price_bounds, [[-2 / 3, -2 / 3]], rtol=1e-4)
+    corner = solve(model.replace(thresholds=[2.5], senses="=="))
+    np.testing.assert_allclose(corner.price_bounds, [[-2.0, -2 / 3]], rtol=1e-5)
     edge = solve(model.replace(thresholds=[0.0]))
     assert edge.price_bounds[0, 1] == np.inf
 

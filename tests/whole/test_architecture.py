@@ -78,9 +78,9 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 BUDGETS = {
     "loose modules": 1970,
     "loops": 2040,
-    "model": 3830,
+    "model": 4140,
     "exact": 2720,
-    "solvers": 3170,
+    "solvers": 3190,
     "environments": 680,
     "learning": 5760,
     "experiments": 1670,
@@ -88,7 +88,7 @@ BUDGETS = {
     "paper": 1900,
     "cli": 1100,
 }
-LINES, MODULES, LOOSE_MODULES = 25_800, 114, 8
+LINES, MODULES, LOOSE_MODULES = 26_200, 115, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 17,

@@ -12,6 +12,14 @@ PROMISES = {
     "minimise_cost": ("best possible: at least", "in 20 to 30", "certified: sold 9.00 (asked 9.0)"),
     "compare_methods": ("pqa-alm", "npg-pd", "reload", "proven gap"),
     "own_oracle": ("method      FrankWolfe", "verified: certified at eps 0.001"),
+    "seasonal_inventory": ("certified", "service 95.00 per cent", "week 51 0 (1.00)"),
+    "shortest_path": ("<= 45", "15 minutes: impossible, 5.0 more", "75 minutes: toll 0.000"),
+    "reservoir": (
+        "in 33 to 38",
+        "1.3 to 1.4: certified, mean 1.400, price -",
+        "2.0 to 2.2: infeas",
+    ),
+    "fair_clinic": ("== 0", "3          1.00          0.00", "without the equality 57.147"),
     "train_a_policy": ("update 1:", "10 episodes: return", "thrust towards"),
 }
 

@@ -38,6 +38,7 @@ class Reading:
 
     Attributes:
         discount: the discount factor
+        horizon: so many steps, then the run ends
         limit: bounds on columns or rewards, as in --limit 'cost<=3' '2<=heat<=5'
         initial: the first state; or several with chances, as in --initial idle=0.5 busy=0.5
         goal: states of a table, or labels of a UMB file, where the run ends
@@ -50,6 +51,7 @@ class Reading:
     """
 
     discount: float | None = None
+    horizon: int | None = None
     limit: tuple[str, ...] = ()
     initial: tuple[str, ...] = ()
     goal: tuple[str, ...] = ()
@@ -74,7 +76,10 @@ class Reading:
 
 
 AS_IT_IS = Reading()
-SAID = ("discount", "limit", "initial", "goal", "reward", "minimise", "criterion", "may_stay")
+SAID = (
+    *("discount", "horizon", "limit", "initial", "goal", "reward", "minimise"),
+    *("criterion", "may_stay"),
+)
 ASKED = ("discount", "property", "constants")
 
 

@@ -84,6 +84,11 @@ class Discounted:
         width = float(np.ptp(seen)) if seen.size else 0.0
         return float(seen.min(initial=np.inf)), (width if width > 0 else 1.0) / self.unit
 
+    def value_range(self, form: "StandardForm", reward: np.ndarray) -> tuple[float, float]:
+        """Two numbers that hold every conceivable value of a reward `[K]` between them."""
+        least, width = self.scale(form, reward)
+        return (least * self.mass, least * self.mass + width) if self.is_closed else (-width, width)
+
     def values(
         self,
         form: "StandardForm",
@@ -289,7 +294,8 @@ class Discounted:
         steps = bellman.distances(form.transitions, form.initial)
         if self.discount ** float(steps.max()) > FAR:
             return None
-        return np.minimum(self.discount ** (-steps / 2.0), LARGEST_GAUGE)
+        with np.errstate(over="ignore"):
+            return np.minimum(self.discount ** (-steps / 2.0), LARGEST_GAUGE)
 
     def expected_steps(self, form: "StandardForm") -> np.ndarray:
         """`max_pi E sum_t gamma^t` until the end, `[S]`, a little more where plans are rough."""

@@ -52,9 +52,10 @@ class StandardForm:
     def of(model: CMDP) -> "StandardForm":
         """The form of a model; arrays that need no turning are the model's own.
 
-        Where the discount reaches far, or is 1, and every policy ends, rows lack what leads to an
-        end. At discount 1, where some policy never ends, they are those of policies that surely do;
-        a model in which a cycle earns, or no end can be reached, is refused.
+        Where there is a horizon, or the discount reaches far or is 1 and every policy ends, rows
+        lack what leads to an end. At discount 1, where some policy never ends, they are those of
+        policies that surely do; a model in which a cycle earns, or no end can be reached, is
+        refused.
         """
         form = StandardForm(
             model.transitions,
@@ -66,7 +67,7 @@ class StandardForm:
         )
         if model.criterion == "average":
             return form.replace(criterion=Average.of(form))
-        if 1 - model.discount >= SHORT:
+        if 1 - model.discount >= SHORT and model.horizon is None:
             return form
         ended, seen = ended_states(model), form.reachable
         inner = end_components(model.transitions, form.transitions.by_state(seen & ~ended))[1]
@@ -325,25 +326,19 @@ def _choice(model: CMDP, choice: int) -> str:
 def said_back(model: CMDP, proof: Certificate) -> Certificate:
     """A certificate of the model's form in the model's own orientation; exact.
 
-    A ray that prices both rows of a constraint only says how narrow the constraint is. Folded, it
-    would price nothing, so it is left out.
+    A ray prices one row of a constraint at the most (`Limits.unfold`).
     """
     limits, sign = model.limits, -1.0 if model.minimise else 1.0
     first = limits.first_rows
     signs, chosen = np.append(sign, limits.signs[first]), np.append(0, 1 + first)
     low, high = proof.reward_bounds
-    if proof.ray is not None:
-        ray = limits.fold(proof.ray)
-        if np.array_equal(limits.unfold(ray), proof.ray):
-            proof = replace(proof, ray=ray)
-        else:
-            proof = replace(proof, ray=None, ray_bound=None, ray_potential=None)
     return replace(
         proof,
         reward_bounds=(-high + 0.0, -low + 0.0) if model.minimise else (low, high),
         margin_bounds=limits.worst(proof.margin_bounds.T).T,
         dual_bound=sign * proof.dual_bound + 0.0,
         weights=limits.fold(proof.weights),
+        ray=None if proof.ray is None else limits.fold(proof.ray),
         value_potentials=_said_values(
             proof.value_potentials, 1 + len(limits.rows), chosen, signs, model.states
         ),

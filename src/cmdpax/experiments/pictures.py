@@ -59,12 +59,20 @@ def escape_math(text: str) -> str:
 
 
 def policy_picture(model: CMDP, policy: np.ndarray, title: str = "") -> Figure:
-    """A policy `[S, A]` with its occupancy: arrows on the model's grid, or bars without one."""
+    """A policy `[S, A]` with its occupancy: arrows on the model's grid, or bars without one.
+
+    With a horizon, `[H, S, A]`: how often each action is taken at each time.
+    """
     form = StandardForm.of(model)
     shape = model.states, model.actions
     policy = np.pad(policy, ((0, 0), (0, shape[1] - policy.shape[1])))
     visits = form.criterion.share(form, form.heard(model.by_choice(policy)))
     title = escape_math(title) or "policy and occupancy"
+    if model.horizon is not None:
+        visits = visits[: -policy.shape[1]].reshape(policy.shape[:2])
+        total = np.maximum(visits.sum(1), np.finfo(float).tiny)
+        taken = np.einsum("ts,tsa->ta", visits, policy) / total[:, None]
+        return _bars(model, taken, visits.sum(1), title, "time")
     if model.grid is not None:
         return _arrows(model.grid, policy, visits, title)
     return _bars(model, policy, visits, title)
@@ -113,8 +121,13 @@ def _arrows(grid: Grid, policy: np.ndarray, visits: np.ndarray, title: str) -> F
     return figure
 
 
-def _bars(model: CMDP, policy: np.ndarray, visits: np.ndarray, title: str) -> Figure:
-    """Action probabilities of the most visited states as stacked bars, with occupancies above."""
+def _bars(
+    model: CMDP, policy: np.ndarray, visits: np.ndarray, title: str, unit: str = "state"
+) -> Figure:
+    """Action probabilities of the most visited states as stacked bars, with occupancies above.
+
+    unit: what a bar stands for, a state or a time.
+    """
     chosen = np.sort(np.argsort(-visits)[:TABLE_STATES])
     figure = Figure(figsize=(min(4 + 0.16 * len(chosen), 14), 5))
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 2])
@@ -131,11 +144,11 @@ def _bars(model: CMDP, policy: np.ndarray, visits: np.ndarray, title: str) -> Fi
         below.bar(place, heights, 0.9, bottom, edgecolor="white", linewidth=0.3, **look)
         bottom += heights
     below.set(ylabel="probability of action", ylim=(0, 1))
-    every, names = max(1, len(chosen) // 20), model.state_names
+    every, names = max(1, len(chosen) // 20), model.state_names if unit == "state" else None
     labels = [names[s] if names and len(names[s]) < 12 else str(s) for s in chosen[::every]]
     below.set_xticks(place[::every], labels, rotation=60, fontsize=7)
-    few = f"state (the {len(chosen)} most visited of {model.states})"
-    below.set_xlabel("state" if len(chosen) == model.states else few)
+    few = f"{unit} (the {len(chosen)} most visited of {len(visits)})"
+    below.set_xlabel(unit if len(chosen) == len(visits) else few)
     below.legend(fontsize=9, **LEGEND)
     above.set_title(title, fontsize=11)
     return figure

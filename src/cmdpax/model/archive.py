@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, get_args
 
 import numpy as np
 
-from cmdpax.errors import InputError, did_you_mean
+from cmdpax.errors import InputError, check_count, did_you_mean
 from cmdpax.files import (
     arrays_in,
     identified,
@@ -33,9 +33,10 @@ from cmdpax.files import (
 from cmdpax.model import text
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.foreign import umb_bytes
+from cmdpax.model.horizon import as_layers
 from cmdpax.model.limits import Limits
 from cmdpax.model.result import Certificate, Mixture, Result, Status
-from cmdpax.model.transitions import RowLists
+from cmdpax.model.transitions import RowLists, read_rows
 
 RESULT = "cmdpax-result"
 NUMBERS = ("reward", "constraints", "thresholds", "initial", "discount")
@@ -75,6 +76,7 @@ def save_model(model: CMDP, path: str | os.PathLike[str]) -> None:
     meta = {name: getattr(model, name) for name in ("senses", "minimise", "notes", *text.NAMES)}
     meta |= text.what_counts(model)
     meta["grid"] = model.grid and asdict(model.grid)
+    meta |= {} if model.horizon is None else {"horizon": model.horizon}
     return _write_archive(path, text.MODEL, arrays, meta)
 
 
@@ -123,7 +125,7 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
     is_padded = meta["version"] < 3
     text.checked_keys("arrays", arrays, PADDED if is_padded else ROWS, (*NUMBERS, "available"))
     lists = ("senses", *text.NAMES)
-    others = ("minimise", "may_stay", "criterion", "grid", "notes", *lists)
+    others = ("minimise", "may_stay", "criterion", "horizon", "grid", "notes", *lists)
     text.checked_keys("meta", meta, ("format", "version"), others)
     labels: dict[str, Any] = {
         name: None if meta.get(name) is None else text.texts(f"meta.{name}", meta[name])
@@ -139,20 +141,23 @@ def _model_from_archive(file: BinaryIO) -> CMDP:
     if meta["version"] == 1 and senses is not None:
         thresholds, constraints = _turned(senses, thresholds), _turned(senses, constraints)
     rows = (arrays["successors"], arrays["probabilities"])
+    parts: dict[str, Any] = {name: arrays.get(name) for name in ("first_choice", "available")}
+    parts["transitions"] = rows if is_padded else RowLists(arrays["first_entry"], *rows)
+    if "horizon" in meta:
+        horizon = check_count("meta.horizon", meta["horizon"])
+        parts = {"transitions": as_layers(read_rows(**parts)[0], horizon), "horizon": horizon}
     return CMDP(
-        rows if is_padded else RowLists(arrays["first_entry"], *rows),
-        arrays["reward"],
-        constraints,
-        thresholds,
-        arrays["initial"],
-        arrays["discount"],  # type: ignore[arg-type]  # [] of one number, checked there
+        reward=arrays["reward"],
+        constraints=constraints,
+        thresholds=thresholds,
+        initial=arrays["initial"],
+        discount=arrays["discount"],  # type: ignore[arg-type]  # [] of one number, checked there
         minimise=meta.get("minimise", False),
         may_stay=meta.get("may_stay", False),
         criterion=meta.get("criterion"),
-        first_choice=arrays.get("first_choice"),
-        available=arrays.get("available"),
         grid=text.grid_from(meta.get("grid")),
         notes=text.texts("meta.notes", meta.get("notes") or []),
+        **parts,
         **labels,
     )
 
@@ -202,13 +207,17 @@ def _result_from_archive(file: BinaryIO) -> Result:
         raise InputError(f"meta.minimise: {brief(minimise)} is neither true nor false.")
     rays = {name in arrays for name in RAY_ARRAYS}
     mixture, policy = _mixture(arrays), arrays.get("policy")
-    if (policy is None) == (mixture is None) or (policy is not None and policy.ndim != 2):
-        raise InputError("the policy must be [S, A], or shares [k] and a mixture [k, S].")
+    if (policy is None) == (mixture is None) or (policy is not None and policy.ndim not in (2, 3)):
+        raise InputError(
+            "the policy must be [S, A], [H, S, A], or shares [k] and a mixture [k, S]."
+        )
     if len(senses) != len(names) or len(rays) > 1:
         raise InputError(
             "each constraint needs a name and a sense, and the arrays of a ray come together."
         )
-    S = len(policy) if policy is not None else arrays["mixture"].shape[1]
+    S = arrays["mixture"].shape[1] if policy is None else len(policy)
+    if policy is not None and policy.ndim == 3:  # those of all times
+        S = (policy.shape[0] + 1) * policy.shape[1]
     numbers = _shaped(arrays, S, len(names))
     numbers["mixture"] = mixture
     numbers.setdefault("policy", None)
@@ -255,11 +264,12 @@ def _mixture(arrays: Mapping[str, np.ndarray]) -> Mixture | None:
 
 def _shaped(arrays: Mapping[str, np.ndarray], S: int, m: int) -> dict[str, Any]:
     """The arrays of a result with S states and m constraints, each in the shape it must have."""
-    A = arrays["policy"].shape[1] if "policy" in arrays else 0
     n = next((n for n in PARTS if arrays["dual_potential"].shape == (n * S,)), 1) * S
     k = len(arrays["shares"]) if "shares" in arrays else 1
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys((*OF_CONSTRAINTS, "weights", "ray"), (m,))
-    shapes |= {"policy": (S, A), "dual_potential": (n,), "ray_potential": (n,)}
+    if "policy" in arrays:
+        shapes["policy"] = arrays["policy"].shape
+    shapes |= {"dual_potential": (n,), "ray_potential": (n,)}
     shapes |= {"shares": (k,), "mixture": (k, S), "value_potentials": (k * (1 + m), n)}
     shapes |= {"reward_bounds": (2,), "margin_bounds": (m, 2)}
     shapes |= {"ranges": (1 + m, 2), "range_potentials": (1 + m, 2, n), "gauge": (S,)}

@@ -1,14 +1,16 @@
 """The exact model: a finite constrained Markov decision process, as the user says it.
 
     maximise (or minimise) V_r(pi)  subject to  V_c[i](pi) <= b[i]  (or >=, ==, or in a range),
-    V_x(pi) = E sum_t gamma^t x(s_t, a_t),  s_0 ~ rho,  or the long-run average of x.
+    V_x(pi) = E sum_t gamma^t x(s_t, a_t),  s_0 ~ rho,  t from 0 on, or up to a horizon;
+    or the long-run average of x.
 
 A model keeps the user's orientation and units everywhere: `exact/standard.py` turns it into the one
 problem that the mathematics knows. A model is immutable; `replace` gives a changed copy.
 
 States may have different numbers of choices: numbers are kept by choice, `[K]`, those of a state
 one after another (`transitions.py`). Policies are tables `[S, A]`, 0 where a state has no such
-action; `by_choice` and `as_table` turn one into the other.
+action; `by_choice` and `as_table` turn one into the other. With a horizon H they are `[H, S, A]`,
+and the model's own states are those of all times (`horizon.py`).
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -19,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.errors import InputError, check_known, did_you_mean
+from cmdpax.errors import InputError, check_count, check_known, did_you_mean
 from cmdpax.loops.rows import Block
 from cmdpax.model.foreign import mdptoolbox_fields, quantecon_fields, umb_fields
+from cmdpax.model.horizon import at_the_end, read_stages, unrolled
 from cmdpax.model.limits import LARGEST_NUMBER, Limits, listed
 from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.prism import prism_fields
@@ -42,11 +45,11 @@ from cmdpax.model.transitions import (
 
 FIELDS = (  # of the constructor; thresholds besides
     *("transitions", "reward", "constraints", "senses", "initial", "discount", "minimise"),
-    *("criterion", "may_stay"),
+    *("criterion", "may_stay", "horizon"),
     *("state_names", "action_names", "constraint_names", "grid", "notes"),
 )
 OF_ROWS = ("available", "first_choice", "goal")  # arguments that say what transitions mean
-CRITERIA = ("discounted", "total", "average")
+CRITERIA = ("discounted", "total", "average", "finite")
 HASHED = 1 << 20  # indices that are hashed at a time
 
 
@@ -76,7 +79,8 @@ class CMDP:
         for one constraint)
     initial: the first state, by its index or its name; or `{state: probability}`; or its
         distribution `[S]`
-    discount: in [0, 1]. At 1 rewards are added up until a goal is surely reached
+    discount: in [0, 1]. At 1 rewards are added up until a goal is surely reached; with a horizon it
+        is 1 unless you say otherwise
     criterion: `"average"` for the long-run average, which needs no discount
     senses: `">="` (default), `"<="`, `"=="` or `"in"` (a range) for each constraint, or one for all
     minimise: whether the reward is a cost, to be minimised
@@ -85,6 +89,11 @@ class CMDP:
     goal: states where the run ends, and nothing is paid any more: a mask `[S]`, an index, a name,
         or a list of these; their rows are not looked at
     may_stay: at discount 1, whether a run may also stay for ever where nothing is paid
+    horizon: so many steps, H, and then the run ends. Then transitions may be a sequence of H, one
+        for each step, rewards `[H, S, A]` (or `[H, S, A, S]`), constraints `[m, H, S, A]`, and
+        `available` `[H, S, A]`; policies are `[H, S, A]`
+    terminal_reward, terminal_constraints: with a horizon, `[S]` and `[m, S]`, what the state pays
+        in which the run ends
     state_names, constraint_names: optional labels
     action_names: A labels, or for every state a list of those of its choices
     grid: optional drawing instructions
@@ -115,6 +124,9 @@ class CMDP:
         available: Any = None,
         goal: Any = None,
         may_stay: bool = False,
+        horizon: int | None = None,
+        terminal_reward: Any = None,
+        terminal_constraints: Any = None,
         state_names: Sequence[str] | None = None,
         action_names: Sequence[str] | Sequence[Sequence[str]] | None = None,
         constraint_names: Sequence[str] | None = None,
@@ -122,8 +134,17 @@ class CMDP:
         notes: Sequence[str] = (),
     ) -> None:
         marked = None if goal is None else lambda S: _mask(goal, S, state_names)
-        self.transitions, kept = read_rows(transitions, available, first_choice, marked)
-        rows, S, A = self.transitions, self.transitions.states, self.transitions.actions
+        self.horizon = None if horizon is None else check_count("horizon", horizon)
+        ends = terminal_reward, terminal_constraints
+        if self.horizon is not None:
+            read = read_stages(transitions, self.horizon, available, first_choice, marked)
+        elif any(pays is not None for pays in ends):
+            raise InputError("terminal_reward, terminal_constraints: give a horizon= too.")
+        else:
+            read = read_rows(transitions, available, first_choice, marked)
+        self.transitions, kept = read
+        rows, (S, A) = self.transitions, self.policy_shape[-2:]
+        self.criterion, self.discount = _criterion(criterion, discount, self.horizon)
         self.reward = _by_choice("reward", reward, rows, kept)
         self.minimise = _flag("minimise", minimise)
         constraints, count = float_array("constraints", constraints), len(listed(thresholds))
@@ -131,7 +152,10 @@ class CMDP:
             raise InputError(f"constraints: a number; give {(S, A)} numbers for each constraint.")
         sizes = (rows.choices, rows.choices if kept is None else kept.came)
         is_table = constraints.shape == (S, A) and not (count == S and A in sizes)
-        is_table |= A != S and constraints.shape == (S, A, S)  # else it is S constraints
+        if self.horizon is None:
+            is_table |= A != S and constraints.shape == (S, A, S)  # else it is S constraints
+        else:
+            is_table |= count == 1 < self.horizon and constraints.shape == self.policy_shape
         if is_table or (constraints.ndim == 1 and constraints.size):
             constraints = constraints[None]
         m = len(constraints)
@@ -144,9 +168,17 @@ class CMDP:
         if names and (len(set(names)) < m or "" in names):
             raise InputError("constraint_names: give each constraint a name of its own.")
         self.limits = Limits.of(thresholds, senses, names)
+        for field, pays, earned in zip(
+            ("terminal_reward", "terminal_constraints"), ends, (self.reward, self.constraints)
+        ):
+            if pays is not None:
+                for own, at_end in zip(np.atleast_2d(earned), _at_end(field, pays, earned, S)):
+                    own += at_the_end(rows, at_end, self.discount)
         self.state_names = _labels("state_names", state_names, S)
-        self.initial = _distribution(initial, S, self.state_names)
-        self.criterion, self.discount = _criterion(criterion, discount)
+        if self.horizon is not None and np.shape(initial) == (rows.states,):
+            initial = np.asarray(initial)[:S]  # of a model's own
+        start = _distribution(initial, S, self.state_names)
+        self.initial = np.append(start, np.zeros(rows.states - S))
         self.may_stay = _flag("may_stay", may_stay)
         if self.may_stay and self.criterion != "total":
             raise InputError("may_stay: it says when a run ends; leave it out but for discount 1.")
@@ -164,8 +196,14 @@ class CMDP:
 
     @property
     def states(self) -> int:
-        """Number of states S."""
+        """Number of states S; with a horizon those of all times, (H + 1) S."""
         return self.transitions.states
+
+    @property
+    def policy_shape(self) -> tuple[int, ...]:
+        """`(S, A)`, or `(H, S, A)` with a horizon."""
+        shape, H = (self.transitions.states, self.transitions.actions), self.transitions.horizon
+        return shape if H is None else (H, shape[0] // (H + 1), shape[1])
 
     @property
     def actions(self) -> int:
@@ -195,7 +233,8 @@ class CMDP:
     def available(self) -> np.ndarray | None:
         """`[S, A]` booleans, which actions exist in which state; None: all."""
         rows = self.transitions
-        return None if rows.is_regular else rows.as_table(np.ones(rows.choices, dtype=bool))
+        mask = None if rows.is_regular else self.as_table(np.ones(rows.choices, dtype=bool))
+        return None if mask is None or mask.all() else mask
 
     @property
     def action_labels(self) -> tuple[str, ...]:
@@ -207,11 +246,28 @@ class CMDP:
 
     def as_table(self, numbers: np.ndarray) -> np.ndarray:
         """What is said by choice, `[..., K]`, as a table `[..., S, A]`, 0 where there is none."""
-        return self.transitions.as_table(np.asarray(numbers))
+        table = self.transitions.as_table(np.asarray(numbers))
+        if self.horizon is None:
+            return table
+        H, S, A = self.policy_shape
+        return table[..., : H * S, :].reshape(*table.shape[:-2], H, S, A)
+
+    def state_label(self, state: int) -> str:
+        """The name of a state, or its number; with a horizon also its time."""
+        time, own = divmod(state, self.policy_shape[-2])
+        label = f"'{self.state_names[own]}'" if self.state_names else f"{own}"
+        return label if self.horizon is None else f"{label} at time {time}"
 
     def by_choice(self, table: np.ndarray) -> np.ndarray:
         """A policy `[..., S, A]` by choice, `[..., K]`."""
-        return self.transitions.by_choice(np.asarray(table))
+        table = np.asarray(table)
+        if self.horizon is None:
+            return self.transitions.by_choice(table)
+        H, S, A = self.policy_shape
+        batch = table.shape[:-3]
+        end = np.broadcast_to(np.eye(A)[0], (*batch, S, A))  # where nothing is left to choose
+        flat = np.concatenate([table.reshape(*batch, H * S, A), end], -2)
+        return self.transitions.by_choice(flat)
 
     @property
     def thresholds(self) -> np.ndarray:
@@ -232,13 +288,16 @@ class CMDP:
         rows = self.transitions
         sizes = f"states={rows.states}, actions={rows.actions}, choices={rows.choices}"
         rest = f"constraints={len(self.limits)}, discount={self.discount:g}"
+        rest += "" if self.horizon is None else f", horizon={self.horizon}"
         return f"CMDP({sizes}, successors<={rows.longest}, {rest})"
 
     def _rows(self) -> Rows:
         rows = self.transitions
-        uneven = "" if rows.is_regular else f" at most, {rows.choices:,} choices in all"
+        uneven = "" if self.available is None else f" at most, {rows.choices:,} choices in all"
+        steps = [] if self.horizon is None else [("horizon", f"{self.horizon:,} steps")]
         return [
-            ("states", f"{rows.states:,}"),
+            ("states", f"{self.policy_shape[-2]:,}"),
+            *steps,
             ("actions", f"{rows.actions:,}{uneven}"),
             ("successors", f"{rows.longest} at most, {len(rows.successors):,} in all"),
             self._what_counts(),
@@ -309,6 +368,8 @@ class CMDP:
             _hash(hasher, array)
         hasher.update(f"{self.senses} {self.minimise} {self.discount!r}".encode())
         hasher.update(b" may stay" * self.may_stay + b" average" * (self.criterion == "average"))
+        if self.horizon is not None:
+            hasher.update(f"horizon {self.horizon}".encode())
         return hasher.hexdigest()
 
     def matches(self, digest: str) -> bool:
@@ -347,22 +408,24 @@ class CMDP:
         cls,
         states: Sequence[Hashable],
         actions: Sequence[Hashable] | Callable[[Any], Sequence[Hashable]],
-        step: Callable[[Any, Any], tuple[Mapping[Any, float], float, Sequence[float]]],
+        step: Callable[..., tuple[Mapping[Any, float], float, Sequence[float]]],
         *,
         thresholds: Sequence[float],
         initial: Any,
         discount: float | None = None,
+        horizon: int | None = None,
         **fields: Any,
     ) -> "CMDP":
         """Build from `step(state, action) -> ({next_state: probability}, reward, [constraints])`.
 
         states: names of any kind. actions: a list, or a function of the state where the choice
         depends on it. step: its third part has one number for each threshold; with `senses=["<="]`
-        it is the cost itself. initial: a state, or `{state: probability}`. fields: `senses`,
-        `minimise`, `criterion`, `goal` and others, as in the constructor.
+        it is the cost itself. initial: a state, or `{state: probability}`. horizon: with one it is
+        `step(state, action, time)`, time from 0 to horizon - 1. fields: `senses`, `minimise`,
+        `criterion`, `goal` and others, as in the constructor.
         """
-        made = step_fields(states, actions, step, thresholds, initial)
-        return cls(**made, discount=discount, **fields)
+        made = step_fields(states, actions, step, thresholds, initial, horizon)
+        return cls(**made, discount=discount, horizon=horizon, **fields)
 
     @classmethod
     def from_table(
@@ -375,6 +438,7 @@ class CMDP:
         goal: Any = None,
         reward: str | None = None,
         minimise: bool | None = None,
+        horizon: int | None = None,
         **fields: Any,
     ) -> "CMDP":
         """Build from a long table with one row for each successor.
@@ -383,12 +447,13 @@ class CMDP:
         `state`, `action`, `next_state`, `probability`, and one for the reward and for every
         quantity that has a limit. limits: texts such as `"cost<=3"`, by column. initial: a state,
         or `{state: probability}`. goal: states where the run ends, which need no rows. reward: the
-        column of the reward, by default `reward`. A `.csv` may say these itself, in lines above
-        its head such as `# limit = cost<=3`; what is said here counts first. fields: others of the
-        constructor.
+        column of the reward, by default `reward`. horizon: steps, each as the table says. A `.csv`
+        may say these itself, in lines above its head such as `# limit = cost<=3`; what is said here
+        counts first. fields: others of the constructor.
         """
         said = {"limits": limits, "initial": initial, "goal": goal, "minimise": minimise}
         discount = 1.0 if discount is None and fields.get("criterion") == "average" else discount
+        said |= {"horizon": horizon}
         made = table_fields(table, discount=discount, reward=reward, **said)
         return cls(**made, **fields)
 
@@ -455,6 +520,7 @@ class CMDP:
         goal: Any = None,
         reward: str | None = None,
         minimise: bool | None = None,
+        horizon: int | None = None,
         **fields: Any,
     ) -> "CMDP":
         """Build from a UMB file, the format that model checkers share.
@@ -464,9 +530,10 @@ class CMDP:
         default its own. fields: others of the constructor.
         """
         said = {"limits": limits, "initial": initial, "goal": goal, "minimise": minimise}
-        discount = 1.0 if discount is None and fields.get("criterion") == "average" else discount
+        is_one = horizon is not None or fields.get("criterion") == "average"
+        discount = 1.0 if discount is None and is_one else discount
         made = umb_fields(path, discount=discount, reward=reward, **said)
-        return cls(**made, **fields)
+        return cls(**made, horizon=horizon, **fields)
 
     @classmethod
     def from_toy_text(
@@ -498,7 +565,9 @@ def _hash(hasher: Any, array: np.ndarray) -> None:
 def _by_choice(field: str, numbers: Any, rows: Transitions, kept: Kept | None) -> np.ndarray:
     """Finite float64 numbers `[K]`, of `[S, A]` or of `[K]`, as the rows are or as they came."""
     array = float_array(field, numbers)
-    if array.shape == (rows.states, rows.actions):
+    if rows.horizon is not None:
+        flat = unrolled(field, array, rows, kept)
+    elif array.shape == (rows.states, rows.actions):
         flat = array.reshape(-1)
         flat = flat if rows.is_regular else flat[rows.cells]
     elif array.shape == (rows.states, rows.actions, rows.states):
@@ -581,24 +650,37 @@ def _distribution(initial: Any, S: int, names: Sequence[str] | None) -> np.ndarr
     return normalised(start)
 
 
-def _criterion(criterion: Any, discount: Any) -> tuple[str, float]:
+def _criterion(criterion: Any, discount: Any, horizon: int | None) -> tuple[str, float]:
     """What is added up, and a checked discount factor; an average has none, which is 1."""
     if criterion is not None and criterion not in CRITERIA:
         hint = did_you_mean(str(criterion), CRITERIA)
         raise InputError(f"criterion: {criterion!r} is unknown; {hint}")
-    if discount is None and criterion != "average":
-        raise InputError("discount: give it, for example 0.95; or criterion='average'.")
+    if discount is None and criterion != "average" and horizon is None:
+        raise InputError("discount: give it, for example 0.95; or horizon=, or criterion='average'.")
     factor = _discount_factor(1.0 if discount is None else discount)
     own = "total" if factor == 1 else "discounted"
-    if criterion == "average" and factor < 1:
-        raise InputError("criterion: an average has no discount; leave out one of the two.")
+    own = own if horizon is None else "finite"
+    if criterion == "average" and (factor < 1 or horizon is not None):
+        raise InputError("criterion: an average has no discount and no horizon; leave them out.")
     if criterion not in (None, "average", own):
-        raise InputError(f"criterion: {criterion!r} does not go with discount {factor:g}.")
+        said = f"discount {factor:g}" if horizon is None else "a horizon"
+        raise InputError(f"criterion: {criterion!r} does not go with {said}.")
     return criterion or own, factor
+
+
+def _at_end(field: str, pays: Any, earned: np.ndarray, S: int) -> np.ndarray:
+    """What states pay at the end, `[S]` or `[m, S]`, as rows `[1, S]` or `[m, S]`."""
+    array, shape = float_array(field, pays), (*earned.shape[:-1], S)
+    if array.shape != shape or not np.isfinite(array).all():
+        raise InputError(f"{field}: shape {array.shape}, expected {shape} finite numbers.")
+    _refuse_large(field, array)
+    return np.atleast_2d(array)
 
 
 def _discount_factor(discount: Any) -> float:
     """A checked discount factor."""
+    if discount is None:
+        raise InputError("discount: give a number between 0 and 1, or a horizon.")
     number = float_array("discount", discount)
     if number.ndim:
         raise InputError(f"discount: shape {number.shape}, expected one number.")

@@ -20,6 +20,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from reprlib import repr as brief
 from typing import Any, Literal, get_args
 
@@ -29,6 +30,8 @@ from cmdpax.errors import InputError, did_you_mean
 
 Sense = Literal["<=", ">=", "==", "in"]
 NUMERIC = "biuf"  # NumPy's kinds of real numbers
+MAX_DOUBLES = 4  # equalities and ranges for which every sign of their prices is tried
+INFEASIBLE = 2  # a status of `linprog`
 LARGEST_NUMBER = 1e100  # sums and squares of what is larger would overflow
 _NAME, _NUMBER = r"(?P<name>[^<>=\s](?:[^<>=]*[^<>=\s])?)", r"[-+.\w]+"
 _FORM = re.compile(rf"\s*{_NAME}\s*(?P<sense><=|>=|==)\s*(?P<bound>{_NUMBER})\s*")
@@ -168,14 +171,25 @@ class Limits:
         from scipy.optimize import linprog
 
         sizes = np.maximum(np.abs(margins).max(1, initial=0.0), np.finfo(float).tiny)
-        rows, right = margins / sizes[:, None], room / sizes
-        for i in range(len(self)):
-            prices = self.fold(np.eye(M))[:, i]
-            for side, sign in enumerate((1.0, -1.0)):
-                answer = linprog(sign * prices, A_ub=rows, b_ub=right)
-                unknown = sign * -np.inf if self._is_double[i] or side else 0.0
-                intervals[i, side] = sign * answer.fun if answer.status == 0 else unknown
-        return intervals
+        rows, right, fold = margins / sizes[:, None], room / sizes, self.fold(np.eye(M))
+        widest = np.where(self._is_double, -np.inf, 0.0), np.full(len(self), np.inf)
+        doubles = np.flatnonzero(self._is_double)
+        if len(doubles) > MAX_DOUBLES:
+            return np.stack(widest, 1)
+        intervals[:] = np.inf, -np.inf
+        for turns in product((1.0, -1.0), repeat=len(doubles)):
+            priced = np.ones(M, dtype=bool)
+            for double, sign in zip(doubles, turns):  # of two rows one has a price
+                own_rows = self.rows == double
+                priced[own_rows] = self.signs[own_rows] == sign
+            for i, own in enumerate(fold[priced].T):
+                for side, (sign, best) in enumerate(((1.0, np.fmin), (-1.0, np.fmax))):
+                    answer = linprog(sign * own, A_ub=rows[:, priced], b_ub=right)
+                    end = sign * answer.fun if answer.status == 0 else widest[side][i]
+                    end = np.nan if answer.status == INFEASIBLE else end
+                    intervals[i, side] = best(intervals[i, side], end)
+        is_empty = intervals[:, 0] > intervals[:, 1]
+        return np.where(is_empty[:, None], np.stack(widest, 1), intervals)
 
     @cached_property
     def first_rows(self) -> np.ndarray:

@@ -108,7 +108,7 @@ class Result:
     status: Status
     method: str  # that ran
     eps: float  # certified means: gap and violations are at most this share of their ranges
-    policy: np.ndarray | None  # [S, A]; None: the answer is a mixture
+    policy: np.ndarray | None  # [S, A], or [H, S, A] with a horizon; None: a mixture
     reward: float  # V_r
     values: np.ndarray  # [m], V_c; more exact than what margins say where thresholds are huge
     margins: np.ndarray  # [m], room left; negative where a constraint is violated

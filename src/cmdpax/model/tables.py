@@ -37,7 +37,7 @@ LONGEST_LINE, CHUNK = 1 << 20, 512  # characters of the head; rows parsed at a t
 DELIMITERS = ",;\t"
 SETTING = re.compile(r"#\s*(\w+)\s*=\s*(.*)")  # in a line above the head
 LISTS = {"limit": "limits", "initial": "initial", "goal": "goal"}  # may be said several times
-SINGLE = ("discount", "reward", "minimise")
+SINGLE = ("discount", "reward", "minimise", "horizon")
 Array = np.ndarray
 Codes = tuple[Array, list[str]]  # numbers of labels, [n], and the labels
 Choose = Callable[[Mapping[str, list[str]]], Row]  # what is written in a file -> what is chosen
@@ -65,12 +65,17 @@ def table_fields(table: Any, **said: Any) -> dict[str, Any]:
 
 def _chosen(said: Row, written: Mapping[str, list[str]]) -> Row:
     """What the caller said and, where that is None, what is written in the file."""
+    has_horizon = said.get("horizon") is not None or "horizon" in written
     for name, example in (("discount", "0.95"), ("initial", "idle")):
-        if said.get(name) is None and name not in written:
+        is_said = said.get(name) is not None or name in written
+        if not is_said and not (name == "discount" and has_horizon):
             remedy = f"give {name}=, or begin a .csv with a line '# {name} = {example}'"
             raise InputError(f"{name}: nothing says it; {remedy}.")
     read: Mapping[str, Callable[[], Any]] = {
-        "discount": lambda: _number("discount", written["discount"][0]),
+        "discount": lambda: _number("discount", written.get("discount", ["1"])[0]),
+        "horizon": lambda: (
+            _number("horizon", written["horizon"][0]) if "horizon" in written else None
+        ),
         "initial": lambda: written["initial"],
         "limits": lambda: written.get("limits", []),
         "goal": lambda: written.get("goal"),
@@ -138,6 +143,7 @@ def _fields(table: Table, chosen: Row) -> dict[str, Any]:
         "action_names": None if _are_numbers(actions) else actions,
         "discount": chosen["discount"],
         "minimise": chosen["minimise"],
+        "horizon": chosen["horizon"],
     }
     refuse_huge((S, A))
     fields["available"] = np.zeros((S, A), dtype=bool)

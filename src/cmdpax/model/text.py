@@ -14,17 +14,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cmdpax.errors import InputError, did_you_mean
+from cmdpax.errors import InputError, check_count, did_you_mean
 from cmdpax.files import identified, parse_json
 from cmdpax.model.cmdp import CMDP, Grid
 from cmdpax.model.limits import Limits
-from cmdpax.model.transitions import Pair, from_pairs
+from cmdpax.model.transitions import Pair, from_pairs, staged
 
 MODEL = "cmdpax-model"
 VERSION = 2  # of models as .json, and of results
 NAMES = ("state_names", "action_names", "constraint_names")
 HEAD_KEYS = ("format", "version", "discount", "states", "actions", "initial", "constraints")
-MAY = ("grid", "minimise", "may_stay", "criterion", "notes")  # be left out
+MAY = ("grid", "minimise", "may_stay", "criterion", "notes", "horizon")  # be left out
 LARGEST_JSON = 500_000  # entries of a model in .json: S * A * max(B, 1 + m)
 WORDS: Mapping[type, str] = {dict: "a JSON object", list: "a list", str: "text"}
 T = TypeVar("T")
@@ -48,29 +48,39 @@ def model_from_json(text: bytes) -> CMDP:
     if len(transitions) < S:  # a count costs nothing to write, so it is not yet to be believed
         counts = f"{brief(S)} of them but {len(transitions)} transitions"
         raise InputError(f"states: {counts}; some state's action set is empty.")
-    refuse_large(S, A, 1 + m)
+    horizon = None if "horizon" not in data else check_count("horizon", data["horizon"])
+    refuse_large(S * (horizon or 1), A, 1 + m)
     states, actions = index_of(state_names, S), index_of(action_names, A)
-    costs, pairs = index_of(constraint_names, m), {}
+    costs, pairs = index_of(constraint_names, m), dict[tuple[int, int, int], Pair]()
+    has_times = horizon is not None and any("time" in entry for entry in transitions)
     for i, entry in enumerate(transitions):
         where = f"transitions[{i}]"
-        checked_keys(where, entry, ("state", "action", "to"), ("reward", "costs"))
+        timed = ("time",) if has_times else ()
+        checked_keys(where, entry, ("state", "action", "to", *timed), ("reward", "costs"))
+        t = check_count(f"{where}.time", entry["time"], 0, horizon - 1) if horizon and timed else 0
         s = find(f"{where}.state", entry["state"], states)
         a = find(f"{where}.action", entry["action"], actions)
-        if (s, a) in pairs:
+        if (t, s, a) in pairs:
             pair = f"state {brief(entry['state'])}, action {brief(entry['action'])}"
             raise InputError(f"{where}: {pair} is listed twice; keep one.")
         chances = by_index(f"{where}.to", entry["to"], states)
         reward = number(f"{where}.reward", entry.get("reward", 0.0))
         paid = by_index(f"{where}.costs", entry.get("costs", {}), costs)
-        pairs[s, a] = Pair(s, a, chances, reward, [paid.get(c, 0.0) for c in range(m)])
-    busy = {s for s, _ in pairs}
-    for name, s in states.items():
-        if s not in busy:
-            advice = "list a transition for each of its actions"
-            raise InputError(f"state {brief(name)}: the action set is empty; {advice}.")
-    refuse_large(S, A, max(len(pair.successors) for pair in pairs.values()))
+        pairs[t, s, a] = Pair(s, a, chances, reward, [paid.get(c, 0.0) for c in range(m)])
+    made, longest = [], max(len(pair.successors) for pair in pairs.values())
+    refuse_large(S * (horizon or 1), A, longest)
+    for t in range(horizon if horizon and has_times else 1):
+        own = [pair for (time, _, _), pair in pairs.items() if time == t]
+        busy = {pair.state for pair in own}
+        for name, s in states.items():
+            if s not in busy:
+                when = f" at time {t}" if has_times else ""
+                advice = "list a transition for each of its actions"
+                raise InputError(f"state {brief(name)}{when}: the action set is empty; {advice}.")
+        made.append(from_pairs(own, S, A, m))
     return CMDP(
-        **from_pairs(list(pairs.values()), S, A, m),
+        **(staged(made) if has_times else made[0]),
+        horizon=horizon,
         thresholds=[threshold for threshold, _ in limits],
         senses=[sense for _, sense in limits],
         initial=_initial(data["initial"], states),
@@ -141,8 +151,8 @@ def grid_from(value: Any) -> Grid | None:
 
 def model_to_json(model: CMDP) -> str:
     """A model as `.json` text, one pair a line."""
-    S, A, m = model.states, model.actions, model.constraint_count
-    refuse_large(S, A, max(model.transitions.longest, 1 + m))
+    S, A, m = *model.policy_shape[-2:], model.constraint_count
+    refuse_large(model.states, A, max(model.transitions.longest, 1 + m))
     if model.action_names and not isinstance(model.action_names[0], str):
         raise InputError("action_names: those of each state do not fit .json; save as .npz.")
     labels = []
@@ -160,19 +170,24 @@ def model_to_json(model: CMDP) -> str:
         "initial": {states[s]: model.initial[s] for s in np.nonzero(model.initial)[0]},
         "constraints": _said(model.limits),
     }
+    head |= {} if model.horizon is None else {"horizon": model.horizon}
     head |= ({"minimise": True} if model.minimise else {}) | what_counts(model)
     head |= {"grid": asdict(model.grid)} if model.grid else {}
     head |= {"notes": model.notes} if model.notes else {}
     lines = []
     rows = model.transitions
-    for k, (s, a) in enumerate(zip(rows.state_of.tolist(), rows.action_of.tolist())):
+    for k, (state, a) in enumerate(zip(rows.state_of.tolist(), rows.action_of.tolist())):
+        time, s = divmod(state, S)
+        if time == model.horizon:
+            break
         own = slice(rows.first_entry[k], rows.first_entry[k + 1])
         chances = zip(rows.successors[own], rows.probabilities[own])
         paid = zip(costs, model.constraints[:, k])
         entry = {
+            **({} if model.horizon is None else {"time": time}),
             "state": states[s],
             "action": actions[a],
-            "to": {states[successor]: chance for successor, chance in chances},
+            "to": {states[successor % S]: chance for successor, chance in chances},
             "reward": model.reward[k],
             "costs": {name: cost for name, cost in paid if cost},
         }

@@ -53,6 +53,7 @@ class Transitions:
     actions: int  # A
     labels: Array | None = None  # [K] int32, the action of each choice; None: 0, 1, ... in a state
     missed: float = 0.0  # by how much the sum of a row missed 1, as it came, at most
+    horizon: int | None = None  # H, if states are those of the times 0 .. H (`horizon.py`)
 
     def __post_init__(self) -> None:
         for name in ("first_choice", "first_entry", "successors", "probabilities"):
@@ -310,6 +311,8 @@ def _matrix(transitions: Any, is_by_choice: bool) -> tuple[sp.csr_array, int, in
         _refuse_empty(S, A)
         by_state = np.arange(S * A).reshape(A, S).T.ravel()
         return sp.csr_array(sp.vstack(transitions, format="csr"))[by_state], S, A
+    if _are_matrices(transitions):  # an array of this shape would be [S, A, S]
+        transitions = np.stack(transitions, 1)
     array = transitions if is_sparse else float_array("transitions", transitions)
     if array.ndim == 3 and array.shape[0] != array.shape[2] and array.shape[1] == array.shape[2]:
         array = array.transpose(1, 0, 2)  # A matrices [S, S]
@@ -326,6 +329,14 @@ def _matrix(transitions: Any, is_by_choice: bool) -> tuple[sp.csr_array, int, in
     rows, S = shape
     _refuse_empty(S, rows)
     return sp.csr_array(array), S, 0 if is_by_choice else rows // S
+
+
+def _are_matrices(transitions: Any) -> bool:
+    """Whether they are a list of as many square matrices as these have rows."""
+    if not isinstance(transitions, list | tuple) or not len(transitions):
+        return False
+    cube = (len(transitions),) * 2
+    return all(isinstance(part, Array) and part.shape == cube for part in transitions)
 
 
 def _mappings(transitions: Sequence[Sequence[Mapping[int, float]]]) -> Raw:
@@ -620,12 +631,21 @@ def from_pairs(pairs: Sequence[Pair], S: int, A: int, m: int) -> dict[str, Any]:
     }
 
 
+def staged(made: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The fields of H steps, as `from_pairs` makes them, for one model with that horizon."""
+    fields: dict[str, Any] = {name: [one[name] for one in made] for name in made[0]}
+    fields["available"] = np.stack(fields["available"])
+    fields["reward"] = np.concatenate(fields["reward"])
+    return {**fields, "constraints": np.concatenate(fields["constraints"], -1)}
+
+
 def step_fields(
     states: Sequence[Hashable],
     actions: Sequence[Hashable] | Callable[[Any], Sequence[Hashable]],
-    step: Callable[[Any, Any], tuple[Mapping[Any, float], float, Sequence[float]]],
+    step: Callable[..., tuple[Mapping[Any, float], float, Sequence[float]]],
     thresholds: Sequence[float],
     initial: Any,
+    horizon: int | None = None,
 ) -> dict[str, Any]:
     """Fields of a model given by `step(state, action)`; see `CMDP.from_step`."""
     states = list(states)
@@ -637,7 +657,9 @@ def step_fields(
     if (different := len(index)) < len(states):
         raise InputError(f"states: {len(states)} given, {different} differ; list each once.")
     names: dict[Any, int] = {}
-    pairs, m = [], len(listed(thresholds))
+    times: list[tuple[Any, ...]] = [()] if horizon is None else [(t,) for t in range(horizon)]
+    stages: list[list[Pair]] = [[] for _ in times]
+    m = len(listed(thresholds))
     for s, state in enumerate(states):
         options = actions(state) if callable(actions) else actions
         if isinstance(options, str):
@@ -645,16 +667,19 @@ def step_fields(
         if not (options := list(options)):
             raise InputError(f"state {state!r}: {NO_ACTIONS}")
         for option in options:
-            a, called = names.setdefault(option, len(names)), f"step({state!r}, {option!r})"
-            chances, reward, values = _outcome(called, step(state, option), index, m)
-            pairs.append(Pair(s, a, chances, reward, values))
+            a = names.setdefault(option, len(names))
+            for pairs, time in zip(stages, times):
+                called = f"step({', '.join(map(repr, (state, option, *time)))})"
+                outcome = _outcome(called, step(state, option, *time), index, m)
+                pairs.append(Pair(s, a, *outcome))
     start = np.zeros(len(states))
     for state, probability in initial.items():
         if state not in index:
             raise InputError(f"initial: {state!r} is not one of the states.")
         start[index[state]] = real_number(f"initial, state {state!r}", probability)
+    made = [from_pairs(pairs, len(states), len(names), m) for pairs in stages]
     return {
-        **from_pairs(pairs, len(states), len(names), m),
+        **(made[0] if horizon is None else staged(made)),
         "thresholds": thresholds,
         "initial": start,
         "state_names": [str(state) for state in states],

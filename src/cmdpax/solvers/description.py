@@ -75,7 +75,8 @@ def describe(model: CMDP) -> Description:
     alone = np.zeros(model.states, dtype=bool)
     alone[rows.order.members(0, len(sizes))] = np.repeat(sizes == 1, sizes)
     facts: dict[str, int | float] = {
-        "states": model.states,
+        "states": model.policy_shape[-2],
+        **({} if model.horizon is None else {"horizon": model.horizon}),
         "actions": model.actions,
         "choices": model.choices,
         "entries": len(rows.successors),
@@ -107,8 +108,8 @@ def _series(form: StandardForm, name: str, numbers: np.ndarray, limit: str) -> S
 
 def _oddities(model: CMDP, seen: np.ndarray, series: tuple[Series, ...]) -> list[str]:
     """A sentence for everything that a reader should know."""
-    rows, odd = model.transitions, []
-    unseen = np.flatnonzero(~seen)
+    rows, odd, S = model.transitions, [], model.policy_shape[-2]
+    unseen = np.flatnonzero(~seen.reshape(-1, S).any(0))  # at no time
     if unseen.size:
         first = model.state_names[unseen[0]] if model.state_names else unseen[0]
         odd.append(f"{unseen.size:,} states are never reached, the first is {first}")

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from cmdpax.errors import NumericalError
+from cmdpax.exact.average import Average
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops.mixing import best_mixture
@@ -75,18 +76,20 @@ def slater_slack(form: StandardForm) -> float:
 
     Column generation on the matrix game between policies and constraints: a linear program mixes
     known columns, planning on its prices finds the next. Stops when both sides agree to 1e-9 of the
-    largest constraint scale.
+    largest constraint scale. Rows whose margin is never the smallest have no part in it.
     """
-    m, plan = form.constraint_count, form.criterion.plan
-    if m == 0:
+    if form.constraint_count == 0:
         return np.inf
+    form = _without_idle_rows(form)
+    m, plan = form.constraint_count, form.criterion.plan
     columns = first_column(form, plan(form, form.constraints.mean(0)))
     while True:
-        k = len(columns.rewards)
+        k, margins = len(columns.rewards), columns.margins_of_columns
+        unit = float(np.abs(margins).max()) or 1.0  # HiGHS' tolerances are absolute
         # variables (shares of k columns, t): maximise t with every mixed margin >= t
         game = linprog(
             np.append(np.zeros(k), -1.0),
-            A_ub=np.hstack([-columns.margins_of_columns.T, np.ones((m, 1))]),
+            A_ub=np.hstack([-margins.T / unit, np.ones((m, 1))]),
             b_ub=np.zeros(m),
             A_eq=np.append(np.ones(k), 0.0)[None],
             b_eq=[1.0],
@@ -101,9 +104,21 @@ def slater_slack(form: StandardForm) -> float:
         # a column in use must not be given up for a new one
         mixed = replace(columns, mixture=np.maximum(game.x[:-1], 0))
         columns = add_column(form, mixed, best)
-        is_settled = upper - game.x[-1] <= 1e-9 * form.constraint_scales.max()
+        slack = unit * float(game.x[-1])
+        is_settled = upper - slack <= 1e-9 * form.constraint_scales.max()
         if is_settled or columns is mixed:
-            return float(game.x[-1])
+            return slack
+
+
+def _without_idle_rows(form: StandardForm) -> StandardForm:
+    """The form without rows whose margin, whatever the policy, some other row's never reaches."""
+    criterion, rows = form.criterion, form.constraints
+    if isinstance(criterion, Average):
+        return form
+    ends = [criterion.value_range(form, row) for row in rows]
+    least, most = np.array(ends).T - form.thresholds
+    kept = least <= most.min()
+    return form.replace(constraints=rows[kept], thresholds=form.thresholds[kept])
 
 
 def largest_multiplier(form: StandardForm) -> float:

@@ -147,9 +147,9 @@ def choose(model: CMDP, method: Any, features: Any) -> tuple[Method, dict[str, A
         names = ", ".join(one.name for one in methods.values() if one.features or one.linear)
         raise InputError(f"method '{row.name}' takes no features; these do: {names}.")
     features = features if isinstance(features, Features) else Features(features)
-    features.check(model.states, model.actions)
     row = row if row.features else methods[row.linear]
     row.check_criterion(model.criterion)
+    features.check(model.states, model.actions)
     return row, {"features": features}
 
 
@@ -240,7 +240,9 @@ class _Door:
         self._record(
             {"outer": 1, "evaluations": 1, "gap": self._errors(proof)[0], "margins": nothing}
         )
-        return self._said(self._status(proof), (policies, proof, values))
+        status = self._status(proof)
+        self.refused = int(status == "limit")  # the plan is the optimum, to rounding
+        return self._said(status, (policies, proof, values))
 
     def _solved(self, solver: Callable[..., Answer], verdict: Feasibility, most: int) -> Result:
         """The result of the method; where it finds nothing at the very edge, a tolerance away."""
@@ -380,18 +382,22 @@ class _Door:
         proof, values = certify(form, policies, no_weights, choices, self.ranges, **kind)
         status, relaxations = self._status(proof), None
         if verdict.ray is not None and verdict.plan is not None:
-            ray = self.scaled.ray(verdict.ray)  # it sums to 1 in the scaled form
+            limits = self.model.limits
+            # of two rows of a limit one is priced: less the other's price it proves the more
+            ray = limits.unfold(limits.fold(self.scaled.ray(verdict.ray)))
             rayed = with_ray(form, proof, ray, verdict.plan.choices)
             if rayed.ray_bound is not None and rayed.ray_bound < 0:
                 status, proof = "infeasible", rayed
                 relaxations = self._relaxations() if self.explains else None
+            else:
+                self.refused += 1
         points = columns.points if status != "infeasible" else None
         return self._said(status, (policies, proof, values), points=points, relaxations=relaxations)
 
     def _relaxations(self) -> np.ndarray:
         """By how much each limit alone must give way for the model to be feasible, `[m]`.
 
-        Infinite where that is not enough; NaN where time ran out.
+        Infinite where that is not enough; NaN where time ran out, or rounding has the last word.
         """
         model, limits = self.model, self.model.limits
         needed = np.full(len(limits), np.nan)
@@ -414,13 +420,12 @@ class _Door:
                     return needed
                 turned, default = relaxed.replace(minimise=minimise), find_method(DEFAULT)
                 best = _Door(turned, default, self.eps, left, explains=False).solve({})
+                lack = best.reward - bound if minimise else bound - best.reward
+                off = best.certificate.gap if best.scaled_violation <= self.eps else np.inf
                 if best.status == "infeasible":
                     needed[i] = np.inf
-                elif best.status == "certified":
-                    lack = best.reward - bound if minimise else bound - best.reward
-                    needed[i] = (
-                        max(needed[i], lack, 0.0) if needed[i] == needed[i] else max(lack, 0.0)
-                    )
+                elif best.status == "certified" or off <= self.eps * lack:  # it is as exact
+                    needed[i] = np.fmax(needed[i], max(lack, 0.0))
         return needed
 
     def _said(

@@ -57,12 +57,13 @@ class Method:
     def criteria(self) -> tuple[str, ...]:
         """What a method takes: log-linear policies are discounted by nature.
 
-        A gradient of a value needs a value, which policies that never end have not.
+        A gradient of a value needs a value, which policies that never end have not. Methods that
+        only plan, mix and certify take a finite horizon.
         """
         if self.features:
             return ("discounted",)
         own = ("total with cycles", "average") if self.plans else ()
-        return ("discounted", "total", *own)
+        return ("discounted", "total", *own, *(() if self.trace else ("finite",)))
 
     def check_criterion(self, criterion: str) -> None:
         """Refuse a criterion that the method does not take."""
