@@ -281,7 +281,8 @@ class Inside:
         nothing = np.zeros((0, len(reward))), np.zeros(0)
         criterion = Discounted(1 - LEAK)
         form = StandardForm(self.rows, reward, *nothing, uniform, criterion)
-        h, policy = np.zeros(n) if guess is None else guess, np.zeros(n, np.int32)
+        h = np.zeros(n) if guess is None else guess
+        choices = policy = bellman.backup(self.rows, reward, h, 1.0)[0]
         widths, largest, stalled = np.full(count, np.inf), np.full(count, -np.inf), 0
         bias, gains = np.zeros(n), np.zeros(n)
         own = np.full(count, -np.inf)  # gains of the present policy
@@ -297,8 +298,7 @@ class Inside:
             gains_much = (high - low < widths / 2) | (own > largest + rounding)
             here = is_narrower[self.component]
             bias, gains = np.where(here, h, bias), np.where(here, middles, gains)
-            current = chosen if not done else choices
-            policy = np.where((is_larger | (done == 0))[self.component], current, policy)
+            policy = np.where(is_larger[self.component], choices, policy)
             widths, largest = np.fmin(widths, high - low), np.maximum(largest, own)
             stalled = 0 if gains_much.any() else stalled + 1
             if done and (
