@@ -79,7 +79,7 @@ BUDGETS = {
     "loose modules": 1600,
     "loops": 2040,
     "model": 3830,
-    "exact": 2720,
+    "exact": 2740,
     "solvers": 3180,
     "environments": 750,
     "learning": 5200,
