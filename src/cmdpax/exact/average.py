@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 LEAK = 1e-4  # 1 - gamma of discounted plans
 ROUNDS, STALL = 100, 4  # plans, and how many of them without halving what is missing
+LARGEST_BIAS = 1e8  # h beyond so many rewards costs too many digits
 UNVISITED = 1e-12  # share of time that counts as none
 ROUNDING = 1e-13  # of a gain, relative to the numbers it is the difference of
 
@@ -226,7 +227,11 @@ class Average:
         chain = Settled.of(rows, one_class)
         reached = chain.chances(form.initial) > 0
         if (reached == stays).all() and len(np.unique(chain.label[stays])) == 1:
-            return ((1.0, one_class),)
+            return (
+                ((1.0, one_class),)
+                if chain.is_sound(rows.under(one_class, form.reward))
+                else mixture
+            )
         mass, passes = np.zeros(form.choices), np.zeros(form.states)
         for (share, choices), one in zip(mixture, settled, strict=True):
             visits = one.visits(form.initial)
@@ -277,44 +282,54 @@ class Inside:
         criterion = Discounted(1 - LEAK)
         form = StandardForm(self.rows, reward, *nothing, uniform, criterion)
         h = np.zeros(n) if guess is None else guess
-        policy, narrowest, stalled = None, np.inf, 0
-        for _ in range(ROUNDS):
+        choices = policy = bellman.backup(self.rows, reward, h, 1.0)[0]
+        widths, largest, stalled = np.full(count, np.inf), np.full(count, -np.inf), 0
+        bias, gains = np.zeros(n), np.zeros(n)
+        own = np.full(count, -np.inf)  # gains of the present policy
+        for done in range(ROUNDS):
             chosen, backed_up = bellman.backup(self.rows, reward, h, 1.0)
             change = backed_up - h
             low, high = np.full(count, np.inf), np.full(count, -np.inf)
             np.minimum.at(low, self.component, change)
             np.maximum.at(high, self.component, change)
-            width, gains = float((high - low).max()), ((low + high) / 2)[self.component]
-            if policy is not None:
-                rounding = ROUNDING * (float(np.abs(h).max()) + float(np.abs(reward).max()))
-                stalled = stalled + 1 if width > narrowest / 2 else 0
-                if width < narrowest:
-                    narrowest, best = width, (h, gains, policy)
-                if width <= max(tolerance / 2, rounding) or stalled >= STALL or stop():
-                    break
-            pays = reward - self.rows.by_state(gains) + LEAK * bellman.expected(self.rows, h)
-            error = max(tolerance, 1e-3 * width) / LEAK
+            middles = ((low + high) / 2)[self.component]
+            rounding = ROUNDING * (float(np.abs(h).max()) + float(np.abs(reward).max()))
+            is_narrower, is_larger = high - low < widths, own > largest
+            gains_much = (high - low < widths / 2) | (own > largest + rounding)
+            here = is_narrower[self.component]
+            bias, gains = np.where(here, h, bias), np.where(here, middles, gains)
+            policy = np.where(is_larger[self.component], choices, policy)
+            widths, largest = np.fmin(widths, high - low), np.maximum(largest, own)
+            stalled = 0 if gains_much.any() else stalled + 1
+            if done and (
+                widths.max() <= max(tolerance / 2, rounding) or stalled >= STALL or stop()
+            ):
+                break
+            pays = reward - self.rows.by_state(middles) + LEAK * bellman.expected(self.rows, h)
+            error = max(tolerance, 1e-3 * float(widths.max())) / LEAK
             better = criterion.plan(form, pays, chosen, values=h, tolerance=error)
-            policy, h = self._evaluated(reward, better.choices)
-        return *best, narrowest
+            choices, own, h = self._evaluated(reward, better.choices)
+            if not np.isfinite(h).all():  # so long until it returns that nothing can be said
+                break
+        return bias, gains, policy, float(widths.max())
 
-    def _evaluated(self, reward: Array, choices: Array) -> tuple[Array, Array]:
-        """Choices `[n]` that lead to the best class of each component, and their h `[n]`."""
+    def _evaluated(self, reward: Array, choices: Array) -> tuple[Array, Array, Array]:
+        """Choices `[n]` that lead to the best class of each component, its gain, and h `[n]`."""
         settled = Settled.of(self.rows, choices)
         own = settled.is_settled
-        gains = settled.evaluated(reward[choices][None])[0][0]
+        gains, bias = (one[0] for one in settled.evaluated(reward[choices][None]))
         best = np.full(int(self.component.max()) + 1, -np.inf)
         np.maximum.at(best, self.component[own], gains[own])
         first = np.full(len(best), len(self.rows.first_entry))  # one class of several equals
         is_best = own & (gains == best[self.component])
         np.minimum.at(first, self.component[is_best], settled.label[is_best])
         target = is_best & (settled.label == first[self.component])
-        if (target == own).all():
-            return choices, settled.evaluated(reward[choices][None])[1][0]
-        everywhere = np.ones(self.rows.choices, dtype=bool)
-        choices = np.where(target, choices, towards(self.rows, everywhere, target))
-        settled = Settled.of(self.rows, choices)
-        return choices, settled.evaluated(reward[choices][None])[1][0]
+        if (target != own).any():
+            everywhere = np.ones(self.rows.choices, dtype=bool)
+            choices = np.where(target, choices, towards(self.rows, everywhere, target))
+            settled = Settled.of(self.rows, choices)
+            bias = settled.evaluated(reward[choices][None])[1][0]
+        return choices, best, bias
 
 
 @dataclass(frozen=True, eq=False)
@@ -470,6 +485,12 @@ class Settled:
         gains = np.where(own, ends, self._leading(False).solve(ends)) if self._leads else ends
         bias = np.stack(sums) - gains * steps
         return gains, np.where(self.returns, 0.0, bias)
+
+    def is_sound(self, paid: Array) -> bool:
+        """Whether h of a reward `[S]` leaves digits: else it takes for ever to cross the class."""
+        bias = self.evaluated(paid[None])[1][0][self.is_settled]
+        most = LARGEST_BIAS * max(float(np.abs(paid).max()), np.finfo(float).tiny)
+        return bool(np.isfinite(bias).all() and np.abs(bias).max() <= most)
 
     def steps(self) -> Array:
         """Expected steps until a class is entered, `[S]`."""

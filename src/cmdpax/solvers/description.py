@@ -97,10 +97,15 @@ def describe(model: CMDP) -> Description:
 
 def _series(form: StandardForm, name: str, numbers: np.ndarray, limit: str) -> Series:
     """What is paid in reachable states, and the least and the largest value of any policy."""
+    criterion, cycles = form.criterion, form.criterion.cycles
+    if cycles is not None:
+        numbers = form.transitions.by_state(form.alive) * numbers[cycles.origin] * ~cycles.settles
     paid = numbers[form.reachable_choices]
-    tolerance = ACCURACY * form.criterion.scale(form, numbers)[1]
+    tolerance = ACCURACY * criterion.scale(form, numbers)[1]
     low, high = (
-        sign * form.criterion.plan(form, sign * numbers, tolerance=tolerance).value
+        sign * criterion.plan(form, sign * numbers, tolerance=tolerance).value
+        if cycles is None or not (sign * numbers[cycles.inner] > 0).any()
+        else sign * np.inf  # by going round a cycle
         for sign in (-1.0, 1.0)
     )
     return Series(name, float(paid.min()), float(paid.max()), low + 0.0, high + 0.0, limit)
