@@ -76,10 +76,10 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1330,
+    "loose modules": 1340,
     "loops": 2010,
     "model": 4020,
-    "exact": 1520,
+    "exact": 1560,
     "solvers": 3160,
     "environments": 750,
     "learning": 5200,
@@ -88,7 +88,7 @@ BUDGETS = {
     "paper": 2470,
     "cli": 1090,
 }
-LINES, MODULES, LOOSE_MODULES = 23_670, 109, 8
+LINES, MODULES, LOOSE_MODULES = 23_710, 109, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 17,
