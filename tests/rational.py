@@ -169,11 +169,10 @@ class Rational:
         visits, allowed = self.visits(policy), []
         for i, (row, (low, high)) in enumerate(zip(self.functions, self.ranges)):
             middle = (min(row, default=ZERO) + max(row, default=ZERO)) / 2
-            is_far = row and abs(middle) > max(row) - min(row) and self.model.discount < 1
-            is_far &= self.model.horizon is None
+            is_far = row and abs(middle) > max(row) - min(row) and self.model.criterion != "total"
             constant = middle if is_far else ZERO
             own = sum((n * abs(x - constant) for n, x in zip(visits, row)), ZERO)
-            value = constant / (1 - rational(self.model.discount)) if is_far else ZERO
+            value = constant * sum(visits, ZERO)  # the same for all policies
             numbers = [low, high, *(t * bound for j, t, bound in self.rows if j == i - 1)]
             size = max(own, *(abs(x - value) for x in numbers))
             floors = FLOOR * size, DIGITS * max(map(abs, numbers))

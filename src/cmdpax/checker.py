@@ -437,16 +437,26 @@ def _centred(facts: _Facts, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, Frac
     """x less the middle of its range, its size, and the middle's value.
 
     Values of a constant are known, and its digits would drown the others. A range around 0 stays.
+    A horizon has so many steps, and what has ended pays nothing.
     """
-    seen = x[_choices(facts.model, facts.seen)]
-    low, high = float(seen.min()), float(seen.max())
+    horizon, gamma = facts.model.horizon, Fraction(facts.model.discount)
+    alive = np.ones(facts.model.states, dtype=bool)
+    if horizon is not None:
+        alive[-(facts.model.states // (horizon + 1)) :] = False  # the run has ended
+    own = _choices(facts.model, alive)
+    seen = x[own & _choices(facts.model, facts.seen)]
+    low, high = float(seen.min(initial=np.inf)), float(seen.max(initial=-np.inf))
     middle = low / 2 + high / 2
-    is_total = facts.model.criterion in ("total", "finite")
-    if abs(middle) <= high - low or is_total:
+    if facts.model.criterion == "total" or not abs(middle) > high - low:
         return x, np.abs(x), Fraction(0)
-    is_mean = facts.model.criterion == "average"
-    value = Fraction(middle) / (1 if is_mean else 1 - Fraction(facts.model.discount))
-    return x - middle, np.abs(x - middle), value
+    if facts.model.criterion == "average":
+        total = Fraction(1)
+    elif horizon is None:
+        total = 1 / (1 - gamma)
+    else:
+        total = Fraction(horizon) if gamma == 1 else (1 - gamma**horizon) / (1 - gamma)
+    centred = np.where(own, x - middle, 0.0)
+    return centred, np.abs(centred), Fraction(middle) * total
 
 
 def _policy_bounds(

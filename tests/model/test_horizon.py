@@ -181,6 +181,26 @@ def test_no_policy_beats_the_bound(seed):
     assert result.status == "certified" or margin < 0
 
 
+@pytest.mark.parametrize("discount", [None, 0.9])
+@pytest.mark.parametrize("offset", [1e6, -1e9])
+def test_a_constant_costs_few_digits(offset, discount):
+    """Every policy has all steps; a constant in rewards or in a cost adds what it must."""
+    plain, moved = staged(), staged()
+    steps = H if discount is None else (1 - 0.9**H) / 0.1
+    moved["reward"] = plain["reward"] + offset
+    moved["constraints"] = plain["constraints"] + offset
+    moved["thresholds"] = [1.5 + offset * steps]
+    result = solve(CMDP(**moved, discount=discount))
+    first = solve(CMDP(**plain, discount=discount))
+    assert result.status == first.status == "certified" and check(
+        CMDP(**moved, discount=discount), result
+    )
+    rounding = 1e-12 * abs(offset)  # of one step, as documented
+    low, high = result.certificate.ranges[0]
+    assert result.certificate.gap <= 1e-6 * (high - low) + rounding
+    assert result.reward - offset * steps == pytest.approx(first.reward, abs=1e-5 + rounding)
+
+
 def test_replace_keeps_the_horizon_and_takes_what_the_constructor_takes():
     model = CMDP(**staged())
     assert model.replace(thresholds=[2.0]).transitions is model.transitions
@@ -252,7 +272,7 @@ def test_what_does_not_fit_is_refused_in_one_sentence(changes, sentence):
 
 def test_without_a_horizon_a_discount_is_needed():
     fields = stationary() | {"horizon": None}
-    with pytest.raises(InputError, match="discount: give it, for example 0.95; or horizon="):
+    with pytest.raises(InputError, match=r"discount: give it, as 0\.95; or horizon="):
         CMDP(**fields)
 
 

@@ -76,10 +76,10 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1970,
+    "loose modules": 1980,
     "loops": 2040,
     "model": 4140,
-    "exact": 2740,
+    "exact": 2770,
     "solvers": 3200,
     "environments": 680,
     "learning": 5760,

@@ -64,6 +64,7 @@ class Average:
     mass: float = field(default=1.0, init=False)
     unit: float = field(default=1.0, init=False)
     is_closed: bool = field(default=True, init=False)
+    common: float = field(default=1.0, init=False)  # the value of a constant 1
     parts: int = field(default=3, init=False)
 
     @staticmethod

@@ -46,7 +46,7 @@ class Claim(NamedTuple):
 def claim(form: "StandardForm", reward: np.ndarray, threshold: float = 0.0) -> Claim:
     """One reward `[K]`, without the constant that only costs digits, less a threshold."""
     constant, value = form.criterion.constant(form, reward)
-    centred = reward - constant if constant else reward
+    centred = np.where(form.alive_choices, reward - constant, 0.0) if constant else reward
     return Claim(centred, np.abs(centred), value - Fraction(float(threshold)))
 
 

@@ -47,11 +47,13 @@ class Discounted:
     steps: the largest expected number of steps from any state where every policy ends
     (`transient.py`); then gamma may be 1, and rows lack what leads to an end. None: rows are whole.
     cycles: where some policies never end, and only the others count (`proper.py`).
+    total: the visits of every policy, where all end at one time.
     """
 
     discount: float
     steps: float | None = None
     cycles: "Cycles | None" = field(default=None, compare=False)
+    total: Fraction | None = None
 
     @property
     def is_closed(self) -> bool:
@@ -62,6 +64,11 @@ class Discounted:
     def mass(self) -> float:
         """`1 / (1 - gamma)`: total visits of every policy; or the most that any has."""
         return 1 / (1 - self.discount) if self.steps is None else self.steps
+
+    @property
+    def common(self) -> float:
+        """The value of a constant 1 (of 0 where visits vary: there no constant is taken out)."""
+        return self.mass if self.is_closed else float(self.total or 0)
 
     @property
     def unit(self) -> float:
@@ -76,18 +83,21 @@ class Discounted:
     def scale(self, form: "StandardForm", reward: np.ndarray) -> tuple[float, float]:
         """`min x` and `span(x) / (1 - gamma)` over reachable pairs (span 1 if it is zero).
 
-        Where visits vary, 0 and `max |x| * steps`: values may be scaled, never shifted.
+        Where policies end, their common constant c, which is 0 where visits vary, and
+        `max |x - c| * steps`.
         """
-        seen = reward[form.reachable_choices]
         if not self.is_closed:
-            return 0.0, (float(np.abs(seen).max(initial=0.0)) or 1.0) * self.mass
+            seen, constant = reward[form.alive_choices], self.constant(form, reward)[0]
+            return constant, (float(np.abs(seen - constant).max(initial=0.0)) or 1.0) * self.mass
+        seen = reward[form.reachable_choices]
         width = float(np.ptp(seen)) if seen.size else 0.0
         return float(seen.min(initial=np.inf)), (width if width > 0 else 1.0) / self.unit
 
     def value_range(self, form: "StandardForm", reward: np.ndarray) -> tuple[float, float]:
         """Two numbers that hold every conceivable value of a reward `[K]` between them."""
         least, width = self.scale(form, reward)
-        return (least * self.mass, least * self.mass + width) if self.is_closed else (-width, width)
+        value = least * self.common
+        return value - (0.0 if self.is_closed else width), value + width
 
     def values(
         self,
@@ -270,14 +280,17 @@ class Discounted:
         """A number c that all rewards `[K]` have in common, and its value, `c / (1 - gamma)`.
 
         It is the middle of a range far from 0, and 0 for one that is not: there it would only cost
-        the exactness of zeros.
+        the exactness of zeros. Where all policies end at one time its value is `c * total`.
         """
-        seen = reward[form.reachable_choices]
-        low, high = float(seen.min()), float(seen.max())
-        middle = low / 2 + high / 2
-        if abs(middle) <= high - low or not self.is_closed:
+        if not self.is_closed and self.total is None:
             return 0.0, Fraction(0)
-        return middle, Fraction(middle) / (1 - Fraction(self.discount))
+        seen = reward[form.reachable_choices if self.is_closed else form.alive_choices]
+        low, high = float(seen.min(initial=np.inf)), float(seen.max(initial=-np.inf))
+        middle = low / 2 + high / 2
+        if not abs(middle) > high - low:
+            return 0.0, Fraction(0)
+        total = 1 / (1 - Fraction(self.discount)) if self.total is None else self.total
+        return middle, Fraction(middle) * total
 
     def gauge(self, form: "StandardForm") -> np.ndarray | None:
         """`gamma^(-t/2)` for states t steps from the start, `[S]`; None where 1 is as good.

@@ -9,6 +9,7 @@ is not exact: solvers work there, and nothing scaled is ever certified.
 """
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -73,12 +74,12 @@ class StandardForm:
         inner = end_components(model.transitions, form.transitions.by_state(seen & ~ended))[1]
         if inner.any():
             return form if model.discount < 1 else _ending(model, form, seen, ended, inner)
-        rows = without_ends(model.transitions, ended)
+        rows, total = without_ends(model.transitions, ended), _steps(model)
         form = form.replace(transitions=rows, criterion=Discounted(model.discount, 1.0))
         form.__dict__.update(reachable=seen, alive=seen & ~ended)
         gauge = form.gauge
         steps = max(1.0, float(gauge.max(initial=1.0))) if gauge is not None else 1.0
-        return form.replace(criterion=Discounted(model.discount, steps))
+        return form.replace(criterion=Discounted(model.discount, steps, total=total))
 
     @property
     def kind(self) -> str:
@@ -87,6 +88,8 @@ class StandardForm:
             return "average"
         if self.criterion.cycles is not None:
             return "total with cycles"
+        if self.criterion.total is not None:
+            return "finite"
         return "discounted" if self.criterion.discount < 1 else "total"
 
     @property
@@ -164,6 +167,13 @@ class StandardForm:
         return self.transitions.by_state(self.reachable)
 
     @cached_property
+    def alive_choices(self) -> np.ndarray:
+        """`[K]` booleans: the choices of states that have not ended; where none end, all."""
+        if self.criterion.is_closed:
+            return np.ones(self.choices, dtype=bool)
+        return self.transitions.by_state(self.alive)
+
+    @cached_property
     def gauge(self) -> np.ndarray | None:
         """The gauge of all bounds, `[S]`; None: 1 everywhere."""
         return self.criterion.gauge(self)
@@ -188,7 +198,8 @@ class StandardForm:
         """A copy with other fields; what was found about reachable states is shared."""
         copy = replace(self, **changes)
         if not {"transitions", "initial"} & changes.keys():
-            names = {"reachable", "reachable_choices", "alive", "gauge"} & self.__dict__.keys()
+            shared = ("reachable", "reachable_choices", "alive", "alive_choices", "gauge")
+            names = set(shared) & self.__dict__.keys()
             copy.__dict__.update({name: getattr(self, name) for name in names})
         return copy
 
@@ -223,13 +234,15 @@ class StandardForm:
         for array, row, offset, unit in zip(arrays, rows, offsets, units):
             np.subtract(row, offset, out=array)
             array /= unit
+            if offset and not criterion.is_closed:
+                array[~self.alive_choices] = 0.0
             seen = array[self.reachable_choices]
             np.clip(array, seen.min(), seen.max(), out=array)
-        thresholds = (self.thresholds - offsets[1:] * criterion.mass) / units[1:]
+        thresholds = (self.thresholds - offsets[1:] * criterion.common) / units[1:]
         form = self.replace(reward=arrays[0], constraints=arrays[1:], thresholds=thresholds)
         constants = [criterion.constant(self, row)[0] for row in rows]
-        shifts = (offsets - constants) * criterion.mass
-        return Scaled(form, units, shifts, offsets[0] * criterion.mass)
+        shifts = (offsets - constants) * criterion.common
+        return Scaled(form, units, shifts, offsets[0] * criterion.common)
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,6 +269,16 @@ class Scaled:
     def ray(self, ray: np.ndarray) -> np.ndarray:
         """A ray `[m]`."""
         return ray / self.units[1:]
+
+
+def _steps(model: CMDP) -> Fraction | None:
+    """`sum_t gamma^t` over the steps of a horizon."""
+    gamma = Fraction(model.discount)
+    if model.horizon is None:
+        return None
+    if gamma == 1:
+        return Fraction(model.horizon)
+    return (1 - gamma**model.horizon) / (1 - gamma)
 
 
 def _ending(

@@ -656,7 +656,9 @@ def _criterion(criterion: Any, discount: Any, horizon: int | None) -> tuple[str,
         hint = did_you_mean(str(criterion), CRITERIA)
         raise InputError(f"criterion: {criterion!r} is unknown; {hint}")
     if discount is None and criterion != "average" and horizon is None:
-        raise InputError("discount: give it, for example 0.95; or horizon=, or criterion='average'.")
+        raise InputError(
+            "discount: give it, for example 0.95; or horizon=, or criterion='average'."
+        )
     factor = _discount_factor(1.0 if discount is None else discount)
     own = "total" if factor == 1 else "discounted"
     own = own if horizon is None else "finite"
