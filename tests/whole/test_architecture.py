@@ -77,9 +77,9 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 # lines, raised only on purpose
 BUDGETS = {
     "loose modules": 1330,
-    "loops": 2010,
+    "loops": 2020,
     "model": 3760,
-    "exact": 1520,
+    "exact": 1570,
     "solvers": 3150,
     "environments": 750,
     "learning": 5200,
@@ -88,7 +88,7 @@ BUDGETS = {
     "paper": 2470,
     "cli": 1090,
 }
-LINES, MODULES, LOOSE_MODULES = 23_400, 108, 8
+LINES, MODULES, LOOSE_MODULES = 23_500, 108, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 17,

@@ -19,7 +19,7 @@ before each evaluation. Where nearly all transitions follow a flow, sweeps in it
 for as long as each of them halves d.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -76,8 +76,9 @@ def plan(
         values = np.zeros(form.states)
         if start is not None:
             values = criterion.values(form, start, reward, tolerance=FORCING)
-    reward = np.broadcast_to(reward, form.reward.shape)
-    return _large(form, criterion, reward, np.broadcast_to(values, form.states), tolerance, stop)
+    rows, kind = form.transitions, (criterion.discount, criterion.reach, criterion.is_closed)
+    vectors = np.broadcast_to(reward, form.reward.shape), np.broadcast_to(values, form.states)
+    return _planned(rows, rows.order, *kind, *vectors, tolerance, stop).plan(form)
 
 
 def _exact(
@@ -95,27 +96,6 @@ def _exact(
             return Plan(choices, values, float(form.initial @ values))
         choices = np.where(switch, better, choices)
     raise _unsettled()
-
-
-def _large(
-    form: "StandardForm",
-    criterion: "Discounted",
-    reward: np.ndarray,
-    values: np.ndarray,
-    tolerance: float,
-    stop: Stop,
-) -> Plan:
-    """Component by component; one alone is a model of its own, in its own numbering."""
-    rows, order = form.transitions, form.transitions.order
-    kind, numbers = (criterion.discount, criterion.reach, criterion.is_closed), (tolerance, stop)
-    if len(order.starts) > 2 or order.is_plain:
-        return _planned(rows, order, *kind, reward, values, *numbers).plan(form)
-    own, states = part(rows, order, 0, values), order.states
-    vectors = reward.take(own.choices), values.take(states)
-    inner = _planned(own.rows, order.renumbered, *kind, *vectors, *numbers)
-    place, choices = order.place.astype(np.intp), own.choices.take(inner.choices)
-    numbered = replace(inner, choices=choices.take(place), backed_up=inner.backed_up.take(place))
-    return numbered.plan(form)
 
 
 def _planned(

@@ -48,15 +48,19 @@ class Ranges:
         return np.maximum(eps * np.maximum(np.diff(self.bounds)[:, 0], 0.0), floor)
 
 
-def attained_ranges(form: StandardForm, stop: Stop = never) -> Ranges:
-    """The ranges of a form, to five per cent; once `stop()` is true, what is known by then."""
+def attained_ranges(form: StandardForm, stop: Stop = never, sharp: float = ROUGH) -> Ranges:
+    """The ranges of a form, to five per cent; once `stop()` is true, what is known by then.
+
+    sharp: by what share of all possible values the best reward may be missed, where that plan is of
+    further use.
+    """
     rows = (form.reward, *form.constraints)
     bounds, potentials = np.zeros((len(rows), 2)), np.zeros((len(rows), 2, form.states))
     for i, row in enumerate(rows):
         if i > 1 and np.array_equal(row, -rows[i - 1]):  # the other side of an equality or a range
             bounds[i], potentials[i] = -bounds[i - 1, ::-1], potentials[i - 1, ::-1]
         else:
-            bounds[i] = _attained(form, row, potentials[i], stop)
+            bounds[i] = _attained(form, row, potentials[i], stop, ROUGH if i else sharp)
     narrow = (i for i, row in enumerate(rows) if _is_narrow(form, row, bounds[i]))
     constants = [float(form.criterion.constant(form, row)[1]) for row in rows]
     largest = [float(np.abs(row[form.reachable_choices]).max()) for row in rows]
@@ -71,23 +75,27 @@ def _is_narrow(form: StandardForm, row: np.ndarray, ends: np.ndarray) -> bool:
 
 
 def _attained(
-    form: StandardForm, row: np.ndarray, potentials: np.ndarray, stop: Stop
+    form: StandardForm, row: np.ndarray, potentials: np.ndarray, stop: Stop, sharp: float
 ) -> tuple[float, float]:
     """Both ends of one range; the potentials `[2, S]` are written to."""
     criterion, plan = form.criterion, form.criterion.plan
-    ends, tolerance = [0.0, 0.0], ROUGH * criterion.scale(form, row)[1]
+    ends, errors, scale = [0.0, 0.0], [0.0, 0.0], criterion.scale(form, row)[1]
+    tolerance, finest = ROUGH * scale, (np.inf, sharp * scale)
     claims = [claim(form, sign * row) for sign in (-1.0, 1.0)]
     guesses: list[np.ndarray | None] = [None, None]
     for _ in range(ROUNDS):
         for side, what in enumerate(claims):
             guess = guesses[side]
             if not stop():
-                best = plan(form, what.reward, values=guess, tolerance=tolerance, stop=stop)
+                error = min(tolerance, finest[side])
+                best = plan(form, what.reward, values=guess, tolerance=error, stop=stop)
                 potentials[side], guesses[side] = criterion.centred(form, best.values), best.values
-            ends[side] = best_bounds(form, what, potentials[side], form.gauge)[0]
+            ends[side], most = best_bounds(form, what, potentials[side], form.gauge)
+            errors[side] = most - ends[side]
         width = max(ends[0] + ends[1], 0.0)
         smallest = FLOOR * max(abs(ends[0]), abs(ends[1]))
-        if form.is_small or tolerance <= max(ROUGH * width, smallest) or stop():
+        enough = max(ROUGH * width, smallest)
+        if form.is_small or min(tolerance, max(errors)) <= enough or stop():
             break
-        tolerance = max(ROUGH * width, smallest, tolerance / 1000)
+        tolerance = max(enough, tolerance / 1000)
     return -ends[0] + 0.0, ends[1] + 0.0

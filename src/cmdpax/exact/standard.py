@@ -151,6 +151,22 @@ class StandardForm:
             copy.__dict__.update({name: getattr(self, name) for name in names})
         return copy
 
+    def in_order(self) -> "Renumbered":
+        """The same problem with its states in the order in which they are solved."""
+        rows, choices = self.transitions.in_order
+        states = self.transitions.order.states
+        form = StandardForm(
+            rows,
+            self.reward[choices],
+            self.constraints[:, choices],
+            self.thresholds,
+            self.initial[states],
+            self.criterion,
+        )
+        for name in {"reachable", "alive"} & self.__dict__.keys():
+            form.__dict__[name] = getattr(self, name)[states]
+        return Renumbered(form, choices, self.transitions.order.place)
+
     def uniform_policy(self) -> np.ndarray:
         """The policy that chooses uniformly among the choices of each state, `[K]`."""
         return self.transitions.uniform_policy()
@@ -215,6 +231,30 @@ class Scaled:
     def ray(self, ray: np.ndarray) -> np.ndarray:
         """A ray `[m]`."""
         return ray / self.units[1:]
+
+
+@dataclass(frozen=True, eq=False)
+class Renumbered:
+    """A form in another numbering, and the only code that translates its vectors back."""
+
+    form: StandardForm
+    choices: np.ndarray  # [K]: as the form it was made of numbers them
+    place: np.ndarray  # [S]: where each of that form's states stands
+
+    def policy(self, policy: np.ndarray) -> np.ndarray:
+        """A policy by choice, `[K]`."""
+        own = np.empty_like(policy)
+        own[self.choices] = policy
+        return own
+
+    def certificate(self, proof: Certificate) -> Certificate:
+        """A certificate, whose potentials are `[..., S]`."""
+        names = [name for name in vars(proof) if "potential" in name or name == "gauge"]
+        vectors = {name: getattr(proof, name) for name in names}
+        moved: dict[str, Any] = {
+            name: vector[..., self.place] for name, vector in vectors.items() if vector is not None
+        }
+        return replace(proof, **moved)
 
 
 def _goes_on(model: CMDP, choice: int, ended: np.ndarray) -> str:

@@ -21,7 +21,7 @@ from cmdpax.errors import InputError, NumericalError, check_count, check_number
 from cmdpax.exact.bounds import claim, mixed
 from cmdpax.exact.certificate import certify, lagrangian_bound, scaled_errors, with_ray
 from cmdpax.exact.ranges import Ranges, attained_ranges
-from cmdpax.exact.standard import Scaled, StandardForm, said_back
+from cmdpax.exact.standard import Renumbered, Scaled, StandardForm, said_back
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Callback, Certificate, Result, Row, Status, Trajectory
@@ -35,6 +35,7 @@ from cmdpax.stopping import Stopper
 
 ACCURACY = 1e-2  # of values, relative to eps
 PLANNED = 0.25  # the same of a plan that is the answer
+SHARP = PLANNED / 10  # the same of a share of all possible values, before the range is known
 LOOSE = 1e-2  # accuracy of a certificate, relative to the range, once time is up
 REFUSALS, GAIN = 4, 0.9  # certificates in a row that gain less than a tenth before a search ends
 DEFAULT = "corrective-alm"
@@ -172,6 +173,11 @@ class _Door:
             raise InputError("callback: it must be a function that takes a row of the trace.")
         self.started, self.stop = time.perf_counter(), Stopper(self.time_limit)
         self.form = StandardForm.of(self.model)
+        self.renumbered: Renumbered | None = None
+        is_large = self.method.name == DEFAULT and not self.form.is_small
+        if is_large and not self.form.transitions.order.is_ordered:
+            self.renumbered = self.form.in_order()
+            self.form = self.renumbered.form
         self.trace: list[Row] = []
         self.accepted: Proven | None = None
         self.refused, self.smallest = 0, np.inf  # certificates in a row that gained nothing
@@ -180,7 +186,8 @@ class _Door:
     def ranges(self) -> Ranges:
         """What policies can change."""
         if self.warm.ranges is None:
-            self.warm.ranges = attained_ranges(self.form, self.stop)
+            sharp = () if self.form.constraint_count else (SHARP * self.eps,)
+            self.warm.ranges = attained_ranges(self.form, self.stop, *sharp)
         return self.warm.ranges
 
     @cached_property
@@ -423,6 +430,8 @@ class _Door:
     ) -> Result:
         """The result, in the user's words."""
         policy, proof, values = proven
+        if self.renumbered is not None:
+            policy, proof = self.renumbered.policy(policy), self.renumbered.certificate(proof)
         limits, (gap, excess) = self.model.limits, self._errors(proof)
         first = limits.first_rows
         reason = ""
