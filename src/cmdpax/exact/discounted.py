@@ -24,7 +24,8 @@ from cmdpax.errors import InputError
 from cmdpax.exact.planning import plan
 from cmdpax.exact.systems import Chain
 from cmdpax.loops import bellman
-from cmdpax.loops.rows import Matrix
+from cmdpax.loops.compiled import readable
+from cmdpax.loops.rows import Block, Matrix
 from cmdpax.loops.systems import batch_occupancies, batch_values
 
 if TYPE_CHECKING:
@@ -157,6 +158,11 @@ class Discounted:
         shape = rows.choices, rows.states
         outflow = sp.csr_array((np.ones(rows.choices), owners, each), shape=shape)
         return (outflow - self.discount * rows.matrix).T
+
+    def kernel(self, form: "StandardForm") -> Block:
+        """The rows of what counts, `gamma P`."""
+        block = form.transitions.rows(0, form.states)
+        return block._replace(probabilities=readable(self.discount * block.probabilities))
 
     def smoothness(self, form: "StandardForm") -> tuple[float, float]:
         """What a value of span 1 is smooth to as a function of a table, and its squared slope.

@@ -1,0 +1,114 @@
+"""The key dual simplex on a scaled form: from the plan of the reward alone to an optimal vertex.
+
+It starts from any prices w, with a plan for `r + w.c`: that is dual feasible, so there is no phase
+1. Pivots (`loops/pivots.py`) end at a vertex: a policy that mixes two choices in at most m states,
+whose gap is rounding. Rewards of all choices but the first plan's are lowered by random amounts,
+too little to matter for `eps`: so no two reduced costs are equal, and no pivot repeats itself.
+
+The answer is certified like any other. Where pivots meet trouble, or a model has no feasible
+policy, there is none, and the augmented Lagrangian decides.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cmdpax.exact.planning import Plan
+from cmdpax.exact.standard import StandardForm
+from cmdpax.loops import pivots
+from cmdpax.loops.compiled import readable
+from cmdpax.loops.pivots import Basis
+from cmdpax.solvers.algorithm import Answer
+from cmdpax.stopping import Stop, never
+
+LOWERED = 1e-3  # share of eps by which perturbed rewards may change a value
+MISSED = 1e-5  # share of eps by which margins and visits may be negative
+SWAPS = 100  # changes of keys between two refreshes
+SWEEPS = 30  # of value iteration before a first plan
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Where pivots ended."""
+
+    answer: Answer | None  # None: no feasible policy, or trouble
+    weights: np.ndarray  # [m], >= 0: prices at the end, a good start for others
+    pivots: int
+    ray: np.ndarray | None = None  # [m]: prices that no policy can pay
+
+
+def by_pivots(
+    form: StandardForm,
+    eps: float,
+    weights: np.ndarray | None = None,
+    most: int = 100_000,
+    stop: Stop = never,
+) -> Outcome:
+    """Solve a small scaled form from prices `[m]` (0), with so many pivots at the most."""
+    m, rows = form.constraint_count, form.transitions
+    basis = pivots.empty_basis(form.states, form.choices, m, SWAPS)
+    if weights is not None:
+        basis.weights[:] = weights
+    kernel, initial = form.criterion.kernel(form), readable(form.initial)
+    owner, factors = readable(rows.state_of.astype(np.int64)), np.zeros((form.states,) * 2)
+    first = form.pseudo_reward(basis.weights)
+    values = np.zeros(form.states)
+    basis.keys[:] = rows.first_choice[:-1]
+    if not pivots.best_keys(kernel, first, basis.keys, factors, values, SWEEPS):
+        return Outcome(None, basis.weights, 0)
+    basis.kinds[basis.keys] = 1
+    lowered = LOWERED * eps * form.criterion.unit * np.random.default_rng(0).random(form.choices)
+    lowered[basis.keys] = 0.0
+    rewards = np.vstack([form.reward[None] - lowered, form.constraints])
+    parts = kernel, initial, readable(rewards), readable(form.thresholds)
+    allowed = MISSED * eps
+    limits = np.array([allowed, allowed * form.criterion.mass, most, 0.0])
+    pivots.refresh(*parts, factors, basis)
+    np.minimum(_reduced(basis), 0.0, out=basis.reduced)
+    while True:
+        why = pivots.pivot(kernel, owner, initial, factors, basis, limits)
+        if why != pivots.REFRESH or stop():
+            break
+        _refresh(parts, owner, factors, basis)
+    done = int(basis.counts[pivots.PIVOTS])
+    if why != pivots.OPTIMAL:
+        ray = basis.ray if why == pivots.INFEASIBLE else None
+        return Outcome(None, basis.weights, done, ray)
+    points = np.empty((1 + basis.counts[pivots.TIGHT], 1 + m))
+    pivots.neighbours(kernel, owner, initial, basis, points)
+    policy = _policy(form, owner, basis)
+    reward, choices = form.pseudo_reward(basis.weights), basis.keys.copy()
+    pivots.best_keys(kernel, reward, choices, factors, values, 0)
+    plan = Plan(choices, values, float((form.initial * values).sum()))
+    return Outcome(Answer(policy, basis.weights, plan, points=points), basis.weights, done)
+
+
+def _reduced(basis: Basis) -> np.ndarray:
+    """`R_0 + w.R`, `[K]`."""
+    return basis.advantages[0] + basis.weights @ basis.advantages[1:]
+
+
+def _refresh(parts: tuple, owner: np.ndarray, factors: np.ndarray, basis: Basis) -> None:
+    """Everything anew from the keys, and the vectors of ties from their LU."""
+    pivots.factorise(parts[0], basis.keys, factors)
+    pivots.refresh(*parts, factors, basis)
+    basis.counts[pivots.SWAPS] = 0
+    for t in range(basis.counts[pivots.TIES]):
+        basis.vectors[t] = 0.0
+        basis.vectors[t, basis.ties[t]] = 1.0
+        pivots.substitute(factors, basis.vectors[t])
+
+
+def _policy(form: StandardForm, owner: np.ndarray, basis: Basis) -> np.ndarray:
+    """The policy `[K]` with the visits of the basis."""
+    policy = form.transitions.deterministic(basis.keys)
+    p, ties = basis.counts[pivots.TIGHT], basis.ties[: basis.counts[pivots.TIES]]
+    extra, shares = basis.extra[:p], np.maximum(basis.shares[:p], 0.0)
+    totals = np.zeros(form.states)
+    np.add.at(totals, owner[extra], shares)
+    totals[ties] += np.maximum(basis.key_shares[: len(ties)], 0.0)
+    seen = totals[owner[extra]] > 0
+    extra, shares = extra[seen], shares[seen]
+    policy[extra] = shares / totals[owner[extra]]
+    np.subtract.at(policy, basis.keys[owner[extra]], policy[extra])
+    return np.maximum(policy, 0.0)
