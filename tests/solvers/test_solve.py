@@ -277,7 +277,7 @@ def test_first_order_oracles_certify_the_papers_problems(step, problem):
 
 def test_the_trace_is_in_the_users_units_and_comes_as_it_is_made():
     model, rows = cliff_world(), []
-    result = solve(model, callback=rows.append)
+    result = solve(model, "corrective-alm", callback=rows.append)
     assert rows == result.trace
     assert list(rows[0]) == [
         "outer",

@@ -433,22 +433,43 @@ def refresh(kernel, initial, rewards, thresholds, factors, basis):
 
 
 @compiled
-def neighbours(kernel, owner, initial, basis, points):
-    """Reward and margins of the keys' policy, and of those with one extra choice for a key.
+def neighbours(kernel, owner, initial, factors, basis, points):
+    """Reward and margins of policies: that of the keys, and those with another choice in one state.
 
-    Into `points [1 + p, 1 + m]`.
+    Into `points [n, 1 + m]`: with each extra choice, or with every choice if n > 1 + p; then
+    `factors` are those of the keys. Prices that no such policy forbids are optimal.
     """
-    points[0] = basis.margins
-    for b in range(basis.counts[TIGHT]):
-        j = basis.extra[b]
+    keys, extra, vector = basis.keys, basis.extra, np.empty(len(initial))
+    points[:] = basis.margins
+    row, p = 1, basis.counts[TIGHT]
+    if len(points) == 1 + p:
         for t in range(basis.counts[TIES]):
-            if basis.ties[t] == owner[j]:
-                mass = 0.0
-                for s in range(len(initial)):
-                    mass += initial[s] * basis.vectors[t, s]
-                share = mass / _outflow(kernel, owner, basis.vectors[t], j)
-                for n in range(len(basis.margins)):
-                    points[1 + b, n] = basis.margins[n] + share * basis.advantages[n, j]
+            for b in range(p):
+                if owner[extra[b]] == basis.ties[t]:
+                    _switched(
+                        kernel, owner, initial, basis, basis.vectors[t], extra[b], points[row]
+                    )
+                    row += 1
+        return
+    for s in range(len(keys)):
+        vector[:] = 0.0
+        vector[s] = 1.0
+        substitute(factors, vector)
+        for k in range(kernel[0][s], kernel[0][s + 1]):
+            if k != keys[s]:
+                _switched(kernel, owner, initial, basis, vector, k, points[row])
+                row += 1
+
+
+@compiled
+def _switched(kernel, owner, initial, basis, vector, k, point):
+    """Add to the values of the keys what choice k of its state changes, for the state's vector."""
+    mass = 0.0
+    for s in range(len(initial)):
+        mass += initial[s] * vector[s]
+    share = mass / _outflow(kernel, owner, vector, k)
+    for n in range(len(point)):
+        point[n] += share * basis.advantages[n, k]
 
 
 @compiled

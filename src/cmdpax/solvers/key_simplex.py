@@ -25,6 +25,12 @@ LOWERED = 1e-3  # share of eps by which perturbed rewards may change a value
 MISSED = 1e-5  # share of eps by which margins and visits may be negative
 SWAPS = 100  # changes of keys between two refreshes
 SWEEPS = 30  # of value iteration before a first plan
+MAX_PIVOTS = 100_000
+
+
+def pivots_first(form: StandardForm) -> int:
+    """With how many pivots the key simplex is tried before the augmented Lagrangian."""
+    return MAX_PIVOTS if form.is_small else 0
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ def by_pivots(
     form: StandardForm,
     eps: float,
     weights: np.ndarray | None = None,
-    most: int = 100_000,
+    most: int = MAX_PIVOTS,
     stop: Stop = never,
 ) -> Outcome:
     """Solve a small scaled form from prices `[m]` (0), with so many pivots at the most."""
@@ -74,13 +80,34 @@ def by_pivots(
     if why != pivots.OPTIMAL:
         ray = basis.ray if why == pivots.INFEASIBLE else None
         return Outcome(None, basis.weights, done, ray)
-    points = np.empty((1 + basis.counts[pivots.TIGHT], 1 + m))
-    pivots.neighbours(kernel, owner, initial, basis, points)
+    points = _points(form, parts, owner, factors, basis, limits)
     policy = _policy(form, owner, basis)
     reward, choices = form.pseudo_reward(basis.weights), basis.keys.copy()
     pivots.best_keys(kernel, reward, choices, factors, values, 0)
     plan = Plan(choices, values, float((form.initial * values).sum()))
     return Outcome(Answer(policy, basis.weights, plan, points=points), basis.weights, done)
+
+
+def _points(
+    form: StandardForm,
+    parts: tuple,
+    owner: np.ndarray,
+    factors: np.ndarray,
+    basis: Basis,
+    limits: np.ndarray,
+) -> np.ndarray:
+    """Policies `[n, 1 + m]` that say which prices are optimal: more where they are not unique."""
+    p, ties = basis.counts[pivots.TIGHT], basis.counts[pivots.TIES]
+    is_unique = basis.shares[:p].min(initial=np.inf) > limits[1]
+    is_unique &= basis.key_shares[:ties].min(initial=np.inf) > limits[1]
+    margins = basis.margins[1:] + basis.advantages[1:, basis.extra[:p]] @ basis.shares[:p]
+    is_unique &= (np.abs(margins) <= limits[0]).sum() == p
+    if not is_unique:
+        _refresh(parts, owner, factors, basis)
+    count = 1 + (p if is_unique else form.choices - form.states)
+    points = np.empty((count, 1 + form.constraint_count))
+    pivots.neighbours(parts[0], owner, parts[1], factors, basis, points)
+    return points
 
 
 def _reduced(basis: Basis) -> np.ndarray:

@@ -29,6 +29,7 @@ from cmdpax.solvers.algorithm import Answer, Oracle
 from cmdpax.solvers.certified import Task, WarmStart
 from cmdpax.solvers.columns import MAX_COLUMNS, Corrective
 from cmdpax.solvers.feasibility import RELAXED, Feasibility, decide_feasibility
+from cmdpax.solvers.key_simplex import MAX_PIVOTS, by_pivots, pivots_first
 from cmdpax.solvers.policy_classes import Features
 from cmdpax.solvers.table import Method, find_method, methods, of_oracle
 from cmdpax.stopping import Stopper
@@ -38,7 +39,7 @@ PLANNED = 0.25  # the same of a plan that is the answer
 SHARP = PLANNED / 10  # the same of a share of all possible values, before the range is known
 LOOSE = 1e-2  # accuracy of a certificate, relative to the range, once time is up
 REFUSALS, GAIN = 4, 0.9  # certificates in a row that gain less than a tenth before a search ends
-DEFAULT = "corrective-alm"
+DEFAULT, KEY = "corrective-alm", "key-simplex"
 Proven = tuple[np.ndarray, Certificate, np.ndarray]  # a policy [K], its proof, its values [m]
 
 
@@ -74,12 +75,14 @@ def solve(
     row.check_settings(settings, row.settings)
     if memory_limit is not None and row.name != DEFAULT:
         raise InputError(f"memory_limit: only {DEFAULT} keeps to one; leave it out for {row.name}.")
-    return _Door(model, row, eps, time_limit, memory_limit, callback).solve({**own, **settings})
+    limits = time_limit, memory_limit, callback
+    may_pivot = method is None and not settings and memory_limit is None
+    return _Door(model, row, eps, *limits, may_pivot=may_pivot).solve({**own, **settings})
 
 
 def solve_again(model: CMDP, eps: float, warm: WarmStart) -> Result:
     """Solve as by default, from a warm start, which is brought up to date."""
-    return _Door(model, find_method(DEFAULT), eps, warm=warm).solve({})
+    return _Door(model, find_method(DEFAULT), eps, warm=warm, may_pivot=True).solve({})
 
 
 def trajectory(
@@ -164,6 +167,7 @@ class _Door:
     callback: Callback | None = None
     warm: WarmStart = field(default_factory=WarmStart)
     explains: bool = True  # whether an infeasible model is told what would make it feasible
+    may_pivot: bool = False  # whether the key simplex comes first, where it is the faster one
 
     def __post_init__(self) -> None:
         for name in ("time_limit", "memory_limit"):
@@ -220,6 +224,11 @@ class _Door:
             )
         with stop:
             form = self.scaled.form
+            pivots = (
+                MAX_PIVOTS if method.name == KEY else pivots_first(form) if self.may_pivot else 0
+            )
+            if pivots and not stop() and (result := self._by_pivots(pivots)) is not None:
+                return result
             known = warm.columns_for(form)
             verdict = decide_feasibility(form, self.eps, known, accuracy, most, stop)
             if verdict.status in ("infeasible", "open"):
@@ -243,6 +252,26 @@ class _Door:
         return self._said(
             self._status(proof), (form.transitions.deterministic(best.choices), proof, values)
         )
+
+    def _by_pivots(self, most: int) -> Result | None:
+        """The result of the key simplex; None where it ends without one that is certified."""
+        form, warm = self.scaled.form, self.warm
+        outcome = by_pivots(form, self.eps, warm.multipliers, most, self.stop)
+        answer = outcome.answer
+        if outcome.ray is None:
+            warm.multipliers = outcome.weights
+        if answer is None:
+            return None
+        assert answer.plan is not None
+        values = form.evaluate(answer.policy)
+        gap = answer.plan.value - float(answer.weights @ form.thresholds) - float(values.reward)
+        row: Row = {"outer": 1, "evaluations": outcome.pivots, "gap": gap}
+        self._record({**row, "margins": values.margins})
+        if not self._accept(answer):
+            self.refused, self.smallest = 0, np.inf
+            return None
+        self.method = find_method(KEY)
+        return self._result(answer)
 
     def _solved(self, solver: Callable[..., Answer], verdict: Feasibility, most: int) -> Result:
         """The result of the method; where it finds nothing at the very edge, a tolerance away."""
