@@ -18,12 +18,14 @@ real numbers, and for the model whose rows are divided by their exact sums.
 """
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cmdpax.loops import bellman
+from cmdpax.loops import bellman, small
+from cmdpax.loops.compiled import readable
 
 if TYPE_CHECKING:
     from cmdpax.exact.standard import StandardForm
@@ -50,6 +52,15 @@ def claim(form: "StandardForm", reward: np.ndarray, threshold: float = 0.0) -> C
     return Claim(centred, np.abs(centred), value - Fraction(float(threshold)))
 
 
+def claims(form: "StandardForm") -> list[Claim]:
+    """Those of the form's own functions, `[1 + m]`; a small form keeps them."""
+    rows, kept = (form.reward, *form.constraints), form.__dict__.get("claims")
+    own: list[Claim] = [claim(form, row) for row in rows] if kept is None else kept
+    if form.is_small:
+        form.__dict__["claims"] = own
+    return own
+
+
 def mixed(form: "StandardForm", reward: np.ndarray, weights: np.ndarray) -> Claim:
     """`V + w.(V_c - b)` for V the value of `reward [K]`, and weights `[m]`."""
     total, sizes, rest = claim(form, reward)
@@ -69,47 +80,72 @@ def policy_bounds(
     gauge: np.ndarray | None = None,
 ) -> tuple[float, float]:
     """Bounds on the value of a policy `[K]`, or of one choice of each state, `[S]`."""
-    if np.issubdtype(policy.dtype, np.integer):
-        policy = form.transitions.deterministic(policy)
-    return _bounds(form, what, potential, gauge, policy)
+    ends = extremes(form, [what], potential[None], gauge, policy)
+    low, high = widened(form, ends, potential[None], gauge, [what.rest])[0]
+    return float(low), float(high)
 
 
 def best_bounds(
     form: "StandardForm", what: Claim, potential: np.ndarray, gauge: np.ndarray | None = None
 ) -> tuple[float, float]:
     """Bounds on the value of the best policy; some policy attains the lower one."""
-    return _bounds(form, what, potential, gauge)
+    ends = extremes(form, [what], potential[None], gauge)
+    low, high = widened(form, ends, potential[None], gauge, [what.rest])[0]
+    return float(low), float(high)
 
 
-def _bounds(
+def extremes(
     form: "StandardForm",
-    what: Claim,
-    potential: np.ndarray,
+    what: Sequence[Claim],
+    potentials: np.ndarray,
     gauge: np.ndarray | None,
     policy: np.ndarray | None = None,
-) -> tuple[float, float]:
-    """`rho.V + rho.u d/g + rest` from the extreme ratios of reachable states, with rounding."""
-    rows = form.transitions
-    numbers = (
-        what.reward,
-        what.sizes,
-        potential,
-        gauge,
-        form.criterion.discount,
-        rows.longest,
-        policy,
-    )
-    low, high = (side[form.reachable] for side in bellman.ratios(rows, *numbers))
+) -> np.ndarray:
+    """`min d/g` and `max d/g` over reachable states, rounded outwards, for n claims: `[n, 2]`.
+
+    potentials: `[n, S]`. policy: `[K]` or `[S]`; None: the better choice of every state.
+    """
+    rows, discount = form.transitions, form.criterion.discount
+    if policy is not None and np.issubdtype(policy.dtype, np.integer):
+        policy = rows.deterministic(policy)
+    ends = np.empty((len(what), 2))
+    if form.is_small:
+        nothing = np.empty(0)
+        arrays = [
+            readable(np.stack([one.reward for one in what])),
+            readable(np.stack([one.sizes for one in what])),
+            readable(potentials),
+            *(readable(nothing if array is None else array) for array in (gauge, policy)),
+        ]
+        kind = discount, bellman.ratio_rounding(rows.longest), readable(form.reachable)
+        small.extremes(rows.rows(0, form.states), *arrays, *kind, ends)
+        return ends
+    for pair, (reward, sizes, _), potential in zip(ends, what, potentials, strict=True):
+        numbers = reward, sizes, potential, gauge, discount, rows.longest, policy
+        low, high = (side[form.reachable] for side in bellman.ratios(rows, *numbers))
+        pair[:] = low.min(), high.max()
+    return ends
+
+
+def widened(
+    form: "StandardForm",
+    ends: np.ndarray,
+    potentials: np.ndarray,
+    gauge: np.ndarray | None,
+    rests: Sequence[Fraction],
+) -> np.ndarray:
+    """`rho.V + rho.u d/g + rest` from n extreme ratios `[n, 2]`, with rounding, `[n, 2]`."""
     own = np.flatnonzero(form.initial)
-    chances, values = form.initial[own], potential[own]
+    chances, values = form.initial[own], potentials[:, own]
     weight = 1.0 if gauge is None else float(chances @ gauge[own])
-    further = weight * float(low.min()), weight * float(high.max())
-    at_start = float(chances @ values)
     count = len(own) + 8 + abs(math.fsum(chances) - 1) / UNIT_ROUNDING  # it counts as a whole
-    rounding, rest = count * float(chances @ np.abs(values)), float(what.rest)
-    bounds = []
-    for sign, more in zip((-1.0, 1.0), further):
-        total = at_start + more + rest
-        size = rounding + count * abs(more) + abs(rest) + 2 * abs(total)
-        bounds.append(total + sign * UNIT_ROUNDING * size if np.isfinite(size) else sign * np.inf)
-    return bounds[0], bounds[1]
+    at_start = (values * chances).sum(1)[:, None]
+    rounding = count * (np.abs(values) * chances).sum(1)[:, None]
+    rest, further = np.array([float(one) for one in rests])[:, None], weight * ends
+    total = at_start + further + rest
+    size = rounding + count * np.abs(further) + np.abs(rest) + 2 * np.abs(total)
+    outwards = np.array([-1.0, 1.0])
+    with np.errstate(invalid="ignore"):
+        return np.where(
+            np.isfinite(size), total + outwards * UNIT_ROUNDING * size, outwards * np.inf
+        )

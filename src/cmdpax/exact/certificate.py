@@ -13,10 +13,19 @@ Everything here is in the orientation and the units of the form; `standard.said_
 """
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
-from cmdpax.exact.bounds import Claim, best_bounds, claim, mixed, policy_bounds
+from cmdpax.exact.bounds import (
+    Claim,
+    best_bounds,
+    claims,
+    extremes,
+    mixed,
+    policy_bounds,
+    widened,
+)
 from cmdpax.exact.ranges import Ranges
 from cmdpax.exact.standard import StandardForm
 from cmdpax.model.result import Certificate
@@ -40,25 +49,23 @@ def certify(
     large models, `[1 + m]`. is_optimal: whether the policy is those choices, of a form without
     constraints, so that one potential proves all. The bounds hold in any case.
     """
-    claims, gauge = [claim(form, row) for row in (form.reward, *form.constraints)], form.gauge
+    own, gauge = claims(form), form.gauge
     if is_optimal and potential is not None:
         potentials = potential[None]
     else:
-        potentials = form.criterion.potentials(form, policy, claims, tolerances)
-    pairs = zip(claims, potentials, strict=True)
-    bounds = np.array([policy_bounds(form, policy, *pair, gauge) for pair in pairs])
-    limits = zip(form.constraints, form.thresholds, potentials[1:], strict=True)
-    margins = [
-        policy_bounds(form, policy, claim(form, row, threshold), own, gauge)
-        for row, threshold, own in limits
-    ]
-    sizes, size_potentials = _sizes(form, policy, claims, ranges)
+        potentials = form.criterion.potentials(form, policy, own, tolerances)
+    ends = extremes(form, own, potentials, gauge, policy)
+    rests = [one.rest for one in own]
+    bounds = widened(form, ends, potentials, gauge, rests)
+    room = [rest - Fraction(b) for rest, b in zip(rests[1:], form.thresholds.tolist())]
+    margins = widened(form, ends[1:], potentials[1:], gauge, room)
+    sizes, size_potentials = _sizes(form, policy, own, ranges)
     what = mixed(form, form.reward, weights)
     if potential is None:
         potential = form.criterion.potentials(form, choices, (what,))[0]
     certificate = Certificate(
         reward_bounds=(float(bounds[0, 0]), float(bounds[0, 1])),
-        margin_bounds=np.array(margins).reshape(-1, 2),
+        margin_bounds=margins,
         dual_bound=best_bounds(form, what, potential, gauge)[1],
         weights=weights,
         value_potentials=potentials,
@@ -73,14 +80,14 @@ def certify(
 
 
 def _sizes(
-    form: StandardForm, policy: np.ndarray, claims: list[Claim], ranges: Ranges
+    form: StandardForm, policy: np.ndarray, functions: list[Claim], ranges: Ranges
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Values of |x| under a policy, `[1 + m]`, and their potentials, where ranges are narrow."""
     if not ranges.narrow:
         return None, None
-    sizes, potentials = np.zeros(len(claims)), np.zeros((len(claims), form.states))
+    sizes, potentials = np.zeros(len(functions)), np.zeros((len(functions), form.states))
     for i in ranges.narrow:
-        own = Claim(claims[i].sizes, claims[i].sizes)
+        own = Claim(functions[i].sizes, functions[i].sizes)
         potentials[i] = form.criterion.potentials(form, policy, (own,))[0]
         sizes[i] = max(policy_bounds(form, policy, own, potentials[i], form.gauge)[0], 0.0)
     return sizes, potentials

@@ -26,6 +26,7 @@ from cmdpax.exact.systems import Chain
 from cmdpax.loops import bellman
 from cmdpax.loops.compiled import readable
 from cmdpax.loops.rows import Block, Matrix
+from cmdpax.loops.small import solve_dense
 from cmdpax.loops.systems import batch_occupancies, batch_values
 
 if TYPE_CHECKING:
@@ -188,7 +189,10 @@ class Discounted:
         Large models: accurate to `tolerance [k]`. States that are never reached are cut to the
         range of those that are: large numbers there would only cost digits.
         """
-        right = np.stack([form.transitions.under(policy, one.reward) for one in claims])
+        if form.is_small:
+            right = form.transitions.under(policy, np.stack([one.reward for one in claims]))
+        else:
+            right = np.stack([form.transitions.under(policy, one.reward) for one in claims])
         seen = right[:, form.reachable]
         low, high = seen.min(1, keepdims=True), seen.max(1, keepdims=True)
         right = right.clip(low, high)
@@ -255,6 +259,8 @@ class Discounted:
         Sparse systems are solved to an error of `tolerance [k]` (0: rounding), of the values or of
         the sum of all visits, from `guess [k, S]`.
         """
+        if form.is_small and policy.ndim == 1:
+            return solve_dense(form.kernel, policy, right, transpose)
         matrix = transition_matrix(form, policy)
         if isinstance(matrix, np.ndarray):
             system = np.eye(matrix.shape[-1]) - self.discount * matrix

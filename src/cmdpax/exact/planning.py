@@ -29,7 +29,8 @@ from cmdpax.exact.systems import System, fixed_point
 from cmdpax.loops import bellman
 from cmdpax.loops.components import Order, part
 from cmdpax.loops.rows import Rows
-from cmdpax.loops.settling import SWITCH, settle
+from cmdpax.loops.settling import settle
+from cmdpax.loops.small import best_choices
 from cmdpax.stopping import Stop, never
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def plan(
     returns True they give what they have: `value` is still an upper bound, of a worse policy.
     """
     if form.is_small:
-        return _exact(form, criterion, reward, start)
+        return _exact(form, reward, start)
     if values is None:
         values = np.zeros(form.states)
         if start is not None:
@@ -81,21 +82,13 @@ def plan(
     return _planned(rows, rows.order, *kind, *vectors, tolerance, stop).plan(form)
 
 
-def _exact(
-    form: "StandardForm", criterion: "Discounted", reward: np.ndarray, start: np.ndarray | None
-) -> Plan:
+def _exact(form: "StandardForm", reward: np.ndarray, start: np.ndarray | None) -> Plan:
     """Policy iteration."""
-    first_choice = form.transitions.first_choice
-    choices = bellman.greedy(first_choice, reward)[0] if start is None else start
-    for _ in range(ITERATIONS):
-        values = criterion.values(form, choices, reward)
-        action_values = criterion.action_values(form, reward, values)
-        better, best = bellman.greedy(first_choice, action_values)
-        threshold = SWITCH * (np.abs(values).max() + np.abs(reward).max())
-        if not (switch := best - action_values[choices] > threshold).any():
-            return Plan(choices, values, float(form.initial @ values))
-        choices = np.where(switch, better, choices)
-    raise _unsettled()
+    best = best_choices(form.kernel, np.broadcast_to(reward, form.reward.shape), start)
+    if best is None:
+        raise unsettled()
+    choices, values = best
+    return Plan(choices, values, float((form.initial * values).sum()))
 
 
 def _planned(
@@ -226,7 +219,7 @@ def _improve(
         if structured and not flows:
             bellman.sweep(rows, reward, values, discount, True)
             bellman.sweep(rows, reward, values, discount, False)
-    raise _unsettled()
+    raise unsettled()
 
 
 def _swept(
@@ -245,7 +238,8 @@ def _swept(
     return values
 
 
-def _unsettled() -> NumericalError:
+def unsettled() -> NumericalError:
+    """Policy iteration that does not end."""
     return NumericalError(
         f"planning: policy iteration did not settle in {ITERATIONS} sweeps; the model is too"
         " ill-conditioned."

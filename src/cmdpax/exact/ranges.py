@@ -13,8 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cmdpax.exact.bounds import best_bounds, claim
+from cmdpax.exact.bounds import Claim, best_bounds, claim, claims, extremes, widened
+from cmdpax.exact.planning import unsettled
 from cmdpax.exact.standard import StandardForm
+from cmdpax.loops import small
+from cmdpax.loops.compiled import readable
 from cmdpax.model.result import DIGITS, FLOOR, TINIEST
 from cmdpax.stopping import Stop, never
 
@@ -56,7 +59,9 @@ def attained_ranges(form: StandardForm, stop: Stop = never, sharp: float = ROUGH
     """
     rows = (form.reward, *form.constraints)
     bounds, potentials = np.zeros((len(rows), 2)), np.zeros((len(rows), 2, form.states))
-    for i, row in enumerate(rows):
+    if form.is_small:
+        bounds, potentials = _all_attained(form)
+    for i, row in enumerate(() if form.is_small else rows):
         if i > 1 and np.array_equal(row, -rows[i - 1]):  # the other side of an equality or a range
             bounds[i], potentials[i] = -bounds[i - 1, ::-1], potentials[i - 1, ::-1]
         else:
@@ -65,6 +70,21 @@ def attained_ranges(form: StandardForm, stop: Stop = never, sharp: float = ROUGH
     constants = [float(form.criterion.constant(form, row)[1]) for row in rows]
     largest = [float(np.abs(row[form.reachable_choices]).max()) for row in rows]
     return Ranges(bounds, potentials, np.array(constants), np.array(largest), tuple(narrow))
+
+
+def _all_attained(form: StandardForm) -> tuple[np.ndarray, np.ndarray]:
+    """All ranges `[1 + m, 2]` of a small form, and their potentials `[1 + m, 2, S]`."""
+    own, gauge, S = claims(form), form.gauge, form.states
+    both = [Claim(sign * one.reward, one.sizes, sign * one.rest) for one in own for sign in (-1, 1)]
+    potentials, rewards = np.empty((len(both), S)), np.stack([one.reward for one in both])
+    is_centred = form.criterion.is_closed and gauge is None
+    kind = readable(form.reachable), is_centred, potentials
+    if not small.plan_all(form.kernel, readable(rewards), *kind):
+        raise unsettled()
+    ends = extremes(form, both, potentials, gauge)
+    low = widened(form, ends, potentials, gauge, [one.rest for one in both])[:, 0]
+    bounds = low.reshape(-1, 2) * np.array([-1.0, 1.0]) + 0.0
+    return bounds, potentials.reshape(-1, 2, S)
 
 
 def _is_narrow(form: StandardForm, row: np.ndarray, ends: np.ndarray) -> bool:
@@ -95,7 +115,7 @@ def _attained(
         width = max(ends[0] + ends[1], 0.0)
         smallest = FLOOR * max(abs(ends[0]), abs(ends[1]))
         enough = max(ROUGH * width, smallest)
-        if form.is_small or min(tolerance, max(errors)) <= enough or stop():
+        if min(tolerance, max(errors)) <= enough or stop():
             break
         tolerance = max(enough, tolerance / 1000)
     return -ends[0] + 0.0, ends[1] + 0.0

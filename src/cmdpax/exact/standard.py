@@ -19,6 +19,7 @@ from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.transient import ended_states, endless_choice, without_ends
 from cmdpax.lagrangian import scalarise
 from cmdpax.loops import bellman
+from cmdpax.loops.rows import Block
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Certificate
 from cmdpax.model.transitions import Transitions
@@ -123,6 +124,11 @@ class StandardForm:
         return self.transitions.by_state(self.reachable)
 
     @cached_property
+    def kernel(self) -> Block:
+        """The rows of what counts: `gamma P`."""
+        return self.criterion.kernel(self)
+
+    @cached_property
     def gauge(self) -> np.ndarray | None:
         """The gauge of all bounds, `[S]`; None: 1 everywhere."""
         return self.criterion.gauge(self)
@@ -147,7 +153,8 @@ class StandardForm:
         """A copy with other fields; what was found about reachable states is shared."""
         copy = replace(self, **changes)
         if not {"transitions", "initial"} & changes.keys():
-            names = {"reachable", "reachable_choices", "alive", "gauge"} & self.__dict__.keys()
+            names = {"reachable", "reachable_choices", "alive", "gauge", "kernel"}
+            names &= self.__dict__.keys() - ({"kernel"} if "criterion" in changes else set())
             copy.__dict__.update({name: getattr(self, name) for name in names})
         return copy
 

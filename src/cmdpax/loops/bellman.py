@@ -150,13 +150,19 @@ def ratios(
     low, high = np.empty(rows.states), np.empty(rows.states)
     shares, u = (np.empty(0) if array is None else array for array in (policy, gauge))
     numbers = [readable(array) for array in (reward, sizes, values, u, shares)]
-    kind = discount, 2.220446049250313e-16 * (2.5 * longest + 10.0), low, high
-    over_blocks(lambda i, j: _ratios(i, rows.rows(i, j), *numbers, *kind), rows.states)
+    kind = discount, ratio_rounding(longest), low, high
+    over_blocks(lambda i, j: fill_ratios(i, rows.rows(i, j), *numbers, *kind), rows.states)
     return low, high
 
 
+def ratio_rounding(longest: int) -> float:
+    """What rounding of a ratio amounts to, as a share of its terms, for rows of so many entries."""
+    return 2.220446049250313e-16 * (2.5 * longest + 10.0)
+
+
 @compiled
-def _ratios(first, rows, reward, sizes, values, gauge, shares, discount, unit, lows, highs):
+def fill_ratios(first, rows, reward, sizes, values, gauge, shares, discount, unit, lows, highs):
+    """The loop of `ratios`."""
     first_choice, first_entry, successors, probabilities = rows
     begin, end = first_choice[0], first_entry[0]
     origin, is_mean = end, len(shares) > 0

@@ -34,12 +34,10 @@ import numpy as np
 
 from cmdpax.loops.compiled import Array, compiled
 from cmdpax.loops.rows import Block
+from cmdpax.loops.small import substitute
 
 SMALLEST = 1e-10  # pivot, relative to the largest change of a price
 SINGULAR = 1e-13  # what is left of a column of W, relative to its size, if it depends on others
-SWITCH = 1e-12  # relative gain below which policy iteration keeps a choice
-SETTLED = 1e-6  # relative change of a sweep after which the greedy policy is evaluated
-ITERATIONS = 200
 OPTIMAL, INFEASIBLE, SOLVE, REFRESH, TROUBLE = range(5)  # why pivots ended
 TIGHT, TIES, SWAPS, PIVOTS = range(4)  # places in `counts`
 
@@ -281,7 +279,21 @@ def _outflow(kernel, owner, vector, k):
 @compiled
 def _swap(kernel, owner, initial, basis, tie):
     """Let the key of a tie change places with its largest extra choice; that one's place in J."""
-    keys, kinds, R, d, u, w, tight, extra, x, ties, y, G, swaps, H, inverse, ray, counts = basis
+    keys, kinds, R, u, extra, x = (
+        basis.keys,
+        basis.kinds,
+        basis.advantages,
+        basis.margins,
+        basis.extra,
+        basis.shares,
+    )
+    ties, G, swaps, H, counts = (
+        basis.ties,
+        basis.vectors,
+        basis.swaps,
+        basis.swap_vectors,
+        basis.counts,
+    )
     s, place = ties[tie], -1
     for b in range(counts[TIGHT]):
         if owner[extra[b]] == s and (place < 0 or x[b] > x[place]):
@@ -297,7 +309,7 @@ def _swap(kernel, owner, initial, basis, tie):
     pays = R[:, new].copy()
     for i in range(len(pays)):
         u[i] += mass * pays[i]
-    for k in range(len(d)):
+    for k in range(len(kinds)):
         flow = _outflow(kernel, owner, H[n], k)
         if flow != 0.0:
             for i in range(len(pays)):
@@ -376,47 +388,6 @@ def _invert(R, tight, extra, p, inverse):
 
 
 @compiled
-def best_keys(kernel, reward, keys, factors, values, sweeps):
-    """Optimal keys for a reward `[K]` and their values, in place; False if it does not settle.
-
-    Gauss-Seidel sweeps from `values [S]`, at most so many, then policy iteration.
-    """
-    first_choice, first_entry, successors, chances = kernel
-    S, size = len(keys), 0.0
-    for k in range(len(reward)):
-        size = max(size, abs(reward[k]))
-    for round in range(sweeps + ITERATIONS):
-        if round >= sweeps:
-            factorise(kernel, keys, factors)
-            for s in range(S):
-                values[s] = reward[keys[s]]
-            substitute(factors, values)
-        largest, change, is_better = 0.0, 0.0, False
-        for s in range(S):
-            largest = max(largest, abs(values[s]))
-        for s in range(S):
-            best, choice, current = -np.inf, keys[s], 0.0
-            for k in range(first_choice[s], first_choice[s + 1]):
-                total = reward[k]
-                for e in range(first_entry[k], first_entry[k + 1]):
-                    total += chances[e] * values[successors[e]]
-                if total > best:
-                    best, choice = total, np.int64(k)
-                if k == keys[s]:
-                    current = total
-            if choice != keys[s] and (round < sweeps or best - current > SWITCH * (largest + size)):
-                keys[s], is_better = choice, True
-            if round < sweeps:
-                change = max(change, abs(best - values[s]))
-                values[s] = best
-        if round >= sweeps and not is_better:
-            return True
-        if round < sweeps and change <= SETTLED * largest:
-            sweeps = round
-    return False
-
-
-@compiled
 def refresh(kernel, initial, rewards, thresholds, factors, basis):
     """Advantages `[1 + m, K]` and margins of the keys from their LU, `rewards [1 + m, K]`."""
     values = np.empty((len(rewards), len(initial)))
@@ -470,43 +441,6 @@ def _switched(kernel, owner, initial, basis, vector, k, point):
     share = mass / _outflow(kernel, owner, vector, k)
     for n in range(len(point)):
         point[n] += share * basis.advantages[n, k]
-
-
-@compiled
-def factorise(kernel, keys, factors):
-    """LU of `I - K_pi` in place on `factors [S, S]`; without pivoting, as for any M-matrix."""
-    _, first_entry, successors, chances = kernel
-    S = len(keys)
-    factors[:] = 0.0
-    for s in range(S):
-        factors[s, s] = 1.0
-        for e in range(first_entry[keys[s]], first_entry[keys[s] + 1]):
-            factors[s, successors[e]] -= chances[e]
-    for i in range(S):
-        for row in range(i + 1, S):
-            factor = factors[row, i]
-            if factor != 0.0:
-                factor /= factors[i, i]
-                factors[row, i] = factor
-                for column in range(i + 1, S):
-                    factors[row, column] -= factor * factors[i, column]
-
-
-@compiled
-def substitute(factors, vector):
-    """Solve `L U x = b` in place on `vector [S]`."""
-    S = len(vector)
-    for i in range(S):
-        rest = vector[i]
-        for column in range(i):
-            rest -= factors[i, column] * vector[column]
-        vector[i] = rest
-    for step in range(S):
-        i = S - 1 - step
-        rest = vector[i]
-        for column in range(i + 1, S):
-            rest -= factors[i, column] * vector[column]
-        vector[i] = rest / factors[i, i]
 
 
 @compiled

@@ -91,8 +91,8 @@ class Transitions:
         entries = successors, np.array(block.probabilities)
         bellman.order_rows(first_entry, *entries)
         labels = None if labels is None else labels[own.choices]
-        kind = self.actions, labels, self.missed
-        moved = Transitions(first_choice, first_entry, *entries, *kind)
+        numbers = first_choice, first_entry, *entries, self.actions
+        moved = Transitions(*numbers, labels, self.missed)
         moved.__dict__.update(order=order, longest=self.longest)
         return moved, own.choices
 

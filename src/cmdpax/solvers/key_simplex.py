@@ -15,7 +15,7 @@ import numpy as np
 
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.standard import StandardForm
-from cmdpax.loops import pivots
+from cmdpax.loops import pivots, small
 from cmdpax.loops.compiled import readable
 from cmdpax.loops.pivots import Basis
 from cmdpax.solvers.algorithm import Answer
@@ -40,6 +40,7 @@ class Outcome:
     answer: Answer | None  # None: no feasible policy, or trouble
     weights: np.ndarray  # [m], >= 0: prices at the end, a good start for others
     pivots: int
+    values: np.ndarray  # [1 + m]: reward and margins
     ray: np.ndarray | None = None  # [m]: prices that no policy can pay
 
 
@@ -55,13 +56,13 @@ def by_pivots(
     basis = pivots.empty_basis(form.states, form.choices, m, SWAPS)
     if weights is not None:
         basis.weights[:] = weights
-    kernel, initial = form.criterion.kernel(form), readable(form.initial)
+    kernel, initial = form.kernel, readable(form.initial)
     owner, factors = readable(rows.state_of.astype(np.int64)), np.zeros((form.states,) * 2)
-    first = form.pseudo_reward(basis.weights)
+    first = readable(form.pseudo_reward(basis.weights))
     values = np.zeros(form.states)
     basis.keys[:] = rows.first_choice[:-1]
-    if not pivots.best_keys(kernel, first, basis.keys, factors, values, SWEEPS):
-        return Outcome(None, basis.weights, 0)
+    if not small.best_keys(kernel, first, basis.keys, factors, values, SWEEPS):
+        return Outcome(None, basis.weights, 0, basis.margins)
     basis.kinds[basis.keys] = 1
     lowered = LOWERED * eps * form.criterion.unit * np.random.default_rng(0).random(form.choices)
     lowered[basis.keys] = 0.0
@@ -79,13 +80,16 @@ def by_pivots(
     done = int(basis.counts[pivots.PIVOTS])
     if why != pivots.OPTIMAL:
         ray = basis.ray if why == pivots.INFEASIBLE else None
-        return Outcome(None, basis.weights, done, ray)
-    points = _points(form, parts, owner, factors, basis, limits)
+        return Outcome(None, basis.weights, done, basis.margins, ray)
+    p = basis.counts[pivots.TIGHT]
+    mixed = basis.margins + basis.advantages[:, basis.extra[:p]] @ basis.shares[:p]
+    points = _points(form, parts, owner, factors, basis, mixed, limits)
     policy = _policy(form, owner, basis)
-    reward, choices = form.pseudo_reward(basis.weights), basis.keys.copy()
-    pivots.best_keys(kernel, reward, choices, factors, values, 0)
+    reward, choices = readable(form.pseudo_reward(basis.weights)), basis.keys.copy()
+    small.best_keys(kernel, reward, choices, factors, values, 0)
     plan = Plan(choices, values, float((form.initial * values).sum()))
-    return Outcome(Answer(policy, basis.weights, plan, points=points), basis.weights, done)
+    answer = Answer(policy, basis.weights, plan, points=points)
+    return Outcome(answer, basis.weights, done, mixed)
 
 
 def _points(
@@ -94,14 +98,14 @@ def _points(
     owner: np.ndarray,
     factors: np.ndarray,
     basis: Basis,
+    mixed: np.ndarray,
     limits: np.ndarray,
 ) -> np.ndarray:
     """Policies `[n, 1 + m]` that say which prices are optimal: more where they are not unique."""
     p, ties = basis.counts[pivots.TIGHT], basis.counts[pivots.TIES]
     is_unique = basis.shares[:p].min(initial=np.inf) > limits[1]
     is_unique &= basis.key_shares[:ties].min(initial=np.inf) > limits[1]
-    margins = basis.margins[1:] + basis.advantages[1:, basis.extra[:p]] @ basis.shares[:p]
-    is_unique &= (np.abs(margins) <= limits[0]).sum() == p
+    is_unique &= (np.abs(mixed[1:]) <= limits[0]).sum() == p
     if not is_unique:
         _refresh(parts, owner, factors, basis)
     count = 1 + (p if is_unique else form.choices - form.states)
@@ -117,13 +121,13 @@ def _reduced(basis: Basis) -> np.ndarray:
 
 def _refresh(parts: tuple, owner: np.ndarray, factors: np.ndarray, basis: Basis) -> None:
     """Everything anew from the keys, and the vectors of ties from their LU."""
-    pivots.factorise(parts[0], basis.keys, factors)
+    small.factorise(parts[0], basis.keys, factors)
     pivots.refresh(*parts, factors, basis)
     basis.counts[pivots.SWAPS] = 0
     for t in range(basis.counts[pivots.TIES]):
         basis.vectors[t] = 0.0
         basis.vectors[t, basis.ties[t]] = 1.0
-        pivots.substitute(factors, basis.vectors[t])
+        small.substitute(factors, basis.vectors[t])
 
 
 def _policy(form: StandardForm, owner: np.ndarray, basis: Basis) -> np.ndarray:

@@ -263,10 +263,9 @@ class _Door:
         if answer is None:
             return None
         assert answer.plan is not None
-        values = form.evaluate(answer.policy)
-        gap = answer.plan.value - float(answer.weights @ form.thresholds) - float(values.reward)
-        row: Row = {"outer": 1, "evaluations": outcome.pivots, "gap": gap}
-        self._record({**row, "margins": values.margins})
+        bound = answer.plan.value - float(answer.weights @ form.thresholds)
+        row: Row = {"outer": 1, "evaluations": outcome.pivots, "gap": bound - outcome.values[0]}
+        self._record({**row, "margins": outcome.values[1:]})
         if not self._accept(answer):
             self.refused, self.smallest = 0, np.inf
             return None
@@ -340,8 +339,10 @@ class _Door:
 
     def _errors(self, proof: Certificate) -> tuple[float, float]:
         """Gap and violation in the units of which eps is the tolerance."""
-        sizes = 0.0 if proof.sizes is None else proof.sizes
-        tolerances = self.ranges.tolerances(self.eps, self.model.limits.compared, sizes)
+        tolerances = self.tolerances
+        if proof.sizes is not None:
+            limits = self.model.limits
+            tolerances = self.ranges.tolerances(self.eps, limits.compared, proof.sizes)
         return scaled_errors(proof, tolerances / self.eps)
 
     def _status(self, proof: Certificate) -> Status:
