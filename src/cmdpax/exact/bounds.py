@@ -49,7 +49,9 @@ def claim(form: "StandardForm", reward: np.ndarray, threshold: float = 0.0) -> C
     """One reward `[K]`, without the constant that only costs digits, less a threshold."""
     constant, value = form.criterion.constant(form, reward)
     centred = reward - constant if constant else reward
-    return Claim(centred, np.abs(centred), value - Fraction(float(threshold)))
+    return Claim(
+        centred, np.abs(centred), value - Fraction(float(threshold)) if threshold else value
+    )
 
 
 def claims(form: "StandardForm") -> list[Claim]:

@@ -75,11 +75,10 @@ class Discounted:
 
         Where visits vary, 0 and `max |x| * steps`: values may be scaled, never shifted.
         """
-        seen = reward[form.reachable_choices]
+        low, high = form.span(reward)
         if not self.is_closed:
-            return 0.0, (float(np.abs(seen).max(initial=0.0)) or 1.0) * self.mass
-        width = float(np.ptp(seen)) if seen.size else 0.0
-        return float(seen.min(initial=np.inf)), (width if width > 0 else 1.0) / self.unit
+            return 0.0, (max(-low, high, 0.0) or 1.0) * self.mass
+        return low, (high - low if high > low else 1.0) / self.unit
 
     def values(
         self,
@@ -218,8 +217,7 @@ class Discounted:
         It is the middle of a range far from 0, and 0 for one that is not: there it would only cost
         the exactness of zeros.
         """
-        seen = reward[form.reachable_choices]
-        low, high = float(seen.min()), float(seen.max())
+        low, high = form.span(reward)
         middle = low / 2 + high / 2
         if abs(middle) <= high - low or not self.is_closed:
             return 0.0, Fraction(0)

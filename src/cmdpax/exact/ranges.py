@@ -23,6 +23,7 @@ from cmdpax.stopping import Stop, never
 
 ROUGH = 0.05  # share of a range that may be missed
 NARROW = 1e-4  # share of possible values below which a range is
+EXACT = 64  # states up to which exact plans cost no more than rough ones
 ROUNDS = 8  # plans of one end, at the most
 
 
@@ -68,30 +69,32 @@ def attained_ranges(form: StandardForm, stop: Stop = never, sharp: float = ROUGH
             bounds[i] = _attained(form, row, potentials[i], stop, ROUGH if i else sharp)
     narrow = (i for i, row in enumerate(rows) if _is_narrow(form, row, bounds[i]))
     constants = [float(form.criterion.constant(form, row)[1]) for row in rows]
-    largest = [float(np.abs(row[form.reachable_choices]).max()) for row in rows]
+    largest = [max(-low, high) for low, high in map(form.span, rows)]
     return Ranges(bounds, potentials, np.array(constants), np.array(largest), tuple(narrow))
 
 
 def _all_attained(form: StandardForm) -> tuple[np.ndarray, np.ndarray]:
     """All ranges `[1 + m, 2]` of a small form, and their potentials `[1 + m, 2, S]`."""
-    own, gauge, S = claims(form), form.gauge, form.states
+    own, gauge, S, criterion = claims(form), form.gauge, form.states, form.criterion
     both = [Claim(sign * one.reward, one.sizes, sign * one.rest) for one in own for sign in (-1, 1)]
-    potentials, rewards = np.empty((len(both), S)), np.stack([one.reward for one in both])
-    is_centred = form.criterion.is_closed and gauge is None
-    kind = readable(form.reachable), is_centred, potentials
-    if not small.plan_all(form.kernel, readable(rewards), *kind):
+    rewards = np.stack([one.reward for one in both]).reshape(len(own), 2, -1)
+    is_closed, vectors = criterion.is_closed and gauge is None, np.empty((len(own), 2, S))
+    kind = readable(form.initial), criterion.reach, readable(form.reachable), is_closed
+    share = 0.0 if S <= EXACT else ROUGH
+    if not small.plan_both(form.kernel, readable(rewards), *kind, share, vectors):
         raise unsettled()
+    potentials = vectors.reshape(-1, S)
     ends = extremes(form, both, potentials, gauge)
     low = widened(form, ends, potentials, gauge, [one.rest for one in both])[:, 0]
     bounds = low.reshape(-1, 2) * np.array([-1.0, 1.0]) + 0.0
-    return bounds, potentials.reshape(-1, 2, S)
+    return bounds, vectors
 
 
 def _is_narrow(form: StandardForm, row: np.ndarray, ends: np.ndarray) -> bool:
     """Whether terms of both signs cancel, and the floor of a tolerance may count."""
-    seen = row[form.reachable_choices]
+    low, high = form.span(row)
     width = form.criterion.scale(form, row)[1]
-    return bool(seen.min() < 0 < seen.max() and ends[1] - ends[0] <= NARROW * width)
+    return bool(low < 0 < high and ends[1] - ends[0] <= NARROW * width)
 
 
 def _attained(

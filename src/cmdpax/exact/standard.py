@@ -123,6 +123,11 @@ class StandardForm:
             return slice(None)
         return self.transitions.by_state(self.reachable)
 
+    def span(self, reward: np.ndarray) -> tuple[float, float]:
+        """The least and the largest number of reachable choices in a reward `[K]`."""
+        seen = reward[self.reachable_choices]
+        return float(seen.min(initial=np.inf)), float(seen.max(initial=-np.inf))
+
     @cached_property
     def kernel(self) -> Block:
         """The rows of what counts: `gamma P`."""
@@ -136,8 +141,8 @@ class StandardForm:
     @cached_property
     def largest_reward(self) -> float:
         """The largest number of reachable choices, in the reward and all constraints."""
-        rows, own = (self.reward, *self.constraints), self.reachable_choices
-        return max(max(float(np.abs(row[own]).max()) for row in rows), np.finfo(float).tiny)
+        rows = self.reward, *self.constraints
+        return max(*(max(-low, high) for low, high in map(self.span, rows)), np.finfo(float).tiny)
 
     @cached_property
     def reward_scale(self) -> float:
@@ -205,8 +210,7 @@ class StandardForm:
         for array, row, offset, unit in zip(arrays, rows, offsets, units):
             np.subtract(row, offset, out=array)
             array /= unit
-            seen = array[self.reachable_choices]
-            np.clip(array, seen.min(), seen.max(), out=array)
+            np.clip(array, *((end - offset) / unit for end in self.span(row)), out=array)
         thresholds = (self.thresholds - offsets[1:] * criterion.mass) / units[1:]
         form = self.replace(reward=arrays[0], constraints=arrays[1:], thresholds=thresholds)
         constants = [criterion.constant(self, row)[0] for row in rows]

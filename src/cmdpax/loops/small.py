@@ -13,8 +13,8 @@ from cmdpax.loops.compiled import Array, compiled, readable
 from cmdpax.loops.rows import Block
 
 SWITCH = 1e-12  # relative gain below which policy iteration keeps a choice
-SETTLED = 1e-6  # relative change of a sweep after which the greedy policy is evaluated
 SWEEPS, ITERATIONS = 5, 1000
+ROUGH_SWEEPS = 20  # before a rough plan is made by policy iteration
 
 
 def best_choices(kernel: Block, reward: Array, start: Array | None) -> tuple[Array, Array] | None:
@@ -46,40 +46,19 @@ def solve_dense(kernel: Block, policy: Array, right: Array, transpose: bool) -> 
 def best_keys(kernel, reward, keys, factors, values, sweeps):
     """Optimal keys for a reward `[K]` and their values, in place; False if it does not settle.
 
-    Gauss-Seidel sweeps from `values [S]`, at most so many, then policy iteration.
+    So many sweeps from `values [S]`, then policy iteration; `factors [S, S]` are those of the keys.
     """
-    first_choice, first_entry, successors, chances = kernel
-    S, size = len(keys), 0.0
-    for k in range(len(reward)):
-        size = max(size, abs(reward[k]))
-    for round in range(sweeps + ITERATIONS):
-        if round >= sweeps:
-            factorise(kernel, keys, factors)
-            for s in range(S):
-                values[s] = reward[keys[s]]
-            substitute(factors, values)
-        largest, change, is_better = 0.0, 0.0, False
-        for s in range(S):
-            largest = max(largest, abs(values[s]))
-        for s in range(S):
-            best, choice, current = -np.inf, keys[s], 0.0
-            for k in range(first_choice[s], first_choice[s + 1]):
-                total = reward[k]
-                for e in range(first_entry[k], first_entry[k + 1]):
-                    total += chances[e] * values[successors[e]]
-                if total > best:
-                    best, choice = total, np.int64(k)
-                if k == keys[s]:
-                    current = total
-            if choice != keys[s] and (round < sweeps or best - current > SWITCH * (largest + size)):
-                keys[s], is_better = choice, True
-            if round < sweeps:
-                change = max(change, abs(best - values[s]))
-                values[s] = best
-        if round >= sweeps and not is_better:
+    backed_up = np.empty(len(values))
+    for _ in range(sweeps):
+        _backup(kernel, reward, values, keys, backed_up)
+        values[:] = backed_up
+    for _ in range(ITERATIONS):
+        factorise(kernel, keys, factors)
+        for s in range(len(values)):
+            values[s] = reward[keys[s]]
+        substitute(factors, values)
+        if not _backup(kernel, reward, values, keys, backed_up)[2]:
             return True
-        if round < sweeps and change <= SETTLED * largest:
-            sweeps = round
     return False
 
 
@@ -160,28 +139,95 @@ def _solve_all(factors, vectors, transpose):
 
 
 @compiled
-def plan_all(kernel, rewards, reachable, is_centred, potentials):
-    """Optimal values of n rewards `[n, K]`, into `potentials [n, S]`; False if one is not settled.
+def plan_both(kernel, rewards, initial, reach, reachable, is_closed, rough, potentials):
+    """Values `[n, 2, S]` of good policies for -x and x of n functions, `rewards [n, 2, K]`.
 
-    is_centred: whether they are cut to the range of reachable states, less its middle.
+    Both plans end when their errors are at most `rough` of what policies can change, or with the
+    best policies: first sweeps, if constants may be added (is_closed), then policy iteration. Then
+    values are cut to the range of reachable states, less its middle. reach: what an error in one
+    step amounts to in a value. False if a plan does not settle.
     """
-    S = potentials.shape[1]
-    keys, factors = np.empty(S, np.int64), np.empty((S, S))
-    for n in range(len(rewards)):
-        values = potentials[n]
-        for s in range(S):
-            keys[s], values[s] = kernel[0][s], 0.0
-        if not best_keys(kernel, rewards[n], keys, factors, values, SWEEPS):
+    n, _, S = potentials.shape
+    keys, factors = np.empty((2, S), np.int64), np.empty((S, S))
+    backed_up, ends, is_best = np.empty(S), np.zeros((2, 2)), np.zeros(2, np.bool_)
+    for i in range(n):
+        is_done = False
+        is_best[:] = False
+        potentials[i] = 0.0
+        for side in range(2):
+            for s in range(S):
+                keys[side, s] = kernel[0][s]
+        for round in range(ROUGH_SWEEPS + ITERATIONS):
+            sweeps = round < ROUGH_SWEEPS
+            if is_done or (sweeps and not is_closed):
+                continue
+            for side in range(2):
+                values, reward = potentials[i, side], rewards[i, side]
+                if is_best[side]:
+                    continue
+                if not sweeps:
+                    factorise(kernel, keys[side], factors)
+                    for s in range(S):
+                        values[s] = reward[keys[side, s]]
+                    substitute(factors, values)
+                low, high, is_better = _backup(kernel, reward, values, keys[side], backed_up)
+                if sweeps:
+                    values[:] = backed_up
+                else:
+                    low, is_best[side] = 0.0, not is_better
+                    high = high if is_better else 0.0
+                total = 0.0
+                for s in range(S):
+                    total += initial[s] * values[s]
+                ends[side, 0], ends[side, 1] = total + reach * low, total + reach * high
+            width = ends[0, 0] + ends[1, 0]
+            error = ends[0, 1] + ends[1, 1] - width
+            is_done = error <= rough * width or (is_best[0] and is_best[1])
+        if not is_done:
             return False
-        if is_centred:
-            low, high = np.inf, -np.inf
-            for s in range(S):
-                if reachable[s]:
-                    low, high = min(low, values[s]), max(high, values[s])
-            middle = low / 2 + high / 2
-            for s in range(S):
-                values[s] = min(max(values[s], low), high) - middle
+        for side in range(2):
+            if is_closed:
+                centre(potentials[i, side], reachable)
     return True
+
+
+@compiled
+def _backup(kernel, reward, values, keys, backed_up):
+    """`T V`, in place, and keys that are greedy for V; the ends of `T V - V`, and if a key changed.
+
+    Where a key is as good as the best but for rounding it stays.
+    """
+    first_choice, first_entry, successors, chances = kernel
+    low, high, is_better, largest = np.inf, -np.inf, False, 0.0
+    for s in range(len(values)):
+        largest = max(largest, abs(values[s]))
+    for s in range(len(values)):
+        best, choice, current = -np.inf, keys[s], 0.0
+        for k in range(first_choice[s], first_choice[s + 1]):
+            total = reward[k]
+            for e in range(first_entry[k], first_entry[k + 1]):
+                total += chances[e] * values[successors[e]]
+            if total > best:
+                best, choice = total, np.int64(k)
+            if k == keys[s]:
+                current = total
+        if choice != keys[s] and best - current > SWITCH * (largest + abs(best)):
+            keys[s], is_better = choice, True
+        backed_up[s] = best
+        low, high = min(low, best - values[s]), max(high, best - values[s])
+    return low, high, is_better
+
+
+@compiled
+def centre(values, reachable):
+    """Cut values `[S]` to the range of reachable states, less its middle, in place."""
+    low, high = np.inf, -np.inf
+    for s in range(len(values)):
+        if reachable[s]:
+            low, high = min(low, values[s]), max(high, values[s])
+    middle = low / 2 + high / 2
+    for s in range(len(values)):
+        values[s] = min(max(values[s], low), high) - middle
 
 
 @compiled
