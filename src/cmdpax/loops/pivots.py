@@ -38,7 +38,7 @@ from cmdpax.loops.small import substitute
 
 SMALLEST = 1e-10  # pivot, relative to the largest change of a price
 SINGULAR = 1e-13  # what is left of a column of W, relative to its size, if it depends on others
-OPTIMAL, INFEASIBLE, SOLVE, REFRESH, TROUBLE = range(5)  # why pivots ended
+OPTIMAL, INFEASIBLE, REFRESH, TROUBLE = range(4)  # why pivots ended
 TIGHT, TIES, SWAPS, PIVOTS = range(4)  # places in `counts`
 
 
@@ -91,11 +91,11 @@ def empty_basis(states: int, choices: int, constraints: int, swaps: int) -> Basi
 def pivot(
     kernel: Block, owner: Array, initial: Array, factors: Array, basis: Basis, limits: Array
 ) -> int:
-    """Pivots until the basis is optimal, a ray is there, or somebody has to help; why it ended.
+    """Pivots until the basis is optimal, there is a ray, or swaps are full; why it ended.
 
     kernel: rows of `gamma P`. owner: `[K]`, the state of each choice. initial: `[S]`. factors: LU
-    of `I - K_pi` for the keys of the last refresh, `[S, S]`; if empty, `SOLVE` asks for the vector
-    of the last tie at those keys. limits: what margins and visits may miss, and pivots at the most.
+    of `I - K_pi` for the keys of the last refresh, `[S, S]`. limits: what margins and what visits
+    may miss, and how many pivots there may be.
     """
     return int(_pivot(kernel, owner, initial, factors, basis, limits))
 
@@ -108,9 +108,6 @@ def _pivot(kernel, owner, initial, factors, basis, limits):
     N, marked = np.empty((m + 1, len(tight))), np.zeros(m, dtype=np.bool_)
     lowest, visited = limits[0], limits[1]
     forced = -1
-    if counts[TIES] > 0 and counts[TIES] <= len(ties) and limits[3] > 0:
-        _bring_up_to_date(kernel, owner, G[counts[TIES] - 1], swaps, H, counts[SWAPS])
-        limits[3] = 0.0
     while counts[PIVOTS] < limits[2]:
         p, tie_count = counts[TIGHT], counts[TIES]
         if not _invert(R, tight, extra, p, inverse):
@@ -232,9 +229,6 @@ def _pivot(kernel, owner, initial, factors, basis, limits):
             t = counts[TIES]
             ties[t] = state
             counts[TIES] += 1
-            if len(factors) == 0:
-                limits[3] = 1.0
-                return SOLVE
             for s in range(S):
                 G[t, s] = 0.0
             G[t, state] = 1.0

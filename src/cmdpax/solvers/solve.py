@@ -29,7 +29,7 @@ from cmdpax.solvers.algorithm import Answer, Oracle
 from cmdpax.solvers.certified import Task, WarmStart
 from cmdpax.solvers.columns import MAX_COLUMNS, Corrective
 from cmdpax.solvers.feasibility import RELAXED, Feasibility, decide_feasibility
-from cmdpax.solvers.key_simplex import MAX_PIVOTS, by_pivots, pivots_first
+from cmdpax.solvers.key_simplex import by_pivots, plans_before_pivots
 from cmdpax.solvers.policy_classes import Features
 from cmdpax.solvers.table import Method, find_method, methods, of_oracle
 from cmdpax.stopping import Stopper
@@ -184,6 +184,7 @@ class _Door:
             self.form = self.renumbered.form
         self.trace: list[Row] = []
         self.accepted: Proven | None = None
+        self.plans: int | None = None  # of the search, after which pivots go on
         self.refused, self.smallest = 0, np.inf  # certificates in a row that gained nothing
 
     @cached_property
@@ -224,16 +225,16 @@ class _Door:
             )
         with stop:
             form = self.scaled.form
-            pivots = (
-                MAX_PIVOTS if method.name == KEY else pivots_first(form) if self.may_pivot else 0
-            )
-            if pivots and not stop() and (result := self._by_pivots(pivots)) is not None:
+            plans = 0 if method.name == KEY else None
+            plans = plans_before_pivots(form) if self.may_pivot else plans
+            if plans == 0 and not stop() and (result := self._by_pivots()) is not None:
                 return result
             known = warm.columns_for(form)
             verdict = decide_feasibility(form, self.eps, known, accuracy, most, stop)
             if verdict.status in ("infeasible", "open"):
                 return self._phase_one(verdict)
             if solver is not None:
+                self.plans = plans or None
                 return self._solved(partial(solver, **settings), verdict, most)
         return self._result(self._trace(settings))
 
@@ -253,10 +254,10 @@ class _Door:
             self._status(proof), (form.transitions.deterministic(best.choices), proof, values)
         )
 
-    def _by_pivots(self, most: int) -> Result | None:
+    def _by_pivots(self) -> Result | None:
         """The result of the key simplex; None where it ends without one that is certified."""
         form, warm = self.scaled.form, self.warm
-        outcome = by_pivots(form, self.eps, warm.multipliers, most, self.stop)
+        outcome = by_pivots(form, self.eps, warm.multipliers, stop=self.stop)
         answer = outcome.answer
         if outcome.ray is None:
             warm.multipliers = outcome.weights
@@ -286,6 +287,14 @@ class _Door:
             except NumericalError:
                 if verdict.status != "tight":
                     raise
+            if answer is not None and self.plans is not None and not self.accepted:
+                self.plans = None
+                if not self._is_over():
+                    result = self._by_pivots()
+                    if result is not None:
+                        return result
+                    columns = self.warm.columns_for(form) or columns
+                    continue
             is_done = self._is_over() or verdict.status != "tight" or share < 1
             if answer is not None and (is_done or self._accept(answer)):
                 return self._result(answer)
@@ -297,8 +306,9 @@ class _Door:
             columns = replace(columns, margins_of_columns=shifted, last_gap=None)
 
     def _is_over(self) -> bool:
-        """Whether to stop: time is up, or rounding keeps certificates from getting better."""
-        return self.stop() or self.refused >= REFUSALS
+        """Whether to stop: time is up, rounding is all that is left, or pivots are to go on."""
+        is_handed_on = self.plans is not None and len(self.trace) >= self.plans
+        return is_handed_on or self.stop() or self.refused >= REFUSALS
 
     def _trace(self, settings: Mapping[str, Any]) -> Answer:
         """The answer of a fixed-budget run, whose weights are in the form's own units."""
