@@ -77,10 +77,10 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 # lines, raised only on purpose
 BUDGETS = {
     "loose modules": 1330,
-    "loops": 2020,
+    "loops": 2730,
     "model": 3760,
-    "exact": 1570,
-    "solvers": 3150,
+    "exact": 1640,
+    "solvers": 3360,
     "environments": 750,
     "learning": 5200,
     "experiments": 1880,
@@ -88,10 +88,10 @@ BUDGETS = {
     "paper": 2470,
     "cli": 1090,
 }
-LINES, MODULES, LOOSE_MODULES = 23_500, 108, 8
+LINES, MODULES, LOOSE_MODULES = 24_450, 111, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
-    "one `solve`": 17,
+    "one `solve`": 20,
     "PQA-ALM": 5,
     "the corrective oracle": 7,
     "an update of SPMA-ALM": 9,
