@@ -2,6 +2,7 @@
 
     python benchmarks/vs_lp.py --quick        six instances anew, in five minutes; 10 s a solver
     python benchmarks/vs_lp.py --set targets  those of docs/benchmarks.md, 600 s; resumable
+    python benchmarks/vs_lp.py --set small    20 to 1,000 states, 1 to 50 constraints
     python benchmarks/vs_lp.py --set full     all families, sizes, discounts and m; days, resumable
 
 Every run of a solver is a process of its own (its peak memory is its own). Finished ones are in a
@@ -36,6 +37,7 @@ from vs_lp_report import EPS, FAMILIES, INSTANCE, US, draw, failed_before, key_o
 import cmdpax
 from cmdpax.environments.families import instance
 from cmdpax.exact.certificate import certify, scaled_errors
+from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm
 from cmdpax.experiments.executors import ONE_THREAD
 from cmdpax.experiments.store import installed
@@ -64,6 +66,8 @@ def instances(name: str) -> list[dict]:
         rows += product(FAMILIES[1:], (1000,), discounts, counts, (0,), (EPS,))
         rows += [(family, S, 0.99, 1, 0, EPS) for S in (100_000, 1_000_000) for family in FAMILIES]
         rows += [("garnet", 1_000_000, 0.99, 1, 0, 1e-3)]
+    elif name == "small":
+        rows = list(product(FAMILIES, (20, 100, 250, 1000), (0.99,), (1, 10, 50), (0,), (EPS,)))
     else:
         all_sizes = (*sizes, 100_000, 1_000_000)
         rows = list(product(FAMILIES, all_sizes, discounts, counts, range(3), (EPS,)))
@@ -103,7 +107,7 @@ def solve(task: dict, model: cmdpax.CMDP, form: StandardForm) -> cmdpax.Result |
 def judge(
     task: dict, model: cmdpax.CMDP, form: StandardForm, answer: cmdpax.Result | np.ndarray | Value
 ) -> dict:
-    """True errors of an answer, as shares of the ranges of possible values, and whether it is good.
+    """True errors of an answer, as shares of what policies can change, and whether it is good.
 
     A peer's answer is measured against the dual bound of our own certified solution.
     """
@@ -113,13 +117,15 @@ def judge(
     weights = model.limits.unfold(reference.multipliers)
     actions = form.criterion.plan(form, form.pseudo_reward(weights)).choices
     policy = answer if is_policy else model.by_choice(reference.policy)
-    proof, _ = certify(form, policy, weights, actions)
+    ranges = attained_ranges(form)
+    proof, _ = certify(form, policy, weights, actions, ranges)
     if isinstance(answer, Value):
         offset, width = form.criterion.scale(form, form.reward)
         value = answer.value * width + offset * form.criterion.mass
         error = max(proof.reward_bounds[0] - value, value - proof.dual_bound, 0.0) / width
         return {"error": error, "solved": error <= 10 * task["eps"]}
-    gap, violation = scaled_errors(form, proof)
+    units = ranges.tolerances(EPS, model.limits.compared) / EPS
+    gap, violation = scaled_errors(proof, units)
     allowed = task["eps"] if is_ours else 10 * task["eps"]
     return {"gap": gap, "violation": violation, "solved": max(gap, violation) <= allowed}
 
@@ -139,7 +145,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="--set quick --limit 10, anew")
-    parser.add_argument("--set", default="targets", choices=("quick", "targets", "full"))
+    parser.add_argument("--set", default="targets", choices=("quick", "small", "targets", "full"))
     parser.add_argument("--limit", type=float, default=600.0, help="seconds a solver gets")
     parser.add_argument("--solvers", nargs="*", default=SOLVERS, choices=SOLVERS)
     parser.add_argument("--families", nargs="*", default=FAMILIES, choices=FAMILIES)

@@ -43,7 +43,7 @@ def test_solve_prints_one_json_object(capsys):
         "mixture",
         "notes",
     ]
-    assert answer["status"] == "certified" and answer["method"] == "corrective-alm"
+    assert answer["status"] == "certified" and answer["method"] == "key-simplex"
     assert (answer["minimise"], answer["constraints"], answer["senses"]) == (
         False,
         ["chasm"],

@@ -67,3 +67,12 @@ def test_without_time_ranges_are_what_is_known():
         ranges, truth = attained_ranges(form, stop=lambda: True), true_ranges(form)
     assert (ranges.bounds[:, 0] >= truth[:, 0] - 1e-6).all()
     assert (ranges.bounds[:, 1] <= truth[:, 1] + 1e-6).all()
+
+
+def test_a_sharp_best_reward_is_planned_at_once():
+    with large_path():
+        form = StandardForm.of(queue(capacity=300))
+        rough, sharp = attained_ranges(form), attained_ranges(form, sharp=1e-9)
+        truth = true_ranges(form)
+    assert truth[0, 1] - sharp.bounds[0, 1] <= 2e-9 * form.reward_scale
+    np.testing.assert_array_equal(sharp.bounds[1], rough.bounds[1])

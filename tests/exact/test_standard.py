@@ -15,7 +15,7 @@ from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm, said_back
 from cmdpax.exact.transient import ended_states
-from models import build, cmdps
+from models import build, cmdps, uneven
 
 DENSE = np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]])
 REWARD = np.array([[1.0, 2.0], [0.0, 3.0]])
@@ -253,3 +253,30 @@ def test_bounds_hold_for_any_vector_in_rational_arithmetic(criterion, drawn):
     assert low <= best <= high
     less, more = checker._best_bounds(facts, *checker._centred(facts, model.reward), potential)
     assert low <= less <= best <= more <= high
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_form_in_order_is_the_same_problem(seed):
+    """Values, certificates and policies said back are those of the form it was made of."""
+    model = uneven(400, seed, 0.99).replace(thresholds=[0.0])
+    form = StandardForm.of(model)
+    other = form.in_order()
+    rows = other.form.transitions
+    assert (np.diff(rows.order.states.astype(int)) == 1).all()
+    np.testing.assert_array_equal(rows.order.starts, form.transitions.order.starts)
+    pairs = (rows.first_entry[k : k + 2] for k in range(rows.choices))
+    assert all((np.diff(rows.successors[i:j]) > 0).all() for i, j in pairs)
+    policy = np.random.default_rng(seed).random(form.choices)
+    policy /= other.form.transitions.by_state(other.form.transitions.sums(policy))
+    own, mirror = form.evaluate(other.policy(policy)), other.form.evaluate(policy)
+    np.testing.assert_allclose(own.values, mirror.values[:, other.place], rtol=1e-9, atol=1e-9)
+    ranges = attained_ranges(other.form)
+    plan = other.form.criterion.plan(other.form, other.form.reward)
+    proof, _ = certify(other.form, policy, np.zeros(1), plan.choices, ranges)
+    said = other.certificate(proof)
+    what, bounds = claim(form, form.reward), proof.reward_bounds
+    again = policy_bounds(form, other.policy(policy), what, said.value_potentials[0], said.gauge)
+    assert again == pytest.approx(bounds, rel=1e-12)
+    assert best_bounds(form, what, said.dual_potential, said.gauge)[1] == pytest.approx(
+        proof.dual_bound, rel=1e-12
+    )

@@ -91,7 +91,7 @@ BUDGETS = {
 LINES, MODULES, LOOSE_MODULES = 26_200, 115, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
-    "one `solve`": 17,
+    "one `solve`": 20,
     "PQA-ALM": 5,
     "the corrective oracle": 7,
     "an update of SPMA-ALM": 9,

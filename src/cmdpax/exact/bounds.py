@@ -18,12 +18,14 @@ real numbers, and for the model whose rows are divided by their exact sums.
 """
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cmdpax.loops import bellman
+from cmdpax.loops import bellman, small
+from cmdpax.loops.compiled import readable
 
 if TYPE_CHECKING:
     from cmdpax.exact.standard import StandardForm
@@ -47,7 +49,17 @@ def claim(form: "StandardForm", reward: np.ndarray, threshold: float = 0.0) -> C
     """One reward `[K]`, without the constant that only costs digits, less a threshold."""
     constant, value = form.criterion.constant(form, reward)
     centred = np.where(form.alive_choices, reward - constant, 0.0) if constant else reward
-    return Claim(centred, np.abs(centred), value - Fraction(float(threshold)))
+    value = value - Fraction(float(threshold)) if threshold else value
+    return Claim(centred, np.abs(centred), value)
+
+
+def claims(form: "StandardForm") -> list[Claim]:
+    """Those of the form's own functions, `[1 + m]`; a small form keeps them."""
+    rows, kept = (form.reward, *form.constraints), form.__dict__.get("claims")
+    own: list[Claim] = [claim(form, row) for row in rows] if kept is None else kept
+    if form.is_small:
+        form.__dict__["claims"] = own
+    return own
 
 
 def mixed(form: "StandardForm", reward: np.ndarray, weights: np.ndarray) -> Claim:
@@ -69,19 +81,21 @@ def policy_bounds(
     gauge: np.ndarray | None = None,
 ) -> tuple[float, float]:
     """Bounds on the value of a policy `[K]`, or of one choice of each state, `[S]`."""
-    if np.issubdtype(policy.dtype, np.integer):
-        policy = form.transitions.deterministic(policy)
-    return _bounds(form, what, potential, gauge, policy)
+    ends = extremes(form, [what], potential[None], gauge, policy)
+    low, high = widened(form, ends, potential[None], [what.rest])[0]
+    return float(low), float(high)
 
 
 def best_bounds(
     form: "StandardForm", what: Claim, potential: np.ndarray, gauge: np.ndarray | None = None
 ) -> tuple[float, float]:
     """Bounds on the value of the best policy; some policy attains the lower one."""
-    return _bounds(form, what, potential, gauge)
+    ends = extremes(form, [what], potential[None], gauge)
+    low, high = widened(form, ends, potential[None], [what.rest])[0]
+    return float(low), float(high)
 
 
-def mean_bounds(shares: list[float], bounds: list[list[tuple[float, float]]]) -> np.ndarray:
+def mean_bounds(shares: list[float], bounds: list[np.ndarray]) -> np.ndarray:
     """Bounds `[n, 2]` on n values of a mixture, of those of its policies; shares add up to 1."""
     count = len(bounds[0])
     if len(shares) == 1 or not count:
@@ -96,42 +110,87 @@ def mean_bounds(shares: list[float], bounds: list[list[tuple[float, float]]]) ->
     return means
 
 
-def _bounds(
+def extremes(
     form: "StandardForm",
-    what: Claim,
-    potential: np.ndarray,
+    what: Sequence[Claim],
+    potentials: np.ndarray,
     gauge: np.ndarray | None,
     policy: np.ndarray | None = None,
-) -> tuple[float, float]:
-    """`rho.V + rho.u d/g + rest` from the extreme ratios of reachable states, with rounding."""
-    rows, shifts = form.transitions, (0.0, 0.0)
-    if form.criterion.parts == 3:
-        potential, bias, gauge = potential.reshape(3, -1)
-        sides, shifts = _ratios_on_average(form, what, potential, bias, gauge, policy)
-    elif form.criterion.parts == 2:
-        potential, gauge = potential.reshape(2, -1)
-        sides = _ratios_to_the_end(form, what, potential, gauge, policy)
+) -> np.ndarray:
+    """`rho.u min d/g` and `rho.u max d/g` over reachable states, for n claims: `[n, 2]`.
+
+    Ratios are rounded outwards. potentials: `[n, S]`, or `[n, 2 S]` and `[n, 3 S]`, with a gauge of
+    their own. policy: `[K]` or `[S]`; None: the better choice of every state.
+    """
+    rows, discount = form.transitions, form.criterion.discount
+    if policy is not None and np.issubdtype(policy.dtype, np.integer):
+        policy = rows.deterministic(policy)
+    ends = np.empty((len(what), 2))
+    if form.criterion.parts > 1:
+        for pair, one, potential in zip(ends, what, potentials, strict=True):
+            pair[:] = _extremes_of_parts(form, one, potential, policy)
+        return ends
+    if form.is_small:
+        nothing = np.empty(0)
+        arrays = [
+            readable(np.stack([one.reward for one in what])),
+            readable(np.stack([one.sizes for one in what])),
+            readable(potentials),
+            *(readable(nothing if array is None else array) for array in (gauge, policy)),
+        ]
+        kind = discount, bellman.ratio_rounding(rows.longest), readable(form.reachable)
+        small.extremes(rows.rows(0, form.states), *arrays, *kind, ends)
     else:
-        kind = gauge, form.criterion.discount, rows.longest, policy
-        sides = bellman.ratios(rows, what.reward, what.sizes, potential, *kind)
-    low, high = (side[form.reachable] for side in sides)
+        for pair, (reward, sizes, _), potential in zip(ends, what, potentials, strict=True):
+            numbers = reward, sizes, potential, gauge, discount, rows.longest, policy
+            low, high = (side[form.reachable] for side in bellman.ratios(rows, *numbers))
+            pair[:] = low.min(), high.max()
+    return ends if gauge is None else _weighed(form, gauge, ends)
+
+
+def widened(
+    form: "StandardForm", ends: np.ndarray, potentials: np.ndarray, rests: Sequence[Fraction]
+) -> np.ndarray:
+    """`rho.V + rho.u d/g + rest` from n extremes `[n, 2]`, with rounding, `[n, 2]`."""
     own = np.flatnonzero(form.initial)
-    chances, values = form.initial[own], potential[own]
-    weight = 1.0 if gauge is None else float(chances @ gauge[own])
-    ends = float(low.min()), float(high.max())
-    further = [
-        (weight * end if np.isfinite(end) else end) + shift
-        for end, shift in zip(ends, shifts, strict=True)
-    ]
-    at_start = float(chances @ values)
+    chances, values = form.initial[own], potentials[:, own]
     count = len(own) + 8 + abs(math.fsum(chances) - 1) / UNIT_ROUNDING  # it counts as a whole
-    rounding, rest = count * float(chances @ np.abs(values)), float(what.rest)
-    bounds = []
-    for sign, more in zip((-1.0, 1.0), further):
-        total = at_start + more + rest
-        size = rounding + count * abs(more) + abs(rest) + 2 * abs(total)
-        bounds.append(total + sign * UNIT_ROUNDING * size if np.isfinite(size) else sign * np.inf)
-    return bounds[0], bounds[1]
+    at_start = (values * chances).sum(1)[:, None]
+    rounding = count * (np.abs(values) * chances).sum(1)[:, None]
+    rest = np.array([float(one) for one in rests])[:, None]
+    outwards = np.array([-1.0, 1.0])
+    with np.errstate(invalid="ignore"):
+        total = at_start + ends + rest
+        size = rounding + count * np.abs(ends) + np.abs(rest) + 2 * np.abs(total)
+        return np.where(
+            np.isfinite(size), total + outwards * UNIT_ROUNDING * size, outwards * np.inf
+        )
+
+
+def _weighed(
+    form: "StandardForm",
+    gauge: np.ndarray,
+    ratios: np.ndarray,
+    shifts: Sequence[float] = (0.0, 0.0),
+) -> np.ndarray:
+    """`rho.u d/g` of ratios `[..., 2]` for a gauge `[S]`, and shifts; NaN where nothing is proven."""
+    own = np.flatnonzero(form.initial)
+    with np.errstate(invalid="ignore"):
+        return float(form.initial[own] @ gauge[own]) * ratios + np.array(shifts)
+
+
+def _extremes_of_parts(
+    form: "StandardForm", what: Claim, potential: np.ndarray, policy: np.ndarray | None
+) -> np.ndarray:
+    """The same, `[2]`, of a potential `[n S]` with a gauge of its own, its last part."""
+    if form.criterion.parts == 3:
+        values, bias, gauge = potential.reshape(3, -1)
+        sides, shifts = _ratios_on_average(form, what, values, bias, gauge, policy)
+    else:
+        values, gauge = potential.reshape(2, -1)
+        sides, shifts = _ratios_to_the_end(form, what, values, gauge, policy), (0.0, 0.0)
+    low, high = (side[form.reachable] for side in sides)
+    return _weighed(form, gauge, np.array([low.min(), high.max()]), shifts)
 
 
 def _ratios_to_the_end(

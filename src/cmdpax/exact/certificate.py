@@ -13,10 +13,20 @@ Everything here is in the orientation and the units of the form; `standard.said_
 """
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
-from cmdpax.exact.bounds import Claim, best_bounds, claim, mean_bounds, mixed, policy_bounds
+from cmdpax.exact.bounds import (
+    Claim,
+    best_bounds,
+    claims,
+    extremes,
+    mean_bounds,
+    mixed,
+    policy_bounds,
+    widened,
+)
 from cmdpax.exact.ranges import Ranges
 from cmdpax.exact.standard import StandardForm
 from cmdpax.model.result import Certificate, Mixture
@@ -41,26 +51,22 @@ def certify(
     models, `[1 + m]`. is_optimal: whether the policy is those choices, of a form without
     constraints, so that one potential proves all. The bounds hold in any case.
     """
-    claims, gauge = [claim(form, row) for row in (form.reward, *form.constraints)], form.gauge
+    own, gauge = claims(form), form.gauge
+    rests = [one.rest for one in own]
+    room = [rest - Fraction(b) for rest, b in zip(rests[1:], form.thresholds.tolist())]
     shares, all_bounds, all_margins, vectors = [], [], [], []
     for share, policy in policies:
         if is_optimal and potential is not None:
             potentials = potential[None]
         else:
-            potentials = form.criterion.potentials(form, policy, claims, tolerances)
-        pairs = zip(claims, potentials, strict=True)
-        all_bounds.append([policy_bounds(form, policy, *pair, gauge) for pair in pairs])
-        limits = zip(form.constraints, form.thresholds, potentials[1:], strict=True)
-        all_margins.append(
-            [
-                policy_bounds(form, policy, claim(form, row, threshold), own, gauge)
-                for row, threshold, own in limits
-            ]
-        )
+            potentials = form.criterion.potentials(form, policy, own, tolerances)
+        ends = extremes(form, own, potentials, gauge, policy)
         shares.append(share)
         vectors.append(potentials)
+        all_bounds.append(widened(form, ends, potentials, rests))
+        all_margins.append(widened(form, ends[1:], potentials[1:], room))
     bounds, margins = mean_bounds(shares, all_bounds), mean_bounds(shares, all_margins)
-    sizes, size_potentials = _sizes(form, policies[0][1], claims, ranges)
+    sizes, size_potentials = _sizes(form, policies[0][1], own, ranges)
     what = mixed(form, form.reward, weights)
     if potential is None:
         potential = form.criterion.upper(form, what, choices, float(np.min(tolerances)))
@@ -81,14 +87,14 @@ def certify(
 
 
 def _sizes(
-    form: StandardForm, policy: np.ndarray, claims: list[Claim], ranges: Ranges
+    form: StandardForm, policy: np.ndarray, functions: list[Claim], ranges: Ranges
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Values of |x| under a policy, `[1 + m]`, and their potentials, where ranges are narrow."""
     if not ranges.narrow:
         return None, None
-    sizes, potentials = np.zeros(len(claims)), np.zeros((len(claims), form.states))
+    sizes, potentials = np.zeros(len(functions)), np.zeros((len(functions), form.states))
     for i in ranges.narrow:
-        own = Claim(claims[i].sizes, claims[i].sizes)
+        own = Claim(functions[i].sizes, functions[i].sizes)
         potentials[i] = form.criterion.potentials(form, policy, (own,))[0]
         sizes[i] = max(policy_bounds(form, policy, own, potentials[i], form.gauge)[0], 0.0)
     return sizes, potentials

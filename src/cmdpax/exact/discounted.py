@@ -26,6 +26,7 @@ from cmdpax.exact.planning import Plan, plan
 from cmdpax.exact.systems import Chain
 from cmdpax.loops import bellman
 from cmdpax.loops.rows import Matrix
+from cmdpax.loops.small import solve_dense
 from cmdpax.loops.systems import batch_occupancies, batch_values
 from cmdpax.model.result import Mixture
 
@@ -86,12 +87,11 @@ class Discounted:
         Where policies end, their common constant c, which is 0 where visits vary, and
         `max |x - c| * steps`.
         """
+        low, high = form.span(reward)
         if not self.is_closed:
-            seen, constant = reward[form.alive_choices], self.constant(form, reward)[0]
-            return constant, (float(np.abs(seen - constant).max(initial=0.0)) or 1.0) * self.mass
-        seen = reward[form.reachable_choices]
-        width = float(np.ptp(seen)) if seen.size else 0.0
-        return float(seen.min(initial=np.inf)), (width if width > 0 else 1.0) / self.unit
+            constant = self.constant(form, reward)[0]
+            return constant, (max(constant - low, high - constant, 0.0) or 1.0) * self.mass
+        return low, (high - low if high > low else 1.0) / self.unit
 
     def value_range(self, form: "StandardForm", reward: np.ndarray) -> tuple[float, float]:
         """Two numbers that hold every conceivable value of a reward `[K]` between them."""
@@ -216,7 +216,10 @@ class Discounted:
         Large models: accurate to `tolerance [k]`. States that are never reached are cut to the
         range of those that are: large numbers there would only cost digits.
         """
-        right = np.stack([form.transitions.under(policy, one.reward) for one in claims])
+        if form.is_small:
+            right = form.transitions.under(policy, np.stack([one.reward for one in claims]))
+        else:
+            right = np.stack([form.transitions.under(policy, one.reward) for one in claims])
         seen = right[:, form.reachable]
         low, high = seen.min(1, keepdims=True), seen.max(1, keepdims=True)
         right = right.clip(low, high)
@@ -282,12 +285,10 @@ class Discounted:
         It is the middle of a range far from 0, and 0 for one that is not: there it would only cost
         the exactness of zeros. Where all policies end at one time its value is `c * total`.
         """
-        if not self.is_closed and self.total is None:
-            return 0.0, Fraction(0)
-        seen = reward[form.reachable_choices if self.is_closed else form.alive_choices]
-        low, high = float(seen.min(initial=np.inf)), float(seen.max(initial=-np.inf))
+        low, high = form.span(reward)
         middle = low / 2 + high / 2
-        if not abs(middle) > high - low:
+        is_common = self.is_closed or self.total is not None
+        if not (is_common and abs(middle) > high - low):
             return 0.0, Fraction(0)
         total = 1 / (1 - Fraction(self.discount)) if self.total is None else self.total
         return middle, Fraction(middle) * total
@@ -329,6 +330,8 @@ class Discounted:
         Sparse systems are solved to an error of `tolerance [k]` (0: rounding), of the values or of
         the sum of all visits, from `guess [k, S]`.
         """
+        if form.is_small and policy.ndim == 1:
+            return solve_dense(form.kernel, policy, right, transpose)
         matrix = transition_matrix(form, policy)
         if isinstance(matrix, np.ndarray):
             system = np.eye(matrix.shape[-1]) - self.discount * matrix

@@ -19,7 +19,7 @@ before each evaluation. Where nearly all transitions follow a flow, sweeps in it
 for as long as each of them halves d.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +29,8 @@ from cmdpax.exact.systems import System, fixed_point
 from cmdpax.loops import bellman
 from cmdpax.loops.components import Order, part
 from cmdpax.loops.rows import Rows
-from cmdpax.loops.settling import SWITCH, settle
+from cmdpax.loops.settling import settle
+from cmdpax.loops.small import best_choices
 from cmdpax.stopping import Stop, never
 
 if TYPE_CHECKING:
@@ -71,51 +72,23 @@ def plan(
     returns True they give what they have: `value` is still an upper bound, of a worse policy.
     """
     if form.is_small:
-        return exact(form, criterion, reward, start)
+        return exact(form, reward, start)
     if values is None:
         values = np.zeros(form.states)
         if start is not None:
             values = criterion.values(form, start, reward, tolerance=FORCING)
-    reward = np.broadcast_to(reward, form.reward.shape)
-    return _large(form, criterion, reward, np.broadcast_to(values, form.states), tolerance, stop)
+    rows, kind = form.transitions, (criterion.discount, criterion.reach, criterion.is_closed)
+    vectors = np.broadcast_to(reward, form.reward.shape), np.broadcast_to(values, form.states)
+    return _planned(rows, rows.order, *kind, *vectors, tolerance, stop).plan(form)
 
 
-def exact(
-    form: "StandardForm", criterion: "Discounted", reward: np.ndarray, start: np.ndarray | None
-) -> Plan:
-    """Policy iteration from choices `[S]` (default: greedy)."""
-    first_choice = form.transitions.first_choice
-    choices = bellman.greedy(first_choice, reward)[0] if start is None else start
-    for _ in range(ITERATIONS):
-        values = criterion.values(form, choices, reward)
-        action_values = criterion.action_values(form, reward, values)
-        better, best = bellman.greedy(first_choice, action_values)
-        threshold = SWITCH * (np.abs(values).max() + np.abs(reward).max())
-        if not (switch := best - action_values[choices] > threshold).any():
-            return Plan(choices, values, float(form.initial @ values))
-        choices = np.where(switch, better, choices)
-    raise _unsettled()
-
-
-def _large(
-    form: "StandardForm",
-    criterion: "Discounted",
-    reward: np.ndarray,
-    values: np.ndarray,
-    tolerance: float,
-    stop: Stop,
-) -> Plan:
-    """Component by component; one alone is a model of its own, in its own numbering."""
-    rows, order = form.transitions, form.transitions.order
-    kind, numbers = (criterion.discount, criterion.reach, criterion.is_closed), (tolerance, stop)
-    if len(order.starts) > 2 or order.is_plain:
-        return _planned(rows, order, *kind, reward, values, *numbers).plan(form)
-    own, states = part(rows, order, 0, values), order.states
-    vectors = reward.take(own.choices), values.take(states)
-    inner = _planned(own.rows, order.renumbered, *kind, *vectors, *numbers)
-    place, choices = order.place.astype(np.intp), own.choices.take(inner.choices)
-    numbered = replace(inner, choices=choices.take(place), backed_up=inner.backed_up.take(place))
-    return numbered.plan(form)
+def exact(form: "StandardForm", reward: np.ndarray, start: np.ndarray | None) -> Plan:
+    """Policy iteration from choices `[S]`."""
+    best = best_choices(form.kernel, np.broadcast_to(reward, form.reward.shape), start)
+    if best is None:
+        raise unsettled()
+    choices, values = best
+    return Plan(choices, values, float((form.initial * values).sum()))
 
 
 def _planned(
@@ -246,7 +219,7 @@ def _improve(
         if structured and not flows:
             bellman.sweep(rows, reward, values, discount, True)
             bellman.sweep(rows, reward, values, discount, False)
-    raise _unsettled()
+    raise unsettled()
 
 
 def _swept(
@@ -265,7 +238,8 @@ def _swept(
     return values
 
 
-def _unsettled() -> NumericalError:
+def unsettled() -> NumericalError:
+    """Policy iteration that does not end."""
     return NumericalError(
         f"planning: policy iteration did not settle in {ITERATIONS} sweeps; the model is too"
         " ill-conditioned."

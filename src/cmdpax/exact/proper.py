@@ -100,7 +100,7 @@ def _best(
 ) -> Plan:
     """The plan of a form whose cycles all cost something, from choices `[S]` that end."""
     if form.is_small:
-        return planning.exact(form, criterion, reward, start)
+        return planning.exact(form, reward, start)
     rows, leak = form.transitions, LEAK / criterion.mass
     leaky = replace(criterion, discount=1 - leak, steps=1 / leak, cycles=None)
     choices, least = start, np.inf

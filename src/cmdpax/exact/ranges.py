@@ -14,13 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.exact.bounds import best_bounds, claim
+from cmdpax.exact.bounds import Claim, best_bounds, claim, claims, extremes, widened
+from cmdpax.exact.discounted import Discounted
+from cmdpax.exact.planning import unsettled
 from cmdpax.exact.standard import StandardForm
+from cmdpax.loops import small
+from cmdpax.loops.compiled import readable
 from cmdpax.model.result import DIGITS, FLOOR, LARGEST_STEP, TINIEST
 from cmdpax.stopping import Stop, never
 
 ROUGH = 0.05  # share of a range that may be missed
 NARROW = 1e-4  # share of possible values below which a range is
+EXACT = 64  # states up to which exact plans cost no more than rough ones
 ROUNDS = 8  # plans of one end, at the most
 
 
@@ -58,57 +63,86 @@ class Ranges:
         return np.maximum(eps * np.maximum(np.diff(self.bounds)[:, 0], 0.0), floor)
 
 
-def attained_ranges(form: StandardForm, stop: Stop = never) -> Ranges:
-    """The ranges of a form, to five per cent; once `stop()` is true, what is known by then."""
+def attained_ranges(form: StandardForm, stop: Stop = never, sharp: float = ROUGH) -> Ranges:
+    """The ranges of a form, to five per cent; once `stop()` is true, what is known by then.
+
+    sharp: by what share of all possible values the best reward may be missed, where that plan is of
+    further use.
+    """
     rows = (form.reward, *form.constraints)
+    criterion, cycles = form.criterion, form.criterion.cycles
     bounds = np.zeros((len(rows), 2))
-    potentials = np.zeros((len(rows), 2, form.criterion.parts * form.states))
-    for i, row in enumerate(rows):
+    potentials = np.zeros((len(rows), 2, criterion.parts * form.states))
+    at_once = form.is_small and criterion.parts == 1
+    if at_once:
+        bounds, potentials = _all_attained(form)
+    for i, row in enumerate(() if at_once else rows):
         if i > 1 and np.array_equal(row, -rows[i - 1]):  # the other side of an equality or a range
             bounds[i], potentials[i] = -bounds[i - 1, ::-1], potentials[i - 1, ::-1]
-        elif form.criterion.parts == 1:
-            bounds[i] = _attained(form, row, potentials[i], stop)
+        elif criterion.parts == 1:
+            bounds[i] = _attained(form, row, potentials[i], stop, ROUGH if i else sharp)
         else:
             size = abs(float(form.thresholds[i - 1])) if i else 0.0
             bounds[i] = _attained_by_plans(form, row, size, potentials[i], stop)
     narrow = (i for i, row in enumerate(rows) if _is_narrow(form, row, bounds[i]))
-    constants = [float(form.criterion.constant(form, row)[1]) for row in rows]
-    largest = [float(np.abs(row[form.reachable_choices]).max()) for row in rows]
-    cycles = form.criterion.cycles
+    constants = [float(criterion.constant(form, row)[1]) for row in rows]
+    largest = [max(-low, high) for low, high in map(form.span, rows)]
     has_least = cycles is None or not form.reward[cycles.inner].any()
     kind = tuple(narrow), has_least
     return Ranges(bounds, potentials, np.array(constants), np.array(largest), *kind)
+
+
+def _all_attained(form: StandardForm) -> tuple[np.ndarray, np.ndarray]:
+    """All ranges `[1 + m, 2]` of a small form, and their potentials `[1 + m, 2, S]`."""
+    own, gauge, S, criterion = claims(form), form.gauge, form.states, form.criterion
+    assert isinstance(criterion, Discounted)
+    both = [Claim(sign * one.reward, one.sizes, sign * one.rest) for one in own for sign in (-1, 1)]
+    rewards = np.stack([one.reward for one in both]).reshape(len(own), 2, -1)
+    is_closed, vectors = criterion.is_closed and gauge is None, np.empty((len(own), 2, S))
+    kind = readable(form.initial), criterion.reach, readable(form.reachable), is_closed
+    share = 0.0 if S <= EXACT else ROUGH
+    if not small.plan_both(form.kernel, readable(rewards), *kind, share, vectors):
+        raise unsettled()
+    potentials = vectors.reshape(-1, S)
+    ends = extremes(form, both, potentials, gauge)
+    low = widened(form, ends, potentials, [one.rest for one in both])[:, 0]
+    bounds = low.reshape(-1, 2) * np.array([-1.0, 1.0]) + 0.0
+    return bounds, vectors
 
 
 def _is_narrow(form: StandardForm, row: np.ndarray, ends: np.ndarray) -> bool:
     """Whether terms of both signs cancel, and the floor of a tolerance may count."""
     if form.criterion.parts > 1:
         return False
-    seen = row[form.reachable_choices]
+    low, high = form.span(row)
     width = form.criterion.scale(form, row)[1]
-    return bool(seen.min() < 0 < seen.max() and ends[1] - ends[0] <= NARROW * width)
+    return bool(low < 0 < high and ends[1] - ends[0] <= NARROW * width)
 
 
 def _attained(
-    form: StandardForm, row: np.ndarray, potentials: np.ndarray, stop: Stop
+    form: StandardForm, row: np.ndarray, potentials: np.ndarray, stop: Stop, sharp: float
 ) -> tuple[float, float]:
     """Both ends of one range; the potentials `[2, S]` are written to."""
     criterion, plan = form.criterion, form.criterion.plan
-    ends, tolerance = [0.0, 0.0], ROUGH * criterion.scale(form, row)[1]
+    ends, errors, scale = [0.0, 0.0], [0.0, 0.0], criterion.scale(form, row)[1]
+    tolerance, finest = ROUGH * scale, (np.inf, sharp * scale)
     claims = [claim(form, sign * row) for sign in (-1.0, 1.0)]
     guesses: list[np.ndarray | None] = [None, None]
     for _ in range(ROUNDS):
         for side, what in enumerate(claims):
             guess = guesses[side]
             if not stop():
-                best = plan(form, what.reward, values=guess, tolerance=tolerance, stop=stop)
+                error = min(tolerance, finest[side])
+                best = plan(form, what.reward, values=guess, tolerance=error, stop=stop)
                 potentials[side], guesses[side] = criterion.centred(form, best.values), best.values
-            ends[side] = best_bounds(form, what, potentials[side], form.gauge)[0]
+            ends[side], most = best_bounds(form, what, potentials[side], form.gauge)
+            errors[side] = most - ends[side]
         width = max(ends[0] + ends[1], 0.0)
         smallest = FLOOR * max(abs(ends[0]), abs(ends[1]))
-        if form.is_small or tolerance <= max(ROUGH * width, smallest) or stop():
+        enough = max(ROUGH * width, smallest)
+        if min(tolerance, max(errors)) <= enough or stop():
             break
-        tolerance = max(ROUGH * width, smallest, tolerance / 1000)
+        tolerance = max(enough, tolerance / 1000)
     return -ends[0] + 0.0, ends[1] + 0.0
 
 

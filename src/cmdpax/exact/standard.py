@@ -22,6 +22,8 @@ from cmdpax.exact.endings import end_components
 from cmdpax.exact.transient import ended_states, ending_rows, without_ends
 from cmdpax.lagrangian import scalarise
 from cmdpax.loops import bellman
+from cmdpax.loops.compiled import readable
+from cmdpax.loops.rows import Block
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Certificate, Mixture
 from cmdpax.model.transitions import Transitions
@@ -166,6 +168,18 @@ class StandardForm:
             return slice(None)
         return self.transitions.by_state(self.reachable)
 
+    def span(self, reward: np.ndarray) -> tuple[float, float]:
+        """The least and the largest number in a reward `[K]` before a run has ended."""
+        is_closed = self.criterion.is_closed
+        seen = reward[self.reachable_choices if is_closed else self.alive_choices]
+        return float(seen.min(initial=np.inf)), float(seen.max(initial=-np.inf))
+
+    @cached_property
+    def kernel(self) -> Block:
+        """The rows of what counts: `gamma P`."""
+        block = self.transitions.rows(0, self.states)
+        return block._replace(probabilities=readable(self.criterion.discount * block.probabilities))
+
     @cached_property
     def alive_choices(self) -> np.ndarray:
         """`[K]` booleans: the choices of states that have not ended; where none end, all."""
@@ -181,8 +195,8 @@ class StandardForm:
     @cached_property
     def largest_reward(self) -> float:
         """The largest number of reachable choices, in the reward and all constraints."""
-        rows, own = (self.reward, *self.constraints), self.reachable_choices
-        return max(max(float(np.abs(row[own]).max()) for row in rows), np.finfo(float).tiny)
+        rows = self.reward, *self.constraints
+        return max(*(max(-low, high) for low, high in map(self.span, rows)), np.finfo(float).tiny)
 
     @cached_property
     def reward_scale(self) -> float:
@@ -198,10 +212,26 @@ class StandardForm:
         """A copy with other fields; what was found about reachable states is shared."""
         copy = replace(self, **changes)
         if not {"transitions", "initial"} & changes.keys():
-            shared = ("reachable", "reachable_choices", "alive", "alive_choices", "gauge")
-            names = set(shared) & self.__dict__.keys()
+            names = {"reachable", "reachable_choices", "alive", "alive_choices", "gauge", "kernel"}
+            names &= self.__dict__.keys() - ({"kernel"} if "criterion" in changes else set())
             copy.__dict__.update({name: getattr(self, name) for name in names})
         return copy
+
+    def in_order(self) -> "Renumbered":
+        """The same problem with its states in the order in which they are solved."""
+        rows, choices = self.transitions.in_order
+        states = self.transitions.order.states
+        form = StandardForm(
+            rows,
+            self.reward[choices],
+            self.constraints[:, choices],
+            self.thresholds,
+            self.initial[states],
+            self.criterion,
+        )
+        for name in {"reachable", "alive"} & self.__dict__.keys():
+            form.__dict__[name] = getattr(self, name)[states]
+        return Renumbered(form, choices, self.transitions.order.place)
 
     def uniform_policy(self) -> np.ndarray:
         """The policy that chooses uniformly among the choices of each state, `[K]`."""
@@ -234,10 +264,9 @@ class StandardForm:
         for array, row, offset, unit in zip(arrays, rows, offsets, units):
             np.subtract(row, offset, out=array)
             array /= unit
-            if offset and not criterion.is_closed:
+            np.clip(array, *((end - offset) / unit for end in self.span(row)), out=array)
+            if not criterion.is_closed:
                 array[~self.alive_choices] = 0.0
-            seen = array[self.reachable_choices]
-            np.clip(array, seen.min(), seen.max(), out=array)
         thresholds = (self.thresholds - offsets[1:] * criterion.common) / units[1:]
         form = self.replace(reward=arrays[0], constraints=arrays[1:], thresholds=thresholds)
         constants = [criterion.constant(self, row)[0] for row in rows]
@@ -269,6 +298,30 @@ class Scaled:
     def ray(self, ray: np.ndarray) -> np.ndarray:
         """A ray `[m]`."""
         return ray / self.units[1:]
+
+
+@dataclass(frozen=True, eq=False)
+class Renumbered:
+    """A form in another numbering, and the only code that translates its vectors back."""
+
+    form: StandardForm
+    choices: np.ndarray  # [K]: as the form it was made of numbers them
+    place: np.ndarray  # [S]: where each of that form's states stands
+
+    def policy(self, policy: np.ndarray) -> np.ndarray:
+        """A policy by choice, `[K]`."""
+        own = np.empty_like(policy)
+        own[self.choices] = policy
+        return own
+
+    def certificate(self, proof: Certificate) -> Certificate:
+        """A certificate, whose potentials are `[..., S]`."""
+        names = [name for name in vars(proof) if "potential" in name or name == "gauge"]
+        vectors = {name: getattr(proof, name) for name in names}
+        moved: dict[str, Any] = {
+            name: vector[..., self.place] for name, vector in vectors.items() if vector is not None
+        }
+        return replace(proof, **moved)
 
 
 def _steps(model: CMDP) -> Fraction | None:

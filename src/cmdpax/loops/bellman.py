@@ -151,13 +151,19 @@ def ratios(
     low, high = np.empty(rows.states), np.empty(rows.states)
     shares, u = (np.empty(0) if array is None else array for array in (policy, gauge))
     numbers = [readable(array) for array in (reward, sizes, values, u, shares)]
-    kind = discount, 2.220446049250313e-16 * (2.5 * longest + 10.0), low, high
-    over_blocks(lambda i, j: _ratios(i, rows.rows(i, j), *numbers, *kind), rows.states)
+    kind = discount, ratio_rounding(longest), low, high
+    over_blocks(lambda i, j: fill_ratios(i, rows.rows(i, j), *numbers, *kind), rows.states)
     return low, high
 
 
+def ratio_rounding(longest: int) -> float:
+    """What rounding of a ratio amounts to, as a share of its terms, for rows of so many entries."""
+    return 2.220446049250313e-16 * (2.5 * longest + 10.0)
+
+
 @compiled
-def _ratios(first, rows, reward, sizes, values, gauge, shares, discount, unit, lows, highs):
+def fill_ratios(first, rows, reward, sizes, values, gauge, shares, discount, unit, lows, highs):
+    """The loop of `ratios`."""
     first_choice, first_entry, successors, probabilities = rows
     begin, end = first_choice[0], first_entry[0]
     origin, is_mean = end, len(shares) > 0
@@ -205,7 +211,7 @@ def _quotient(d, error, g, doubt, is_over):
     least, most = d - error, d + error
     if least == 0.0 and most == 0.0 and ((is_over and g >= doubt) or g > 2.0 * doubt):
         return 0.0, 0.0
-    if not g > 2.0 * doubt:
+    if not (g > 2.0 * doubt and error < np.inf):  # nor with numbers that are not finite
         return -np.inf, np.inf
     less, more = g - doubt, g + doubt
     return least / (less if least < 0.0 else more), most / (less if most > 0.0 else more)

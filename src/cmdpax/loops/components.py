@@ -9,10 +9,12 @@ first. Most components of real models are one state, which takes one step.
   the order of the flow, where nearly all transitions follow one; or else the reverse Cuthill-McKee
   one, where that makes transitions much shorter; or else they keep their numbering;
 - `solve_small`: linear systems of small components, by dense LU;
-- `part`: a large component as a model of its own, once all that it leads to is known;
+- `part`: a large component as a model of its own, once all that it leads to is known; `renumbered`:
+  the whole model in that order;
 - `inside`, `outside`, `send_outside`: the same for a linear system.
 
-Vectors are in the model's own numbering; only a large component has one of its own.
+Vectors are in the model's own numbering; only a large component has one of its own. Who solves
+again and again renumbers the model once.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -59,10 +61,10 @@ class Order:
         return len(self.starts) == 2 and bool((np.diff(self.states.astype(np.int64)) == 1).all())
 
     @cached_property
-    def renumbered(self) -> "Order":
-        """That of the only component, as a model in its own numbering (see `part`)."""
-        states = readable(np.arange(len(self.states), dtype=np.uint32))
-        return Order(states, self.starts, self.leaks, self.flows, self.filled)
+    def is_ordered(self) -> bool:
+        """Whether every large component is in the model's own numbering."""
+        groups = (self.members(first, last) for first, last, is_large in self.groups if is_large)
+        return all((np.diff(own.astype(np.int64)) > 0).all() for own in groups)
 
     @cached_property
     def groups(self) -> list[tuple[int, int, bool]]:
@@ -350,6 +352,21 @@ def part(rows: Rows, order: Order, component: int, values: Array) -> Part:
     if component in order.kept:
         return order.kept[component]
     states, first = order.members(component, component + 1), int(order.starts[component])
+    made = _part(rows, states, order.place, first, values)
+    if not order.leaks[component]:
+        order.kept[component] = made
+    return made
+
+
+def renumbered(rows: Rows, order: Order) -> tuple[Part, Order]:
+    """The whole model with its states numbered in their order, and that order."""
+    states = readable(np.arange(rows.states, dtype=np.uint32))
+    own = Order(states, order.starts, order.leaks, order.flows, order.filled)
+    return _part(rows, order.states, order.place, 0, np.zeros(rows.states)), own
+
+
+def _part(rows: Rows, states: Array, place: Array, first: int, values: Array) -> Part:
+    """Some states, whose places begin at `first`, while others stay at `values [S]`."""
     block, n = rows.rows(0, rows.states), len(states)
     first_choice = np.zeros(n + 1, dtype=np.uint32)
     np.cumsum(block.first_choice[states + 1] - block.first_choice[states], out=first_choice[1:])
@@ -358,14 +375,11 @@ def part(rows: Rows, order: Order, component: int, values: Array) -> Part:
     room = int((ends - starts).sum())
     pointers, choices = np.zeros(K + 1, dtype=np.uint32), np.empty(K, dtype=np.intp)
     successors, chances, outside = np.empty(room, dtype=np.uint32), np.empty(room), np.empty(K)
-    within = readable(states), order.place, first, readable(values)
+    within = readable(states), place, first, readable(values)
     used = fill_part(block, *within, pointers, successors, chances, choices, outside)
     entries = readable(successors[:used]), readable(chances[:used])
     own = RowArrays(Block(readable(first_choice), readable(pointers), *entries))
-    made = Part(own, choices, outside)
-    if not order.leaks[component]:
-        order.kept[component] = made
-    return made
+    return Part(own, choices, outside)
 
 
 @compiled

@@ -27,7 +27,7 @@ import scipy.sparse as sp
 from cmdpax.errors import InputError
 from cmdpax.loops import bellman
 from cmdpax.loops.compiled import readable, unsigned
-from cmdpax.loops.components import Order, find_order
+from cmdpax.loops.components import Order, find_order, renumbered
 from cmdpax.loops.rows import Block, RowArrays
 from cmdpax.model.limits import NUMERIC, listed
 
@@ -82,6 +82,20 @@ class Transitions:
     def order(self) -> Order:
         """The components of the model, and the order in which they are solved."""
         return find_order(self)
+
+    @cached_property
+    def in_order(self) -> tuple["Transitions", Array]:
+        """The same rows with states numbered in their order, and the choices they have, `[K]`."""
+        own, order = renumbered(self, self.order)
+        block, labels = own.rows.whole, self.labels
+        first_choice, first_entry, successors = (np.array(p, dtype=np.int32) for p in block[:3])
+        entries = successors, np.array(block.probabilities)
+        bellman.order_rows(first_entry, *entries)
+        labels = None if labels is None else labels[own.choices]
+        numbers = first_choice, first_entry, *entries, self.actions
+        moved = Transitions(*numbers, labels, self.missed)
+        moved.__dict__.update(order=order, longest=self.longest)
+        return moved, own.choices
 
     @cached_property
     def is_regular(self) -> bool:

@@ -21,7 +21,7 @@ from cmdpax.errors import InputError, NumericalError, check_count, check_number
 from cmdpax.exact.bounds import claim, mixed
 from cmdpax.exact.certificate import certify, lagrangian_bound, scaled_errors, with_ray
 from cmdpax.exact.ranges import Ranges, attained_ranges
-from cmdpax.exact.standard import Scaled, StandardForm, said_back
+from cmdpax.exact.standard import Renumbered, Scaled, StandardForm, said_back
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Callback, Certificate, Mixture, Result, Row, Status, Trajectory
@@ -29,15 +29,17 @@ from cmdpax.solvers.algorithm import Answer, Oracle
 from cmdpax.solvers.certified import Task, WarmStart
 from cmdpax.solvers.columns import MAX_COLUMNS, Corrective
 from cmdpax.solvers.feasibility import RELAXED, Feasibility, decide_feasibility
+from cmdpax.solvers.key_simplex import by_pivots, plans_before_pivots
 from cmdpax.solvers.policy_classes import Features
 from cmdpax.solvers.table import Method, find_method, methods, of_oracle
 from cmdpax.stopping import Stopper
 
 ACCURACY = 1e-2  # of values, relative to eps
 PLANNED = 0.25  # the same of a plan that is the answer
+SHARP = PLANNED / 10  # the same of a share of all possible values, before the range is known
 LOOSE = 1e-2  # accuracy of a certificate, relative to the range, once time is up
 REFUSALS, GAIN = 4, 0.9  # certificates in a row that gain less than a tenth before a search ends
-DEFAULT = "corrective-alm"
+DEFAULT, KEY = "corrective-alm", "key-simplex"
 Proven = tuple[Mixture, Certificate, np.ndarray]  # policies, their proof, their values [m]
 
 
@@ -73,12 +75,14 @@ def solve(
     row.check_settings(settings, row.settings)
     if memory_limit is not None and row.name != DEFAULT:
         raise InputError(f"memory_limit: only {DEFAULT} keeps to one; leave it out for {row.name}.")
-    return _Door(model, row, eps, time_limit, memory_limit, callback).solve({**own, **settings})
+    limits = time_limit, memory_limit, callback
+    may_pivot = method is None and not settings and memory_limit is None
+    return _Door(model, row, eps, *limits, may_pivot=may_pivot).solve({**own, **settings})
 
 
 def solve_again(model: CMDP, eps: float, warm: WarmStart) -> Result:
     """Solve as by default, from a warm start, which is brought up to date."""
-    return _Door(model, find_method(DEFAULT), eps, warm=warm).solve({})
+    return _Door(model, find_method(DEFAULT), eps, warm=warm, may_pivot=True).solve({})
 
 
 def trajectory(
@@ -165,6 +169,7 @@ class _Door:
     callback: Callback | None = None
     warm: WarmStart = field(default_factory=WarmStart)
     explains: bool = True  # whether an infeasible model is told what would make it feasible
+    may_pivot: bool = False  # whether the key simplex comes first, where it is the faster one
 
     def __post_init__(self) -> None:
         for name in ("time_limit", "memory_limit"):
@@ -175,15 +180,23 @@ class _Door:
         self.started, self.stop = time.perf_counter(), Stopper(self.time_limit)
         self.form = StandardForm.of(self.model)
         self.method.check_criterion(self.form.kind)
+        self.renumbered: Renumbered | None = None
+        is_large = self.method.name == DEFAULT and not self.form.is_small
+        is_plain = self.form.criterion.parts == 1
+        if is_large and is_plain and not self.form.transitions.order.is_ordered:
+            self.renumbered = self.form.in_order()
+            self.form = self.renumbered.form
         self.trace: list[Row] = []
         self.accepted: Proven | None = None
+        self.plans: int | None = None  # of the search, after which pivots go on
         self.refused, self.smallest = 0, np.inf  # certificates in a row that gained nothing
 
     @cached_property
     def ranges(self) -> Ranges:
         """What policies can change."""
         if self.warm.ranges is None:
-            self.warm.ranges = attained_ranges(self.form, self.stop)
+            sharp = () if self.form.constraint_count else (SHARP * self.eps,)
+            self.warm.ranges = attained_ranges(self.form, self.stop, *sharp)
         return self.warm.ranges
 
     @cached_property
@@ -216,11 +229,16 @@ class _Door:
             )
         with stop:
             form = self.scaled.form
+            plans = 0 if method.name == KEY else None
+            plans = plans_before_pivots(form) if self.may_pivot else plans
+            if plans == 0 and not stop() and (result := self._by_pivots()) is not None:
+                return result
             known = warm.columns_for(form)
             verdict = decide_feasibility(form, self.eps, known, accuracy, most, stop)
             if verdict.status in ("infeasible", "open"):
                 return self._phase_one(verdict)
             if solver is not None:
+                self.plans = plans or None
                 return self._solved(partial(solver, **settings), verdict, most)
         return self._result(self._trace(settings))
 
@@ -244,6 +262,25 @@ class _Door:
         self.refused = int(status == "limit")  # the plan is the optimum, to rounding
         return self._said(status, (policies, proof, values))
 
+    def _by_pivots(self) -> Result | None:
+        """The result of the key simplex; None where it ends without one that is certified."""
+        form, warm = self.scaled.form, self.warm
+        outcome = by_pivots(form, self.eps, warm.multipliers, stop=self.stop)
+        answer = outcome.answer
+        if outcome.ray is None:
+            warm.multipliers = outcome.weights
+        if answer is None:
+            return None
+        assert answer.plan is not None
+        bound = answer.plan.value - float(answer.weights @ form.thresholds)
+        row: Row = {"outer": 1, "evaluations": outcome.pivots, "gap": bound - outcome.values[0]}
+        self._record({**row, "margins": outcome.values[1:]})
+        if not self._accept(answer):
+            self.refused, self.smallest = 0, np.inf
+            return None
+        self.method = find_method(KEY)
+        return self._result(answer)
+
     def _solved(self, solver: Callable[..., Answer], verdict: Feasibility, most: int) -> Result:
         """The result of the method; where it finds nothing at the very edge, a tolerance away."""
         form, columns, share = self.scaled.form, verdict.columns, 1.0
@@ -258,6 +295,14 @@ class _Door:
             except NumericalError:
                 if verdict.status != "tight":
                     raise
+            if answer is not None and self.plans is not None and not self.accepted:
+                self.plans = None
+                if not self._is_over():
+                    result = self._by_pivots()
+                    if result is not None:
+                        return result
+                    columns = self.warm.columns_for(form) or columns
+                    continue
             is_done = self._is_over() or verdict.status != "tight" or share < 1
             if answer is not None and (is_done or self._accept(answer)):
                 return self._result(answer)
@@ -269,8 +314,9 @@ class _Door:
             columns = replace(columns, margins_of_columns=shifted, last_gap=None)
 
     def _is_over(self) -> bool:
-        """Whether to stop: time is up, or rounding keeps certificates from getting better."""
-        return self.stop() or self.refused >= REFUSALS
+        """Whether to stop: time is up, rounding is all that is left, or pivots are to go on."""
+        is_handed_on = self.plans is not None and len(self.trace) >= self.plans
+        return is_handed_on or self.stop() or self.refused >= REFUSALS
 
     def _trace(self, settings: Mapping[str, Any]) -> Answer:
         """The answer of a fixed-budget run, whose weights are in the form's own units."""
@@ -311,9 +357,11 @@ class _Door:
 
     def _errors(self, proof: Certificate) -> tuple[float, float]:
         """Gap and violation in the units of which eps is the tolerance."""
-        sizes = 0.0 if proof.sizes is None else proof.sizes
-        ranges = replace(self.ranges, bounds=proof.ranges)
-        tolerances = ranges.tolerances(self.eps, self.model.limits.compared, sizes)
+        tolerances, has_least = self.tolerances, self.ranges.has_least
+        if proof.sizes is not None or not has_least:
+            sizes = 0.0 if proof.sizes is None else proof.sizes
+            ranges = replace(self.ranges, bounds=proof.ranges)
+            tolerances = ranges.tolerances(self.eps, self.model.limits.compared, sizes)
         return scaled_errors(proof, tolerances / self.eps)
 
     def _status(self, proof: Certificate) -> Status:
@@ -438,6 +486,10 @@ class _Door:
     ) -> Result:
         """The result, in the user's words."""
         policies, proof, values = proven
+        policies = self.form.said_policies(policies)
+        if self.renumbered is not None:
+            policies = tuple((share, self.renumbered.policy(own)) for share, own in policies)
+            proof = self.renumbered.certificate(proof)
         limits, (gap, excess) = self.model.limits, self._errors(proof)
         first = limits.first_rows
         reason = ""
@@ -445,7 +497,7 @@ class _Door:
             reason = "time" if self.stop() else "rounding" if self.refused else "no progress"
         return Result.of(
             self.model,
-            self.form.said_policies(policies),
+            policies,
             said_back(self.model, proof),
             status=status,
             reason=reason,

@@ -23,6 +23,7 @@ from cmdpax.solvers.algorithm import Answer, Oracle, Progress, Recorder, augment
 from cmdpax.solvers.certified import Task, solve_certified
 from cmdpax.solvers.columns import Corrective
 from cmdpax.solvers.feasibility import largest_multiplier
+from cmdpax.solvers.key_simplex import by_pivots
 from cmdpax.solvers.policy_classes import Features, LogLinear, Tabular
 from cmdpax.solvers.policy_gradient import PolicyGradient, StepFunction, npg, ppg, pqa, spma
 from cmdpax.solvers.programs import convex_al, cutting_plane, dantzig_wolfe, linear_program
@@ -203,6 +204,14 @@ def _shrinks(settings: Mapping[str, Any]) -> bool:
     return bool(np.all(np.asarray(settings["dual_step"]) * settings["temperature"] <= 1))
 
 
+def _pivots(form: StandardForm, task: Task) -> Answer:
+    """The key simplex; in trouble, or where its answer is refused, the corrective oracle."""
+    outcome = by_pivots(form, task.eps, task.warm.multipliers, stop=task.stop)
+    if outcome.answer is not None and task.accept(outcome.answer):
+        return outcome.answer
+    return _columns(form, task)
+
+
 def _exact(name: str, title: str, source: str, proven: str, solve: Callable[..., Answer]) -> Method:
     """The row of a mathematical program."""
     plans = name != "cutting-plane"  # its policies are soft
@@ -243,6 +252,7 @@ _rows = (
     _primal_dual("lin-rpg-pd", "Lin-RPG-PD", DING, "O(eps^-6) plus bias, m = 1"),
     _primal_dual("lin-reload", "Lin-ReLOAD", MOSKOVITZ, "none"),
     _primal_dual("lin-ppo-lag", "Lin-PPO-Lag", RAY, "none", passes=250),
+    Method("key-simplex", "Key dual simplex", "exact", "cmdpax", "exact", _pivots),
     _exact("lp", "Linear program (HiGHS)", "Altman 1999", "exact", linear_program),
     _exact("dantzig-wolfe", "Dantzig-Wolfe", "Dantzig, Wolfe 1960", "finite", dantzig_wolfe),
     _exact("cutting-plane", "Cutting plane", GLADIN, REGULARISED, cutting_plane),

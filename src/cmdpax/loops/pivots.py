@@ -1,0 +1,450 @@
+"""The key dual simplex: one pass of pivots over the rows of a model.
+
+A basis is one key choice of every state and p extra choices J for p tight constraints I. Relative
+to the policy pi of the keys, with `K` the kernel that counts (`gamma P`), exactly:
+
+    V_i = V_i(pi) + sum_j x_j R_i(j)          R_i: advantages under pi, i = 0 .. m
+    y_s = mu_s - sum_j N(s; j) x_j            N(s; j) = g_s(s_j) - K_j.g_s,  g_s = (I - K_pi)^-1 e_s
+    x = -W^-1 u_I,  w_I = -W^-T R_0[J],       W = R[I, J],  mu_s = rho.g_s
+
+x and y are visits of extra and of key choices, w prices, u margins of pi. Only states with an extra
+choice ("ties", at most m) can have y < 0, because `I - K_pi` is an M-matrix. All reduced costs
+`d = R_0 + w.R` are at most 0: pi is optimal for `r + w.c`, and w is a dual solution. A pivot moves
+w along the edge on which one variable that is negative leaves:
+
+    a constraint i with margin < 0:  dw = e_i - W^-T R_i[J] on I
+    an extra choice with x < 0:      dw = a row of -W^-1
+    a key with y < 0:                it changes places with an extra of its state, which then leaves
+
+until a reduced cost or a price is 0, which enters. Of those that may leave, the one with the
+largest `infeasibility^2 / |dw|^2` does. No edge that ends means that dw is a ray: `dw.(V - b) < 0`
+for every policy. A constraint that is not tight but has a price (a start from prices of somebody
+else's) leaves too, whichever sign its margin has.
+
+When the key of s becomes a, with theta = N(s; (s, a)):
+
+    R_i -= R_i(s, a) / theta N(s; .),   u_i += mu_s R_i(s, a) / theta,
+    g_l += g_s q_l / theta,             q_l = (K_a - K_pi)(s).g_l
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cmdpax.loops.compiled import Array, compiled
+from cmdpax.loops.rows import Block
+from cmdpax.loops.small import substitute
+
+SMALLEST = 1e-10  # pivot, relative to the largest change of a price
+SINGULAR = 1e-13  # what is left of a column of W, relative to its size, if it depends on others
+OPTIMAL, INFEASIBLE, REFRESH, TROUBLE = range(4)  # why pivots ended
+TIGHT, TIES, SWAPS, PIVOTS = range(4)  # places in `counts`
+
+
+class Basis(NamedTuple):
+    """A basis and what is known about it; loops write to it. M is `max(m, 1)`."""
+
+    keys: Array  # [S] int64
+    kinds: Array  # [K] int8: 1 for keys, 2 for extra choices
+    advantages: Array  # [1 + m, K]
+    reduced: Array  # [K], <= 0
+    margins: Array  # [1 + m]: V_0(pi), then V_i(pi) - b_i
+    weights: Array  # [m]
+    tight: Array  # [M] int64: I
+    extra: Array  # [M] int64: J
+    shares: Array  # [M]: x of J
+    ties: Array  # [M + 1] int64: states of extra choices
+    key_shares: Array  # [M + 1]: y of each
+    vectors: Array  # [M + 1, S]: g of each
+    swaps: Array  # [H, 2] int64: old and new key of every change since the last refresh
+    swap_vectors: Array  # [H, S]: g_s / theta of each
+    inverse: Array  # [M, M]: of W
+    ray: Array  # [m]
+    counts: Array  # [4] int64: tight constraints, ties with a vector, swaps, pivots
+
+
+def empty_basis(states: int, choices: int, constraints: int, swaps: int) -> Basis:
+    """A basis without tight constraints; keys, advantages and margins are still to be filled in."""
+    m, M = constraints, max(constraints, 1)
+    return Basis(
+        keys=np.zeros(states, np.int64),
+        kinds=np.zeros(choices, np.int8),
+        advantages=np.zeros((1 + m, choices)),
+        reduced=np.zeros(choices),
+        margins=np.zeros(1 + m),
+        weights=np.zeros(m),
+        tight=np.zeros(M, np.int64),
+        extra=np.zeros(M, np.int64),
+        shares=np.zeros(M),
+        ties=np.zeros(M + 1, np.int64),
+        key_shares=np.zeros(M + 1),
+        vectors=np.zeros((M + 1, states)),
+        swaps=np.zeros((swaps, 2), np.int64),
+        swap_vectors=np.zeros((swaps, states)),
+        inverse=np.zeros((M, M)),
+        ray=np.zeros(m),
+        counts=np.zeros(4, np.int64),
+    )
+
+
+def pivot(
+    kernel: Block, owner: Array, initial: Array, factors: Array, basis: Basis, limits: Array
+) -> int:
+    """Pivots until the basis is optimal, there is a ray, or swaps are full; why it ended.
+
+    kernel: rows of `gamma P`. owner: `[K]`, the state of each choice. initial: `[S]`. factors: LU
+    of `I - K_pi` for the keys of the last refresh, `[S, S]`. limits: what margins and what visits
+    may miss, and how many pivots there may be.
+    """
+    return int(_pivot(kernel, owner, initial, factors, basis, limits))
+
+
+@compiled
+def _pivot(kernel, owner, initial, factors, basis, limits):
+    keys, kinds, R, d, u, w, tight, extra, x, ties, y, G, swaps, H, inverse, ray, counts = basis
+    m, K, S = len(w), len(d), len(keys)
+    change, slope = np.zeros(m), np.empty(K)
+    N, marked = np.empty((m + 1, len(tight))), np.zeros(m, dtype=np.bool_)
+    lowest, visited = limits[0], limits[1]
+    forced = -1
+    while counts[PIVOTS] < limits[2]:
+        p, tie_count = counts[TIGHT], counts[TIES]
+        if not _invert(R, tight, extra, p, inverse):
+            return TROUBLE
+        for b in range(p):
+            x[b] = 0.0
+            for a in range(p):
+                x[b] -= inverse[b, a] * u[1 + tight[a]]
+        for t in range(tie_count):
+            y[t] = 0.0
+            for s in range(S):
+                y[t] += initial[s] * G[t, s]
+            for b in range(p):
+                N[t, b] = _outflow(kernel, owner, G[t], extra[b])
+                y[t] -= N[t, b] * x[b]
+        for i in range(m):
+            marked[i] = False
+        for a in range(p):
+            marked[tight[a]] = True
+        best, kind, which, sign = 0.0, -1, -1, 1.0
+        if forced >= 0:
+            kind, which = 1, forced
+        else:
+            for i in range(m):
+                if marked[i]:
+                    continue
+                slack = u[1 + i]
+                for b in range(p):
+                    slack += R[1 + i, extra[b]] * x[b]
+                if slack < -lowest or (w[i] > 0.0 and slack > lowest):
+                    norm = 1.0
+                    for a in range(p):
+                        part = 0.0
+                        for b in range(p):
+                            part += inverse[b, a] * R[1 + i, extra[b]]
+                        norm += part * part
+                    if slack * slack > best * norm:
+                        best, kind, which = slack * slack / norm, 0, i
+                        sign = 1.0 if slack < 0.0 else -1.0
+            for b in range(p):
+                if x[b] < -visited:
+                    norm = 0.0
+                    for a in range(p):
+                        norm += inverse[b, a] * inverse[b, a]
+                    if x[b] * x[b] > best * norm:
+                        best, kind, which = x[b] * x[b] / norm, 1, b
+            for t in range(tie_count):
+                if y[t] < -visited:
+                    norm = 0.0
+                    for a in range(p):
+                        part = 0.0
+                        for b in range(p):
+                            part += inverse[b, a] * N[t, b]
+                        norm += part * part
+                    if y[t] * y[t] > best * norm:
+                        best, kind, which = y[t] * y[t] / norm, 2, t
+        if kind < 0:
+            return OPTIMAL
+        counts[PIVOTS] += 1
+        if kind == 2:
+            if counts[SWAPS] == len(swaps):
+                return REFRESH
+            forced = _swap(kernel, owner, initial, basis, which)
+            continue
+        forced = -1
+        for i in range(m):
+            change[i] = 0.0
+        if kind == 0:
+            change[which] = sign
+            for a in range(p):
+                for b in range(p):
+                    change[tight[a]] -= sign * inverse[b, a] * R[1 + which, extra[b]]
+        else:
+            for a in range(p):
+                change[tight[a]] = -inverse[which, a]
+        largest = 0.0
+        for i in range(m):
+            largest = max(largest, abs(change[i]))
+        step, entering, is_price = _ratio(
+            R, d, w, kinds, change, slope, tight, p, SMALLEST * largest
+        )
+        if kind == 0 and sign < 0.0 and w[which] <= step:
+            step, entering, is_price = w[which], -1, True
+        elif entering < 0:
+            for i in range(m):
+                ray[i] = max(change[i], 0.0)
+            return INFEASIBLE
+        for k in range(K):
+            d[k] = min(d[k] + step * slope[k], 0.0) if kinds[k] == 0 else 0.0
+        for i in range(m):
+            w[i] = max(w[i] + step * change[i], 0.0)
+        if is_price:
+            if entering < 0:
+                w[which] = 0.0
+                continue
+            w[tight[entering]] = 0.0
+            if kind == 0:
+                tight[entering] = which
+                continue
+            left = extra[which]
+            kinds[left], d[left] = 0, -step
+            tight[entering], extra[which] = tight[p - 1], extra[p - 1]
+            counts[TIGHT] -= 1
+            _forget(owner, basis, owner[left])
+            continue
+        if kind == 0:
+            tight[p], extra[p] = which, entering
+            counts[TIGHT] += 1
+        else:
+            left = extra[which]
+            kinds[left], d[left] = 0, -step
+            extra[which] = entering
+            _forget(owner, basis, owner[left])
+        kinds[entering], d[entering] = 2, 0.0
+        state, is_new = owner[entering], True
+        for t in range(counts[TIES]):
+            is_new = is_new and ties[t] != state
+        if is_new:
+            t = counts[TIES]
+            ties[t] = state
+            counts[TIES] += 1
+            for s in range(S):
+                G[t, s] = 0.0
+            G[t, state] = 1.0
+            substitute(factors, G[t])
+            _bring_up_to_date(kernel, owner, G[t], swaps, H, counts[SWAPS])
+    return TROUBLE
+
+
+@compiled
+def _ratio(R, d, w, kinds, change, slope, tight, p, smallest):
+    """How far prices can move, and the choice or the place in `tight` that stops them."""
+    m, K = len(w), len(d)
+    slope[:] = 0.0
+    for i in range(m):
+        if change[i] != 0.0:
+            for k in range(K):
+                slope[k] += change[i] * R[1 + i, k]
+    step, entering, steepest, is_price = np.inf, -1, 0.0, False
+    for k in range(K):
+        if slope[k] > smallest and kinds[k] == 0:
+            ratio = -d[k] / slope[k]
+            if ratio < step or (ratio == step and slope[k] > steepest):
+                step, entering, steepest = ratio, k, slope[k]
+    for a in range(p):
+        if change[tight[a]] < -smallest:
+            ratio = w[tight[a]] / -change[tight[a]]
+            if ratio < step:
+                step, entering, is_price = ratio, a, True
+    return step, entering, is_price
+
+
+@compiled
+def _outflow(kernel, owner, vector, k):
+    """`N(s; k) = g_s(s_k) - K_k.g_s` of a choice, for the vector g_s."""
+    _, first_entry, successors, chances = kernel
+    total = vector[owner[k]]
+    for e in range(first_entry[k], first_entry[k + 1]):
+        total -= chances[e] * vector[successors[e]]
+    return total
+
+
+@compiled
+def _swap(kernel, owner, initial, basis, tie):
+    """Let the key of a tie change places with its largest extra choice; that one's place in J."""
+    keys, kinds, R, u, extra, x = (
+        basis.keys,
+        basis.kinds,
+        basis.advantages,
+        basis.margins,
+        basis.extra,
+        basis.shares,
+    )
+    ties, G, swaps, H, counts = (
+        basis.ties,
+        basis.vectors,
+        basis.swaps,
+        basis.swap_vectors,
+        basis.counts,
+    )
+    s, place = ties[tie], -1
+    for b in range(counts[TIGHT]):
+        if owner[extra[b]] == s and (place < 0 or x[b] > x[place]):
+            place = b
+    old, new = keys[s], extra[place]
+    theta, mass = _outflow(kernel, owner, G[tie], new), 0.0
+    n = counts[SWAPS]
+    for t in range(len(initial)):
+        H[n, t] = G[tie, t] / theta
+        mass += initial[t] * H[n, t]
+    swaps[n, 0], swaps[n, 1] = old, new
+    counts[SWAPS] += 1
+    pays = R[:, new].copy()
+    for i in range(len(pays)):
+        u[i] += mass * pays[i]
+    for k in range(len(kinds)):
+        flow = _outflow(kernel, owner, H[n], k)
+        if flow != 0.0:
+            for i in range(len(pays)):
+                R[i, k] -= pays[i] * flow
+    R[:, new] = 0.0
+    keys[s], extra[place], kinds[new], kinds[old] = new, old, 1, 2
+    for t in range(counts[TIES]):
+        _update(kernel, owner, G[t], old, new, H[n])
+    return place
+
+
+@compiled
+def _update(kernel, owner, vector, old, new, swapped):
+    """A solution of `(I - K_pi) g = b`, after the key of a state has changed, in place."""
+    moved = _outflow(kernel, owner, vector, old) - _outflow(kernel, owner, vector, new)
+    if moved != 0.0:
+        for s in range(len(vector)):
+            vector[s] += moved * swapped[s]
+
+
+@compiled
+def _bring_up_to_date(kernel, owner, vector, swaps, swap_vectors, count):
+    """The same after all changes since the last refresh."""
+    for n in range(count):
+        _update(kernel, owner, vector, swaps[n, 0], swaps[n, 1], swap_vectors[n])
+
+
+@compiled
+def _forget(owner, basis, state):
+    """Drop the vector of a state that has no extra choice any more."""
+    extra, ties, G, counts = basis.extra, basis.ties, basis.vectors, basis.counts
+    for b in range(counts[TIGHT]):
+        if owner[extra[b]] == state:
+            return
+    last = counts[TIES] - 1
+    for t in range(last + 1):
+        if ties[t] == state:
+            ties[t] = ties[last]
+            G[t] = G[last]
+            counts[TIES] -= 1
+            return
+
+
+@compiled
+def _invert(R, tight, extra, p, inverse):
+    """`inverse[b, a]` of `W[a, b] = R[tight[a], extra[b]]`, with row pivots; False if singular."""
+    work = np.empty((p, 2 * p))
+    sizes = np.zeros(p)
+    for a in range(p):
+        for b in range(p):
+            work[a, b], work[a, p + b] = R[1 + tight[a], extra[b]], 0.0
+            sizes[b] = max(sizes[b], abs(work[a, b]))
+        work[a, p + a] = 1.0
+    for b in range(p):
+        row = b
+        for a in range(b + 1, p):
+            if abs(work[a, b]) > abs(work[row, b]):
+                row = a
+        if not abs(work[row, b]) > SINGULAR * sizes[b]:
+            return False
+        if row != b:
+            for c in range(2 * p):
+                work[b, c], work[row, c] = work[row, c], work[b, c]
+        pivot = work[b, b]
+        for c in range(b, 2 * p):
+            work[b, c] /= pivot
+        for a in range(p):
+            factor = work[a, b]
+            if a != b and factor != 0.0:
+                for c in range(b, 2 * p):
+                    work[a, c] -= factor * work[b, c]
+    for b in range(p):
+        for a in range(p):
+            inverse[b, a] = work[b, p + a]
+    return True
+
+
+@compiled
+def refresh(kernel, initial, rewards, thresholds, factors, basis):
+    """Advantages `[1 + m, K]` and margins of the keys from their LU, `rewards [1 + m, K]`."""
+    values = np.empty((len(rewards), len(initial)))
+    for n in range(len(rewards)):
+        for s in range(len(initial)):
+            values[n, s] = rewards[n, basis.keys[s]]
+        substitute(factors, values[n])
+    advantages(kernel, rewards, values, basis.advantages)
+    for n in range(len(rewards)):
+        total = -thresholds[n - 1] if n else 0.0
+        for s in range(len(initial)):
+            total += initial[s] * values[n, s]
+        basis.margins[n] = total
+
+
+@compiled
+def neighbours(kernel, owner, initial, factors, basis, points):
+    """Reward and margins of policies: that of the keys, and those with another choice in one state.
+
+    Into `points [n, 1 + m]`: with each extra choice, or with every choice if n > 1 + p; then
+    `factors` are those of the keys. Prices that no such policy forbids are optimal.
+    """
+    keys, extra, vector = basis.keys, basis.extra, np.empty(len(initial))
+    points[:] = basis.margins
+    row, p = 1, basis.counts[TIGHT]
+    if len(points) == 1 + p:
+        for t in range(basis.counts[TIES]):
+            for b in range(p):
+                if owner[extra[b]] == basis.ties[t]:
+                    _switched(
+                        kernel, owner, initial, basis, basis.vectors[t], extra[b], points[row]
+                    )
+                    row += 1
+        return
+    for s in range(len(keys)):
+        vector[:] = 0.0
+        vector[s] = 1.0
+        substitute(factors, vector)
+        for k in range(kernel[0][s], kernel[0][s + 1]):
+            if k != keys[s]:
+                _switched(kernel, owner, initial, basis, vector, k, points[row])
+                row += 1
+
+
+@compiled
+def _switched(kernel, owner, initial, basis, vector, k, point):
+    """Add to the values of the keys what choice k of its state changes, for the state's vector."""
+    mass = 0.0
+    for s in range(len(initial)):
+        mass += initial[s] * vector[s]
+    share = mass / _outflow(kernel, owner, vector, k)
+    for n in range(len(point)):
+        point[n] += share * basis.advantages[n, k]
+
+
+@compiled
+def advantages(kernel, rewards, values, out):
+    """`x + K V - V` of every choice, for n rewards `[n, K]` and values `[n, S]`, into `[n, K]`."""
+    first_choice, first_entry, successors, chances = kernel
+    for s in range(len(first_choice) - 1):
+        for k in range(first_choice[s], first_choice[s + 1]):
+            for n in range(len(rewards)):
+                total = rewards[n, k] - values[n, s]
+                for e in range(first_entry[k], first_entry[k + 1]):
+                    total += chances[e] * values[n, successors[e]]
+                out[n, k] = total

@@ -1,0 +1,161 @@
+"""The key dual simplex on a scaled form: from the plan of the reward alone to an optimal vertex.
+
+It starts from any prices w, with a plan for `r + w.c`: that is dual feasible, so there is no phase
+1. Pivots (`loops/pivots.py`) end at a vertex: a policy that mixes two choices in at most m states,
+whose gap is rounding. Rewards of all choices but the first plan's are lowered by random amounts,
+too little to matter for `eps`: so no two reduced costs are equal, and no pivot repeats itself.
+
+The answer is certified like any other. Where pivots meet trouble, or a model has no feasible
+policy, there is none, and the augmented Lagrangian decides.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cmdpax.exact.standard import StandardForm
+from cmdpax.loops import pivots, small
+from cmdpax.loops.compiled import readable
+from cmdpax.loops.pivots import Basis
+from cmdpax.solvers.algorithm import Answer
+from cmdpax.stopping import Stop, never
+
+LOWERED = 1e-3  # share of eps by which perturbed rewards may change a value
+MISSED = 1e-5  # share of eps by which margins and visits may be negative
+SWAPS = 100  # changes of keys between two refreshes
+MAX_PIVOTS = 100_000
+ALONE, LARGEST, MANY = 400, 1500, 20  # states, states and constraints: `plans_before_pivots`
+
+
+def plans_before_pivots(form: StandardForm) -> int | None:
+    """After how many plans of the augmented Lagrangian the key simplex takes over; None: never.
+
+    CPU milliseconds of `solve` on a busy machine, discount .99, one core: the simplex alone / the
+    AL alone / at m = 50 and 1,000 states also the simplex from the AL's prices, both together.
+
+    | states, m | Garnet            | queue     | grid                | inventory           |
+    |-----------|-------------------|-----------|---------------------|---------------------|
+    | 300, 1    | 14 / 15           | 7 / 10    | 11 / 16             | 6 / 11              |
+    | 300, 10   | 31 / 69           | 12 / 32   | 53 / 98             | 30 / 72             |
+    | 300, 50   | 133 / 936         | 43 / 190  | 236 / 3049          | 236 / 3018          |
+    | 1000, 1   | 541 / 17          | 45 / 14   | 481 / 61            | 20 / 24             |
+    | 1000, 10  | 750 / 94          | 637 / 104 | 1542 / 590          | 182 / 345           |
+    | 1000, 50  | 2166 / 1597 / 527 | 198 / 340 | 3727 / 3978 / 2080  | 1103 / 5795 / 1179  |
+    """
+    if form.criterion.parts > 1:
+        return None
+    if form.states <= ALONE:
+        return 0
+    if form.states <= LARGEST and form.constraint_count >= MANY:
+        return 10 + form.constraint_count
+    return None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Where pivots ended."""
+
+    answer: Answer | None  # None: no feasible policy, or trouble
+    weights: np.ndarray  # [m], >= 0: prices at the end, a good start for others
+    pivots: int
+    values: np.ndarray  # [1 + m]: reward and margins
+    ray: np.ndarray | None = None  # [m]: prices that no policy can pay
+
+
+def by_pivots(
+    form: StandardForm,
+    eps: float,
+    weights: np.ndarray | None = None,
+    most: int = MAX_PIVOTS,
+    stop: Stop = never,
+) -> Outcome:
+    """Solve a small scaled form from prices `[m]` (0), with so many pivots at the most."""
+    m, rows = form.constraint_count, form.transitions
+    basis = pivots.empty_basis(form.states, form.choices, m, SWAPS)
+    if weights is not None:
+        basis.weights[:] = weights
+    kernel, initial = form.kernel, readable(form.initial)
+    owner, factors = readable(rows.state_of.astype(np.int64)), np.empty((form.states,) * 2)
+    plan = form.criterion.plan
+    basis.keys[:] = plan(form, form.pseudo_reward(basis.weights), stop=stop).choices
+    small.factorise(kernel, basis.keys, factors)
+    basis.kinds[basis.keys] = 1
+    lowered = LOWERED * eps * form.criterion.unit * np.random.default_rng(0).random(form.choices)
+    lowered[basis.keys] = 0.0
+    rewards = np.vstack([form.reward[None] - lowered, form.constraints])
+    parts = kernel, initial, readable(rewards), readable(form.thresholds)
+    allowed = MISSED * eps
+    limits = np.array([allowed, allowed * form.criterion.mass, most])
+    pivots.refresh(*parts, factors, basis)
+    np.minimum(_reduced(basis), 0.0, out=basis.reduced)
+    while True:
+        why = pivots.pivot(kernel, owner, initial, factors, basis, limits)
+        if why != pivots.REFRESH or stop():
+            break
+        _refresh(parts, owner, factors, basis)
+    done = int(basis.counts[pivots.PIVOTS])
+    if why != pivots.OPTIMAL:
+        ray = basis.ray if why == pivots.INFEASIBLE else None
+        return Outcome(None, basis.weights, done, basis.margins, ray)
+    p = basis.counts[pivots.TIGHT]
+    mixed = basis.margins + basis.advantages[:, basis.extra[:p]] @ basis.shares[:p]
+    points = _points(form, parts, owner, factors, basis, mixed, limits)
+    policy = _policy(form, owner, basis)
+    kind: dict[str, Any] = {"tolerance": LOWERED * eps, "stop": stop}
+    best = plan(form, form.pseudo_reward(basis.weights), basis.keys, **kind)
+    answer = Answer(policy, basis.weights, best, points=points)
+    return Outcome(answer, basis.weights, done, mixed)
+
+
+def _points(
+    form: StandardForm,
+    parts: tuple,
+    owner: np.ndarray,
+    factors: np.ndarray,
+    basis: Basis,
+    mixed: np.ndarray,
+    limits: np.ndarray,
+) -> np.ndarray:
+    """Policies `[n, 1 + m]` that say which prices are optimal: more where they are not unique."""
+    p, ties = basis.counts[pivots.TIGHT], basis.counts[pivots.TIES]
+    is_unique = basis.shares[:p].min(initial=np.inf) > limits[1]
+    is_unique &= basis.key_shares[:ties].min(initial=np.inf) > limits[1]
+    is_unique &= (np.abs(mixed[1:]) <= limits[0]).sum() == p
+    if not is_unique:
+        _refresh(parts, owner, factors, basis)
+    count = 1 + (p if is_unique else form.choices - form.states)
+    points = np.empty((count, 1 + form.constraint_count))
+    pivots.neighbours(parts[0], owner, parts[1], factors, basis, points)
+    return points
+
+
+def _reduced(basis: Basis) -> np.ndarray:
+    """`R_0 + w.R`, `[K]`."""
+    return basis.advantages[0] + basis.weights @ basis.advantages[1:]
+
+
+def _refresh(parts: tuple, owner: np.ndarray, factors: np.ndarray, basis: Basis) -> None:
+    """Everything anew from the keys, and the vectors of ties from their LU."""
+    small.factorise(parts[0], basis.keys, factors)
+    pivots.refresh(*parts, factors, basis)
+    basis.counts[pivots.SWAPS] = 0
+    for t in range(basis.counts[pivots.TIES]):
+        basis.vectors[t] = 0.0
+        basis.vectors[t, basis.ties[t]] = 1.0
+        small.substitute(factors, basis.vectors[t])
+
+
+def _policy(form: StandardForm, owner: np.ndarray, basis: Basis) -> np.ndarray:
+    """The policy `[K]` with the visits of the basis."""
+    policy = form.transitions.deterministic(basis.keys)
+    p, ties = basis.counts[pivots.TIGHT], basis.ties[: basis.counts[pivots.TIES]]
+    extra, shares = basis.extra[:p], np.maximum(basis.shares[:p], 0.0)
+    totals = np.zeros(form.states)
+    np.add.at(totals, owner[extra], shares)
+    totals[ties] += np.maximum(basis.key_shares[: len(ties)], 0.0)
+    seen = totals[owner[extra]] > 0
+    extra, shares = extra[seen], shares[seen]
+    policy[extra] = shares / totals[owner[extra]]
+    np.subtract.at(policy, basis.keys[owner[extra]], policy[extra])
+    return np.maximum(policy, 0.0)
