@@ -272,7 +272,7 @@ def test_a_form_in_order_is_the_same_problem(seed):
     np.testing.assert_allclose(own.values, mirror.values[:, other.place], rtol=1e-9, atol=1e-9)
     ranges = attained_ranges(other.form)
     plan = other.form.criterion.plan(other.form, other.form.reward)
-    proof, _ = certify(other.form, policy, np.zeros(1), plan.choices, ranges)
+    proof, _ = certify(other.form, ((1.0, policy),), np.zeros(1), plan.choices, ranges)
     said = other.certificate(proof)
     what, bounds = claim(form, form.reward), proof.reward_bounds
     again = policy_bounds(form, other.policy(policy), what, said.value_potentials[0], said.gauge)

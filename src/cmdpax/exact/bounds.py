@@ -173,7 +173,7 @@ def _weighed(
     ratios: np.ndarray,
     shifts: Sequence[float] = (0.0, 0.0),
 ) -> np.ndarray:
-    """`rho.u d/g` of ratios `[..., 2]` for a gauge `[S]`, and shifts; NaN where nothing is proven."""
+    """`rho.u d/g` of ratios `[..., 2]` and a gauge `[S]`, shifted; NaN where nothing is proven."""
     own = np.flatnonzero(form.initial)
     with np.errstate(invalid="ignore"):
         return float(form.initial[own] @ gauge[own]) * ratios + np.array(shifts)
