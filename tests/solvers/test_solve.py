@@ -537,7 +537,7 @@ def test_an_interrupt_returns_the_best_certified_policy_so_far():
             signal.raise_signal(signal.SIGINT)
 
     with pytest.warns(UserWarning, match="best policy so far"):
-        result = solve(model, callback=interrupt)
+        result = solve(model, "corrective-alm", callback=interrupt)
     assert result.status == "limit" and len(seen) == 3
     check(model, result)
 
