@@ -1,3 +1,5 @@
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -97,7 +99,8 @@ def test_columns_of_a_warm_start_are_shifted_to_the_new_thresholds():
     model, warm = garnet(states=30, constraints=2), WarmStart()
     form = scaled_form(model)
     assert warm.columns_for(form) is None
-    solve_again(model, 1e-6, warm)
+    task = task_for(form, warm=warm, accept=lambda answer: True)
+    solve_certified(form, task, Corrective())
     np.testing.assert_array_equal(warm.thresholds, form.thresholds)
     tighter = form.replace(thresholds=form.thresholds + np.array([0.01, 0.02]))
     columns = warm.columns_for(tighter)
@@ -123,10 +126,19 @@ def test_rarely_visited_states_get_the_latest_plan():
     assert result.policy[20:45, 0].max() < 0.5
 
 
-def test_a_discount_that_leaves_too_few_digits_ends_with_a_limit():
-    """At 1 - 1e-12 values have four digits: no 1e-6, but an end, and an honest certificate."""
+def test_a_discount_that_leaves_few_digits_has_an_honest_certificate():
+    """At 1 - 1e-12 values have four digits: bounds hold the best value in rational numbers."""
     reward, moves = [[2.0, 1.0], [1.0, 0.0]], [[[0.9, 0.1], [0.4, 0.6]], [[0.7, 0.3], [0.1, 0.9]]]
     model = CMDP(moves, reward, [reward], [1.0], [1.0, 0.0], 1 - 1e-12)
     result = solve(model)
-    assert result.status == "limit" and len(result.trace) <= 1000
-    assert check(model, result).gap >= 0
+    gamma, (stay, leave), (back, rest) = Fraction(model.discount), *(exact(row[0]) for row in moves)
+    system = 1 - gamma * stay, -gamma * leave, -gamma * back, 1 - gamma * rest
+    best = (2 * system[3] - system[1]) / (system[0] * system[3] - system[1] * system[2])
+    low, high = result.certificate.reward_bounds
+    assert low <= best <= min(high, result.certificate.dual_bound)
+    assert check(model, result).gap >= 0 and len(result.trace) <= 1000
+
+
+def exact(row):
+    """Probabilities as fractions that sum to 1."""
+    return [Fraction(chance) / sum(map(Fraction, row)) for chance in row]

@@ -77,10 +77,10 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 # lines, raised only on purpose
 BUDGETS = {
     "loose modules": 1980,
-    "loops": 2040,
-    "model": 4140,
-    "exact": 2770,
-    "solvers": 3200,
+    "loops": 2750,
+    "model": 4150,
+    "exact": 2900,
+    "solvers": 3420,
     "environments": 680,
     "learning": 5760,
     "experiments": 1670,
@@ -88,7 +88,7 @@ BUDGETS = {
     "paper": 1900,
     "cli": 1100,
 }
-LINES, MODULES, LOOSE_MODULES = 26_200, 115, 8
+LINES, MODULES, LOOSE_MODULES = 27_250, 118, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,
