@@ -33,6 +33,16 @@ def test_unreachable_states_do_not_count():
     assert low <= plain @ form.initial <= high and high - low <= 1e-12 * form.reward_scale
 
 
+def test_a_potential_that_is_no_number_proves_nothing(small):
+    """Wherever it is: a NaN is neither the least nor the largest of anything."""
+    form = StandardForm.of(queue(capacity=9))
+    what, policy = claim(form, form.reward), form.uniform_policy()
+    for number in (np.nan, np.inf):
+        potential = np.where(np.arange(form.states) == 5, number, 0.0)
+        assert best_bounds(form, what, potential)[1] == np.inf
+        assert policy_bounds(form, policy, what, potential) == (-np.inf, np.inf)
+
+
 @given(cmdps(), st.integers(0, 10**6), st.sampled_from([0.0, 1e-9, 1e-3, 1.0]))
 def test_value_bounds_hold_for_any_potential(small, model, seed, noise):
     """A wrong potential widens the bounds; it can never move the truth out of them."""

@@ -148,3 +148,16 @@ def test_a_long_way_is_solved_component_by_component():
     hurried = S / 2 / 1.25
     assert result.reward == pytest.approx(-(2 * (S - 1) - 0.75 * hurried), rel=1e-6)
     check(model, result)
+
+
+@pytest.mark.parametrize("constraints", [0, 1])
+def test_a_cycle_that_is_never_reached_does_not_count(constraints):
+    """From 0 to the goal, past 1 or not; a run in 3, where nobody comes, would earn for ever."""
+    moves, pays, cost = np.zeros((4, 2, 4)), np.zeros((4, 2)), np.zeros((4, 2))
+    moves[[0, 0, 1, 1, 2, 2, 3, 3], [0, 1] * 4, [1, 2, 2, 2, 2, 2, 3, 3]] = 1.0
+    pays[0], pays[1], pays[3], cost[0, 0] = [1.0, 2.0], 3.0, 5.0, 1.0
+    limits = [cost][:constraints], [0.5][:constraints]
+    model = CMDP(moves, pays, *limits, 0, 1.0, senses="<=")
+    result = solve(model)
+    assert check(model, result).status == "certified"
+    assert result.reward == pytest.approx(3.0 if constraints else 4.0)

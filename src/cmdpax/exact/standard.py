@@ -76,7 +76,7 @@ class StandardForm:
         inner = end_components(model.transitions, form.transitions.by_state(seen & ~ended))[1]
         if inner.any():
             return form if model.discount < 1 else _ending(model, form, seen, ended, inner)
-        rows, total = without_ends(model.transitions, ended), _steps(model)
+        rows, total = without_ends(model.transitions, ended | ~seen), _steps(model)
         form = form.replace(transitions=rows, criterion=Discounted(model.discount, 1.0))
         form.__dict__.update(reachable=seen, alive=seen & ~ended)
         gauge = form.gauge
