@@ -175,10 +175,15 @@ class System:
             solution = solution + factors.solve(self.residual(solution, right))
             if self.is_solved(solution, right, tolerance):
                 return solution
-        raise NumericalError(
-            "evaluation: the linear system could not be solved to rounding; the model is too"
-            " ill-conditioned."
-        )
+        raise ill_conditioned()
+
+
+def ill_conditioned() -> NumericalError:
+    """What to say where a run goes on for more steps than a number has digits."""
+    return NumericalError(
+        "evaluation: the linear system could not be solved to rounding; the model is too"
+        " ill-conditioned: leave out probabilities below 1e-15."
+    )
 
 
 class Chain:
