@@ -170,7 +170,10 @@ class System:
         """Stage 4, or an error."""
         if len(right) <= MAX_LU_STATES:
             matrix = self.rows.matrix.T if self.transpose else self.rows.matrix
-            factors = spla.splu(sp.csc_array(sp.eye_array(len(right)) - self.discount * matrix))
+            try:
+                factors = spla.splu(sp.csc_array(sp.eye_array(len(right)) - self.discount * matrix))
+            except RuntimeError:  # exactly singular
+                raise ill_conditioned() from None
             solution = factors.solve(right)
             solution = solution + factors.solve(self.residual(solution, right))
             if self.is_solved(solution, right, tolerance):
