@@ -8,6 +8,8 @@ whole `solve` (one thread; compiled code is loaded before), the plans of the met
 gap as a share of the reward and of its range, the price with its interval, and the memory of the
 process at its peak. `season` is a seasonal inventory with a finite horizon: 10,000 stock levels, 52
 weeks whose demand differs, 8 order sizes, 11 outcomes, a service level and a range for the stock.
+`average-1e5` is the queue on average, with energy .25 a step; `path-1e5` a way through a town of 316
+x 316 crossings in any direction, one step in ten slips sideways or stays, with a budget for risk.
 """
 
 import multiprocessing
@@ -58,6 +60,33 @@ def season(
     )
 
 
+def path(side: int = 316) -> cmdpax.CMDP:
+    """Minutes from one corner to the other: total reward, and policies that never end."""
+    rng, S = np.random.default_rng(0), side * side
+    y, x = np.divmod(np.arange(S), side)
+    ways = [(0, 1), (1, 0), (0, -1), (-1, 0)]
+    to = np.stack(
+        [np.clip(y + dy, 0, side - 1) * side + np.clip(x + dx, 0, side - 1) for dy, dx in ways], 1
+    )
+    here = np.broadcast_to(np.arange(S)[:, None], (S, 4))
+    successors = np.stack([to, np.roll(to, -1, 1), np.roll(to, 1, 1), here], -1).astype(np.int32)
+    chances = np.broadcast_to([0.9, 0.03, 0.03, 0.04], successors.shape).copy()
+    successors[-1], chances[-1] = S - 1, [1.0, 0.0, 0.0, 0.0]
+    minutes, risk = rng.uniform(1, 2, (S, 4)), rng.uniform(0, 1, S)[:, None] ** 3
+    minutes[-1], risk[-1] = 0.0, 0.0
+    return cmdpax.CMDP(
+        (successors, chances),
+        minutes,
+        [np.broadcast_to(risk, (S, 4))],
+        [0.12 * 2 * side],
+        0,
+        1.0,
+        goal=S - 1,
+        senses=["<="],
+        minimise=True,
+    )
+
+
 MODELS: dict[str, Callable[[], cmdpax.CMDP]] = {
     "queue-1e4": lambda: environments.queue(capacity=9_999),
     "queue-1e5": lambda: environments.queue(capacity=99_999),
@@ -66,6 +95,8 @@ MODELS: dict[str, Callable[[], cmdpax.CMDP]] = {
     "grid-300": lambda: environments.grid_world(width=300, height=300),
     "garnet-1e5": lambda: environments.garnet(states=100_000),
     "season": season,
+    "average-1e5": lambda: environments.queue(99_999).replace(criterion="average", thresholds=[0.25]),
+    "path-1e5": path,
 }
 
 

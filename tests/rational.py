@@ -7,7 +7,7 @@ exact sums. Nothing is shared with the library but the model's arrays.
 
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 from flint import fmpq, fmpq_mat
@@ -53,7 +53,8 @@ class Rational:
         for k, s in enumerate(owners):
             if set(steps[k]) != {s} or any(x[k] for x in functions):
                 ended.discard(s)
-        ended = ended if model.discount == 1 or model.horizon else set()
+        is_endless = model.criterion in ("discounted", "average") and not model.horizon
+        ended = set() if is_endless else ended
         seen = set(np.flatnonzero(model.initial).tolist()) - ended
         fringe = seen
         while fringe and model.discount:
@@ -73,6 +74,7 @@ class Rational:
         for s, i in place.items():
             self.initial[i] = start[s]
         self.model, self.states, self.choices = model, len(place), len(self.kept)
+        self.is_average = model.criterion == "average"
         self.first = [self.owner.index(s) for s in range(self.states)]
         self.rows = [  # sign V_i >= bound
             (i, sign, rational(sign * bound))
@@ -89,8 +91,21 @@ class Rational:
             totals[s] += p
         return [p / totals[s] for s, p in zip(self.owner, chances)]
 
+    def answered(self, result: Result) -> list[fmpq]:
+        """Visits of choices by the answer: one policy, or a draw of deterministic ones."""
+        if result.policy is not None:
+            return self.visits(self.policy(result.policy))
+        total = [ZERO] * self.choices
+        shares = divided([rational(share) for share, _ in result.mixture])
+        for share, (_, actions) in zip(shares, result.mixture):
+            visits = self.visits(self.policy(np.eye(self.model.actions)[actions]))
+            total = [x + share * y for x, y in zip(total, visits)]
+        return total
+
     def visits(self, policy: list[fmpq]) -> list[fmpq]:
-        """Expected (discounted) visits of choices."""
+        """Expected (discounted) visits of choices; on average, long-run shares of time."""
+        if self.is_average:
+            return self.long_run(policy)
         system = fmpq_mat(self.states, self.states)
         for s in range(self.states):
             system[s, s] = ONE
@@ -100,8 +115,51 @@ class Rational:
         solved = system.solve(fmpq_mat(self.states, 1, self.initial)) if self.states else []
         return [p * solved[s, 0] for s, p in zip(self.owner, policy)]
 
+    def long_run(self, policy: list[fmpq]) -> list[fmpq]:
+        """Long-run shares of time of choices: where runs settle, and how often they are where."""
+        each = range(self.states)
+        chain = [dict.fromkeys(each, ZERO) for _ in each]
+        for s, row, p in zip(self.owner, self.kernel, policy):
+            for t, chance in row.items():
+                chain[s][t] += p * chance
+        ahead = [{t for t in each if t == s or chain[s][t] > 0} for s in each]
+        for via in each:
+            for s in each:
+                ahead[s] |= ahead[via] if via in ahead[s] else set()
+        classes = {frozenset(ahead[s]) for s in each if all(s in ahead[t] for t in ahead[s])}
+        leads = [s for s in each if not any(s in own for own in classes)]
+        left = fmpq_mat(len(leads), len(leads))
+        for i, s in enumerate(leads):
+            for j, t in enumerate(leads):
+                left[j, i] = (i == j) - chain[s][t]
+        start = fmpq_mat(len(leads), 1, [self.initial[s] for s in leads])
+        before = left.solve(start).entries() if leads else []
+        shares = [ZERO] * self.states
+        for own in map(sorted, classes):
+            entered = sum((self.initial[t] for t in own), ZERO)
+            entered += sum((n * chain[s][t] for s, n in zip(leads, before) for t in own), ZERO)
+            square = fmpq_mat(len(own), len(own))
+            for i, s in enumerate(own):
+                for j, t in enumerate(own):
+                    square[j, i] = (i == j) - chain[s][t] if j else ONE  # one row is their sum
+            right = fmpq_mat(len(own), 1, [entered] + [ZERO] * (len(own) - 1))
+            for s, share in zip(own, square.solve(right).entries()):
+                shares[s] = share
+        return [p * shares[s] for s, p in zip(self.owner, policy)]
+
+    @cached_property
+    def corners(self) -> list[list[fmpq]]:
+        """On average, visits of all deterministic policies; all others mix them (Derman)."""
+        own = [[k for k in range(self.choices) if self.owner[k] == s] for s in range(self.states)]
+        return [
+            self.long_run([ONE if k in chosen else ZERO for k in range(self.choices)])
+            for chosen in product(*own)
+        ]
+
     def best(self, reward: list[fmpq]) -> fmpq:
         """`max_pi V` of one reward: policy iteration, which ends at the maximum."""
+        if self.is_average:
+            return max(sum((n * x for n, x in zip(one, reward)), ZERO) for one in self.corners)
         chosen = list(self.first)
         while True:
             system = fmpq_mat(self.states, self.states)
@@ -141,8 +199,10 @@ class Rational:
         """`max V_0` (or minus the least) over feasible policies by the simplex method; None: none.
 
         Variables are the visits of choices and a slack for each row; the first basis is that of the
-        policy which takes every state's first choice.
+        policy which takes every state's first choice. On average they are shares of corners.
         """
+        if self.is_average:
+            return self._best_mixture()
         S, K, M = self.states, self.choices, len(self.rows)
         system = fmpq_mat(S + M, K + M + 1)
         for k, s in enumerate(self.owner):
@@ -164,9 +224,25 @@ class Rational:
         sign = -1 if self.model.minimise else 1
         return simplex(rows, basis, [sign * x for x in self.functions[0]] + [ZERO] * M)
 
-    def tolerances(self, eps: float, policy: list[fmpq]) -> list[fmpq]:
+    def _best_mixture(self) -> fmpq | None:
+        """`max_alpha sum alpha_k V_0[k]`, `sum alpha_k (turn V_i[k] - bound) - slack = 0`."""
+        M, N = len(self.rows), len(self.corners)
+        values = [
+            [sum((n * x for n, x in zip(one, row)), ZERO) for row in self.functions]
+            for one in self.corners
+        ]
+        margins = [[turn * own[1 + i] - bound for i, turn, bound in self.rows] for own in values]
+        rows = [[ONE] * N + [ZERO] * M + [ONE]]
+        for j in range(M):  # of the basis of the first corner and all slacks
+            first = margins[0][j]
+            slacks = [ONE if i == j else ZERO for i in range(M)]
+            rows.append([first - own[j] for own in margins] + slacks + [first])
+        sign = -1 if self.model.minimise else 1
+        return simplex(rows, [0, *range(N, N + M)], [sign * own[0] for own in values] + [ZERO] * M)
+
+    def tolerances(self, eps: float, visits: list[fmpq]) -> list[fmpq]:
         """What gap and violations may be, as the documentation says it, with exact ranges."""
-        visits, allowed = self.visits(policy), []
+        allowed = []
         for i, (row, (low, high)) in enumerate(zip(self.functions, self.ranges)):
             middle = (min(row, default=ZERO) + max(row, default=ZERO)) / 2
             is_far = row and abs(middle) > max(row) - min(row) and self.model.criterion != "total"
@@ -236,8 +312,7 @@ def falsehoods(model: CMDP, result: Result) -> list[str]:
     """What a result claims and what is not so, a sentence each."""
     exact, proof, wrong = Rational(model), result.certificate, []
     sign = -1 if model.minimise else 1
-    policy = exact.policy(result.policy)
-    visits = exact.visits(policy)
+    visits = exact.answered(result)
     reward, *values = (sum((n * x for n, x in zip(visits, row)), ZERO) for row in exact.functions)
     margins = [
         min(turn * value - bound for j, turn, bound in exact.rows if j == i)
@@ -261,7 +336,7 @@ def falsehoods(model: CMDP, result: Result) -> list[str]:
     bound = exact.priced(proof.weights, sign)
     stated = sign * rational(proof.dual_bound)
     demand(bound <= stated, f"D(w) is {sign * real(bound)!r}, not {proof.dual_bound!r}")
-    best, tolerances = exact.optimum(), exact.tolerances(result.eps, policy)
+    best, tolerances = exact.optimum(), exact.tolerances(result.eps, visits)
     if best is not None:
         demand(best <= stated, f"the optimum is {real(best)!r}, not {proof.dual_bound!r}")
     if result.status == "certified":

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -71,6 +71,7 @@ def test_answers_are_those_of_the_linear_program(seed, may_stay, zeros, is_large
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans())
+@example(400, False)  # HiGHS misses rows of the quadratic program, and calls it an error
 def test_methods_that_plan_agree(seed, may_stay):
     model = cyclic(seed, may_stay=may_stay, zeros=0.3)
     ours = answer_or_none(model)

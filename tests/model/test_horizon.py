@@ -272,7 +272,7 @@ def test_what_does_not_fit_is_refused_in_one_sentence(changes, sentence):
 
 def test_without_a_horizon_a_discount_is_needed():
     fields = stationary() | {"horizon": None}
-    with pytest.raises(InputError, match=r"discount: give it, as 0\.95; or horizon="):
+    with pytest.raises(InputError, match=r"discount: give it, for example 0\.95; or horizon="):
         CMDP(**fields)
 
 

@@ -20,6 +20,11 @@ PROMISES = {
         "2.0 to 2.2: infeas",
     ),
     "fair_clinic": ("== 0", "3          1.00          0.00", "without the equality 57.147"),
+    "machine_maintenance": (
+        "uptime       0.82    >= 0.82",
+        "wear 7  service 1.000\nbroken  hurry 0.875, mend 0.125",
+        "uptime 0.84: impossible, 0.010 too much",
+    ),
     "train_a_policy": ("update 1:", "10 episodes: return", "thrust towards"),
 }
 

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from cmdpax.errors import InputError
 from cmdpax.exact import proper
 from cmdpax.exact.planning import Plan, plan
-from cmdpax.exact.systems import Chain
+from cmdpax.exact.systems import Chain, ill_conditioned
 from cmdpax.loops import bellman
 from cmdpax.loops.rows import Matrix
 from cmdpax.loops.small import solve_dense
@@ -337,7 +337,10 @@ class Discounted:
             system = np.eye(matrix.shape[-1]) - self.discount * matrix
             if transpose:
                 system = np.swapaxes(system, -1, -2)
-            return np.swapaxes(np.linalg.solve(system, np.swapaxes(right, -1, -2)), -1, -2)
+            try:
+                return np.swapaxes(np.linalg.solve(system, np.swapaxes(right, -1, -2)), -1, -2)
+            except np.linalg.LinAlgError:
+                raise ill_conditioned() from None
         order = form.transitions.order
         chain = Chain(matrix, self.discount, order, transpose, self.is_closed)
         return chain.solve(right, np.asarray(tolerance) * self.unit, guess)

@@ -170,15 +170,23 @@ class System:
         """Stage 4, or an error."""
         if len(right) <= MAX_LU_STATES:
             matrix = self.rows.matrix.T if self.transpose else self.rows.matrix
-            factors = spla.splu(sp.csc_array(sp.eye_array(len(right)) - self.discount * matrix))
+            try:
+                factors = spla.splu(sp.csc_array(sp.eye_array(len(right)) - self.discount * matrix))
+            except RuntimeError:  # exactly singular
+                raise ill_conditioned() from None
             solution = factors.solve(right)
             solution = solution + factors.solve(self.residual(solution, right))
             if self.is_solved(solution, right, tolerance):
                 return solution
-        raise NumericalError(
-            "evaluation: the linear system could not be solved to rounding; the model is too"
-            " ill-conditioned."
-        )
+        raise ill_conditioned()
+
+
+def ill_conditioned() -> NumericalError:
+    """What to say where a run goes on for more steps than a number has digits."""
+    return NumericalError(
+        "evaluation: the linear system could not be solved to rounding; the model is too"
+        " ill-conditioned: leave out probabilities below 1e-15."
+    )
 
 
 class Chain:

@@ -681,8 +681,6 @@ def _at_end(field: str, pays: Any, earned: np.ndarray, S: int) -> np.ndarray:
 
 def _discount_factor(discount: Any) -> float:
     """A checked discount factor."""
-    if discount is None:
-        raise InputError("discount: give a number between 0 and 1, or a horizon.")
     number = float_array("discount", discount)
     if number.ndim:
         raise InputError(f"discount: shape {number.shape}, expected one number.")
