@@ -75,6 +75,38 @@ def test_the_generator_is_the_policys_own_or_the_callers():
         policy.reset(seed=-1)
 
 
+@pytest.mark.parametrize("name", ["masked", "binary"])
+def test_observation_and_mask_may_be_given_apart(name):
+    core = network(name)
+    policy, seen = Policy(core), observations(core, 9).reshape(9, -1)
+    count = core.action_space.choices
+    own, mask = seen[:, :-count], seen[:, -count:]
+    together = policy(seen.reshape(9, 2, 6), random=np.random.default_rng(1))
+    shapes = [(9, -1), (9, 1, 12 - count)]
+    parts = core.action_space.parts or (count,)
+    pieces = tuple(np.split(mask, np.cumsum(parts)[:-1], -1))
+    for shape in shapes:
+        for given in (mask, mask.astype(np.int8), pieces):
+            apart = policy(own.reshape(shape), mask=given, random=np.random.default_rng(1))
+            np.testing.assert_array_equal(apart, together)
+    assert policy(own[0], mask=mask[0]).shape == together[0].shape
+    for wrong, sentence in [
+        (mask[:3], "do not fit"),
+        (mask[:, 1:], "must hold 1 or 0"),
+        (0 * mask, "allow one of every part"),
+        (2 * mask, "must hold 1 or 0"),
+        ("up", "do not fit"),
+    ]:
+        with pytest.raises(InputError, match=sentence):
+            policy(own, mask=wrong)
+
+
+def test_a_mask_that_nobody_expects():
+    for core in (network("discrete"), table("one")):
+        with pytest.raises(InputError, match="a mask is given, but .* leave it out"):
+            Policy(core)(0, mask=[1, 0, 1])
+
+
 def test_exact_actions_have_their_probabilities():
     core = table("one")
     policy, chances = Policy(core), core.probabilities[0, 0]

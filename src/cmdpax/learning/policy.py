@@ -279,8 +279,14 @@ class NetworkPolicy:
         parameters = np.concatenate(layers, dtype=np.float32)
         return parameters, sizes, np.array(self.mean), np.array(self.scale)
 
-    def read(self, observation: Any) -> tuple[Array, tuple[int, ...]]:
-        """Observations `[..., *observation_shape]`, checked, as `[..., d]`, and the shape `...`."""
+    def read(self, observation: Any, mask: Any = None) -> tuple[Array, tuple[int, ...]]:
+        """Observations `[..., *observation_shape]`, checked, as `[..., d]`, and the shape `...`.
+
+        With a mask `[..., choices]`, or a tuple of those of the parts, observations are as the
+        environment gives them.
+        """
+        if mask is not None:
+            observation = self._with_mask(observation, mask)
         shape = self.observation_shape
         hint = (
             f"this policy takes [..., {', '.join(map(str, shape))}], of other spaces what"
@@ -296,6 +302,30 @@ class NetworkPolicy:
         if not np.isfinite(values).all():
             raise InputError("the observation is not finite; there is no action for it.")
         return values.reshape(*values.shape[:ahead], len(self.mean)), values.shape[:ahead]
+
+    def _with_mask(self, observation: Any, mask: Any) -> Array:
+        """Observations that end with what may be done, `[..., *observation_shape]`."""
+        space = self.action_space
+        if not space.masked:
+            raise InputError("a mask is given, but this policy was trained without; leave it out.")
+        try:
+            pieces = mask if isinstance(mask, tuple) else (mask,)
+            allowed = np.concatenate([np.asarray(one, np.float64) for one in pieces], -1)
+            seen = np.asarray(observation, np.float64)
+            flat = seen.reshape(*allowed.shape[:-1], len(self.mean) - space.choices)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"observation and mask do not fit; this policy takes {space.choices} zeros and"
+                f" ones as a mask, and {len(self.mean) - space.choices} numbers as an observation,"
+                " both for as many episodes."
+            ) from None
+        ends = np.cumsum(space.parts or (space.choices,))[:-1]
+        is_whole = allowed.shape[-1] == space.choices and bool(np.isin(allowed, (0, 1)).all())
+        if not is_whole or not all(one.any(-1).all() for one in np.split(allowed, ends, -1)):
+            what = f"the mask must hold 1 or 0 for each of the {space.choices} choices"
+            raise InputError(f"{what}, and allow one of every part.")
+        together = np.concatenate((flat, allowed), -1)
+        return together.reshape(*flat.shape[:-1], *self.observation_shape)
 
 
 def spaces_of(one: "NetworkPolicy | Copies") -> Row:

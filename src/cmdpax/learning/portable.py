@@ -81,8 +81,10 @@ class TablePolicy:
         with np.errstate(divide="ignore"):
             return np.log(self.probabilities)
 
-    def read(self, observation: Any) -> tuple[Array, tuple[int, ...]]:
-        """Indices of states, `[...]`, checked, and their shape."""
+    def read(self, observation: Any, mask: Any = None) -> tuple[Array, tuple[int, ...]]:
+        """Indices of states, `[...]`, checked, and their shape; there is no mask."""
+        if mask is not None:
+            raise InputError("a mask is given, but a table has none; leave it out.")
         states, count = np.asarray(observation), self.probabilities.shape[2]
         if states.dtype.kind not in "iu" or not ((states >= 0) & (states < count)).all():
             hint = f"this policy takes indices of states, 0 to {count - 1}, one or many"
@@ -132,17 +134,19 @@ class Policy:
         self,
         observation: Any,
         *,
+        mask: Any = None,
         deterministic: bool = False,
         random: np.random.Generator | None = None,
     ) -> Array:
         """A random action, as in training.
 
-        deterministic: the mean or most probable action instead (and component of a mixture); costs
+        mask: where actions are masked, what may be done, `[..., choices]` of 0 and 1, or a tuple of
+        those of the parts; without it, the flat observation must end with it. deterministic: the mean or most probable action instead (and component of a mixture); costs
         are then others than those that the limits were kept for. random: a generator to take
         instead of the policy's own.
         """
         source = None if deterministic else self._random if random is None else random
-        seen, shape = self.core.read(observation)
+        seen, shape = self.core.read(observation, mask)
         noise = self.core.noise(source, shape)
         if isinstance(self.core, NetworkPolicy):
             return self.core.action(seen, noise)
