@@ -17,6 +17,7 @@ from cmdpax.errors import (
     check_positive,
     check_share,
 )
+from cmdpax.learning.encoders import CONVOLUTIONAL, DENSE
 
 MOST_UNITS = 10_000  # of a hidden layer
 # beyond these a machine's memory or a lifetime ends; better refused than found out
@@ -136,6 +137,9 @@ class TrainConfig:
     """Decay of generalised advantage estimation."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers."""
+    network: str | None = None
+    """What stands ahead of the hidden layers: dense (nothing), convolutional, or module:function,
+    your own. None: convolutional where observations are images, else dense."""
     initial_std: float = 0.5
     """Standard deviation of a Gaussian policy before training, in units of half the action box."""
     checkpoint_every: int = 10
@@ -186,6 +190,8 @@ class TrainConfig:
             check_share("reserve", self.reserve)
         for name in SHARES:
             settings[name] = check_share(name, settings[name])
+        if self.network is not None and ":" not in str(self.network):
+            check_known("network", self.network, (DENSE, CONVOLUTIONAL, "module:function"))
         for name, words in CHOICES.items():
             check_known(name, settings[name], get_args(words))
         for limit in self.limits:

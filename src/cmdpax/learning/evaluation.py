@@ -71,9 +71,9 @@ def evaluate(
     the costs that are reported.
     """
     run_folder = RunFolder(getattr(run, "folder", run))
-    config, policy = run_folder.config, read_network(run_folder.path)
+    is_ours = hasattr(run, "environment")  # of this process, where somebody typed it
+    config, policy = run_folder.config, read_network(run_folder.path, trust or is_ours)
     if environment is None:
-        is_ours = hasattr(run, "environment")  # of this process, where somebody typed it
         environment = run.environment if is_ours else trained_in(run_folder, trust)
     measured = measure(policy, environment, config, episodes, seed, callback)
     if run_folder.card is None:

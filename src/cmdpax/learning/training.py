@@ -22,14 +22,16 @@ from cmdpax.files import Row
 from cmdpax.learning import compilation
 from cmdpax.learning.board import Board
 from cmdpax.learning.config import METHODS, SHAPE, WORKER_LIMIT, ResolvedConfig, TrainConfig
+from cmdpax.learning.encoders import default_network
 from cmdpax.learning.gym_simulator import make_simulator
-from cmdpax.learning.learner import Learner, adam, assess, init, learn
+from cmdpax.learning.learner import Learner, assess, init, learn
 from cmdpax.learning.margins import Verdict, in_users_orientation
 from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces, spaces_of
 from cmdpax.learning.portable import Policy
 from cmdpax.learning.rollout import collect, episodes
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.learning.simulator import Copies, Recorder, Simulator
+from cmdpax.learning.traced_descent import adam
 from cmdpax.learning.workers import worker_simulator
 from cmdpax.model.limits import Limits
 
@@ -98,6 +100,7 @@ def train(
     run_folder = RunFolder(place.absolute())  # also if the environment changes the current folder
     earlier = run_folder.config if resume and place.exists() else {}
     shape: Row = {part: earlier.get(part) for part in SHAPE if getattr(chosen, part) is None}
+    shape["network"] = default_network(chosen.network, simulator.observation_shape)
     chosen, start = replace(chosen, **shape), start or earlier.get("start")
     config = chosen.resolved(simulator.episode_limit, 1 if is_object else None)
     copies = config.batch // config.rollout_steps
@@ -151,6 +154,8 @@ def _learn(
         learner, metrics = learn(learner, samples, weights, dual.margin, length, config)
         space = simulator.action_space
         observed = learner.observed.add(raw).unscaled(space.choices * space.masked)
+        if acting.encoder is not None and not acting.encoder.is_custom:
+            observed = observed.shared()
         learner = learner._replace(observed=observed, update=np.asarray(update + 1))
         _refuse_nan(learner, run_folder)
         if not finished.completed and not warned:
@@ -234,15 +239,18 @@ class Dual(NamedTuple):
 def policy_of(learner: Learner, simulator: Copies) -> NetworkPolicy:
     """The current policy for NumPy."""
     layers, observed = learner.policy["layers"], learner.observed
+    dense = [layer for layer in layers if "weight" in layer]
     return NetworkPolicy(
-        [layer["weight"] for layer in layers],
-        [layer["bias"] for layer in layers],
+        [layer["weight"] for layer in dense],
+        [layer["bias"] for layer in dense],
         learner.policy.get("log_std"),
         observed.mean,
         observed.scale,
         simulator.action_space,
         simulator.observation_shape,
         int(learner.update),
+        layers[0].get("encoder"),
+        layers[0].get("parameters", ()),
     )
 
 
@@ -251,7 +259,8 @@ def save(learner: Learner, simulator: Copies, run_folder: RunFolder) -> None:
 
     Compiled code is kept along with it.
     """
-    run_folder.save(int(learner.update), leaves_by_path(learner), spaces_of(simulator))
+    spaces = spaces_of(policy_of(learner, simulator))
+    run_folder.save(int(learner.update), leaves_by_path(learner), spaces)
     compilation.keep()
 
 
@@ -294,8 +303,10 @@ def begin_from(
     for name, source in sources.items():
         if source not in arrays or arrays[source].shape != leaves[name].shape:
             where = f"the policy of {run_folder.path} has other layers"
-            hidden = run_folder.config.get("hidden")
-            raise InputError(f"{where} (hidden {hidden}, here {[*config.hidden]}); give as many.")
+            ours = {"hidden": [*config.hidden], "network": config.network}
+            was = run_folder.config
+            pairs = (f"{name} {was.get(name)}, here {own}" for name, own in ours.items())
+            raise InputError(f"{where} ({'; '.join(pairs)}); give the same.")
     leaves |= {name: arrays[source] for name, source in sources.items()}
     return jax.tree.unflatten(jax.tree.structure(learner), list(leaves.values()))
 
