@@ -20,7 +20,9 @@ MARGIN, WEIGHTS = np.zeros(1), np.array([0.3])
         ("spma-alm", {}),
         ("spma-alm", {"kl_stop": 1e-5}),
         ("ppo-alm", {"gradient_clip": 0.01}),
+        ("spma-alm", {"surrogate": "printed"}),
         ("trpo-alm", {}),
+        ("cpo", {"gradient_clip": 0.1}),
     ],
 )
 def test_it_moves_dense_networks_as_the_compiled_one(kind, method, settings, monkeypatch):

@@ -34,8 +34,10 @@ Margin = Literal["smooth", "latest"]
 Standardise = Literal["combined", "separate"]
 Units = Literal["own", "reward"]
 Critics = Literal["normalised", "plain"]
+Surrogate = Literal["own", "printed"]
+CPOStep = Literal["recover", "full"]
 CHOICES = {"dual_optimiser": DualOptimiser, "margin": Margin, "standardise": Standardise}
-CHOICES |= {"units": Units, "critics": Critics}
+CHOICES |= {"units": Units, "critics": Critics, "surrogate": Surrogate, "cpo_step": CPOStep}
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,9 @@ class TrainConfig:
     minibatch: int | None = None
     """Samples in a gradient step. None: 256, or a whole smaller batch."""
     learning_rate: float = 1e-3
-    """Adam's step for the policy and the critics, decaying linearly to 0."""
+    """Adam's step for the policy and the critics."""
+    decay: bool = True
+    """Whether learning rate, trust region and SPMA's target decay linearly to 0."""
     critics: Critics = "normalised"
     """normalised: networks learn targets less their level, over their deviation; plain."""
     clip: float = 0.2
@@ -106,14 +110,19 @@ class TrainConfig:
     spma_step: float | None = None
     """SPMA's step size eta. None: 0.3, and longer where updates have a KL below
     0.005."""
+    surrogate: Surrogate = "own"
+    """Of SPMA. printed: the paper's (A + 1/eta) log ratio, which is noisier."""
     trust_region: float | None = None
-    """Largest mean KL of a TRPO or CPO step, decaying to 0. None: its own (0.01; cpo 0.02)."""
+    """Largest mean KL of a TRPO or CPO step. None: its own (0.01; cpo 0.02)."""
+    cpo_step: CPOStep = "recover"
+    """What CPO does beyond a limit. recover: only climb back; full: the best step within the trust
+    region that comes back, as published."""
     kl_stop: float | None = None
     """KL of a minibatch beyond which the policy is left alone; 0: no such stop. None: the method's
     own (SPMA 0.02; PPO 0.03)."""
     gradient_clip: float | None = None
     """Largest norm of the policy's gradient in Adam's steps; 0: none. None: the method's own
-    (ppo-lag 40; else none). TRPO and CPO have a trust region instead."""
+    (ppo-lag 40; else none). Of cpo, whose policy has a trust region, that of the critics."""
     penalty: float | None = None
     """Penalty beta of the augmented Lagrangian, in `units`. None: 1."""
     units: Units = "own"
@@ -252,7 +261,7 @@ class ResolvedConfig(TrainConfig):
             "rescale changes nothing where combined advantages are standardised; set standardise to"
             " separate.": self.rescale and self.standardise == "combined",
             f"gradient_clip is {self.gradient_clip}, but {self.method} has a trust region instead;"
-            " leave it out.": self.gradient_clip and not method.is_descent,
+            " leave it out.": self.gradient_clip and method.surrogate == "trpo",
             f'{self.method} needs at least one limit, for example "cost<=25".': is_limited
             and not self.limits,
         }

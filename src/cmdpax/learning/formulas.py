@@ -283,6 +283,11 @@ def spma(log_ratio: Array, advantage: Array, step: Array) -> Array:
     return advantage * log_ratio - sharpness * (space.expm1(log_ratio) - log_ratio)
 
 
+def printed(log_ratio: Array, advantage: Array, step: Array) -> Array:
+    """`(A + 1/eta) log ratio`, SPMA's surrogate as printed, `[K]`; A is at least -1/eta."""
+    return (advantage + 1 / step).clip(0) * log_ratio
+
+
 def ppo(log_ratio: Array, advantage: Array, clip: Array) -> Array:
     """`min(ratio A, clip(ratio, 1 - c, 1 + c) A)`, PPO's surrogate, `[K]`."""
     space = log_ratio.__array_namespace__()

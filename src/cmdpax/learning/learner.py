@@ -181,7 +181,7 @@ def learn(
         samples.advantages, weights.astype(np.float32), config.standardise, config.rescale
     )
     # every step size of the policy and the critics decays linearly to 0
-    remaining = 1 - int(learner.update) / config.updates
+    remaining = 1 - int(learner.update) / config.updates if config.decay else 1.0
     step_metrics: dict[str, Any] = {}
     # until critics have learned once, advantages are noise: the first batch is theirs alone
     is_first = int(learner.update) == 0 and config.critics == "normalised"
@@ -198,6 +198,7 @@ def learn(
             margin[:rows] / size,
             steps_per_episode,
             config.trust_region * remaining,
+            config.cpo_step == "recover",
         )
         learner = learner._replace(policy=policy)
     is_frozen = is_first or not method.is_descent
@@ -234,6 +235,8 @@ def _descend(
         float(config.gradient_clip),
         np.array(parts, np.int64),
         "choices" in policy and policy["choices"].masked,
+        is_spma and config.surrogate == "printed",
+        float(config.gradient_clip) if METHODS[config.method].surrogate == "cpo" else 0.0,
     )
     passes: Any = (
         np.ascontiguousarray(targets.T, np.float32),

@@ -38,6 +38,8 @@ def descend(
     `[K]`; targets `[1 + M, K]`; orders `[passes, minibatches, minibatch]`. is_frozen: as there.
     """
     surrogate = "spma" if rule.spma_step > 0 else "ppo"
+    surrogate = "printed" if rule.as_printed else surrogate
+    critic_clip = np.float32(rule.critic_clip)
     number = np.float32(rule.spma_step or rule.clip)
     loss = 0.0
     for one_pass in orders:
@@ -45,7 +47,7 @@ def descend(
         for rows in one_pass:
             own = tuple(part[rows] for part in samples)
             critics, critics_adam, error = _move_critics(
-                critics, critics_adam, own[0], targets[:, rows], rate
+                critics, critics_adam, own[0], targets[:, rows], rate, critic_clip
             )
             loss += float(error) / len(one_pass)
             if is_frozen:
@@ -61,15 +63,21 @@ def descend(
 
 @jax.jit
 def _move_critics(
-    critics: list[Network], memory: Any, observation: Array, targets: Array, rate: Array
+    critics: list[Network],
+    memory: Any,
+    observation: Array,
+    targets: Array,
+    rate: Array,
+    clip: Array,
 ) -> tuple[list[Network], Any, Array]:
-    """One step down the mean squared errors, whose sum comes last."""
+    """One step down the mean squared errors, whose sum comes last; clip: as below, for each."""
 
     def loss(critics: list[Network]) -> Array:
         errors = formulas.values(critics, observation) - targets
         return (errors**2).mean(-1).sum()
 
     error, slopes = jax.value_and_grad(loss)(critics)
+    slopes = [_shorten(slope, clip) for slope in slopes]
     return *_step(critics, slopes, memory, rate), error
 
 
@@ -95,10 +103,14 @@ def _move_policy(
         return -getattr(formulas, surrogate)(log_ratio, advantage, number).mean(), kl
 
     slopes, kl = jax.grad(loss, has_aux=True)(policy)
+    return *_step(policy, _shorten(slopes, clip), memory, rate), kl
+
+
+def _shorten(slopes: Any, longest: Array) -> Any:
+    """A gradient scaled so that its norm is at most `longest`; 0: as it is."""
     norm = jax.numpy.sqrt(sum((slope**2).sum() for slope in jax.tree.leaves(slopes)))
-    shrink = jax.numpy.where(clip > 0, jax.numpy.minimum(1, clip / norm), 1)
-    slopes = jax.tree.map(lambda slope: slope * shrink, slopes)
-    return *_step(policy, slopes, memory, rate), kl
+    shrink = jax.numpy.where(longest > 0, jax.numpy.minimum(1, longest / norm), 1)
+    return jax.tree.map(lambda slope: slope * shrink, slopes)
 
 
 def _step(tree: Any, slopes: Any, memory: Any, rate: Array) -> tuple[Any, Any]:

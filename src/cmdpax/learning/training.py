@@ -218,8 +218,9 @@ class Dual(NamedTuple):
     def move(self, learner: Learner, config: ResolvedConfig) -> Learner:
         """The dual update: every `inner` batches with the slack (augmented), or every batch."""
         dual, update, multiplier = METHODS[config.method].dual, learner.update, learner.multiplier
-        # before the first update nothing has been learned yet: its margin is the random policy's
-        if dual == "none" or update == 0 or (dual == "augmented" and update % config.inner):
+        # the first batch is the critics' alone, where they warm up: its margin is of no policy yet
+        is_first = update == 0 and (config.critics == "normalised" or dual == "augmented")
+        if dual == "none" or is_first or (dual == "augmented" and update % config.inner):
             return learner
         margin, penalty = self.counted, np.maximum(self.penalty, np.finfo(np.float64).tiny)
         if config.dual_optimiser == "adam":
