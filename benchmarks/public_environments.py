@@ -15,6 +15,7 @@ from pathlib import Path
 import gymnasium
 
 import cmdpax
+from cmdpax.learning.run_folder import RunFolder
 
 FOLDER = Path("runs/public")
 
@@ -146,11 +147,10 @@ def row(make, name, kind, limit, samples):
         subprocess.run([sys.executable, "-m", "cmdpax", *words], check=True)
     run = cmdpax.evaluate(folder, environment=source, episodes=100)
     seen, best = run["stochastic"], run["deterministic"]
-    rows = cmdpax.learning.run_folder.RunFolder(folder).rows()
+    rows = RunFolder(folder).rows()
     cost = limit.partition("<=")[0]
-    first, last = (one["return"] for one in (rows[0], rows[-1]))
     numbers = (
-        f"{first:.3g} -> {seen.reward.mean:.3g}",
+        f"{rows[0]['return']:.3g} -> {seen.reward.mean:.3g}",
         f"{rows[0]['cost'][cost]:.3g} -> {seen.costs[cost].mean:.3g}",
         seen.verdict.word,
         f"{best.reward.mean:.3g}, {best.costs[cost].mean:.3g}",

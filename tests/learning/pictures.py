@@ -50,5 +50,17 @@ def pooled(shape):
     return init, apply
 
 
+def doubled(shape):
+    """Observations twice, the second time times weights; for vectors."""
+
+    def init(key):
+        return [jax.random.normal(key, shape)]
+
+    def apply(parameters, rows):
+        return jnp.concatenate((rows, rows * parameters[0]), -1)
+
+    return init, apply
+
+
 def wrong(shape):
     return lambda key: {}, lambda parameters, images: images

@@ -175,7 +175,10 @@ OTHER = {
     "gae": (0.1, None),
     "hidden": ((5,), None),
     "initial_std": (0.9, None),
+    "network": ("learning.pictures:doubled", None),
     "checkpoint_every": (1, None),
+    "evaluate_every": (2, None),
+    "evaluate_episodes": (3, None),
 }
 QUICK = {("spma-alm", "spma_step"), ("ppo-lag", "gradient_clip"), ("trpo-alm", "penalty")}
 QUICK |= {
@@ -238,9 +241,31 @@ def test_every_setting_is_tried():
 @pytest.mark.parametrize(("method", "name"), EVERY)
 def test_every_setting_is_used(method, name, before, tmp_path):
     """Another value of a setting makes another result; none is read and then ignored."""
-    usual = {"method": method, **({"standardise": "separate"} if name == "rescale" else {})}
+    needed = {"rescale": {"standardise": "separate"}, "evaluate_episodes": {"evaluate_every": 2}}
+    usual = {"method": method, **needed.get(name, {})}
     other = {**usual, name: OTHER[name][0]}
     if name == "batch":
         other["rollout_steps"] = OTHER[name][0]
     assert before(**usual) == before(**usual)
     assert result(tmp_path / "run", **other) != before(**usual)
+
+
+UNUSED = [(method, name) for method, own in METHODS.items() for name in sorted(own.unused)]
+QUICKLY_UNUSED = {("cpo", "dual_step"), ("cpo", "units"), ("ppo-lag", "inner"), ("ppo", "penalty")}
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        pytest.param(*pair, marks=[] if pair in QUICKLY_UNUSED else pytest.mark.slow)
+        for pair in UNUSED
+    ],
+)
+def test_what_is_unused_changes_nothing(method, name, before, tmp_path):
+    """So that sweeps need not repeat a run for it."""
+    assert OTHER[name][1] is not None and method not in OTHER[name][1]
+    rows, checkpoints = result(tmp_path / "run", method=method, **{name: OTHER[name][0]})
+    usual_rows, usual_checkpoints = before(method=method)
+    assert rows == usual_rows
+    if name != "spma_step":  # of which a checkpoint has the present one, used or not
+        assert checkpoints == usual_checkpoints

@@ -6,7 +6,6 @@ import pytest
 from cmdpax import InputError
 from cmdpax.learning import encoders, formulas
 from cmdpax.learning.encoders import Encoder, convolve, default_network, is_image
-from learning import pictures
 
 RANDOM = np.random.default_rng(0)
 
@@ -82,29 +81,3 @@ def test_what_is_none_has_no_convolutions():
         Encoder.of("convolutional", (64,))
     assert Encoder.of("dense", (8, 8, 3)) is None
     assert Encoder.of("convolutional", (8, 8)) == Encoder("convolutional", (8, 8))
-
-
-def test_somebodys_own():
-    encoder = Encoder("learning.pictures:pooled", (12, 12, 3))
-    own = parameters(encoder)
-    assert [part.shape for part in own] == [(), (36, 9)] and encoder.size == 9
-    flat = RANDOM.normal(size=(5, 432)).astype(np.float32)
-    _, apply = pictures.pooled((12, 12, 3))
-    expected = apply({"level": own[0], "rows": own[1]}, flat.reshape(-1, 12, 12, 3))
-    np.testing.assert_allclose(encoder.features(own, flat), expected, rtol=1e-4, atol=1e-5)
-    traced = jax.jit(encoder.features)(own, jnp.asarray(flat))
-    np.testing.assert_allclose(traced, expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        ("nowhere_at_all:net", "'nowhere_at_all' cannot be imported"),
-        ("learning.pictures:poled", "did you mean 'pooled'"),
-        ("learning.pictures:wrong", r"features are \[1, 12, 12, 3\]"),
-        ("learning.pictures:make", "it must take the shape of observations"),
-    ],
-)
-def test_what_is_no_network_gets_one_sentence(name, sentence):
-    with pytest.raises(InputError, match=sentence):
-        _ = Encoder(name, (12, 12, 3)).size

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 
 import cmdpax
@@ -313,6 +314,31 @@ np.save("random.npy", [policy(seen[0]) for _ in range(3000)])
     theirs, sampled = np.load(folder / "random.npy"), Policy(core)(repeated)
     np.testing.assert_allclose(theirs.mean(0), sampled.mean(0), atol=0.1 * width)
     np.testing.assert_allclose(theirs.std(0), sampled.std(0), atol=0.1 * width)
+
+
+def test_a_trained_policy_runs_with_numpy_alone_and_in_onnxruntime(bare, finished):
+    """With cmdpax beside NumPy: `tests/whole/test_numpy_only.py`."""
+    python, folder = bare
+    policy = load_policy(finished)
+    for name in ("policy.npz", "policy.onnx"):
+        save_policy(policy, folder / name)
+    seen = observations(policy.core, 50)
+    np.save(folder / "seen.npy", seen)
+    code = """
+import sys
+import numpy as np
+from numpy_policy import Policy
+policy = Policy("policy.npz")
+np.save("best.npy", [policy(one, deterministic=True) for one in np.load("seen.npy")])
+assert not {"cmdpax", "scipy", "jax", "numba", "gymnasium"} & set(sys.modules)
+"""
+    ours = policy(seen, deterministic=True)
+    run(python, "-c", code, folder=folder)
+    np.testing.assert_allclose(np.load(folder / "best.npy"), ours, rtol=0, atol=2e-6)
+    session = onnxruntime.InferenceSession(folder / "policy.onnx")
+    noise = np.zeros((50, policy.core.action_space.size), np.float32)
+    (action,) = session.run(["action"], {"observation": seen, "noise": noise})
+    np.testing.assert_allclose(action, ours, rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", IMAGES)

@@ -239,7 +239,7 @@ def test_a_start_that_was_killed_before_its_first_checkpoint_starts_there_again(
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"hidden": (9,)}, r"has other layers \(hidden \[8\], here \[9\]\); give as many"),
+        ({"hidden": (9,)}, r"has other layers \(hidden \[8\], here \[9\]\); give the same"),
         ({"environment": probes.Bandit}, "not what the policy was trained in"),
         ({"start": "nowhere"}, "no intact checkpoint"),
     ],
@@ -709,6 +709,24 @@ def test_a_policy_learns_to_look(network, tmp_path):
     settings = {"samples": 12_000, "limits": ["cost<=15"], "folder": tmp_path / "run"}
     run = train("learning.pictures:make", network=network, **settings)
     assert run.metrics[0]["return"] < 13 and run.metrics[-1]["return"] > 18
+
+
+def test_policies_are_evaluated_along_a_run(tmp_path, finished):
+    """The numbers are those of `evaluate`; the training is what it is without."""
+    settings = {"evaluate_every": 5, "evaluate_episodes": 3}
+    run, rows = small(tmp_path / "run", **settings), []
+    measured = [row["update"] for row in run.metrics if "evaluated" in row]
+    assert measured == [5, 10]
+    for row in run.metrics:
+        rows.append({name: one for name, one in row.items() if "evaluated" not in name})
+    assert rows == RunFolder(finished).rows()
+    short = small(tmp_path / "short", **settings, callback=lambda row: None, samples=1_000)
+    evidence = cmdpax.evaluate(short, episodes=3)
+    last = short.metrics[-1]
+    for name, kind in (("", "stochastic"), ("_deterministic", "deterministic")):
+        seen = evidence[kind]
+        expected = {"cost": seen.costs["cost"].mean, "return": seen.reward.mean}
+        assert last[f"evaluated{name}"] == expected
 
 
 def test_by_default_a_run_lies_in_runs(tmp_path, monkeypatch):

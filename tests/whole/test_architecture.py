@@ -30,9 +30,12 @@ HOSTS = {
     "numba": ("loops/compiled.py",),
     "jax": tuple(
         f"learning/{file}.py"
-        for file in ["formulas", "learner", "trust_region", "training", "compilation"]
+        for file in [
+            *("formulas", "learner", "traced_descent", "trust_region", "training"),
+            *("own_network", "compilation"),
+        ]
     ),
-    "optax": ("learning/learner.py",),
+    "optax": ("learning/learner.py", "learning/traced_descent.py"),
     "onnx": ("learning/graph.py",),
     "onnxruntime": (),
     "gymnasium": ("learning/",),
@@ -82,13 +85,13 @@ BUDGETS = {
     "exact": 1520,
     "solvers": 3150,
     "environments": 750,
-    "learning": 5760,
+    "learning": 6420,
     "experiments": 1880,
     "report": 960,
     "paper": 2470,
-    "cli": 1100,
+    "cli": 1130,
 }
-LINES, MODULES, LOOSE_MODULES = 24_200, 111, 9
+LINES, MODULES, LOOSE_MODULES = 24_800, 114, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 17,

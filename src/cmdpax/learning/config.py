@@ -23,8 +23,10 @@ MOST_UNITS = 10_000  # of a hidden layer
 # beyond these a machine's memory or a lifetime ends; better refused than found out
 MOST = {"samples": 10**12, "batch": 10**7, "rollout_steps": 10**7, "minibatch": 10**7}
 MOST |= {"passes": 10**4, "inner": 10**6, "checkpoint_every": 10**9}
+OPEN = {"evaluate_every": 10**9, "evaluate_episodes": 10**6}  # the same, of what may be None
 FULL_BATCHES = 100_000  # samples from which on batches have a method's own size
 ROLLOUT_STEPS = 1_000
+EPISODES = 10  # of an evaluation
 WORKER_LIMIT = 600.0  # seconds within which a worker steps through its part of a batch
 SHAPE = ("batch", "rollout_steps", "minibatch")  # the environment has a say in them
 POSITIVE = ("learning_rate", "clip", "trust_region", "penalty", "dual_step")
@@ -57,6 +59,18 @@ class DeepMethod:
     def is_descent(self) -> bool:
         """Whether Adam moves the policy; else one trust-region step does."""
         return self.surrogate in ("spma", "ppo")
+
+    @property
+    def unused(self) -> frozenset[str]:
+        """Settings that change nothing."""
+        names = {"spma": "spma_step", "ppo": "clip"}
+        unused = {name for surrogate, name in names.items() if surrogate != self.surrogate}
+        unused.add("trust_region" if self.is_descent else "kl_stop")
+        if self.dual != "augmented":
+            unused |= {"penalty", "inner"}
+        if self.dual == "none":
+            unused |= {"dual_step", "dual_optimiser", "units"}
+        return frozenset(unused)
 
 
 METHODS: Mapping[str, DeepMethod] = MappingProxyType(
@@ -153,6 +167,10 @@ class TrainConfig:
     """Standard deviation of a Gaussian policy before training, in units of half the action box."""
     checkpoint_every: int = 10
     """Updates between two checkpoints."""
+    evaluate_every: int | None = None
+    """Updates between two evaluations, whose means are in the rows of metrics. None: none."""
+    evaluate_episodes: int | None = None
+    """Episodes of such an evaluation, and of that which a sweep selects by. None: 10."""
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> "TrainConfig":
@@ -187,6 +205,9 @@ class TrainConfig:
             settings["minibatch"] = min(256, check_count("batch", settings["batch"]))
         for name, most in MOST.items():
             settings[name] = check_count(name, settings[name], most=most)
+        for name, most in OPEN.items():
+            if settings[name] is not None:
+                settings[name] = check_count(name, settings[name], most=most)
         settings["seed"] = check_count("seed", self.seed, least=0, most=2**32 - 1)  # a JAX key
         settings["hidden"] = tuple(check_count("hidden", w, most=MOST_UNITS) for w in self.hidden)
         for name in (*POSITIVE, "initial_std"):

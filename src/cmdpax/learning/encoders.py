@@ -7,17 +7,15 @@ one formula for arrays of NumPy, which act, and of JAX, which learn; reading and
 alone. Somebody's own encoder, `module:function`, is code of JAX.
 """
 
-import importlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from cmdpax.errors import InputError, did_you_mean
+from cmdpax.errors import InputError
 
 Array = Any  # NumPy's or JAX's
 CONVOLUTIONAL, DENSE = "convolutional", "dense"
@@ -70,7 +68,7 @@ class Encoder:
     def size(self) -> int:
         """How many features."""
         if self.is_custom:
-            return _own(self).size
+            return self._own.size
         height, width, filters = _sides(self.shape)[-1]
         return height * width * filters
 
@@ -83,7 +81,7 @@ class Encoder:
     def check(self, parameters: Sequence[np.ndarray]) -> None:
         """Refuse arrays of other shapes."""
         if self.is_custom:
-            shapes = _own(self).shapes
+            shapes = self._own.shapes
         else:
             shapes = [one for shape in self.kernel_shapes for one in (shape, shape[-1:])]
         if [np.shape(part) for part in parameters] != shapes:
@@ -95,15 +93,26 @@ class Encoder:
         if not isinstance(rows, np.ndarray):
             said = self._features(parameters, rows)
         elif self.is_custom:
-            said = _own(self).in_numpy(parameters, rows)
+            said = self._own.in_numpy(parameters, rows)
         else:
             blocks = [rows[start : start + BLOCK] for start in range(0, max(len(rows), 1), BLOCK)]
             said = np.concatenate([self._features(parameters, block) for block in blocks])
         return said.reshape(*observation.shape[:-1], self.size)
 
+    @property
+    def _own(self) -> Any:
+        """Somebody's code, loaded where it is needed: with JAX."""
+        from cmdpax.learning.own_network import OwnNetwork
+
+        return OwnNetwork.of(self)
+
+    def init_own(self, key: Array) -> list[np.ndarray]:
+        """Parameters of somebody's encoder before training."""
+        return self._own.init(key)
+
     def _features(self, parameters: Sequence[Array], rows: Array) -> Array:
         if self.is_custom:
-            return _own(self).apply(parameters, rows)
+            return self._own.apply(parameters, rows)
         return convolutions(parameters, colours_last(rows))
 
 
@@ -171,82 +180,6 @@ def _sides(shape: tuple[int, ...]) -> list[tuple[int, int, int]]:
         sides.append((height, width, filters))
         filters = min(2 * filters, MOST_FILTERS)
     return sides
-
-
-class _Own:
-    """Somebody's encoder: `function(shape)` is `init, apply`.
-
-    `init(key)` makes parameters, any tree of arrays; `apply(parameters, observations [N, *shape])`
-    is features `[N, f]`.
-    """
-
-    def __init__(self, encoder: Encoder) -> None:
-        import jax
-
-        self.name, self.shape = encoder.name, encoder.shape
-        function = _imported(encoder.name)
-        try:
-            self._init, own = function(encoder.shape)
-            tree = jax.eval_shape(self._init, jax.random.key(0))
-            leaves, structure = jax.tree.flatten(tree)
-            rows = jax.ShapeDtypeStruct((1, *encoder.shape), np.float32)
-            said = jax.eval_shape(own, tree, rows)
-            if len(said.shape) != 2 or said.shape[0] != 1 or not said.shape[1]:
-                raise ValueError(f"features are {list(said.shape)} of 1 observation, not [1, f]")
-            if any(leaf.dtype != np.float32 for leaf in leaves):
-                raise ValueError("its parameters are not all float32")
-        except Exception as error:  # whatever somebody's code raises
-            why = " ".join(f"{type(error).__name__}: {error}".split())
-            raise InputError(
-                f"network '{encoder.name}': {why}; it must take the shape of observations, and"
-                " return init(key) and apply(parameters, observations [N, *shape]) -> [N, f]."
-            ) from None
-        self.shapes, self.size = [leaf.shape for leaf in leaves], int(said.shape[1])
-        self.apply = lambda parameters, rows: own(jax.tree.unflatten(structure, parameters), rows)
-        self._jitted = jax.jit(self.apply)
-
-    def init(self, key: Array) -> list[np.ndarray]:
-        """Parameters before training."""
-        import jax
-
-        return [np.array(leaf) for leaf in jax.tree.leaves(self._init(key))]
-
-    def in_numpy(self, parameters: Sequence[np.ndarray], rows: np.ndarray) -> np.ndarray:
-        """`apply` in blocks of one size or a power of two: so few are compiled."""
-        parts = []
-        for start in range(0, len(rows), BLOCK):
-            block = rows[start : start + BLOCK]
-            padded = np.zeros((1 << (len(block) - 1).bit_length(), *self.shape), np.float32)
-            padded[: len(block)] = block
-            parts.append(np.asarray(self._jitted(list(parameters), padded))[: len(block)])
-        return np.concatenate([np.empty((0, self.size), np.float32), *parts])
-
-
-@cache
-def _own(encoder: Encoder) -> _Own:
-    return _Own(encoder)
-
-
-def init_own(encoder: Encoder, key: Array) -> list[np.ndarray]:
-    """Parameters of somebody's encoder before training."""
-    return _own(encoder).init(key)
-
-
-def _imported(name: str) -> Any:
-    """The function `module:function`."""
-    from cmdpax.learning.gym_simulator import USER_ERRORS, beside
-
-    module, _, function = name.partition(":")
-    try:
-        content = beside(importlib.import_module, module)
-    except USER_ERRORS as error:
-        why = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InputError(f"network '{name}': '{module}' cannot be imported ({why}).") from None
-    if not callable(getattr(content, function, None)):
-        public = [key for key, value in vars(content).items() if callable(value) and key[0] != "_"]
-        lacks = f"module '{module}' has no function '{function}'"
-        raise InputError(f"network '{name}': {lacks}; {did_you_mean(function, public)}")
-    return getattr(content, function)
 
 
 def refuse_untrusted(encoder: Encoder | None, trust: bool, where: Any) -> None:

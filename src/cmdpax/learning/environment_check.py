@@ -50,11 +50,13 @@ def check_environment(environment: Any, steps: int = 2000, seed: int = 0) -> Env
     simulator = make_simulator(environment, 1)
     name, space, costs = name_of(environment), simulator.action_space, simulator.cost_names
     complaints = _repeatability(simulator, min(steps, REPEATED), seed)
-    shape = simulator.observation_shape
-    if is_image(shape, least_axes=2) and not is_image(shape):
+    shape = getattr(getattr(simulator, "space", None), "shape", None) or ()
+    if is_image(shape, least_axes=2) and not is_image(simulator.observation_shape):
+        remedy = "if they are images, --network convolutional"
+        remedy = "shrink them, or show what matters" if space.masked else remedy
         complaints.append(
-            f"observations {list(shape)} may be images, of which a network of plain layers sees"
-            f" {simulator.observation_size} numbers in a row; if so, --network convolutional"
+            f"of observations {list(shape)} a network of plain layers sees"
+            f" {simulator.observation_size} numbers in a row; {remedy}"
         )
     rows, ends = [], []
     for step in walk(simulator, steps, seed):

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from cmdpax import lagrangian
-from cmdpax.learning.encoders import Encoder, init_own
+from cmdpax.learning.encoders import Encoder
 from cmdpax.learning.policy import FORBIDDEN
 from cmdpax.loops.compiled import compiled
 
@@ -56,7 +56,7 @@ def init_network(
 def _init_encoder(key: Array, index: int, layers: int, encoder: Encoder) -> list[np.ndarray]:
     """Parameters of an encoder ahead of so many dense layers."""
     if encoder.is_custom:
-        return init_own(encoder, jax.random.fold_in(jax.random.fold_in(key, index), layers))
+        return encoder.init_own(jax.random.fold_in(jax.random.fold_in(key, index), layers))
     parameters = []
     for layer, shape in enumerate(encoder.kernel_shapes):
         pair = (math.prod(shape[:-1]), shape[-1])

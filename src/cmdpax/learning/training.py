@@ -21,8 +21,16 @@ from cmdpax.errors import InputError, NumericalError
 from cmdpax.files import Row
 from cmdpax.learning import compilation
 from cmdpax.learning.board import Board
-from cmdpax.learning.config import METHODS, SHAPE, WORKER_LIMIT, ResolvedConfig, TrainConfig
+from cmdpax.learning.config import (
+    EPISODES,
+    METHODS,
+    SHAPE,
+    WORKER_LIMIT,
+    ResolvedConfig,
+    TrainConfig,
+)
 from cmdpax.learning.encoders import default_network
+from cmdpax.learning.evaluation import Evidence, means, measure_in, simulator_for
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import Learner, assess, init, learn
 from cmdpax.learning.margins import Verdict, in_users_orientation
@@ -115,12 +123,17 @@ def train(
             learner = begin_from(RunFolder(start), learner, simulator, config)
     hold = run_folder.resume if resume else run_folder.begin
     elsewhere = worker_simulator(workers, simulator, copies, environment, worker_limit)
+    examine = None
+    if config.evaluate_every is not None:
+        examine = partial(
+            measure_in, *simulator_for(environment, config.evaluate_episodes or EPISODES)
+        )
     with elsewhere as stepped, hold(recorded):
         learner = restore(learner, run_folder, simulator) if resume else learner
         if earlier and earlier["samples"] < config.samples:
             warnings.warn(_longer(earlier, config, int(learner.update)), stacklevel=2)
         run_folder.rewind(int(learner.update))
-        learner = _learn(learner, stepped, config, run_folder, callback)
+        learner = _learn(learner, stepped, config, run_folder, examine, callback)
     verdict, sentences = learner.margins.verdict(Limits.parse(config.limits))
     policy = Policy(policy_of(learner, simulator))
     return Training(environment, place, policy, verdict, sentences)
@@ -131,9 +144,10 @@ def _learn(
     simulator: Simulator | Recorder,
     config: ResolvedConfig,
     run_folder: RunFolder,
+    examine: Callable[[NetworkPolicy, Row], dict[str, Evidence]] | None,
     callback: Callable[[Row], None] | None,
 ) -> Learner:
-    """The remaining updates of a run."""
+    """The remaining updates of a run; `examine` measures a policy by the config."""
     limits, warned = Limits.parse(config.limits), False
     board = Board(run_folder.path / "tensorboard")
     for update in range(int(learner.update), config.updates):
@@ -176,6 +190,8 @@ def _learn(
             "episodes": finished.completed,
             **metrics,
         }
+        if examine and config.evaluate_every and (update + 1) % config.evaluate_every == 0:
+            row |= means(examine(policy_of(learner, simulator), asdict(config)))
         run_folder.add(row)
         board.show(row)
         if (update + 1) % config.checkpoint_every == 0 or update + 1 == config.updates:
@@ -305,8 +321,9 @@ def begin_from(
         if source not in arrays or arrays[source].shape != leaves[name].shape:
             where = f"the policy of {run_folder.path} has other layers"
             ours = {"hidden": [*config.hidden], "network": config.network}
-            was = run_folder.config
-            pairs = (f"{name} {was.get(name)}, here {own}" for name, own in ours.items())
+            was = {name: run_folder.config.get(name) for name in ours}
+            differing = [name for name in ours if ours[name] != was[name]]
+            pairs = (f"{name} {was[name]}, here {ours[name]}" for name in differing)
             raise InputError(f"{where} ({'; '.join(pairs)}); give the same.")
     leaves |= {name: arrays[source] for name, source in sources.items()}
     return jax.tree.unflatten(jax.tree.structure(learner), list(leaves.values()))
