@@ -85,13 +85,13 @@ BUDGETS = {
     "exact": 1520,
     "solvers": 3150,
     "environments": 750,
-    "learning": 6420,
+    "learning": 6480,
     "experiments": 1880,
     "report": 960,
     "paper": 2470,
     "cli": 1130,
 }
-LINES, MODULES, LOOSE_MODULES = 24_800, 114, 9
+LINES, MODULES, LOOSE_MODULES = 24_900, 114, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 17,
