@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from cmdpax.learning.encoders import Encoder
 from cmdpax.learning.policy import NetworkPolicy
 from cmdpax.learning.portable import TablePolicy
 from cmdpax.learning.simulator import ActionSpace
@@ -25,17 +26,37 @@ TABLES = {"one": ((), 3, 4), "horizon": ((), 5, 3, 4), "mixture": ((2,), 3, 4)}
 TABLES |= {"mixture of horizons": ((2,), 5, 3, 4)}
 
 
-def network(name: str, shape: tuple[int, ...] = (2, 6), hidden: tuple[int, ...] = (64, 64)):
+IMAGES = {"colours last": (12, 20, 3), "colours first": (3, 12, 20), "grey": (9, 11)}
+
+
+def network(
+    name: str,
+    shape: tuple[int, ...] = (2, 6),
+    hidden: tuple[int, ...] = (64, 64),
+    encoder: Encoder | None = None,
+):
     """With observations far from 0, of all sizes."""
     space, random = SPACES[name], np.random.default_rng(0)
-    sizes = (int(np.prod(shape)), *hidden, space.size)
+    size, encoded = int(np.prod(shape)), []
+    if encoder is not None:
+        for kernel in encoder.kernel_shapes:
+            spread = 1 / np.sqrt(np.prod(kernel[:-1]))
+            encoded.append(random.normal(0, spread, kernel).astype(np.float32))
+            encoded.append(random.normal(0, 0.1, kernel[-1]).astype(np.float32))
+    sizes = (size if encoder is None else encoder.size, *hidden, space.size)
     weights = [random.normal(0, 1 / np.sqrt(s[0]), s).astype(np.float32) for s in pairwise(sizes)]
     biases = [random.normal(0, 0.1, size).astype(np.float32) for size in sizes[1:]]
     log_std = None if space.low is None else np.full(space.size, -0.9, np.float32)
-    mean, scale = random.normal(0, 100, sizes[0]), random.uniform(0.1, 5, sizes[0])
+    mean, scale = random.normal(0, 100, size), random.uniform(0.1, 5, size)
     if space.masked:
         mean[-space.choices :], scale[-space.choices :] = 0, 1
-    return NetworkPolicy(weights, biases, log_std, mean, scale, space, shape, 7)
+    normaliser = (mean, scale)
+    return NetworkPolicy(weights, biases, log_std, *normaliser, space, shape, 7, encoder, encoded)
+
+
+def convolutional(name: str, space: str = "box"):
+    """A policy that sees images."""
+    return network(space, IMAGES[name], encoder=Encoder("convolutional", IMAGES[name]))
 
 
 def observations(policy: NetworkPolicy, count: int) -> np.ndarray:

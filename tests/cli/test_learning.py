@@ -320,5 +320,14 @@ def test_limits_and_open_settings_are_written_as_in_the_help(capsys):
     assert code == 0 and "--limit [STR [STR ...]] Limits on named costs" in text
     assert "--batch {None}|INT Environment steps per update. None: whole episodes of about" in text
     assert "--rollout-steps {None}|INT Steps of one simulator in a batch" in text
-    sentence = refusal(capsys, "train", "x", "--method", "cpo", "--gradient-clip", "40")
-    assert "gradient_clip is 40.0, but cpo has a trust region instead" in sentence
+    sentence = refusal(capsys, "train", "x", "--method", "trpo-alm", "--gradient-clip", "40")
+    assert "gradient_clip is 40.0, but trpo-alm has a trust region instead" in sentence
+
+
+def test_a_run_on_images_says_which_network_sees_them(capsys, tmp_path):
+    words = ["--samples", "8e1", "--batch", "40", "--rollout-steps", "40", "--passes", "1"]
+    for network, is_said in ((), True), (("--network", "dense"), False):
+        folder = str(tmp_path / f"run-{is_said}")
+        command = ["train", "learning.pictures:make", *words, *network, "--out", folder]
+        code, _, err = call(capsys, *command)
+        assert code == 0 and ("images: a convolutional network sees them" in err) == is_said

@@ -16,6 +16,10 @@ from cmdpax.model.archive import save_model
     [
         (["solve", "cliff-wrold"], "did you mean 'cliff-world'?"),
         (["solve", "missing.npz"], "missing.npz"),
+        (["train", "CartPole-v1", "--lr", "1e-3"], "did you mean '--learning-rate'?"),
+        (["train", "CartPole-v1", "--total_timesteps=1e5"], "did you mean '--samples'?"),
+        (["train", "CartPole-v1", "--samples", "1e2", "--batch", "1.5e2"], "samples 100 are fewer"),
+        (["train", "CartPole-v1", "--samples=1e2", "--batch=2e2"], "than one batch of 200"),
         (["solve", "missing.json"], "missing.json"),
         (["solve", "cliff-world", "--eps", "-1"], "eps is -1.0"),
         (["solve", "cliff-world", "--method", "pqa-aml"], "did you mean 'pqa-alm'?"),

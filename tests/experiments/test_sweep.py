@@ -4,6 +4,7 @@ before work begins.
 
 import os
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -156,6 +157,28 @@ def test_points_that_make_no_sense_are_left_out():
 def test_mistakes_are_named(tmp_path, text, sentence):
     with pytest.raises(InputError, match=re.escape(sentence)):
         read_sweep(write(tmp_path, text)).runs()
+
+
+def test_what_a_method_does_not_use_makes_no_other_run(tmp_path):
+    text = (
+        "seeds = 2\ndraws = 3\n[settings]\nenvironment = 'SafetyHopperVelocity-v1'\n"
+        "dual_step = [0.1, 0.2, 0.4]\nclip = {low = 0.1, high = 0.3}\n"
+        "[methods.cpo]\n[methods.spma-alm]\n[methods.ppo-lag]\n"
+    )
+    runs = read_sweep(write(tmp_path, text)).runs()
+    often = Counter(run.config["method"] for run in runs)
+    assert often == {"cpo": 2, "spma-alm": 2 * 3, "ppo-lag": 2 * 3 * 3}
+    assert len({run.id for run in runs}) == len(runs)
+
+
+def test_a_sweep_says_how_many_episodes_it_selects_by_and_which_network(tmp_path):
+    text = (
+        "[settings]\nenvironment = 'SafetyHopperVelocity-v1'\nevaluate_episodes = 100\n"
+        "network = ['dense', 'mine:net']"
+    )
+    configs = [run.config for run in read_sweep(write(tmp_path, text)).runs()]
+    assert [config["evaluate_episodes"] for config in configs] == [100, 100]
+    assert [config["network"] for config in configs] == ["dense", "mine:net"]
 
 
 def test_a_fraction_is_of_the_samples_wherever_they_are(tmp_path):

@@ -51,6 +51,14 @@ def show_often(folder):
         board.show(ROW)
 
 
+def test_a_package_that_cannot_be_loaded_is_one_warning(tmp_path, monkeypatch):
+    """As where its version of protobuf is another's."""
+    monkeypatch.setitem(sys.modules, "tensorboardX.proto.event_pb2", None)
+    with pytest.warns(UserWarning, match=r"Error.*TensorBoard sees no more") as said:
+        show_often(tmp_path / "tensorboard")
+    assert len(said) == 1
+
+
 def test_a_folder_that_cannot_be_made_is_one_warning(tmp_path):
     (tmp_path / "tensorboard").write_text("a file")
     with pytest.warns(UserWarning, match="cannot be written .*TensorBoard sees no more") as said:

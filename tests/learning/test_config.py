@@ -39,8 +39,12 @@ from short_run import SMALL
         ({"standardise": "seperate"}, "standardise 'seperate' is not known; did you mean"),
         ({"kl_stop": -1.0}, r"kl_stop is -1\.0; it must be a number, at least 0"),
         ({"gradient_clip": -5.0}, r"gradient_clip is -5\.0; it must be a number, at least 0"),
-        ({"method": "cpo", "gradient_clip": 1.0}, "cpo has a trust region instead; leave it out"),
-        ({"method": "trpo-alm", "gradient_clip": 1.0}, "trpo-alm has a trust region instead"),
+        (
+            {"method": "trpo-alm", "gradient_clip": 1.0},
+            "trpo-alm has a trust region instead; leave",
+        ),
+        ({"surrogate": "paper"}, "surrogate"),
+        ({"method": "cpo", "cpo_step": "half"}, "cpo_step"),
         ({"seed": 10**20}, "seed is 1.*0; it must be a whole number between 0 and 4294967295"),
         ({"seed": -1}, "seed is -1"),
         ({"hidden": (64, 1_000_000_000)}, "hidden is 1000000000; .* between 1 and 10000"),
@@ -150,12 +154,15 @@ OTHER = {
     "passes": (1, None),
     "minibatch": (10, None),
     "learning_rate": (2e-3, None),
+    "decay": (False, None),
     "critics": ("plain", None),
     "clip": (1e-4, {"ppo-alm", "ppo-lag"}),
     "spma_step": (0.9, {"spma-alm"}),
+    "surrogate": ("printed", {"spma-alm"}),
     "trust_region": (1e-4, REGION),
+    "cpo_step": ("full", {"cpo"}),
     "kl_stop": (1e-9, DESCENT),
-    "gradient_clip": (1e-9, DESCENT),
+    "gradient_clip": (1e-9, DESCENT | {"cpo"}),
     "penalty": (0.7, AUGMENTED),
     "inner": (1, AUGMENTED),
     "units": ("reward", DUAL),
@@ -168,10 +175,19 @@ OTHER = {
     "gae": (0.1, None),
     "hidden": ((5,), None),
     "initial_std": (0.9, None),
+    "network": ("learning.pictures:doubled", None),
     "checkpoint_every": (1, None),
+    "evaluate_every": (2, None),
+    "evaluate_episodes": (3, None),
 }
 QUICK = {("spma-alm", "spma_step"), ("ppo-lag", "gradient_clip"), ("trpo-alm", "penalty")}
-QUICK |= {("cpo", "trust_region"), ("cpo", "reserve")}
+QUICK |= {
+    ("cpo", "trust_region"),
+    ("cpo", "reserve"),
+    ("cpo", "cpo_step"),
+    ("cpo", "gradient_clip"),
+}
+QUICK |= {("spma-alm", "surrogate"), ("spma-alm", "decay")}
 EVERY = [
     pytest.param(*pair, marks=[] if pair in QUICK else pytest.mark.slow)
     for pair in itertools.product(sorted(DUAL | {"cpo"}), OTHER)
@@ -225,9 +241,31 @@ def test_every_setting_is_tried():
 @pytest.mark.parametrize(("method", "name"), EVERY)
 def test_every_setting_is_used(method, name, before, tmp_path):
     """Another value of a setting makes another result; none is read and then ignored."""
-    usual = {"method": method, **({"standardise": "separate"} if name == "rescale" else {})}
+    needed = {"rescale": {"standardise": "separate"}, "evaluate_episodes": {"evaluate_every": 2}}
+    usual = {"method": method, **needed.get(name, {})}
     other = {**usual, name: OTHER[name][0]}
     if name == "batch":
         other["rollout_steps"] = OTHER[name][0]
     assert before(**usual) == before(**usual)
     assert result(tmp_path / "run", **other) != before(**usual)
+
+
+UNUSED = [(method, name) for method, own in METHODS.items() for name in sorted(own.unused)]
+QUICKLY_UNUSED = {("cpo", "dual_step"), ("cpo", "units"), ("ppo-lag", "inner"), ("ppo", "penalty")}
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        pytest.param(*pair, marks=[] if pair in QUICKLY_UNUSED else pytest.mark.slow)
+        for pair in UNUSED
+    ],
+)
+def test_what_is_unused_changes_nothing(method, name, before, tmp_path):
+    """So that sweeps need not repeat a run for it."""
+    assert OTHER[name][1] is not None and method not in OTHER[name][1]
+    rows, checkpoints = result(tmp_path / "run", method=method, **{name: OTHER[name][0]})
+    usual_rows, usual_checkpoints = before(method=method)
+    assert rows == usual_rows
+    if name != "spma_step":  # of which a checkpoint has the present one, used or not
+        assert checkpoints == usual_checkpoints

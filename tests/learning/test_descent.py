@@ -13,7 +13,7 @@ import pytest
 
 from cmdpax.learning import descent, formulas, learner
 from cmdpax.learning.config import METHODS, TrainConfig
-from cmdpax.learning.descent import ppo_slope, spma_slope
+from cmdpax.learning.descent import ppo_slope, printed_slope, spma_slope
 from cmdpax.learning.learner import Samples, init, learn, minibatches
 from cmdpax.learning.scales import Scales
 from cmdpax.learning.simulator import ActionSpace
@@ -57,7 +57,9 @@ def test_spma_has_two_forms_that_agree_in_expectation():
     advantage = np.maximum(advantage, -1 / step).clip(max=1 / step)
     along = RANDOM.normal(size=5)
     along -= new @ along  # log ratios move so that chances still add up to 1
-    printed = old @ ((advantage + 1 / step) * along)
+    printed = old @ (np.array([printed_slope(a, step) for a in advantage]) * along)
+    assert printed == pytest.approx(old @ ((advantage + 1 / step) * along), abs=1e-12)
+    assert printed_slope(-5.0, step) == 0.0  # such an action is to be taken never, not less
     slopes = [spma_slope(p / q - 1, a, step) for p, q, a in zip(new, old, advantage)]
     assert old @ (np.array(slopes) * along) == pytest.approx(printed, abs=1e-12)
 

@@ -9,7 +9,7 @@ import pytest
 
 from cmdpax import InputError, Policy, save_policy
 from cmdpax.learning import graph
-from policies import SPACES, TABLES, network, observations, table
+from policies import IMAGES, SPACES, TABLES, convolutional, network, observations, table
 
 
 def session(core, folder):
@@ -37,6 +37,17 @@ def test_onnxruntime_agrees_to_a_millionth_of_the_range(name, shape, tmp_path):
             width = 0.0
         np.testing.assert_allclose(action, expected, rtol=0, atol=1e-6 * width)
         assert np.ptp(action) > 0
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_convolutions_agree(name, tmp_path):
+    core = convolutional(name)
+    run, seen = session(core, tmp_path), observations(core, 1000)
+    (action,) = run.run(["action"], {"observation": seen, "noise": np.zeros((1000, 2), np.float32)})
+    width = 2 * core.action_space.box[1].min()
+    np.testing.assert_allclose(action, core.best(core.read(seen)[0]), rtol=0, atol=1e-6 * width)
+    kinds = {node.op_type for node in onnx.load(tmp_path / "policy.onnx").graph.node}
+    assert np.ptp(action) > 0 and {"Conv", "Relu"} <= kinds
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -2,17 +2,20 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 
 import cmdpax
 from calls import call
 from cmdpax import InputError, Policy, load_policy, save_policy
+from cmdpax.learning.encoders import Encoder
 from cmdpax.learning.portable import TablePolicy
 from cmdpax.learning.run_folder import RunFolder
-from policies import SPACES, TABLES, network, observations, table
+from policies import IMAGES, SPACES, TABLES, convolutional, network, observations, table
 from whole.installing import PACKAGES, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "deploy.md"
@@ -36,6 +39,47 @@ def test_a_network_comes_back_as_it_was(name, tmp_path):
         np.testing.assert_array_equal(ours, theirs)
         assert ours.dtype == theirs.dtype
     assert again.core.updates == 7
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_a_convolutional_network_comes_back_as_it_was(name, tmp_path):
+    core = convolutional(name)
+    save_policy(Policy(core), tmp_path / "policy.npz")
+    again, seen = load_policy(tmp_path / "policy.npz"), observations(core, 5)
+    assert again.core.encoder == core.encoder
+    np.testing.assert_array_equal(
+        again(seen, deterministic=True), Policy(core)(seen, deterministic=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"kernel_0": np.ones((3, 3, 3, 8), np.float32)}, "arrays of other shapes"),
+        ({"kernel_0": None}, "no whole policy"),
+        ({"meta": {"encoder": {"name": "os:system", "shape": [12, 20, 3]}}}, "encoder is unknown"),
+        ({"meta": {"encoder": {"name": "convolutional", "shape": [-1]}}}, "something else"),
+        ({"meta": {"encoder": {"name": "convolutional", "shape": [9, 9, 9]}}}, "fit its spaces"),
+        ({"meta": {"encoder": 7}}, "no whole policy"),
+    ],
+)
+def test_a_damaged_encoder_gets_one_sentence(change, sentence, tmp_path):
+    path = tmp_path / "policy.npz"
+    save_policy(Policy(convolutional("colours last")), path)
+    with np.load(path) as file:
+        arrays = {**file, **{name: part for name, part in change.items() if name != "meta"}}
+        meta = {**json.loads(str(file["meta"])), **change.get("meta", {})}
+    arrays = {name: part for name, part in arrays.items() if part is not None}
+    np.savez(path, **{**arrays, "meta": np.array(json.dumps(meta))})
+    with pytest.raises(InputError, match=f"policy.npz: .*{sentence}"):
+        load_policy(path)
+
+
+def test_a_network_of_somebodys_own_is_not_exported(tmp_path):
+    core = replace(convolutional("grey"), encoder=Encoder("mine:features", (9, 11)))
+    for name in ("policy.npz", "policy.onnx"):
+        with pytest.raises(InputError, match="'mine:features' is code of your own, which no"):
+            save_policy(Policy(core), tmp_path / name)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -73,6 +117,38 @@ def test_the_generator_is_the_policys_own_or_the_callers():
     assert (policy(seen) != runs[0][0]).any()
     with pytest.raises(InputError, match="seed"):
         policy.reset(seed=-1)
+
+
+@pytest.mark.parametrize("name", ["masked", "binary"])
+def test_observation_and_mask_may_be_given_apart(name):
+    core = network(name)
+    policy, seen = Policy(core), observations(core, 9).reshape(9, -1)
+    count = core.action_space.choices
+    own, mask = seen[:, :-count], seen[:, -count:]
+    together = policy(seen.reshape(9, 2, 6), random=np.random.default_rng(1))
+    shapes = [(9, -1), (9, 1, 12 - count)]
+    parts = core.action_space.parts or (count,)
+    pieces = tuple(np.split(mask, np.cumsum(parts)[:-1], -1))
+    for shape in shapes:
+        for given in (mask, mask.astype(np.int8), pieces):
+            apart = policy(own.reshape(shape), mask=given, random=np.random.default_rng(1))
+            np.testing.assert_array_equal(apart, together)
+    assert policy(own[0], mask=mask[0]).shape == together[0].shape
+    for wrong, sentence in [
+        (mask[:3], "do not fit"),
+        (mask[:, 1:], "must hold 1 or 0"),
+        (0 * mask, "allow one of every part"),
+        (2 * mask, "must hold 1 or 0"),
+        ("up", "do not fit"),
+    ]:
+        with pytest.raises(InputError, match=sentence):
+            policy(own, mask=wrong)
+
+
+def test_a_mask_that_nobody_expects():
+    for core in (network("discrete"), table("one")):
+        with pytest.raises(InputError, match=r"a mask is given, but .* leave it out"):
+            Policy(core)(0, mask=[1, 0, 1])
 
 
 def test_exact_actions_have_their_probabilities():
@@ -238,6 +314,50 @@ np.save("random.npy", [policy(seen[0]) for _ in range(3000)])
     theirs, sampled = np.load(folder / "random.npy"), Policy(core)(repeated)
     np.testing.assert_allclose(theirs.mean(0), sampled.mean(0), atol=0.1 * width)
     np.testing.assert_allclose(theirs.std(0), sampled.std(0), atol=0.1 * width)
+
+
+def test_a_trained_policy_runs_with_numpy_alone_and_in_onnxruntime(bare, finished):
+    """With cmdpax beside NumPy: `tests/whole/test_numpy_only.py`."""
+    python, folder = bare
+    policy = load_policy(finished)
+    for name in ("policy.npz", "policy.onnx"):
+        save_policy(policy, folder / name)
+    seen = observations(policy.core, 50)
+    np.save(folder / "seen.npy", seen)
+    code = """
+import sys
+import numpy as np
+from numpy_policy import Policy
+policy = Policy("policy.npz")
+np.save("best.npy", [policy(one, deterministic=True) for one in np.load("seen.npy")])
+assert not {"cmdpax", "scipy", "jax", "numba", "gymnasium"} & set(sys.modules)
+"""
+    ours = policy(seen, deterministic=True)
+    run(python, "-c", code, folder=folder)
+    np.testing.assert_allclose(np.load(folder / "best.npy"), ours, rtol=0, atol=2e-6)
+    session = onnxruntime.InferenceSession(folder / "policy.onnx")
+    noise = np.zeros((50, policy.core.action_space.size), np.float32)
+    (action,) = session.run(["action"], {"observation": seen, "noise": noise})
+    np.testing.assert_allclose(action, ours, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_the_reader_of_the_page_reads_convolutions(bare, name):
+    python, folder = bare
+    core = convolutional(name)
+    save_policy(Policy(core), folder / "policy.npz")
+    seen = observations(core, 20)
+    np.save(folder / "seen.npy", seen)
+    code = """
+import numpy as np
+from numpy_policy import Policy
+policy = Policy("policy.npz")
+np.save("best.npy", [policy(one, deterministic=True) for one in np.load("seen.npy")])
+"""
+    run(python, "-c", code, folder=folder)
+    ours = core.best(core.read(seen)[0])
+    width = 2 * core.action_space.box[1].max()
+    np.testing.assert_allclose(np.load(folder / "best.npy"), ours, rtol=0, atol=1e-6 * width)
 
 
 @pytest.mark.parametrize("name", TABLES)

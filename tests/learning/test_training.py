@@ -239,7 +239,7 @@ def test_a_start_that_was_killed_before_its_first_checkpoint_starts_there_again(
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"hidden": (9,)}, r"has other layers \(hidden \[8\], here \[9\]\); give as many"),
+        ({"hidden": (9,)}, r"has other layers \(hidden \[8\], here \[9\]\); give the same"),
         ({"environment": probes.Bandit}, "not what the policy was trained in"),
         ({"start": "nowhere"}, "no intact checkpoint"),
     ],
@@ -647,6 +647,86 @@ def test_what_is_no_environment(tmp_path):
     with pytest.raises(InputError, match="environment"):
         small(tmp_path / "run", environment=Odd())
     assert not (tmp_path / "run").exists()
+
+
+PICTURES = {"environment": "learning.pictures:make", "batch": 80, "rollout_steps": 40}
+PICTURES |= {"samples": 320, "passes": 2, "minibatch": 40, "checkpoint_every": 1}
+NETWORKS = {"convolutional": None, "learning.pictures:pooled": "learning.pictures:pooled"}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_images_are_seen_by_convolutions_or_by_a_network_of_ones_own(name, tmp_path):
+    """Resumed, by workers and loaded again it is the same policy."""
+    settings = {**PICTURES, "network": NETWORKS[name]}
+    whole = small(tmp_path / "whole", **settings)
+    assert RunFolder(whole.folder).config["network"] == name
+    assert whole.policy.core.encoder.name == name
+    for row in whole.metrics:
+        assert 0 <= row["return"] <= 20 and np.isfinite(row["kl"])
+    with pytest.raises(Stopped):
+        small(tmp_path / "again", **settings, callback=stop_at(2))
+    small(tmp_path / "again", **settings, resume=True)
+    assert_same_run(tmp_path / "whole", tmp_path / "again")
+    small(tmp_path / "elsewhere", **settings, workers=2)
+    assert_same_run(tmp_path / "whole", tmp_path / "elsewhere")
+    seen = np.random.default_rng(0).integers(0, 255, (4, 12, 12, 3))
+    loaded = cmdpax.load_policy(whole.folder, trust=True)
+    for one in (loaded, whole.policy):
+        one.reset(seed=3)
+    np.testing.assert_array_equal(loaded(seen), whole.policy(seen))
+    assert cmdpax.evaluate(whole.folder, trust=True, episodes=2)["stochastic"].length == 20
+    still = {**settings, "learning_rate": 1e-12, "start": tmp_path / "whole"}
+    started = small(tmp_path / "started", **still).policy.core
+    for ours, theirs in zip(started.encoded, whole.policy.core.encoded, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-8)
+
+
+def test_a_module_is_not_imported_because_a_folder_names_it(tmp_path):
+    small(tmp_path / "run", **PICTURES, network="learning.pictures:pooled")
+    for attempt in (cmdpax.load_policy, cmdpax.evaluate):
+        with pytest.raises(
+            InputError, match=r"names the network 'learning.pictures:pooled', which"
+        ):
+            attempt(tmp_path / "run")
+
+
+def test_points_of_an_image_share_a_mean_and_a_spread(tmp_path):
+    core = small(tmp_path / "run", **PICTURES).policy.core
+    assert len(np.unique(core.mean)) == len(np.unique(core.scale)) == 1
+    assert 20 < core.mean[0] < 40 and 0.01 < core.scale[0] < 0.1
+
+
+def test_a_start_from_another_network_is_refused(tmp_path):
+    small(tmp_path / "run", **PICTURES)
+    with pytest.raises(InputError, match="network convolutional, here dense"):
+        small(tmp_path / "other", **PICTURES, network="dense", start=tmp_path / "run")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", [None, "learning.pictures:pooled"])
+def test_a_policy_learns_to_look(network, tmp_path):
+    """Half of the actions are right at random, all of them for who sees where the dot is."""
+    settings = {"samples": 12_000, "limits": ["cost<=15"], "folder": tmp_path / "run"}
+    run = train("learning.pictures:make", network=network, **settings)
+    assert run.metrics[0]["return"] < 13 and run.metrics[-1]["return"] > 18
+
+
+def test_policies_are_evaluated_along_a_run(tmp_path, finished):
+    """The numbers are those of `evaluate`; the training is what it is without."""
+    settings = {"evaluate_every": 5, "evaluate_episodes": 3}
+    run, rows = small(tmp_path / "run", **settings), []
+    measured = [row["update"] for row in run.metrics if "evaluated" in row]
+    assert measured == [5, 10]
+    for row in run.metrics:
+        rows.append({name: one for name, one in row.items() if "evaluated" not in name})
+    assert rows == RunFolder(finished).rows()
+    short = small(tmp_path / "short", **settings, callback=lambda row: None, samples=1_000)
+    evidence = cmdpax.evaluate(short, episodes=3)
+    last = short.metrics[-1]
+    for name, kind in (("", "stochastic"), ("_deterministic", "deterministic")):
+        seen = evidence[kind]
+        expected = {"cost": seen.costs["cost"].mean, "return": seen.reward.mean}
+        assert last[f"evaluated{name}"] == expected
 
 
 def test_by_default_a_run_lies_in_runs(tmp_path, monkeypatch):

@@ -151,6 +151,9 @@ def test_coming_back_to_a_limit_may_cost_reward():
         policy, observation, action, advantages, np.array([-0.5]), 100.0, 0.01
     )
     assert happened["case"] == "recover" and happened["kl"] > 0.005
+    rest = (np.array([-0.5]), 100.0, 0.01)
+    _, published = improve(policy, observation, action, advantages, *rest, only_recovers=False)
+    assert published["case"] == "bounded" and 0 < published["kl"] < happened["kl"]
     assert float(formulas.apply(moved["layers"], observation).mean()) < float(
         formulas.apply(policy["layers"], observation).mean()
     )

@@ -154,8 +154,8 @@ def test_one_copy_does_what_it_does_among_all():
 def test_a_policy_survives_its_journey():
     simulator = make_simulator(drifting.Drift, 1)
     policy, _ = random_policy(simulator)
-    space = {"space": policy.action_space.as_json()}
-    notes, arrays = workers.unpacked(workers.packed(space, workers.arrays_of(policy)))
+    spaces = {"spaces": workers.spaces_of(policy)}
+    notes, arrays = workers.unpacked(workers.packed(spaces, workers.arrays_of(policy)))
     again = workers.policy_of(arrays, notes)
     for before, after in zip(policy.network, again.network):
         np.testing.assert_array_equal(before, after)

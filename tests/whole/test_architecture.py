@@ -30,9 +30,12 @@ HOSTS = {
     "numba": ("loops/compiled.py",),
     "jax": tuple(
         f"learning/{file}.py"
-        for file in ["formulas", "learner", "trust_region", "training", "compilation"]
+        for file in [
+            *("formulas", "learner", "traced_descent", "trust_region", "training"),
+            *("own_network", "compilation"),
+        ]
     ),
-    "optax": ("learning/learner.py",),
+    "optax": ("learning/learner.py", "learning/traced_descent.py"),
     "onnx": ("learning/graph.py",),
     "onnxruntime": (),
     "gymnasium": ("learning/",),

@@ -15,6 +15,7 @@ from cmdpax.cli.terminal import Json, TrainingBar, deep, err, out
 from cmdpax.errors import InputError
 from cmdpax.files import Row
 from cmdpax.learning.config import ROLLOUT_STEPS, WORKER_LIMIT, TrainConfig
+from cmdpax.learning.encoders import CONVOLUTIONAL
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits
 from cmdpax.paper.settings import training_settings
@@ -100,6 +101,8 @@ def _shape(config: Row, workers: str | None) -> str:
     batch, steps, samples = (config[name] for name in ("batch", "rollout_steps", "samples"))
     updates, copies = samples // batch, batch // steps
     shape = f"{updates} updates of {batch} steps, {steps} in each of {copies} simulators"
+    if config.get("network") == CONVOLUTIONAL:
+        shape += "; observations are images: a convolutional network sees them"
     if workers is None or not workers.isdecimal() or int(workers) <= copies:
         return shape
     return f"{shape}; only {copies} of {workers} workers are used (fewer --rollout-steps use more)"

@@ -4,6 +4,7 @@ Exit codes: 0 certified, 1 check failed, 2 bad input, 3 infeasible, 4 limit, 130
 interrupted.
 """
 
+import re
 import sys
 import warnings
 from collections import Counter
@@ -37,6 +38,12 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "reproduce": experiments.reproduce,
     "report": experiments.report,
 }
+SCIENTIFIC, LARGEST = re.compile(r"\d+(\.\d+)?[eE]\+?\d+"), 1e15
+# of `train`, what other libraries call it
+FOREIGN = {"--lr": "--learning-rate", "--gamma": "--discount", "--lam": "--gae"}
+FOREIGN |= {"--steps": "--samples", "--total-steps": "--samples", "--total-timesteps": "--samples"}
+FOREIGN |= {"--epochs": "--passes", "--minibatch-size": "--minibatch", "--batch-size": "--batch"}
+FOREIGN |= {"--cost-limit": "--limit", "--target-kl": "--kl-stop", "--policy": "--network"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -52,7 +59,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         print(f"cmdpax {cmdpax.__version__}")
         return 0
     try:
+        words = [*map(_whole, words)]
         _refuse_repeated(words)
+        _refuse_foreign(words)
         return tyro.extras.subcommand_cli_from_dict(
             _commands(words), prog="cmdpax", description=__doc__, args=words
         )
@@ -93,6 +102,22 @@ def _refuse_repeated(words: Sequence[str]) -> None:
         if times > 1:
             remedy = "give it once, with all of its values after it"
             raise InputError(f"{option} is given {times} times; {remedy}.")
+
+
+def _whole(word: str) -> str:
+    """`1e5` as `100000`, also in `--samples=1e5`: whole numbers may be written so."""
+    ahead, equals, text = word.rpartition("=") if word.startswith("--") else ("", "", word)
+    if not SCIENTIFIC.fullmatch(text) or (number := float(text)) % 1 or number > LARGEST:
+        return word
+    return f"{ahead}{equals}{number:.0f}"
+
+
+def _refuse_foreign(words: Sequence[str]) -> None:
+    """Options of `train` that other libraries call so."""
+    for word in words if words[:1] == ["train"] else []:
+        option = word.partition("=")[0].replace("_", "-")
+        if option in FOREIGN:
+            raise InputError(f"{option} is not known; did you mean '{FOREIGN[option]}'?")
 
 
 def _complain(sentence: object, code: int) -> int:

@@ -40,7 +40,7 @@ def publish(
     if target.checkpoints() or (target.path.exists() and target.config != config):
         raise InputError(f"{target.path} holds another run; give another folder.")
     arrays, _ = source.newest()
-    policy = read_network(source.path)
+    policy = read_network(source.path, trust)
     chosen = environment or trained_in(source, trust)
     measured = as_numbers(measure(policy, chosen, config, episodes, seed))
     if not target.path.exists():

@@ -21,7 +21,7 @@ import numpy as np
 from cmdpax.environments.by_name import open_features, open_model, seeded
 from cmdpax.errors import check_known, check_number
 from cmdpax.files import Row
-from cmdpax.learning.config import SHAPE, TrainConfig
+from cmdpax.learning.config import EPISODES, SHAPE, TrainConfig
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits
 from cmdpax.solvers.policy_classes import Features
@@ -158,7 +158,7 @@ def _train(run: Run, folder: Path, earlier: Sequence[Path], watch: Callable[[], 
         resume=(folder / "config.json").exists(),
         callback=lambda row: watch(),
     )
-    measured = evaluate(training)
+    measured = evaluate(training, episodes=config.get("evaluate_episodes") or EPISODES)
     if run_folder.evaluation is None:  # it only warned that its numbers were not kept
         run_folder.save_evaluation(as_numbers(measured))
     evidence = measured["stochastic"]

@@ -36,7 +36,7 @@ import numpy as np
 from cmdpax.errors import InputError, check_known
 from cmdpax.experiments.runs import EXACT, LIMITS, Run, check_problems, exact_run, train_run
 from cmdpax.files import LARGEST_TOML, Row, named, parse_json, parse_toml, read_bytes
-from cmdpax.learning.config import TrainConfig
+from cmdpax.learning.config import METHODS, TrainConfig
 from cmdpax.learning.run_folder import NAMES_OF_0_1
 from cmdpax.solvers.table import Method, find_method
 
@@ -166,6 +166,10 @@ class Sweep:
             if not settings.get("environment"):
                 raise self._error("settings.environment is missing; name a simulator.")
             environment = settings.pop("environment")
+            # what changes nothing makes no other run
+            method = METHODS.get(settings.get("method", TrainConfig.method))
+            for name in method.unused if method else ():
+                settings.pop(name, None)
             return train_run(environment, TrainConfig(**settings, seed=seed))
         own = {name: value for name, value in point.items() if name in EXACT_FIELDS}
         config = {name: self._checked(name, value, EXACT_FIELDS) for name, value in own.items()}
@@ -195,7 +199,7 @@ class Sweep:
             if any(type(one) is not type(default[0]) for one in several):
                 raise self._error(f"{name} is {_json(value)}; write {_json(default)}, for example.")
             return several
-        is_name = default == "" or name == "features"
+        is_name = default == "" or name in ("features", "network")
         if isinstance(default, bool) or isinstance(value, bool):
             fits = isinstance(default, bool) and isinstance(value, bool)
         elif isinstance(default, str) or is_name:

@@ -15,35 +15,35 @@ from cmdpax.files import Row
 
 
 class Board:
-    """A file of events in `folder`, a row at a time; after an error of the disk, no more of it."""
+    """A file of events in `folder`, a row at a time; after any error, no more of it."""
 
     def __init__(self, folder: Path) -> None:
         name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}"
         self.path, self.is_dropped = folder / name, False
-        self._append(_record(file_version="brain.Event:2"))
+        self._append(file_version="brain.Event:2")
 
     def show(self, row: Row) -> None:
         """Numbers of a row with flat names, `cost/heat` for nested ones."""
-        from tensorboardX.proto.summary_pb2 import Summary
-
         numbers = {}
         for name, value in row.items():
             for part, number in value.items() if isinstance(value, dict) else [("", value)]:
                 if isinstance(number, int | float):
                     numbers[f"{name}/{part}" if part else name] = number
-        values = [Summary.Value(tag=name, simple_value=one) for name, one in numbers.items()]
-        self._append(_record(step=row["samples"], summary=Summary(value=values)))
+        values = [{"tag": name, "simple_value": one} for name, one in numbers.items()]
+        self._append(step=row["samples"], summary={"value": values})
 
-    def _append(self, records: bytes) -> None:
+    def _append(self, **event: Any) -> None:
         if self.is_dropped:
             return
         try:
+            record = _record(**event)
             self.path.parent.mkdir(exist_ok=True)
             with open(self.path, "ab") as file:
-                file.write(records)
-        except OSError as error:
+                file.write(record)
+        except Exception as error:  # of the disk, or of packages that do not fit each other
             self.is_dropped = True
-            what = f"{self.path.parent} cannot be written ({error.strerror})"
+            why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+            what = f"{self.path.parent} cannot be written ({why})"
             warnings.warn(f"{what}: TensorBoard sees no more of this run.", stacklevel=2)
 
 

@@ -17,13 +17,16 @@ from cmdpax.errors import (
     check_positive,
     check_share,
 )
+from cmdpax.learning.encoders import CONVOLUTIONAL, DENSE
 
 MOST_UNITS = 10_000  # of a hidden layer
 # beyond these a machine's memory or a lifetime ends; better refused than found out
 MOST = {"samples": 10**12, "batch": 10**7, "rollout_steps": 10**7, "minibatch": 10**7}
 MOST |= {"passes": 10**4, "inner": 10**6, "checkpoint_every": 10**9}
+OPEN = {"evaluate_every": 10**9, "evaluate_episodes": 10**6}  # the same, of what may be None
 FULL_BATCHES = 100_000  # samples from which on batches have a method's own size
 ROLLOUT_STEPS = 1_000
+EPISODES = 10  # of an evaluation
 WORKER_LIMIT = 600.0  # seconds within which a worker steps through its part of a batch
 SHAPE = ("batch", "rollout_steps", "minibatch")  # the environment has a say in them
 POSITIVE = ("learning_rate", "clip", "trust_region", "penalty", "dual_step")
@@ -33,8 +36,10 @@ Margin = Literal["smooth", "latest"]
 Standardise = Literal["combined", "separate"]
 Units = Literal["own", "reward"]
 Critics = Literal["normalised", "plain"]
+Surrogate = Literal["own", "printed"]
+CPOStep = Literal["recover", "full"]
 CHOICES = {"dual_optimiser": DualOptimiser, "margin": Margin, "standardise": Standardise}
-CHOICES |= {"units": Units, "critics": Critics}
+CHOICES |= {"units": Units, "critics": Critics, "surrogate": Surrogate, "cpo_step": CPOStep}
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,18 @@ class DeepMethod:
     def is_descent(self) -> bool:
         """Whether Adam moves the policy; else one trust-region step does."""
         return self.surrogate in ("spma", "ppo")
+
+    @property
+    def unused(self) -> frozenset[str]:
+        """Settings that change nothing."""
+        names = {"spma": "spma_step", "ppo": "clip"}
+        unused = {name for surrogate, name in names.items() if surrogate != self.surrogate}
+        unused.add("trust_region" if self.is_descent else "kl_stop")
+        if self.dual != "augmented":
+            unused |= {"penalty", "inner"}
+        if self.dual == "none":
+            unused |= {"dual_step", "dual_optimiser", "units"}
+        return frozenset(unused)
 
 
 METHODS: Mapping[str, DeepMethod] = MappingProxyType(
@@ -97,7 +114,9 @@ class TrainConfig:
     minibatch: int | None = None
     """Samples in a gradient step. None: 256, or a whole smaller batch."""
     learning_rate: float = 1e-3
-    """Adam's step for the policy and the critics, decaying linearly to 0."""
+    """Adam's step for the policy and the critics."""
+    decay: bool = True
+    """Whether learning rate, trust region and SPMA's target decay linearly to 0."""
     critics: Critics = "normalised"
     """normalised: networks learn targets less their level, over their deviation; plain."""
     clip: float = 0.2
@@ -105,14 +124,19 @@ class TrainConfig:
     spma_step: float | None = None
     """SPMA's step size eta. None: 0.3, and longer where updates have a KL below
     0.005."""
+    surrogate: Surrogate = "own"
+    """Of SPMA. printed: the paper's (A + 1/eta) log ratio, which is noisier."""
     trust_region: float | None = None
-    """Largest mean KL of a TRPO or CPO step, decaying to 0. None: its own (0.01; cpo 0.02)."""
+    """Largest mean KL of a TRPO or CPO step. None: its own (0.01; cpo 0.02)."""
+    cpo_step: CPOStep = "recover"
+    """What CPO does beyond a limit. recover: only climb back; full: the best step within the trust
+    region that comes back, as published."""
     kl_stop: float | None = None
     """KL of a minibatch beyond which the policy is left alone; 0: no such stop. None: the method's
     own (SPMA 0.02; PPO 0.03)."""
     gradient_clip: float | None = None
     """Largest norm of the policy's gradient in Adam's steps; 0: none. None: the method's own
-    (ppo-lag 40; else none). TRPO and CPO have a trust region instead."""
+    (ppo-lag 40; else none). Of cpo, whose policy has a trust region, that of the critics."""
     penalty: float | None = None
     """Penalty beta of the augmented Lagrangian, in `units`. None: 1."""
     units: Units = "own"
@@ -136,10 +160,17 @@ class TrainConfig:
     """Decay of generalised advantage estimation."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers."""
+    network: str | None = None
+    """What stands ahead of the hidden layers: dense (nothing), convolutional, or module:function,
+    your own. None: convolutional where observations are images, else dense."""
     initial_std: float = 0.5
     """Standard deviation of a Gaussian policy before training, in units of half the action box."""
     checkpoint_every: int = 10
     """Updates between two checkpoints."""
+    evaluate_every: int | None = None
+    """Updates between two evaluations, whose means are in the rows of metrics. None: none."""
+    evaluate_episodes: int | None = None
+    """Episodes of such an evaluation, and of that which a sweep selects by. None: 10."""
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> "TrainConfig":
@@ -174,6 +205,9 @@ class TrainConfig:
             settings["minibatch"] = min(256, check_count("batch", settings["batch"]))
         for name, most in MOST.items():
             settings[name] = check_count(name, settings[name], most=most)
+        for name, most in OPEN.items():
+            if settings[name] is not None:
+                settings[name] = check_count(name, settings[name], most=most)
         settings["seed"] = check_count("seed", self.seed, least=0, most=2**32 - 1)  # a JAX key
         settings["hidden"] = tuple(check_count("hidden", w, most=MOST_UNITS) for w in self.hidden)
         for name in (*POSITIVE, "initial_std"):
@@ -186,6 +220,8 @@ class TrainConfig:
             check_share("reserve", self.reserve)
         for name in SHARES:
             settings[name] = check_share(name, settings[name])
+        if self.network is not None and ":" not in str(self.network):
+            check_known("network", self.network, (DENSE, CONVOLUTIONAL, "module:function"))
         for name, words in CHOICES.items():
             check_known(name, settings[name], get_args(words))
         for limit in self.limits:
@@ -246,7 +282,7 @@ class ResolvedConfig(TrainConfig):
             "rescale changes nothing where combined advantages are standardised; set standardise to"
             " separate.": self.rescale and self.standardise == "combined",
             f"gradient_clip is {self.gradient_clip}, but {self.method} has a trust region instead;"
-            " leave it out.": self.gradient_clip and not method.is_descent,
+            " leave it out.": self.gradient_clip and method.surrogate == "trpo",
             f'{self.method} needs at least one limit, for example "cost<=25".': is_limited
             and not self.limits,
         }

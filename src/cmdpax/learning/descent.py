@@ -28,6 +28,7 @@ class Rule(NamedTuple):
 
     kl_stop: a minibatch with a larger KL ends it; gradient_clip: its largest norm. 0: none. parts:
     how many choices every part of an action has; masked: whether observations end with what may be.
+    as_printed: SPMA's surrogate is the paper's. critic_clip: largest norm of a critic's gradient.
     """
 
     spma_step: float
@@ -36,6 +37,8 @@ class Rule(NamedTuple):
     gradient_clip: float
     parts: np.ndarray
     masked: bool
+    as_printed: bool = False
+    critic_clip: float = 0.0
 
 
 @piece
@@ -142,6 +145,12 @@ def spma_slope(growth, advantage, step):
 
 
 @piece
+def printed_slope(advantage, step):
+    """Slope, by log ratio, of the paper's `(A + 1/eta) log ratio`, where A is at least -1/eta."""
+    return max(advantage + 1 / step, 0.0)
+
+
+@piece
 def ppo_slope(growth, advantage, clip):
     """Slope, by log ratio, of `min(ratio A, clip(ratio, 1 - c, 1 + c) A)`, PPO's surrogate.
 
@@ -203,7 +212,9 @@ def policy_gradient(policy, sizes, samples, rows, inputs, rule, store, gradient)
         log_ratio = log_new - log_old[sample]
         growth = math.expm1(log_ratio)
         kl += (growth - log_ratio) / count
-        if rule.spma_step > 0:
+        if rule.as_printed:
+            factor = printed_slope(advantage[sample], rule.spma_step) / count
+        elif rule.spma_step > 0:
             factor = spma_slope(growth, advantage[sample], rule.spma_step) / count
         else:
             factor = ppo_slope(growth, advantage[sample], rule.clip) / count
@@ -213,13 +224,19 @@ def policy_gradient(policy, sizes, samples, rows, inputs, rule, store, gradient)
             slope[k] *= -factor
     differentiate(policy, sizes, inputs, store, slopes, gradient)
     if rule.gradient_clip > 0:
-        squares = 0.0
-        for k in range(len(gradient)):
-            squares += gradient[k] * gradient[k]
-        shrink = np.float32(min(1.0, rule.gradient_clip / math.sqrt(squares)))
-        for k in range(len(gradient)):
-            gradient[k] *= shrink
+        shorten(gradient, rule.gradient_clip)
     return kl
+
+
+@piece
+def shorten(gradient, longest):
+    """Scale a gradient, in place, so that its norm is at most `longest`."""
+    squares = 0.0
+    for k in range(len(gradient)):
+        squares += gradient[k] * gradient[k]
+    shrink = np.float32(min(1.0, longest / math.sqrt(squares)))
+    for k in range(len(gradient)):
+        gradient[k] *= shrink
 
 
 @piece
@@ -266,6 +283,8 @@ def descend(policy, critics, samples, targets, orders, rate, rule, is_frozen):
                 critic, aims = critic_rows[index], targets[index]
                 error = critic_gradient(critic, critic_sizes, aims, rows, inputs, store, slopes)
                 loss += error / len(one_pass)
+                if rule.critic_clip > 0:
+                    shorten(slopes, rule.critic_clip)
                 adam(critic, slopes, critic_mu[index], critic_nu[index], critic_count[0], rate)
             if is_frozen:
                 continue

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError
+from cmdpax.learning.encoders import is_image
 from cmdpax.learning.gym_simulator import make_simulator, name_of, random_actions
 from cmdpax.learning.simulator import ActionSpace, Simulator, Transition
 
 REPEATED = 100  # steps that are made twice, to see whether they are the same
 DIGITS = 2  # of a suggested limit
-SMALLEST_IMAGE = 8  # points of each side
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,13 @@ def check_environment(environment: Any, steps: int = 2000, seed: int = 0) -> Env
     simulator = make_simulator(environment, 1)
     name, space, costs = name_of(environment), simulator.action_space, simulator.cost_names
     complaints = _repeatability(simulator, min(steps, REPEATED), seed)
-    if _is_image(simulator.observation_shape):
-        shape = list(simulator.observation_shape)
+    shape = getattr(getattr(simulator, "space", None), "shape", None) or ()
+    if is_image(shape, least_axes=2) and not is_image(simulator.observation_shape):
+        remedy = "if they are images, --network convolutional"
+        remedy = "shrink them, or show what matters" if space.masked else remedy
         complaints.append(
-            f"observations are images {shape}, of which a network of plain layers sees"
-            f" {simulator.observation_size} numbers in a row; shrink them, or show what matters"
+            f"of observations {list(shape)} a network of plain layers sees"
+            f" {simulator.observation_size} numbers in a row; {remedy}"
         )
     rows, ends = [], []
     for step in walk(simulator, steps, seed):
@@ -135,8 +137,3 @@ def _repeatability(simulator: Simulator, steps: int, seed: int) -> list[str]:
                 " those of workers are not reproducible; draw from self.np_random alone"
             ]
     return []
-
-
-def _is_image(shape: tuple[int, ...]) -> bool:
-    """Whether observations are pictures, `[height, width]` with or without colours."""
-    return 2 <= len(shape) <= 3 and sorted(shape)[-2] >= SMALLEST_IMAGE

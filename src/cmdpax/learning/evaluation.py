@@ -14,13 +14,17 @@ from scipy.special import betaincinv, stdtrit
 
 from cmdpax.errors import InputError, check_count
 from cmdpax.files import Row, plain
+from cmdpax.learning.config import EPISODES
 from cmdpax.learning.gym_simulator import make_simulator, names_module
 from cmdpax.learning.margins import CONFIDENCE, Verdict, judge
 from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces, spaces_of
 from cmdpax.learning.portable import read_network
 from cmdpax.learning.rollout import first_episodes
 from cmdpax.learning.run_folder import RunFolder
+from cmdpax.learning.simulator import Simulator
 from cmdpax.model.limits import Limits
+
+SEED = 12345  # of an evaluation, unless another is asked for
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,8 @@ def evaluate(
     *,
     environment: Any = None,
     trust: bool = False,
-    episodes: int = 10,
-    seed: int = 12345,
+    episodes: int = EPISODES,
+    seed: int = SEED,
     callback: Callable[[Row], None] | None = None,
 ) -> dict[str, Evidence]:
     """Evidence on a trained policy, `stochastic` as in training, and `deterministic`.
@@ -71,9 +75,9 @@ def evaluate(
     the costs that are reported.
     """
     run_folder = RunFolder(getattr(run, "folder", run))
-    config, policy = run_folder.config, read_network(run_folder.path)
+    is_ours = hasattr(run, "environment")  # of this process, where somebody typed it
+    config, policy = run_folder.config, read_network(run_folder.path, trust or is_ours)
     if environment is None:
-        is_ours = hasattr(run, "environment")  # of this process, where somebody typed it
         environment = run.environment if is_ours else trained_in(run_folder, trust)
     measured = measure(policy, environment, config, episodes, seed, callback)
     if run_folder.card is None:
@@ -94,12 +98,29 @@ def measure(
     callback: Callable[[Row], None] | None = None,
 ) -> dict[str, Evidence]:
     """Evidence on a policy in an environment; `config` is its run's. Nothing is kept."""
-    check_count("episodes", episodes)
     check_count("seed", seed, least=0)
+    simulator, rounds = simulator_for(environment, episodes)
+    refuse_other_spaces(spaces_of(policy), simulator)
+    return measure_in(simulator, rounds, policy, config, seed, callback)
+
+
+def simulator_for(environment: Any, episodes: int) -> tuple[Simulator, int]:
+    """A simulator for so many episodes, and in how many rounds it has them."""
+    check_count("episodes", episodes)
     is_object = hasattr(environment, "step") and not isinstance(environment, type)
     rounds, count = (episodes, 1) if is_object else (1, episodes)  # of an object there is one copy
-    simulator = make_simulator(environment, count)
-    refuse_other_spaces(spaces_of(policy), simulator)
+    return make_simulator(environment, count), rounds
+
+
+def measure_in(
+    simulator: Simulator,
+    rounds: int,
+    policy: NetworkPolicy,
+    config: Row,
+    seed: int = SEED,
+    callback: Callable[[Row], None] | None = None,
+) -> dict[str, Evidence]:
+    """The same in a simulator that is there."""
     limits = Limits.parse(config["limits"])
     limits.columns(simulator.cost_names)  # refuses a limit on a cost that is not there
     cost_discount = config["discount"] if config["discounted"] else 1.0
@@ -114,11 +135,23 @@ def measure(
         named = dict(zip(simulator.cost_names, costs.T))
         measured[kind] = evidence(returns, named, lengths, limits, policy.updates, is_best)
         if callback:
-            for i in range(episodes):
+            for i in range(len(returns)):
                 cost = {name: values[i] for name, values in named.items()}
                 row = {"policy": kind, "episode": i, "return": returns[i], "cost": cost}
                 callback(plain({**row, "length": int(lengths[i])}))
     return measured
+
+
+def means(measured: Mapping[str, Evidence]) -> Row:
+    """What a row of metrics says of an evaluation: means, of both ways to act."""
+    names = {"stochastic": "evaluated", "deterministic": "evaluated_deterministic"}
+    return {
+        names[kind]: {
+            **{name: part.mean for name, part in seen.costs.items()},
+            "return": seen.reward.mean,
+        }
+        for kind, seen in measured.items()
+    }
 
 
 def effect_of_acting_deterministically(measured: Mapping[str, Evidence]) -> str:

@@ -1,10 +1,11 @@
 """Networks, log-probabilities, KL, advantages, surrogates: one formula, one function, one test.
 
-A network is a list of layers `{"weight": [in, out], "bias": [out]}` with tanh between them. A
-policy is `{"layers": network, "log_std": [a]}` (Gaussian, deviation independent of the state) or
+A network is a list of layers `{"weight": [in, out], "bias": [out]}` with tanh between them. Ahead
+of them may stand `{"encoder": Encoder, "parameters": [...]}`, whose features they see. A policy is
+`{"layers": network, "log_std": [a]}` (Gaussian, deviation independent of the state) or
 `{"layers": network}` (categorical), with "choices" where they have several parts or a mask.
-Observations `[..., d]` are normalised already. What trust regions differentiate takes arrays of JAX
-and of NumPy alike, and all else those of NumPy.
+Observations `[..., d]` are normalised already. What JAX differentiates takes arrays of JAX and of
+NumPy alike, and all else those of NumPy.
 """
 
 import math
@@ -17,6 +18,7 @@ import jax
 import numpy as np
 
 from cmdpax import lagrangian
+from cmdpax.learning.encoders import Encoder
 from cmdpax.learning.policy import FORBIDDEN
 from cmdpax.loops.compiled import compiled
 
@@ -24,20 +26,52 @@ Array = Any  # NumPy's or JAX's
 LOG_CIRCLE = math.log(2 * math.pi)
 Network = list[dict[str, Any]]
 Policy = dict[str, Any]
+GAIN = 2**0.5
+jax.tree_util.register_static(Encoder)
 
 
-def init_network(key: Array, index: int, sizes: tuple[int, ...], last_gain: float) -> Network:
+def init_network(
+    key: Array,
+    index: int,
+    sizes: tuple[int, ...],
+    last_gain: float,
+    encoder: Encoder | None = None,
+) -> Network:
     """Orthogonal weights, gain sqrt 2 (`last_gain` for the last layer), and zero biases.
 
-    Networks of one key have different indices.
+    Networks of one key have different indices. sizes: of what the dense layers see, `encoder`'s
+    features if there is one, of hidden layers and outputs.
     """
-    layers, gains = [], [2**0.5] * (len(sizes) - 2) + [last_gain]
+    layers: Network = []
+    gains = [GAIN] * (len(sizes) - 2) + [last_gain]
     for layer, (gain, pair) in enumerate(zip(gains, pairwise(sizes))):
-        columns, triangle = np.linalg.qr(_normal(key, index, layer, (max(pair), min(pair))))
-        columns *= np.sign(np.diag(triangle))
-        weight = columns if pair[0] >= pair[1] else columns.T
-        layers.append({"weight": np.float32(gain) * weight, "bias": np.zeros(pair[1], np.float32)})
-    return layers
+        weight = _orthogonal(key, index, layer, pair, gain)
+        layers.append({"weight": weight, "bias": np.zeros(pair[1], np.float32)})
+    if encoder is None:
+        return layers
+    first = {"encoder": encoder, "parameters": _init_encoder(key, index, len(layers), encoder)}
+    return [first, *layers]
+
+
+def _init_encoder(key: Array, index: int, layers: int, encoder: Encoder) -> list[np.ndarray]:
+    """Parameters of an encoder ahead of so many dense layers."""
+    if encoder.is_custom:
+        return encoder.init_own(jax.random.fold_in(jax.random.fold_in(key, index), layers))
+    parameters = []
+    for layer, shape in enumerate(encoder.kernel_shapes):
+        pair = (math.prod(shape[:-1]), shape[-1])
+        kernel = _orthogonal(key, index, layers + layer, pair, GAIN)
+        parameters += [kernel.reshape(shape), np.zeros(shape[-1], np.float32)]
+    return parameters
+
+
+def _orthogonal(
+    key: Array, index: int, layer: int, pair: tuple[int, int], gain: float
+) -> np.ndarray:
+    """Weights `[in, out]` with orthogonal columns or rows of length `gain`."""
+    columns, triangle = np.linalg.qr(_normal(key, index, layer, (max(pair), min(pair))))
+    columns *= np.sign(np.diag(triangle))
+    return np.float32(gain) * (columns if pair[0] >= pair[1] else columns.T)
 
 
 def _normal(key: Array, index: int, layer: int, shape: tuple[int, int]) -> np.ndarray:
@@ -56,13 +90,17 @@ class Choices:
 
 
 def init_policy(
-    key: Array, sizes: tuple[int, ...], initial_std: float | None, choices: Choices | None = None
+    key: Array,
+    sizes: tuple[int, ...],
+    initial_std: float | None,
+    choices: Choices | None = None,
+    encoder: Encoder | None = None,
 ) -> Policy:
     """A policy whose first actions hardly depend on the state: its last layer is small.
 
     Gaussian with `initial_std`; without it categorical, one choice of `sizes[-1]` or `choices`.
     """
-    policy: Policy = {"layers": init_network(key, 0, sizes, 0.01)}
+    policy: Policy = {"layers": init_network(key, 0, sizes, 0.01, encoder)}
     if initial_std is not None:
         policy["log_std"] = np.full(sizes[-1], np.log(initial_std), np.float32)
     elif choices is not None:
@@ -81,11 +119,19 @@ def said(policy: Policy, observation: Array) -> Array:
 def apply(network: Network, observation: Array) -> Array:
     """What a network says, `[..., in] -> [..., out]`."""
     hidden = observation
+    if "encoder" in network[0]:
+        first, *network = network
+        hidden = first["encoder"].features(first["parameters"], observation)
     for layer in network[:-1]:
         inner = hidden @ layer["weight"]
         inner += layer["bias"]
         hidden = inner.__array_namespace__().tanh(inner)
     return hidden @ network[-1]["weight"] + network[-1]["bias"]
+
+
+def encoder_of(policy: Policy) -> Encoder | None:
+    """What stands ahead of a policy's dense layers, if anything does."""
+    return policy["layers"][0].get("encoder")
 
 
 def values(critics: Sequence[Network], observation: Array) -> Array:
@@ -228,6 +274,25 @@ def combine(advantages: Array, weights: Array, rule: str, rescale: bool = False)
     if rescale:
         total = total / (1 + weights.sum())
     return total if rule == "separate" else standardise(total)
+
+
+def spma(log_ratio: Array, advantage: Array, step: Array) -> Array:
+    """`A log ratio - (ratio - 1 - log ratio) / min(eta, 1/|A|)`, `[K]`: `descent.spma_slope`."""
+    space = log_ratio.__array_namespace__()
+    sharpness = space.maximum(abs(advantage), 1 / step)
+    return advantage * log_ratio - sharpness * (space.expm1(log_ratio) - log_ratio)
+
+
+def printed(log_ratio: Array, advantage: Array, step: Array) -> Array:
+    """`(A + 1/eta) log ratio`, SPMA's surrogate as printed, `[K]`; A is at least -1/eta."""
+    return (advantage + 1 / step).clip(0) * log_ratio
+
+
+def ppo(log_ratio: Array, advantage: Array, clip: Array) -> Array:
+    """`min(ratio A, clip(ratio, 1 - c, 1 + c) A)`, PPO's surrogate, `[K]`."""
+    space = log_ratio.__array_namespace__()
+    ratio = space.exp(log_ratio)
+    return space.minimum(ratio * advantage, ratio.clip(1 - clip, 1 + clip) * advantage)
 
 
 def linear(log_ratio: Array, advantage: Array) -> Array:

@@ -12,12 +12,14 @@ action space that has one is the end of the observation. With a noise of 0 it
 is the deterministic action.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from onnx import TensorProto, checker, helper, numpy_helper
 
 from cmdpax.errors import InputError
+from cmdpax.learning.encoders import STRIDE, Encoder, has_colours_first
 from cmdpax.learning.policy import FORBIDDEN, OBSERVATION_CLIP, NetworkPolicy
 from cmdpax.learning.portable import TablePolicy
 from cmdpax.learning.simulator import ActionSpace
@@ -83,6 +85,8 @@ def _network(graph: Graph, policy: NetworkPolicy) -> tuple[list[Any], str, Any]:
     clip = np.array(OBSERVATION_CLIP)
     seen = graph("Min", graph("Max", graph("Mul", centred, policy.scale), -clip), clip)
     hidden = graph("Cast", seen, to=TensorProto.FLOAT)
+    if policy.encoder is not None:
+        hidden = _convolutions(graph, hidden, policy.encoder, policy.encoded)
     for layer, (weight, bias) in enumerate(zip(policy.weights, policy.biases)):
         below = graph("Tanh", hidden) if layer else hidden
         hidden = graph("Gemm", below, *(part.astype(np.float32) for part in (weight, bias)))
@@ -102,6 +106,21 @@ def _network(graph: Graph, policy: NetworkPolicy) -> tuple[list[Any], str, Any]:
     shape = (space.size,) if space.shape is None or space.is_unit else space.shape
     output = _value("action", helper.np_dtype_to_tensor_dtype(dtype), *shape)
     return inputs, action, output
+
+
+def _convolutions(
+    graph: Graph, flat: str, encoder: Encoder, parameters: Sequence[np.ndarray]
+) -> str:
+    """`encoders.convolutions`; ONNX has colours first."""
+    shape = encoder.shape
+    images = graph("Reshape", flat, np.array([-1, *((1,) if len(shape) == 2 else ()), *shape]))
+    if len(shape) == 3 and not has_colours_first(shape):
+        images = graph("Transpose", images, perm=[0, 3, 1, 2])
+    for kernel, bias in zip(parameters[::2], parameters[1::2]):
+        weight = np.moveaxis(kernel, (3, 2), (0, 1)).astype(np.float32)
+        said = graph("Conv", images, weight, bias.astype(np.float32), strides=[STRIDE, STRIDE])
+        images = graph("Relu", said)
+    return graph("Flatten", graph("Transpose", images, perm=[0, 2, 3, 1]))
 
 
 def _table(graph: Graph, policy: TablePolicy) -> tuple[list[Any], str, Any]:

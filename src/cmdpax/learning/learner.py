@@ -11,9 +11,10 @@ import jax
 import numpy as np
 import optax
 
-from cmdpax.learning import formulas, trust_region
+from cmdpax.learning import formulas, traced_descent, trust_region
 from cmdpax.learning.config import METHODS, ResolvedConfig
 from cmdpax.learning.descent import Rule, descend
+from cmdpax.learning.encoders import Encoder
 from cmdpax.learning.formulas import Network, Policy, values
 from cmdpax.learning.margins import Margins
 from cmdpax.learning.policy import Statistics
@@ -22,7 +23,6 @@ from cmdpax.learning.scales import Scales, ratio
 from cmdpax.learning.simulator import Simulator
 from cmdpax.model.limits import Limits
 
-adam = optax.scale_by_adam()
 KL_TARGET = 0.005  # an update of SPMA that moves less gets a longer step; decays to 0
 SPMA_STEPS = (0.3, 10.0)  # smallest, which is the first, and largest
 
@@ -46,14 +46,19 @@ class Learner(NamedTuple):
 def init(config: ResolvedConfig, simulator: Simulator) -> Learner:
     """The state before the first batch."""
     rows, space = len(Limits.parse(config.limits).rows), simulator.action_space
-    sizes = (simulator.observation_size, *config.hidden, space.size)
+    inputs, encoder = simulator.observation_size, None
+    if config.network is not None:
+        encoder = Encoder.of(config.network, simulator.observation_shape)
+    sizes = (inputs if encoder is None else encoder.size, *config.hidden, space.size)
     key = jax.random.key(config.seed)
     initial_std = None if space.low is None else config.initial_std
     choices = None
     if space.parts is not None or space.masked:
         choices = formulas.Choices(space.parts or (space.choices,), space.masked)
-    policy = formulas.init_policy(key, sizes, initial_std, choices)
-    critics = [formulas.init_network(key, 1 + i, (*sizes[:-1], 1), 1.0) for i in range(1 + rows)]
+    policy = formulas.init_policy(key, sizes, initial_std, choices, encoder)
+    critics = [
+        formulas.init_network(key, 1 + i, (*sizes[:-1], 1), 1.0, encoder) for i in range(1 + rows)
+    ]
     return Learner(
         policy,
         critics,
@@ -64,7 +69,7 @@ def init(config: ResolvedConfig, simulator: Simulator) -> Learner:
         np.zeros(rows),
         _no_moments(np.zeros(rows, np.float32)),
         Margins.empty(rows),
-        Statistics.empty(sizes[0]),
+        Statistics.empty(inputs),
         np.zeros((), np.int64),
     )
 
@@ -176,7 +181,7 @@ def learn(
         samples.advantages, weights.astype(np.float32), config.standardise, config.rescale
     )
     # every step size of the policy and the critics decays linearly to 0
-    remaining = 1 - int(learner.update) / config.updates
+    remaining = 1 - int(learner.update) / config.updates if config.decay else 1.0
     step_metrics: dict[str, Any] = {}
     # until critics have learned once, advantages are noise: the first batch is theirs alone
     is_first = int(learner.update) == 0 and config.critics == "normalised"
@@ -193,6 +198,7 @@ def learn(
             margin[:rows] / size,
             steps_per_episode,
             config.trust_region * remaining,
+            config.cpo_step == "recover",
         )
         learner = learner._replace(policy=policy)
     is_frozen = is_first or not method.is_descent
@@ -217,37 +223,60 @@ def _descend(
     """All passes over a batch, and the critics' loss in the last; a frozen policy stays."""
     unit, centre = learner.scales.output_unit, learner.scales.centre
     targets = ratio(samples.targets - centre.astype(np.float32), unit.astype(np.float32))
-    action, policy_tree = samples.action, learner.policy
+    policy = learner.policy
     parts: tuple[int, ...] = ()
-    masked = False
-    policy_adam, critics_adam = learner.policy_adam, learner.critics_adam
-    if "log_std" not in policy_tree:
-        parts = formulas.parts_of(policy_tree, samples.output)
-        masked = "choices" in policy_tree and policy_tree["choices"].masked
-        action = np.zeros_like(samples.output)
-        index = samples.action.reshape(len(action), -1) + formulas.first_of(parts)
-        np.put_along_axis(action, index, 1, -1)
-    policy = Flat.of([learner.policy], [policy_adam.mu], [policy_adam.nu], policy_adam.count)
-    critics = Flat.of(learner.critics, critics_adam.mu, critics_adam.nu, critics_adam.count)
+    if "log_std" not in policy:
+        parts = formulas.parts_of(policy, samples.output)
     is_spma = METHODS[config.method].surrogate == "spma"
-    step = float(learner.spma_step) if is_spma else 0.0
-    loss = descend(
-        policy,
-        critics,
-        (samples.observation, action, samples.log_old, advantage),
+    rule = Rule(
+        float(learner.spma_step) if is_spma else 0.0,
+        float(config.clip),
+        float(config.kl_stop),
+        float(config.gradient_clip),
+        np.array(parts, np.int64),
+        "choices" in policy and policy["choices"].masked,
+        is_spma and config.surrogate == "printed",
+        float(config.gradient_clip) if METHODS[config.method].surrogate == "cpo" else 0.0,
+    )
+    passes: Any = (
         np.ascontiguousarray(targets.T, np.float32),
         minibatches(len(advantage), config, int(learner.update)),
         np.float32(config.learning_rate * remaining),
-        Rule(
-            step,
-            float(config.clip),
-            float(config.kl_stop),
-            float(config.gradient_clip),
-            np.array(parts, np.int64),
-            masked,
-        ),
+        rule,
         is_frozen,
     )
+    if formulas.encoder_of(policy) is None:
+        return _descend_compiled(learner, samples, advantage, *passes)
+    rows = (samples.observation, samples.action, samples.log_old, advantage)
+    networks = (policy, learner.policy_adam, learner.critics, learner.critics_adam)
+    (policy, policy_adam, critics, critics_adam), loss = traced_descent.descend(
+        *networks, rows, *passes
+    )
+    learner = learner._replace(policy=policy, policy_adam=policy_adam)
+    return learner._replace(critics=critics, critics_adam=critics_adam), loss
+
+
+def _descend_compiled(
+    learner: Learner,
+    samples: Samples,
+    advantage: np.ndarray,
+    targets: np.ndarray,
+    orders: np.ndarray,
+    rate: np.float32,
+    rule: Rule,
+    is_frozen: bool,
+) -> tuple[Learner, float]:
+    """The passes over a batch of networks of dense layers alone."""
+    action = samples.action
+    if len(rule.parts):
+        action = np.zeros_like(samples.output)
+        index = samples.action.reshape(len(action), -1) + formulas.first_of(tuple(rule.parts))
+        np.put_along_axis(action, index, 1, -1)
+    policy_adam, critics_adam = learner.policy_adam, learner.critics_adam
+    policy = Flat.of([learner.policy], [policy_adam.mu], [policy_adam.nu], policy_adam.count)
+    critics = Flat.of(learner.critics, critics_adam.mu, critics_adam.nu, critics_adam.count)
+    rows = (samples.observation, action, samples.log_old, advantage)
+    loss = descend(policy, critics, rows, targets, orders, rate, rule, is_frozen)
     (moved,), (mu,), (nu,), count = policy.trees(learner.policy)
     networks, critics_mu, critics_nu, critics_count = critics.trees(learner.critics[0])
     learner = learner._replace(

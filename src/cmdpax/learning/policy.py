@@ -19,6 +19,7 @@ import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.files import Row
+from cmdpax.learning.encoders import Encoder
 from cmdpax.learning.simulator import ActionSpace, Copies
 
 OBSERVATION_CLIP = 10.0
@@ -52,6 +53,12 @@ class Statistics(NamedTuple):
         mean, squares = self.mean.copy(), self.squares.copy()
         mean[len(mean) - count :], squares[len(mean) - count :] = 0, self.total
         return Statistics(self.total, mean, squares)
+
+    def shared(self) -> "Statistics":
+        """One mean and one spread for all entries, as of the points of an image."""
+        mean, total = self.mean.mean(), self.total
+        squares = self.squares.mean() + total * np.square(self.mean - mean).mean()
+        return Statistics(total, np.full_like(self.mean, mean), np.full_like(self.mean, squares))
 
     def add(self, observations: Array) -> "Statistics":
         """Statistics of these and of `observations [K, d]` together (Chan's formula)."""
@@ -196,26 +203,53 @@ class NetworkPolicy:
     action_space: ActionSpace
     observation_shape: tuple[int, ...]  # of the environment's observations
     updates: int  # how many made this policy
+    encoder: Encoder | None = None  # of the features that the layers see, if it is not all
+    encoded: Sequence[Array] = ()  # its parameters
 
     @staticmethod
-    def of(arrays: Mapping[str, Array], *fields: Any) -> "NetworkPolicy":
-        """The policy among the arrays of a checkpoint; `fields` are the last three."""
+    def of(
+        arrays: Mapping[str, Array],
+        action_space: ActionSpace,
+        observation_shape: tuple[int, ...],
+        updates: int,
+        encoder: Encoder | None = None,
+    ) -> "NetworkPolicy":
+        """The policy among the arrays of a checkpoint."""
+        ahead, first = "policy/layers/0/parameters/", int(encoder is not None)
         paths = [name for name in arrays if name.startswith("policy/layers/")]
-        layers = [f"policy/layers/{layer}" for layer in range(len(paths) // 2)]
+        encoded = [name for name in paths if name.startswith(ahead)]
+        count = (len(paths) - len(encoded)) // 2
+        layers = [f"policy/layers/{first + layer}" for layer in range(count)]
         observed = Statistics(*(arrays[f"seen/{part}"] for part in Statistics._fields))
         weights, biases = (
             [arrays[f"{layer}/{part}"] for layer in layers] for part in ("weight", "bias")
         )
-        normaliser = (observed.mean, observed.scale)
-        policy = NetworkPolicy(weights, biases, arrays.get("policy/log_std"), *normaliser, *fields)
+        policy = NetworkPolicy(
+            weights,
+            biases,
+            arrays.get("policy/log_std"),
+            observed.mean,
+            observed.scale,
+            action_space,
+            observation_shape,
+            updates,
+            encoder,
+            [arrays[f"{ahead}{k}"] for k in range(len(encoded))],
+        )
         policy.check_shapes()
         return policy
 
     def check_shapes(self) -> None:
         """Refuse layers that do not fit each other or the spaces: compiled loops trust them."""
-        sizes = [math.prod(self.observation_shape), *map(len, self.biases)]
+        size = features = math.prod(self.observation_shape)
+        if self.encoder is not None:
+            if math.prod(self.encoder.shape) != size:
+                raise ValueError("its encoder does not fit its spaces")
+            self.encoder.check(self.encoded)
+            features = self.encoder.size
+        sizes = [features, *map(len, self.biases)]
         shapes = [[*pair] for pair in pairwise(sizes)] + [[size] for size in sizes[1:]]
-        shapes += [[sizes[0]], [sizes[0]], [sizes[-1]]]
+        shapes += [[size], [size], [sizes[-1]]]
         spread = self.biases[-1] if self.log_std is None else self.log_std
         arrays = [*self.weights, *self.biases, self.mean, self.scale, spread]
         if [list(one.shape) for one in arrays] != shapes or sizes[-1] != self.action_space.size:
@@ -254,10 +288,24 @@ class NetworkPolicy:
 
         What may not be chosen is made improbable beyond reach.
         """
-        fastest_forward()(self.network, *arrays)
+        if self.encoder is None:
+            fastest_forward()(self.network, *arrays)
+        else:
+            self._forward(self.encoder, *arrays)
         if self.action_space.masked:
             observation, output = arrays[0], arrays[3]
             output += (observation[:, -self.action_space.size :] - 1) * FORBIDDEN
+
+    def _forward(
+        self, encoder: Encoder, observation: Array, noise: Array, normalised: Array, output: Array
+    ) -> None:
+        """`forward` where an encoder stands ahead of the layers."""
+        for n in range(len(observation)):
+            normalised[n] = normalise(observation[n], self.mean, self.scale)
+            hidden = encoder.features(self.encoded, normalised[n : n + 1])
+            for layer, (weight, bias) in enumerate(zip(self.weights, self.biases)):
+                hidden = (np.tanh(hidden) if layer else hidden) @ weight + bias
+            output[n] = hidden[0] + noise[n]
 
     def choose(self, output: Array) -> Array:
         """The action that an output with its noise stands for, in the policy's own units."""
@@ -273,14 +321,20 @@ class NetworkPolicy:
 
     @cached_property
     def network(self) -> Network:
-        """The first argument of `forward`."""
+        """The first argument of `forward`, of dense layers alone."""
         layers = [part.reshape(-1) for pair in zip(self.weights, self.biases) for part in pair]
         sizes = np.array([len(self.weights[0]), *map(len, self.biases)])
         parameters = np.concatenate(layers, dtype=np.float32)
         return parameters, sizes, np.array(self.mean), np.array(self.scale)
 
-    def read(self, observation: Any) -> tuple[Array, tuple[int, ...]]:
-        """Observations `[..., *observation_shape]`, checked, as `[..., d]`, and the shape `...`."""
+    def read(self, observation: Any, mask: Any = None) -> tuple[Array, tuple[int, ...]]:
+        """Observations `[..., *observation_shape]`, checked, as `[..., d]`, and the shape `...`.
+
+        With a mask `[..., choices]`, or a tuple of those of the parts, observations are as the
+        environment gives them.
+        """
+        if mask is not None:
+            observation = self._with_mask(observation, mask)
         shape = self.observation_shape
         hint = (
             f"this policy takes [..., {', '.join(map(str, shape))}], of other spaces what"
@@ -297,11 +351,37 @@ class NetworkPolicy:
             raise InputError("the observation is not finite; there is no action for it.")
         return values.reshape(*values.shape[:ahead], len(self.mean)), values.shape[:ahead]
 
+    def _with_mask(self, observation: Any, mask: Any) -> Array:
+        """Observations that end with what may be done, `[..., *observation_shape]`."""
+        space = self.action_space
+        if not space.masked:
+            raise InputError("a mask is given, but this policy was trained without; leave it out.")
+        try:
+            pieces = mask if isinstance(mask, tuple) else (mask,)
+            allowed = np.concatenate([np.asarray(one, np.float64) for one in pieces], -1)
+            seen = np.asarray(observation, np.float64)
+            flat = seen.reshape(*allowed.shape[:-1], len(self.mean) - space.choices)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"observation and mask do not fit; this policy takes {space.choices} zeros and"
+                f" ones as a mask, and {len(self.mean) - space.choices} numbers as an observation,"
+                " both for as many episodes."
+            ) from None
+        ends = np.cumsum(space.parts or (space.choices,))[:-1]
+        is_whole = allowed.shape[-1] == space.choices and bool(np.isin(allowed, (0, 1)).all())
+        if not is_whole or not all(one.any(-1).all() for one in np.split(allowed, ends, -1)):
+            what = f"the mask must hold 1 or 0 for each of the {space.choices} choices"
+            raise InputError(f"{what}, and allow one of every part.")
+        together = np.concatenate((flat, allowed), -1)
+        return together.reshape(*flat.shape[:-1], *self.observation_shape)
+
 
 def spaces_of(one: "NetworkPolicy | Copies") -> Row:
-    """Action space and shape of observations, as a checkpoint notes them."""
+    """Action space and shape of observations, as a checkpoint notes them; a policy's encoder."""
     space, shape = one.action_space.as_json(), list(one.observation_shape)
-    return {"action_space": space, "observation_shape": shape}
+    spaces: Row = {"action_space": space, "observation_shape": shape}
+    encoder = getattr(one, "encoder", None)
+    return spaces if encoder is None else {**spaces, "encoder": encoder.as_json()}
 
 
 def refuse_other_spaces(spaces: Row, simulator: Copies) -> None:

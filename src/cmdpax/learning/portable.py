@@ -30,6 +30,7 @@ from cmdpax.files import (
     write_archive,
     write_bytes,
 )
+from cmdpax.learning.encoders import Encoder, refuse_untrusted
 from cmdpax.learning.policy import NetworkPolicy, spaces_of
 from cmdpax.learning.run_folder import RunFolder, read_checkpoint
 from cmdpax.learning.simulator import ActionSpace
@@ -81,8 +82,10 @@ class TablePolicy:
         with np.errstate(divide="ignore"):
             return np.log(self.probabilities)
 
-    def read(self, observation: Any) -> tuple[Array, tuple[int, ...]]:
-        """Indices of states, `[...]`, checked, and their shape."""
+    def read(self, observation: Any, mask: Any = None) -> tuple[Array, tuple[int, ...]]:
+        """Indices of states, `[...]`, checked, and their shape; there is no mask."""
+        if mask is not None:
+            raise InputError("a mask is given, but a table has none; leave it out.")
         states, count = np.asarray(observation), self.probabilities.shape[2]
         if states.dtype.kind not in "iu" or not ((states >= 0) & (states < count)).all():
             hint = f"this policy takes indices of states, 0 to {count - 1}, one or many"
@@ -132,17 +135,20 @@ class Policy:
         self,
         observation: Any,
         *,
+        mask: Any = None,
         deterministic: bool = False,
         random: np.random.Generator | None = None,
     ) -> Array:
         """A random action, as in training.
 
-        deterministic: the mean or most probable action instead (and component of a mixture); costs
-        are then others than those that the limits were kept for. random: a generator to take
-        instead of the policy's own.
+        mask: where actions are masked, what may be done, `[..., choices]` of 0 and 1, or a tuple of
+        those of the parts; without it, the flat observation must end with it. deterministic: the
+        mean or most probable action instead (and component of a mixture); costs are then others
+        than those that the limits were kept for. random: a generator to take instead of the
+        policy's own.
         """
         source = None if deterministic else self._random if random is None else random
-        seen, shape = self.core.read(observation)
+        seen, shape = self.core.read(observation, mask)
         noise = self.core.noise(source, shape)
         if isinstance(self.core, NetworkPolicy):
             return self.core.action(seen, noise)
@@ -164,13 +170,14 @@ class Policy:
             raise InputError(f"{began}, and here are {list(shape)}; {remedy}")
 
 
-def load_policy(path: str | Path) -> Policy:
+def load_policy(path: str | Path, *, trust: bool = False) -> Policy:
     """The policy of a run folder, of one checkpoint, of a `policy.npz`, or of a result's `.npz`.
 
     Of a run folder it is the newest intact checkpoint. It needs neither JAX nor a simulator, and of
-    trained policies no package but NumPy.
+    trained policies no package but NumPy; a custom network needs JAX and its module. trust: whether
+    that module may be imported because the folder names it.
     """
-    return Policy(read_policy(Path(path)))
+    return Policy(read_policy(Path(path), trust))
 
 
 def save_policy(policy: "Policy | Result", path: str | Path) -> None:
@@ -194,7 +201,7 @@ def save_policy(policy: "Policy | Result", path: str | Path) -> None:
     write_bytes(path, model_bytes(core, label))
 
 
-def read_policy(path: Path) -> NetworkPolicy | TablePolicy:
+def read_policy(path: Path, trust: bool = False) -> NetworkPolicy | TablePolicy:
     """What `load_policy` acts with."""
     if path.suffix.lower() == ".onnx":
         remedy = "run it with onnxruntime, or give the policy.npz of the same run"
@@ -203,9 +210,11 @@ def read_policy(path: Path) -> NetworkPolicy | TablePolicy:
         return _from_archive(path)
     arrays, notes = RunFolder(path).newest() if path.is_dir() else read_checkpoint(path)
     try:
+        encoder = Encoder.from_json(notes.get("encoder"))
+        refuse_untrusted(encoder, trust, path)
         space = ActionSpace.from_json(notes["action_space"])
         shape = notes.get("observation_shape", arrays["seen/mean"].shape)
-        return NetworkPolicy.of(arrays, space, tuple(shape), notes["checkpoint"])
+        return NetworkPolicy.of(arrays, space, tuple(shape), notes["checkpoint"], encoder)
     except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"the checkpoint in {path} holds no whole policy ({error}).") from None
 
@@ -221,9 +230,9 @@ def holds_policy(path: Path) -> bool:
     return isinstance(meta, dict) and meta.get("format") in (KIND, RESULT)
 
 
-def read_network(path: Path) -> NetworkPolicy:
+def read_network(path: Path, trust: bool = False) -> NetworkPolicy:
     """The policy of a run."""
-    policy = read_policy(path)
+    policy = read_policy(path, trust)
     if isinstance(policy, TablePolicy):
         raise InputError(f"{path} holds the policy of a finite model; give a run folder.")
     return policy
@@ -233,7 +242,14 @@ def _parts(core: NetworkPolicy | TablePolicy) -> tuple[dict[str, Array], Row]:
     """Arrays and notes of a policy's file."""
     if isinstance(core, TablePolicy):
         return {"probabilities": core.probabilities, "mixture": core.mixture}, {"kind": "table"}
+    if core.encoder is not None and core.encoder.is_custom:
+        raise InputError(
+            f"the network '{core.encoder.name}' is code of your own, which no policy file holds;"
+            " take the run folder along, and load_policy(folder, trust=True)."
+        )
     arrays = {"mean": core.mean, "scale": core.scale}
+    for layer, (kernel, bias) in enumerate(zip(core.encoded[::2], core.encoded[1::2])):
+        arrays |= {f"kernel_{layer}": kernel, f"filter_bias_{layer}": bias}
     for layer, (weight, bias) in enumerate(zip(core.weights, core.biases)):
         arrays |= {f"weight_{layer}": weight, f"bias_{layer}": bias}
     if core.log_std is not None:
@@ -282,9 +298,14 @@ def _from_parts(arrays: Mapping[str, Array], meta: Row) -> NetworkPolicy | Table
     space = ActionSpace.from_json(meta["action_space"])
     shape = tuple(meta["observation_shape"])
     normaliser = (arrays["mean"], arrays["scale"])
-    network = NetworkPolicy(
-        weights, biases, arrays.get("log_std"), *normaliser, space, shape, meta["updates"]
-    )
+    encoder = Encoder.from_json(meta.get("encoder"))
+    if encoder is not None and encoder.is_custom:
+        raise ValueError("its encoder is unknown")
+    kernels = range(sum(name.startswith("kernel_") for name in arrays))
+    pairs = ((arrays[f"kernel_{i}"], arrays[f"filter_bias_{i}"]) for i in kernels)
+    encoded = [part for pair in pairs for part in pair]
+    fields: Any = (space, shape, meta["updates"], encoder, encoded)
+    network = NetworkPolicy(weights, biases, arrays.get("log_std"), *normaliser, *fields)
     network.check_shapes()
     network.to_environment(np.zeros((1, space.size)))  # refuses a type or shape that is none
     return network

@@ -84,7 +84,8 @@ def record_of(
     """The steps of copies `first`, `first + 1`, ... of a batch from reset; noise `[T, N, a]`."""
     record = Record.empty(simulator, len(noise))
     record.observation[0] = simulator.reset(seed, first)
-    if isinstance(simulator, CompiledSimulator) and simulator.is_alone:
+    is_dense = policy.encoder is None
+    if is_dense and isinstance(simulator, CompiledSimulator) and simulator.is_alone:
         simulator.run(policy, noise, record)
     else:
         run(simulator, policy, noise, record)

@@ -57,7 +57,7 @@ REQUIRED |= {"discount": int | float, "discounted": bool}
 PARTS = ("reward", "costs")  # the same of evidence
 SUMS = ("sha256", "notes_sha256")  # of a checkpoint's arrays, and of its notes
 # of a checkpoint's notes, those that are there
-NOTES: Row = {"checkpoint": int, "action_space": dict, "observation_shape": list}
+NOTES: Row = {"checkpoint": int, "action_space": dict, "observation_shape": list, "encoder": dict}
 NAMES_OF_0_1 = {"limit": "limits", "horizon": "rollout_steps"}
 # what stood for "the method's own", which is None now
 OWN_OF_0_1 = dict.fromkeys(("batch", "minibatch", "trust_region", "penalty", "dual_step"), 0)

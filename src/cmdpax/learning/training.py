@@ -21,15 +21,25 @@ from cmdpax.errors import InputError, NumericalError
 from cmdpax.files import Row
 from cmdpax.learning import compilation
 from cmdpax.learning.board import Board
-from cmdpax.learning.config import METHODS, SHAPE, WORKER_LIMIT, ResolvedConfig, TrainConfig
+from cmdpax.learning.config import (
+    EPISODES,
+    METHODS,
+    SHAPE,
+    WORKER_LIMIT,
+    ResolvedConfig,
+    TrainConfig,
+)
+from cmdpax.learning.encoders import default_network
+from cmdpax.learning.evaluation import Evidence, means, measure_in, simulator_for
 from cmdpax.learning.gym_simulator import make_simulator
-from cmdpax.learning.learner import Learner, adam, assess, init, learn
+from cmdpax.learning.learner import Learner, assess, init, learn
 from cmdpax.learning.margins import Verdict, in_users_orientation
 from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces, spaces_of
 from cmdpax.learning.portable import Policy
 from cmdpax.learning.rollout import collect, episodes
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.learning.simulator import Copies, Recorder, Simulator
+from cmdpax.learning.traced_descent import adam
 from cmdpax.learning.workers import worker_simulator
 from cmdpax.model.limits import Limits
 
@@ -98,6 +108,7 @@ def train(
     run_folder = RunFolder(place.absolute())  # also if the environment changes the current folder
     earlier = run_folder.config if resume and place.exists() else {}
     shape: Row = {part: earlier.get(part) for part in SHAPE if getattr(chosen, part) is None}
+    shape["network"] = default_network(chosen.network, simulator.observation_shape)
     chosen, start = replace(chosen, **shape), start or earlier.get("start")
     config = chosen.resolved(simulator.episode_limit, 1 if is_object else None)
     copies = config.batch // config.rollout_steps
@@ -112,12 +123,17 @@ def train(
             learner = begin_from(RunFolder(start), learner, simulator, config)
     hold = run_folder.resume if resume else run_folder.begin
     elsewhere = worker_simulator(workers, simulator, copies, environment, worker_limit)
+    examine = None
+    if config.evaluate_every is not None:
+        examine = partial(
+            measure_in, *simulator_for(environment, config.evaluate_episodes or EPISODES)
+        )
     with elsewhere as stepped, hold(recorded):
         learner = restore(learner, run_folder, simulator) if resume else learner
         if earlier and earlier["samples"] < config.samples:
             warnings.warn(_longer(earlier, config, int(learner.update)), stacklevel=2)
         run_folder.rewind(int(learner.update))
-        learner = _learn(learner, stepped, config, run_folder, callback)
+        learner = _learn(learner, stepped, config, run_folder, examine, callback)
     verdict, sentences = learner.margins.verdict(Limits.parse(config.limits))
     policy = Policy(policy_of(learner, simulator))
     return Training(environment, place, policy, verdict, sentences)
@@ -128,9 +144,10 @@ def _learn(
     simulator: Simulator | Recorder,
     config: ResolvedConfig,
     run_folder: RunFolder,
+    examine: Callable[[NetworkPolicy, Row], dict[str, Evidence]] | None,
     callback: Callable[[Row], None] | None,
 ) -> Learner:
-    """The remaining updates of a run."""
+    """The remaining updates of a run; `examine` measures a policy by the config."""
     limits, warned = Limits.parse(config.limits), False
     board = Board(run_folder.path / "tensorboard")
     for update in range(int(learner.update), config.updates):
@@ -151,6 +168,8 @@ def _learn(
         learner, metrics = learn(learner, samples, weights, dual.margin, length, config)
         space = simulator.action_space
         observed = learner.observed.add(raw).unscaled(space.choices * space.masked)
+        if acting.encoder is not None and not acting.encoder.is_custom:
+            observed = observed.shared()
         learner = learner._replace(observed=observed, update=np.asarray(update + 1))
         _refuse_nan(learner, run_folder)
         if not finished.completed and not warned:
@@ -171,6 +190,8 @@ def _learn(
             "episodes": finished.completed,
             **metrics,
         }
+        if examine and config.evaluate_every and (update + 1) % config.evaluate_every == 0:
+            row |= means(examine(policy_of(learner, simulator), asdict(config)))
         run_folder.add(row)
         board.show(row)
         if (update + 1) % config.checkpoint_every == 0 or update + 1 == config.updates:
@@ -213,8 +234,9 @@ class Dual(NamedTuple):
     def move(self, learner: Learner, config: ResolvedConfig) -> Learner:
         """The dual update: every `inner` batches with the slack (augmented), or every batch."""
         dual, update, multiplier = METHODS[config.method].dual, learner.update, learner.multiplier
-        # before the first update nothing has been learned yet: its margin is the random policy's
-        if dual == "none" or update == 0 or (dual == "augmented" and update % config.inner):
+        # the first batch is the critics' alone, where they warm up: its margin is of no policy yet
+        is_first = update == 0 and (config.critics == "normalised" or dual == "augmented")
+        if dual == "none" or is_first or (dual == "augmented" and update % config.inner):
             return learner
         margin, penalty = self.counted, np.maximum(self.penalty, np.finfo(np.float64).tiny)
         if config.dual_optimiser == "adam":
@@ -234,15 +256,18 @@ class Dual(NamedTuple):
 def policy_of(learner: Learner, simulator: Copies) -> NetworkPolicy:
     """The current policy for NumPy."""
     layers, observed = learner.policy["layers"], learner.observed
+    dense = [layer for layer in layers if "weight" in layer]
     return NetworkPolicy(
-        [layer["weight"] for layer in layers],
-        [layer["bias"] for layer in layers],
+        [layer["weight"] for layer in dense],
+        [layer["bias"] for layer in dense],
         learner.policy.get("log_std"),
         observed.mean,
         observed.scale,
         simulator.action_space,
         simulator.observation_shape,
         int(learner.update),
+        layers[0].get("encoder"),
+        layers[0].get("parameters", ()),
     )
 
 
@@ -251,7 +276,8 @@ def save(learner: Learner, simulator: Copies, run_folder: RunFolder) -> None:
 
     Compiled code is kept along with it.
     """
-    run_folder.save(int(learner.update), leaves_by_path(learner), spaces_of(simulator))
+    spaces = spaces_of(policy_of(learner, simulator))
+    run_folder.save(int(learner.update), leaves_by_path(learner), spaces)
     compilation.keep()
 
 
@@ -294,8 +320,11 @@ def begin_from(
     for name, source in sources.items():
         if source not in arrays or arrays[source].shape != leaves[name].shape:
             where = f"the policy of {run_folder.path} has other layers"
-            hidden = run_folder.config.get("hidden")
-            raise InputError(f"{where} (hidden {hidden}, here {[*config.hidden]}); give as many.")
+            ours = {"hidden": [*config.hidden], "network": config.network}
+            was = {name: run_folder.config.get(name) for name in ours}
+            differing = [name for name in ours if ours[name] != was[name]]
+            pairs = (f"{name} {was[name]}, here {ours[name]}" for name in differing)
+            raise InputError(f"{where} ({'; '.join(pairs)}); give the same.")
     leaves |= {name: arrays[source] for name, source in sources.items()}
     return jax.tree.unflatten(jax.tree.structure(learner), list(leaves.values()))
 

@@ -14,7 +14,8 @@ ignoring the reward). A line search then makes the true surrogate keep what the 
 Beyond a limit only `recover` is used, although `best_step` often finds a way back that gains reward
 as well: with 20,000 samples for thousands of parameters that way is mostly sampling noise, and the
 cost settles above the limit (Hopper: at 40 instead of 25). The incumbent implementations do the
-same, by comparing an episode's margin with a gradient per step.
+same, by comparing an episode's margin with a gradient per step. `only_recovers=False` has the
+published step instead.
 """
 
 from itertools import combinations
@@ -120,12 +121,13 @@ def improve(
     margin: np.ndarray,
     steps_per_episode: float,
     radius: float,
+    only_recovers: bool = True,
 ) -> tuple[Policy, dict[str, Any]]:
     """One trust-region step; the policy stays where the line search finds nothing.
 
     observation `[K, d]`; action `[K, a]` or `[K]`; advantages `[1 + m, K]`, objective first; margin
     `[m]` of an episode; steps_per_episode turns a mean advantage per step into a change of an
-    episode's total. Returns the policy and what happened.
+    episode's total. only_recovers: beyond a limit. Returns the policy and what happened.
     """
     old = log_probability(policy, observation, action)
     gradients, solutions = (
@@ -137,7 +139,8 @@ def improve(
     q, r = float(gradients[0] @ solutions[0]), constraint_gradients @ solutions[0]
     s = constraint_gradients @ constraint_solutions.T
     violated = bool((margin < 0).any())
-    best = recovery(s, margin, radius) if violated else best_step(q, r, s, margin, radius)
+    must_recover = violated and only_recovers
+    best = recovery(s, margin, radius) if must_recover else best_step(q, r, s, margin, radius)
     direction = best.objective * solutions[0] + best.constraints @ constraint_solutions
     for trial in range(BACKTRACKS):
         step = SHRINK**trial * direction

@@ -56,7 +56,7 @@ def video(
     writable_path(path, ".mp4", ".gif")
     check_count("steps", steps)
     check_count("seed", seed, least=0)
-    run_folder, policy = RunFolder(run), read_network(Path(run))
+    run_folder, policy = RunFolder(run), read_network(Path(run), trust)
     name = environment or trained_in(run_folder, trust)
     choose_gl()
     simulator = GymSimulator(environment_factory(name, pictures=True), 1, name)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError, check_count, check_positive
+from cmdpax.learning.encoders import Encoder
 from cmdpax.learning.gym_simulator import (
     USER_ERRORS,
     as_input_error,
@@ -28,7 +29,7 @@ from cmdpax.learning.gym_simulator import (
     make_simulator,
     name_of,
 )
-from cmdpax.learning.policy import NetworkPolicy
+from cmdpax.learning.policy import NetworkPolicy, spaces_of
 from cmdpax.learning.rollout import record_of
 from cmdpax.learning.run_folder import pack, unpack
 from cmdpax.learning.simulator import ActionSpace, Record, Simulator
@@ -54,7 +55,7 @@ class WorkerSimulator:
 
     def record(self, policy: NetworkPolicy, noise: np.ndarray, seed: int) -> Record:
         """T steps of all copies; noise `[T, N, a]`."""
-        notes = {**self.source, "seed": seed, "space": policy.action_space.as_json()}
+        notes = {**self.source, "seed": seed, "spaces": spaces_of(policy)}
         messages = [
             packed({**notes, "copy": copy}, {**arrays_of(policy), "noise": noise[:, [copy]]})
             for copy in range(self.count)
@@ -134,21 +135,26 @@ def arrays_of(policy: NetworkPolicy) -> dict[str, np.ndarray]:
         parts["log_std"] = policy.log_std
     for layer, (weight, bias) in enumerate(zip(policy.weights, policy.biases)):
         parts |= {f"weight{layer}": np.asarray(weight), f"bias{layer}": np.asarray(bias)}
-    return parts
+    return parts | {f"encoded{k}": np.asarray(part) for k, part in enumerate(policy.encoded)}
 
 
 def policy_of(arrays: dict[str, np.ndarray], notes: dict[str, Any]) -> NetworkPolicy:
     """The policy of a message."""
-    layers = sum(name.startswith("bias") for name in arrays)
+    layers, encoded = (
+        sum(name.startswith(part) for name in arrays) for part in ("bias", "encoded")
+    )
+    spaces = notes["spaces"]
     return NetworkPolicy(
         [arrays[f"weight{layer}"] for layer in range(layers)],
         [arrays[f"bias{layer}"] for layer in range(layers)],
         arrays.get("log_std"),
         arrays["mean"],
         arrays["scale"],
-        ActionSpace.from_json(notes["space"]),
-        arrays["mean"].shape,
+        ActionSpace.from_json(spaces["action_space"]),
+        tuple(spaces["observation_shape"]),
         0,
+        Encoder.from_json(spaces.get("encoder")),
+        [arrays[f"encoded{k}"] for k in range(encoded)],
     )
 
 

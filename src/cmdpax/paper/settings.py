@@ -94,6 +94,9 @@ TRAINING: Mapping[str, Any] = {
     "inner": 10,
     "reserve": 0.0,
     "critics": "plain",
+    "surrogate": "printed",
+    "decay": False,
+    "cpo_step": "full",
     "initial_std": 0.6,
     "units": "reward",
     "spma_step": 0.3,
@@ -109,7 +112,10 @@ _ADAM: Grid = {"minibatch": (64, 256), "learning_rate": (3e-3, 3e-2, 3e-1)}
 _LAGRANGIAN: Grid = {**_ADAM, "dual_step": (1e-4, 1e-3, 1e-2, 1e-1)}
 _AUGMENTED: Grid = {**_LAGRANGIAN, "penalty": (1e-3, 1e-2, 1e-1)}
 _SPMA_STEPS = (0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9)
-_CPO: Grid = {"minibatch": (128,), "learning_rate": (1e-3,), "trust_region": (0.01,)}
+_CPO: Grid = {
+    **{"minibatch": (128,), "learning_rate": (1e-3,)},
+    **{"trust_region": (0.01,), "gradient_clip": (40.0,)},
+}
 TRAINING_GRIDS: Mapping[str, Grid] = {
     "spma-alm": {**_AUGMENTED, "spma_step": _SPMA_STEPS},
     "ppo-alm": {**_AUGMENTED, "clip": _CLIPS},
