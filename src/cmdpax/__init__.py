@@ -31,12 +31,14 @@ _HOMES = {  # where each public name lives; a module is loaded when a name of it
     "solvers.policy_classes": ("Features",),
     "solvers.solve": ("certified_gaps", "solve", "trajectory"),
     "solvers.table": ("Method", "methods"),
+    "utilities": ("Utility",),
 }
+_MODULES = ("environments", "utilities")
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = sorted([*_HOME, "environments"])
+__all__ = sorted([*_HOME, *_MODULES])
 
 if TYPE_CHECKING:
-    from cmdpax import environments
+    from cmdpax import environments, utilities
     from cmdpax.checker import Verified, check
     from cmdpax.errors import CertificateError, CmdpaxError, InputError, NumericalError
     from cmdpax.learning.evaluation import Evidence, evaluate
@@ -53,11 +55,12 @@ if TYPE_CHECKING:
     from cmdpax.solvers.policy_classes import Features
     from cmdpax.solvers.solve import certified_gaps, solve, trajectory
     from cmdpax.solvers.table import Method, methods
+    from cmdpax.utilities import Utility
 
 
 def __getattr__(name: str) -> Any:
-    if name == "environments":
-        value: Any = import_module("cmdpax.environments")
+    if name in _MODULES:
+        value: Any = import_module(f"cmdpax.{name}")
     elif name in _HOME:
         value = getattr(import_module(f"cmdpax.{_HOME[name]}"), name)
     else:

@@ -16,6 +16,7 @@ import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.exact.discounted import Discounted
+from cmdpax.exact.objective import Objective
 from cmdpax.exact.transient import ended_states, endless_choice, without_ends
 from cmdpax.lagrangian import scalarise
 from cmdpax.loops import bellman
@@ -33,6 +34,7 @@ class Evaluation:
     values: np.ndarray  # [..., 1 + m, S]: V_0, then every V_i
     reward: np.ndarray  # [...]: V_0(rho)
     margins: np.ndarray  # [..., m]: V_i(rho) - b_i
+    slope: np.ndarray | None = None  # [K], of another objective: V_0 is then that of this reward
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +47,7 @@ class StandardForm:
     thresholds: np.ndarray  # [m]
     initial: np.ndarray  # [S]
     criterion: Discounted  # what values, visits and bounds mean
+    objective: Objective | None = None  # maximised instead of V_0
 
     @staticmethod
     def of(model: CMDP) -> "StandardForm":
@@ -160,13 +163,25 @@ class StandardForm:
         return scalarise(self.reward, self.constraints, weights)
 
     def evaluate(self, policy: np.ndarray) -> Evaluation:
-        """V_0, all V_i and the margins of a policy `[..., K]`."""
-        rewards: Any = (self.reward, *self.constraints)
+        """V_0, all V_i and the margins of a policy `[..., K]`.
+
+        Of another objective F, `reward` is F, and V_0 the value of its gradient.
+        """
+        reward, slope, value = self.reward, None, None
+        if self.objective is not None:
+            value, slope = self.objective.linearised(self, policy)
+            reward = slope
+        rewards: Any = (reward, *self.constraints)
         if self.is_small:
             rewards = np.stack(rewards)
         values = self.criterion.values(self, policy, rewards)
         at_start = values @ self.initial
-        return Evaluation(values, at_start[..., 0], at_start[..., 1:] - self.thresholds)
+        first = at_start[..., 0] if value is None else np.asarray(value)
+        return Evaluation(values, first, at_start[..., 1:] - self.thresholds, slope)
+
+    def at(self, evaluation: Evaluation) -> "StandardForm":
+        """The form whose reward is the gradient of the objective at an evaluated policy."""
+        return self if evaluation.slope is None else self.replace(reward=evaluation.slope)
 
     def scaled(self, units: np.ndarray | None = None) -> "Scaled":
         """The same problem with every value less its least, in units `[1 + m]`.
@@ -188,6 +203,8 @@ class StandardForm:
         form = self.replace(reward=arrays[0], constraints=arrays[1:], thresholds=thresholds)
         constants = [criterion.constant(self, row)[0] for row in rows]
         shifts = (offsets - constants) * criterion.mass
+        if self.objective is not None:
+            form = form.replace(objective=self.objective.in_units(float(units[0])))
         return Scaled(form, units, shifts, offsets[0] * criterion.mass)
 
 

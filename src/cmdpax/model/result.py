@@ -10,6 +10,7 @@ import numpy as np
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.limits import Limits
 from cmdpax.model.prints import Rows, as_html, as_text
+from cmdpax.utilities import Utility
 
 Status = Literal["certified", "infeasible", "limit"]
 Row = dict[str, Any]  # of a trace
@@ -18,6 +19,19 @@ FLOOR = 1e-10  # of a tolerance, as a share of the size of the numbers
 DIGITS = 4e-15  # the same of a constant in the numbers: its last digits
 TINIEST = 1e-12  # the same of the largest reward of one step
 WIDE = 0.01  # a price is printed with its interval if that is wider, as a share of the price
+
+
+@dataclass(frozen=True, eq=False)
+class UtilityProof:
+    """What proves the value of a utility F, and that no feasible policy has a better one.
+
+    `F <= offset + V_g` with the tangent at a point: the policy's own visits, and these values.
+    """
+
+    values: np.ndarray  # [k], at which the tangent touches; of max-min, the prices of k rewards
+    policy: np.ndarray  # [k, S] potentials of the policy's values; or its visits [1, S]
+    uniform: np.ndarray  # the same of the uniform policy
+    at_uniform: float  # F of the uniform policy is no better than this
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +59,7 @@ class Certificate:
     ray_bound: float | None = None
     ray_potential: np.ndarray | None = None  # [S]
     minimise: bool = False
+    utility: UtilityProof | None = None  # then "reward" is the value of a utility
 
     @property
     def gap(self) -> float:
@@ -123,6 +138,7 @@ class Result:
     reason: str = ""  # of a limit: "time", "rounding", or "no progress"
     points: np.ndarray | None = None  # [k, 1 + M]: rewards and margins of policies, for prices
     relaxations: np.ndarray | None = None  # [m]: what each limit alone must give way, if infeasible
+    utility: Utility | None = None  # whose value `reward` is; None: the model's reward
 
     @property
     def constraint_names(self) -> tuple[str, ...]:

@@ -48,6 +48,11 @@ class CertifiedGap:
     gap: float  # max utility - utility(pi) is at most this
     weights: np.ndarray  # [m], the w of the pseudo-reward
     plan: Plan  # optimum of the pseudo-reward
+    offset: float = 0.0  # F less the value of its gradient, at the policy; 0 if F is V_0
+
+    def bound(self, form: StandardForm) -> float:
+        """What no feasible policy exceeds."""
+        return self.plan.value - float(self.weights @ form.thresholds) + self.offset
 
 
 class Oracle(Protocol):

@@ -78,7 +78,7 @@ def solve_certified(
         inner=inner,
         dual_factor=dual_factor,
         # summable like the paper's sigma / t^2; below the oracle's own rounding it would stall
-        target=lambda t: max(10.0**-t, task.eps / 10),
+        target=lambda t: max(10.0**-t, task.eps / 10) * search.width,
         penalty_growth=PENALTY_GROWTH,
         observe=search.observe,
     )
@@ -120,7 +120,7 @@ class _Search:
         if progress.outer_done or progress.gap is None:
             return False
         latest = progress.gap
-        bound = latest.plan.value - float(latest.weights @ self.form.thresholds)
+        bound = latest.bound(self.form)
         if bound < self.bound:
             self.bound, self.dual = bound, latest
         state = min(self.oracle.candidates(self.form, progress.state), key=self._score)
@@ -138,7 +138,16 @@ class _Search:
 
     def _score(self, state: Any) -> float:
         """`max(gap, violation)` of a state."""
-        return max(self.bound - float(state.reward), float(lagrangian.violation(state.margins)))
+        gap = (self.bound - float(state.reward)) / self.width
+        return max(gap, float(lagrangian.violation(state.margins)))
+
+    @property
+    def width(self) -> float:
+        """What eps is a share of: the form's unit, or what another objective gained at most."""
+        objective = self.form.objective
+        if objective is None or not np.isfinite(self.bound):
+            return 1.0
+        return objective.width(self.bound)
 
     def answer(self, state: Any) -> Answer:
         """The policy of a state with the best dual weights so far and their plan."""

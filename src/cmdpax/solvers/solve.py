@@ -27,17 +27,20 @@ from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Callback, Certificate, Result, Row, Status, Trajectory
 from cmdpax.solvers.algorithm import Answer, Oracle
 from cmdpax.solvers.certified import Task, WarmStart
+from cmdpax.solvers.climb import Climb, max_min, objective_of, raised
 from cmdpax.solvers.columns import MAX_COLUMNS, Corrective
 from cmdpax.solvers.feasibility import RELAXED, Feasibility, decide_feasibility
 from cmdpax.solvers.policy_classes import Features
 from cmdpax.solvers.table import Method, find_method, methods, of_oracle
 from cmdpax.stopping import Stopper
+from cmdpax.utilities import Utility
 
 ACCURACY = 1e-2  # of values, relative to eps
 PLANNED = 0.25  # the same of a plan that is the answer
 LOOSE = 1e-2  # accuracy of a certificate, relative to the range, once time is up
 REFUSALS, GAIN = 4, 0.9  # certificates in a row that gain less than a tenth before a search ends
 DEFAULT = "corrective-alm"
+TIGHTER = 4  # times that max-min is solved, each to a tenth of the tolerance before
 Proven = tuple[np.ndarray, Certificate, np.ndarray]  # a policy [K], its proof, its values [m]
 
 
@@ -50,6 +53,7 @@ def solve(
     time_limit: float | None = None,
     memory_limit: float | None = None,
     callback: Callback | None = None,
+    utility: Utility | None = None,
     **settings: Any,
 ) -> Result:
     """Solve a constrained MDP to one certified stationary policy.
@@ -61,7 +65,8 @@ def solve(
     time_limit: seconds; the clock is looked at between evaluations of policies, and the certificate
     of the last one is always finished. Fixed budgets have none. memory_limit: GB of the whole
     process, for the default method. callback: sees every row of the trace as it comes, and those of
-    a fixed budget at its end. settings: the method's own. A method that has a fixed-budget form too
+    a fixed budget at its end. utility: maximised instead of the reward, one of `cmdpax.utilities`;
+    eps is then a share of `F(best bound) - F(uniform policy)`. settings: the method's own. A method that has a fixed-budget form too
     runs it when one of that form's settings is given.
 
     An infeasible model is answered with its proof. Stops with status `limit` after the time limit,
@@ -73,7 +78,35 @@ def solve(
     row.check_settings(settings, row.settings)
     if memory_limit is not None and row.name != DEFAULT:
         raise InputError(f"memory_limit: only {DEFAULT} keeps to one; leave it out for {row.name}.")
-    return _Door(model, row, eps, time_limit, memory_limit, callback).solve({**own, **settings})
+    limits = row, eps, time_limit, memory_limit, callback
+    if utility is not None:
+        return _solve_utility(model, utility, limits, {**own, **settings})
+    return _Door(model, *limits).solve({**own, **settings})
+
+
+def _solve_utility(
+    model: CMDP, utility: Utility, limits: tuple[Any, ...], settings: dict[str, Any]
+) -> Result:
+    """The same of a utility, through the door of its linear model at the uniform policy."""
+    row, eps = limits[:2]
+    row.check_utility(utility)
+    linear, objective = objective_of(model, utility)
+    door = _Door(linear, *limits)
+    result: Result | None = None
+    if utility.has_gradient:
+        result = Climb(door, model, objective).solve(settings, row.name == DEFAULT)
+    else:
+        share = eps
+        for _ in range(TIGHTER):
+            raised_answer = _Door(raised(model, objective), row, share).solve({})
+            if raised_answer.status == "infeasible":
+                break
+            result = max_min(door, model, objective, raised_answer)
+            if result.status == "certified":
+                break
+            share /= 10
+    # what no policy can meet has no utility: the answer is that of the model itself
+    return _Door(model, find_method(DEFAULT), eps).solve({}) if result is None else result
 
 
 def solve_again(model: CMDP, eps: float, warm: WarmStart) -> Result:
@@ -82,19 +115,31 @@ def solve_again(model: CMDP, eps: float, warm: WarmStart) -> Result:
 
 
 def trajectory(
-    model: CMDP, method: str, *, features: Any = None, keep: Collection[int] = (), **settings: Any
+    model: CMDP,
+    method: str,
+    *,
+    features: Any = None,
+    keep: Collection[int] = (),
+    utility: Utility | None = None,
+    **settings: Any,
 ) -> Trajectory:
     """Run a method for a fixed budget and keep what every policy-gradient evaluation led to.
 
     features: `[S, A, d]`, makes policies log-linear. keep: numbers of the iterates whose policies
-    come back too; 0 is the initial one. settings: the method's own; arrays of one batch shape run
+    come back too; 0 is the initial one. utility: as in `solve`; rewards are then its concave value.
+    settings: the method's own; arrays of one batch shape run
     all their combinations at once.
     """
     row, own = choose(model, method, features)
     if row.trace is None:
         raise InputError(f"method '{row.name}' has no fixed-budget form; use cmdpax.solve.")
     row.check_settings(settings, row.budget)
-    run = row.trace(StandardForm.of(model), keep, **own, **settings)
+    form = StandardForm.of(model)
+    if utility is not None:
+        row.check_utility(utility)
+        model, objective = objective_of(model, utility)
+        form = StandardForm.of(model).replace(objective=objective)
+    run = row.trace(form, keep, **own, **settings)
     limits, kept = model.limits, run.policies
     return replace(
         run,
