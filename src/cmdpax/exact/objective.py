@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cmdpax.exact.standard import StandardForm
 
 UNIT_ROUNDING = float(np.finfo(float).eps)
+DOUBTS = 2.0  # times the rounding that whoever checks a claim allows for
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +162,7 @@ class Objective:
         offset, slopes, table = self.utility.tangent(*point)
         slope = replace(self, unit=1.0).slope(form, slopes, table)
         best = best_bounds(form, mixed(form, slope, weights), potential, form.gauge)[1]
-        return offset + best + self.utility.doubt(*point)
+        return offset + best + DOUBTS * self.utility.doubt(*point)
 
 
 def between(
@@ -172,7 +173,7 @@ def between(
     Of a concave function, the least of a box is at a corner, and the most is below any tangent.
     """
     middle = (low + high) / 2
-    doubt = utility.doubt(middle, visits)
+    doubt = DOUBTS * utility.doubt(middle, visits)
     least = utility.value(utility.lowest(low, high), visits) - doubt
     if not utility.has_gradient:
         return least, utility.value(high, visits) + doubt
@@ -188,8 +189,8 @@ def residual(form: "StandardForm", policy: np.ndarray, visits: np.ndarray) -> fl
     """
     mass = form.transitions.by_state(visits) * policy
     off = np.abs(form.criterion.flow(form) @ mass - form.initial)
-    rounding = UNIT_ROUNDING * (form.transitions.longest + form.actions + 8)
-    return float(off.sum()) + rounding * 2 * float(mass.sum()) + 4 * UNIT_ROUNDING
+    terms = form.transitions.longest + form.actions + form.states**0.5 + 8
+    return float(off.sum()) + 2 * DOUBTS * UNIT_ROUNDING * terms * float(mass.sum())
 
 
 def utility_proof(
@@ -197,20 +198,21 @@ def utility_proof(
     form: "StandardForm",
     policy: np.ndarray,
     weights: np.ndarray,
-    prices: np.ndarray | None = None,
+    touching: tuple[np.ndarray, np.ndarray | None] | None = None,
     tolerance: float = 0.0,
 ) -> tuple[tuple[float, float], float, UtilityProof, np.ndarray]:
     """Bounds on F of a policy `[K]`, a bound on the optimum, what proves them, and a potential.
 
-    weights: prices `[m]` of the constraints. prices: `[k]`, of the rewards of max-min.
+    weights: prices `[m]` of the constraints. touching: the point of the tangent, values `[k]` (of
+    max-min: prices) and visits `[S, A]`; by default the policy's own.
     """
     bounds, point, potentials = objective.interval(form, policy, tolerance)
     at_start, _, start = objective.interval(form, form.uniform_policy(), tolerance)
-    values = point[0] if prices is None else prices
-    offset, slopes, table = objective.utility.tangent(values, point[1])
+    touching = point if touching is None else touching
+    _, slopes, table = objective.utility.tangent(*touching)
     slope = replace(objective, unit=1.0).slope(form, slopes, table)
     best = form.criterion.plan(form, mixed(form, slope, weights).reward, tolerance=tolerance)
     potential = form.criterion.centred(form, best.values)
-    bound = objective.bound(form, (values, point[1]), weights, potential)
-    proof = UtilityProof(values, potentials, start, at_start[1])
+    bound = objective.bound(form, touching, weights, potential)
+    proof = UtilityProof(*touching, potentials, start, at_start[1])
     return bounds, bound, proof, potential

@@ -25,10 +25,11 @@ WIDE = 0.01  # a price is printed with its interval if that is wider, as a share
 class UtilityProof:
     """What proves the value of a utility F, and that no feasible policy has a better one.
 
-    `F <= offset + V_g` with the tangent at a point: the policy's own visits, and these values.
+    `F <= offset + V_g` for every policy, with the tangent at any point of values and visits.
     """
 
     values: np.ndarray  # [k], at which the tangent touches; of max-min, the prices of k rewards
+    visits: np.ndarray | None  # [S, A], the same; None: no term is of visits
     policy: np.ndarray  # [k, S] potentials of the policy's values; or its visits [1, S]
     uniform: np.ndarray  # the same of the uniform policy
     at_uniform: float  # F of the uniform policy is no better than this

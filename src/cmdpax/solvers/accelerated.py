@@ -25,7 +25,7 @@ from cmdpax.solvers.policy_gradient import (
     weighted_action_values,
 )
 
-MEMORY = 10  # steps that are extrapolated from
+MEMORY = 20  # steps that are extrapolated from
 LOWEST = -60.0  # log-probability: an action that is given up can come back
 RANK = 1e-10  # of the least-squares problem, relative
 PLAIN = PolicyGradient(npg)

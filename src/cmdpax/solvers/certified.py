@@ -154,4 +154,4 @@ class _Search:
         assert self.dual is not None
         policy = self.oracle.policy(self.form, state)
         points = state.points if isinstance(state, Columns) else None
-        return Answer(policy, self.dual.weights, self.dual.plan, points=points)
+        return Answer(policy, self.dual.weights, self.dual.plan, points=points, at=self.dual.at)

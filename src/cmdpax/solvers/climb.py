@@ -140,10 +140,11 @@ class Climb:
 
     def _by_default(self, form: StandardForm, task: Task, **settings: Any) -> Answer:
         """Columns for a utility of a few values, accelerated policy gradient for one of visits."""
+        name = "corrective-columns" if self.objective.utility.is_of_values else "accelerated-npg"
+        self.door.method = replace(self.door.method, name=name)
+        oracle: Any = Accelerated()
         if self.objective.utility.is_of_values:
-            oracle: Any = ConcaveColumns(1e-2 * task.eps, stop=task.stop)
-        else:
-            oracle = Accelerated()
+            oracle = ConcaveColumns(1e-2 * task.eps, stop=task.stop)
         return solve_certified(form, task, oracle, **settings)
 
     def _is_over(self) -> bool:
@@ -164,7 +165,7 @@ class Climb:
     def _certify(self, answer: Answer) -> tuple[np.ndarray, Certificate, np.ndarray]:
         scaled = self.door.scaled
         weights = answer.weights if answer.in_own_units else scaled.weights(answer.weights)
-        return certified(self.door, self.objective, answer.policy, weights)
+        return certified(self.door, self.objective, answer.policy, weights, answer.at)
 
     def _errors(self, proof: Certificate) -> tuple[float, float]:
         return errors(self.door, self.objective, proof)
@@ -179,15 +180,15 @@ def certified(
     objective: Objective,
     policy: np.ndarray,
     weights: np.ndarray,
-    prices: np.ndarray | None = None,
+    touching: tuple[np.ndarray, np.ndarray | None] | None = None,
 ) -> tuple[np.ndarray, Certificate, np.ndarray]:
     """A policy `[K]` with its certificate on the unscaled form, and its values `[m]`.
 
-    weights: prices `[m]` of the constraints. prices: `[k]`, of the rewards of max-min.
+    weights: prices `[m]` of the constraints. touching: the point of the tangent.
     """
     form = door.form.replace(objective=None)
     tolerance = 0.0 if form.is_small else ACCURACY * door.eps * float(door.scaled.units[0])
-    numbers = objective, form, policy, weights, prices, tolerance
+    numbers = objective, form, policy, weights, touching, tolerance
     bounds, bound, own, potential = utility_proof(*numbers)
     flat, kind = np.zeros(form.states), {"tolerances": 1e-2 * door.eps * door.scaled.units}
     choices = form.transitions.first_choice[:-1]
@@ -302,5 +303,6 @@ def max_min(door: "_Door", model: CMDP, objective: Objective, answer: Result) ->
     if not prices.sum() > 0:
         prices = np.ones(len(prices))
     weights = weights / prices.sum()
-    proven = certified(door, objective, by_choice / sums, weights, prices / prices.sum())
+    touching = prices / prices.sum(), None
+    proven = certified(door, objective, by_choice / sums, weights, touching)
     return said(door, model, objective, proven)

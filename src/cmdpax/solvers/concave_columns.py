@@ -100,7 +100,7 @@ class ConcaveColumns:
         slopes = objective.utility.gradient(point)[0] / objective.unit
         earned = float(slopes @ point)
         current = earned + float(weights @ (mixed.margins + form.thresholds))
-        gap = CertifiedGap(best.value - current, weights, best, value - earned)
+        gap = CertifiedGap(best.value - current, weights, best, value - earned, (point, None))
         return replace(self._add(form, mixed, best.choices), last_gap=gap)
 
     def gap(

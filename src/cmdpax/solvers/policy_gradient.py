@@ -184,12 +184,13 @@ class PolicyGradient:
         The maximum is over ALL policies, in the class or not. No batch.
         """
         weights = utility.weights(state.margins)
-        evaluation, offset = state.evaluation, 0.0
+        evaluation, offset, at = state.evaluation, 0.0, None
         best = form.criterion.plan(form, form.at(evaluation).pseudo_reward(weights))
-        if evaluation.slope is not None:
+        if form.objective is not None:
             offset = float(state.reward - evaluation.values[0] @ form.initial)
+            at = form.objective.point(form, self.policy(form, state))
         current = float(state.reward - offset + weights @ (state.margins + form.thresholds))
-        return CertifiedGap(best.value - current, weights, best, offset)
+        return CertifiedGap(best.value - current, weights, best, offset, at)
 
     def candidates(self, form: StandardForm, state: PolicyState) -> list[PolicyState]:
         """The state itself."""
