@@ -60,8 +60,10 @@ class _Row(NamedTuple):
     bound: float
 
 
-def check(model: Any, result: Any) -> Verified:
+def check(model: Any, result: Any, utility: Any = None) -> Verified:
     """Verify every claim of `result` about `model`; raises `CertificateError` if one is false.
+
+    utility: that of a result from a file, where it is one's own: no file holds functions.
 
     The error is one sentence. What comes back says what was proven: status, eps, bounds on the
     reward, the dual bound, gap and violation.
@@ -70,7 +72,7 @@ def check(model: Any, result: Any) -> Verified:
     if not hasattr(model, "first_choice") or not hasattr(proof, "weights"):
         raise InputError("check: give it a CMDP and a Result, in this order.")
     try:
-        return _verify(model, result)
+        return _verify(model, result, utility)
     except (
         AttributeError,
         TypeError,
@@ -82,7 +84,7 @@ def check(model: Any, result: Any) -> Verified:
         ) from None
 
 
-def _verify(model: Any, result: Any) -> Verified:
+def _verify(model: Any, result: Any, utility: Any) -> Verified:
     proof, m = result.certificate, len(model.senses)
     is_own = model.matches(result.digest)
     _demand(is_own, "the result belongs to another model: the fingerprints differ")
@@ -90,7 +92,14 @@ def _verify(model: Any, result: Any) -> Verified:
     for name in ("senses", "thresholds", "constraint_names"):
         is_own = np.array_equal(getattr(result, name), getattr(model, name))
         _demand(is_own, f"the {name.replace('_', ' ')} are not the model's")
-    utility = getattr(result, "utility", None)
+    utility = getattr(result, "utility", None) if utility is None else utility
+    has_proof = getattr(proof, "utility", None) is not None
+    _demand(
+        has_proof == (utility is not None),
+        "the result is of a utility of one's own, which no file holds; give check(..., utility=...)"
+        if has_proof
+        else "the result is not of a utility",
+    )
     minimise = model.minimise if utility is None else utility.minimise
     is_own = result.minimise == minimise == proof.minimise
     _demand(is_own, "whether the reward is minimised is not as in the model")
@@ -108,7 +117,7 @@ def _verify(model: Any, result: Any) -> Verified:
     gauge = _gauge(model, proof.gauge)
     facts = _Facts(model, seen, gauge)
     if utility is not None:
-        return _verify_utility(facts, result, policy, rows, weights)
+        return _verify_utility(facts, result, utility, policy, rows, weights)
     low, high = _policy_bounds(facts, policy, model.reward, proof.value_potentials[0])
     least, most = proof.reward_bounds
     _demand(
@@ -144,16 +153,20 @@ class _Facts(NamedTuple):
 
 
 def _verify_utility(
-    facts: _Facts, result: Any, policy: np.ndarray, rows: list[_Row], weights: np.ndarray
+    facts: _Facts,
+    result: Any,
+    utility: Any,
+    policy: np.ndarray,
+    rows: list[_Row],
+    weights: np.ndarray,
 ) -> Verified:
     """The same of a utility F, with its own value and gradient.
 
     `F <= offset + g.V + G.d` for every policy, by the tangent at any point; so the best value of
     `sum_j g_j r_j + (1 - gamma) G`, with constraints by their prices, bounds the optimum.
     """
-    model, proof, utility = facts.model, result.certificate, result.utility
+    model, proof = facts.model, result.certificate
     own, sign = proof.utility, -1.0 if utility.minimise else 1.0
-    _demand(own is not None, "the result has a utility, but no proof of its value")
     functions = [_function(model, reward) for reward in utility.rewards]
     low, high = _utility_bounds(facts, utility, functions, policy, own.policy)
     least, most = sorted(sign * end for end in proof.reward_bounds)

@@ -197,6 +197,7 @@ class Result:
         is_feasible = self.status != "infeasible"
         return {
             **{name: getattr(self, name) for name in names},
+            "utility": None if self.utility is None else self.utility.name,
             "constraints": list(self.constraint_names),
             "senses": list(self.senses),
             "values": self.values.tolist(),
@@ -226,11 +227,23 @@ class Result:
         sizes = np.abs(self.certificate.ranges).max(1)
         return bool((self.eps * np.ptp(self.certificate.ranges, axis=1) < FLOOR * sizes).any())
 
+    @property
+    def _what(self) -> str:
+        """What `reward` is the value of."""
+        return "reward" if self.certificate.utility is None else "utility"
+
+    @property
+    def _range(self) -> str:
+        """What eps is a share of."""
+        if self.certificate.utility is None:
+            return "policies can change"
+        return "the uniform policy lacks"
+
     def _rows(self) -> Rows:
-        proof, gap = self.certificate, self.certificate.gap
+        proof, gap, what = self.certificate, self.certificate.gap, self._what
         why = {"time": "time was up", "rounding": "rounding keeps the bounds apart"}
         meaning = {
-            "certified": f"optimal and feasible within {self.eps:g} of what policies can change"
+            "certified": f"optimal and feasible within {self.eps:g} of what {self._range}"
             + (f", or {FLOOR:g} of its size" if self._is_narrow_range else ""),
             "infeasible": "no policy meets all constraints",
             "limit": f"stopped before eps = {self.eps:g} was certified:"
@@ -248,12 +261,16 @@ class Result:
             side = "least" if self.minimise else "most"
             best = f"{self.reward:.9g}   (best possible: at {side} {proof.dual_bound:.9g})"
             low, high = proof.ranges[0]
-            shares = f"{_percent(gap, self.reward)} of the reward, {_percent(gap, high - low)}"
+            shares = f"{_percent(gap, self.reward)} of the {what}, {_percent(gap, high - low)}"
+            best = best if self.utility is None else f"{self.utility.name} {best}"
             note = "   negative: the policy makes use of its violation" if gap < 0 else ""
+            span = "of its range" if proof.utility is None else "from uniform to best,"
             rows += [
-                ("reward", best),
-                ("gap", f"{gap:.3g}   ({shares} of its range {low:.6g} to {high:.6g}){note}"),
+                (what, best),
+                ("gap", f"{gap:.3g}   ({shares} {span} {low:.6g} to {high:.6g}){note}"),
             ]
+            if self.utility is not None and not self.utility.is_proven:
+                rows.append(("proof", "numerical: the utility has no modulus of continuity"))
         share = f"   ({100 * self.scaled_violation:.2g}% of the range)" if proof.violation else ""
         rows.append(("violation", f"{proof.violation:.3g}{share}"))
         return rows + self._table()
