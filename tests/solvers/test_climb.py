@@ -154,7 +154,7 @@ def test_what_is_not_concave_is_refused():
     [
         ("entropy", "give one of cmdpax.utilities"),
         (utilities.fairness(["reward", "no such"]), "has no function 'no such'"),
-        (utilities.distance(np.ones((3, 7))), "do not fit"),
+        (utilities.distance(np.ones((3, 7))), "expected"),
         (utilities.fairness([-np.ones((5, 2))]), "not finite at the uniform policy"),
     ],
 )

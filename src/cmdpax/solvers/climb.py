@@ -48,6 +48,11 @@ def objective_of(model: CMDP, utility: Any) -> tuple[CMDP, Objective]:
             f"utility: visits are shares in discounted models only, and this one is"
             f" {model.criterion}; use a utility of values, or a discount below 1."
         )
+    shape = model.states, model.actions
+    for term in utility.terms:
+        visits = (term.recipe or {}).get("visits")
+        if visits is not None and visits.shape != shape:
+            raise InputError(f"utility: its visits have shape {visits.shape}, expected {shape}.")
     own = [_reward(model, reward) for reward in utility.rewards]
     rewards = np.array(own).reshape(-1, model.choices)
     objective, form = Objective(utility, rewards), StandardForm.of(model)
@@ -59,7 +64,8 @@ def objective_of(model: CMDP, utility: Any) -> tuple[CMDP, Objective]:
             f"utility: {utility.name} is not finite at the uniform policy, which must lie in its"
             " domain; check the signs of what it is of."
         )
-    _refuse_unfit(utility, objective, form, point)
+    if not utility.is_ready:
+        _refuse_not_concave(objective, form)
     if not utility.has_gradient:
         return model, objective
     slope = objective.at(form, point)[1]
@@ -79,19 +85,9 @@ def _reward(model: CMDP, reward: Any) -> np.ndarray:
     return model.constraints[model.constraint_names.index(reward)]
 
 
-def _refuse_unfit(
-    utility: Utility, objective: Objective, form: StandardForm, point: tuple[Any, Any]
-) -> None:
-    """Refuse arrays of another model, and functions that are not concave at random policies."""
-    if not utility.is_of_values:
-        try:
-            utility.gradient(*point)
-        except ValueError as error:
-            shape = form.states, form.actions
-            raise InputError(f"utility: its visits do not fit {shape} pairs ({error}).") from None
-    if utility.is_ready:
-        return
-    random, points = np.random.default_rng(0), []
+def _refuse_not_concave(objective: Objective, form: StandardForm) -> None:
+    """Refuse functions that are not concave at random policies."""
+    random, points, utility = np.random.default_rng(0), [], objective.utility
     for _ in range(TRIED):
         mass = random.exponential(size=form.choices) ** 2
         policy = mass / form.transitions.by_state(form.transitions.sums(mass))

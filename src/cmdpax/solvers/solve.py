@@ -89,8 +89,8 @@ def _solve_utility(
 ) -> Result:
     """The same of a utility, through the door of its linear model at the uniform policy."""
     row, eps = limits[:2]
-    row.check_utility(utility)
     linear, objective = objective_of(model, utility)
+    row.check_utility(utility)
     door = _Door(linear, *limits)
     result: Result | None = None
     if utility.has_gradient:
@@ -136,8 +136,8 @@ def trajectory(
     row.check_settings(settings, row.budget)
     form = StandardForm.of(model)
     if utility is not None:
-        row.check_utility(utility)
         model, objective = objective_of(model, utility)
+        row.check_utility(utility)
         form = StandardForm.of(model).replace(objective=objective)
     run = row.trace(form, keep, **own, **settings)
     limits, kept = model.limits, run.policies
