@@ -203,12 +203,13 @@ def _verify_utility(
     tolerances = _check_ranges(facts, result, policy, 1)
     violation, share = _check_margins(facts, result, policy, rows, tolerances[1:])
     gap, best = sign * proof.dual_bound - least, sign * proof.dual_bound
-    width = max(abs(best - claimed), FLOOR * max(abs(best), abs(claimed)))
+    tolerance = max(result.eps * abs(best - claimed), FLOOR * max(abs(best), abs(claimed)))
+    shares = _share(gap, tolerance) * result.eps, share * result.eps
     _close("gap", proof.gap, gap)
     _close("violation", proof.violation, violation)
-    _close("scaled gap", result.scaled_gap, _share(gap, width))
-    _close("scaled violation", result.scaled_violation, share * result.eps)
-    _check_status(facts, result, _share(gap, width), share * result.eps, rows)
+    _close("scaled gap", result.scaled_gap, shares[0])
+    _close("scaled violation", result.scaled_violation, shares[1])
+    _check_status(facts, result, *shares, rows)
     note = "" if utility.is_proven else "; numerical: the utility has no modulus of continuity"
     note += "" if utility.is_ready else ", and provided that it is concave"
     return Verified(

@@ -156,7 +156,7 @@ class Utility:
         for term, point in zip(self.terms, self._points(values, visits), strict=True):
             sizes = np.abs(point * (1.0 if _is_max_min(term) else term.gradient(point)))
             value = abs(_number(term.value(point)))
-            total += abs(term.weight) * (1 + value + float(sizes.sum()))
+            total += abs(term.weight) * (value + float(sizes.sum()))
         return ROUNDING * total
 
     def lowest(self, low: Array, high: Array) -> Array:

@@ -37,10 +37,10 @@ class Objective:
     unit: float = 1.0
     at_uniform: float = 0.0  # F of the uniform policy, as it stands: what progress is measured from
 
-    def width(self, bound: float) -> float:
-        """What `eps` is a share of: from the uniform policy to a bound on F, in the unit."""
-        from_uniform, size = bound * self.unit - self.at_uniform, abs(bound * self.unit)
-        return max(abs(from_uniform), FLOOR * max(size, abs(self.at_uniform))) / self.unit
+    def tolerance(self, bound: float, eps: float) -> float:
+        """What a gap may be: a share of what leads from the uniform policy to a bound on F."""
+        best, start = bound * self.unit, self.at_uniform
+        return max(eps * abs(best - start), FLOOR * max(abs(best), abs(start))) / self.unit
 
     def in_units(self, unit: float) -> "Objective":
         """The same in another unit."""

@@ -38,6 +38,7 @@ HAZARD: dict[str, Any] = {"facecolor": "#f4b6a6", "hatch": "///"}
 GOAL: dict[str, Any] = {"facecolor": "#b9e3c0", "hatch": "..."}
 ARROW, EDGE = "#0b3c6f", "0.55"
 LEGEND: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "frameon": False}
+FAINTEST = 1e-6  # share of the largest visits below which shades are the same
 TABLE_STATES = 60  # without a grid, at most this many states are drawn one by one
 
 
@@ -58,21 +59,47 @@ def escape_math(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def policy_picture(model: CMDP, policy: np.ndarray, title: str = "") -> Figure:
-    """A policy `[S, A]` with its occupancy: arrows on the model's grid, or bars without one."""
+def policy_picture(
+    model: CMDP, policy: np.ndarray, title: str = "", *, heat: bool = False
+) -> Figure:
+    """A policy `[S, A]` with its occupancy: arrows on the model's grid, or bars without one.
+
+    heat: whether the visits stand beside the arrows as a heat map.
+    """
     form = StandardForm.of(model)
     visits = form.criterion.share(form, model.by_choice(policy))
     title = escape_math(title) or "policy and occupancy"
     if model.grid is not None:
-        return _arrows(model.grid, policy, visits, title)
+        return _arrows(model.grid, policy, visits, title, heat)
     return _bars(model, policy, visits, title)
 
 
-def _arrows(grid: Grid, policy: np.ndarray, visits: np.ndarray, title: str) -> Figure:
+def _heat_map(figure: Figure, axes: Any, grid: Grid, visits: np.ndarray) -> None:
+    """Visits `[S]` as shades of cells, on a logarithmic scale: they span orders of magnitude."""
+    cells = np.array(grid.cells)
+    first = cells.min(0)
+    width, height = (np.ptp(cells, axis=0) + 1).astype(int)
+    table = np.full((height, width), np.nan)
+    x, y = (cells - first).astype(int).T
+    table[y, x] = np.maximum(visits, FAINTEST * visits.max())
+    look: dict[str, Any] = {"cmap": "viridis", "norm": "log", "origin": "lower"}
+    edges = (first[0] - 0.5, first[0] + width - 0.5, first[1] - 0.5, first[1] + height - 0.5)
+    image = axes.imshow(table, extent=edges, **look)
+    bar = figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03)
+    bar.set_label("share of visits")
+    axes.set(aspect="equal", xlabel="column x", title="visits")
+
+
+def _arrows(
+    grid: Grid, policy: np.ndarray, visits: np.ndarray, title: str, heat: bool = False
+) -> Figure:
     cells = np.array(grid.cells)
     width, height = np.ptp(cells, axis=0) + 1
-    figure = Figure(figsize=(min(1.1 * width + 2.2, 14), min(1.1 * height + 1.0, 12)))
-    axes = figure.add_subplot()
+    size = min(1.1 * width + 2.2, 14), min(1.1 * height + 1.0, 12)
+    figure = Figure(figsize=(2 * size[0], size[1]) if heat else size)
+    axes = figure.add_subplot(1, 2, 1) if heat else figure.add_subplot()
+    if heat:
+        _heat_map(figure, figure.add_subplot(1, 2, 2), grid, visits)
     shade = matplotlib.colormaps["Greys"](0.35)
     inner = [s for s in range(len(cells)) if s not in grid.absorbing]
     most = max(float(visits[inner].max(initial=0.0)), 1e-12)
@@ -106,7 +133,8 @@ def _arrows(grid: Grid, policy: np.ndarray, visits: np.ndarray, title: str) -> F
         Line2D([], [], linestyle="none", label="occupancy (area)", **disc),
         Line2D([], [], linestyle="none", label="probability (length)", **arrow),
     ]
-    axes.legend(handles=handles, fontsize=9, **LEGEND)
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.08), "ncols": 4}
+    axes.legend(handles=handles, fontsize=9, **({**LEGEND, **below} if heat else LEGEND))
     axes.set_title(title, fontsize=11)
     return figure
 

@@ -342,3 +342,14 @@ class FrontierPoint:
     gap: float  # certified
     violation: float  # certified
     status: str
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """The best of `(1 - share) first + share second`, and what both utilities are there."""
+
+    share: float
+    first: float
+    second: float
+    gap: float  # certified, of the sum
+    status: str

@@ -20,6 +20,7 @@ from cmdpax.solvers.columns import Columns
 from cmdpax.stopping import Stop
 
 SMALLEST_PENALTY, PENALTY_GROWTH = 1e-3, 3.0  # on the scale of [0, 1]
+SMALLEST_WIDTH = 1e-300  # of an objective that no policy changes
 SAFETY = 0.9  # ask the door once the estimates are this far below eps
 
 
@@ -147,7 +148,7 @@ class _Search:
         objective = self.form.objective
         if objective is None or not np.isfinite(self.bound):
             return 1.0
-        return objective.width(self.bound)
+        return max(objective.tolerance(self.bound, self.task.eps) / self.task.eps, SMALLEST_WIDTH)
 
     def answer(self, state: Any) -> Answer:
         """The policy of a state with the best dual weights so far and their plan."""

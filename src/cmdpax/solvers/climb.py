@@ -209,7 +209,8 @@ def errors(door: "_Door", objective: Objective, proof: Certificate) -> tuple[flo
     sizes = 0.0 if proof.sizes is None else proof.sizes
     tolerances = door.ranges.tolerances(door.eps, door.model.limits.compared, sizes)
     at_uniform, bound = proof.ranges[0]
-    tolerances[0] = door.eps * replace(objective, at_uniform=at_uniform, unit=1.0).width(bound)
+    own = replace(objective, at_uniform=at_uniform, unit=1.0)
+    tolerances[0] = own.tolerance(bound, door.eps)
     return scaled_errors(proof, tolerances / door.eps)
 
 
