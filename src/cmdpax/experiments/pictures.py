@@ -39,6 +39,7 @@ GOAL: dict[str, Any] = {"facecolor": "#b9e3c0", "hatch": "..."}
 ARROW, EDGE = "#0b3c6f", "0.55"
 LEGEND: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "frameon": False}
 FAINTEST = 1e-6  # share of the largest visits below which shades are the same
+MANY_CELLS = 900  # more than these are drawn by one arrow each
 TABLE_STATES = 60  # without a grid, at most this many states are drawn one by one
 
 
@@ -81,7 +82,9 @@ def _heat_map(figure: Figure, axes: Any, grid: Grid, visits: np.ndarray) -> None
     width, height = (np.ptp(cells, axis=0) + 1).astype(int)
     table = np.full((height, width), np.nan)
     x, y = (cells - first).astype(int).T
-    table[y, x] = np.maximum(visits, FAINTEST * visits.max())
+    inner = np.array([s not in grid.absorbing for s in range(len(cells))])
+    shades = np.maximum(visits, FAINTEST * visits[inner].max())
+    table[y, x] = np.where(inner, shades, np.nan)
     look: dict[str, Any] = {"cmap": "viridis", "norm": "log", "origin": "lower"}
     edges = (first[0] - 0.5, first[0] + width - 0.5, first[1] - 0.5, first[1] + height - 0.5)
     image = axes.imshow(table, extent=edges, **look)
@@ -103,7 +106,10 @@ def _arrows(
     shade = matplotlib.colormaps["Greys"](0.35)
     inner = [s for s in range(len(cells)) if s not in grid.absorbing]
     most = max(float(visits[inner].max(initial=0.0)), 1e-12)
-    for s, (x, y) in enumerate(cells):
+    if len(cells) > MANY_CELLS:  # one arrow each: where the policy goes on average
+        steps = policy @ np.array(grid.moves)
+        axes.quiver(*cells[inner].T, *steps[inner].T, color=ARROW, angles="xy", pivot="mid")
+    for s, (x, y) in enumerate(cells if len(cells) <= MANY_CELLS else []):
         look = HAZARD if s in grid.hazards else GOAL if s in grid.goals else {"facecolor": "white"}
         axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, edgecolor=EDGE, linewidth=0.8, **look))
         if len(cells) <= 100:  # a corner number names the state when there is room

@@ -60,12 +60,16 @@ def solve_certified(
     form: StandardForm,
     task: Task,
     oracle: Oracle,
+    growth: float = PENALTY_GROWTH,
     *,
     dual_factor: float = 1.0,
     outer: int = 200,
     inner: int = 2000,
 ) -> Answer:
-    """Solve a scaled form with an oracle until the door accepts, or nothing improves any more."""
+    """Solve a scaled form with an oracle until the door accepts, or nothing improves any more.
+
+    growth: of the penalty, where the defect does not fall.
+    """
     check_number("dual_factor", dual_factor, above=0, below=2)
     outer, inner, warm = check_count("outer", outer), check_count("inner", inner), task.warm
     search, multipliers = _Search(form, oracle, task), warm.multipliers
@@ -80,7 +84,7 @@ def solve_certified(
         dual_factor=dual_factor,
         # summable like the paper's sigma / t^2; below the oracle's own rounding it would stall
         target=lambda t: max(10.0**-t, task.eps / 10) * search.width,
-        penalty_growth=PENALTY_GROWTH,
+        penalty_growth=growth,
         observe=search.observe,
     )
     assert search.dual is not None

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 ACCURACY = 1e-3  # of a certificate's values, relative to what eps is a share of
 REFUSALS = 40  # certificates in a row that gain less than a tenth
 GAIN = 0.9
+INNER, OUTER, GROWTH = 60, 2000, 1.2  # of Algorithm 1 around a utility of visits
 TRIED = 8  # random policies that test concavity
 WIDEST = 1e-3  # room that t has beyond what is attained, as a share of it
 
@@ -138,10 +139,12 @@ class Climb:
         """Columns for a utility of a few values, accelerated policy gradient for one of visits."""
         name = "corrective-columns" if self.objective.utility.is_of_values else "accelerated-npg"
         self.door.method = replace(self.door.method, name=name)
-        oracle: Any = Accelerated()
         if self.objective.utility.is_of_values:
-            oracle = ConcaveColumns(1e-2 * task.eps, stop=task.stop)
-        return solve_certified(form, task, oracle, **settings)
+            columns = ConcaveColumns(1e-2 * task.eps, stop=task.stop)
+            return solve_certified(form, task, columns, **settings)
+        # a stiff penalty slows the oracle more than a rough multiplier does
+        few = {"inner": INNER, "outer": OUTER} if form.constraint_count else {}
+        return solve_certified(form, task, Accelerated(), GROWTH, **{**few, **settings})
 
     def _is_over(self) -> bool:
         return self.door.stop() or self.refused >= REFUSALS
