@@ -372,10 +372,10 @@ def test_reverse_kl_finds_the_target_where_the_class_holds_it_and_descends_elsew
     random = np.random.default_rng(0)
     S, A = 4, 3
     target, share = random.dirichlet([1.0] * A, S), random.dirichlet([1.0] * S)
-    whole = LogLinear(Features(one_hot(S, A)), divergence_of="reverse")
+    whole = LogLinear(Features(one_hot(S, A)), "reverse")
     _, policy = whole.project(np.zeros(whole.features.rank), share, target)
     assert policy == pytest.approx(target, abs=1e-5)
-    few = LogLinear(Features(random.normal(size=(S, A, 3))), divergence_of="reverse")
+    few = LogLinear(Features(random.normal(size=(S, A, 3))), "reverse")
     x, policy = few.project(np.zeros(few.features.rank), share, target)
 
     def reverse(p):

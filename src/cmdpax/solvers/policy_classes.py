@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from cmdpax.errors import InputError, NumericalError, check_known
+from cmdpax.errors import InputError, NumericalError
 from cmdpax.exact.standard import StandardForm
 
 Array = np.ndarray
@@ -291,20 +291,16 @@ class LogLinear:
     gradient steps stay bounded by themselves; Newton's target is raised to `FLOOR` of uniform, at
     most `FLOOR * A` in total variation.
 
-    divergence_of: "reverse" takes the nearest in reverse KL, `sum_s share(s) KL(pi_x || target)`.
+    `"reverse"` takes the nearest in reverse KL instead, `sum_s share(s) KL(pi_x || target)`.
     """
 
     features: Features
-    projection_step: float | Array | Literal["newton"] = "newton"
+    projection_step: float | Array | Literal["newton", "reverse"] = "newton"
     projection_steps: int = 250
-    divergence_of: Literal["forward", "reverse"] = "forward"
     complete: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_step("projection_step", self.projection_step, ("newton",))
-        check_known("divergence", self.divergence_of, ("forward", "reverse"))
-        if self.divergence_of == "reverse" and not isinstance(self.projection_step, str):
-            raise InputError("divergence: 'reverse' is for projection_step 'newton' alone.")
+        check_step("projection_step", self.projection_step, ("newton", "reverse"))
 
     @property
     def batch(self) -> Batch:
@@ -337,7 +333,7 @@ class LogLinear:
                     "projection_step: 'newton' runs one configuration at a time; give numbers to"
                     " run a batch."
                 )
-            solve = self.newton if self.divergence_of == "forward" else self.reversed
+            solve = self.reversed if self.projection_step == "reverse" else self.newton
             x = solve(parameters, share, target)
             return x, self.features.probabilities(x)
         f = self.features

@@ -130,8 +130,7 @@ def _alm(step: StepFunction, linear: str = "", gradient: bool = False) -> dict[s
 
 def _projected(step: StepFunction) -> dict[str, Any]:
     """The fixed-budget form of an augmented-Lagrangian method with log-linear policies."""
-    own: dict[str, Any] = {"step": "backtracking", "projection_step": "newton"}
-    own |= {"projection_steps": 250, "divergence": "forward"}
+    own = {"step": "backtracking", "projection_step": "newton", "projection_steps": 250}
     budget = {**own, **AL_BUDGET}
 
     def trace(
@@ -215,7 +214,7 @@ def _exact(name: str, title: str, source: str, proven: str, solve: Callable[...,
     return Method(name, title, "exact", source, proven, solve, _defaults(solve))
 
 
-AL_SETTINGS, RULES = _defaults(solve_certified), ("step", "projection_step", "divergence")
+AL_SETTINGS, RULES = _defaults(solve_certified), ("step", "projection_step")
 AL_BUDGET = {"penalty": 10.0, "outer": 10, "inner": 100, "dual_factor": 0.5}
 LINEAR = {name: f"lin-{name}" for name in ("npg-pd", "rpg-pd", "reload", "ppo-lag")}
 AL, LU = "augmented Lagrangian", "Lu, Lin, Chen, Vaswani 2026"
