@@ -294,9 +294,7 @@ def _share(error: float, tolerance: float) -> float:
     return error / tolerance if tolerance > 0 else float(np.copysign(np.inf, error))
 
 
-def _check_ranges(
-    facts: _Facts, result: Any, policy: np.ndarray, first: int = 0
-) -> np.ndarray:
+def _check_ranges(facts: _Facts, result: Any, policy: np.ndarray, first: int = 0) -> np.ndarray:
     """What gap and violations may be, `[1 + m]`: a share of ranges that policies attain.
 
     first: 1 leaves the reward out, which a utility takes the place of.

@@ -44,6 +44,7 @@ from cmdpax.errors import InputError, check_known, check_number
 Array = np.ndarray
 TINY = 1e-300  # visits below it count as this many: the logarithm of 0 is not a number
 ROUNDING = 1e-13  # of a value, relative to the size of its terms
+SUMS_TO_1 = 1e-12  # shares that do are taken as they are
 PAIRS, CONCAVITY = 64, 1e-9  # random pairs that test concavity, and what rounding may amount to
 
 
@@ -319,13 +320,14 @@ def fairness(rewards: Sequence[Any], alpha: float = 1.0) -> Utility:
     def slope(v: Array) -> Array:
         return np.maximum(v, TINY) ** -alpha
 
-    recipe = _recipe("fairness", rewards=tuple(rewards), alpha=float(alpha))
-    return _of_each(tuple(rewards), recipe, each, slope)
+    names = _listed("fairness", rewards)
+    recipe = _recipe("fairness", rewards=names, alpha=float(alpha))
+    return _of_each(names, recipe, each, slope)
 
 
 def max_min(rewards: Sequence[Any]) -> Utility:
     """`F = min_i V_i` of k functions of the model: `max t` subject to `V_i >= t`."""
-    names = tuple(rewards)
+    names = _listed("max_min", rewards)
     if len(names) < 2:
         raise InputError("max_min: give at least two rewards.")
     recipe = _recipe("max_min", rewards=names)
@@ -473,6 +475,13 @@ def refuse_not_concave(utility: Utility, values: Array, visits: Array | None) ->
             )
 
 
+def _listed(what: str, rewards: Any) -> tuple[Any, ...]:
+    """Names and arrays as a tuple."""
+    if isinstance(rewards, str) or not len(rewards):
+        raise InputError(f"{what}: give a list of names or arrays [S, A], one for each reward.")
+    return tuple(rewards)
+
+
 def _of_visits(
     value: Callable[[Array], float],
     gradient: Callable[[Array], Array],
@@ -494,8 +503,6 @@ def _of_each(
     minimise: bool = False,
 ) -> Utility:
     """A sum of one function of each value."""
-    if isinstance(rewards, str) or not rewards:
-        raise InputError(f"{recipe['name']}: rewards is a list of names or arrays.")
     kind: dict[str, Any] = {"recipe": recipe, "smoothness": smoothness}
     return Utility((Term(lambda v: float(each(v).sum()), slope, rewards, **kind),), minimise)
 
@@ -527,4 +534,5 @@ def _shares(visits: Any) -> Array:
     array = np.asarray(visits, dtype=np.float64)
     if array.ndim != 2 or not np.isfinite(array).all() or (array < 0).any() or not array.any():
         raise InputError("visits: give an array [S, A] of numbers >= 0, not all of them 0.")
-    return array / array.sum()
+    total = array.sum()
+    return array if abs(total - 1) <= SUMS_TO_1 else array / total

@@ -23,7 +23,9 @@ def random_model(seed, states=None):
     policy = random.dirichlet([1.0] * A, S)
     initial = random.dirichlet([1.0] * S)
     under = np.einsum("sa,sat->st", policy, transitions)
-    values = np.linalg.solve(np.eye(S) - gamma * under, np.einsum("sa,msa->sm", policy, constraints))
+    values = np.linalg.solve(
+        np.eye(S) - gamma * under, np.einsum("sa,msa->sm", policy, constraints)
+    )
     thresholds = 0.98 * (initial @ values)
     return cmdpax.CMDP(transitions, reward, constraints, thresholds, initial, gamma)
 

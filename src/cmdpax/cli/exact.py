@@ -67,7 +67,16 @@ def solve(
     problem = _opened(model, read)
     table = None if features is None else open_features(features, problem)
     settings = dict(_setting(text) for text in set)
-    for name in ("model", "method", "eps", "features", "time_limit", "memory_limit", "callback", "utility"):
+    for name in (
+        "model",
+        "method",
+        "eps",
+        "features",
+        "time_limit",
+        "memory_limit",
+        "callback",
+        "utility",
+    ):
         if name in settings:
             row = methods.get(method or "corrective-alm")
             hint = did_you_mean(name, row.settings if row else ())

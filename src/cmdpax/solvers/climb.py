@@ -191,9 +191,7 @@ def certified(
     bounds, bound, own, potential = utility_proof(*numbers)
     flat, kind = np.zeros(form.states), {"tolerances": 1e-2 * door.eps * door.scaled.units}
     choices = form.transitions.first_choice[:-1]
-    proof, values = certify(
-        form, policy, weights, choices, door.ranges, potential=flat, **kind
-    )
+    proof, values = certify(form, policy, weights, choices, door.ranges, potential=flat, **kind)
     ranges = proof.ranges.copy()
     ranges[0] = own.at_uniform, bound
     proof = replace(

@@ -80,9 +80,7 @@ class ConcaveColumns:
             mixture = self._add(form, mixture, choices, visits)
         return mixture
 
-    def advance(
-        self, form: StandardForm, state: Mixture, utility: AugmentedLagrangian
-    ) -> Mixture:
+    def advance(self, form: StandardForm, state: Mixture, utility: AugmentedLagrangian) -> Mixture:
         """Mix the columns, plan against the mixture, and add what planning finds."""
         mixed = replace(state, shares=_mixed(state, utility, state.shares))
         hard = AugmentedLagrangian(utility.multipliers, HARD_PENALTY)
@@ -103,9 +101,7 @@ class ConcaveColumns:
         gap = CertifiedGap(best.value - current, weights, best, value - earned, (point, None))
         return replace(self._add(form, mixed, best.choices), last_gap=gap)
 
-    def gap(
-        self, form: StandardForm, state: Mixture, utility: AugmentedLagrangian
-    ) -> CertifiedGap:
+    def gap(self, form: StandardForm, state: Mixture, utility: AugmentedLagrangian) -> CertifiedGap:
         """The certified gap of the mixture, from the last `advance`."""
         if state.last_gap is None:
             raise NumericalError("columns: no gap is proven before the first step.")
