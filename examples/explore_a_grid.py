@@ -14,7 +14,7 @@ import cmdpax
 from cmdpax import utilities
 
 model = cmdpax.environments.grid_world(50, 50, discount=0.99)
-model = model.replace(constraints=[], thresholds=[], senses=None)
+model = model.replace(constraints=[], thresholds=[], senses=None, initial=0)  # from a corner
 result = cmdpax.solve(model, utility=utilities.entropy(), eps=0.02)
 print(result, "\n")
 print(cmdpax.check(model, result))

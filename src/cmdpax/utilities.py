@@ -351,7 +351,7 @@ def soft_limit(
     huber: beyond this excess F falls by a straight line instead.
     """
     check_number("penalty", penalty, above=0)
-    if not least <= most or math.isinf(most - least) and math.isinf(most) and math.isinf(least):
+    if not least <= most or (math.isinf(most - least) and math.isinf(most) and math.isinf(least)):
         raise InputError(f"soft_limit: most is {most} and least is {least}; give one, in order.")
 
     def excess(v: Array) -> Array:

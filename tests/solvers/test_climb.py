@@ -204,8 +204,8 @@ def test_a_false_claim_is_refused():
 
 def test_pqa_keeps_to_its_theorem():
     """`F* - F_K <= 32 L (1 + 1/((1-gamma) rho_min)) / ((1-gamma)^2 rho_min K)`, L of the step."""
-    from cmdpax.solvers.climb import objective_of
     from cmdpax.exact.standard import StandardForm
+    from cmdpax.solvers.climb import objective_of
 
     model = random_model(0, states=2).replace(initial=np.array([0.5, 0.5]))
     utility = utilities.distance(np.array([[0.4, 0.1, 0.2], [0.1, 0.1, 0.1]])[:, : model.actions])

@@ -15,7 +15,7 @@ HOME = ROOT.parents[1]  # of the repository
 FILES = sorted(str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py"))
 # from the ground up: a room imports lower floors, and rooms to its left on its own
 FLOORS = (
-    ("errors", "files", "stopping", "processes", "lagrangian", "loops"),
+    ("errors", "files", "stopping", "processes", "lagrangian", "utilities", "loops"),
     ("model",),
     ("checker", "exact"),
     ("environments", "solvers"),
@@ -76,19 +76,19 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1710,
+    "loose modules": 2410,
     "loops": 2010,
-    "model": 3760,
-    "exact": 1520,
-    "solvers": 3150,
+    "model": 3900,
+    "exact": 1760,
+    "solvers": 3900,
     "environments": 750,
     "learning": 5760,
     "experiments": 1880,
     "report": 960,
     "paper": 2470,
-    "cli": 1100,
+    "cli": 1120,
 }
-LINES, MODULES, LOOSE_MODULES = 24_200, 111, 9
+LINES, MODULES, LOOSE_MODULES = 26_010, 118, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 17,
@@ -96,6 +96,7 @@ READING = {
     "the corrective oracle": 7,
     "an update of SPMA-ALM": 9,
     "a baseline": 4,
+    "a utility": 5,
 }
 
 

@@ -12,6 +12,9 @@ PROMISES = {
     "minimise_cost": ("best possible: at least", "in 20 to 30", "certified: sold 9.00 (asked 9.0)"),
     "compare_methods": ("pqa-alm", "npg-pd", "reload", "proven gap"),
     "own_oracle": ("method      FrankWolfe", "verified: certified at eps 0.001"),
+    "explore_a_grid": ("verified: certified at eps 0.02", "random walk: as spread out as"),
+    "share_a_link": ("max-min       certified: rates 0.202 0.202 0.202 0.202", "proportional"),
+    "imitate_a_log": ("with limits: certified", "hazard visits 1.35"),
     "train_a_policy": ("update 1:", "10 episodes: return", "thrust towards"),
 }
 

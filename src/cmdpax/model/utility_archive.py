@@ -22,8 +22,9 @@ ARRAYS = ("utility_numbers", *(f"utility_{name}" for name in PROOF))
 
 def packed(result: Result) -> tuple[dict[str, np.ndarray], Any]:
     """Arrays and label of a result's utility; nothing, and None, without one."""
-    utility, proof, numbers = result.utility, result.certificate.utility, []
+    utility, proof = result.utility, result.certificate.utility
     arrays: dict[str, np.ndarray] = {}
+    numbers: list[np.ndarray] = []
     for name in PROOF:
         if proof is not None and getattr(proof, name) is not None:
             arrays[f"utility_{name}"] = np.asarray(getattr(proof, name), dtype=np.float64)
@@ -87,7 +88,7 @@ def _taken(value: Any, numbers: np.ndarray, place: list[int]) -> Any:
         return [_taken(one, numbers, place) for one in value]
     if not isinstance(value, dict):
         return value
-    shape = value.get("shape")
+    shape: Any = value.get("shape")
     is_shape = isinstance(shape, list) and all(isinstance(n, int) and n > 0 for n in shape)
     if not is_shape or place[0] + prod(shape) > len(numbers):
         raise InputError("meta.utility: the shape of an array does not fit its numbers.")

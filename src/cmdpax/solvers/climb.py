@@ -19,8 +19,8 @@ from cmdpax.exact.certificate import certify, scaled_errors
 from cmdpax.exact.objective import Objective, utility_proof
 from cmdpax.exact.standard import StandardForm, said_back
 from cmdpax.model.cmdp import CMDP
+from cmdpax.model.level import with_a_level
 from cmdpax.model.result import Certificate, Result, Status
-from cmdpax.model.transitions import RowLists
 from cmdpax.solvers.accelerated import Accelerated
 from cmdpax.solvers.algorithm import Answer
 from cmdpax.solvers.certified import Task, solve_certified
@@ -189,9 +189,11 @@ def certified(
     tolerance = 0.0 if form.is_small else ACCURACY * door.eps * float(door.scaled.units[0])
     numbers = objective, form, policy, weights, touching, tolerance
     bounds, bound, own, potential = utility_proof(*numbers)
-    flat, kind = np.zeros(form.states), {"tolerances": 1e-2 * door.eps * door.scaled.units}
+    flat, wide = np.zeros(form.states), 1e-2 * door.eps * door.scaled.units
     choices = form.transitions.first_choice[:-1]
-    proof, values = certify(form, policy, weights, choices, door.ranges, potential=flat, **kind)
+    proof, values = certify(
+        form, policy, weights, choices, door.ranges, potential=flat, tolerances=wide
+    )
     ranges = proof.ranges.copy()
     ranges[0] = own.at_uniform, bound
     proof = replace(
@@ -248,37 +250,12 @@ def said(
 
 
 def raised(model: CMDP, objective: Objective) -> CMDP:
-    """`max t` subject to `V_j >= t`: the model with one more state, where t is chosen.
-
-    Its two actions lead to the initial distribution and pay the least and the largest t. Old
-    rewards are divided by the discount, so that their values stay what they were.
-    """
-    if model.discount == 0:
-        raise InputError("max_min: at discount 0 nothing follows; give a discount above 0.")
-    form, rows = StandardForm.of(model), model.transitions
+    """`max t` subject to `V_j >= t`, as a linear model: t lies where some policy has it."""
+    form = StandardForm.of(model)
     ends = np.array([[_end(form, sign * row) for sign in (-1.0, 1.0)] for row in objective.rewards])
     low, high = -float(ends[:, 0].max()), float(ends[:, 1].min())
     room = WIDEST * max(high - low, abs(high), abs(low), 1e-300)
-    ends_of_t = np.array([low - room, high + room])
-    starts = np.flatnonzero(model.initial)
-    lengths = np.append(np.diff(rows.first_entry), [len(starts)] * 2)
-    entries = RowLists(
-        np.append(0, np.cumsum(lengths)),
-        np.concatenate([rows.successors, starts, starts]),
-        np.concatenate([rows.probabilities, *[model.initial[starts]] * 2]),
-    )
-    old = [np.append(row / model.discount, [0.0, 0.0]) for row in model.constraints]
-    new = [np.append(row / model.discount, -ends_of_t) for row in objective.rewards]
-    bounds = [*map(tuple, model.limits.bounds), *[(0.0, np.inf)] * len(new)]
-    return CMDP(
-        entries,
-        np.append(np.zeros(rows.choices), ends_of_t),
-        np.array([*old, *new]),
-        bounds,
-        model.states,
-        model.discount,
-        first_choice=np.append(rows.first_choice, rows.choices + 2),
-    )
+    return with_a_level(model, objective.rewards, low - room, high + room)
 
 
 def _end(form: StandardForm, reward: np.ndarray) -> float:

@@ -74,10 +74,10 @@ def frontier_between(
         result = solve(model, utility=(1 - share) * first + share * second, eps=eps)
         _feasible(result)
         policy = model.by_choice(result.policy)
-        values = [
-            one.utility.sign * one.utility.value(*one.point(form, policy)) for one in objectives
-        ]
-        curve.append(TradeOff(share, *values, result.certificate.gap, result.status))
+        one, other = (
+            own.utility.sign * own.utility.value(*own.point(form, policy)) for own in objectives
+        )
+        curve.append(TradeOff(share, one, other, result.certificate.gap, result.status))
     return curve
 
 

@@ -66,8 +66,8 @@ def solve(
     of the last one is always finished. Fixed budgets have none. memory_limit: GB of the whole
     process, for the default method. callback: sees every row of the trace as it comes, and those of
     a fixed budget at its end. utility: maximised instead of the reward, one of `cmdpax.utilities`;
-    eps is then a share of `F(best bound) - F(uniform policy)`. settings: the method's own. A method that has a fixed-budget form too
-    runs it when one of that form's settings is given.
+    eps is then a share of `F(best bound) - F(uniform policy)`. settings: the method's own. A method
+    that has a fixed-budget form too runs it when one of that form's settings is given.
 
     An infeasible model is answered with its proof. Stops with status `limit` after the time limit,
     Ctrl-C (a second one ends it at once, with nothing) or when rounding leaves nothing to gain,
