@@ -139,6 +139,8 @@ def _arrows(
         Line2D([], [], linestyle="none", label="occupancy (area)", **disc),
         Line2D([], [], linestyle="none", label="probability (length)", **arrow),
     ]
+    if len(cells) > MANY_CELLS:
+        handles = [Line2D([], [], linestyle="none", label="mean direction", **arrow)]
     below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.08), "ncols": 4}
     axes.legend(handles=handles, fontsize=9, **({**LEGEND, **below} if heat else LEGEND))
     axes.set_title(title, fontsize=11)
