@@ -184,6 +184,9 @@ def _verify_utility(
         at_uniform <= claimed,
         f"the uniform policy is claimed to have at most {claimed}, provable is {at_uniform}",
     )
+    ends = sorted((own.at_uniform, proof.dual_bound))
+    is_said = ends == sorted(np.asarray(proof.ranges)[0].tolist())
+    _demand(is_said, "the range of the utility is not from the uniform policy to the bound")
     values, visits = np.asarray(own.values, dtype=np.float64), own.visits
     offset, slopes, table = utility.tangent(values, visits)
     reward = sum((g * x for g, x in zip(slopes, functions)), np.zeros(len(policy)))

@@ -79,7 +79,7 @@ BUDGETS = {
     "loose modules": 2410,
     "loops": 2010,
     "model": 3900,
-    "exact": 1760,
+    "exact": 1780,
     "solvers": 3900,
     "environments": 750,
     "learning": 5760,
@@ -88,7 +88,7 @@ BUDGETS = {
     "paper": 2470,
     "cli": 1120,
 }
-LINES, MODULES, LOOSE_MODULES = 26_010, 118, 9
+LINES, MODULES, LOOSE_MODULES = 26_030, 118, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 17,

@@ -50,8 +50,7 @@ class Objective:
         self, form: "StandardForm", policy: np.ndarray, tolerance: float = 0.0
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Values `[k]` of a policy `[K]` and, where a term is of visits, the visits `[S, A]`."""
-        if policy.ndim > 1:
-            raise InputError("utility: it takes one configuration at a time; give numbers.")
+        _refuse_batch(policy)
         visits = form.criterion.visits(form, policy, tolerance=tolerance)
         return self.point_of(form, form.transitions.by_state(visits) * policy)
 
@@ -75,16 +74,21 @@ class Objective:
             reward = reward + form.criterion.unit * own
         return reward / self.unit
 
-    def linearised(self, form: "StandardForm", policy: np.ndarray) -> tuple[float, np.ndarray]:
-        """The value at a policy `[K]`, and its gradient `[K]`."""
-        point = self.point(form, policy)
-        value, slope = self.at(form, point)
+    def linearised(
+        self, form: "StandardForm", policy: np.ndarray
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """The value at a policy `[K]`, its gradient `[K]`, and the visits `[S]`."""
+        _refuse_batch(policy)
+        visits = form.criterion.visits(form, policy)
+        value, slope = self.at(
+            form, self.point_of(form, form.transitions.by_state(visits) * policy)
+        )
         if not (np.isfinite(value) and np.isfinite(slope).all()):
             raise InputError(
                 f"utility: its value is {value:g} at a policy on the way, where it has no gradient;"
                 " it must be finite wherever policies with positive probabilities go."
             )
-        return value, slope
+        return value, slope, visits
 
     def at(
         self, form: "StandardForm", point: tuple[np.ndarray, np.ndarray | None]
@@ -163,6 +167,11 @@ class Objective:
         slope = replace(self, unit=1.0).slope(form, slopes, table)
         best = best_bounds(form, mixed(form, slope, weights), potential, form.gauge)[1]
         return offset + best + DOUBTS * self.utility.doubt(*point)
+
+
+def _refuse_batch(policy: np.ndarray) -> None:
+    if policy.ndim > 1:
+        raise InputError("utility: it takes one configuration at a time; give numbers.")
 
 
 def between(

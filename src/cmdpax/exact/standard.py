@@ -35,6 +35,7 @@ class Evaluation:
     reward: np.ndarray  # [...]: V_0(rho)
     margins: np.ndarray  # [..., m]: V_i(rho) - b_i
     slope: np.ndarray | None = None  # [K], of another objective: V_0 is then that of this reward
+    visits: np.ndarray | None = None  # [S], of another objective
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,9 +168,9 @@ class StandardForm:
 
         Of another objective F, `reward` is F, and V_0 the value of its gradient.
         """
-        reward, slope, value = self.reward, None, None
+        reward, slope, value, visits = self.reward, None, None, None
         if self.objective is not None:
-            value, slope = self.objective.linearised(self, policy)
+            value, slope, visits = self.objective.linearised(self, policy)
             reward = slope
         rewards: Any = (reward, *self.constraints)
         if self.is_small:
@@ -177,7 +178,7 @@ class StandardForm:
         values = self.criterion.values(self, policy, rewards)
         at_start = values @ self.initial
         first = at_start[..., 0] if value is None else np.asarray(value)
-        return Evaluation(values, first, at_start[..., 1:] - self.thresholds, slope)
+        return Evaluation(values, first, at_start[..., 1:] - self.thresholds, slope, visits)
 
     def at(self, evaluation: Evaluation) -> "StandardForm":
         """The form whose reward is the gradient of the objective at an evaluated policy."""

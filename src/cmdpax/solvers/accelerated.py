@@ -99,7 +99,9 @@ class Accelerated:
         self, form: StandardForm, state: AcceleratedState, history: Any, size: float
     ) -> Array:
         """`sum_j c_j (dtheta_j + eta dA_j)`, `[S, A]`."""
-        visits = form.criterion.share(form, PLAIN.policy(form, state))  # type: ignore[arg-type]
+        visits = state.evaluation.visits
+        if visits is None:
+            visits = form.criterion.visits(form, self.policy(form, state))
         norm = np.sqrt(visits[:, None] * state.policy)
         logits, advantages = (np.stack(column) for column in zip(*history))
         moved, changed = np.diff(logits, axis=0), np.diff(advantages, axis=0)
