@@ -179,7 +179,12 @@ def compared(name: str) -> dict[str, Any]:
     cmdpax.check(ours, result)
     value, *constraints = evaluated(ours, result).tolist()
     low, high = result.certificate.ranges[1]
-    row = {"model": name, "query": str(query.get_raw_formula()), "states": theirs.nr_states, "ours": ours.states}
+    row = {
+        "model": name,
+        "query": str(query.get_raw_formula()),
+        "states": theirs.nr_states,
+        "ours": ours.states,
+    }
     row |= {"status": result.status, "policies": 1 if result.policy is not None else 0}
     row["policies"] = row["policies"] or len(result.mixture or ())
     row |= {"value": value, "reward": result.reward, "cmdpax_seconds": seconds}

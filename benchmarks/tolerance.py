@@ -95,7 +95,9 @@ MODELS: dict[str, Callable[[], cmdpax.CMDP]] = {
     "grid-300": lambda: environments.grid_world(width=300, height=300),
     "garnet-1e5": lambda: environments.garnet(states=100_000),
     "season": season,
-    "average-1e5": lambda: environments.queue(99_999).replace(criterion="average", thresholds=[0.25]),
+    "average-1e5": lambda: environments.queue(99_999).replace(
+        criterion="average", thresholds=[0.25]
+    ),
     "path-1e5": path,
 }
 

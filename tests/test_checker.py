@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from cmdpax import CMDP, CertificateError, InputError, check, solve
 from cmdpax.environments import cliff_world, deep_sea, garnet
+from cmdpax.model.result import UtilityProof
 from models import cmdps, turned
 
 
@@ -106,6 +107,9 @@ def mutations(result):
         ),
         "gauge": with_proof(result, gauge=np.arange(30.0)),
         "gauge negative": with_proof(result, gauge=np.full(30, -1.0)),
+        "utility": with_proof(
+            result, utility=UtilityProof(np.zeros(1), None, np.zeros((1, 30)), np.zeros(1), 0.0)
+        ),
         "potential shape": with_proof(result, dual_potential=proof.dual_potential[:-1]),
     }
 

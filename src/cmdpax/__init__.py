@@ -24,19 +24,21 @@ _HOMES = {  # where each public name lives; a module is loaded when a name of it
     "model.archive": ("load_model", "load_result", "save_model", "save_result"),
     "model.cmdp": ("CMDP", "Grid"),
     "model.limits": ("Limits",),
-    "model.result": ("Certificate", "FrontierPoint", "Result", "Trajectory"),
+    "model.result": ("Certificate", "FrontierPoint", "Result", "TradeOff", "Trajectory"),
     "solvers.algorithm": ("AugmentedLagrangian", "CertifiedGap", "Oracle"),
     "solvers.description": ("Description", "describe"),
-    "solvers.frontier": ("frontier",),
+    "solvers.frontier": ("frontier", "frontier_between"),
     "solvers.policy_classes": ("Features",),
     "solvers.solve": ("certified_gaps", "solve", "trajectory"),
     "solvers.table": ("Method", "methods"),
+    "utilities": ("Utility",),
 }
+_MODULES = ("environments", "utilities")
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = sorted([*_HOME, "environments"])
+__all__ = sorted([*_HOME, *_MODULES])
 
 if TYPE_CHECKING:
-    from cmdpax import environments
+    from cmdpax import environments, utilities
     from cmdpax.checker import Verified, check
     from cmdpax.errors import CertificateError, CmdpaxError, InputError, NumericalError
     from cmdpax.learning.evaluation import Evidence, evaluate
@@ -46,18 +48,19 @@ if TYPE_CHECKING:
     from cmdpax.model.archive import load_model, load_result, save_model, save_result
     from cmdpax.model.cmdp import CMDP, Grid
     from cmdpax.model.limits import Limits
-    from cmdpax.model.result import Certificate, FrontierPoint, Result, Trajectory
+    from cmdpax.model.result import Certificate, FrontierPoint, Result, TradeOff, Trajectory
     from cmdpax.solvers.algorithm import AugmentedLagrangian, CertifiedGap, Oracle
     from cmdpax.solvers.description import Description, describe
-    from cmdpax.solvers.frontier import frontier
+    from cmdpax.solvers.frontier import frontier, frontier_between
     from cmdpax.solvers.policy_classes import Features
     from cmdpax.solvers.solve import certified_gaps, solve, trajectory
     from cmdpax.solvers.table import Method, methods
+    from cmdpax.utilities import Utility
 
 
 def __getattr__(name: str) -> Any:
-    if name == "environments":
-        value: Any = import_module("cmdpax.environments")
+    if name in _MODULES:
+        value: Any = import_module(f"cmdpax.{name}")
     elif name in _HOME:
         value = getattr(import_module(f"cmdpax.{_HOME[name]}"), name)
     else:

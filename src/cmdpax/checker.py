@@ -44,6 +44,7 @@ class Verified:
     gap: float
     violation: float
     minimise: bool = False
+    note: str = ""  # of a utility: what is taken for granted
 
     def __str__(self) -> str:
         low, high = self.reward_bounds
@@ -52,6 +53,7 @@ class Verified:
         return (
             f"verified: {self.status} at eps {self.eps:g}; reward in [{low:.12g}, {high:.12g}],"
             f"{'' if self.status == 'infeasible' else optimum} violation <= {self.violation:.3g}"
+            f"{self.note}"
         )
 
 
@@ -63,8 +65,10 @@ class _Row(NamedTuple):
     bound: float
 
 
-def check(model: Any, result: Any) -> Verified:
+def check(model: Any, result: Any, utility: Any = None) -> Verified:
     """Verify every claim of `result` about `model`; raises `CertificateError` if one is false.
+
+    utility: that of a result from a file, where it is one's own: no file holds functions.
 
     The error is one sentence. What comes back says what was proven: status, eps, bounds on the
     reward, the dual bound, gap and violation.
@@ -73,7 +77,7 @@ def check(model: Any, result: Any) -> Verified:
     if not hasattr(model, "first_choice") or not hasattr(proof, "weights"):
         raise InputError("check: give it a CMDP and a Result, in this order.")
     try:
-        return _verify(model, result)
+        return _verify(model, result, utility)
     except (
         AttributeError,
         TypeError,
@@ -85,7 +89,7 @@ def check(model: Any, result: Any) -> Verified:
         ) from None
 
 
-def _verify(model: Any, result: Any) -> Verified:
+def _verify(model: Any, result: Any, utility: Any) -> Verified:
     proof, m = result.certificate, len(model.senses)
     is_own = model.matches(result.digest)
     _demand(is_own, "the result belongs to another model: the fingerprints differ")
@@ -93,7 +97,16 @@ def _verify(model: Any, result: Any) -> Verified:
     for name in ("senses", "thresholds", "constraint_names"):
         is_own = np.array_equal(getattr(result, name), getattr(model, name))
         _demand(is_own, f"the {name.replace('_', ' ')} are not the model's")
-    is_own = result.minimise == model.minimise == proof.minimise
+    utility = getattr(result, "utility", None) if utility is None else utility
+    has_proof = getattr(proof, "utility", None) is not None
+    _demand(
+        has_proof == (utility is not None),
+        "the result is of a utility of one's own, which no file holds; give check(..., utility=...)"
+        if has_proof
+        else "the result is not of a utility",
+    )
+    minimise = model.minimise if utility is None else utility.minimise
+    is_own = result.minimise == minimise == proof.minimise
     _demand(is_own, "whether the reward is minimised is not as in the model")
     _demand(0 < result.eps < 1, f"eps is {result.eps}, which is no share")
     rows, seen, sign = _rows(model), _visited(model), -1.0 if model.minimise else 1.0
@@ -108,6 +121,8 @@ def _verify(model: Any, result: Any) -> Verified:
     )
     gauge = _gauge(model, proof.gauge)
     facts = _Facts(model, seen, gauge)
+    if utility is not None:
+        return _verify_utility(facts, result, utility, mixture, rows, weights)
     if model.criterion != "average" and np.shape(proof.dual_potential) == (2 * model.states,):
         _demand(model.discount == 1, "gauges of single policies are for discount 1")
         facts = _ending(model, seen)
@@ -242,6 +257,138 @@ def _ending(model: Any, seen: np.ndarray) -> _Facts:
     return _Facts(model, _visited(model, allowed), None, allowed, stays)
 
 
+def _verify_utility(
+    facts: _Facts,
+    result: Any,
+    utility: Any,
+    mixture: _Mixture,
+    rows: list[_Row],
+    weights: np.ndarray,
+) -> Verified:
+    """The same of a utility F, with its own value and gradient.
+
+    `F <= offset + g.V + G.d` for every policy, by the tangent at any point; so the best value of
+    `sum_j g_j r_j + (1 - gamma) G`, with constraints by their prices, bounds the optimum.
+    """
+    model, proof = facts.model, result.certificate
+    _demand(len(mixture) == 1, "a utility is that of one policy, not of a mixture")
+    ((_, policy),) = mixture
+    potentials = np.asarray(proof.value_potentials)[None]
+    own, sign = proof.utility, -1.0 if utility.minimise else 1.0
+    functions = [_function(model, reward) for reward in utility.rewards]
+    low, high = _utility_bounds(facts, utility, functions, policy, own.policy)
+    least, most = sorted(sign * end for end in proof.reward_bounds)
+    _demand(
+        least <= low and high <= most,
+        f"the utility is claimed in {proof.reward_bounds}, provable is [{sign * low},"
+        f" {sign * high}]",
+    )
+    is_between = least <= sign * result.reward <= most
+    _demand(is_between, f"the utility {result.reward} lies outside its own bounds")
+    uniform = np.repeat(1 / np.diff(model.first_choice), np.diff(model.first_choice))
+    at_uniform = _utility_bounds(facts, utility, functions, uniform, own.uniform)[1]
+    claimed = sign * own.at_uniform
+    _demand(
+        at_uniform <= claimed,
+        f"the uniform policy is claimed to have at most {claimed}, provable is {at_uniform}",
+    )
+    ends = sorted((own.at_uniform, proof.dual_bound))
+    is_said = ends == sorted(np.asarray(proof.ranges)[0].tolist())
+    _demand(is_said, "the range of the utility is not from the uniform policy to the bound")
+    values, visits = np.asarray(own.values, dtype=np.float64), own.visits
+    offset, slopes, table = utility.tangent(values, visits)
+    reward = sum((g * x for g, x in zip(slopes, functions)), np.zeros(len(policy)))
+    if table is not None:
+        exists = model.available if model.available is not None else np.ones(table.shape, bool)
+        reward = reward + (1 - model.discount) * np.asarray(table)[exists]
+    _demand(
+        bool(np.isfinite(reward).all() and np.isfinite(offset)),
+        "the gradient of the utility is not finite where its tangent touches",
+    )
+    bound = offset + _lagrangian_bound(facts, 1.0, rows, weights, proof.dual_potential, reward)
+    bound += utility.doubt(values, visits)
+    _demand(
+        bound <= sign * proof.dual_bound,
+        f"the bound is claimed as {proof.dual_bound}, provable is {sign * bound}",
+    )
+    tolerances = _check_ranges(facts, result, policy, 1)
+    violation, share = _check_margins(facts, result, mixture, potentials, rows, tolerances[1:])
+    gap, best = sign * proof.dual_bound - least, sign * proof.dual_bound
+    tolerance = max(result.eps * abs(best - claimed), FLOOR * max(abs(best), abs(claimed)))
+    shares = _share(gap, tolerance) * result.eps, share * result.eps
+    _close("gap", proof.gap, gap)
+    _close("violation", proof.violation, violation)
+    _close("scaled gap", result.scaled_gap, shares[0])
+    _close("scaled violation", result.scaled_violation, shares[1])
+    _check_status(facts, result, *shares, rows)
+    note = "" if utility.is_proven else "; numerical: the utility has no modulus of continuity"
+    note += "" if utility.is_ready else ", and provided that it is concave"
+    return Verified(
+        result.status,
+        result.eps,
+        proof.reward_bounds,
+        proof.dual_bound,
+        gap,
+        violation,
+        utility.minimise,
+        note,
+    )
+
+
+def _function(model: Any, reward: Any) -> np.ndarray:
+    """A function of the model by choice, `[K]`: by its name, or an array."""
+    if not isinstance(reward, str):
+        table = np.asarray(reward, dtype=np.float64)
+        if table.ndim == 2:
+            return table[model.available] if model.available is not None else table.reshape(-1)
+        return table
+    if reward == "reward":
+        return np.asarray(model.reward)
+    _demand(reward in model.constraint_names, f"the model has no function '{reward}'")
+    return np.asarray(model.constraints[model.constraint_names.index(reward)])
+
+
+def _utility_bounds(
+    facts: _Facts, utility: Any, functions: list[np.ndarray], policy: np.ndarray, proof: Any
+) -> tuple[float, float]:
+    """Interval of a utility of a policy `[K]`, from potentials `[k, S]` or visits `[1, S]`."""
+    model, visits, doubt = facts.model, None, 0.0
+    if utility.is_of_values:
+        ends = [_policy_bounds(facts, policy, x, v) for x, v in zip(functions, proof, strict=True)]
+        low, high = np.array(ends).T
+    else:
+        nu = _vector(np.asarray(proof)[0], model.states)
+        mass = np.repeat(nu, np.diff(model.first_choice)) * policy
+        off = _visits_off(model, nu, mass)
+        middles = np.array([float((x * mass).sum()) for x in functions])
+        sizes = np.array([float(np.abs(x).max()) for x in functions])
+        around = sizes / (1 - model.discount) * off
+        low, high = middles - around, middles + around
+        exists = model.available if model.available is not None else slice(None)
+        visits = np.zeros((model.states, model.actions))
+        visits[exists] = ((1 - model.discount) * mass).reshape(visits[exists].shape)
+        doubt = utility.modulus(off, visits.size) if utility.is_proven else 0.0
+    middle = (low + high) / 2
+    doubt += utility.doubt(middle, visits)
+    least = utility.value(utility.lowest(low, high), visits) - doubt
+    if not utility.has_gradient:
+        return least, utility.value(high, visits) + doubt
+    slopes = utility.gradient(middle, visits)[0]
+    most = utility.value(middle, visits) + float(np.abs(slopes) @ (high - low)) / 2
+    return least, most + doubt
+
+
+def _visits_off(model: Any, nu: np.ndarray, mass: np.ndarray) -> float:
+    """`|rho + gamma P' mu - nu|_1`: what the visits as shares can be off by, with rounding."""
+    inflow = np.asarray(model.initial, dtype=np.float64).copy()
+    rows = model.rows(0, model.states)
+    lengths = np.diff(rows.first_entry.astype(np.int64))
+    flows = model.discount * np.repeat(mass, lengths) * rows.probabilities
+    inflow += np.bincount(rows.successors, flows, model.states)
+    rounding = UNIT * (int(lengths.max()) + model.actions + model.states**0.5 + 8)
+    return float(np.abs(inflow - nu).sum()) + 2 * rounding * float(mass.sum())
+
+
 def _gauge(model: Any, gauge: Any) -> np.ndarray | None:
     """What states count in bounds, `[S]`: 1 unless the certificate says otherwise."""
     if gauge is None:
@@ -258,12 +405,17 @@ def _share(error: float, tolerance: float) -> float:
     return error / tolerance if tolerance > 0 else float(np.copysign(np.inf, error))
 
 
-def _check_ranges(facts: _Facts, result: Any, policy: np.ndarray) -> np.ndarray:
-    """What gap and violations may be, `[1 + m]`: a share of ranges that policies attain."""
+def _check_ranges(facts: _Facts, result: Any, policy: np.ndarray, first: int = 0) -> np.ndarray:
+    """What gap and violations may be, `[1 + m]`: a share of ranges that policies attain.
+
+    first: 1 leaves the reward out, which a utility takes the place of.
+    """
     model, proof, eps = facts.model, result.certificate, result.eps
     functions = (model.reward, *model.constraints)
     ranges, potentials = np.asarray(proof.ranges), np.asarray(proof.range_potentials)
     for i, x in enumerate(functions):
+        if i < first:
+            continue
         for side, sign in enumerate((-1.0, 1.0)):
             attained = (
                 sign * _best_bounds(facts, *_centred(facts, sign * x), potentials[i, side])[0]
@@ -276,8 +428,10 @@ def _check_ranges(facts: _Facts, result: Any, policy: np.ndarray) -> np.ndarray:
                 is_size or sign * claimed <= sign * attained,
                 f"value {i} is claimed to attain {claimed}, provable is {attained}",
             )
-    tolerances = np.empty(len(functions))
+    tolerances = np.zeros(len(functions))
     for i, x in enumerate(functions):
+        if i < first:
+            continue
         centred, rest = _centred(facts, x)[0], float(_centred(facts, x)[2])
         numbers = list(ranges[i])
         if i:
@@ -683,10 +837,18 @@ def _turned(potential: Any, sign: float, states: int) -> np.ndarray:
 
 
 def _lagrangian_bound(
-    facts: _Facts, sign: float, rows: list[_Row], weights: np.ndarray, potential: Any
+    facts: _Facts,
+    sign: float,
+    rows: list[_Row],
+    weights: np.ndarray,
+    potential: Any,
+    reward: np.ndarray | None = None,
 ) -> float:
-    """Upper bound on any policy's `sign V_r + w.(rows - bounds)`; rounding counts by the terms."""
-    x, sizes, rest = _centred(facts, sign * facts.model.reward)
+    """Upper bound on any policy's `sign V_r + w.(rows - bounds)`; rounding counts by the terms.
+
+    reward: `[K]`, instead of the model's.
+    """
+    x, sizes, rest = _centred(facts, sign * (facts.model.reward if reward is None else reward))
     for row, weight in zip(rows, weights, strict=True):
         if weight:
             own = _centred(facts, row.sign * facts.model.constraints[row.constraint])

@@ -23,6 +23,7 @@ def test_solve_prints_one_json_object(capsys):
         "eps",
         "reward",
         "minimise",
+        "utility",
         "constraints",
         "senses",
         "values",
@@ -440,3 +441,16 @@ WRONG = {
 def test_what_a_source_does_not_take_is_refused(capsys, arguments, sentence):
     code, out, err = call(capsys, "solve", *arguments)
     assert code == 2 and out == "" and sentence in err
+
+
+def test_a_utility_is_solved_checked_and_drawn(capsys, tmp_path):
+    result, picture = str(tmp_path / "result.npz"), str(tmp_path / "policy.png")
+    words = ["cliff-world", "--utility", "entropy", "--eps", "1e-2"]
+    code, answer, _ = call(capsys, "solve", *words, "--json", "--out", result)
+    answer = json.loads(answer)
+    assert code == 0 and (answer["utility"], answer["method"]) == ("entropy", "accelerated-npg")
+    code, text, _ = call(capsys, "check", "cliff-world", result)
+    assert code == 0 and text.startswith("verified: certified at eps 0.01")
+    assert call(capsys, "show", "cliff-world", result, "--out", picture)[0] == 0
+    code, _, error = call(capsys, "solve", "cliff-world", "--utility", "entrpy")
+    assert code == 2 and "did you mean 'entropy'" in error

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from cmdpax import CMDP, InputError, solve
-from cmdpax.environments import cliff_world, deep_sea, garnet, queue
+from cmdpax.environments import cliff_world, deep_sea, garnet, grid_world, queue
 from cmdpax.experiments.pictures import frontier_picture, policy_picture, save
 from cmdpax.solvers.frontier import frontier
 
@@ -49,3 +49,13 @@ def test_frontier_picture():
     assert "energy" in figure.axes[0].get_xlabel() and "price" in figure.axes[1].get_ylabel()
     with pytest.raises(InputError, match="no points"):
         frontier_picture([], "energy", "<=")
+
+
+@pytest.mark.parametrize("size", [5, 32])
+def test_visits_stand_beside_the_policy_as_a_heat_map(size):
+    model = grid_world(size, size)
+    figure = policy_picture(model, model.uniform_policy(), heat=True)
+    heat = next(axes for axes in figure.axes if axes.get_title() == "visits")
+    shades = heat.images[0].get_array()
+    assert shades.shape[0] == size and (shades.compressed() > 0).all()
+    assert shades.mask.sum() > 0  # where everything ends there is no shade

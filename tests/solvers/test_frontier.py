@@ -3,6 +3,7 @@ import signal
 import numpy as np
 import pytest
 
+import cmdpax
 from cmdpax import InputError, solve
 from cmdpax.environments import cliff_world, garnet, queue
 from cmdpax.solvers.frontier import find_constraint, frontier, threshold_range
@@ -112,3 +113,15 @@ def test_a_coarse_curve_has_exact_ends():
     model = cliff_world()
     coarse, fine = threshold_range(model, 0, 0.01), threshold_range(model, 0, 1e-6)
     assert coarse == pytest.approx(fine, abs=1e-4)
+
+
+def test_between_two_utilities_one_falls_while_the_other_rises():
+    model = cmdpax.environments.garnet(states=10, constraints=1)
+    curve = cmdpax.frontier_between(
+        model, cmdpax.utilities.linear(), cmdpax.utilities.entropy("pairs"), points=4, eps=1e-4
+    )
+    assert [point.share for point in curve] == pytest.approx([0, 1 / 3, 2 / 3, 1])
+    assert all(point.status == "certified" for point in curve)
+    first, second = (np.array([getattr(p, name) for p in curve]) for name in ("first", "second"))
+    assert (np.diff(first) <= 1e-3).all() and (np.diff(second) >= -1e-3).all()
+    assert first[0] == pytest.approx(cmdpax.solve(model).reward, rel=1e-3)

@@ -366,3 +366,21 @@ def test_one_hot_features_are_tables(batch):
         for each, start in ((tables, logs), (linear, x))
     )
     np.testing.assert_allclose(*climbed, atol=1e-12)
+
+
+def test_reverse_kl_finds_the_target_where_the_class_holds_it_and_descends_elsewhere():
+    random = np.random.default_rng(0)
+    S, A = 4, 3
+    target, share = random.dirichlet([1.0] * A, S), random.dirichlet([1.0] * S)
+    whole = LogLinear(Features(one_hot(S, A)), "reverse")
+    _, policy = whole.project(np.zeros(whole.features.rank), share, target)
+    assert policy == pytest.approx(target, abs=1e-5)
+    few = LogLinear(Features(random.normal(size=(S, A, 3))), "reverse")
+    x, policy = few.project(np.zeros(few.features.rank), share, target)
+
+    def reverse(p):
+        return float((share[:, None] * p * np.log(p / target)).sum())
+
+    for _ in range(200):  # a minimum among its neighbours
+        near = few.features.probabilities(x + 1e-3 * random.normal(size=x.shape))
+        assert reverse(near) >= reverse(policy) - 1e-9

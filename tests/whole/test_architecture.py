@@ -15,7 +15,7 @@ HOME = ROOT.parents[1]  # of the repository
 FILES = sorted(str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py"))
 # from the ground up: a room imports lower floors, and rooms to its left on its own
 FLOORS = (
-    ("errors", "files", "stopping", "processes", "lagrangian", "loops"),
+    ("errors", "files", "stopping", "processes", "lagrangian", "utilities", "loops"),
     ("model",),
     ("checker", "exact"),
     ("environments", "solvers"),
@@ -99,6 +99,7 @@ READING = {
     "the corrective oracle": 7,
     "an update of SPMA-ALM": 9,
     "a baseline": 4,
+    "a utility": 5,
 }
 
 

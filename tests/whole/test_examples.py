@@ -26,6 +26,9 @@ PROMISES = {
         "wear 7  service 1.000\nbroken  hurry 0.875, mend 0.125",
         "uptime 0.84: impossible, 0.010 too much",
     ),
+    "explore_a_grid": ("verified: certified at eps 0.02", "random walk: as spread out as"),
+    "share_a_link": ("max-min       certified: rates 0.202 0.202 0.202 0.202", "proportional"),
+    "imitate_a_log": ("with limits: certified", "hazard visits 1.35"),
     "train_a_policy": ("update 1:", "10 episodes: return", "thrust towards"),
     "weights_and_biases": ("init cmdpax", "evaluated/return", "cost/cost", "finished: verdict"),
 }

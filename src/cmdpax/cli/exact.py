@@ -23,6 +23,7 @@ from cmdpax.solvers import frontier as frontiers
 from cmdpax.solvers import solve as door
 from cmdpax.solvers.description import describe as description_of
 from cmdpax.solvers.table import methods
+from cmdpax.utilities import from_text
 
 Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
 Read = Annotated[Reading, tyro.conf.OmitArgPrefixes]
@@ -34,6 +35,7 @@ def solve(
     method: str | None = None,
     set: tuple[str, ...] = (),
     features: str | None = None,
+    utility: str | None = None,
     time_limit: float | None = None,
     memory_limit: float | None = None,
     out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
@@ -49,6 +51,8 @@ def solve(
         method: one of `cmdpax list methods`; without it there is nothing to choose
         set: settings of the method, as in --set step=0.1 inner=50
         features: tiles:60,4,3 (dimension, tilings, size) or a .npy or .npz file [S, A, d]
+        utility: maximised instead of the reward: entropy, entropy:pairs, linear:NAME,
+            fairness:NAME,NAME or max-min:NAME,NAME, with names of the model's functions
         time_limit: seconds; then the best policy so far is certified (Ctrl-C does the same)
         memory_limit: gigabytes that the process may use (corrective-alm only)
         out_file: write the result (policy and certificate) to this .npz file
@@ -63,12 +67,22 @@ def solve(
     problem = _opened(model, read)
     table = None if features is None else open_features(features, problem)
     settings = dict(_setting(text) for text in set)
-    for name in ("model", "method", "eps", "features", "time_limit", "memory_limit", "callback"):
+    for name in (
+        "model",
+        "method",
+        "eps",
+        "features",
+        "time_limit",
+        "memory_limit",
+        "callback",
+        "utility",
+    ):
         if name in settings:
             row = methods.get(method or "corrective-alm")
             hint = did_you_mean(name, row.settings if row else ())
             raise InputError(f"--set {name}: it is no setting of a method; {hint}")
     settings |= {"time_limit": time_limit, "memory_limit": memory_limit}
+    settings["utility"] = None if utility is None else from_text(utility)
     with StatusLine() as status:
         result = door.solve(
             problem, method, eps=eps, features=table, callback=status.row, **settings
@@ -186,8 +200,11 @@ def show(
     shares, tables = answer.policies
     policy, share = tables[shares.argmax()], float(shares.max())
     drawn = "" if len(shares) == 1 else f", the policy drawn with {share:.4g}"
-    title = f"{model}: reward {answer.reward:.6g}, {violation}{drawn}"
-    out.print(f"wrote {save(policy_picture(problem, policy, title), out_file)}")
+    has_utility = answer.certificate.utility is not None
+    what = f"utility {answer.utility.name}" if answer.utility else "reward"
+    title = f"{model}: {what} {answer.reward:.6g}, {violation}{drawn}"
+    picture = policy_picture(problem, policy, title, heat=has_utility)
+    out.print(f"wrote {save(picture, out_file)}")
     return EXIT[answer.status]
 
 

@@ -19,6 +19,7 @@ from cmdpax.errors import InputError
 from cmdpax.exact.average import Average, Settled
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.endings import end_components
+from cmdpax.exact.objective import Objective
 from cmdpax.exact.transient import ended_states, ending_rows, without_ends
 from cmdpax.lagrangian import scalarise
 from cmdpax.loops import bellman
@@ -38,6 +39,8 @@ class Evaluation:
     values: np.ndarray  # [..., 1 + m, S]: V_0, then every V_i
     reward: np.ndarray  # [...]: V_0(rho)
     margins: np.ndarray  # [..., m]: V_i(rho) - b_i
+    slope: np.ndarray | None = None  # [K], of another objective: V_0 is then that of this reward
+    visits: np.ndarray | None = None  # [S], of another objective
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +53,7 @@ class StandardForm:
     thresholds: np.ndarray  # [m]
     initial: np.ndarray  # [S]
     criterion: Discounted | Average  # what values, visits and bounds mean
+    objective: Objective | None = None  # maximised instead of V_0
 
     @staticmethod
     def of(model: CMDP) -> "StandardForm":
@@ -242,13 +246,25 @@ class StandardForm:
         return scalarise(self.reward, self.constraints, weights)
 
     def evaluate(self, policy: np.ndarray) -> Evaluation:
-        """V_0, all V_i and the margins of a policy `[..., K]`."""
-        rewards: Any = (self.reward, *self.constraints)
+        """V_0, all V_i and the margins of a policy `[..., K]`.
+
+        Of another objective F, `reward` is F, and V_0 the value of its gradient.
+        """
+        reward, slope, value, visits = self.reward, None, None, None
+        if self.objective is not None:
+            value, slope, visits = self.objective.linearised(self, policy)
+            reward = slope
+        rewards: Any = (reward, *self.constraints)
         if self.is_small:
             rewards = np.stack(rewards)
         values = self.criterion.values(self, policy, rewards)
         at_start = values @ self.initial
-        return Evaluation(values, at_start[..., 0], at_start[..., 1:] - self.thresholds)
+        first = at_start[..., 0] if value is None else np.asarray(value)
+        return Evaluation(values, first, at_start[..., 1:] - self.thresholds, slope, visits)
+
+    def at(self, evaluation: Evaluation) -> "StandardForm":
+        """The form whose reward is the gradient of the objective at an evaluated policy."""
+        return self if evaluation.slope is None else self.replace(reward=evaluation.slope)
 
     def scaled(self, units: np.ndarray | None = None) -> "Scaled":
         """The same problem with every value less its least, in units `[1 + m]`.
@@ -271,6 +287,8 @@ class StandardForm:
         form = self.replace(reward=arrays[0], constraints=arrays[1:], thresholds=thresholds)
         constants = [criterion.constant(self, row)[0] for row in rows]
         shifts = (offsets - constants) * criterion.common
+        if self.objective is not None:
+            form = form.replace(objective=self.objective.in_units(float(units[0])))
         return Scaled(form, units, shifts, offsets[0] * criterion.common)
 
 

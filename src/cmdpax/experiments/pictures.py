@@ -38,6 +38,8 @@ HAZARD: dict[str, Any] = {"facecolor": "#f4b6a6", "hatch": "///"}
 GOAL: dict[str, Any] = {"facecolor": "#b9e3c0", "hatch": "..."}
 ARROW, EDGE = "#0b3c6f", "0.55"
 LEGEND: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "frameon": False}
+FAINTEST = 1e-6  # share of the largest visits below which shades are the same
+MANY_CELLS = 900  # more than these are drawn by one arrow each
 TABLE_STATES = 60  # without a grid, at most this many states are drawn one by one
 
 
@@ -58,10 +60,13 @@ def escape_math(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def policy_picture(model: CMDP, policy: np.ndarray, title: str = "") -> Figure:
+def policy_picture(
+    model: CMDP, policy: np.ndarray, title: str = "", *, heat: bool = False
+) -> Figure:
     """A policy `[S, A]` with its occupancy: arrows on the model's grid, or bars without one.
 
-    With a horizon, `[H, S, A]`: how often each action is taken at each time.
+    With a horizon, `[H, S, A]`: how often each action is taken at each time. heat: whether the
+    visits stand beside the arrows as a heat map.
     """
     form = StandardForm.of(model)
     shape = model.states, model.actions
@@ -74,19 +79,45 @@ def policy_picture(model: CMDP, policy: np.ndarray, title: str = "") -> Figure:
         taken = np.einsum("ts,tsa->ta", visits, policy) / total[:, None]
         return _bars(model, taken, visits.sum(1), title, "time")
     if model.grid is not None:
-        return _arrows(model.grid, policy, visits, title)
+        return _arrows(model.grid, policy, visits, title, heat)
     return _bars(model, policy, visits, title)
 
 
-def _arrows(grid: Grid, policy: np.ndarray, visits: np.ndarray, title: str) -> Figure:
+def _heat_map(figure: Figure, axes: Any, grid: Grid, visits: np.ndarray) -> None:
+    """Visits `[S]` as shades of cells, on a logarithmic scale: they span orders of magnitude."""
+    cells = np.array(grid.cells)
+    first = cells.min(0)
+    width, height = (np.ptp(cells, axis=0) + 1).astype(int)
+    table = np.full((height, width), np.nan)
+    x, y = (cells - first).astype(int).T
+    inner = np.array([s not in grid.absorbing for s in range(len(cells))])
+    shades = np.maximum(visits, FAINTEST * visits[inner].max())
+    table[y, x] = np.where(inner, shades, np.nan)
+    look: dict[str, Any] = {"cmap": "viridis", "norm": "log", "origin": "lower"}
+    edges = (first[0] - 0.5, first[0] + width - 0.5, first[1] - 0.5, first[1] + height - 0.5)
+    image = axes.imshow(table, extent=edges, **look)
+    bar = figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03)
+    bar.set_label("share of visits")
+    axes.set(aspect="equal", xlabel="column x", title="visits")
+
+
+def _arrows(
+    grid: Grid, policy: np.ndarray, visits: np.ndarray, title: str, heat: bool = False
+) -> Figure:
     cells = np.array(grid.cells)
     width, height = np.ptp(cells, axis=0) + 1
-    figure = Figure(figsize=(min(1.1 * width + 2.2, 14), min(1.1 * height + 1.0, 12)))
-    axes = figure.add_subplot()
+    size = min(1.1 * width + 2.2, 14), min(1.1 * height + 1.0, 12)
+    figure = Figure(figsize=(2 * size[0], size[1]) if heat else size)
+    axes = figure.add_subplot(1, 2, 1) if heat else figure.add_subplot()
+    if heat:
+        _heat_map(figure, figure.add_subplot(1, 2, 2), grid, visits)
     shade = matplotlib.colormaps["Greys"](0.35)
     inner = [s for s in range(len(cells)) if s not in grid.absorbing]
     most = max(float(visits[inner].max(initial=0.0)), 1e-12)
-    for s, (x, y) in enumerate(cells):
+    if len(cells) > MANY_CELLS:  # one arrow each: where the policy goes on average
+        steps = policy @ np.array(grid.moves)
+        axes.quiver(*cells[inner].T, *steps[inner].T, color=ARROW, angles="xy", pivot="mid")
+    for s, (x, y) in enumerate(cells if len(cells) <= MANY_CELLS else []):
         look = HAZARD if s in grid.hazards else GOAL if s in grid.goals else {"facecolor": "white"}
         axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, edgecolor=EDGE, linewidth=0.8, **look))
         if len(cells) <= 100:  # a corner number names the state when there is room
@@ -116,7 +147,10 @@ def _arrows(grid: Grid, policy: np.ndarray, visits: np.ndarray, title: str) -> F
         Line2D([], [], linestyle="none", label="occupancy (area)", **disc),
         Line2D([], [], linestyle="none", label="probability (length)", **arrow),
     ]
-    axes.legend(handles=handles, fontsize=9, **LEGEND)
+    if len(cells) > MANY_CELLS:
+        handles = [Line2D([], [], linestyle="none", label="mean direction", **arrow)]
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.08), "ncols": 4}
+    axes.legend(handles=handles, fontsize=9, **({**LEGEND, **below} if heat else LEGEND))
     axes.set_title(title, fontsize=11)
     return figure
 

@@ -37,6 +37,8 @@ from cmdpax.model.horizon import as_layers
 from cmdpax.model.limits import Limits
 from cmdpax.model.result import Certificate, Mixture, Result, Status
 from cmdpax.model.transitions import RowLists, read_rows
+from cmdpax.model.utility_archive import ARRAYS as UTILITY_ARRAYS
+from cmdpax.model.utility_archive import packed, unpacked
 
 RESULT = "cmdpax-result"
 NUMBERS = ("reward", "constraints", "thresholds", "initial", "discount")
@@ -110,7 +112,11 @@ def save_result(result: Result, path: str | os.PathLike[str]) -> None:
         if (value := getattr(part, name)) is not None:
             arrays[name] = np.asarray(value, dtype=np.float64)
     names = (*RESULT_META, "averaged", "minimise", "reason", "notes")
-    _write_archive(path, RESULT, arrays, {name: getattr(result, name) for name in names})
+    meta = {name: getattr(result, name) for name in names}
+    if result.utility is not None or result.certificate.utility is not None:
+        of_utility, meta["utility"] = packed(result)
+        arrays |= of_utility
+    _write_archive(path, RESULT, arrays, meta)
 
 
 def load_result(path: str | os.PathLike[str]) -> Result:
@@ -177,18 +183,14 @@ def _turned(senses: list[str], array: np.ndarray) -> np.ndarray:
 def _result_from_archive(file: BinaryIO) -> Result:
     required = {*RESULT_ARRAYS, *PROOF_ARRAYS} - {"values", "policy"}
     optional = (
-        "values",
-        "policy",
-        *MIXED_ARRAYS,
-        *RANGE_ARRAYS,
-        *RAY_ARRAYS,
-        *EXTRAS,
-        *OPTIONAL_ARRAYS,
+        *("values", "policy", *MIXED_ARRAYS, *RANGE_ARRAYS, *RAY_ARRAYS),
+        *(*EXTRAS, *OPTIONAL_ARRAYS, *UTILITY_ARRAYS),
     )
     meta, arrays = _read_archive(file, RESULT, sorted(required), optional)
     averaged, is_old = AVERAGED[meta["version"]], meta["version"] < 3
     known = ("format", "version", *RESULT_META, averaged)
-    text.checked_keys("meta", meta, known, ("minimise", "reason", "notes"))
+    text.checked_keys("meta", meta, known, ("minimise", "reason", "notes", "utility"))
+    of_utility = {name: arrays.pop(name) for name in UTILITY_ARRAYS if name in arrays}
     labels: dict[str, Any] = {name: text.typed(f"meta.{name}", meta[name], str) for name in LABELS}
     labels["reason"] = text.typed("meta.reason", meta.get("reason", ""), str)
     labels["notes"] = tuple(text.texts("meta.notes", meta.get("notes") or []))
@@ -236,6 +238,7 @@ def _result_from_archive(file: BinaryIO) -> Result:
     for name in ("values", *RANGE_ARRAYS):
         if name not in numbers:
             raise InputError(f"arrays: '{name}' is missing.")
+    labels["utility"], own = unpacked(meta.get("utility"), of_utility, len(arrays["policy"]))
     of_proof = (*PROOF_ARRAYS, *RANGE_ARRAYS, *RAY_ARRAYS, *EXTRAS)
     proof = {name: numbers.pop(name) for name in of_proof if name in numbers}
     limits = Limits.of(numbers.pop("thresholds"), senses, names)
@@ -243,7 +246,7 @@ def _result_from_archive(file: BinaryIO) -> Result:
         raise InputError(f"array 'points' needs {1 + len(limits.rows)} columns.")
     return Result(
         limits=limits,
-        certificate=Certificate(**proof, minimise=minimise),
+        certificate=Certificate(**proof, minimise=minimise, utility=own),
         **numbers,
         **labels,
     )

@@ -10,6 +10,7 @@ import numpy as np
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.limits import Limits
 from cmdpax.model.prints import Rows, as_html, as_text
+from cmdpax.utilities import Utility
 
 Status = Literal["certified", "infeasible", "limit"]
 Row = dict[str, Any]  # of a trace
@@ -20,6 +21,20 @@ DIGITS = 4e-15  # the same of a constant in the numbers: its last digits
 TINIEST = 1e-12  # the same of the largest reward of one step
 LARGEST_STEP = 1e-3  # share of it that counts as a range where values have no least
 WIDE = 0.01  # a price is printed with its interval if that is wider, as a share of the price
+
+
+@dataclass(frozen=True, eq=False)
+class UtilityProof:
+    """What proves the value of a utility F, and that no feasible policy has a better one.
+
+    `F <= offset + V_g` for every policy, with the tangent at any point of values and visits.
+    """
+
+    values: np.ndarray  # [k], at which the tangent touches; of max-min, the prices of k rewards
+    visits: np.ndarray | None  # [S, A], the same; None: no term is of visits
+    policy: np.ndarray  # [k, S] potentials of the policy's values; or its visits [1, S]
+    uniform: np.ndarray  # the same of the uniform policy
+    at_uniform: float  # F of the uniform policy is no better than this
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +62,7 @@ class Certificate:
     ray_bound: float | None = None
     ray_potential: np.ndarray | None = None  # [S]
     minimise: bool = False
+    utility: UtilityProof | None = None  # then "reward" is the value of a utility
 
     @property
     def gap(self) -> float:
@@ -127,6 +143,7 @@ class Result:
     relaxations: np.ndarray | None = None  # [m]: what each limit alone must give way, if infeasible
     mixture: Mixture | None = None  # probabilities and actions [S], one drawn at the start of a run
     notes: tuple[str, ...] = ()  # how the model was read, a sentence each
+    utility: Utility | None = None  # whose value `reward` is; None: the model's reward
 
     @property
     def policies(self) -> tuple[np.ndarray, np.ndarray]:
@@ -196,6 +213,7 @@ class Result:
         is_feasible = self.status != "infeasible"
         return {
             **{name: getattr(self, name) for name in names},
+            "utility": None if self.utility is None else self.utility.name,
             "constraints": list(self.constraint_names),
             "senses": list(self.senses),
             "values": self.values.tolist(),
@@ -227,11 +245,23 @@ class Result:
         sizes = np.abs(self.certificate.ranges).max(1)
         return bool((self.eps * np.ptp(self.certificate.ranges, axis=1) < FLOOR * sizes).any())
 
+    @property
+    def _what(self) -> str:
+        """What `reward` is the value of."""
+        return "reward" if self.certificate.utility is None else "utility"
+
+    @property
+    def _range(self) -> str:
+        """What eps is a share of."""
+        if self.certificate.utility is None:
+            return "policies can change"
+        return "the uniform policy lacks"
+
     def _rows(self) -> Rows:
-        proof, gap = self.certificate, self.certificate.gap
+        proof, gap, what = self.certificate, self.certificate.gap, self._what
         why = {"time": "time was up", "rounding": "rounding keeps the bounds apart"}
         meaning = {
-            "certified": f"optimal and feasible within {self.eps:g} of what policies can change"
+            "certified": f"optimal and feasible within {self.eps:g} of what {self._range}"
             + (f", or {FLOOR:g} of its size" if self._is_narrow_range else ""),
             "infeasible": "no policy meets all constraints",
             "limit": f"stopped before eps = {self.eps:g} was certified:"
@@ -249,12 +279,16 @@ class Result:
             side = "least" if self.minimise else "most"
             best = f"{self.reward:.9g}   (best possible: at {side} {proof.dual_bound:.9g})"
             low, high = proof.ranges[0]
-            shares = f"{_percent(gap, self.reward)} of the reward, {_percent(gap, high - low)}"
+            shares = f"{_percent(gap, self.reward)} of the {what}, {_percent(gap, high - low)}"
+            best = best if self.utility is None else f"{self.utility.name} {best}"
             note = "   negative: the policy makes use of its violation" if gap < 0 else ""
+            span = "of its range" if proof.utility is None else "from uniform to best,"
             rows += [
-                ("reward", best),
-                ("gap", f"{gap:.3g}   ({shares} of its range {low:.6g} to {high:.6g}){note}"),
+                (what, best),
+                ("gap", f"{gap:.3g}   ({shares} {span} {low:.6g} to {high:.6g}){note}"),
             ]
+            if self.utility is not None and not self.utility.is_proven:
+                rows.append(("proof", "numerical: the utility has no modulus of continuity"))
         if self.mixture is not None:
             shares = ", ".join(f"{share:.4g}" for share, _ in self.mixture)
             count = len(self.mixture)
@@ -331,4 +365,15 @@ class FrontierPoint:
     multiplier: float
     gap: float  # certified
     violation: float  # certified
+    status: str
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """The best of `(1 - share) first + share second`, and what both utilities are there."""
+
+    share: float
+    first: float
+    second: float
+    gap: float  # certified, of the sum
     status: str

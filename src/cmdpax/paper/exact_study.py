@@ -136,7 +136,7 @@ def search(
     points, skipped = configurations(entry.method)
     batch = {name: np.array([point[name] for point in points]) for name in points[0]}
     fixed = {**paper.BUDGETS[entry.method], **entry.fixed}
-    run = trajectory(model, entry.method, features=features, **batch, **fixed)
+    run = trajectory(model, entry.method, features=features, **{**batch, **fixed})
     return Search(entry, points, skipped, run, optimum)
 
 

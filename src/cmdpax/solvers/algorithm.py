@@ -23,6 +23,7 @@ from cmdpax.exact.standard import StandardForm
 from cmdpax.model.result import Mixture, Trajectory
 
 LARGEST_PENALTY = 1e10
+Point = tuple[np.ndarray, np.ndarray | None]  # of a utility (`exact/objective`)
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,12 @@ class CertifiedGap:
     gap: float  # max utility - utility(pi) is at most this
     weights: np.ndarray  # [m], the w of the pseudo-reward
     plan: Plan  # optimum of the pseudo-reward
+    offset: float = 0.0  # F less the value of its gradient, at the policy; 0 if F is V_0
+    at: Point | None = None  # where that gradient is taken: values [k] and visits [S, A]
+
+    def bound(self, form: StandardForm) -> float:
+        """What no feasible policy exceeds."""
+        return self.plan.value - float(self.weights @ form.thresholds) + self.offset
 
 
 class Oracle(Protocol):
@@ -88,6 +95,7 @@ class Answer:
     in_own_units: bool = False  # whether weights are those of the unscaled form
     points: np.ndarray | None = None  # [k, 1 + m]: reward and margins of policies, scaled
     mixture: Mixture | None = None  # deterministic policies with the values of `policy` together
+    at: Point | None = None  # of another objective: where the gradient of the plan is taken
 
 
 @dataclass(frozen=True)

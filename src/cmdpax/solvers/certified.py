@@ -20,6 +20,7 @@ from cmdpax.solvers.columns import Columns
 from cmdpax.stopping import Stop
 
 SMALLEST_PENALTY, PENALTY_GROWTH = 1e-3, 3.0  # on the scale of [0, 1]
+SMALLEST_WIDTH = 1e-300  # of an objective that no policy changes
 SAFETY = 0.9  # ask the door once the estimates are this far below eps
 
 
@@ -59,12 +60,16 @@ def solve_certified(
     form: StandardForm,
     task: Task,
     oracle: Oracle,
+    growth: float = PENALTY_GROWTH,
     *,
     dual_factor: float = 1.0,
     outer: int = 200,
     inner: int = 2000,
 ) -> Answer:
-    """Solve a scaled form with an oracle until the door accepts, or nothing improves any more."""
+    """Solve a scaled form with an oracle until the door accepts, or nothing improves any more.
+
+    growth: of the penalty, where the defect does not fall.
+    """
     check_number("dual_factor", dual_factor, above=0, below=2)
     outer, inner, warm = check_count("outer", outer), check_count("inner", inner), task.warm
     search, multipliers = _Search(form, oracle, task), warm.multipliers
@@ -78,8 +83,8 @@ def solve_certified(
         inner=inner,
         dual_factor=dual_factor,
         # summable like the paper's sigma / t^2; below the oracle's own rounding it would stall
-        target=lambda t: max(10.0**-t, task.eps / 10),
-        penalty_growth=PENALTY_GROWTH,
+        target=lambda t: max(10.0**-t, task.eps / 10) * search.width,
+        penalty_growth=growth,
         observe=search.observe,
     )
     assert search.dual is not None
@@ -120,7 +125,7 @@ class _Search:
         if progress.outer_done or progress.gap is None:
             return False
         latest = progress.gap
-        bound = latest.plan.value - float(latest.weights @ self.form.thresholds)
+        bound = latest.bound(self.form)
         if bound < self.bound:
             self.bound, self.dual = bound, latest
         state = min(self.oracle.candidates(self.form, progress.state), key=self._score)
@@ -138,13 +143,22 @@ class _Search:
 
     def _score(self, state: Any) -> float:
         """`max(gap, violation)` of a state."""
-        return max(self.bound - float(state.reward), float(lagrangian.violation(state.margins)))
+        gap = (self.bound - float(state.reward)) / self.width
+        return max(gap, float(lagrangian.violation(state.margins)))
+
+    @property
+    def width(self) -> float:
+        """What eps is a share of: the form's unit, or what another objective gained at most."""
+        objective = self.form.objective
+        if objective is None or not np.isfinite(self.bound):
+            return 1.0
+        return max(objective.tolerance(self.bound, self.task.eps) / self.task.eps, SMALLEST_WIDTH)
 
     def answer(self, state: Any) -> Answer:
         """The policy of a state with the best dual weights so far and their plan."""
         assert self.dual is not None
         policy = self.oracle.policy(self.form, state)
-        more: dict[str, Any] = {}
+        more: dict[str, Any] = {"at": self.dual.at}
         if isinstance(state, Columns):
-            more = {"points": state.points, "mixture": state.policies}
+            more |= {"points": state.points, "mixture": state.policies}
         return Answer(policy, self.dual.weights, self.dual.plan, **more)

@@ -12,10 +12,12 @@ from cmdpax.errors import InputError, check_count, did_you_mean
 from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm
 from cmdpax.model.cmdp import CMDP
-from cmdpax.model.result import Callback, FrontierPoint, Result
+from cmdpax.model.result import Callback, FrontierPoint, Result, TradeOff
 from cmdpax.solvers.certified import WarmStart
+from cmdpax.solvers.climb import objective_of
 from cmdpax.solvers.solve import solve, solve_again
 from cmdpax.stopping import Stopper
+from cmdpax.utilities import Utility
 
 RANGE_EPS = 1e-6  # accuracy of the ends of the range
 INSET = 1e-3  # how far inside the feasible end of the range the last point lies, as a share of it
@@ -54,6 +56,31 @@ def frontier(
             if stop():
                 break
         return curve
+
+
+def frontier_between(
+    model: CMDP, first: Utility, second: Utility, *, points: int = 11, eps: float = 1e-3
+) -> list[TradeOff]:
+    """Maximise `(1 - t) first + t second` at `points` shares t from 0 to 1.
+
+    eps: accuracy of every point, as in `solve`. Every point lies on the edge of what both utilities
+    can be together, within its gap.
+    """
+    if check_count("points", points) < 2:
+        raise InputError(f"points is {points}; a curve needs at least 2.")
+    curve = []
+    objectives = [objective_of(model, one)[1] for one in (first, second)]
+    form = StandardForm.of(model)
+    for share in np.linspace(0.0, 1.0, points).tolist():
+        result = solve(model, utility=(1 - share) * first + share * second, eps=eps)
+        _feasible(result)
+        assert result.policy is not None
+        policy = model.by_choice(result.policy)
+        one, other = (
+            own.utility.sign * own.utility.value(*own.point(form, policy)) for own in objectives
+        )
+        curve.append(TradeOff(share, one, other, result.certificate.gap, result.status))
+    return curve
 
 
 def find_constraint(model: CMDP, constraint: int | str) -> int:

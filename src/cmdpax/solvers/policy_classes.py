@@ -42,6 +42,7 @@ FEATURE_DIGITS = 12  # to which features of one group agree, relative to the lar
 RANK_TOLERANCE = 1e-10  # singular values below this share of the largest are rounding
 FLOOR = 1e-9  # share of uniform to which targets and policies are raised where 0 would be final
 NEWTON_TOLERANCE = 1e-12  # of the estimate of l - min l
+REVERSE_STEPS = 1000
 NEWTON_STEPS = 10_000  # hundreds are enough unless the minimum lies thousands of logits away
 # no logit moves further in one Newton step: far from the minimum the quadratic model is worthless
 MAX_LOGIT_CHANGE = 4.0
@@ -289,15 +290,17 @@ class LogLinear:
     `projection_steps` gradient steps. Where the target is 0 the infimum may lie at infinity. A few
     gradient steps stay bounded by themselves; Newton's target is raised to `FLOOR` of uniform, at
     most `FLOOR * A` in total variation.
+
+    `"reverse"` takes the nearest in reverse KL instead, `sum_s share(s) KL(pi_x || target)`.
     """
 
     features: Features
-    projection_step: float | Array | Literal["newton"] = "newton"
+    projection_step: float | Array | Literal["newton", "reverse"] = "newton"
     projection_steps: int = 250
     complete: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_step("projection_step", self.projection_step, ("newton",))
+        check_step("projection_step", self.projection_step, ("newton", "reverse"))
 
     @property
     def batch(self) -> Batch:
@@ -330,7 +333,8 @@ class LogLinear:
                     "projection_step: 'newton' runs one configuration at a time; give numbers to"
                     " run a batch."
                 )
-            x = self.newton(parameters, share, target)
+            solve = self.reversed if self.projection_step == "reverse" else self.newton
+            x = solve(parameters, share, target)
             return x, self.features.probabilities(x)
         f = self.features
         share, target = share.reshape(-1, f.states), target.reshape(-1, f.states, f.actions)
@@ -376,6 +380,39 @@ class LogLinear:
             f"projection: Newton's method did not settle in {NEWTON_STEPS} steps; scale the"
             " features to order 1."
         )
+
+    def reversed(self, x: Array, share: Array, target: Array) -> Array:
+        """A stationary point `[r]` of `sum_s share(s) KL(pi_x || target)`, searched from x `[r]`.
+
+        It is not convex. Natural-gradient steps with a line search: where the target is `pi
+        exp(eta Q)` the first of them is the step of compatible regression.
+        """
+        f = self.features
+        logs = np.log((1 - FLOOR) * target + FLOOR / f.actions)
+
+        def value(point: Array) -> tuple[float, Array]:
+            log_policy = self.log_policy(point)
+            surplus = log_policy - logs
+            means = (np.exp(log_policy) * surplus).sum(-1, keepdims=True)
+            total = float((share * means[..., 0]).sum())
+            return total, share[..., None] * np.exp(log_policy) * (surplus - means)
+
+        now, mass = value(x)
+        for _ in range(REVERSE_STEPS):
+            slope = f.gradient(f.sum_pairs(mass))
+            fisher = f.covariance(f.sum_states(share), softmax(f.logits(x)))
+            ridge = NEWTON_RIDGE * np.trace(fisher) + TINY
+            move = -np.linalg.solve(fisher + ridge * np.eye(f.rank), slope)
+            decrement = -float(slope @ move)
+            if decrement <= 2 * NEWTON_TOLERANCE:
+                break
+            length = min(1.0, MAX_LOGIT_CHANGE / float(np.abs(f.logits(move)).max()))
+            while (trial := value(x + length * move))[0] > now - 0.1 * length * decrement:
+                length /= 2
+                if length < 1e-10:  # rounding: no descent left to be seen
+                    return x
+            x, (now, mass) = x + length * move, trial
+        return x
 
     def divergence(self, x: Array, share: Array, target: Array) -> Array:
         """`sum_s share(s) KL(target || pi_x)` `[...]`: l less its constant, an entropy."""

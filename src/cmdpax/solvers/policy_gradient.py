@@ -3,7 +3,8 @@
     target = step(pi, Q, eta),      pi+ = projection of the target onto the policy class,
 
 with Q of the pseudo-reward `Gamma = r + w.c`, where w is the gradient of the utility at the current
-margins. The steps are PQA, PPG, NPG and SPMA; tables need no projection, log-linear policies take
+margins, and r that of the form's objective at the current visits (`exact/objective`), or the reward
+itself. The steps are PQA, PPG, NPG and SPMA; tables need no projection, log-linear policies take
 the nearest in forward KL. One `advance` is one policy-gradient evaluation, whatever its projection
 costs. The step size is
 - a number or an array `[...]`; then policies carry that batch shape, and a grid search is one run;
@@ -139,7 +140,8 @@ class PolicyGradient:
     def target(self, form: StandardForm, state: PolicyState, utility: AugmentedLagrangian) -> Array:
         """Where the step leads among all policies, `[..., S, A]`."""
         weights = utility.weights(state.margins)
-        direction = weighted_action_values(form, state.evaluation, weights)
+        evaluation = state.evaluation
+        direction = weighted_action_values(form.at(evaluation), evaluation, weights)
         if self.gradient:
             visits = form.criterion.visits(form, self.policy(form, state))
             direction = visits[..., None] * direction
@@ -182,9 +184,13 @@ class PolicyGradient:
         The maximum is over ALL policies, in the class or not. No batch.
         """
         weights = utility.weights(state.margins)
-        best = form.criterion.plan(form, form.pseudo_reward(weights))
-        current = float(state.reward + weights @ (state.margins + form.thresholds))
-        return CertifiedGap(best.value - current, weights, best)
+        evaluation, offset, at = state.evaluation, 0.0, None
+        best = form.criterion.plan(form, form.at(evaluation).pseudo_reward(weights))
+        if form.objective is not None:
+            offset = float(state.reward - evaluation.values[0] @ form.initial)
+            at = form.objective.point(form, self.policy(form, state))
+        current = float(state.reward - offset + weights @ (state.margins + form.thresholds))
+        return CertifiedGap(best.value - current, weights, best, offset, at)
 
     def candidates(self, form: StandardForm, state: PolicyState) -> list[PolicyState]:
         """The state itself."""
@@ -244,6 +250,7 @@ def smoothness(form: StandardForm, utility: AugmentedLagrangian) -> Array:
     curvature, slope = form.criterion.smoothness(form)
     spans = np.ptp(form.constraints, axis=1)
     lowest = form.constraints.min(1) * form.criterion.mass - form.thresholds  # margins
-    from_reward = curvature * np.ptp(form.reward)
+    objective = form.objective
+    from_reward = objective.smoothness(form) if objective else curvature * np.ptp(form.reward)
     from_constraints = (curvature * utility.weights(lowest) * spans).sum(-1)
     return from_reward + from_constraints + utility.penalty * slope * (spans**2).sum()

@@ -27,12 +27,14 @@ from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Callback, Certificate, Mixture, Result, Row, Status, Trajectory
 from cmdpax.solvers.algorithm import Answer, Oracle
 from cmdpax.solvers.certified import Task, WarmStart
+from cmdpax.solvers.climb import Climb, max_min, objective_of, raised
 from cmdpax.solvers.columns import MAX_COLUMNS, Corrective
 from cmdpax.solvers.feasibility import RELAXED, Feasibility, decide_feasibility
 from cmdpax.solvers.key_simplex import by_pivots, plans_before_pivots
 from cmdpax.solvers.policy_classes import Features
 from cmdpax.solvers.table import Method, find_method, methods, of_oracle
 from cmdpax.stopping import Stopper
+from cmdpax.utilities import Utility
 
 ACCURACY = 1e-2  # of values, relative to eps
 PLANNED = 0.25  # the same of a plan that is the answer
@@ -40,6 +42,7 @@ SHARP = PLANNED / 10  # the same of a share of all possible values, before the r
 LOOSE = 1e-2  # accuracy of a certificate, relative to the range, once time is up
 REFUSALS, GAIN = 4, 0.9  # certificates in a row that gain less than a tenth before a search ends
 DEFAULT, KEY = "corrective-alm", "key-simplex"
+TIGHTER = 4  # times that max-min is solved, each to a tenth of the tolerance before
 Proven = tuple[Mixture, Certificate, np.ndarray]  # policies, their proof, their values [m]
 
 
@@ -52,6 +55,7 @@ def solve(
     time_limit: float | None = None,
     memory_limit: float | None = None,
     callback: Callback | None = None,
+    utility: Utility | None = None,
     **settings: Any,
 ) -> Result:
     """Solve a constrained MDP to one certified stationary policy.
@@ -63,8 +67,9 @@ def solve(
     time_limit: seconds; the clock is looked at between evaluations of policies, and the certificate
     of the last one is always finished. Fixed budgets have none. memory_limit: GB of the whole
     process, for the default method. callback: sees every row of the trace as it comes, and those of
-    a fixed budget at its end. settings: the method's own. A method that has a fixed-budget form too
-    runs it when one of that form's settings is given.
+    a fixed budget at its end. utility: maximised instead of the reward, one of `cmdpax.utilities`;
+    eps is then a share of `F(best bound) - F(uniform policy)`. settings: the method's own. A method
+    that has a fixed-budget form too runs it when one of that form's settings is given.
 
     An infeasible model is answered with its proof. Stops with status `limit` after the time limit,
     Ctrl-C (a second one ends it at once, with nothing) or when rounding leaves nothing to gain,
@@ -75,9 +80,36 @@ def solve(
     row.check_settings(settings, row.settings)
     if memory_limit is not None and row.name != DEFAULT:
         raise InputError(f"memory_limit: only {DEFAULT} keeps to one; leave it out for {row.name}.")
-    limits = time_limit, memory_limit, callback
+    limits = row, eps, time_limit, memory_limit, callback
+    if utility is not None:
+        return _solve_utility(model, utility, limits, {**own, **settings})
     may_pivot = method is None and not settings and memory_limit is None
-    return _Door(model, row, eps, *limits, may_pivot=may_pivot).solve({**own, **settings})
+    return _Door(model, *limits, may_pivot=may_pivot).solve({**own, **settings})
+
+
+def _solve_utility(
+    model: CMDP, utility: Utility, limits: tuple[Any, ...], settings: dict[str, Any]
+) -> Result:
+    """The same of a utility, through the door of its linear model at the uniform policy."""
+    row, eps = limits[:2]
+    linear, objective = objective_of(model, utility)
+    row.check_utility(utility)
+    door = _Door(linear, *limits)
+    result: Result | None = None
+    if utility.has_gradient:
+        result = Climb(door, model, objective).solve(settings, row.name == DEFAULT)
+    else:
+        share = eps
+        for _ in range(TIGHTER):
+            raised_answer = _Door(raised(model, objective), row, share).solve({})
+            if raised_answer.status == "infeasible":
+                break
+            result = max_min(door, model, objective, raised_answer)
+            if result.status == "certified":
+                break
+            share /= 10
+    # what no policy can meet has no utility: the answer is that of the model itself
+    return _Door(model, find_method(DEFAULT), eps).solve({}) if result is None else result
 
 
 def solve_again(model: CMDP, eps: float, warm: WarmStart) -> Result:
@@ -86,12 +118,19 @@ def solve_again(model: CMDP, eps: float, warm: WarmStart) -> Result:
 
 
 def trajectory(
-    model: CMDP, method: str, *, features: Any = None, keep: Collection[int] = (), **settings: Any
+    model: CMDP,
+    method: str,
+    *,
+    features: Any = None,
+    keep: Collection[int] = (),
+    utility: Utility | None = None,
+    **settings: Any,
 ) -> Trajectory:
     """Run a method for a fixed budget and keep what every policy-gradient evaluation led to.
 
     features: `[S, A, d]`, makes policies log-linear. keep: numbers of the iterates whose policies
-    come back too; 0 is the initial one. settings: the method's own; arrays of one batch shape run
+    come back too; 0 is the initial one. utility: as in `solve`; rewards are then its concave value.
+    settings: the method's own; arrays of one batch shape run
     all their combinations at once.
     """
     row, own = choose(model, method, features)
@@ -99,6 +138,10 @@ def trajectory(
         raise InputError(f"method '{row.name}' has no fixed-budget form; use cmdpax.solve.")
     row.check_settings(settings, row.budget)
     form = StandardForm.of(model)
+    if utility is not None:
+        model, objective = objective_of(model, utility)
+        row.check_utility(utility)
+        form = StandardForm.of(model).replace(objective=objective)
     row.check_criterion(form.kind)
     run = row.trace(form, keep, **own, **settings)
     limits, kept = model.limits, run.policies

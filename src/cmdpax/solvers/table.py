@@ -27,6 +27,7 @@ from cmdpax.solvers.key_simplex import by_pivots
 from cmdpax.solvers.policy_classes import Features, LogLinear, Tabular
 from cmdpax.solvers.policy_gradient import PolicyGradient, StepFunction, npg, ppg, pqa, spma
 from cmdpax.solvers.programs import convex_al, cutting_plane, dantzig_wolfe, linear_program
+from cmdpax.utilities import Utility
 
 ACCURACY = 1e-2  # of the values of columns, relative to eps
 
@@ -74,6 +75,19 @@ class Method:
                 f"method '{self.name}' takes {taken} models only, and this one is {criterion}; the"
                 " default method takes it."
             )
+
+    @property
+    def takes_utilities(self) -> bool:
+        """Whether a utility may take the place of the reward: oracles that follow a gradient."""
+        return self.family == AL and self.source != "yours"
+
+    def check_utility(self, utility: Utility) -> None:
+        """Refuse a utility that the method cannot climb."""
+        if not self.takes_utilities:
+            names = ", ".join(row.name for row in methods.values() if row.takes_utilities)
+            raise InputError(f"method '{self.name}' takes no utility; these do: {names}.")
+        if not utility.has_gradient and self.name != _rows[0].name:
+            raise InputError("utility: max_min has no gradient; leave the method out.")
 
     def check_settings(self, settings: Mapping[str, Any], allowed: Mapping[str, Any]) -> None:
         """Refuse settings that are not among `allowed`, and texts where numbers belong."""

@@ -1,0 +1,284 @@
+"""The way of a utility through the door: another objective, the same forms, methods and words.
+
+    utility -> linear reward at the uniform policy -> the door's ranges, units and phase 1
+            -> a method on the form with the objective -> a certificate by concavity -> result
+
+`eps` is a share of `F(best bound) - F(uniform policy)`; constraints keep their own shares. Max-min
+has no gradient: it is a linear model with one more state, whose two actions choose t (`raised`).
+"""
+
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cmdpax.errors import InputError, NumericalError
+from cmdpax.exact.certificate import certify, scaled_errors
+from cmdpax.exact.objective import Objective, utility_proof
+from cmdpax.exact.standard import StandardForm, said_back
+from cmdpax.model.cmdp import CMDP
+from cmdpax.model.level import with_a_level
+from cmdpax.model.result import Certificate, Result, Status
+from cmdpax.solvers.accelerated import Accelerated
+from cmdpax.solvers.algorithm import Answer
+from cmdpax.solvers.certified import Task, solve_certified
+from cmdpax.solvers.columns import MAX_COLUMNS, first_column
+from cmdpax.solvers.concave_columns import ConcaveColumns
+from cmdpax.solvers.feasibility import decide_feasibility
+from cmdpax.utilities import Utility, refuse_not_concave
+
+if TYPE_CHECKING:
+    from cmdpax.solvers.solve import _Door
+
+ACCURACY = 1e-3  # of a certificate's values, relative to what eps is a share of
+REFUSALS = 40  # certificates in a row that gain less than a tenth
+GAIN = 0.9
+INNER, OUTER, GROWTH = 60, 2000, 1.2  # of Algorithm 1 around a utility of visits
+TRIED = 8  # random policies that test concavity
+WIDEST = 1e-3  # room that t has beyond what is attained, as a share of it
+
+
+def objective_of(model: CMDP, utility: Any) -> tuple[CMDP, Objective]:
+    """The linear model of a utility at the uniform policy, and its objective."""
+    if not isinstance(utility, Utility):
+        raise InputError("utility: give one of cmdpax.utilities, as in utilities.entropy().")
+    if model.criterion != "discounted" and not utility.is_of_values:
+        raise InputError(
+            f"utility: visits are shares in discounted models only, and this one is"
+            f" {model.criterion}; use a utility of values, or a discount below 1."
+        )
+    shape = model.states, model.actions
+    for term in utility.terms:
+        visits = (term.recipe or {}).get("visits")
+        if visits is not None and visits.shape != shape:
+            raise InputError(f"utility: its visits have shape {visits.shape}, expected {shape}.")
+    own = [_reward(model, reward) for reward in utility.rewards]
+    rewards = np.array(own).reshape(-1, model.choices)
+    objective, form = Objective(utility, rewards), StandardForm.of(model)
+    uniform = form.uniform_policy()
+    point = objective.point(form, uniform)
+    value = utility.value(*point)
+    if not np.isfinite(value):
+        raise InputError(
+            f"utility: {utility.name} is not finite at the uniform policy, which must lie in its"
+            " domain; check the signs of what it is of."
+        )
+    if not utility.is_ready:
+        _refuse_not_concave(objective, form)
+    if not utility.has_gradient:
+        return model, objective
+    slope = objective.at(form, point)[1]
+    linear = model.replace(reward=slope, minimise=False)
+    return linear, replace(objective, at_uniform=value)
+
+
+def _reward(model: CMDP, reward: Any) -> np.ndarray:
+    """A function of the model by choice, `[K]`, by its name or its array."""
+    if not isinstance(reward, str):
+        return model.replace(reward=reward).reward
+    if reward == "reward":
+        return model.reward
+    if reward not in model.constraint_names:
+        names = ", ".join(("reward", *model.constraint_names))
+        raise InputError(f"utility: the model has no function '{reward}'; it has {names}.")
+    return model.constraints[model.constraint_names.index(reward)]
+
+
+def _refuse_not_concave(objective: Objective, form: StandardForm) -> None:
+    """Refuse functions that are not concave at random policies."""
+    random, points, utility = np.random.default_rng(0), [], objective.utility
+    for _ in range(TRIED):
+        mass = random.exponential(size=form.choices) ** 2
+        policy = mass / form.transitions.by_state(form.transitions.sums(mass))
+        points.append(objective.point(form, policy))
+    values = np.array([one[0] for one in points])
+    visits = None if utility.is_of_values else np.array([one[1] for one in points])
+    refuse_not_concave(utility, values, visits)
+
+
+@dataclass
+class Climb:
+    """One solve of a utility: a door on its linear model, and the user's model."""
+
+    door: "_Door"
+    model: CMDP
+    objective: Objective
+
+    def __post_init__(self) -> None:
+        self.door.form = self.door.form.replace(objective=self.objective)
+        self.accepted: tuple[np.ndarray, Certificate, np.ndarray] | None = None
+        self.refused, self.smallest = 0, np.inf
+
+    def solve(self, settings: dict[str, Any], is_default: bool) -> Result | None:
+        """The result; None if no policy meets the constraints, or time ran out before one did."""
+        door = self.door
+        row, stop, form = door.method, door.stop, door.scaled.form
+        if is_default:
+            solver: Any = partial(self._by_default, **settings)
+        elif row.solve is None or settings.keys() - row.own_settings.keys():
+            with stop:
+                return self._result(door._trace(settings))
+        else:
+            solver = partial(row.solve, **settings)
+        with stop:
+            linear, accuracy = form.replace(objective=None), 1e-2 * door.eps
+            if form.constraint_count:
+                verdict = decide_feasibility(linear, door.eps, None, accuracy, stop=stop)
+                if verdict.status in ("infeasible", "open"):
+                    return None
+                columns = verdict.columns
+            else:
+                columns = first_column(linear, form.criterion.plan(linear, linear.reward))
+            limits = door.eps, columns, MAX_COLUMNS, self._is_over, None
+            task = Task(*limits, door._record, self._accept, door.warm)
+            return self._result(solver(form, task))
+
+    def _by_default(self, form: StandardForm, task: Task, **settings: Any) -> Answer:
+        """Columns for a utility of a few values, accelerated policy gradient for one of visits."""
+        name = "corrective-columns" if self.objective.utility.is_of_values else "accelerated-npg"
+        self.door.method = replace(self.door.method, name=name)
+        if self.objective.utility.is_of_values:
+            columns = ConcaveColumns(1e-2 * task.eps, stop=task.stop)
+            return solve_certified(form, task, columns, **settings)
+        # a stiff penalty slows the oracle more than a rough multiplier does
+        few = {"inner": INNER, "outer": OUTER} if form.constraint_count else {}
+        return solve_certified(form, task, Accelerated(), GROWTH, **{**few, **settings})
+
+    def _is_over(self) -> bool:
+        return self.door.stop() or self.refused >= REFUSALS
+
+    def _accept(self, answer: Answer) -> bool:
+        """Certify an answer; True, and it is kept, if it is certified at eps."""
+        if self.accepted is not None:
+            return True
+        proven = self._certify(answer)
+        error = max(self._errors(proven[1]))
+        if error <= self.door.eps:
+            self.accepted = proven
+        self.refused = 0 if error < GAIN * self.smallest else self.refused + 1
+        self.smallest = min(self.smallest, error)
+        return error <= self.door.eps
+
+    def _certify(self, answer: Answer) -> tuple[np.ndarray, Certificate, np.ndarray]:
+        scaled = self.door.scaled
+        weights = answer.weights if answer.in_own_units else scaled.weights(answer.weights)
+        return certified(self.door, self.objective, answer.policy, weights, answer.at)
+
+    def _errors(self, proof: Certificate) -> tuple[float, float]:
+        return errors(self.door, self.objective, proof)
+
+    def _result(self, answer: Answer) -> Result:
+        proven = self.accepted or self._certify(answer)
+        return said(self.door, self.model, self.objective, proven)
+
+
+def certified(
+    door: "_Door",
+    objective: Objective,
+    policy: np.ndarray,
+    weights: np.ndarray,
+    touching: tuple[np.ndarray, np.ndarray | None] | None = None,
+) -> tuple[np.ndarray, Certificate, np.ndarray]:
+    """A policy `[K]` with its certificate on the unscaled form, and its values `[m]`.
+
+    weights: prices `[m]` of the constraints. touching: the point of the tangent.
+    """
+    form = door.form.replace(objective=None)
+    tolerance = 0.0 if form.is_small else ACCURACY * door.eps * float(door.scaled.units[0])
+    numbers = objective, form, policy, weights, touching, tolerance
+    bounds, bound, own, potential = utility_proof(*numbers)
+    flat, wide = np.zeros(form.states), 1e-2 * door.eps * door.scaled.units
+    choices = form.transitions.first_choice[:-1]
+    proof, values = certify(
+        form, ((1.0, policy),), weights, choices, door.ranges, potential=flat, tolerances=wide
+    )
+    ranges = proof.ranges.copy()
+    ranges[0] = own.at_uniform, bound
+    proof = replace(
+        proof,
+        reward_bounds=bounds,
+        dual_bound=bound,
+        dual_potential=potential,
+        ranges=ranges,
+        utility=own,
+    )
+    return policy, proof, values
+
+
+def errors(door: "_Door", objective: Objective, proof: Certificate) -> tuple[float, float]:
+    """Gap and violation in the units of which eps is the tolerance."""
+    sizes = 0.0 if proof.sizes is None else proof.sizes
+    tolerances = door.ranges.tolerances(door.eps, door.model.limits.compared, sizes)
+    at_uniform, bound = proof.ranges[0]
+    own = replace(objective, at_uniform=at_uniform, unit=1.0)
+    tolerances[0] = own.tolerance(bound, door.eps)
+    return scaled_errors(proof, tolerances / door.eps)
+
+
+def said(
+    door: "_Door",
+    model: CMDP,
+    objective: Objective,
+    proven: tuple[np.ndarray, Certificate, np.ndarray],
+) -> Result:
+    """The result in the user's words."""
+    utility, (policy, proof, values) = objective.utility, proven
+    shares = errors(door, objective, proof)
+    status: Status = "certified" if max(shares) <= door.eps else "limit"
+    limits, spoken = model.limits, model.replace(minimise=utility.minimise)
+    back, first = said_back(spoken, proof), limits.first_rows
+    if utility.minimise and back.utility is not None:
+        back = replace(back, utility=replace(back.utility, at_uniform=-back.utility.at_uniform))
+    reason = "" if status == "certified" else "time" if door.stop() else "no progress"
+    result = Result.of(
+        spoken,
+        ((1.0, policy),),
+        back,
+        status=status,
+        reason=reason,
+        method=door.method.name,
+        eps=door.eps,
+        values=limits.signs[first] * values[first] + 0.0,
+        scaled_gap=shares[0],
+        scaled_violation=shares[1],
+        trace=door.trace,
+        seconds=time.perf_counter() - door.started,
+    )
+    return replace(result, digest=model.digest, utility=utility)
+
+
+def raised(model: CMDP, objective: Objective) -> CMDP:
+    """`max t` subject to `V_j >= t`, as a linear model: t lies where some policy has it."""
+    form = StandardForm.of(model)
+    ends = np.array([[_end(form, sign * row) for sign in (-1.0, 1.0)] for row in objective.rewards])
+    low, high = -float(ends[:, 0].max()), float(ends[:, 1].min())
+    room = WIDEST * max(high - low, abs(high), abs(low), 1e-300)
+    return with_a_level(model, objective.rewards, low - room, high + room)
+
+
+def _end(form: StandardForm, reward: np.ndarray) -> float:
+    return form.criterion.plan(form, reward).value
+
+
+def max_min(door: "_Door", model: CMDP, objective: Objective, answer: Result) -> Result:
+    """The result of max-min, from that of the raised model."""
+    if answer.status == "infeasible":
+        raise NumericalError("max_min: t found no room; rescale the rewards.")
+    m = model.constraint_count
+    assert answer.policy is not None
+    policy = answer.policy[: model.states]
+    # the raised model has no labels: actions of a state are 0, 1, ...
+    counts = np.diff(model.transitions.first_choice)
+    kept = np.arange(policy.shape[1]) < counts[:, None]
+    by_choice = policy[kept]
+    sums = model.transitions.by_state(model.transitions.sums(by_choice))
+    weights = model.limits.unfold(answer.multipliers[:m])
+    prices = np.maximum(answer.multipliers[m:], 0)
+    if not prices.sum() > 0:
+        prices = np.ones(len(prices))
+    weights = weights / prices.sum()
+    touching = prices / prices.sum(), None
+    proven = certified(door, objective, by_choice / sums, weights, touching)
+    return said(door, model, objective, proven)

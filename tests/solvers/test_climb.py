@@ -1,0 +1,231 @@
+"""Utilities through the door: against a conic program, and every claim by the checker."""
+
+import numpy as np
+import pytest
+
+import cmdpax
+from cmdpax import utilities
+from cmdpax.errors import CertificateError, InputError
+
+EPS = 1e-4
+KINDS = (
+    *("linear", "states", "pairs", "kl", "recorded", "distance"),
+    *("fairness-1", "fairness-2", "fairness-half", "max_min", "soft_limit"),
+)
+
+
+def random_model(seed, states=None):
+    """A model with 0 to 3 constraints that some policy meets with room, and positive rewards."""
+    random = np.random.default_rng(seed)
+    S, A, m = states or int(random.integers(2, 16)), int(random.integers(2, 4)), seed % 4
+    gamma, transitions = float(random.uniform(0.5, 0.95)), random.dirichlet([0.3] * S, (S, A))
+    reward, constraints = random.uniform(size=(S, A)), random.uniform(size=(m, S, A))
+    policy = random.dirichlet([1.0] * A, S)
+    initial = random.dirichlet([1.0] * S)
+    under = np.einsum("sa,sat->st", policy, transitions)
+    values = np.linalg.solve(
+        np.eye(S) - gamma * under, np.einsum("sa,msa->sm", policy, constraints)
+    )
+    thresholds = 0.98 * (initial @ values)
+    return cmdpax.CMDP(transitions, reward, constraints, thresholds, initial, gamma)
+
+
+def utility_of(model, kind, seed):
+    """A utility, and the name and settings of its conic program."""
+    random, shape = np.random.default_rng(seed), (model.states, model.actions)
+    rewards, visits = random.uniform(size=(3, *shape)), random.dirichlet([1.0] * model.choices)
+    table, flat = visits.reshape(shape), [row.reshape(-1) for row in rewards]
+    alphas = {"fairness-1": 1.0, "fairness-2": 2.0, "fairness-half": 0.5}
+    if kind in alphas:
+        alpha = alphas[kind]
+        return utilities.fairness(rewards, alpha), "fairness", {"rewards": flat, "alpha": alpha}
+    most = 0.4 / (1 - model.discount)
+    ready = {
+        "linear": (utilities.linear(), "linear", {"reward": model.reward}),
+        "states": (utilities.entropy(), "entropy", {"over": "states"}),
+        "pairs": (utilities.entropy("pairs"), "entropy", {"over": "pairs"}),
+        "kl": (utilities.kl(table), "kl", {"visits": visits}),
+        "recorded": (utilities.kl(table, of="recorded"), "recorded", {"visits": visits}),
+        "distance": (utilities.distance(table), "distance", {"visits": visits}),
+        "max_min": (utilities.max_min(rewards), "max_min", {"rewards": flat}),
+        "soft_limit": (
+            utilities.soft_limit("reward", most=most, penalty=2.0),
+            "soft_limit",
+            {"reward": model.reward, "most": most, "penalty": 2.0},
+        ),
+    }
+    return ready[kind]
+
+
+def optimum(model, name, settings):
+    from convex import best_utility
+
+    matrix, owner = model.transitions.matrix.toarray(), model.transitions.state_of
+    limits = list(zip(model.constraints, model.thresholds, strict=True))
+    return best_utility((matrix, owner), model.initial, model.discount, limits, name, **settings)
+
+
+def agree(seed, kind):
+    """Solve one random model, check the certificate, and compare with the conic program."""
+    model = random_model(seed)
+    utility, name, settings = utility_of(model, kind, seed)
+    result = cmdpax.solve(model, utility=utility, eps=EPS)
+    assert result.status == "certified", (seed, kind, str(result))
+    cmdpax.check(model, result)
+    best, proof = optimum(model, name, settings), result.certificate
+    width = max(np.ptp(proof.ranges[0]), 1e-9)
+    assert proof.dual_bound >= best - 1e-6 * (1 + abs(best)), (seed, kind)  # no false certificate
+    # what is violated within eps may be worth its price
+    worth = float(result.multipliers @ np.maximum(-result.margins, 0))
+    assert result.reward >= best - EPS * width - 1e-6 * (1 + abs(best)), (seed, kind)
+    assert result.reward <= best + worth + 1e-6 * (1 + abs(best)), (seed, kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_optimum_is_that_of_a_conic_program(kind):
+    pytest.importorskip("clarabel")
+    agree(KINDS.index(kind), kind)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(300))
+def test_300_random_models_agree_with_a_conic_program(seed):
+    pytest.importorskip("clarabel")
+    agree(1000 + seed, KINDS[seed % len(KINDS)])
+
+
+@pytest.mark.parametrize("method", ["pqa-alm", "ppg-alm", "npg-alm", "spma-alm"])
+def test_every_gradient_step_reaches_the_same_optimum(method):
+    model = random_model(4, states=5)
+    utility = utilities.entropy("pairs")
+    best = cmdpax.solve(model, utility=utility, eps=1e-5)
+    other = cmdpax.solve(model, method, utility=utility, eps=1e-3)
+    assert other.status == "certified" and other.method == method
+    assert other.reward == pytest.approx(best.reward, abs=2e-3)
+    cmdpax.check(model, other)
+
+
+def test_a_linear_utility_is_the_reward():
+    model = random_model(5)
+    plain, same = cmdpax.solve(model), cmdpax.solve(model, utility=utilities.linear(), eps=1e-7)
+    assert same.reward == pytest.approx(plain.reward, abs=1e-6)
+
+
+def test_minimise_is_the_same_said_the_other_way_round():
+    model = random_model(6)
+    visits = np.ones((model.states, model.actions))
+    most = cmdpax.solve(model, utility=utilities.kl(visits), eps=EPS)
+    least = cmdpax.solve(model, utility=utilities.kl(visits, minimise=True), eps=EPS)
+    assert least.minimise and least.reward == -most.reward
+    assert least.certificate.dual_bound == -most.certificate.dual_bound
+    assert np.array_equal(least.policy, most.policy)
+    cmdpax.check(model, least)
+
+
+def test_an_infeasible_model_is_answered_with_its_proof():
+    model = random_model(1)
+    model = model.replace(thresholds=np.array([10 / (1 - model.discount)]))
+    result = cmdpax.solve(model, utility=utilities.entropy())
+    assert result.status == "infeasible" and result.utility is None
+    cmdpax.check(model, result)
+
+
+def test_ones_own_functions_are_said_to_be_numerical():
+    model = random_model(8)
+    own = utilities.own(lambda d: -float((d**2).sum()), lambda d: -2 * d)
+    result = cmdpax.solve(model, utility=own, eps=EPS)
+    ready = utilities.distance(np.ones((model.states, model.actions)))
+    assert result.policy == pytest.approx(
+        cmdpax.solve(model, utility=ready, eps=EPS).policy, abs=0.1
+    )
+    assert "numerical" in str(result)
+    assert "provided that it is concave" in str(cmdpax.check(model, result))
+
+
+def test_what_is_not_concave_is_refused():
+    own = utilities.own(lambda d: float((d**2).sum()), lambda d: 2 * d)
+    with pytest.raises(InputError, match="not concave"):
+        cmdpax.solve(random_model(9), utility=own)
+    wrong = utilities.own(lambda d: -float((d**2).sum()), lambda d: 2 * d)
+    with pytest.raises(InputError, match="check both functions"):
+        cmdpax.solve(random_model(9), utility=wrong)
+
+
+@pytest.mark.parametrize(
+    ("utility", "sentence"),
+    [
+        ("entropy", "give one of cmdpax.utilities"),
+        (utilities.fairness(["reward", "no such"]), "has no function 'no such'"),
+        (utilities.distance(np.ones((3, 7))), "expected"),
+        (utilities.fairness([-np.ones((5, 2))]), "not finite at the uniform policy"),
+    ],
+)
+def test_a_utility_that_does_not_fit_is_refused_in_one_sentence(utility, sentence):
+    random = np.random.default_rng(0)
+    transitions = random.dirichlet([1.0] * 5, (5, 2))
+    model = cmdpax.CMDP(transitions, np.ones((5, 2)), [], [], 0, 0.9)
+    with pytest.raises(InputError, match=sentence):
+        cmdpax.solve(model, utility=utility)
+
+
+def test_methods_without_gradients_take_no_utility():
+    model = random_model(2)
+    with pytest.raises(InputError, match="takes no utility"):
+        cmdpax.solve(model, "lp", utility=utilities.entropy())
+    with pytest.raises(InputError, match="no gradient"):
+        cmdpax.solve(model, "npg-alm", utility=utilities.max_min(["reward", "c0"]))
+
+
+def test_visits_need_a_discount():
+    transitions = np.zeros((2, 1, 2))
+    transitions[:, 0, 1] = 1.0
+    model = cmdpax.CMDP(transitions, np.array([[1.0], [0.0]]), [], [], 0, 1.0)
+    with pytest.raises(InputError, match="discounted"):
+        cmdpax.solve(model, utility=utilities.entropy())
+
+
+def test_a_false_claim_is_refused():
+    from dataclasses import replace
+
+    model = random_model(10)
+    result = cmdpax.solve(model, utility=utilities.entropy(), eps=EPS)
+    proof = result.certificate
+    claims = [
+        replace(proof, dual_bound=proof.dual_bound - 0.01),
+        replace(proof, reward_bounds=(proof.reward_bounds[0] + 0.01,) * 2),
+        replace(proof, utility=replace(proof.utility, at_uniform=-5.0)),
+        replace(proof, utility=replace(proof.utility, policy=proof.utility.policy * 1.01)),
+        replace(proof, utility=None),
+    ]
+    for claim in claims:
+        with pytest.raises(CertificateError):
+            cmdpax.check(model, replace(result, certificate=claim))
+
+
+def test_pqa_keeps_to_its_theorem():
+    """`F* - F_K <= 32 L (1 + 1/((1-gamma) rho_min)) / ((1-gamma)^2 rho_min K)`, L of the step."""
+    from cmdpax.exact.standard import StandardForm
+    from cmdpax.solvers.climb import objective_of
+
+    model = random_model(0, states=2).replace(initial=np.array([0.5, 0.5]))
+    utility = utilities.distance(np.array([[0.4, 0.1, 0.2], [0.1, 0.1, 0.1]])[:, : model.actions])
+    linear, objective = objective_of(model, utility)
+    form = StandardForm.of(linear).replace(objective=objective)
+    L, gamma, least = objective.smoothness(form), model.discount, 0.5
+    run = cmdpax.trajectory(model, "pqa-alm", utility=utility, step="theory", outer=1, inner=300)
+    best = cmdpax.solve(model, utility=utility, eps=1e-6).certificate.dual_bound
+    K = np.arange(1, len(run.rewards))
+    bound = 32 * L * (1 + 1 / ((1 - gamma) * least)) / ((1 - gamma) ** 2 * least * K)
+    gaps = best - run.rewards[1:]
+    assert (gaps <= bound).all() and (np.diff(gaps) <= 1e-15).all()
+
+
+def test_projected_pqa_climbs_a_utility_with_features():
+    model = random_model(4, states=5)
+    features = np.eye(5 * model.actions).reshape(5, model.actions, -1)
+    utility = utilities.entropy("pairs")
+    run = cmdpax.trajectory(
+        model, "ppqa-alm", features=features, utility=utility, outer=3, inner=60
+    )
+    best = cmdpax.solve(model, utility=utility, eps=1e-5).reward
+    assert run.rewards[-1] == pytest.approx(best, abs=1e-2)
