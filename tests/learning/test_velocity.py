@@ -231,7 +231,7 @@ def test_a_step_is_what_the_definition_says(planar, clip, hidden):
     np.testing.assert_allclose(fast, speed)
     np.testing.assert_array_equal(cost[:, 0], speed > THRESHOLD)
     assert 0 < cost[:, 0].sum() < count
-    np.testing.assert_allclose(cost[:, 1], (action**2).sum(1))  # energy
+    np.testing.assert_allclose(cost[:, 1], (action**2).mean(1))  # energy
     fallen = np.array([not healthy(row, bounds) for row in state])
     np.testing.assert_array_equal(terminated, fallen)
     np.testing.assert_array_equal(truncated, (elapsed + 1 >= LIMIT) & ~fallen)

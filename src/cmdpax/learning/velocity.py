@@ -1,7 +1,7 @@
 """The velocity tasks of Safety-Gymnasium on raw MuJoCo: run, but not faster than a threshold.
 
-A step costs 1 if it is too fast (`cost`), and the square of its action (`energy`), which nothing
-limits unless a limit names it. `robots` says what distinguishes them. Kept exactly, because they change results: the control cost
+A step costs 1 if it is too fast (`cost`), and the mean square of its action (`energy`: 1 at full
+power), which nothing limits unless a limit names it. `robots` says what distinguishes them. Kept exactly, because they change results: the control cost
 sees the action before MuJoCo clamps it; the torso's place (Ant) and the centre of mass (Humanoid)
 belong, after a Runge-Kutta step, to its last stage and not to `qpos`; Humanoid's contact forces are
 those after the step, and zero at the start; Hopper's and Walker2d's observations clip velocities to
@@ -297,7 +297,7 @@ def measure(  # type: ignore[no-untyped-def]
             effort += action[n, a] ** 2
         reward[n] = progress * forward + alive_bonus - control_cost * effort
         cost[n, 0] = 1.0 if speed[n] > threshold else 0.0
-        cost[n, 1] = effort
+        cost[n, 1] = effort / action.shape[1]
         elapsed[n] += 1
         terminated[n] = not healthy(state[n], bounds)
         truncated[n] = elapsed[n] >= limit and not terminated[n]

@@ -1,6 +1,6 @@
 """The velocity tasks as Gymnasium environments: `info["cost"]`, `unwrapped.set_state`, pictures.
 
-`info["energy"]` has the square of the action.
+`info["energy"]` has the mean square of the action.
 
 `import cmdpax` registers them; `gymnasium.make("cmdpax:SafetyAntVelocity-v1")` imports it itself.
 """

@@ -18,6 +18,7 @@ GAP, VIOLATION = r"gap  $V_r^* - V_r^{\pi}$", r"violation  $b - V_c^{\pi}$"
 # linear near zero and logarithmic beyond, so that an oscillation across zero shows
 SIGNED: dict[str, Any] = {"value": "symlog", "linthresh": 1e-3, "linscale": 0.6}
 BESIDE = {**LEGEND, "fontsize": 9}
+COLUMNS = 5  # of a legend below a figure
 # configurations within the tolerance to the last, by their final iterate only, and not
 STEADY: dict[str, Any] = {"marker": "o", "color": "#0072b2", "linestyle": "none"}
 LUCKY = {**STEADY, "markerfacecolor": "white"}
@@ -47,11 +48,12 @@ def panel(axes: Axes, title: str = "", **words: Any) -> None:
 
 
 def finish(figure: Figure, title: str, handles: Sequence[Any] = (), below: float = 0.05) -> Figure:
-    """Title and layout; `handles` make a legend of one line, in a share `below` of the height."""
+    """Title and layout; `handles` make a legend, each line in a share `below` of the height."""
     figure.suptitle(title, fontsize=11)
-    figure.tight_layout(rect=(0, below, 1, 1) if handles else None)
+    lines = -(-len(handles) // COLUMNS)
+    figure.tight_layout(rect=(0, below * lines, 1, 1) if handles else None)
     if handles:
-        place: dict[str, Any] = {"loc": "lower center", "ncols": len(handles)}
+        place: dict[str, Any] = {"loc": "lower center", "ncols": -(-len(handles) // lines)}
         figure.legend(handles=handles, frameon=False, fontsize=9, **place)
     return figure
 
