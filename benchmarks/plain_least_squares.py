@@ -60,7 +60,9 @@ def compare(study: ExactStudy, method: str) -> list[list]:
     model, label = open_model(study.problem), paper.Entry(method).label
     curve = study.selected(STRICT).get(label)
     ours = None if curve is None else study.row(curve)
-    kept = (None, None, None) if ours is None else (ours["settings"], ours["gap"], ours["violation"])
+    kept = (
+        (None, None, None) if ours is None else (ours["settings"], ours["gap"], ours["violation"])
+    )
     features = Features(tiles(model.states, model.actions, *study.tiles))
     changed, LogLinear.natural_gradient = LogLinear.natural_gradient, plain_natural_gradient
     try:

@@ -1,7 +1,9 @@
 """The velocity tasks of Safety-Gymnasium on raw MuJoCo: run, but not faster than a threshold.
 
 A step costs 1 if it is too fast (`cost`), and the mean square of its action (`energy`: 1 at full
-power), which nothing limits unless a limit names it. `robots` says what distinguishes them. Kept exactly, because they change results: the control cost
+power), which nothing limits unless a limit names it. `robots` says what distinguishes the tasks.
+
+Kept exactly, because they change results: the control cost
 sees the action before MuJoCo clamps it; the torso's place (Ant) and the centre of mass (Humanoid)
 belong, after a Runge-Kutta step, to its last stage and not to `qpos`; Humanoid's contact forces are
 those after the step, and zero at the start; Hopper's and Walker2d's observations clip velocities to

@@ -20,7 +20,6 @@ from cmdpax.files import write_bytes
 from cmdpax.paper import deep_figures, deep_study, deep_tables, exact_figures, exact_study
 from cmdpax.paper.exact_study import ExactStudy, Say, silence
 from cmdpax.paper.rate import RateStudy, rate_figure
-from cmdpax.paper.theory import TheoryStudy, theory_figure
 from cmdpax.paper.settings import (
     ABLATIONS,
     ALL_TASKS,
@@ -33,6 +32,7 @@ from cmdpax.paper.settings import (
     TOLERANCES,
     paper_settings_sweep,
 )
+from cmdpax.paper.theory import TheoryStudy, theory_figure
 
 WORKERS = 2  # log-linear studies at a time
 

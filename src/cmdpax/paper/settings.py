@@ -169,6 +169,22 @@ RESULTS: Mapping[str, Mapping[str, Printed]] = {
     },
 }
 
+# OmniSafe's on-policy benchmark, after 1e7 samples: its PPOLag, and its best within the limit
+INCUMBENTS: Mapping[str, Mapping[str, str]] = {
+    "Walker2d": {
+        "spma-alm": "TRPOLag 3,207 at 15.0 (1e7 samples)",
+        "ppo-lag": "PPOLag 2,982 at 13.5 (1e7 samples)",
+    },
+    "Swimmer": {
+        "spma-alm": "CPPOPID 91 at 19.1 (1e7 samples)",
+        "ppo-lag": "PPOLag 65 at 28.0 (1e7 samples)",
+    },
+    "Humanoid": {
+        "spma-alm": "PPOLag 6,624 at 5.9 (1e7 samples)",
+        "ppo-lag": "PPOLag 6,624 at 5.9 (1e7 samples)",
+    },
+}
+
 # ---- sweeps by name; those of trainings have our defaults, one setting for all tasks
 DEEP_SWEEP = Sweep(
     "deep",
