@@ -69,7 +69,7 @@ def test_a_curve_that_is_cut_is_marked_and_its_height_said(study):
     figure = deep_figures.learning_curves(study(20), "Tasks", None)  # the mean cost is 95
     costs = figure.axes[1]
     assert costs.get_ylim() == (0, 62.5)
-    assert costs.get_title() == "cut at 62.5; triangles go up to: SPMA-ALM 95"
+    assert costs.get_title() == "axis cut at 62.5; triangles: up to SPMA-ALM 95"
     assert [line.get_ydata()[0] for line in costs.get_lines() if line.get_marker() == "^"] == [62.5]
 
 

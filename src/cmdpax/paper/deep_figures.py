@@ -95,7 +95,11 @@ def _edges(records: Sequence[Record]) -> np.ndarray:
 
 
 def _cut(axes: Axes, bands: dict[str, Band], highest: float) -> str:
-    """Cut an axis at `highest`, if curves go beyond; mark where, and say how far they go."""
+    """Cut an axis at `highest`, if curves or bands go beyond; mark where, and say how far.
+
+    The limit's line has been drawn, so that the axis has points.
+    """
+    is_beyond = axes.dataLim.y1 > highest
     peaks = {method: float(np.nanmax(np.nanmean(v, 0))) for method, (_, v) in bands.items()}
     axes.set_ylim(0, highest)
     beyond = {method: peak for method, peak in peaks.items() if peak > highest}
@@ -105,8 +109,10 @@ def _cut(axes: Axes, bands: dict[str, Band], highest: float) -> str:
         there = x[means > highest]
         mark: dict[str, Any] = {"marker": "^", "linestyle": "none", "clip_on": False}
         axes.plot(there, np.full(len(there), highest), color=color, markersize=4, **mark)
+    if not is_beyond:
+        return ""
     words = ", ".join(f"{TITLES[method]} {peak:.0f}" for method, peak in beyond.items())
-    return f"cut at {highest:g}; triangles go up to: {words}" if beyond else ""
+    return f"axis cut at {highest:g}; " + (f"triangles: up to {words}" if words else "bands alone")
 
 
 def _missing(study: DeepStudy, task: str) -> list[str]:
@@ -200,8 +206,9 @@ def ablation(study: DeepStudy, name: str) -> Figure:
                 axes.text(0.5, 0.5, "not run", transform=axes.transAxes, **NOTE)
             panel(axes, label)
         grid[2 * i, 0].set_ylabel("final return")
-        grid[2 * i, 0].set_ylim(bottom=0)
         grid[2 * i + 1, 0].set_ylabel("final cost - limit\n(above 0: violated)")
+        highest = max(axes.dataLim.y1 for axes in grid[2 * i])
+        grid[2 * i, 0].set_ylim(0, 1.08 * highest)
     for axes in grid[-1]:
         axes.set_xlabel("batches between dual updates, K")
     handles = [*legend_lines(f"{words} {value:g}" for value in values), *_shade(seeds)]

@@ -225,7 +225,8 @@ def theory_figure(study: TheoryStudy, rate: RateStudy) -> Figure:
                 third.plot(one["outer"], one[f"{name}_bounds"], label=f"{name}: proven", **look)
         panel(third, f"{title}: last iterate after T dual updates", xscale="log", yscale="log")
         third.set(xlabel="outer iterations T", ylabel="error (below 1e-10: drawn there)")
-        third.legend(frameon=False, fontsize=8)
+        if third.get_lines():
+            third.legend(frameon=False, fontsize=8)
     handles = [Line2D([], [], label=label, **_look(label)) for label in LOOKS]
     words = f"penalty {PENALTY:g}, eps_t = {SIGMA:g} / t^2"
     title = f"What the theory proves, and what happens: {words}"
