@@ -75,6 +75,7 @@ def test_figures_and_tables_from_records_alone(recorded, capsys):
     )
     tables = {"results", "violations", "training", "comparison", "cells", "settings"}
     assert {path.stem for path in recorded.glob("*.csv")} == tables
+    assert "the paper's settings here" in (recorded / "cells.md").read_text()
 
 
 def test_records_out_of_a_store(recorded, tmp_path):

@@ -170,7 +170,7 @@ def deep(
         if study.records and name == deep_study.MAIN:
             papers = deep_study.DeepStudy(deep_study.place(folder, deep_study.CHOSEN))
             deep_tables.write_tables(study, folder, papers)
-        elif study.records:
+        elif study.records and name not in deep_study.LINES:
             deep_tables.write_other_tables(study, deep_study.place(folder, name))
     for name, one in drawable.items():
         written.append(save(one.draw(studies[one.needs[0]]), folder / f"{name}.png"))

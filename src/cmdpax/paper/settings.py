@@ -18,7 +18,7 @@ RANDOM_MODEL = "garnet:states=20,actions=3,branching=4,constraints=3,tightness=0
 RANDOM_PROBLEMS = {f"random-{seed}": f"Random model {seed}" for seed in (4, 6, 7)}
 TOLERANCES = (0.001, 0.01)  # largest violation of a final policy that may be selected
 TILES = ((40, 4, 1), (60, 4, 3), (80, 6, 5))  # dimension d, tilings, size
-RANDOM_TILES = (60, 4, 3)
+RANDOM_TILES = (80, 6, 5)  # which tell all of its states apart
 OUTER, INNER, PENALTY = 10, 100, 10.0  # T, K and beta of Algorithm 1
 
 _STEPS = (0.01, 0.1, 1.0, 10.0, 100.0)
