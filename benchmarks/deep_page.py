@@ -72,8 +72,8 @@ def summary(study: DeepStudy, folder: Path) -> Iterator[str]:
     samples = "/".join(sorted({f"{one.samples / 1e6:g}e6" for one in study.records}))
     yield (
         f"**What was run**: {len(study.records)} runs of {samples} samples, {seeds} seeds in every"
-        f" cell (paper: {SEEDS}, {SAMPLES / 1e6:g}e6 samples), {hours:.1f} CPU-hours (paper: 800, with"
-        " its searches and ablations)."
+        f" cell (paper: {SEEDS}, {SAMPLES / 1e6:g}e6 samples), {hours:.1f} CPU-hours (paper: 800,"
+        " with its searches and ablations)."
     )
     lines = (folder / "settings.md").read_text().splitlines()[2:]
     changed = {line.split(" | ")[-1].removesuffix(" |") for line in lines}

@@ -190,17 +190,17 @@ def choose_settings(rows: Sequence[Row]) -> dict[str, Row]:
             if row["method"] == method:
                 point = tuple(row[name] for name in SEARCHED)
                 groups.setdefault(point, {})[row["task"]] = row
-        scores = {}
+        scores = dict[Cell, tuple[bool, float]]()
         for point, own in groups.items():
             if own.keys() >= set(tasks):
                 excess = max(_or_infinite(own[task]["excess"]) for task in tasks)
-                score = np.mean(
+                scored = np.mean(
                     [(own[task]["return"] or 0.0) / best_printed(task) for task in tasks]
                 )
                 is_good = excess <= SEARCH_EXCESS
-                scores[point] = (is_good, score if is_good else -excess)
+                scores[point] = (is_good, float(scored) if is_good else -excess)
         if scores:
-            best = dict(zip(SEARCHED, max(scores, key=scores.__getitem__)))
+            best = dict(zip(SEARCHED, max(scores, key=lambda point: scores[point])))
             chosen[method] = {name: best[name] for name in SEARCHED if name in grid}
     return chosen
 
@@ -281,7 +281,7 @@ def record_finished(
 
 def cell_fields(sweep: str) -> tuple[str, ...]:
     """What the cells of a sweep differ in."""
-    varied = SEARCHED if sweep == SEARCH_SWEEP.name else ()
+    varied: tuple[str, ...] = SEARCHED if sweep == SEARCH_SWEEP.name else ()
     varied = (ABLATIONS[sweep], "inner") if sweep in ABLATIONS else varied
     return ("task", "method", *varied, "seed")
 

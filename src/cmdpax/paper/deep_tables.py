@@ -132,10 +132,9 @@ def write_search_table(rows: Sequence[Row], chosen: Mapping[str, Row], folder: P
 def _other_row(cell: Sequence[Record]) -> list[Any]:
     """Seeds, samples, both evaluations, costs of further limits, and the last fifth of training."""
     names = cell[0].limits.names
-    limit = float(cell[0].limits.bounds[0, 1])
-    acting, greedy = (_at(*_means(cell, kind).mean(0), limit) for kind in KINDS)
+    acting, greedy = (_at(*_means(cell, kind).mean(0)) for kind in KINDS)
     is_longer, others = all(one.longer is not None for one in cell), "-"
-    longer = _at(*_means(cell, KINDS[0], is_longer=True).mean(0), limit) if is_longer else "-"
+    longer = _at(*_means(cell, KINDS[0], is_longer=True).mean(0)) if is_longer else "-"
     if len(names) > 1:
         seen = [(one.longer or one.evaluation)[KINDS[0]]["totals"] for one in cell]
         totals = (np.mean([np.mean(one[name]) for one in seen]) for name in names[1:])
@@ -204,8 +203,8 @@ def _cell_row(cell: Sequence[Record], paper: Printed, beside: str) -> list[Any]:
     ]
 
 
-def _at(gained: float, excess: float, limit: float = LIMIT) -> str:
-    return f"{gained:,.0f} at {limit + excess:.1f}"
+def _at(gained: float, excess: float) -> str:
+    return f"{gained:,.0f} at {LIMIT + excess:.1f}"
 
 
 def _from_to(samples: Sequence[int | None]) -> str:
