@@ -85,10 +85,10 @@ BUDGETS = {
     "learning": 5760,
     "experiments": 1880,
     "report": 960,
-    "paper": 2470,
+    "paper": 2670,
     "cli": 1100,
 }
-LINES, MODULES, LOOSE_MODULES = 24_200, 111, 9
+LINES, MODULES, LOOSE_MODULES = 24_900, 112, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 17,

@@ -205,10 +205,9 @@ def reproduce(
 
     Args:
         what: which experiments
-        figure: one figure only: first, all-methods, cliff-world-0.001, certified, sensitivity,
-            rate, theory, three-constraints, ... (linear: cliff-world-40, ...; deep:
-            learning-curves, violations, penalties, dual-steps, held-out, two-limits,
-            paper-settings; and paper-search, which is a table)
+        figure: one figure only: first, all-methods, certified, rate, theory, ... (linear:
+            cliff-world-40, ...; deep: learning-curves, violations, penalties, dual-steps, held-out,
+            two-limits, paper-settings; and paper-search, which is a table)
         out_dir: folder of records, tables and figures (default: results/tabular, linear or deep;
             deep-FRACTION below 1)
         rerun: run again what is recorded there (tabular and linear)
@@ -228,8 +227,8 @@ def reproduce(
         folder = out_dir or Path("results") / f"deep{share}"
         carry_out = partial(execute, run_all=find_executor("local"))
         part: Row = {"fraction": fraction, "seeds": seeds, "tasks": tasks, "store": store}
-        part["keep_policies"] = policies
-        written = reproduce.deep(folder, figure, carry_out=carry_out, **part)
+        part |= {"keep_policies": policies, "carry_out": carry_out}
+        written = reproduce.deep(folder, figure, **part)
         if figure is None:
             missing = sorted(set(reproduce.FIGURES["deep"]) - {path.stem for path in written})
     elif fraction is not None or seeds is not None or store is not None:

@@ -200,7 +200,8 @@ def choose_settings(rows: Sequence[Row]) -> dict[str, Row]:
                 is_good = excess <= SEARCH_EXCESS
                 scores[point] = (is_good, float(scored) if is_good else -excess)
         if scores:
-            best = dict(zip(SEARCHED, max(scores, key=lambda point: scores[point])))
+            winner = max(scores, key=lambda point: scores[point])
+            best = dict(zip(SEARCHED, winner))
             chosen[method] = {name: best[name] for name in SEARCHED if name in grid}
     return chosen
 
