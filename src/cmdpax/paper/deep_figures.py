@@ -41,7 +41,7 @@ def learning_curves(study: DeepStudy, title: str, paper: int | None) -> Figure:
     grid = figure.subplots(len(quantities), len(tasks), squeeze=False, sharex="col")
     for (i, quantity), (j, task) in itertools.product(enumerate(quantities), enumerate(tasks)):
         axes = grid[i][j]
-        bands = _draw_methods(axes, study, task, quantity)
+        bands = _draw_methods(axes, study, task, quantity, paper is not None)
         words = task if i == 0 else ""
         if i == 0:
             words += "".join(f"\n{note}" for note in _missing(study, task))
@@ -62,10 +62,13 @@ def learning_curves(study: DeepStudy, title: str, paper: int | None) -> Figure:
     handles.append(Line2D([], [], label="limit", **ZERO))
     handles.append(Line2D([], [], color="0.4", label="aim of training", **AIM))
     seeds = [len(study.of(task, method)) for task in tasks for method in TITLES]
-    return finish(figure, f"{title}: {study.size(paper)}", [*handles, *_shade(seeds)])
+    below = 0.28 / figure.get_figheight()
+    return finish(figure, f"{title}: {study.size(paper)}", [*handles, *_shade(seeds)], below)
 
 
-def _draw_methods(axes: Axes, study: DeepStudy, task: str, quantity: str) -> dict[str, Band]:
+def _draw_methods(
+    axes: Axes, study: DeepStudy, task: str, quantity: str, is_papers: bool
+) -> dict[str, Band]:
     """Curves of all methods with a record, what they aim at, and the paper's values beside them."""
     bands, edge = {}, axes.get_yaxis_transform()
     look: dict[str, Any] = {"linewidth": 2.2, "clip_on": False, "transform": edge}
@@ -80,7 +83,7 @@ def _draw_methods(axes: Axes, study: DeepStudy, task: str, quantity: str) -> dic
                 aims = np.stack([record.aims(quantity, edges) for record in cell]).mean(0)
                 axes.plot(x, aims, color=color, **AIM)
         printed = RESULTS[method].get(task)
-        if printed is not None and quantity in ("return", "cost"):
+        if is_papers and printed is not None and quantity in ("return", "cost"):
             limits = study.records[0].limits
             limit = limits.bounds[limits.names.index("cost"), 1]
             value = printed.reward if quantity == "return" else printed.excess + limit
@@ -207,8 +210,8 @@ def ablation(study: DeepStudy, name: str) -> Figure:
             panel(axes, label)
         grid[2 * i, 0].set_ylabel("final return")
         grid[2 * i + 1, 0].set_ylabel("final cost - limit\n(above 0: violated)")
-        highest = max(axes.dataLim.y1 for axes in grid[2 * i])
-        grid[2 * i, 0].set_ylim(0, 1.08 * highest)
+        drawn = (axes.dataLim.y1 for axes in grid[2 * i] if axes.has_data())
+        grid[2 * i, 0].set_ylim(0, 1.08 * max(drawn, default=1.0))
     for axes in grid[-1]:
         axes.set_xlabel("batches between dual updates, K")
     handles = [*legend_lines(f"{words} {value:g}" for value in values), *_shade(seeds)]

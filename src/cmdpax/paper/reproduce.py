@@ -82,12 +82,12 @@ FIGURES: dict[str, dict[str, Drawing]] = {
         "violations": Drawing(deep_figures.violations, (deep_study.MAIN,)),
         **{name: Drawing(partial(deep_figures.ablation, name=name), (name,)) for name in ABLATIONS},
         **{
-            name: Drawing(partial(_curves, title=title, paper=None), (name,))
-            for name, title in {
-                "held-out": "Tasks on which nothing was tuned",
-                "two-limits": "Two limits at once",
-                deep_study.CHOSEN: "The paper's own settings, chosen from its grids",
-            }.items()
+            name: Drawing(partial(_curves, title=title, paper=seeds), (name,))
+            for name, title, seeds in (
+                ("held-out", "Tasks on which nothing was tuned", None),
+                ("two-limits", "Two limits at once", None),
+                (deep_study.CHOSEN, "The paper's own settings, chosen from its grids", SEEDS),
+            )
         },
     },
 }
