@@ -17,7 +17,15 @@ from cmdpax.experiments.statistics import mean_interval
 from cmdpax.files import Row
 from cmdpax.paper.charts import finish, legend_lines, panel, style
 from cmdpax.paper.deep_study import DeepStudy, Record, budget, task_name
-from cmdpax.paper.settings import ABLATION_SEEDS, ABLATIONS, BOX_SEEDS, RESULTS, SWEEPS, TITLES
+from cmdpax.paper.settings import (
+    ABLATION_SEEDS,
+    ABLATIONS,
+    BOX_SEEDS,
+    RESULTS,
+    SWEEPS,
+    TASKS,
+    TITLES,
+)
 
 POINTS = 100  # of a learning curve: each is a mean over one hundredth of the samples
 HIGHEST = 2.5  # of a cost's axis, in limits: what lies higher is cut, and said to be
@@ -63,7 +71,14 @@ def learning_curves(study: DeepStudy, title: str, paper: int | None) -> Figure:
     handles.append(Line2D([], [], color="0.4", label="aim of training", **AIM))
     seeds = [len(study.of(task, method)) for task in tasks for method in TITLES]
     below = 0.28 / figure.get_figheight()
-    return finish(figure, f"{title}: {study.size(paper)}", [*handles, *_shade(seeds)], below)
+    title = f"{title}: {study.size(paper)}{_tasks_not_run(study) if paper else ''}"
+    return finish(figure, title, [*handles, *_shade(seeds)], below)
+
+
+def _tasks_not_run(study: DeepStudy) -> str:
+    """A line for a title, if a task of the paper has no records."""
+    lacking = [task for task in TASKS if task not in study.tasks]
+    return f"\nnot run: {', '.join(lacking)}" if lacking else ""
 
 
 def _draw_methods(
@@ -115,7 +130,7 @@ def _cut(axes: Axes, bands: dict[str, Band], highest: float) -> str:
     if not is_beyond:
         return ""
     words = ", ".join(f"{TITLES[method]} {peak:.0f}" for method, peak in beyond.items())
-    return f"axis cut at {highest:g}; " + (f"triangles: up to {words}" if words else "bands alone")
+    return f"axis cut at {highest:g}\n" + (f"triangles: up to {words}" if words else "bands alone")
 
 
 def _missing(study: DeepStudy, task: str) -> list[str]:
@@ -173,7 +188,7 @@ def violations(study: DeepStudy) -> Figure:
     handles = [Line2D([], [], label=name, **look) for name, look in shown.items()]
     handles.append(Line2D([], [], label="limit", **ZERO))
     handles.append(Line2D([], [], color="0.25", label="aim of training", **AIM))
-    size = study.size(BOX_SEEDS)
+    size = study.size(BOX_SEEDS) + _tasks_not_run(study)
     return finish(figure, f"Final policies, every episode of every seed: {size}", handles)
 
 
