@@ -26,7 +26,7 @@ from cmdpax.solvers.policy_classes import Features, LogLinear
 
 RECORDS = Path(__file__).parents[1] / "results" / "linear"
 STRICT = min(paper.TOLERANCES)
-COLUMNS = ("problem", "d", "method", "regression", "settings", "|gap|", "violation")
+COLUMNS = ("problem", "d", "method", "regression", "settings", "size of the gap", "violation")
 OURS, PLAIN = "floor and ridge (ours)", "plain least squares"
 
 

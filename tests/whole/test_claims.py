@@ -9,11 +9,16 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+import plain_least_squares
 import pytest
 
+from cmdpax.environments import deep_sea
+from cmdpax.environments.by_name import tiles
+from cmdpax.exact.standard import StandardForm
 from cmdpax.paper.deep_study import DeepStudy, best_printed
 from cmdpax.paper.exact_study import ExactStudy
 from cmdpax.paper.settings import LIMIT, PROBLEMS, TABLE_ENTRIES, TASKS
+from cmdpax.solvers.policy_classes import Features, LogLinear
 
 ROOT = Path(__file__).parents[2]
 RESULTS, README = ROOT / "results", (ROOT / "README.md").read_text()
@@ -129,6 +134,23 @@ def test_the_limit_of_the_robots_is_the_papers():
 def test_the_records_are_small():
     total = sum(path.stat().st_size for path in RESULTS.rglob("*") if path.is_file())
     assert total < LARGEST, f"{total / 1e6:.1f} MB"
+
+
+def test_plain_least_squares_is_our_regression_where_nothing_is_given_up():
+    """At a policy well inside the simplex, floor and ridge change nothing that matters."""
+    model = deep_sea()
+    form, features = StandardForm.of(model), Features(tiles(model.states, model.actions, 60, 4, 3))
+    policies, x = LogLinear(features), 0.3 * np.random.default_rng(0).standard_normal(features.rank)
+    policy = features.probabilities(x)
+    share = form.criterion.share(form, form.transitions.by_choice(policy))
+    values = np.random.default_rng(1).standard_normal(policy.shape)
+    arguments = (x, share, policy, values)
+    np.testing.assert_allclose(
+        plain_least_squares.plain_natural_gradient(policies, *arguments),
+        policies.natural_gradient(*arguments),
+        rtol=1e-5,
+        atol=1e-7,
+    )
 
 
 def test_plain_least_squares_is_what_the_page_says():
