@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow lint format signatures browser docs build bench attack clean
+.PHONY: demo test test-slow lint format signatures browser docs build bench attack study clean
 
 demo: $(VENV)/core
 	$(BIN)/cmdpax demo --out demo
@@ -50,6 +50,18 @@ bench: $(VENV)/bench
 # slow, and resumable: kills, damaged files, certificates; SHARD=2/8 does the second of eight parts
 attack: $(VENV)/dev
 	$(BIN)/python benchmarks/attack.py $(if $(SHARD),--shard $(SHARD))
+
+# the paper's deep study: some forty CPU-hours, two runs at a time at the lowest priority; resumable
+SWEEP := nice -n 19 $(BIN)/cmdpax sweep
+study: $(VENV)/dev
+	$(SWEEP) deep --workers 2
+	$(SWEEP) held-out --workers 2
+	$(SWEEP) two-limits --workers 2
+	$(SWEEP) paper-search --workers 2
+	$(BIN)/cmdpax reproduce deep --figure paper-search --store runs/paper-search
+	$(SWEEP) results/deep/paper-settings.toml --workers 2
+	$(SWEEP) penalties --workers 2
+	$(SWEEP) dual-steps --workers 2
 
 $(VENV)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -19,6 +19,7 @@ FAMILIES = ("garnet", "queue", "grid", "inventory")
 INSTANCE = ("family", "states", "discount", "constraints", "seed", "eps")
 MARKERS = "os^vDP*"
 CROSS = {"marker": "x", "markeredgewidth": 2, "color": "0.3"}
+RING = {"marker": "o", "markersize": 12, "markerfacecolor": "none", "color": "0.3"}
 
 
 def key_of(row: dict) -> tuple:
@@ -96,9 +97,10 @@ def _cell(row: dict | None, smaller: int | None) -> str:
 
 
 def draw(rows: list[dict], solvers: Sequence[str], path: Path) -> Path:
-    """CPU time against states, log-log, one panel a family; crosses are peers that failed.
+    """CPU time against states, log-log, one panel a family.
 
-    Discount .99, one constraint, eps 1e-6.
+    Crosses are peers that failed, rings the largest models on which others were run. Discount .99,
+    one constraint, eps 1e-6.
     """
     families = [name for name in FAMILIES if any(row["family"] == name for row in rows)]
     figure = Figure(figsize=(3.6 * len(families) + 0.6, 4.6))
@@ -114,10 +116,14 @@ def draw(rows: list[dict], solvers: Sequence[str], path: Path) -> Path:
     names = [name for name in solvers if name in lines]
     labels = ["storm (value only)" if name == "storm" else name for name in names]
     figure.legend(
-        [*(lines[name] for name in names), Line2D([], [], markersize=8, linestyle="none", **CROSS)],
-        [*labels, "not solved (600 s, 10 GB, error)"],
+        [
+            *(lines[name] for name in names),
+            Line2D([], [], markersize=8, linestyle="none", **CROSS),
+            Line2D([], [], linestyle="none", **{**RING, "markersize": 9}),
+        ],
+        [*labels, "failed (600 s, 10 GB, error)", "not run on larger ones"],
         loc="lower center",
-        ncols=8,
+        ncols=5,
         frameon=False,
         fontsize=9,
     )
@@ -148,6 +154,9 @@ def _draw_family(
         if sizes:
             (line,) = axes.plot(sizes, times, marker=marker, **look, **style)
             lines.setdefault(name, line)
+        largest = max(row["states"] for row in rows)
+        if sizes and not failed and sizes[-1] < largest:
+            axes.plot(sizes[-1], times[-1], linestyle="none", zorder=4, **RING)
         if failed and sizes:  # whose failure it is, told without colour
             first = min(failed, key=lambda row: row["states"])
             ends = [sizes[-1], first["states"]], [times[-1], first["limit"]]

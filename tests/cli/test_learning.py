@@ -120,7 +120,7 @@ def test_what_is_given_beside_a_preset_stays(tmp_path, capsys, monkeypatch, form
 
 def test_check_env_describes_what_is_right(capsys):
     code, out, _ = call(capsys, "check-env", "SafetyHopperVelocity-v1", "--steps", "200", "--json")
-    assert code == 0 and json.loads(out)["cost_names"] == ["cost"]
+    assert code == 0 and json.loads(out)["cost_names"] == ["cost", "energy"]
     assert "info['cost']" in refusal(capsys, "check-env", "CartPole-v1")
 
 

@@ -253,6 +253,19 @@ def test_the_old_name_of_a_key_is_read(tmp_path):
         read_sweep(write(tmp_path, "eps = 3\nallowed_excess = 3"))
 
 
+def test_values_may_be_drawn_from_a_list():
+    settings = {"environment": TASK, "clip": {"among": [0.1, 0.3]}, "inner": {"among": [1, 2]}}
+    few, many = (Sweep("x", draws=count, settings=settings).runs() for count in (4, 40))
+    assert {(run.config["clip"], run.config["inner"]) for run in many} == {
+        *((0.1, 1), (0.1, 2), (0.3, 1), (0.3, 2))
+    }
+    assert len(many) == 4  # each once
+    assert {run.id for run in few} <= {run.id for run in many}
+    for wrong in ({"among": []}, {"among": [0.1], "low": 0.1}):
+        with pytest.raises(InputError, match="write a range as"):
+            Sweep("x", draws=2, settings={"environment": TASK, "clip": wrong}).runs()
+
+
 def test_whole_ranges_are_drawn_whole_also_in_the_logarithm():
     settings = {
         "model": "cliff-world",

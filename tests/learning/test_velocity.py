@@ -100,7 +100,7 @@ def test_batch_equals_single_environments(name):
                 assert alone.reward[0] == pytest.approx(
                     together.reward[index]
                 )  # the sum of squares may associate otherwise
-                assert alone.cost[0] == together.cost[index]
+                assert alone.cost[0] == pytest.approx(together.cost[index])
         alive &= ~together.terminated
     assert alive.all() or TASKS[name].alive_bonus  # the others never end
 
@@ -215,7 +215,7 @@ def test_a_step_is_what_the_definition_says(planar, clip, hidden):
     observation, reward, cost = (
         np.empty((count, width - hidden)),
         np.empty(count),
-        np.empty((count, 1)),
+        np.empty((count, 2)),
     )
     terminated, truncated, counted = np.empty(count, bool), np.empty(count, bool), elapsed.copy()
     rules = (POSITIONS, planar, SECONDS, 1.25, 0.5, 1.0, THRESHOLD, clip, LIMIT, bounds)
@@ -230,7 +230,8 @@ def test_a_step_is_what_the_definition_says(planar, clip, hidden):
     )  # backwards is not too fast, but in the plane
     np.testing.assert_allclose(fast, speed)
     np.testing.assert_array_equal(cost[:, 0], speed > THRESHOLD)
-    assert 0 < cost.sum() < count
+    assert 0 < cost[:, 0].sum() < count
+    np.testing.assert_allclose(cost[:, 1], (action**2).mean(1))  # energy
     fallen = np.array([not healthy(row, bounds) for row in state])
     np.testing.assert_array_equal(terminated, fallen)
     np.testing.assert_array_equal(truncated, (elapsed + 1 >= LIMIT) & ~fallen)

@@ -5,7 +5,7 @@ import pytest
 
 from cmdpax.learning.config import TrainConfig
 from cmdpax.paper.deep_study import write_record
-from cmdpax.paper.settings import RESERVE, TASKS
+from cmdpax.paper.settings import ALL_TASKS
 
 
 def metrics(batch, updates, cost=20.0):
@@ -25,10 +25,10 @@ def metrics(batch, updates, cost=20.0):
 def finished_folder(folder, task, method, seed, returns=(10.0, 20.0), costs=(24.0, 30.0)):
     """A finished run, as training leaves it."""
     batch = 20_000 if method == "ppo-lag" else 2_000
-    settings = {"samples": 1_000_000, "batch": batch, "reserve": RESERVE}
+    settings = {"samples": 1_000_000, "batch": batch}
     config = asdict(TrainConfig(method=method, seed=seed, **settings).resolved(1_000))
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps({"environment": TASKS[task], **config}))
+    (folder / "config.json").write_text(json.dumps({"environment": ALL_TASKS[task], **config}))
     lines = metrics(batch, 1_000_000 // batch)
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
     seen = {"returns": list(returns), "totals": {"cost": list(costs)}, "reward": {}, "costs": {}}

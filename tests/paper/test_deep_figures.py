@@ -32,14 +32,15 @@ def words(figure):
 
 
 @pytest.mark.parametrize(
-    ("seeds", "legend"), [(1, None), (2, "both seeds"), (3, "95% interval"), (5, "95% interval")]
+    ("seeds", "legend"),
+    [(1, "one seed: no interval"), (2, "both seeds"), (3, "95% interval"), (5, "95% interval")],
 )
 def test_bands_are_intervals_but_of_two_seeds_the_seeds(study, seeds, legend):
-    figure = deep_figures.learning_curves(study(seeds))
+    figure = deep_figures.learning_curves(study(seeds), "Tasks", 5)
     axes = figure.axes[0]
     assert axes.get_lines()[0].get_ydata().tolist() == [5.0 * (seeds - 1)] * 4
-    edge = "paper's final value (right edge)"
-    assert words(figure) == [*TITLES.values(), edge, *([legend] if legend else [])]
+    others = ["paper's final value (right edge)", "limit", "aim of training"]
+    assert words(figure) == [*TITLES.values(), *others, legend]
     if seeds == 1:
         assert not axes.collections
         return
@@ -50,17 +51,42 @@ def test_bands_are_intervals_but_of_two_seeds_the_seeds(study, seeds, legend):
 
 
 def test_limit_and_paper_are_drawn_and_the_missing_is_said(study):
-    figure = deep_figures.learning_curves(study(2))
-    returns, costs = figure.axes[0], figure.axes[3]
+    made = study(2)
+    made.failed = [{"task": "Ant", "method": "cpo", "seed": 0, "failed": "not finite"}]
+    figure = deep_figures.learning_curves(made, "Velocity tasks", 5)
+    returns, costs = figure.axes
     dashed = [line for line in costs.get_lines() if line.get_linestyle() == "--"]
     assert dashed[-1].get_ydata()[0] == LIMIT
     edges = [line.get_ydata()[0] for line in returns.get_lines()[1:]]
     assert edges == [RESULTS[method]["Ant"][0] for method in TITLES]
-    assert "no records: PPO-ALM, PPO-Lag, CPO" in [text.get_text() for text in returns.texts]
-    assert [text.get_text() for text in figure.axes[1].texts] == ["no records"]
+    assert returns.get_title() == "Ant\nnot run: PPO-ALM, PPO-Lag\nfailed: CPO (seed 0)"
     assert figure.get_suptitle() == (
         "Velocity tasks: 0.04% of the paper's samples, 2 seeds (paper: 100%, 5 seeds)"
+        "\nnot run: HalfCheetah, Hopper"
     )
+
+
+def test_a_curve_that_is_cut_is_marked_and_its_height_said(study):
+    figure = deep_figures.learning_curves(study(20), "Tasks", None)  # the mean cost is 95
+    costs = figure.axes[1]
+    assert costs.get_ylim() == (0, 62.5)
+    assert costs.get_title() == "axis cut at 62.5\ntriangles: up to SPMA-ALM 95"
+    assert [line.get_ydata()[0] for line in costs.get_lines() if line.get_marker() == "^"] == [62.5]
+
+
+def test_every_limit_has_a_row_of_panels_and_its_aim(study):
+    made = study(1)
+    (record,) = made.records
+    record.config["limits"] = ["cost<=25", "energy<=100"]
+    for row in record.rows:
+        row["cost"]["energy"], row["aim"] = 80.0, {"cost": 23.0, "energy": 95.0}
+    figure = deep_figures.learning_curves(made, "Two limits", None)
+    assert [axes.get_ylabel().split("\n")[0] for axes in figure.axes] == [
+        *("episode return", "cost", "energy")
+    ]
+    energies = [line.get_ydata()[0] for line in figure.axes[2].get_lines()]
+    assert energies == [80.0, 95.0, 100.0]
+    assert figure.get_suptitle() == "Two limits: 0.004e6 samples, 1 seed (not in the paper)"
 
 
 def test_boxes_are_over_all_episodes_and_dots_over_seeds(study):
@@ -71,26 +97,36 @@ def test_boxes_are_over_all_episodes_and_dots_over_seeds(study):
         if line.get_marker() in "^."
     }
     assert by_marker["^"] == [-3.0] and by_marker["."] == [-9.0, 3.0]
-    assert words(figure) == ["median", "mean", "mean of a seed"]
-    assert [text.get_text() for text in figure.axes[0].texts] == ["no records"] * 3
+    assert words(figure) == ["median", "mean", "mean of a seed", "limit", "aim of training"]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["not run"] * 3
+    assert "(paper: 100%, 10 seeds)" in figure.get_suptitle()  # of its caption
 
 
 def test_an_ablation_has_a_line_for_each_value(study):
-    made, row = study(0), {"task": "Ant", "method": "ppo-alm", "penalty": 0.1, "samples": 500_000}
-    made.ablations["penalties"] = [
+    made, row = (
+        study(0),
+        {"task": "Hopper", "method": "ppo-alm", "penalty": 0.1, "samples": 500_000},
+    )
+    made.lines["penalties"] = [
         {**row, "inner": inner, "seed": seed, "return": 1.0, "excess": 2.0}
         for inner in (1, 10)
         for seed in range(3)
     ]
+    lost = {**row, "inner": 5, "seed": 0, "return": None, "excess": None, "failed": "not finite"}
+    made.lines["penalties"].append(lost)
     figure = deep_figures.ablation(made, "penalties")
     lines = [f"penalty {value:g}" for value in (1e-4, 1e-3, 0.1, 1)]
     assert words(figure) == [*lines, "95% interval"]
     left, right = figure.axes[:2]
-    assert [axes.get_title() for axes in (left, right)] == ["Ant, SPMA-ALM", "Ant, PPO-ALM"]
-    assert [text.get_text() for text in left.texts] == ["no records"]
+    assert [axes.get_title() for axes in (left, right)] == [
+        "Hopper, SPMA-ALM",
+        "Hopper, PPO-ALM (1 runs failed)",
+    ]
+    assert [text.get_text() for text in left.texts] == ["not run"]
+    assert left.get_ylim()[0] == 0 and left.get_ylim() == right.get_ylim()
     # evenly spaced: 1 is the first of K, 10 the third
     assert right.get_lines()[0].get_xdata().tolist() == [0, 2]
     assert figure.get_suptitle() == (
         "Penalty and K: 5% of the paper's samples, 3 seeds (paper: 100%, 10 seeds)"
-        "\nno records: HalfCheetah, Hopper"
+        "\nnot run: HalfCheetah"
     )

@@ -8,18 +8,22 @@ import pytest
 from cmdpax import InputError
 from cmdpax.experiments.runs import train_run
 from cmdpax.experiments.store import Store
+from cmdpax.experiments.sweep import read_sweep
 from cmdpax.learning.config import TrainConfig
 from cmdpax.paper.deep_study import (
     DeepStudy,
     Record,
     budget,
+    choose_settings,
     condensed,
     read_records,
     record_finished,
     run_missing,
     summarise,
+    sweep_of,
+    sweep_text,
 )
-from cmdpax.paper.settings import RESULTS, TASKS
+from cmdpax.paper.settings import RESULTS, SWEEPS, TASKS, TITLES, paper_settings_sweep
 
 
 def config(method, limit="cost<=25"):
@@ -32,7 +36,7 @@ def test_a_record_is_small_and_read_back(recorded):
         ("Hopper", "ppo-lag", 0),
         ("Hopper", "ppo-lag", 1),
     ]
-    assert [len(one.rows) for one in records] == [50, 50, 250, 250]
+    assert [len(one.rows) for one in records] == [50, 50, 125, 125]
     assert records[0].rows[-1]["samples"] == 1_000_000
     gained, excess = records[0].episodes()
     assert gained.tolist() == [10, 20] and excess.tolist() == [-1, 5]
@@ -113,6 +117,7 @@ def test_the_budget_in_words():
     assert budget([500_000, 10_000_000], [1, 2], 10) == (
         "5% and 100% of the paper's samples, 1 to 2 seeds (paper: 100%, 10 seeds)"
     )
+    assert budget([3_000_000], [2], None) == "3e6 samples, 2 seeds (not in the paper)"
 
 
 def test_only_what_is_missing_is_run(recorded, tmp_path):
@@ -167,7 +172,7 @@ def test_rows_of_an_ablation_out_of_a_store(tmp_path, run_folder):
     finished(store, run_folder, "Hopper", "spma-alm", 0, penalty=0.1, inner=5)
     finished(store, run_folder, "Hopper", "spma-alm", 0, penalty=0.3, inner=5)  # no such line
     assert record_finished(out, "penalties", None, list(TASKS), store) == 1
-    (row,) = DeepStudy(out).ablations["penalties"]
+    (row,) = DeepStudy(out).lines["penalties"]
     assert row == {
         "task": "Hopper",
         "method": "spma-alm",
@@ -201,3 +206,70 @@ def test_what_cannot_be_read(tmp_path, run_folder):
     (tmp_path / "broken" / "config.json").write_text("{")
     with pytest.raises(InputError, match="broken cannot be read"):
         DeepStudy(tmp_path)
+
+
+def test_what_training_aims_at_is_in_the_rows_or_the_share_kept_in_reserve():
+    row = {"return": 0.0, "cost": {"cost": 9.0}}
+    rows = [{**row, "samples": 10, "aim": {"cost": 18.0}}, {**row, "samples": 20}]
+    record = Record("Hopper", "cpo", 0, {**config("cpo"), "reserve": 0.2}, rows, {}, {})
+    assert record.aims("cost", np.array([0, 10, 20])).tolist() == [18.0, 20.0]
+
+
+def test_a_run_that_failed_is_recorded_and_not_run_again(tmp_path, run_folder):
+    store, out = Store(tmp_path / "store", create=True), tmp_path / "out"
+    finished(store, run_folder, "Hopper", "spma-alm", 0)
+    (folder,) = store.done.iterdir()
+    result = json.loads((folder / "result.json").read_text())
+    text = json.dumps({**result, "outcome": {"failed": "the policy is not finite."}})
+    (folder / "result.json").write_text(text)
+    assert record_finished(out, "deep", None, list(TASKS), store) == 1
+    study = DeepStudy(out)
+    assert not study.records and study.failed[0]["failed"] == "the policy is not finite."
+    assert list(study.cells("deep")) == [("Hopper", "spma-alm", 0)]
+
+
+def test_other_sweeps_have_folders_of_their_own(tmp_path, run_folder):
+    store, out = Store(tmp_path / "store", create=True), tmp_path / "out"
+    finished(store, run_folder, "Hopper", "spma-alm", 0)
+    assert record_finished(out, "two-limits", None, list(TASKS), store) == 1
+    assert not DeepStudy(out).records
+    assert [one.task for one in DeepStudy(out / "two-limits").records] == ["Hopper"]
+
+
+def searched(task, clip, gained, excess):
+    row = {"task": task, "method": "ppo-lag", "seed": 0, "samples": 1, "spma_step": None}
+    row |= {"minibatch": 64, "learning_rate": 3e-3, "dual_step": 1e-3, "penalty": 1.0}
+    return {**row, "clip": clip, "return": gained, "excess": excess}
+
+
+def test_the_search_takes_the_best_that_is_feasible_on_both_tasks():
+    pairs = {0.1: [(900, -5), (2000, 4)], 0.2: [(1600, 0), (2900, 9)], 0.3: [(1000, 0), (2000, 5)]}
+    rows = [
+        searched(task, clip, *numbers)
+        for clip, both in pairs.items()
+        for task, numbers in zip(("Hopper", "HalfCheetah"), both)
+    ]
+    rows.append(searched("Hopper", 0.4, 1700, 0))  # lacks a task
+    own = {"minibatch": 64, "learning_rate": 3e-3, "dual_step": 1e-3}
+    assert choose_settings(rows) == {"ppo-lag": {**own, "clip": 0.3}}
+    # where none is, the least infeasible; what failed never is
+    rows = [{**row, "excess": (row["excess"] or 0) + 20} for row in rows]
+    lost = [searched(task, 0.2, None, None) for task in ("Hopper", "HalfCheetah")]
+    assert choose_settings([*rows, *lost])["ppo-lag"]["clip"] == 0.1
+
+
+def test_what_was_chosen_is_a_sweep_that_can_be_started(tmp_path):
+    with pytest.raises(InputError, match="has no search in the paper's grids"):
+        sweep_of(tmp_path, "paper-settings")
+    chosen = {"spma-alm": {"spma_step": 0.5, "penalty": 0.1}, "cpo": {}}
+    sweep, path = paper_settings_sweep(chosen), tmp_path / "paper-settings.toml"
+    path.write_text(sweep_text(sweep))
+    runs = read_sweep(path).runs()
+    assert [run.id for run in runs] == [run.id for run in sweep.runs()]
+    assert len(runs) == 2 * len(TASKS) and {run.config["samples"] for run in runs} == {10_000_000}
+    assert {run.config["spma_step"] for run in runs if run.config["method"] == "spma-alm"} == {0.5}
+
+
+def test_every_sweep_of_the_study_can_be_recorded():
+    for name in ("deep", "held-out", "two-limits", "paper-search", "penalties", "dual-steps"):
+        assert SWEEPS[name].methods.keys() <= TITLES.keys()

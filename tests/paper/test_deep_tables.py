@@ -2,14 +2,15 @@
 
 import json
 
+from cmdpax.experiments.results import write_lines
 from cmdpax.paper.deep_study import DeepStudy, write_record
-from cmdpax.paper.deep_tables import write_tables
+from cmdpax.paper.deep_tables import write_other_tables, write_search_table, write_tables
 from cmdpax.paper.settings import TASKS, TITLES
 
 
 def table(folder, name):
     """The lines of a table, written anew from the records in a folder."""
-    write_tables(DeepStudy(folder), folder)
+    write_tables(DeepStudy(folder), folder, DeepStudy(folder / "paper-settings"))
     return (folder / f"{name}.md").read_text().splitlines()[2:]
 
 
@@ -18,12 +19,12 @@ def test_ours_stand_beside_the_papers_and_the_missing_is_said(recorded):
     assert len(results) == len(TASKS) * len(TITLES)
     (ours,) = [line for line in results if "Hopper | SPMA-ALM" in line]
     assert "| 2 | 1e+06 | 15.5 +- 6.4 | 2.0 +- 0.0 |" in ours and "1687 +- 8 | -6.1 +- 2.3" in ours
-    assert sum("no records" in line for line in results) == 10
+    assert sum("not run" in line for line in results) == 10
     tails = "Hopper | PPO-Lag | 2 | 2.0 | 2.0 | 2.0 | 2.0 | 2.0 | 5.0 |"
     assert tails in (recorded / "violations.md").read_text()
     assert "| 1 | nothing |" in (recorded / "training.md").read_text()
     assert "none complete" in (recorded / "comparison.md").read_text()
-    cell = "| Hopper, SPMA-ALM | 2 | 16 at 27.0 (1,687 at 18.9) | - | 16 at 27.0 |"
+    cell = "| Hopper, SPMA-ALM | 2 | 16 at 27.0 (1,687 at 18.9) | - | 16 at 27.0 | not run |"
     never = "never | never | never | 0.5, 0% | 1.00 |"
     assert f"{cell} {never}" in (recorded / "cells.md").read_text()
 
@@ -71,3 +72,43 @@ def test_a_longer_evaluation_stands_beside_the_papers_ten_episodes(recorded):
         (recorded / name / "evaluation-100.json").write_text(evaluation)
     columns = [line.split(" | ")[3] for line in table(recorded, "cells")]
     assert columns == ["6 at 21.5", "-"]  # one of PPO-Lag's is missing
+
+
+def test_what_the_papers_settings_give_stands_beside_ours(recorded, tmp_path, run_folder):
+    run = run_folder(tmp_path / "paper", "Hopper", "spma-alm", 0, returns=(7.0,), costs=(90.0,))
+    write_record(run, recorded / "paper-settings" / "Hopper-spma-alm-0")
+    lost = {"task": "Hopper", "method": "ppo-lag", "seed": 0, "failed": "not finite"}
+    write_lines(recorded / "paper-settings" / "failed.jsonl", {"kind": "header"}, [lost])
+    columns = [line.split(" | ")[5] for line in table(recorded, "cells")]
+    assert columns == ["7 at 90.0", "failed"]
+
+
+def test_the_settings_that_made_the_records_are_said(recorded):
+    path = recorded / "Hopper-ppo-lag-0" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "reserve": 0.2}))
+    ours, lagrangian = table(recorded, "settings")
+    assert ours.endswith("| SPMA-ALM | 2 | 1e+06 | 2.0 | ? | nothing |")
+    assert "batch 20000, reserve 0.2; or batch 20000" in lagrangian.replace(
+        "reserve 0.2, batch 20000", "batch 20000, reserve 0.2"
+    )
+
+
+def test_studies_that_the_paper_lacks_have_the_incumbents_beside_them(tmp_path, run_folder):
+    run = run_folder(tmp_path / "run", "Walker2d", "spma-alm", 0, returns=(9.0,), costs=(20.0,))
+    write_record(run, tmp_path / "out" / "Walker2d-spma-alm-0", cpu_seconds=7200.0)
+    write_other_tables(DeepStudy(tmp_path / "out"), tmp_path / "out")
+    first, *others = (tmp_path / "out" / "cells.md").read_text().splitlines()[2:]
+    assert first.startswith("| Walker2d, SPMA-ALM | 1 | 1e+06 | 9 at 20.0 | - | 9 at 20.0 | - |")
+    assert "(1e7 samples)" in first and first.endswith("| 2.00 |")
+    assert sum("not run" in line for line in others) == 3
+
+
+def test_the_search_says_what_it_chose_and_what_failed(tmp_path):
+    row = {"task": "Hopper", "method": "ppo-lag", "samples": 1_000_000, "seed": 0, "clip": 0.1}
+    row |= {"minibatch": 64, "learning_rate": 3e-3, "dual_step": 1e-3, "penalty": 1, "spma_step": 1}
+    rows = [{**row, "return": 5.0, "excess": -1.0}, {**row, "clip": 0.2, "failed": "not finite"}]
+    own = {"minibatch": 64, "learning_rate": 3e-3, "dual_step": 1e-3, "clip": 0.1}
+    write_search_table(rows, {"ppo-lag": own}, tmp_path)
+    chosen, lost = (tmp_path / "paper-search.md").read_text().splitlines()[2:]
+    assert chosen.startswith("| PPO-Lag * | Hopper |") and chosen.endswith("| 5 at 24.0 |")
+    assert lost.startswith("| PPO-Lag | Hopper |") and lost.endswith("| not finite |")

@@ -5,7 +5,7 @@ import pytest
 
 from cmdpax.paper import exact_figures
 from cmdpax.paper.exact_study import ExactStudy
-from cmdpax.paper.settings import PROBLEMS, TILES
+from cmdpax.paper.settings import PROBLEMS, RANDOM_PROBLEMS, TILES
 
 RESULTS = Path(__file__).parents[2] / "results"
 TABLES = [ExactStudy(problem).read(RESULTS / "tabular") for problem in PROBLEMS]
@@ -36,20 +36,37 @@ def test_the_optimum_is_drawn_with_its_reward(problem, reward):
 
 def test_the_selected_are_drawn_in_the_papers_order():
     figure = exact_figures.all_methods(TABLES[0])
-    assert titles(figure)[:6] == list(exact_figures.LAST_ITERATE)
+    headings = [title.splitlines() for title in titles(figure)[:6]]
+    assert [lines[0] for lines in headings] == list(exact_figures.LAST_ITERATE)
+    assert headings[0][1:] == ["step 0.1"]  # what was selected stands below
+    assert "axis linear within 0.001 of zero" in figure.get_suptitle()
     assert figure.get_suptitle().startswith("Cliff World: last-iterate methods, best of each grid")
     figure = exact_figures.selected(TABLES[1], 0.01, exact_figures.APPENDIX)
-    assert titles(figure)[:8] == list(exact_figures.APPENDIX)
+    first = [title.partition("\n")[0].rstrip(",") for title in titles(figure)[:8]]
+    assert first == [label.partition(",")[0] for label in exact_figures.APPENDIX]
     row = TABLES[1].selected(0.01)["PQA-ALM"]
     assert figure.axes[0].get_lines()[-1].get_ydata().tolist() == row["gap"]
 
 
 def test_with_features_the_class_optimum_is_marked():
     figure = exact_figures.selected(FEATURES[0], 0.001)
-    assert len(figure.axes) == 2 * 8 and titles(figure)[-9] == "Lin-PPO-Lag\ndual every step"
+    assert len(figure.axes) == 2 * 8 and titles(figure)[-9].startswith(
+        "Lin-PPO-Lag,\ndual every step\nstep "
+    )
     best = FEATURES[0].class_optimum["gap"]
     assert all(axes.get_lines()[-1].get_ydata()[0] == best for axes in figure.axes[:8])
     assert "dashed: best policy in the class" in figure.get_suptitle()
+
+
+def test_three_constraints_show_the_final_and_the_worst_late_error():
+    studies = [ExactStudy(problem).read(RESULTS / "tabular") for problem in RANDOM_PROBLEMS]
+    figure = exact_figures.three_constraints(*studies)
+    row = studies[0].row(studies[0].selected(0.001)["PQA-ALM"])
+    bar, final, worst = figure.axes[0].get_lines()[:3]
+    assert list(bar.get_ydata()) == [abs(row["gap"]), row["worst_gap"]]
+    assert (final.get_ydata()[0], worst.get_ydata()[0]) == (abs(row["gap"]), row["worst_gap"])
+    assert [text.get_text() for text in figure.axes[0].texts] == ["none"]  # of NPG-NRL
+    assert [text.get_text() for text in figure.axes[1].get_xticklabels()] == studies[0].labels
 
 
 def test_what_is_drawn_as_certified_is_the_larger_of_gap_and_violation():

@@ -27,9 +27,9 @@ def test_an_unknown_figure_gets_a_suggestion(tmp_path):
     with pytest.raises(InputError, match="did you mean 'violations'"):
         reproduce.deep(tmp_path, "violation", carry_out=runs_nothing)
     assert {what: len(figures) for what, figures in reproduce.FIGURES.items()} == {
-        "tabular": 11,
-        "linear": 8,
-        "deep": 4,
+        "tabular": 13,
+        "linear": 9,
+        "deep": 7,
     }
 
 
@@ -60,7 +60,7 @@ def test_a_figure_completes_the_records_that_it_needs_and_no_others(tmp_path, mo
 
 
 def test_figures_and_tables_from_records_alone(recorded, capsys):
-    row = {"task": "Ant", "method": "ppo-alm", "penalty": 0.1, "seed": 0, "samples": 100_000}
+    row = {"task": "Hopper", "method": "ppo-alm", "penalty": 0.1, "seed": 0, "samples": 100_000}
     rows = [{**row, "inner": inner, "return": 1.0, "excess": 2.0} for inner in (1, 5)]
     write_lines(recorded / "penalties.jsonl", {"kind": "header"}, rows)
     assert command("deep", "--out", recorded) == 0
@@ -69,9 +69,13 @@ def test_figures_and_tables_from_records_alone(recorded, capsys):
         "violations",
         "penalties",
     }
-    assert "no records yet: dual-steps" in capsys.readouterr().out
-    tables = {"results", "violations", "training", "comparison", "cells"}
+    assert (
+        "no records yet: dual-steps, held-out, paper-settings, two-limits;"
+        in capsys.readouterr().out
+    )
+    tables = {"results", "violations", "training", "comparison", "cells", "settings"}
     assert {path.stem for path in recorded.glob("*.csv")} == tables
+    assert "the paper's settings here" in (recorded / "cells.md").read_text()
 
 
 def test_records_out_of_a_store(recorded, tmp_path):

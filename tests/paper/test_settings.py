@@ -15,13 +15,17 @@ from cmdpax.solvers.table import find_method
 @pytest.mark.parametrize("name", SWEEPS)
 def test_every_preset_is_a_sweep(name):
     runs = find_sweep(name).runs()
-    assert len({run.id for run in runs}) == len(runs) >= 40
+    assert len({run.id for run in runs}) == len(runs) >= 16
     assert all(json.loads(run.text)["kind"] == run.kind for run in runs)
 
 
 def test_the_papers_grid_has_its_size():
     assert len(find_sweep("paper-grids").runs()) == 3 * (504 + 216 + 72 + 1)
-    assert len(find_sweep("penalties").runs()) == 3 * 2 * 4 * 4 * 10
+    assert len(find_sweep("deep").runs()) == 3 * 4 * 5
+    assert len(find_sweep("held-out").runs()) == 3 * 3 * 2
+    assert len(find_sweep("two-limits").runs()) == 2 * 4 * 2
+    assert len(find_sweep("penalties").runs()) == 2 * 2 * 4 * 4 * 3
+    assert len(find_sweep("dual-steps").runs()) == 2 * 2 * 5 * 4 * 3
     assert {run.config["samples"] for run in find_sweep("deep").with_fraction(0.01).runs()} == {
         100_000
     }
@@ -79,3 +83,34 @@ def test_every_cell_of_the_papers_tables_is_there():
     for row in settings.RESULTS.values():
         assert list(row) == list(settings.TASKS)
         assert all(cell.excess < cell.p90 < cell.p95 < cell.worst for cell in row.values())
+
+
+def test_the_search_draws_twelve_points_of_each_grid_on_two_tasks():
+    runs = find_sweep("paper-search").runs()
+    by_method = {name: [r for r in runs if r.config["method"] == name] for name in settings.TITLES}
+    assert {name: len(own) for name, own in by_method.items()} == {
+        **dict.fromkeys(("spma-alm", "ppo-alm", "ppo-lag"), 2 * 12),
+        "cpo": 2,
+    }
+    assert {run.config["samples"] for run in runs} == {1_000_000}
+    for method, own in by_method.items():
+        for name, values in settings.TRAINING_GRIDS[method].items():
+            drawn = {run.config[name] for run in own}
+            assert drawn <= set(values) and (len(drawn) > 1 or len(values) == 1)
+
+
+def test_our_runs_have_our_defaults_and_nothing_tuned_for_a_task():
+    for name in ("deep", "held-out", "two-limits"):
+        for run in find_sweep(name).runs():
+            own = {key: run.config[key] for key in ("method", "samples", "limits")}
+            config = TrainConfig(**{**own, "limits": tuple(own["limits"])})
+            assert run.config["reserve"] is None and run.config["penalty"] == 1.0
+            assert run.config["learning_rate"] == config.learning_rate
+
+
+def test_ablations_are_in_the_units_of_the_reward():
+    for name in settings.ABLATIONS:
+        runs = find_sweep(name).runs()
+        assert {run.config["units"] for run in runs} == {"reward"}
+        assert max(run.config["dual_step"] for run in runs) <= 0.2
+    assert {run.config["penalty"] for run in find_sweep("dual-steps").runs()} == {0.02}

@@ -79,19 +79,19 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1980,
-    "loops": 2750,
-    "model": 4150,
-    "exact": 2900,
-    "solvers": 3420,
+    "loose modules": 2680,
+    "loops": 2760,
+    "model": 4330,
+    "exact": 3160,
+    "solvers": 4190,
     "environments": 680,
-    "learning": 5760,
-    "experiments": 1670,
+    "learning": 6490,
+    "experiments": 1720,
     "report": 960,
-    "paper": 1900,
-    "cli": 1100,
+    "paper": 2700,
+    "cli": 1150,
 }
-LINES, MODULES, LOOSE_MODULES = 27_250, 118, 8
+LINES, MODULES, LOOSE_MODULES = 30_800, 129, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

@@ -45,8 +45,8 @@ def sweep(
     Kill it when you like: the same command continues.
 
     Args:
-        source: a .toml file (docs/experiments.md), or a preset: tiny, deep, penalties, dual-steps,
-            paper-grids, exact-grids
+        source: a .toml file (docs/experiments.md), or a preset: tiny, deep, held-out, two-limits,
+            paper-search, penalties, dual-steps, paper-grids, exact-grids
         store: folder of the runs; default runs/NAME
         executor: processes of this machine, this process, or Ray
         workers: processes, each with one run at a time; default: one per core
@@ -194,28 +194,30 @@ def reproduce(
     seeds: int | None = None,
     tasks: tuple[Task, ...] = get_args(Task),
     store: Path | None = None,
+    policies: bool = False,
 ) -> int:
     """The paper's experiments: grid searches of every method, tables and figures.
 
-    Redrawn in seconds from their records. `tabular` takes about a minute; `linear` (log-linear
-    policies) minutes on two cores, and goes on where it was stopped. `deep` draws what is recorded;
-    with --fraction it first runs what is missing, one process per core, and goes on where it was
-    stopped.
+    Redrawn in seconds from their records. `tabular` takes about two minutes; `linear` (log-linear
+    policies) some 45 minutes on two cores, and goes on where it was stopped. `deep` draws what is
+    recorded; with --fraction it first runs what is missing, one process per core, and goes on where
+    it was stopped.
 
     Args:
         what: which experiments
-        figure: one figure only: first, all-methods, cliff-world-0.001, certified, sensitivity,
-            rate, ... (linear: cliff-world-40, ...; deep: learning-curves, violations, penalties,
-            dual-steps)
+        figure: one figure only: first, all-methods, certified, rate, theory, ... (linear:
+            cliff-world-40, ...; deep: learning-curves, violations, penalties, dual-steps, held-out,
+            two-limits, paper-settings; and paper-search, which is a table)
         out_dir: folder of records, tables and figures (default: results/tabular, linear or deep;
             deep-FRACTION below 1)
         rerun: run again what is recorded there (tabular and linear)
-        fraction: deep: run what is missing with this share of the paper's 10,000,000 samples a run
-        seeds: deep: so many seeds (default: the paper's, 5, and 10 for the ablations)
+        fraction: deep: run what is missing with this share of every run's samples
+        seeds: deep: so many seeds (default: the sweep's own; 5 in the main comparison)
         tasks: deep: run, or record, these only
         store: deep: record what this store of `cmdpax sweep` has finished (--figure penalties: a
             store of that sweep); with --fraction, run what is missing there (default: runs/deep,
             penalties and dual-steps)
+        policies: deep: keep final policies in the records, too, with 100 episodes of each
     """
     from cmdpax.paper import reproduce
 
@@ -225,7 +227,8 @@ def reproduce(
         folder = out_dir or Path("results") / f"deep{share}"
         carry_out = partial(execute, run_all=find_executor("local"))
         part: Row = {"fraction": fraction, "seeds": seeds, "tasks": tasks, "store": store}
-        written = reproduce.deep(folder, figure, carry_out=carry_out, **part)
+        part |= {"keep_policies": policies, "carry_out": carry_out}
+        written = reproduce.deep(folder, figure, **part)
         if figure is None:
             missing = sorted(set(reproduce.FIGURES["deep"]) - {path.stem for path in written})
     elif fraction is not None or seeds is not None or store is not None:

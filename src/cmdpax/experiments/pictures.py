@@ -32,6 +32,10 @@ STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#e69f00", "linestyle": (0, (3, 1, 1, 1))},
     {"color": "#56b4e9", "linestyle": (0, (1, 1))},
     {"color": "#7f7f7f", "linestyle": (0, (7, 2, 1, 2))},
+    {"color": "#8c510a", "linestyle": (0, (9, 2))},
+    {"color": "#5e3c99", "linestyle": (0, (4, 1, 1, 1, 1, 1))},
+    {"color": "#80b918", "linestyle": (0, (2, 2))},
+    {"color": "#a50026", "linestyle": (0, (6, 1, 2, 1))},
 )
 HATCHES = ("", "///", "...", "xx", "\\\\", "++", "oo")
 HAZARD: dict[str, Any] = {"facecolor": "#f4b6a6", "hatch": "///"}

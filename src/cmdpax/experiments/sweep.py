@@ -13,6 +13,7 @@ at random):
                                    # the method's own settings
     environment = ["SafetyAntVelocity-v1", "SafetyHopperVelocity-v1"]
     learning_rate = { low = 1e-4, high = 1e-2, log = true }
+    clip = { among = [0.1, 0.2] }  # drawn from a list, where all combinations would be too many
 
     [methods.spma-alm]             # the same for one method only; only methods named here are run
     spma_step = [0.1, 0.3]
@@ -288,7 +289,13 @@ def _values(text: str) -> list[Any]:
 
 
 def _draw(name: str, limits: Mapping[str, Any], place: str) -> Any:
-    """A number between `low` and `high`, evenly, or evenly in its logarithm; whole if both are."""
+    """A number between `low` and `high`, evenly, or evenly in its logarithm; whole if both are.
+
+    Or, evenly, one of those `among` which to draw.
+    """
+    random, listed = np.random.default_rng(zlib.crc32(place.encode())), limits.get("among")
+    if limits.keys() == {"among"} and isinstance(listed, list | tuple) and listed:
+        return listed[random.integers(len(listed))]
     low, high, log = limits.get("low", np.nan), limits.get("high", np.nan), limits.get("log", False)
     numbers = isinstance(low, int | float) and isinstance(high, int | float)
     whole = isinstance(low, int) and isinstance(high, int)
@@ -296,7 +303,6 @@ def _draw(name: str, limits: Mapping[str, Any], place: str) -> Any:
     if set(limits) - {"low", "high", "log"} or not numbers or not least < low < high < most:
         example = "{ low = 1e-4, high = 1e-2, log = true }, low below high, and above 0 with log"
         raise InputError(f"{name} = {dict(limits)}: write a range as {example}.")
-    random = np.random.default_rng(zlib.crc32(place.encode()))
     if whole and not log:
         return int(random.integers(low, high + 1))
     value = random.uniform(np.log(low), np.log(high)) if log else random.uniform(low, high)

@@ -1,6 +1,9 @@
 """The velocity tasks of Safety-Gymnasium on raw MuJoCo: run, but not faster than a threshold.
 
-`robots` says what distinguishes them. Kept exactly, because they change results: the control cost
+A step costs 1 if it is too fast (`cost`), and the mean square of its action (`energy`: 1 at full
+power), which nothing limits unless a limit names it. `robots` says what distinguishes the tasks.
+
+Kept exactly, because they change results: the control cost
 sees the action before MuJoCo clamps it; the torso's place (Ant) and the centre of mass (Humanoid)
 belong, after a Runge-Kutta step, to its last stage and not to `qpos`; Humanoid's contact forces are
 those after the step, and zero at the start; Hopper's and Walker2d's observations clip velocities to
@@ -77,7 +80,7 @@ def load_model(task: Task) -> Any:
 class VelocitySimulator:
     """`count` persistent simulations of one task; a `Simulator`."""
 
-    cost_names: tuple[str, ...] = ("cost",)
+    cost_names: tuple[str, ...] = ("cost", "energy")
     episode_limit: int | None = EPISODE_STEPS
 
     def __init__(self, name: str, count: int = 1) -> None:
@@ -191,7 +194,7 @@ class VelocitySimulator:
                 other.result()
         after = np.concatenate(self._places).reshape(count, -1)
         observation, flags = np.empty((count, self.observation_size)), np.empty((2, count), bool)
-        filled = observation, np.empty(count), np.empty((count, 1)), flags[0], flags[1]
+        filled = observation, np.empty(count), np.empty((count, 2)), flags[0], flags[1]
         arrays = before, after, self._state(), action, self._elapsed, self.speed
         self._any_ended = measure(*arrays, self._rules, filled)
         return Transition(observation, *filled)
@@ -278,7 +281,8 @@ def measure(  # type: ignore[no-untyped-def]
     sensed, `[N, n]`. action: `[N, a]`. elapsed: steps so far, `[N]`, counted on here. speed: which
     the threshold is on, `[N]`, filled in. rules: nq, whether planar, seconds of a step, progress,
     control cost, alive bonus, threshold, velocity clip, steps of an episode, bounds of `healthy`.
-    filled: observation `[N, d]`, reward `[N]`, cost `[N, 1]`, terminated and truncated `[N]`.
+    filled: observation `[N, d]`, reward `[N]`, cost and energy `[N, 2]`, terminated and truncated
+    `[N]`.
     """
     positions, planar, seconds = rules[:3]
     progress, control_cost, alive_bonus, threshold, velocity_clip, limit, bounds = rules[3:]
@@ -295,6 +299,7 @@ def measure(  # type: ignore[no-untyped-def]
             effort += action[n, a] ** 2
         reward[n] = progress * forward + alive_bonus - control_cost * effort
         cost[n, 0] = 1.0 if speed[n] > threshold else 0.0
+        cost[n, 1] = effort / action.shape[1]
         elapsed[n] += 1
         terminated[n] = not healthy(state[n], bounds)
         truncated[n] = elapsed[n] >= limit and not terminated[n]

@@ -1,5 +1,7 @@
 """The velocity tasks as Gymnasium environments: `info["cost"]`, `unwrapped.set_state`, pictures.
 
+`info["energy"]` has the mean square of the action.
+
 `import cmdpax` registers them; `gymnasium.make("cmdpax:SafetyAntVelocity-v1")` imports it itself.
 """
 
@@ -80,8 +82,9 @@ class VelocityEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         step = self.simulator.advance(np.asarray(action)[None])
         if self.render_mode == "human":
             self.render()
-        reward, cost = float(step.reward[0]), float(step.cost[0, 0])
-        return step.next_observation[0], reward, bool(step.terminated[0]), False, {"cost": cost}
+        names, costs = self.simulator.cost_names, step.cost[0].tolist()
+        ends = bool(step.terminated[0]), False
+        return step.next_observation[0], float(step.reward[0]), *ends, dict(zip(names, costs))
 
     def set_state(self, qpos: np.ndarray, qvel: np.ndarray) -> None:
         """Put the simulation into a state."""

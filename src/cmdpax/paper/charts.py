@@ -16,8 +16,11 @@ FLOOR = 1e-10  # errors below this are drawn at it: rounding
 WORK = "policy-gradient evaluations"
 GAP, VIOLATION = r"gap  $V_r^* - V_r^{\pi}$", r"violation  $b - V_c^{\pi}$"
 # linear near zero and logarithmic beyond, so that an oscillation across zero shows
-SIGNED: dict[str, Any] = {"value": "symlog", "linthresh": 1e-3, "linscale": 0.6}
+LINEAR = 1e-3
+SIGNED: dict[str, Any] = {"value": "symlog", "linthresh": LINEAR, "linscale": 0.6}
+SCALE = f"axis linear within {LINEAR:g} of zero, logarithmic beyond"
 BESIDE = {**LEGEND, "fontsize": 9}
+COLUMNS = 5  # of a legend below a figure
 # configurations within the tolerance to the last, by their final iterate only, and not
 STEADY: dict[str, Any] = {"marker": "o", "color": "#0072b2", "linestyle": "none"}
 LUCKY = {**STEADY, "markerfacecolor": "white"}
@@ -27,11 +30,9 @@ Line = tuple[np.ndarray, np.ndarray, np.ndarray]  # iterations, measured error, 
 
 
 def style(index: int) -> dict[str, Any]:
-    """Colour, dashes and a mark of the index-th curve; where colours repeat, the rest differs."""
-    color = STYLES[index % len(STYLES)]["color"]
-    dashes = STYLES[(index + 3 * (index // len(STYLES))) % len(STYLES)]["linestyle"]
+    """Colour, dashes and a mark of the index-th curve; twelve of them differ in all three."""
     mark = {"marker": MARKS[index % len(MARKS)], "markersize": 4.5}
-    return {"color": color, "linestyle": dashes, "linewidth": 1.4, **mark}
+    return {**STYLES[index % len(STYLES)], "linewidth": 1.4, **mark}
 
 
 def legend_lines(labels: Iterable[str]) -> list[Line2D]:
@@ -47,11 +48,12 @@ def panel(axes: Axes, title: str = "", **words: Any) -> None:
 
 
 def finish(figure: Figure, title: str, handles: Sequence[Any] = (), below: float = 0.05) -> Figure:
-    """Title and layout; `handles` make a legend of one line, in a share `below` of the height."""
+    """Title and layout; `handles` make a legend, each line in a share `below` of the height."""
     figure.suptitle(title, fontsize=11)
-    figure.tight_layout(rect=(0, below, 1, 1) if handles else None)
+    lines = -(-len(handles) // COLUMNS)
+    figure.tight_layout(rect=(0, below * lines, 1, 1) if handles else None)
     if handles:
-        place: dict[str, Any] = {"loc": "lower center", "ncols": len(handles)}
+        place: dict[str, Any] = {"loc": "lower center", "ncols": -(-len(handles) // lines)}
         figure.legend(handles=handles, frameon=False, fontsize=9, **place)
     return figure
 
@@ -69,7 +71,7 @@ def comparison(runs: Mapping[str, Trajectory], optimum: float, title: str) -> Fi
         axes.axhline(0, color="0.4", linewidth=0.8)
         panel(axes, xlabel=WORK, ylabel=text)
     left.legend(frameon=False, fontsize=9)
-    return finish(figure, title)
+    return finish(figure, f"{title}\n({SCALE})")
 
 
 def side_by_side(
@@ -77,10 +79,10 @@ def side_by_side(
 ) -> Figure:
     """One column per method: signed gap above, signed violation below, on shared axes.
 
-    The grey band is within `tolerance` of zero. `reference` is a gap to mark in the upper row: that
-    of the best policy in a class.
+    Keys are headings of columns: the method, and its settings. The grey band is within `tolerance`
+    of zero. `reference` is a gap to mark in the upper row: that of the best policy in a class.
     """
-    figure = Figure(figsize=(1.2 + 1.75 * len(curves), 4.6))
+    figure = Figure(figsize=(1.2 + 1.75 * len(curves), 5.2))
     grid = figure.subplots(2, len(curves), sharex=True, sharey="row", squeeze=False)
     for column, (name, (steps, *both)) in zip(grid.T, curves.items()):
         for axes, errors in zip(column, both):
@@ -91,12 +93,12 @@ def side_by_side(
             axes.grid(alpha=0.3)
         if reference is not None:
             column[0].axhline(reference, color="black", linewidth=1.0, linestyle="--")
-        column[0].set_title(name, fontsize=9)
+        column[0].set_title(name, fontsize=8)
     grid[0][0].set_ylabel(GAP)
     grid[1][0].set_ylabel(VIOLATION)
     figure.supxlabel(WORK, fontsize=10)
     dashed = "" if reference is None else "; dashed: best policy in the class"
-    return finish(figure, f"{title} (grey: within {tolerance:g} of zero{dashed})")
+    return finish(figure, f"{title}\n(grey: within {tolerance:g} of zero{dashed}; {SCALE})")
 
 
 def curves(

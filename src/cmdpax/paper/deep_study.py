@@ -1,34 +1,54 @@
 """Small records of training runs: what the deep figures and tables are drawn from.
 
-A run of the main comparison is a folder `<task>-<method>-<seed>`: `config.json`, at most 300 rows
+A run of the main comparison is a folder `<task>-<method>-<seed>`: `config.json`, at most 150 rows
 of `metrics.jsonl`, `evaluation.json` (10 episodes, acting as in training and deterministically) and
 `summary.json`: how much the cost swings in the last fifth of training, how many samples it took to
 come near the paper's return while feasible, what it cost, which versions made it. Batches of 2,000
-and of 20,000 steps are made comparable by first averaging rows over windows of 20,000 steps. A run
-of an ablation is one line of `penalties.jsonl` or `dual-steps.jsonl`.
+and of 20,000 steps are made comparable by first averaging rows over windows of 20,000 steps. Other
+sweeps have a folder of such folders, by their name. A run of an ablation, or of the search in the
+paper's grid, is one line of `penalties.jsonl`, `dual-steps.jsonl` or `paper-search.jsonl`. A run
+that failed is a line, too: of `failed.jsonl`, where others are folders.
 
-What a folder lacks at a fraction of the paper's budget is run through the run store and recorded;
-what a store has finished is recorded without running anything.
+What a folder lacks at a fraction of a sweep's budget is run through the run store and recorded;
+what a store has finished is recorded without running anything, but a hundred episodes of final
+policies that are to be kept.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cmdpax.errors import InputError
+from cmdpax.experiments.publishing import publish
 from cmdpax.experiments.results import read_lines, write_lines
 from cmdpax.experiments.runs import Run
 from cmdpax.experiments.store import Store, versions
+from cmdpax.experiments.sweep import Sweep
 from cmdpax.files import Row, named, read_bytes, read_json, write_bytes, write_json, write_rows
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits
-from cmdpax.paper.settings import ABLATIONS, RESULTS, SAMPLES, SEEDS, SWEEPS, TASKS, TITLES
+from cmdpax.paper.settings import (
+    ABLATIONS,
+    ALL_TASKS,
+    RESULTS,
+    SAMPLES,
+    SEARCH_EXCESS,
+    SEARCH_SWEEP,
+    SEARCHED,
+    SWEEPS,
+    TITLES,
+    paper_settings_sweep,
+)
 
 WINDOW = 20_000  # samples over which rows are averaged
-ROWS = 300  # of a record
+ROWS = 150  # of a record
+MAIN, CHOSEN = "deep", "paper-settings"  # the comparison of the paper; what its grid gives here
+LINES = (*ABLATIONS, SEARCH_SWEEP.name)  # sweeps of which a run is one line
+FAILED = "failed.jsonl"
 Cell = tuple[object, ...]  # the values of `cell_fields`
 CarryOut = Callable[[Sequence[Run], Store], None]  # with whatever display of progress
 
@@ -62,13 +82,30 @@ class Record:
         name, excess = _excess(self.config["limits"][0])
         return np.array(seen["returns"]), excess(np.array(seen["totals"][name]))
 
+    @property
+    def limits(self) -> Limits:
+        """Limits of the run."""
+        return Limits.parse(self.config["limits"])
+
     def curve(self, quantity: str, edges: np.ndarray) -> np.ndarray:
-        """Mean of `return` or `cost` between successive `edges [n + 1]` of samples -> `[n]`.
+        """Mean of `return` or of a cost between successive `edges [n + 1]` of samples -> `[n]`.
 
         NaN where there is no row.
         """
-        name, _ = _excess(self.config["limits"][0])
-        values = [row["return"] if quantity == "return" else row["cost"][name] for row in self.rows]
+        is_return = quantity == "return"
+        rows = self.rows
+        return self._means(
+            [row["return"] if is_return else row["cost"][quantity] for row in rows], edges
+        )
+
+    def aims(self, cost: str, edges: np.ndarray) -> np.ndarray:
+        """What training aimed at for a cost with an upper limit, as `curve`."""
+        limits = self.limits
+        limit = limits.bounds[limits.names.index(cost), 1]
+        aim = limit * (1 - (self.config.get("reserve") or 0.0))  # of rows that do not say
+        return self._means([row.get("aim", {}).get(cost, aim) for row in self.rows], edges)
+
+    def _means(self, values: Sequence[float], edges: np.ndarray) -> np.ndarray:
         place = np.searchsorted(edges, [row["samples"] for row in self.rows], side="left") - 1
         parts = len(edges) - 1
         inside = (place >= 0) & (place < parts)
@@ -78,39 +115,115 @@ class Record:
 
 
 class DeepStudy:
-    """What is recorded in a folder; missing cells are missing."""
+    """What is recorded in a folder of runs; missing cells are missing."""
 
     def __init__(self, folder: Path) -> None:
         self.records = read_records(folder)
-        self.ablations = {name: read_lines(folder / f"{name}.jsonl")[1] for name in ABLATIONS}
+        self.lines = {name: read_lines(folder / f"{name}.jsonl")[1] for name in LINES}
+        self.failed = read_lines(folder / FAILED)[1]
+
+    @property
+    def tasks(self) -> list[str]:
+        """Tasks of which there is a record, in the paper's order."""
+        return [task for task in ALL_TASKS if any(one.task == task for one in self.records)]
 
     def of(self, task: str, method: str) -> list[Record]:
         """Seeds of one cell of the main comparison."""
         return [record for record in self.records if (record.task, record.method) == (task, method)]
 
     def cells(self, sweep: str) -> dict[Cell, Row]:
-        """Cells of a sweep that are recorded; of an ablation, with their rows."""
-        if sweep not in ABLATIONS:
-            return {(one.task, one.method, one.seed): {} for one in self.records}
-        names = cell_fields(sweep)
-        return {tuple(row[name] for name in names): row for row in self.ablations[sweep]}
+        """Cells of a sweep that are recorded; of one with lines, and if they failed, with rows."""
+        names, folders = cell_fields(sweep), {}
+        if sweep not in LINES:
+            folders = {(one.task, one.method, one.seed): dict[str, Any]() for one in self.records}
+        rows = self.lines[sweep] if sweep in LINES else self.failed
+        return {**folders, **{tuple(row[name] for name in names): row for row in rows}}
 
-    @property
-    def size(self) -> str:
-        """The share of the paper's samples, and the seeds, in words for a figure."""
+    def size(self, paper: int | None) -> str:
+        """Samples and seeds in words for a figure, beside the `paper`'s number of seeds."""
         if not self.records:
             return "no records yet"
-        seeds = [len(self.of(task, method)) for task in TASKS for method in TITLES]
-        return budget([record.samples for record in self.records], seeds, SEEDS)
+        seeds = [len(self.of(task, method)) for task in self.tasks for method in TITLES]
+        return budget([record.samples for record in self.records], seeds, paper)
 
 
-def budget(samples: Sequence[int], seeds: Sequence[int], paper: int) -> str:
-    """Shares of the paper's samples, and numbers of seeds beside the `paper`'s, in words."""
-    shares = dict.fromkeys(f"{100 * one / SAMPLES:.3g}%" for one in sorted(samples))
+def budget(samples: Sequence[int], seeds: Sequence[int], paper: int | None) -> str:
+    """Samples and numbers of seeds in words: beside the `paper`'s, if it has such runs."""
     fewest, most = min(filter(None, seeds)), max(seeds)
     words = f"{most} seed{'' if most == 1 else 's'}"
     words = words if fewest == most else f"{fewest} to {words}"
+    if paper is None:
+        sizes = dict.fromkeys(f"{one / 1e6:g}e6" for one in sorted(samples))
+        return f"{' and '.join(sizes)} samples, {words} (not in the paper)"
+    shares = dict.fromkeys(f"{100 * one / SAMPLES:.3g}%" for one in sorted(samples))
     return f"{' and '.join(shares)} of the paper's samples, {words} (paper: 100%, {paper} seeds)"
+
+
+def place(folder: Path, sweep: str) -> Path:
+    """Where the records of a sweep lie."""
+    return folder if sweep == MAIN or sweep in LINES else folder / sweep
+
+
+def sweep_of(folder: Path, name: str) -> Sweep:
+    """The sweep of a name; that of the paper's settings is what the search in `folder` chose."""
+    if name != CHOSEN:
+        return SWEEPS[name]
+    chosen = choose_settings(DeepStudy(folder).lines[SEARCH_SWEEP.name])
+    if not chosen:
+        remedy = f"run `cmdpax sweep {SEARCH_SWEEP.name}` and record it first"
+        raise InputError(f"{folder} has no search in the paper's grids; {remedy}.")
+    return paper_settings_sweep(chosen)
+
+
+def choose_settings(rows: Sequence[Row]) -> dict[str, Row]:
+    """What the search in the paper's grids selects for each method: settings by name.
+
+    The best mean of `return / best return of the paper` over its tasks, among configurations whose
+    cost exceeds no limit by more than `SEARCH_EXCESS`; if there is none, the least excess. A run
+    that failed is infeasible. A configuration that lacks a task does not take part.
+    """
+    chosen = dict[str, Row]()
+    tasks = [task_name(name) for name in SEARCH_SWEEP.settings["environment"]]
+    for method, grid in SEARCH_SWEEP.methods.items():
+        groups = dict[Cell, dict[str, Row]]()
+        for row in rows:
+            if row["method"] == method:
+                point = tuple(row[name] for name in SEARCHED)
+                groups.setdefault(point, {})[row["task"]] = row
+        scores = dict[Cell, tuple[bool, float]]()
+        for point, own in groups.items():
+            if own.keys() >= set(tasks):
+                excess = max(_or_infinite(own[task]["excess"]) for task in tasks)
+                scored = np.mean(
+                    [(own[task]["return"] or 0.0) / best_printed(task) for task in tasks]
+                )
+                is_good = excess <= SEARCH_EXCESS
+                scores[point] = (is_good, float(scored) if is_good else -excess)
+        if scores:
+            winner = max(scores, key=lambda point: scores[point])
+            best = dict(zip(SEARCHED, winner))
+            chosen[method] = {name: best[name] for name in SEARCHED if name in grid}
+    return chosen
+
+
+def _or_infinite(number: float | None) -> float:
+    return np.inf if number is None else number
+
+
+def best_printed(task: str) -> float:
+    """The paper's best return of any method; infinite for a task that it does not have."""
+    printed = [row[task].reward for row in RESULTS.values() if task in row]
+    return max(printed, default=np.inf)
+
+
+def sweep_text(sweep: Sweep) -> str:
+    """A sweep with numbers, texts and lists alone as the TOML file that `cmdpax sweep` takes."""
+    lines = [f"seeds = {json.dumps(sweep.seeds)}", "", "[settings]"]
+    lines += [f"{name} = {json.dumps(value)}" for name, value in sweep.settings.items()]
+    for method, own in sweep.methods.items():
+        lines += ["", f"[methods.{method}]"]
+        lines += [f"{name} = {json.dumps(value)}" for name, value in own.items()]
+    return "\n".join(lines) + "\n"
 
 
 def run_missing(
@@ -127,11 +240,10 @@ def run_missing(
     seeds: so many, None for the sweep's own. store: the folder of the runs, by default that of
     `cmdpax sweep`. `carry_out(runs, store)` does those that the store has not finished.
     """
-    whole = SWEEPS[sweep]
-    settings = {**whole.settings, "environment": [TASKS[task] for task in tasks]}
-    chosen = replace(whole, settings=settings).with_fraction(fraction)
-    runs = (chosen if seeds is None else chosen.with_seeds(seeds)).runs()
-    recorded = DeepStudy(folder).cells(sweep)
+    chosen = sweep_of(folder, sweep).with_fraction(fraction)
+    every = (chosen if seeds is None else chosen.with_seeds(seeds)).runs()
+    runs = [run for run in every if task_name(run.problem) in tasks]
+    recorded = DeepStudy(place(folder, sweep)).cells(sweep)
     lacking = [run for run in runs if cell(run, sweep) not in recorded]
     if lacking:
         made = Store(store or Path("runs") / sweep, create=True)
@@ -141,12 +253,20 @@ def run_missing(
 
 
 def record_finished(
-    folder: Path, sweep: str, seeds: int | None, tasks: Sequence[str], store: Store
+    folder: Path,
+    sweep: str,
+    seeds: int | None,
+    tasks: Sequence[str],
+    store: Store,
+    keep_policies: bool = False,
 ) -> int:
-    """Record what a store has finished of a sweep, at whichever budget -> how many runs."""
-    runs: dict[Cell, Run] = {}
+    """Record what a store has finished of a sweep, at whichever budget -> how many runs.
+
+    keep_policies: publish final policies in their records, with a hundred episodes of each.
+    """
+    runs, wanted = dict[Cell, Run](), sweep_of(folder, sweep)
     for run in store.finished_runs():
-        if _takes_part(run, sweep, tasks) and (seeds is None or run.seed < seeds):
+        if _takes_part(run, sweep, wanted, tasks) and (seeds is None or run.seed < seeds):
             own = cell(run, sweep)
             other = runs.setdefault(own, run)
             if other != run:
@@ -156,13 +276,14 @@ def record_finished(
                     f"{store.folder} has more than one run of {', '.join(map(str, own))} ({both});"
                     " give the sweep that you want a store of its own."
                 )
-    _record(folder, sweep, list(runs.values()), store)
+    _record(folder, sweep, list(runs.values()), store, keep_policies)
     return len(runs)
 
 
 def cell_fields(sweep: str) -> tuple[str, ...]:
     """What the cells of a sweep differ in."""
-    varied = (ABLATIONS[sweep], "inner") if sweep in ABLATIONS else ()
+    varied: tuple[str, ...] = SEARCHED if sweep == SEARCH_SWEEP.name else ()
+    varied = (ABLATIONS[sweep], "inner") if sweep in ABLATIONS else varied
     return ("task", "method", *varied, "seed")
 
 
@@ -172,33 +293,56 @@ def cell(run: Run, sweep: str) -> Cell:
     return tuple(fields[name] for name in cell_fields(sweep))
 
 
-def _takes_part(run: Run, sweep: str, tasks: Sequence[str]) -> bool:
-    config, wanted = run.config, SWEEPS[sweep]
-    if run.kind != "train" or run.problem not in {TASKS[task] for task in tasks}:
+def _takes_part(run: Run, sweep: str, wanted: Sweep, tasks: Sequence[str]) -> bool:
+    environments = wanted.settings["environment"]
+    if (
+        run.kind != "train"
+        or run.problem not in environments
+        or task_name(run.problem) not in tasks
+    ):
         return False
-    _, _, *varied, _ = cell_fields(sweep)
-    is_wanted = all(config[name] in wanted.settings[name] for name in varied)
-    return config["method"] in wanted.methods and is_wanted
+    own, (_, _, *varied, _) = wanted.methods.get(run.config["method"]), cell_fields(sweep)
+    if own is None:
+        return False
+    table = {**wanted.settings, **own}
+    return all(_allows(table, name, run.config[name]) for name in varied)
 
 
-def _record(folder: Path, sweep: str, runs: Sequence[Run], store: Store) -> None:
-    """Record those of `runs` that are finished and did not fail; what is recorded is kept."""
-    recorded, rows = DeepStudy(folder).cells(sweep), []
+def _allows(table: Mapping[str, Any], name: str, value: object) -> bool:
+    """Whether a sweep's table has such a value; it has any where it says nothing."""
+    wanted = table.get(name, value)
+    wanted = wanted["among"] if isinstance(wanted, Mapping) else wanted
+    return value in wanted if isinstance(wanted, list | tuple) else value == wanted
+
+
+def _record(
+    folder: Path, sweep: str, runs: Sequence[Run], store: Store, keep_policies: bool = False
+) -> None:
+    """Record those of `runs` that are finished; what is recorded is kept."""
+    target = place(folder, sweep)
+    recorded, rows = DeepStudy(target).cells(sweep), []
     for run in runs:
         result, own = store.result(run), cell(run, sweep)
-        if own in recorded or result is None or "failed" in result["outcome"]:
+        if result is None:
             continue
-        if sweep in ABLATIONS:
-            row = {**dict(zip(cell_fields(sweep), own)), "samples": run.config["samples"]}
-            row |= {name: result["outcome"][name] for name in ("return", "excess")}
-            rows.append({**row, "code": result["versions"]["code"]})
-        else:
+        outcome, finished = result["outcome"], store.done / run.id
+        record = target / "-".join(map(str, own))
+        is_folder = sweep not in LINES and "failed" not in outcome
+        if own not in recorded and is_folder:
             spent = store.spent(run).get("cpu_seconds")
-            target = folder / "-".join(map(str, own))
-            write_record(store.done / run.id, target, spent, result["versions"])
+            write_record(finished, record, spent, result["versions"])
+        elif own not in recorded:
+            row = {**dict(zip(cell_fields(sweep), own)), "samples": run.config["samples"]}
+            row |= {name: outcome.get(name) for name in ("return", "excess")}
+            row |= {"failed": outcome["failed"]} if "failed" in outcome else {}
+            rows.append({**row, "code": result["versions"]["code"]})
+        if keep_policies and is_folder and RunFolder(record).card is None:
+            publish(finished, record)
     if rows:
-        header = {"kind": "header", **versions()}
-        write_lines(folder / f"{sweep}.jsonl", header, [*recorded.values(), *rows])
+        name = f"{sweep}.jsonl" if sweep in LINES else FAILED
+        target.mkdir(parents=True, exist_ok=True)
+        kept = [row for row in recorded.values() if row]
+        write_lines(target / name, {"kind": "header", **versions()}, [*kept, *rows])
 
 
 def task_name(environment: str) -> str:
@@ -274,8 +418,8 @@ def summarise(rows: Sequence[Row], config: Row) -> Row:
     )
     late, windows = (-max(1, len(values) // 5) for values in (rows, samples))
     task = task_name(config["environment"])
-    printed = {name: row[task].reward for name, row in RESULTS.items() if task in row}
-    paper, best = printed.get(config["method"], np.inf), max(printed.values(), default=np.inf)
+    best, own = best_printed(task), RESULTS.get(config["method"], {}).get(task)
+    paper = np.inf if own is None else own.reward
 
     def reached(wanted: float) -> int | None:
         there = np.nonzero((gained >= wanted) & (excess(spent) <= 0))[0]

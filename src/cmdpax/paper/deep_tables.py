@@ -1,11 +1,11 @@
-"""The paper's deep tables with ours beside them: `results`, `violations`; and three of our own.
+"""The paper's deep tables with ours beside them: `results`, `violations`; and four of our own.
 
 `training` has one row a run, `comparison` one a method. `cells` is the short form of the others,
 one row a cell, means over its seeds: what the documentation shows. A star marks runs of other
-settings than today's (`training` says in what they differ).
+settings than today's defaults; `settings` says which settings made the records, and what they cost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,16 @@ from cmdpax.experiments.results import write_table
 from cmdpax.files import Row
 from cmdpax.learning.config import TrainConfig
 from cmdpax.paper.deep_study import DeepStudy, Record
-from cmdpax.paper.settings import LIMIT, RESERVE, RESULTS, TASKS, TITLES, Printed
+from cmdpax.paper.settings import (
+    INCUMBENTS,
+    LIMIT,
+    RESULTS,
+    SEARCHED,
+    TASKS,
+    TITLES,
+    TRAINING_GRIDS,
+    Printed,
+)
 
 KINDS = ("stochastic", "deterministic")  # of an evaluation
 MARKS = ("95_percent_of_paper", "paper", "95_percent_of_best")
@@ -32,10 +41,11 @@ TRAINING_COLUMNS = (
     "samples to 95% of the paper's best return of any method, feasible",
     *("last fifth: return", "cost", "deviation of cost, updates"),
     *("deviation of cost, windows of 20,000", "share of updates above the limit"),
-    *("CPU hours", "differs from today's settings"),
+    *("CPU hours", "differs from today's defaults"),
 )
 CELL_COLUMNS = (
     *("task, method", "seeds", "return at cost (paper's)", "100 episodes", "deterministic"),
+    "the paper's settings here",
     *("95% of the paper's return, feasible, after", "all of it"),
     "95% of the paper's best of any method",
     *("deviation of an update's cost, share above 25 (last fifth)", "CPU hours a run"),
@@ -44,10 +54,19 @@ COMPARISON_COLUMNS = (
     *("method", "tasks", "interquartile mean of return / paper's best", "95% interval"),
     *("P(return above PPO-Lag's)", "95% interval of it"),
 )
+SETTING_COLUMNS = (
+    *("method", "runs", "samples a run", "CPU hours in all", "code"),
+    "settings other than today's defaults",
+)
+OTHER_COLUMNS = (
+    *("task, method", "seeds", "samples", "return at cost", "100 episodes", "deterministic"),
+    *("other limits, 100 episodes", "last fifth: return at cost", "incumbents, published"),
+    "CPU hours a run",
+)
 
 
-def write_tables(study: DeepStudy, folder: Path) -> None:
-    """Write them all; cells without records say so."""
+def write_tables(study: DeepStudy, folder: Path, papers: DeepStudy) -> None:
+    """Write them all; cells without records say so. papers: runs with the paper's own settings."""
     results, violated, training, cells = [], [], [], []
     for task in TASKS:
         for method, title in TITLES.items():
@@ -56,7 +75,8 @@ def write_tables(study: DeepStudy, folder: Path) -> None:
             printed = [f"{paper.reward:.0f} +- {paper.reward_interval:.0f}"]
             printed += [f"{paper.excess:.1f} +- {paper.excess_interval:.1f}"]
             if not cell:
-                results.append([task, title, 0, "-", *["no records"] * 2, *["-"] * 2, *printed])
+                state = _state(study, task, method)
+                results.append([task, title, 0, "-", *[state] * 2, *["-"] * 2, *printed])
                 violated.append([task, title, 0, *["-"] * 8, *tail])
                 continue
             samples = "/".join(sorted({f"{one.samples:.3g}" for one in cell}))
@@ -69,13 +89,92 @@ def write_tables(study: DeepStudy, folder: Path) -> None:
             training += [_training_row(task, title, one) for one in cell]
             if all(one.summary for one in cell):
                 star = "" if all(_differences(one) == "nothing" for one in cell) else " *"
-                cells.append([f"{task}, {title}{star}", *_cell_row(cell, paper)])
+                beside = _papers_settings(papers, task, method)
+                cells.append([f"{task}, {title}{star}", *_cell_row(cell, paper, beside)])
     columns = [f"{whose}: {one}" for whose in ("seed means", "episodes", "paper") for one in TAIL]
     write_table(folder / "results", RESULT_COLUMNS, results)
     write_table(folder / "violations", ["task", "method", "seeds", *columns], violated)
     write_table(folder / "training", TRAINING_COLUMNS, training)
     write_table(folder / "comparison", COMPARISON_COLUMNS, _comparison_rows(study))
     write_table(folder / "cells", CELL_COLUMNS, cells)
+    write_table(folder / "settings", SETTING_COLUMNS, _setting_rows(study))
+
+
+def write_other_tables(study: DeepStudy, folder: Path) -> None:
+    """`cells` and `settings` of a study that the paper does not have."""
+    rows = []
+    for task in study.tasks:
+        for method, title in TITLES.items():
+            cell = study.of(task, method)
+            published = INCUMBENTS.get(task, {}).get(method, "-")
+            if cell:
+                rows.append([f"{task}, {title}", *_other_row(cell), published, _hours(cell)])
+            else:
+                state = _state(study, task, method)
+                rows.append([f"{task}, {title}", 0, "-", state, *["-"] * 4, published, "-"])
+    write_table(folder / "cells", OTHER_COLUMNS, rows)
+    write_table(folder / "settings", SETTING_COLUMNS, _setting_rows(study))
+
+
+def write_search_table(rows: Sequence[Row], chosen: Mapping[str, Row], folder: Path) -> None:
+    """`paper-search`: every run of the search in the paper's grids; a star marks what it chose."""
+    written = []
+    for row in sorted(rows, key=lambda row: (list(TITLES).index(row["method"]), row["task"])):
+        own = {name: row[name] for name in SEARCHED if name in TRAINING_GRIDS[row["method"]]}
+        words = ", ".join(f"{name} {value:g}" for name, value in own.items())
+        ended = row.get("failed") or _at(row["return"], row["excess"])
+        star = " *" if chosen.get(row["method"]) == own else ""
+        written.append([TITLES[row["method"]] + star, row["task"], words, ended])
+    columns = ("method", "task", "settings", f"return at cost after {rows[0]['samples']:,} samples")
+    write_table(folder / "paper-search", columns, written)
+
+
+def _other_row(cell: Sequence[Record]) -> list[Any]:
+    """Seeds, samples, both evaluations, costs of further limits, and the last fifth of training."""
+    names = cell[0].limits.names
+    acting, greedy = (_at(*_means(cell, kind).mean(0)) for kind in KINDS)
+    is_longer, others = all(one.longer is not None for one in cell), "-"
+    longer = _at(*_means(cell, KINDS[0], is_longer=True).mean(0)) if is_longer else "-"
+    if len(names) > 1:
+        seen = [(one.longer or one.evaluation)[KINDS[0]]["totals"] for one in cell]
+        totals = (np.mean([np.mean(one[name]) for one in seen]) for name in names[1:])
+        texts = cell[0].config["limits"][1:]
+        others = ", ".join(f"{total:.1f} ({text})" for total, text in zip(totals, texts))
+    late = [one.summary["last_fifth"] for one in cell]
+    gained, spent = (np.mean([one[name] for one in late]) for name in ("return", "cost"))
+    samples = "/".join(sorted({f"{one.samples:.3g}" for one in cell}))
+    return [len(cell), samples, acting, longer, greedy, others, f"{gained:,.0f} at {spent:.1f}"]
+
+
+def _state(study: DeepStudy, task: str, method: str) -> str:
+    """Of a cell without records."""
+    rows = [row for row in study.failed if (row["task"], row["method"]) == (task, method)]
+    return "failed" if rows else "not run"
+
+
+def _papers_settings(papers: DeepStudy, task: str, method: str) -> str:
+    cell = papers.of(task, method)
+    return _at(*_means(cell, KINDS[0]).mean(0)) if cell else _state(papers, task, method)
+
+
+def _setting_rows(study: DeepStudy) -> Iterator[list[Any]]:
+    """One row for each method: which settings made its records, by which code, at what cost."""
+    for method, title in TITLES.items():
+        own = [one for one in study.records if one.method == method]
+        if own:
+            samples = "/".join(sorted({f"{one.samples:.3g}" for one in own}))
+            changed = dict.fromkeys(map(_differences, own))
+            made_by = ((one.summary.get("versions") or {}).get("code", "?") for one in own)
+            hours = sum(one.summary.get("cpu_seconds") or 0.0 for one in own) / 3600
+            code = ", ".join(dict.fromkeys(made_by))
+            yield [title, len(own), samples, f"{hours:.1f}", code, "; or ".join(changed)]
+
+
+def _hours(cell: Sequence[Record]) -> str:
+    """Mean CPU hours of a run, where they are known."""
+    seconds = [one.summary.get("cpu_seconds") for one in cell]
+    spent = [one for one in seconds if one is not None]
+    return f"{np.mean(spent) / 3600:.2f}" if spent else "-"
 
 
 def _means(cell: Sequence[Record], kind: str, is_longer: bool = False) -> np.ndarray:
@@ -84,23 +183,23 @@ def _means(cell: Sequence[Record], kind: str, is_longer: bool = False) -> np.nda
     return np.array([[values.mean() for values in both] for both in evaluated])
 
 
-def _cell_row(cell: Sequence[Record], paper: Printed) -> list[Any]:
+def _cell_row(cell: Sequence[Record], paper: Printed, beside: str) -> list[Any]:
     """Means over the seeds of a cell; where samples are counted, the first and the last seed's."""
     acting, greedy = (_means(cell, kind).mean(0) for kind in KINDS)
     is_longer = all(one.longer is not None for one in cell)
     summaries = [one.summary for one in cell]
     swings = ("cost_deviation_of_updates", "updates_above_limit")
     deviation, above = (np.mean([one["last_fifth"][name] for one in summaries]) for name in swings)
-    spent = [one["cpu_seconds"] for one in summaries if one.get("cpu_seconds") is not None]
     marks = ([one.get(f"samples_to_{mark}_while_feasible") for one in summaries] for mark in MARKS)
     return [
         len(cell),
         f"{_at(*acting)} ({_at(paper.reward, paper.excess)})",
         _at(*_means(cell, KINDS[0], is_longer=True).mean(0)) if is_longer else "-",
         _at(*greedy),
+        beside,
         *map(_from_to, marks),
         f"{deviation:.1f}, {above:.0%}",
-        f"{np.mean(spent) / 3600:.2f}" if spent else "-",
+        _hours(cell),
     ]
 
 
@@ -128,10 +227,10 @@ def _training_row(task: str, title: str, record: Record) -> list[Any]:
 
 
 def _differences(record: Record) -> str:
-    """Settings of a record that today's code would choose otherwise."""
+    """Settings of a record that today's defaults are other than, but for its limits."""
     stored: Row = {k: tuple(v) if isinstance(v, list) else v for k, v in record.config.items()}
-    own = {name: stored[name] for name in ("method", "samples", "seed")}
-    today = asdict(TrainConfig(reserve=RESERVE, **own).resolved())
+    own = {name: stored[name] for name in ("method", "samples", "seed", "limits")}
+    today = asdict(TrainConfig(**own).resolved())
     del today["checkpoint_every"]
     changed = [name for name in today if stored.get(name) != today[name]]
     return ", ".join(f"{name} {stored.get(name, 'unknown')}" for name in changed) or "nothing"

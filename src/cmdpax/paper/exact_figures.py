@@ -1,9 +1,11 @@
 """The paper's tabular and log-linear figures, and ours: from `certified` on."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from cmdpax.environments import cliff_world, finite
 from cmdpax.experiments.pictures import policy_picture
@@ -15,6 +17,11 @@ from cmdpax.solvers.solve import solve, trajectory
 LOWEST = 1e-6  # gaps of `features` below this are drawn at it
 STRICT = min(TOLERANCES)
 LAST_ITERATE = ("PQA-ALM", "RPG-PD", "OPG-PD", "NPG-DD", "ReLOAD", "NPG-NRL")
+# settings as panels name them; they stand below the method
+SHORT = {
+    **{"step": "step", "dual_step": "dual step", "temperature": "temp.", "clip": "clip"},
+    **{"projection_step": "proj. step", "inner": "K ="},
+}
 APPENDIX = (
     *("PQA-ALM", "PPO-Lag", "RPG-PD", "NPG-DD", "ReLOAD"),  # the paper's grid table
     *("NPG-PD", "OPG-PD", "PPO-Lag, dual every step"),  # three more primal-dual methods
@@ -62,9 +69,9 @@ def selected(
     """
     curves, has_features = {}, study.tiles is not None
     for label, row in study.selected(tolerance, labels).items():
-        if has_features:  # labels in two lines
-            label = label.replace(", " if ", " in label else " ", "\n", 1)
-        curves[label] = (row["evaluations"], row["gap"], row["violation"])
+        words_of = (f"{SHORT[name]} {value:g}" for name, value in row["settings"].items())
+        heading = "\n".join([label.replace(", ", ",\n", 1), *words_of])
+        curves[heading] = (row["evaluations"], row["gap"], row["violation"])
     reference = study.class_optimum["gap"] if has_features else None
     title = f"{study.title}: {words} with final violation <= {tolerance:g}"
     return charts.side_by_side(curves, title, tolerance, reference)
@@ -103,6 +110,46 @@ def sensitivity(*studies: ExactStudy) -> Figure:
     }
     title = "Every configuration of every grid after 1,000 policy-gradient evaluations"
     return charts.sensitivity(panels, max(TOLERANCES), title)
+
+
+def three_constraints(*studies: ExactStudy) -> Figure:
+    """What every method's grid gives on random models with three constraints that all bind.
+
+    The selected configuration's |gap| and largest violation, final and worst of the last 200.
+    """
+    figure = Figure(figsize=(13, 7.2))
+    panels, labels = figure.subplots(2, 1, sharex=True), studies[0].labels
+    words = {"gap": "|optimality gap|", "violation": "largest of three violations"}
+    for index, study in enumerate(studies):
+        chosen, look = study.selected(STRICT), {**charts.style(index), "linestyle": "none"}
+        for number, label in enumerate(labels):
+            place = number + 0.22 * (index - (len(studies) - 1) / 2)
+            for axes, name in zip(panels, words):
+                if label not in chosen:
+                    up = {"transform": axes.get_xaxis_transform(), "color": look["color"]}
+                    axes.text(place, 0.9, "none", rotation=90, ha="center", fontsize=7, **up)
+                    continue
+                row = study.row(chosen[label])
+                ends = np.maximum(np.abs([row[name], row[f"worst_{name}"]]), charts.FLOOR)
+                if name == "violation":
+                    ends = np.maximum([row[name], row[f"worst_{name}"]], charts.FLOOR)
+                axes.plot([place, place], ends, color=look["color"], linewidth=0.9)
+                axes.plot(place, ends[0], **look)
+                axes.plot(place, ends[1], **{**look, "marker": "_", "markersize": 9})
+    for axes, name in zip(panels, words.values()):
+        axes.axhline(STRICT, color="0.4", linewidth=0.8, linestyle=":")
+        unit = f"{name}\n(below {charts.FLOOR:g}: drawn there)"
+        charts.panel(axes, yscale="log", ylabel=unit)
+    panels[-1].set_xticks(range(len(labels)), labels, rotation=25, ha="right", fontsize=9)
+    handles = [
+        Line2D([], [], label=study.title, **{**charts.style(index), "linestyle": "none"})
+        for index, study in enumerate(studies)
+    ]
+    dash: Any = {"marker": "_", "color": "0.3", "linestyle": "none", "markersize": 9}
+    handles.append(Line2D([], [], label="worst of the last 200 iterates", **dash))
+    handles.append(Line2D([], [], color="0.4", linestyle=":", label=f"tolerance {STRICT:g}"))
+    kind = f"best of each grid with final violation <= {STRICT:g}; none: no configuration has it"
+    return charts.finish(figure, f"Three constraints, all binding: {kind}", handles, below=0.04)
 
 
 def features(*studies: ExactStudy) -> Figure:

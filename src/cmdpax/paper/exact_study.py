@@ -29,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cmdpax.environments import finite
+from cmdpax.environments.by_name import open_model
 from cmdpax.environments.by_name import tiles as tile_features
 from cmdpax.errors import InputError
 from cmdpax.exact.standard import StandardForm
@@ -167,7 +167,7 @@ class ExactStudy:
     @property
     def title(self) -> str:
         """As in titles: the problem, and the features' dimension."""
-        words = paper.PROBLEMS[self.problem]
+        words = _problem_title(self.problem)
         return words if self.tiles is None else f"{words}, d = {self.dimension}"
 
     @property
@@ -206,7 +206,7 @@ class ExactStudy:
         A record that was made with other settings, or any with `rerun`, is made anew. `say` gets
         one line for each thing that is run.
         """
-        model, features = finite[self.problem](), None
+        model, features = open_model(paper.problem_source(self.problem)), None
         if self.tiles is not None:
             features = Features(tile_features(model.states, model.actions, *self.tiles))
         before, header, rows = self.read(folder), self._header(model), list[Row]()
@@ -336,9 +336,13 @@ def write_tables(studies: Sequence[ExactStudy], folder: Path) -> None:
         write_table(folder / "classes", [*place, *CLASSES], map(_class_row, studies))
 
 
+def _problem_title(problem: str) -> str:
+    return {**paper.PROBLEMS, **paper.RANDOM_PROBLEMS}[problem]
+
+
 def _place(study: ExactStudy) -> list[object]:
     """The first cells of a table's row: the problem, and the features' dimension."""
-    return [paper.PROBLEMS[study.problem], *([] if study.tiles is None else [study.dimension])]
+    return [_problem_title(study.problem), *([] if study.tiles is None else [study.dimension])]
 
 
 def _selected_rows(study: ExactStudy) -> Iterator[list[object]]:

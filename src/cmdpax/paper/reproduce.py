@@ -16,10 +16,23 @@ from matplotlib.figure import Figure
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.experiments.pictures import save
 from cmdpax.experiments.store import Store
+from cmdpax.files import write_bytes
 from cmdpax.paper import deep_figures, deep_study, deep_tables, exact_figures, exact_study
 from cmdpax.paper.exact_study import ExactStudy, Say, silence
 from cmdpax.paper.rate import RateStudy, rate_figure
-from cmdpax.paper.settings import ABLATIONS, PROBLEMS, TASKS, TILES, TOLERANCES
+from cmdpax.paper.settings import (
+    ABLATIONS,
+    ALL_TASKS,
+    PROBLEMS,
+    RANDOM_PROBLEMS,
+    RANDOM_TILES,
+    SEARCH_SWEEP,
+    SEEDS,
+    TILES,
+    TOLERANCES,
+    paper_settings_sweep,
+)
+from cmdpax.paper.theory import TheoryStudy, theory_figure
 
 WORKERS = 2  # log-linear studies at a time
 
@@ -33,6 +46,9 @@ class Drawing(NamedTuple):
 
 _TABLES = tuple(ExactStudy(problem) for problem in PROBLEMS)
 _FEATURES = tuple(ExactStudy(problem, tiles) for problem in PROBLEMS for tiles in TILES)
+_RANDOM = tuple(ExactStudy(problem) for problem in RANDOM_PROBLEMS)
+_RANDOM_FEATURES = ExactStudy(next(iter(RANDOM_PROBLEMS)), RANDOM_TILES)
+_curves = deep_figures.learning_curves
 _selected, _policy = exact_figures.selected, exact_figures.optimal_policy
 _appendix = partial(_selected, labels=exact_figures.APPENDIX)
 _strict = partial(_selected, tolerance=min(TOLERANCES))
@@ -51,18 +67,32 @@ FIGURES: dict[str, dict[str, Drawing]] = {
         "certified": Drawing(exact_figures.certified, _TABLES),
         "sensitivity": Drawing(exact_figures.sensitivity, _TABLES),
         "rate": Drawing(rate_figure, (RateStudy(),)),
+        "theory": Drawing(theory_figure, (TheoryStudy(), RateStudy())),
+        "three-constraints": Drawing(exact_figures.three_constraints, _RANDOM),
     },
     "linear": {
-        **{study.name: Drawing(_strict, (study,)) for study in _FEATURES},
+        **{study.name: Drawing(_strict, (study,)) for study in (*_FEATURES, _RANDOM_FEATURES)},
         "features": Drawing(exact_figures.features, _FEATURES),
         "projection-errors": Drawing(exact_figures.projection_errors, _FEATURES),
     },
     "deep": {
-        "learning-curves": Drawing(deep_figures.learning_curves, ("deep",)),
-        "violations": Drawing(deep_figures.violations, ("deep",)),
+        "learning-curves": Drawing(
+            partial(_curves, title="Velocity tasks", paper=SEEDS), (deep_study.MAIN,)
+        ),
+        "violations": Drawing(deep_figures.violations, (deep_study.MAIN,)),
         **{name: Drawing(partial(deep_figures.ablation, name=name), (name,)) for name in ABLATIONS},
+        **{
+            name: Drawing(partial(_curves, title=title, paper=seeds), (name,))
+            for name, title, seeds in (
+                ("held-out", "Tasks on which nothing was tuned", None),
+                ("two-limits", "Two limits at once", None),
+                (deep_study.CHOSEN, "The paper's own settings, chosen from its grids", SEEDS),
+            )
+        },
     },
 }
+# sweeps that a fraction of the budget runs, unless a figure of another one is asked for
+PAPERS = (deep_study.MAIN, *ABLATIONS)
 
 
 def exact(
@@ -85,7 +115,7 @@ def exact(
 
 def _complete(studies: Sequence[Any], folder: Path, rerun: bool, say: Say) -> list[Any]:
     """Studies with their records; log-linear ones, which take minutes, side by side."""
-    if not any(study in _FEATURES for study in studies):
+    if not any(getattr(study, "tiles", None) for study in studies):
         return [study.complete(folder, rerun, say) for study in studies]
     with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as pool:
         say(f"log-linear studies: {len(studies)} records")
@@ -101,35 +131,67 @@ def deep(
     *,
     fraction: float | None = None,
     seeds: int | None = None,
-    tasks: Sequence[str] = tuple(TASKS),
+    tasks: Sequence[str] = tuple(ALL_TASKS),
     store: Path | None = None,
+    keep_policies: bool = False,
     carry_out: deep_study.CarryOut,
 ) -> list[Path]:
     """Draw the deep study from the records in `folder` -> the figures written.
 
     With a `fraction` of the budget, first run what the records lack: `carry_out(runs, store)` does
-    it and shows how it stands. Without one, first record what a `store` has finished.
+    it and shows how it stands. Without one, first record what a `store` has finished of one sweep:
+    of the figure's, or of the main comparison; `keep_policies` publishes final policies there.
     """
-    drawings = _wanted("deep", figure)
-    sweeps = list(dict.fromkeys(drawing.needs[0] for drawing in drawings.values()))
+    search = SEARCH_SWEEP.name
+    drawings = {} if figure == search else _wanted("deep", figure)  # the search has no figure
+    sweep = search if figure == search else next(iter(drawings.values())).needs[0]
     if fraction is not None:
-        for sweep in sweeps:
-            deep_study.run_missing(folder, sweep, fraction, seeds, tasks, store, carry_out)
+        for one in PAPERS if figure is None else (sweep,):
+            deep_study.run_missing(folder, one, fraction, seeds, tasks, store, carry_out)
     elif store is not None:
-        # a store holds one sweep: the main comparison, unless an ablation's figure is asked for
-        count = deep_study.record_finished(folder, sweeps[0], seeds, tasks, Store(store))
+        made = Store(store)
+        count = deep_study.record_finished(folder, sweep, seeds, tasks, made, keep_policies)
         if not count:
-            remedy = "give the store of `cmdpax sweep deep`"
+            remedy = f"give the store of `cmdpax sweep {sweep}`"
             raise InputError(f"{store} has no finished run of this study; {remedy}.")
-    study = deep_study.DeepStudy(folder)
-    drawable = {name: one for name, one in drawings.items() if study.cells(one.needs[0])}
-    if not drawable:
+    sweeps = dict.fromkeys(one.needs[0] for one in drawings.values())
+    studies = {name: deep_study.DeepStudy(deep_study.place(folder, name)) for name in sweeps}
+    drawable = {
+        name: one
+        for name, one in drawings.items()
+        if studies[one.needs[0]].cells(one.needs[0]).keys() - _failed(studies[one.needs[0]])
+    }
+    written = _write_search(folder)
+    if not drawable and not written:
         what = "no records" if figure is None else f"no records for '{figure}'"
         remedy = "give --fraction to run that part of the paper's budget, as in 0.01"
         raise InputError(f"{folder} holds {what}; {remedy}.")
-    if study.records:
-        deep_tables.write_tables(study, folder)
-    return [save(one.draw(study), folder / f"{name}.png") for name, one in drawable.items()]
+    for name, study in studies.items():
+        if study.records and name == deep_study.MAIN:
+            papers = deep_study.DeepStudy(deep_study.place(folder, deep_study.CHOSEN))
+            deep_tables.write_tables(study, folder, papers)
+        elif study.records and name not in deep_study.LINES:
+            deep_tables.write_other_tables(study, deep_study.place(folder, name))
+    for name, one in drawable.items():
+        written.append(save(one.draw(studies[one.needs[0]]), folder / f"{name}.png"))
+    return written
+
+
+def _failed(study: deep_study.DeepStudy) -> set[deep_study.Cell]:
+    """Cells of runs of which nothing can be drawn."""
+    return {(row["task"], row["method"], row["seed"]) for row in study.failed}
+
+
+def _write_search(folder: Path) -> list[Path]:
+    """The search in the paper's grids: its table, and the sweep of what it chose -> the sweep."""
+    rows = deep_study.DeepStudy(folder).lines[SEARCH_SWEEP.name]
+    if not rows:
+        return []
+    chosen, path = deep_study.choose_settings(rows), folder / f"{deep_study.CHOSEN}.toml"
+    deep_tables.write_search_table(rows, chosen, folder)
+    text = deep_study.sweep_text(paper_settings_sweep(chosen))
+    write_bytes(path, text.encode())
+    return [path]
 
 
 def _wanted(what: str, figure: str | None) -> dict[str, Drawing]:
