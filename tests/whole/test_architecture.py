@@ -79,7 +79,7 @@ BUDGETS = {
     "loose modules": 1980,
     "loops": 2750,
     "model": 4150,
-    "exact": 2900,
+    "exact": 2920,
     "solvers": 3420,
     "environments": 680,
     "learning": 5760,

@@ -100,7 +100,7 @@ def average(rng: np.random.Generator) -> Fields:
     """The long run: moves to few states, often with places that are never left."""
     fields = discounted(rng)
     del fields["discount"]
-    S, A = fields["reward"].shape
+    S = len(fields["reward"])
     if S > 2 and rng.random() < 0.5:  # walls
         wall = int(rng.integers(1, S))
         P = fields["transitions"]
