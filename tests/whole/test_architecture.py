@@ -79,7 +79,7 @@ BUDGETS = {
     "loose modules": 1980,
     "loops": 2040,
     "model": 4140,
-    "exact": 2770,
+    "exact": 2790,
     "solvers": 3200,
     "environments": 680,
     "learning": 5760,

@@ -16,6 +16,7 @@ import numpy as np
 
 from cmdpax.exact.bounds import best_bounds, claim
 from cmdpax.exact.standard import StandardForm
+from cmdpax.exact.systems import ill_conditioned
 from cmdpax.model.result import DIGITS, FLOOR, LARGEST_STEP, TINIEST
 from cmdpax.stopping import Stop, never
 
@@ -132,6 +133,8 @@ def _attained_by_plans(
                 best = criterion.plan(form, what.reward, **kind, stop=stop)
                 potentials[side] = criterion.potentials(form, best.choices, (what,))[0]
                 end = best_bounds(form, what, potentials[side])[0]
+                if not np.isfinite(end):
+                    raise ill_conditioned()
                 ends[side] = sign * end + 0.0
                 if form.is_small or kind["tolerance"] <= ROUGH * abs(end) or stop():
                     break
