@@ -5,7 +5,7 @@
 Models of stormpy's examples with a query `multi(...)` in Storm's own language, which both sides
 read from the file, and protocols of `real_models.py`, where a choice pays two random numbers.
 Storm's multi-objective engine works at precision 1e-6 and gives a value and no policy; HiGHS solves
-the occupancy program (dual simplex); we solve at eps 1e-6, with a policy and its certificate.
+the occupancy program (interior point); we solve at eps 1e-6, with a policy and its certificate.
 Building counts for nobody. CPU seconds of one thread; who takes longer than `SECONDS` is stopped.
 Our answer is evaluated once more by a sparse LU of its own chain, which shares no code with it.
 """
@@ -29,7 +29,7 @@ from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.programs import solve_program
 from real_models import PROTOCOLS
 
-SECONDS, EPS = 200.0, 1e-6
+SECONDS, EPS = 60.0, 1e-6
 QUERIES: dict[str, tuple[str, str, str]] = {  # file of stormpy's examples, constants, query
     "csma2": (
         "csma2-2.nm",
@@ -121,7 +121,7 @@ def storm(theirs: Any, query: Any) -> float:
 
 def program(ours: cmdpax.CMDP) -> float:
     """The value of the occupancy program."""
-    return (-1 if ours.minimise else 1) * solve_program(StandardForm.of(ours))[2]
+    return (-1 if ours.minimise else 1) * solve_program(StandardForm.of(ours), "ipm")[2]
 
 
 def in_time(work: Callable[[], float]) -> tuple[float | None, float | None]:

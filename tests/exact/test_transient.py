@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmdpax import CMDP, InputError, check, methods, solve
+from cmdpax import CMDP, InputError, NumericalError, check, methods, solve
 from cmdpax.exact.standard import StandardForm
 from cmdpax.exact.transient import ended_states, without_ends
 from models import large_path
@@ -161,3 +161,11 @@ def test_a_cycle_that_is_never_reached_does_not_count(constraints):
     result = solve(model)
     assert check(model, result).status == "certified"
     assert result.reward == pytest.approx(3.0 if constraints else 4.0)
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_run_longer_than_a_number_has_digits_is_refused(is_large):
+    """1 - 1e-17 is 1: the linear system is singular."""
+    moves = [[[1.0, 1e-17]], [[0.0, 1.0]]]
+    with large_path() if is_large else nullcontext(), pytest.raises(NumericalError, match="1e-15"):
+        solve(CMDP(moves, [[1.0], [0.0]], [], [], 0, 1.0, goal=1))

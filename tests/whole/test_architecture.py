@@ -82,7 +82,7 @@ BUDGETS = {
     "loose modules": 2680,
     "loops": 2760,
     "model": 4330,
-    "exact": 3160,
+    "exact": 3170,
     "solvers": 4190,
     "environments": 680,
     "learning": 6490,

@@ -31,7 +31,7 @@ from cmdpax.errors import InputError
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.endings import Array, end_components, merged, towards
 from cmdpax.exact.planning import Plan
-from cmdpax.exact.systems import Chain, ill_conditioned
+from cmdpax.exact.systems import Chain, finite
 from cmdpax.loops import bellman
 from cmdpax.loops.components import Order
 from cmdpax.loops.rows import Matrix
@@ -187,7 +187,7 @@ class Average:
     ) -> Array:
         """Long-run shares of time `[S]`, which sum to 1."""
         settled = Settled.of(form.transitions, policy)
-        return _finite(settled.long_run(settled.visits(form.initial)))
+        return finite(settled.long_run(settled.visits(form.initial)))
 
     share = visits
 
@@ -203,12 +203,12 @@ class Average:
         paid = np.stack([rows.under(policy, one.reward) for one in claims])
         gains, bias = settled.evaluated(paid)
         steps = np.broadcast_to(settled.steps(), gains.shape)
-        return _finite(np.hstack([gains, np.where(settled.is_settled, bias, 0.0), steps]))
+        return finite(np.hstack([gains, np.where(settled.is_settled, bias, 0.0), steps]))
 
     def values(self, form: "StandardForm", policy: Array, rewards: Any, **kind: Any) -> Array:
         """Gains of k rewards `[k, K]` (or one, `[K]`) -> `[k, S]` (or `[S]`)."""
         paid = np.stack([form.transitions.under(policy, row) for row in np.atleast_2d(rewards)])
-        gains = _finite(Settled.of(form.transitions, policy).evaluated(paid)[0])
+        gains = finite(Settled.of(form.transitions, policy).evaluated(paid)[0])
         return gains[0] if np.ndim(rewards) == 1 else gains
 
     def answer(
@@ -498,13 +498,6 @@ class Settled:
         """Expected steps until a class is entered, `[S]`."""
         leads = (~self.is_settled).astype(float)
         return self._leading(False).solve(leads[None])[0] if self._leads else leads
-
-
-def _finite(numbers: Array) -> Array:
-    """The same, if a run settles, and comes back, in so many steps that a number can hold them."""
-    if not np.isfinite(numbers).all():
-        raise ill_conditioned()
-    return numbers
 
 
 def _mask(kept: Array) -> sp.dia_array:

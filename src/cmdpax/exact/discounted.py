@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from cmdpax.errors import InputError
 from cmdpax.exact import proper
 from cmdpax.exact.planning import Plan, plan
-from cmdpax.exact.systems import Chain, ill_conditioned
+from cmdpax.exact.systems import Chain, finite, ill_conditioned
 from cmdpax.loops import bellman
 from cmdpax.loops.rows import Matrix
 from cmdpax.loops.small import solve_dense
@@ -331,7 +331,7 @@ class Discounted:
         the sum of all visits, from `guess [k, S]`.
         """
         if form.is_small and policy.ndim == 1:
-            return solve_dense(form.kernel, policy, right, transpose)
+            return finite(solve_dense(form.kernel, policy, right, transpose))
         matrix = transition_matrix(form, policy)
         if isinstance(matrix, np.ndarray):
             system = np.eye(matrix.shape[-1]) - self.discount * matrix

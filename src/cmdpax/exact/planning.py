@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cmdpax.errors import NumericalError
-from cmdpax.exact.systems import System, fixed_point
+from cmdpax.exact.systems import System, finite, fixed_point
 from cmdpax.loops import bellman
 from cmdpax.loops.components import Order, part
 from cmdpax.loops.rows import Rows
@@ -87,7 +87,7 @@ def exact(form: "StandardForm", reward: np.ndarray, start: np.ndarray | None) ->
     best = best_choices(form.kernel, np.broadcast_to(reward, form.reward.shape), start)
     if best is None:
         raise unsettled()
-    choices, values = best
+    choices, values = best[0], finite(best[1])
     return Plan(choices, values, float((form.initial * values).sum()))
 
 
@@ -125,7 +125,7 @@ def _planned(
             kind = closed and not order.leaks[component], bool(order.flows[component])
             values[states] = _improve(own.rows, discount, reach, *numbers, *kind).middle
             component += 1
-        error /= 10
+        values, error = finite(values), error / 10
     flows = order.is_plain and bool(order.flows[0])
     return _improve(rows, discount, reach, reward, values, tolerance, stop, closed, flows)
 

@@ -18,6 +18,7 @@ from cmdpax.exact.bounds import Claim, best_bounds, claim, claims, extremes, wid
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.planning import unsettled
 from cmdpax.exact.standard import StandardForm
+from cmdpax.exact.systems import finite, ill_conditioned
 from cmdpax.loops import small
 from cmdpax.loops.compiled import readable
 from cmdpax.model.result import DIGITS, FLOOR, LARGEST_STEP, TINIEST
@@ -103,7 +104,7 @@ def _all_attained(form: StandardForm) -> tuple[np.ndarray, np.ndarray]:
     share = 0.0 if S <= EXACT else ROUGH
     if not small.plan_both(form.kernel, readable(rewards), *kind, share, vectors):
         raise unsettled()
-    potentials = vectors.reshape(-1, S)
+    potentials = finite(vectors).reshape(-1, S)
     ends = extremes(form, both, potentials, gauge)
     low = widened(form, ends, potentials, [one.rest for one in both])[:, 0]
     bounds = low.reshape(-1, 2) * np.array([-1.0, 1.0]) + 0.0
@@ -166,6 +167,8 @@ def _attained_by_plans(
                 best = criterion.plan(form, what.reward, **kind, stop=stop)
                 potentials[side] = criterion.potentials(form, best.choices, (what,))[0]
                 end = best_bounds(form, what, potentials[side])[0]
+                if not np.isfinite(end):
+                    raise ill_conditioned()
                 ends[side] = sign * end + 0.0
                 if form.is_small or kind["tolerance"] <= ROUGH * abs(end) or stop():
                     break

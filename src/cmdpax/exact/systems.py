@@ -189,6 +189,13 @@ def ill_conditioned() -> NumericalError:
     )
 
 
+def finite(numbers: np.ndarray) -> np.ndarray:
+    """The same, if a run settles, ends or comes back in as many steps as a number can hold."""
+    if not np.isfinite(numbers).all():
+        raise ill_conditioned()
+    return numbers
+
+
 class Chain:
     """`I - discount P` or its transpose, component by component in the order of a model.
 

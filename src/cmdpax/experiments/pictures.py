@@ -73,8 +73,8 @@ def policy_picture(
     visits stand beside the arrows as a heat map.
     """
     form = StandardForm.of(model)
-    shape = model.states, model.actions
-    policy = np.pad(policy, ((0, 0), (0, shape[1] - policy.shape[1])))
+    missing = model.policy_shape[-1] - policy.shape[-1]  # actions that no policy of a mixture takes
+    policy = np.pad(policy, [(0, 0)] * (policy.ndim - 1) + [(0, missing)])
     visits = form.criterion.share(form, form.heard(model.by_choice(policy)))
     title = escape_math(title) or "policy and occupancy"
     if model.horizon is not None:
