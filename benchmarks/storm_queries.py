@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from real_models import PROTOCOLS
 from scipy.sparse.csgraph import breadth_first_order
 from scipy.sparse.linalg import splu
 
 import cmdpax
 from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.programs import solve_program
-from real_models import PROTOCOLS
 
 SECONDS, EPS = 60.0, 1e-6
 QUERIES: dict[str, tuple[str, str, str]] = {  # file of stormpy's examples, constants, query

@@ -8,8 +8,8 @@ whole `solve` (one thread; compiled code is loaded before), the plans of the met
 gap as a share of the reward and of its range, the price with its interval, and the memory of the
 process at its peak. `season` is a seasonal inventory with a finite horizon: 10,000 stock levels, 52
 weeks whose demand differs, 8 order sizes, 11 outcomes, a service level and a range for the stock.
-`average-1e5` is the queue on average, with energy .25 a step; `path-1e5` a way through a town of 316
-x 316 crossings in any direction, one step in ten slips sideways or stays, with a budget for risk.
+`average-1e5` is the queue on average, with energy .25 a step; `path-1e5` a way through a town of
+316 x 316 crossings in any direction; one step in ten slips sideways or stays; risk has a budget.
 """
 
 import multiprocessing

@@ -21,7 +21,7 @@ class FrankWolfe:
     def point(self, form, policy):  # a state: every value is linear in the visits by choice, [K]
         values, visits = form.evaluate(policy), form.criterion.visits(form, policy)
         visits = form.transitions.by_state(visits) * policy
-        return SimpleNamespace(visits=visits, **vars(values))
+        return SimpleNamespace(**{**vars(values), "visits": visits})
 
     def advance(self, form, state, utility):
         plan, shares = self.gap(form, state, utility).plan, self.shares[:, None]

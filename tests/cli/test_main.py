@@ -70,7 +70,7 @@ from cmdpax.model.archive import save_model
         (["solve", "garnet:sates=10"], "did you mean 'states'?"),
         (["solve", "garnet:states"], "has no value"),
         (["solve", "garnet:states=1e12"], "states"),
-        (["solve", "cliff-world:discount=1"], "discount is 1"),
+        (["solve", "garnet:discount=1"], "discount is 1"),
         (["check", "cliff-world", "missing.npz"], "missing.npz"),
         (["show", "cliff-world", "--out", "picture.txt"], ".png"),
         (["show", "cliff-world", "--out", "no/such/picture.png"], "there is no folder no/such"),

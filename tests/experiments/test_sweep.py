@@ -254,7 +254,8 @@ def test_the_old_name_of_a_key_is_read(tmp_path):
 
 
 def test_values_may_be_drawn_from_a_list():
-    settings = {"environment": TASK, "clip": {"among": [0.1, 0.3]}, "inner": {"among": [1, 2]}}
+    settings = {"environment": TASK, "method": "ppo-alm"}
+    settings |= {"clip": {"among": [0.1, 0.3]}, "inner": {"among": [1, 2]}}
     few, many = (Sweep("x", draws=count, settings=settings).runs() for count in (4, 40))
     assert {(run.config["clip"], run.config["inner"]) for run in many} == {
         *((0.1, 1), (0.1, 2), (0.3, 1), (0.3, 2))

@@ -198,7 +198,7 @@ def test_the_reward_of_a_feasible_policy_is_never_better_than_possible(minimise)
     wide = replace(proof, reward_bounds=(low - 1.0, high + 1.0))
     names = ("status", "method", "eps", "values", "scaled_gap", "scaled_violation")
     fields = {name: getattr(result, name) for name in names}
-    other = Result.of(model, model.by_choice(result.policy), wide, **fields)
+    other = Result.of(model, ((1.0, model.by_choice(result.policy)),), wide, **fields)
     best = max(sign * bound for bound in wide.reward_bounds)
     assert best > sign * proof.dual_bound >= sign * other.reward
     check(model, result)

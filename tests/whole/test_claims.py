@@ -25,7 +25,7 @@ RESULTS, README = ROOT / "results", (ROOT / "README.md").read_text()
 LARGEST = 15e6  # bytes of all records together
 OURS = ("spma-alm", "ppo-alm")
 # rows that no record can confirm: a machine's compiler, and what the package does not do
-WITHOUT_RECORDS = {"first use", "other criteria", "training"}
+WITHOUT_RECORDS = {"first use", "other aims", "training"}
 
 
 def table() -> dict[str, str]:

@@ -28,7 +28,7 @@ PROMISES = {
     ),
     "explore_a_grid": ("verified: certified at eps 0.02", "random walk: as spread out as"),
     "share_a_link": ("max-min       certified: rates 0.202 0.202 0.202 0.202", "proportional"),
-    "imitate_a_log": ("with limits: certified", "hazard visits 1.35"),
+    "imitate_a_log": ("with limits: certified", "hazard visits 1.3"),
     "train_a_policy": ("update 1:", "10 episodes: return", "thrust towards"),
     "weights_and_biases": ("init cmdpax", "evaluated/return", "cost/cost", "finished: verdict"),
 }

@@ -331,7 +331,11 @@ class Discounted:
         the sum of all visits, from `guess [k, S]`.
         """
         if form.is_small and policy.ndim == 1:
-            return finite(solve_dense(form.kernel, policy, right, transpose))
+            solved = solve_dense(form.kernel, policy, right, transpose)
+            # a policy or reward that is not finite is for the method to say
+            return (
+                finite(solved) if np.isfinite(policy).all() and np.isfinite(right).all() else solved
+            )
         matrix = transition_matrix(form, policy)
         if isinstance(matrix, np.ndarray):
             system = np.eye(matrix.shape[-1]) - self.discount * matrix

@@ -238,7 +238,7 @@ def _result_from_archive(file: BinaryIO) -> Result:
     for name in ("values", *RANGE_ARRAYS):
         if name not in numbers:
             raise InputError(f"arrays: '{name}' is missing.")
-    labels["utility"], own = unpacked(meta.get("utility"), of_utility, len(arrays["policy"]))
+    labels["utility"], own = unpacked(meta.get("utility"), of_utility, S)
     of_proof = (*PROOF_ARRAYS, *RANGE_ARRAYS, *RAY_ARRAYS, *EXTRAS)
     proof = {name: numbers.pop(name) for name in of_proof if name in numbers}
     limits = Limits.of(numbers.pop("thresholds"), senses, names)
