@@ -83,14 +83,12 @@ def agree(seed, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_optimum_is_that_of_a_conic_program(kind):
-    pytest.importorskip("clarabel")
     agree(KINDS.index(kind), kind)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(300))
 def test_300_random_models_agree_with_a_conic_program(seed):
-    pytest.importorskip("clarabel")
     agree(1000 + seed, KINDS[seed % len(KINDS)])
 
 
