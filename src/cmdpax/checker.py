@@ -676,17 +676,23 @@ def _quotients(
         own = slice(int(rows.first_choice[0]), int(rows.first_choice[-1]))
         heads = (rows.first_choice[:-1] - rows.first_choice[0]).astype(np.int64)
         counts = np.diff(rows.first_choice.astype(np.int64))
-        here, there = np.repeat(v[first:last], counts), v[rows.successors]
-        future, absolute, scale = (
-            gamma * np.add.reduceat(rows.probabilities * vector, starts)
-            for vector in (there, np.abs(there), u[rows.successors])
+        here, scale = np.repeat(v[first:last], counts), np.repeat(u[first:last], counts)
+        lengths = np.diff(rows.first_entry.astype(np.int64))
+        change, loss = (
+            rows.probabilities * (vector[rows.successors] - np.repeat(at, lengths))
+            for vector, at in ((v, here), (u, scale))
         )
-        d, g = x[own] + future - here, np.repeat(u[first:last], counts) - scale
+        moved, absolute, fallen, risen = (
+            gamma * np.add.reduceat(steps, starts)
+            for steps in (change, np.abs(change), -loss, np.abs(loss))
+        )
+        rest = 1 - gamma
+        d, g = x[own] - rest * here + moved, rest * scale + fallen
         terms = np.full(len(d), UNIT * (2 * longest + 4))
         if policy is not None:
             terms += UNIT * np.repeat(counts, counts)
-        error = terms * (sizes[own] + absolute + np.abs(here))
-        doubt = terms * (np.repeat(u[first:last], counts) + scale)
+        error = terms * (sizes[own] + rest * np.abs(here) + absolute)
+        doubt = terms * (rest * scale + risen)
         if gauge is None:  # rows sum to 1
             g[:], doubt[:] = 1 - gamma, UNIT * (1 - gamma)
         if policy is not None:

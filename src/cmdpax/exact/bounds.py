@@ -136,13 +136,13 @@ def extremes(
             readable(np.stack([one.reward for one in what])),
             readable(np.stack([one.sizes for one in what])),
             readable(potentials),
-            *(readable(nothing if array is None else array) for array in (gauge, policy)),
+            *(readable(nothing if array is None else array) for array in (gauge, policy, rows.lost)),
         ]
         kind = discount, bellman.ratio_rounding(rows.longest), readable(form.reachable)
         small.extremes(rows.rows(0, form.states), *arrays, *kind, ends)
     else:
         for pair, (reward, sizes, _), potential in zip(ends, what, potentials, strict=True):
-            numbers = reward, sizes, potential, gauge, discount, rows.longest, policy
+            numbers = reward, sizes, potential, gauge, discount, rows.longest, policy, rows.lost
             low, high = (side[form.reachable] for side in bellman.ratios(rows, *numbers))
             pair[:] = low.min(), high.max()
     return ends if gauge is None else _weighed(form, gauge, ends)

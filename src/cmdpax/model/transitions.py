@@ -94,13 +94,19 @@ class Transitions:
         labels = None if labels is None else labels[own.choices]
         numbers = first_choice, first_entry, *entries, self.actions
         moved = Transitions(*numbers, labels, self.missed)
-        moved.__dict__.update(order=order, longest=self.longest)
+        lost = None if self.lost is None else self.lost[own.choices]
+        moved.__dict__.update(order=order, longest=self.longest, lost=lost)
         return moved, own.choices
 
     @cached_property
     def is_regular(self) -> bool:
         """Whether every state has all A actions: then `[K]` is `[S, A]`, row after row."""
         return self.choices == self.states * self.actions
+
+    @cached_property
+    def lost(self) -> Array | None:
+        """`[K]`, the chance that nothing follows a choice; None: rows are whole, or empty."""
+        return None
 
     @cached_property
     def longest(self) -> int:
