@@ -106,7 +106,9 @@ def mean_bounds(shares: list[float], bounds: list[np.ndarray]) -> np.ndarray:
     for i in range(count):
         for side, end in enumerate((-np.inf, np.inf)):
             own = (part * Fraction(float(b[i][side])) for part, b in zip(parts, bounds))
-            means[i, side] = np.nextafter(float(sum(own) / sum(parts)), end)
+            mean = sum(own) / sum(parts)
+            is_exact = Fraction(float(mean)) == mean
+            means[i, side] = float(mean) if is_exact else np.nextafter(float(mean), end)
     return means
 
 
@@ -119,7 +121,7 @@ def extremes(
 ) -> np.ndarray:
     """`rho.u min d/g` and `rho.u max d/g` over reachable states, for n claims: `[n, 2]`.
 
-    Ratios are rounded outwards. potentials: `[n, S]`, or `[n, 2 S]` and `[n, 3 S]`, with a gauge of
+    Ratios are rounded outwards. potentials: `[n, S]`, or `[n, 2 S]` and `[n, 4 S]`, with a gauge of
     their own. policy: `[K]` or `[S]`; None: the better choice of every state.
     """
     rows, discount = form.transitions, form.criterion.discount
@@ -183,8 +185,8 @@ def _extremes_of_parts(
     form: "StandardForm", what: Claim, potential: np.ndarray, policy: np.ndarray | None
 ) -> np.ndarray:
     """The same, `[2]`, of a potential `[n S]` with a gauge of its own, its last part."""
-    if form.criterion.parts == 3:
-        values, bias, gauge = potential.reshape(3, -1)
+    if form.criterion.parts == 4:
+        values, *bias, gauge = potential.reshape(4, -1)
         sides, shifts = _ratios_on_average(form, what, values, bias, gauge, policy)
     else:
         values, gauge = potential.reshape(2, -1)
@@ -234,18 +236,20 @@ def _ratios_on_average(
     form: "StandardForm",
     what: Claim,
     gains: np.ndarray,
-    bias: np.ndarray,
+    bias: list[np.ndarray],
     gauge: np.ndarray,
     policy: np.ndarray | None,
 ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[float, float]]:
     """Bounds `[S]` on d/g, d = P V - V, where V or u change; and those on `x + P h - h - V` else.
 
-    Where u changes a run passes, at most `rho.u` in all, and V may grow; elsewhere it stays.
+    Where u changes a run passes, at most `rho.u` in all, and V may grow; elsewhere it stays. bias:
+    h and its further digits.
     """
     rows, nothing = form.transitions, np.zeros(form.choices)
     d, size = bellman.differences(rows, nothing, nothing, gains)
     loss, loss_size = bellman.differences(rows, nothing, nothing, gauge)
-    paid, paid_size = bellman.differences(rows, what.reward, what.sizes, bias)
+    h, tails = bias
+    paid, paid_size = bellman.differences(rows, what.reward, what.sizes, h, tails=tails)
     here, g = rows.by_state(gains), -loss
     paid, paid_size = paid - here, paid_size + np.abs(here)
     terms = np.full(form.choices, UNIT_ROUNDING * (2.5 * rows.longest + 10))

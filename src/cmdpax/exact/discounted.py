@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from cmdpax.errors import InputError
 from cmdpax.exact import proper
-from cmdpax.exact.planning import Plan, plan
+from cmdpax.exact.planning import LONG, Plan, plan
 from cmdpax.exact.systems import Chain, finite, ill_conditioned
 from cmdpax.loops import bellman
 from cmdpax.loops.rows import Matrix
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MAX_BATCHED_STATES = 64  # up to here batches are compiled; above, LAPACK's blocks are faster
 FAR = 1e-6  # what the discount leaves of states that are far away
 LARGEST_GAUGE = 1e40
-LONG, REFINEMENTS = 1e3, 2  # steps of a run beyond which values lose digits, which so many return
+REFINEMENTS = 2  # of values of long runs
 STEPS_OFF = 0.01  # of the expected number of steps; a gauge need not be exact
 
 
@@ -245,7 +245,7 @@ class Discounted:
             return values
         rows, nothing = form.transitions, np.zeros(form.choices)
         for _ in range(REFINEMENTS):
-            changes = [bellman.differences(rows, nothing, nothing, v, rows.lost)[0] for v in values]
+            changes = [bellman.differences(rows, nothing, nothing, v, lost=rows.lost)[0] for v in values]
             left = self.discount * rows.under(policy, np.stack(changes))
             left += right - (1 - self.discount) * values
             if self.is_closed:

@@ -229,23 +229,30 @@ def _quotient(d, error, g, doubt, is_over):
 
 
 def differences(
-    rows: Rows, reward: Array, sizes: Array, values: Array, lost: Array | None = None
+    rows: Rows,
+    reward: Array,
+    sizes: Array,
+    values: Array,
+    *,
+    lost: Array | None = None,
+    tails: Array | None = None,
 ) -> tuple[Array, Array]:
     """`x + E (V(s') - V(s))` of every choice, `[K]`, and what its terms amount to, `[K]`.
 
     For rows that sum to 1, or are empty: nothing follows, and it is `x - V(s)`. Where V is one
     number and x is 0, both are 0 exactly. For `reward [K]`, its `sizes [K]` and `values [S]`. lost:
-    `[K]`, the chance that nothing follows, of rows that are neither.
+    `[K]`, the chance that nothing follows, of rows that are neither. tails: `[S]`, further digits
+    of V.
     """
     total, size = np.empty(rows.choices), np.empty(rows.choices)
-    gone = readable(np.empty(0) if lost is None else lost)
-    numbers = readable(reward), readable(sizes), readable(values), gone, total, size
+    optional = [np.empty(0) if array is None else array for array in (tails, lost)]
+    numbers = [readable(array) for array in (reward, sizes, values, *optional)] + [total, size]
     over_blocks(lambda i, j: _differences(i, rows.rows(i, j), *numbers), rows.states)
     return total, size
 
 
 @compiled
-def _differences(first, rows, reward, sizes, values, lost, total, size):
+def _differences(first, rows, reward, sizes, values, tails, lost, total, size):
     first_choice, first_entry, successors, probabilities = rows
     begin, end = first_choice[0], first_entry[0]
     origin = end
@@ -258,9 +265,11 @@ def _differences(first, rows, reward, sizes, values, lost, total, size):
                 gone = lost[k]
             change, moved = -gone * value, gone * abs(value)
             for e in range(start - origin, end - origin):
-                step = probabilities[e] * (values[successors[e]] - value)
-                change += step
-                moved += abs(step)
+                step, more = values[successors[e]] - value, 0.0
+                if len(tails) > 0:
+                    more = tails[successors[e]] - tails[first + i]
+                change += probabilities[e] * (step + more)
+                moved += probabilities[e] * (abs(step) + abs(more))
             total[k], size[k] = reward[k] + change, sizes[k] + moved
 
 
