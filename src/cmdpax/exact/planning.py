@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cmdpax.exact.standard import StandardForm
 
 ITERATIONS = 1000
-LONG = 1e3  # steps of a run beyond which values lose digits
+LONG = 1e2  # steps of a run beyond which values lose digits
 SWEEPS = 100  # in the order of the flow, while each change is at most half of the one before
 ROUNDS = 5  # through all components; the first is enough, but for rounding
 FORCING = 0.01  # residual of an inexact evaluation, relative to d; 0.1 diverges on grids
