@@ -79,10 +79,10 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 2680,
-    "loops": 2760,
-    "model": 4330,
-    "exact": 3170,
+    "loose modules": 2700,
+    "loops": 2970,
+    "model": 4360,
+    "exact": 3300,
     "solvers": 4190,
     "environments": 680,
     "learning": 6490,
@@ -91,7 +91,7 @@ BUDGETS = {
     "paper": 2700,
     "cli": 1150,
 }
-LINES, MODULES, LOOSE_MODULES = 30_800, 129, 9
+LINES, MODULES, LOOSE_MODULES = 31_200, 130, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

@@ -133,12 +133,12 @@ def extremes(
             pair[:] = _extremes_of_parts(form, one, potential, policy)
         return ends
     if form.is_small:
-        nothing = np.empty(0)
+        nothing, optional = np.empty(0), (gauge, policy, rows.lost)
         arrays = [
             readable(np.stack([one.reward for one in what])),
             readable(np.stack([one.sizes for one in what])),
             readable(potentials),
-            *(readable(nothing if array is None else array) for array in (gauge, policy, rows.lost)),
+            *(readable(nothing if array is None else array) for array in optional),
         ]
         kind = discount, bellman.ratio_rounding(rows.longest), readable(form.reachable)
         small.extremes(rows.rows(0, form.states), *arrays, *kind, ends)

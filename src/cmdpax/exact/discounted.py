@@ -236,16 +236,17 @@ class Discounted:
     def _refined(
         self, form: "StandardForm", policy: np.ndarray, right: np.ndarray, values: np.ndarray
     ) -> np.ndarray:
-        """Values `[k, S]` less what is left of their residuals, where runs of a small form are long.
+        """Values `[k, S]` less what is left of their residuals, where runs of small forms are long.
 
         A solution is off by the rounding of its largest part, the constant, which is no part of a
         potential: what rounding leaves of the others is small.
         """
         if not form.is_small or self.mass <= LONG:
             return values
-        rows, nothing = form.transitions, np.zeros(form.choices)
+        rows, zeros = form.transitions, np.zeros(form.choices)
         for _ in range(REFINEMENTS):
-            changes = [bellman.differences(rows, nothing, nothing, v, lost=rows.lost)[0] for v in values]
+            pairs = [bellman.differences(rows, zeros, zeros, v, lost=rows.lost) for v in values]
+            changes = [change for change, _ in pairs]
             left = self.discount * rows.under(policy, np.stack(changes))
             left += right - (1 - self.discount) * values
             if self.is_closed:
