@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cmdpax import CMDP, Grid, InputError
 from cmdpax.model.limits import listed
+from cmdpax.model.transitions import CUBE
 
 # two states, two actions, one constraint: small enough to check by hand
 DENSE = np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]])
@@ -99,6 +100,7 @@ def test_shapes_and_prints() -> None:
         "subject to  output>=1",
         "subject to  stock==5",
         "subject to  6<=heat<=7",
+        f"note        {CUBE}",
     ]
     assert "energy&lt;=2" in model._repr_html_() and "constrained Markov" in model._repr_html_()
     assert "maximise the reward" in str(build())
