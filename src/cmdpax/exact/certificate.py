@@ -53,7 +53,7 @@ def certify(
     """
     own, gauge = claims(form), form.gauge
     rests = [one.rest for one in own]
-    room = [rest - Fraction(b) for rest, b in zip(rests[1:], form.thresholds.tolist())]
+    room = [rest - Fraction(b) if rest else -b for rest, b in zip(rests[1:], form.thresholds)]
     shares, all_bounds, all_margins, vectors = [], [], [], []
     for share, policy in policies:
         if is_optimal and potential is not None:

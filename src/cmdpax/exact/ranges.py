@@ -85,9 +85,9 @@ def attained_ranges(form: StandardForm, stop: Stop = never, sharp: float = ROUGH
         else:
             size = abs(float(form.thresholds[i - 1])) if i else 0.0
             bounds[i] = _attained_by_plans(form, row, size, potentials[i], stop)
-    narrow = (i for i, row in enumerate(rows) if _is_narrow(form, row, bounds[i]))
-    constants = [float(criterion.constant(form, row)[1]) for row in rows]
-    largest = [max(-low, high) for low, high in map(form.span, rows)]
+    narrow = np.flatnonzero(_are_narrow(form, bounds)).tolist()
+    constants = [float(value) for _, value in form.constants]
+    largest = [max(-low, high) for low, high in form.spans]
     has_least = cycles is None or not form.reward[cycles.inner].any()
     kind = tuple(narrow), has_least
     return Ranges(bounds, potentials, np.array(constants), np.array(largest), *kind)
@@ -111,13 +111,12 @@ def _all_attained(form: StandardForm) -> tuple[np.ndarray, np.ndarray]:
     return bounds, vectors
 
 
-def _is_narrow(form: StandardForm, row: np.ndarray, ends: np.ndarray) -> bool:
-    """Whether terms of both signs cancel, and the floor of a tolerance may count."""
+def _are_narrow(form: StandardForm, bounds: np.ndarray) -> np.ndarray:
+    """Whether terms of both signs cancel, and the floor of a tolerance may count, `[1 + m]`."""
     if form.criterion.parts > 1:
-        return False
-    low, high = form.span(row)
-    width = form.criterion.scale(form, row)[1]
-    return bool(low < 0 < high and ends[1] - ends[0] <= NARROW * width)
+        return np.zeros(len(bounds), dtype=bool)
+    low, high = np.array(form.spans).T
+    return (low < 0) & (high > 0) & (bounds[:, 1] - bounds[:, 0] <= NARROW * form.scales[:, 1])
 
 
 def _attained(

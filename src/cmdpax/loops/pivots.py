@@ -34,7 +34,7 @@ import numpy as np
 
 from cmdpax.loops.compiled import Array, compiled
 from cmdpax.loops.rows import Block
-from cmdpax.loops.small import substitute
+from cmdpax.loops.small import Factors, substitute, substitute_all
 
 SMALLEST = 1e-10  # pivot, relative to the largest change of a price
 SINGULAR = 1e-13  # what is left of a column of W, relative to its size, if it depends on others
@@ -89,12 +89,12 @@ def empty_basis(states: int, choices: int, constraints: int, swaps: int) -> Basi
 
 
 def pivot(
-    kernel: Block, owner: Array, initial: Array, factors: Array, basis: Basis, limits: Array
+    kernel: Block, owner: Array, initial: Array, factors: Factors, basis: Basis, limits: Array
 ) -> int:
     """Pivots until the basis is optimal, there is a ray, or swaps are full; why it ended.
 
     kernel: rows of `gamma P`. owner: `[K]`, the state of each choice. initial: `[S]`. factors: LU
-    of `I - K_pi` for the keys of the last refresh, `[S, S]`. limits: what margins and what visits
+    of `I - K_pi` for the keys of the last refresh. limits: what margins and what visits
     may miss, and how many pivots there may be.
     """
     return int(_pivot(kernel, owner, initial, factors, basis, limits))
@@ -384,16 +384,16 @@ def _invert(R, tight, extra, p, inverse):
 @compiled
 def refresh(kernel, initial, rewards, thresholds, factors, basis):
     """Advantages `[1 + m, K]` and margins of the keys from their LU, `rewards [1 + m, K]`."""
-    values = np.empty((len(rewards), len(initial)))
+    values = np.empty((len(initial), len(rewards)))
     for n in range(len(rewards)):
         for s in range(len(initial)):
-            values[n, s] = rewards[n, basis.keys[s]]
-        substitute(factors, values[n])
+            values[s, n] = rewards[n, basis.keys[s]]
+    substitute_all(factors, values)
     advantages(kernel, rewards, values, basis.advantages)
     for n in range(len(rewards)):
         total = -thresholds[n - 1] if n else 0.0
         for s in range(len(initial)):
-            total += initial[s] * values[n, s]
+            total += initial[s] * values[s, n]
         basis.margins[n] = total
 
 
@@ -439,12 +439,16 @@ def _switched(kernel, owner, initial, basis, vector, k, point):
 
 @compiled
 def advantages(kernel, rewards, values, out):
-    """`x + K V - V` of every choice, for n rewards `[n, K]` and values `[n, S]`, into `[n, K]`."""
+    """`x + K V - V` of every choice, for n rewards `[n, K]` and values `[S, n]`, into `[n, K]`."""
     first_choice, first_entry, successors, chances = kernel
+    total = np.empty(len(rewards))
     for s in range(len(first_choice) - 1):
         for k in range(first_choice[s], first_choice[s + 1]):
             for n in range(len(rewards)):
-                total = rewards[n, k] - values[n, s]
-                for e in range(first_entry[k], first_entry[k + 1]):
-                    total += chances[e] * values[n, successors[e]]
-                out[n, k] = total
+                total[n] = rewards[n, k] - values[s, n]
+            for e in range(first_entry[k], first_entry[k + 1]):
+                chance, t = chances[e], successors[e]
+                for n in range(len(rewards)):
+                    total[n] += chance * values[t, n]
+            for n in range(len(rewards)):
+                out[n, k] = total[n]
