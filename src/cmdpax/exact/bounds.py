@@ -136,25 +136,39 @@ def extremes(
             pair[:] = _extremes_of_parts(form, one, potential, policy)
         return ends
     if form.is_small:
-        nothing = np.empty(0)
-        arrays = [
-            readable(np.stack([one.reward for one in what])),
-            readable(np.stack([one.sizes for one in what])),
-            readable(potentials),
-            *(readable(nothing if array is None else array) for array in (gauge, policy)),
-        ]
-        kind = discount, bellman.ratio_rounding(rows.longest), readable(form.reachable)
-        small.extremes(rows.rows(0, form.states), *arrays, *kind, ends)
-    else:
-        for pair, (reward, sizes, _), potential in zip(ends, what, potentials, strict=True):
-            numbers = reward, sizes, potential, gauge, discount, rows.longest, policy
-            low, high = (side[form.reachable] for side in bellman.ratios(rows, *numbers))
-            pair[:] = low.min(), high.max()
+        rewards, sizes = (np.stack([one[i] for one in what]) for i in (0, 1))
+        return small_extremes(form, rewards, sizes, potentials, gauge, policy)
+    for pair, (reward, own, _), potential in zip(ends, what, potentials, strict=True):
+        numbers = reward, own, potential, gauge, discount, rows.longest, policy
+        low, high = (side[form.reachable] for side in bellman.ratios(rows, *numbers))
+        pair[:] = low.min(), high.max()
+    return ends if gauge is None else _weighed(form, gauge, ends)
+
+
+def small_extremes(
+    form: "StandardForm",
+    rewards: np.ndarray,
+    sizes: np.ndarray,
+    potentials: np.ndarray,
+    gauge: np.ndarray | None,
+    policy: np.ndarray | None = None,
+) -> np.ndarray:
+    """The same of a small form, for rewards and sizes `[n, K]`."""
+    rows, ends = form.transitions, np.empty((len(rewards), 2))
+    nothing = np.empty(0)
+    others = (nothing if array is None else array for array in (gauge, policy))
+    arrays = [readable(array) for array in (rewards, sizes, potentials, *others)]
+    rounding = bellman.ratio_rounding(rows.longest)
+    kind = form.criterion.discount, rounding, readable(form.reachable)
+    small.extremes(rows.rows(0, form.states), *arrays, *kind, ends)
     return ends if gauge is None else _weighed(form, gauge, ends)
 
 
 def widened(
-    form: "StandardForm", ends: np.ndarray, potentials: np.ndarray, rests: Sequence[Fraction]
+    form: "StandardForm",
+    ends: np.ndarray,
+    potentials: np.ndarray,
+    rests: "Sequence[Fraction | float] | np.ndarray",
 ) -> np.ndarray:
     """`rho.V + rho.u d/g + rest` from n extremes `[n, 2]`, with rounding, `[n, 2]`."""
     own, chances, count = form.start

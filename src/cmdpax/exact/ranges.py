@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.exact.bounds import Claim, best_bounds, claim, claims, extremes, widened
+from cmdpax.exact.bounds import best_bounds, claim, claims, small_extremes, widened
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.planning import unsettled
 from cmdpax.exact.standard import StandardForm
@@ -26,7 +26,7 @@ from cmdpax.stopping import Stop, never
 
 ROUGH = 0.05  # share of a range that may be missed
 NARROW = 1e-4  # share of possible values below which a range is
-EXACT = 64  # states up to which exact plans cost no more than rough ones
+EXACT, FEW = 64, 4  # states and functions up to which exact plans cost no more than rough ones
 ROUNDS = 8  # plans of one end, at the most
 
 
@@ -97,16 +97,17 @@ def _all_attained(form: StandardForm) -> tuple[np.ndarray, np.ndarray]:
     """All ranges `[1 + m, 2]` of a small form, and their potentials `[1 + m, 2, S]`."""
     own, gauge, S, criterion = claims(form), form.gauge, form.states, form.criterion
     assert isinstance(criterion, Discounted)
-    both = [Claim(sign * one.reward, one.sizes, sign * one.rest) for one in own for sign in (-1, 1)]
-    rewards = np.stack([one.reward for one in both]).reshape(len(own), 2, -1)
+    functions = np.stack([one.reward for one in own])
+    rewards, sizes = np.stack([-functions, functions], 1), np.abs(functions).repeat(2, 0)
     is_closed, vectors = criterion.is_closed and gauge is None, np.empty((len(own), 2, S))
     kind = readable(form.initial), criterion.reach, readable(form.reachable), is_closed
-    share = 0.0 if S <= EXACT else ROUGH
+    share = 0.0 if S <= EXACT and len(own) <= FEW else ROUGH
     if not small.plan_both(form.kernel, readable(rewards), *kind, share, vectors):
         raise unsettled()
     potentials = finite(vectors).reshape(-1, S)
-    ends = extremes(form, both, potentials, gauge)
-    low = widened(form, ends, potentials, [one.rest for one in both])[:, 0]
+    ends = small_extremes(form, rewards.reshape(-1, form.choices), sizes, potentials, gauge)
+    rests = np.repeat([float(one.rest) for one in own], 2) * np.tile([-1.0, 1.0], len(own))
+    low = widened(form, ends, potentials, rests)[:, 0]
     bounds = low.reshape(-1, 2) * np.array([-1.0, 1.0]) + 0.0
     return bounds, vectors
 

@@ -284,7 +284,8 @@ def _sweep_both(kernel, rewards, initial, reach, rough, open_ones, potentials):
         for side in range(2):
             for k in range(K):
                 pays[k, 2 * i + side] = rewards[i, side, k]
-    for sweep in range(1, ROUGH_SWEEPS + 1):
+    most = SWEEPS if rough == 0.0 else ROUGH_SWEEPS
+    for sweep in range(1, most + 1):
         N = 2 * left
         for j in range(N):
             low[j], high[j], start[j] = np.inf, -np.inf, 0.0
@@ -313,7 +314,7 @@ def _sweep_both(kernel, rewards, initial, reach, rough, open_ones, potentials):
             a, b = 2 * i, 2 * i + 1
             width = start[a] + start[b] + reach * (low[a] + low[b])
             error = reach * (high[a] - low[a] + high[b] - low[b])
-            is_slow = sweep == ROUGH_SWEEPS
+            is_slow = sweep == most
             if sweep % LOOK == 0:
                 is_slow = is_slow or error > FALLEN * errors[i]
                 errors[i] = error
