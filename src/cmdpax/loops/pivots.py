@@ -104,7 +104,7 @@ def pivot(
 def _pivot(kernel, owner, initial, factors, basis, limits):
     keys, kinds, R, d, u, w, tight, extra, x, ties, y, G, swaps, H, inverse, ray, counts = basis
     m, K, S = len(w), len(d), len(keys)
-    change, slope = np.zeros(m), np.empty(K)
+    change, slope, parts = np.zeros(m), np.empty(K), np.empty(len(tight))
     N, marked = np.empty((m + 1, len(tight))), np.zeros(m, dtype=np.bool_)
     lowest, visited = limits[0], limits[1]
     forced = -1
@@ -137,13 +137,17 @@ def _pivot(kernel, owner, initial, factors, basis, limits):
                 slack = u[1 + i]
                 for b in range(p):
                     slack += R[1 + i, extra[b]] * x[b]
-                if slack < -lowest or (w[i] > 0.0 and slack > lowest):
+                is_off = slack < -lowest or (w[i] > 0.0 and slack > lowest)
+                if is_off and slack * slack > best:  # norms are at least 1
+                    for a in range(p):
+                        parts[a] = 0.0
+                    for b in range(p):
+                        own = R[1 + i, extra[b]]
+                        for a in range(p):
+                            parts[a] += inverse[b, a] * own
                     norm = 1.0
                     for a in range(p):
-                        part = 0.0
-                        for b in range(p):
-                            part += inverse[b, a] * R[1 + i, extra[b]]
-                        norm += part * part
+                        norm += parts[a] * parts[a]
                     if slack * slack > best * norm:
                         best, kind, which = slack * slack / norm, 0, i
                         sign = 1.0 if slack < 0.0 else -1.0
@@ -156,12 +160,14 @@ def _pivot(kernel, owner, initial, factors, basis, limits):
                         best, kind, which = x[b] * x[b] / norm, 1, b
             for t in range(tie_count):
                 if y[t] < -visited:
+                    for a in range(p):
+                        parts[a] = 0.0
+                    for b in range(p):
+                        for a in range(p):
+                            parts[a] += inverse[b, a] * N[t, b]
                     norm = 0.0
                     for a in range(p):
-                        part = 0.0
-                        for b in range(p):
-                            part += inverse[b, a] * N[t, b]
-                        norm += part * part
+                        norm += parts[a] * parts[a]
                     if y[t] * y[t] > best * norm:
                         best, kind, which = y[t] * y[t] / norm, 2, t
         if kind < 0:
@@ -303,11 +309,13 @@ def _swap(kernel, owner, initial, basis, tie):
     pays = R[:, new].copy()
     for i in range(len(pays)):
         u[i] += mass * pays[i]
+    flows = np.empty(len(kinds))
     for k in range(len(kinds)):
-        flow = _outflow(kernel, owner, H[n], k)
-        if flow != 0.0:
-            for i in range(len(pays)):
-                R[i, k] -= pays[i] * flow
+        flows[k] = _outflow(kernel, owner, H[n], k)
+    for i in range(len(pays)):
+        if pays[i] != 0.0:
+            for k in range(len(kinds)):
+                R[i, k] -= pays[i] * flows[k]
     R[:, new] = 0.0
     keys[s], extra[place], kinds[new], kinds[old] = new, old, 1, 2
     for t in range(counts[TIES]):
@@ -350,34 +358,37 @@ def _forget(owner, basis, state):
 @compiled
 def _invert(R, tight, extra, p, inverse):
     """`inverse[b, a]` of `W[a, b] = R[tight[a], extra[b]]`, with row pivots; False if singular."""
-    work = np.empty((p, 2 * p))
-    sizes = np.zeros(p)
+    sizes, rows = np.zeros(p), np.empty(p, np.int64)
     for a in range(p):
         for b in range(p):
-            work[a, b], work[a, p + b] = R[1 + tight[a], extra[b]], 0.0
-            sizes[b] = max(sizes[b], abs(work[a, b]))
-        work[a, p + a] = 1.0
+            inverse[a, b] = R[1 + tight[a], extra[b]]
+            sizes[b] = max(sizes[b], abs(inverse[a, b]))
     for b in range(p):
         row = b
         for a in range(b + 1, p):
-            if abs(work[a, b]) > abs(work[row, b]):
+            if abs(inverse[a, b]) > abs(inverse[row, b]):
                 row = a
-        if not abs(work[row, b]) > SINGULAR * sizes[b]:
+        if not abs(inverse[row, b]) > SINGULAR * sizes[b]:
             return False
+        rows[b] = row
         if row != b:
-            for c in range(2 * p):
-                work[b, c], work[row, c] = work[row, c], work[b, c]
-        pivot = work[b, b]
-        for c in range(b, 2 * p):
-            work[b, c] /= pivot
+            for c in range(p):
+                inverse[b, c], inverse[row, c] = inverse[row, c], inverse[b, c]
+        pivot = inverse[b, b]
+        inverse[b, b] = 1.0  # the column of the unit matrix takes the place of this one
+        for c in range(p):
+            inverse[b, c] /= pivot
         for a in range(p):
-            factor = work[a, b]
+            factor = inverse[a, b]
             if a != b and factor != 0.0:
-                for c in range(b, 2 * p):
-                    work[a, c] -= factor * work[b, c]
-    for b in range(p):
-        for a in range(p):
-            inverse[b, a] = work[b, p + a]
+                inverse[a, b] = 0.0
+                for c in range(p):
+                    inverse[a, c] -= factor * inverse[b, c]
+    for b in range(p - 1, -1, -1):
+        if rows[b] != b:
+            for a in range(p):
+                swapped = inverse[a, b]
+                inverse[a, b], inverse[a, rows[b]] = inverse[a, rows[b]], swapped
     return True
 
 
