@@ -225,7 +225,8 @@ class _Door:
         self.method.check_criterion(self.form.kind)
         self.renumbered: Renumbered | None = None
         is_large = self.method.name == DEFAULT and not self.form.is_small
-        is_plain = self.form.criterion.parts == 1
+        # the few plans without constraints do not pay for copies of all rows
+        is_plain = self.form.criterion.parts == 1 and self.form.constraint_count > 0
         if is_large and is_plain and not self.form.transitions.order.is_ordered:
             self.renumbered = self.form.in_order()
             self.form = self.renumbered.form
