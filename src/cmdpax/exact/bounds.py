@@ -136,7 +136,8 @@ def extremes(
             pair[:] = _extremes_of_parts(form, one, potential, policy)
         return ends
     if form.is_small:
-        rewards, sizes = (np.stack([one[i] for one in what]) for i in (0, 1))
+        rewards = np.stack([one.reward for one in what])
+        sizes = np.stack([one.sizes for one in what])
         return small_extremes(form, rewards, sizes, potentials, gauge, policy)
     for pair, (reward, own, _), potential in zip(ends, what, potentials, strict=True):
         numbers = reward, own, potential, gauge, discount, rows.longest, policy
