@@ -80,10 +80,10 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 # lines, raised only on purpose
 BUDGETS = {
     "loose modules": 2680,
-    "loops": 2760,
-    "model": 4330,
-    "exact": 3170,
-    "solvers": 4190,
+    "loops": 2920,
+    "model": 4340,
+    "exact": 3230,
+    "solvers": 4200,
     "environments": 680,
     "learning": 6490,
     "experiments": 1720,
