@@ -238,7 +238,10 @@ class TrainConfig:
         fewer.
         """
         samples = check_count("samples", self.samples, most=MOST["samples"])
-        batch, steps = self.batch, self.rollout_steps
+        batch, steps = (
+            None if size is None else check_count(name, size, most=MOST[name])
+            for name, size in (("batch", self.batch), ("rollout_steps", self.rollout_steps))
+        )
         wanted = batch or max(1, min(own, samples * own // FULL_BATCHES))
         if steps is None:
             episode = min(episode_limit or ROLLOUT_STEPS, max(wanted, 1))
