@@ -92,7 +92,7 @@ def test_a_table_comes_back_as_it_was(name, tmp_path):
 
 
 def test_what_is_no_policy_is_not_saved(tmp_path):
-    with pytest.raises(InputError, match="a ndarray is no policy to save; give what solve"):
+    with pytest.raises(InputError, match="ndarray: no policy; give a result or a loaded policy"):
         save_policy(np.ones((2, 2)) / 2, tmp_path / "policy.npz")
     assert not list(tmp_path.iterdir())
 

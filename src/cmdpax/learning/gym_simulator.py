@@ -389,12 +389,10 @@ class GymSimulator:
         if len(set(names)) < len(names):
             raise self.wrong(f"costs {', '.join(names)} have a name twice; a limit names one")
         for name in names:
-            if name == "return":
-                raise self.wrong("its cost 'return' is called as the total reward is; rename it")
-            if not can_be_limited(name):
+            if name == "return" or not can_be_limited(name):
                 raise self.wrong(
                     f"no limit can name its cost '{name}'; a name holds no <, > or =, nor spaces at"
-                    " its ends"
+                    " its ends, and 'return' is the total reward"
                 )
         return names
 

@@ -280,8 +280,7 @@ def _from_archive(path: Path) -> NetworkPolicy | TablePolicy:
 def _table(result: "Result") -> TablePolicy:
     """The policy of a result, or those of its mixture."""
     if not hasattr(result, "policies"):
-        what = f"a {type(result).__name__} is no policy to save"
-        raise InputError(f"{what}; give what solve or load_policy returned.")
+        raise InputError(f"{type(result).__name__}: no policy; give a result or a loaded policy.")
     shares, tables = result.policies
     return TablePolicy.of(tables, shares)
 
