@@ -26,7 +26,7 @@ from cmdpax.learning.run_folder import RunFolder
 HERE = Path(__file__).resolve().parent
 RECORDS = HERE.parent / "results" / "public_environments" / "tasks.jsonl"
 EPISODES = 100
-PACKAGES = ("gymnasium", "mujoco", "box2d", "Box2D")  # that the environments run on
+PACKAGES = ("box2d",)  # beside those of every record, what environments run on
 
 
 class WithCost(gymnasium.Wrapper):
