@@ -79,11 +79,11 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 2680,
-    "loops": 2920,
-    "model": 4340,
-    "exact": 3230,
-    "solvers": 4200,
+    "loose modules": 2700,
+    "loops": 3030,
+    "model": 4380,
+    "exact": 3360,
+    "solvers": 4210,
     "environments": 680,
     "learning": 6490,
     "experiments": 1720,
@@ -91,7 +91,7 @@ BUDGETS = {
     "paper": 2700,
     "cli": 1150,
 }
-LINES, MODULES, LOOSE_MODULES = 31050, 129, 9
+LINES, MODULES, LOOSE_MODULES = 31_450, 130, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,
