@@ -1,8 +1,9 @@
 """Concave utilities beside a conic program on occupancies (Clarabel), and at 100,000 states alone.
 
     python benchmarks/utilities.py --states 100 1000 --out results/utilities/beside.jsonl
-    python benchmarks/utilities.py --alone 100000 --out results/utilities/alone.jsonl
-    python benchmarks/utilities.py --table results/utilities/beside.jsonl results/utilities/alone.jsonl
+    python benchmarks/utilities.py --alone 100000 --limits 0 1 --families grid \\
+        --seconds 120 --out results/utilities/alone.jsonl
+    python benchmarks/utilities.py --table results/utilities/*.jsonl
 
 Models are those of `garnet` and `grid_world`, discount .95, with 0 to 3 limits half-way between the
 uniform policy and what can be reached. All ready utilities, eps 1e-4 for ours, 1e-8 for Clarabel's
@@ -159,7 +160,9 @@ def table(paths: list[Path]) -> str:
                     f"{ratio:.2g}",
                 ]
             start = f"| {kind} | {family} {states:,} | {len(own)} | {sure}"
-            lines.append(f"{start} | {cells[0]} | {cells[1]} | {seconds} | {cells[2]} | {cells[3]} |")
+            lines.append(
+                f"{start} | {cells[0]} | {cells[1]} | {seconds} | {cells[2]} | {cells[3]} |"
+            )
     return "\n".join(lines)
 
 

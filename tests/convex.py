@@ -116,4 +116,3 @@ def best_utility(rows, initial, discount, limits, kind, *, accuracy=1e-10, **set
 def _starts(owner):
     """Where the choices of every state but the first begin."""
     return np.nonzero(np.diff(owner))[0] + 1
-

@@ -161,8 +161,9 @@ class Utility:
         return offset, slopes, table
 
     def curvature(self, values: Array, visits: Array) -> tuple[Any, Any]:
-        """`-F''` with respect to visits: of pairs `[S, A]`, and of all visits of a state `[S, 1]`."""
-        pairs, states = 0.0, 0.0
+        """`-F''` with respect to visits: of pairs `[S, A]`, and of a state's together `[S, 1]`."""
+        pairs: Any = 0.0
+        states: Any = 0.0
         for term, point in zip(self.terms, self._points(values, visits), strict=True):
             if term.rewards is None and term.curvature is not None:
                 of_pairs, of_states = term.curvature(point)

@@ -1,4 +1,4 @@
-"""The interior-point method: against closed forms and dense algebra, in few steps at hard limits."""
+"""The interior-point method: against closed forms and dense algebra, and in few steps."""
 
 import numpy as np
 import pytest

@@ -79,19 +79,19 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 2680,
+    "loose modules": 2740,
     "loops": 2760,
     "model": 4330,
-    "exact": 3170,
-    "solvers": 4190,
+    "exact": 3190,
+    "solvers": 4500,
     "environments": 680,
-    "learning": 6490,
+    "learning": 6600,
     "experiments": 1720,
     "report": 960,
     "paper": 2700,
     "cli": 1150,
 }
-LINES, MODULES, LOOSE_MODULES = 30_800, 129, 9
+LINES, MODULES, LOOSE_MODULES = 31_250, 130, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

@@ -4,8 +4,8 @@
 
 over mixtures of columns. F is replaced by its quadratic model at the current mixture, which is a
 program of `loops/mixing.py`: with `-F'' = R' R` the model adds `-|R (V - V_0)|^2 / 2`, a row for
-each eigenvalue. A few such Newton steps, each with a line search on F, settle the mixture. The first column is the uniform
-policy, at which F must be finite; every other is a deterministic plan.
+each eigenvalue. A few such Newton steps, each with a line search on F, settle the mixture. The
+first column is the uniform policy, at which F must be finite; every other is a deterministic plan.
 """
 
 from dataclasses import dataclass, replace
