@@ -85,7 +85,7 @@ BUDGETS = {
     "exact": 3360,
     "solvers": 4210,
     "environments": 680,
-    "learning": 6490,
+    "learning": 6600,
     "experiments": 1720,
     "report": 960,
     "paper": 2700,
