@@ -80,18 +80,18 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 # lines, raised only on purpose
 BUDGETS = {
     "loose modules": 2700,
-    "loops": 2970,
-    "model": 4360,
-    "exact": 3300,
-    "solvers": 4190,
+    "loops": 3030,
+    "model": 4380,
+    "exact": 3360,
+    "solvers": 4210,
     "environments": 680,
-    "learning": 6490,
+    "learning": 6600,
     "experiments": 1720,
     "report": 960,
     "paper": 2700,
     "cli": 1150,
 }
-LINES, MODULES, LOOSE_MODULES = 31_200, 130, 9
+LINES, MODULES, LOOSE_MODULES = 31_450, 130, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,
