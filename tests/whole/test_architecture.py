@@ -91,7 +91,7 @@ BUDGETS = {
     "paper": 2700,
     "cli": 1150,
 }
-LINES, MODULES, LOOSE_MODULES = 31_250, 130, 9
+LINES, MODULES, LOOSE_MODULES = 31_300, 130, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,
