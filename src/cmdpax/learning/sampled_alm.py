@@ -275,7 +275,8 @@ def _measured(simulator: Sampler, utility: Utility) -> Callable[[VisitedStates],
         raise InputError("utility: max_min has no gradient to sample; cmdpax.solve takes it.")
     limits, shape = simulator.limits, (simulator.states, simulator.actions)
     tables = [reward for reward in utility.rewards if not isinstance(reward, str)]
-    tables += [term.recipe["visits"] for term in utility.terms if "visits" in (term.recipe or {})]
+    recipes = [term.recipe or {} for term in utility.terms]
+    tables += [recipe["visits"] for recipe in recipes if "visits" in recipe]
     if simulator.states is None and (tables or not utility.is_of_values):
         raise InputError(
             "utility: observations are not state indices, so that there are no visits [S, A];"
