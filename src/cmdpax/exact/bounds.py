@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from cmdpax.exact import by_blocks
 from cmdpax.loops import bellman, small
 from cmdpax.loops.compiled import readable
 
@@ -48,7 +49,7 @@ class Claim(NamedTuple):
 def claim(form: "StandardForm", reward: np.ndarray, threshold: float = 0.0) -> Claim:
     """One reward `[K]`, without the constant that only costs digits, less a threshold."""
     constant, value = form.criterion.constant(form, reward)
-    centred = np.where(form.alive_choices, reward - constant, 0.0) if constant else reward
+    centred = form.less(reward, constant) if constant else reward
     value = value - Fraction(float(threshold)) if threshold else value
     return Claim(centred, np.abs(centred), value)
 
@@ -122,6 +123,10 @@ def extremes(
     Ratios are rounded outwards. potentials: `[n, S]`, or `[n, 2 S]` and `[n, 3 S]`, with a gauge of
     their own. policy: `[K]` or `[S]`; None: the better choice of every state.
     """
+    if isinstance(form, by_blocks.BlockForm):
+        pairs = zip(what, potentials, strict=True)
+        each = [by_blocks.extremes(form.criterion, form, *pair, policy) for pair in pairs]
+        return np.array(each).reshape(-1, 2)
     rows, discount = form.transitions, form.criterion.discount
     if policy is not None and np.issubdtype(policy.dtype, np.integer):
         policy = rows.deterministic(policy)

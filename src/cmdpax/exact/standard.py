@@ -11,12 +11,13 @@ is not exact: solvers work there, and nothing scaled is ever certified.
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.exact.average import Average, Settled
+from cmdpax.exact.by_blocks import BlockForm
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.endings import end_components
 from cmdpax.exact.objective import Objective
@@ -27,6 +28,7 @@ from cmdpax.loops.compiled import readable
 from cmdpax.loops.rows import Block
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Certificate, Mixture
+from cmdpax.model.row_function import FunctionCMDP
 from cmdpax.model.transitions import Transitions
 
 SHORT = 1e-3  # 1 - gamma below which it is asked whether all policies end
@@ -54,6 +56,8 @@ class StandardForm:
     initial: np.ndarray  # [S]
     criterion: Discounted | Average  # what values, visits and bounds mean
     objective: Objective | None = None  # maximised instead of V_0
+
+    smallest = np.float64  # what is kept of vectors that need not be exact
 
     @staticmethod
     def of(model: CMDP) -> "StandardForm":
@@ -241,6 +245,18 @@ class StandardForm:
         """The policy that chooses uniformly among the choices of each state, `[K]`."""
         return self.transitions.uniform_policy()
 
+    def less(self, reward: np.ndarray, constant: float) -> np.ndarray:
+        """A reward `[K]` less a constant, before a run has ended."""
+        return np.where(self.alive_choices, reward - constant, 0.0)
+
+    def returns(self, choices: np.ndarray, visits: np.ndarray) -> tuple[float, np.ndarray]:
+        """Values of the reward and of the constraints, `[m]`, of choices `[S]` with visits `[S]`.
+
+        Sums, not dot products: they do not depend on the number of BLAS threads.
+        """
+        reward = (visits * self.reward[choices]).sum()
+        return float(reward), (visits * self.constraints[:, choices]).sum(-1)
+
     def pseudo_reward(self, weights: np.ndarray) -> np.ndarray:
         """`r + sum_i w_i c_i`, for weights `[..., m]` -> `[..., K]`."""
         return scalarise(self.reward, self.constraints, weights)
@@ -273,23 +289,42 @@ class StandardForm:
         that are never reached have no say, but large numbers there would blur those of the others:
         they are clipped.
         """
-        criterion, rows = self.criterion, (self.reward, *self.constraints)
-        offsets, widths = np.array([criterion.scale(self, row) for row in rows]).T
-        units = widths if units is None else units
+        return scaled(self, units)
+
+    def moved(self, offsets: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Reward and constraints, each less its offset, in units `[1 + m]`."""
+        rows = self.reward, *self.constraints
         arrays = np.empty((len(rows), *self.reward.shape))
         for array, row, offset, unit in zip(arrays, rows, offsets, units):
             np.subtract(row, offset, out=array)
             array /= unit
             np.clip(array, *((end - offset) / unit for end in self.span(row)), out=array)
-            if not criterion.is_closed:
+            if not self.criterion.is_closed:
                 array[~self.alive_choices] = 0.0
-        thresholds = (self.thresholds - offsets[1:] * criterion.common) / units[1:]
-        form = self.replace(reward=arrays[0], constraints=arrays[1:], thresholds=thresholds)
-        constants = [criterion.constant(self, row)[0] for row in rows]
-        shifts = (offsets - constants) * criterion.common
-        if self.objective is not None:
-            form = form.replace(objective=self.objective.in_units(float(units[0])))
-        return Scaled(form, units, shifts, offsets[0] * criterion.common)
+        return arrays[0], arrays[1:]
+
+
+def form_of(model: CMDP | FunctionCMDP) -> StandardForm:
+    """The form of a model; of one whose rows are a function, a `BlockForm`, which acts as one."""
+    if isinstance(model, FunctionCMDP):
+        return cast(StandardForm, BlockForm.of(model, Discounted(model.discount)))
+    return StandardForm.of(model)
+
+
+def scaled(form: StandardForm, units: np.ndarray | None = None) -> "Scaled":
+    """A form in units `[1 + m]`, or in the widths of possible values."""
+    criterion, rows = form.criterion, (form.reward, *form.constraints)
+    offsets, widths = np.array([criterion.scale(form, row) for row in rows]).T
+    units = widths if units is None else units
+    reward, constraints = form.moved(offsets, units)
+    thresholds = (form.thresholds - offsets[1:] * criterion.common) / units[1:]
+    constants = [criterion.constant(form, row)[0] for row in rows]
+    shifts = (offsets - constants) * criterion.common
+    objective = form.objective
+    form = form.replace(reward=reward, constraints=constraints, thresholds=thresholds)
+    if objective is not None:
+        form = form.replace(objective=objective.in_units(float(units[0])))
+    return Scaled(form, units, shifts, offsets[0] * criterion.common)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,9 +21,10 @@ from cmdpax.errors import InputError, NumericalError, check_count, check_number
 from cmdpax.exact.bounds import claim, mixed
 from cmdpax.exact.certificate import certify, lagrangian_bound, scaled_errors, with_ray
 from cmdpax.exact.ranges import Ranges, attained_ranges
-from cmdpax.exact.standard import Renumbered, Scaled, StandardForm, said_back
+from cmdpax.exact.standard import Renumbered, Scaled, StandardForm, form_of, said_back, scaled
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP
+from cmdpax.model.row_function import FunctionCMDP
 from cmdpax.model.result import Callback, Certificate, Mixture, Result, Row, Status, Trajectory
 from cmdpax.solvers.algorithm import Answer, Oracle
 from cmdpax.solvers.certified import Task, WarmStart
@@ -47,7 +48,7 @@ Proven = tuple[Mixture, Certificate, np.ndarray]  # policies, their proof, their
 
 
 def solve(
-    model: CMDP,
+    model: CMDP | FunctionCMDP,
     method: str | Oracle | None = None,
     *,
     eps: float = 1e-6,
@@ -75,6 +76,10 @@ def solve(
     Ctrl-C (a second one ends it at once, with nothing) or when rounding leaves nothing to gain,
     with the best policy so far.
     """
+    if isinstance(model, FunctionCMDP):
+        _refuse_choices(method, features, utility, settings, memory_limit)
+        limits = find_method(DEFAULT), eps, time_limit, None, callback
+        return _Door(model, *limits).solve({})
     row, own = choose(model, DEFAULT if method is None else method, features)
     check_number("eps", eps, above=0, below=1)
     row.check_settings(settings, row.settings)
@@ -85,6 +90,15 @@ def solve(
         return _solve_utility(model, utility, limits, {**own, **settings})
     may_pivot = method is None and not settings and memory_limit is None
     return _Door(model, *limits, may_pivot=may_pivot).solve({**own, **settings})
+
+
+def _refuse_choices(*choices: Any) -> None:
+    """Refuse whatever a model whose rows are a function does not take."""
+    if any(choice is not None and choice != {} for choice in choices):
+        raise InputError(
+            "solve: a model of rows takes eps, time_limit and callback alone; for methods,"
+            " features, utilities and settings build it with CMDP.from_rows(..., stored=True)."
+        )
 
 
 def _solve_utility(
@@ -180,7 +194,8 @@ def certified_gaps(model: CMDP, run: Trajectory, every: int = 1) -> np.ndarray:
 def choose(model: CMDP, method: Any, features: Any) -> tuple[Method, dict[str, Any]]:
     """The row of a method, its log-linear form if there are features, and what to pass it."""
     if not isinstance(model, CMDP):
-        raise InputError(f"model: a CMDP is needed, not {type(model).__name__}.")
+        advice = "; give from_rows stored=True" if isinstance(model, FunctionCMDP) else ""
+        raise InputError(f"model: a CMDP is needed, not {type(model).__name__}{advice}.")
     row = find_method(method) if isinstance(method, str) else of_oracle(method)
     if features is None:
         if row.features:
@@ -204,7 +219,7 @@ def choose(model: CMDP, method: Any, features: Any) -> tuple[Method, dict[str, A
 class _Door:
     """One solve: its limits, its trace, and the certificate that was accepted."""
 
-    model: CMDP
+    model: Any  # CMDP or FunctionCMDP
     method: Method
     eps: float
     time_limit: float | None = None
@@ -221,11 +236,13 @@ class _Door:
         if self.callback is not None and not callable(self.callback):
             raise InputError("callback: it must be a function that takes a row of the trace.")
         self.started, self.stop = time.perf_counter(), Stopper(self.time_limit)
-        self.form = StandardForm.of(self.model)
+        self.form = form_of(self.model)
+        self.explains &= isinstance(self.model, CMDP)
         self.method.check_criterion(self.form.kind)
         self.renumbered: Renumbered | None = None
         is_large = self.method.name == DEFAULT and not self.form.is_small
         is_plain = self.form.criterion.parts == 1
+        is_large &= isinstance(self.model, CMDP)
         if is_large and is_plain and not self.form.transitions.order.is_ordered:
             self.renumbered = self.form.in_order()
             self.form = self.renumbered.form
@@ -253,7 +270,7 @@ class _Door:
         if self.warm.units is None:
             units = self.tolerances / self.eps
             self.warm.units = np.where(units > 0, units, 1.0)
-        return self.form.scaled(self.warm.units)
+        return scaled(self.form, self.warm.units)
 
     def solve(self, settings: Mapping[str, Any]) -> Result:
         """Phase 1, the method, the certificate."""
