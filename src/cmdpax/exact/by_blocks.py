@@ -11,8 +11,8 @@ policy is actions `[S]` or a table `[S, A]`.
 
 What is computed goes through the rows block after block (`loops/blocks.py`), in sweeps to and fro:
 
-- plans: Gauss-Seidel sweeps of Bellman's operator, then one backup, which removes the constant mode
-  and whose change d bounds the error as in `planning.py`;
+- plans: Gauss-Seidel sweeps of Bellman's operator, each followed by a backup, whose change d bounds
+  the error as in `planning.py`; what all states still lack is added at once;
 - values of a policy, of all functions at once: the same without a choice;
 - visits: what a state has left over is pushed on to its successors, which is Gauss-Seidel for the
   transposed system; then all visits are scaled so that what is left sums to 0.
@@ -215,7 +215,7 @@ def plan(
         if reach * width <= max(tolerance, reach * rounding) or stop():
             backed_up += reach * high
             return Plan(actions, backed_up, float(_at_start(form, backed_up[:, None])[0]))
-        backed_up += reach * (low + high) / 2
+        backed_up += reach * _sure(low, high)
         current, backed_up = backed_up, current
     raise unsettled("planning")
 
@@ -255,7 +255,7 @@ def potentials(
             del current
             other -= other.min(0) / 2 + other.max(0) / 2
             return np.ascontiguousarray(other.T)
-        other += reach * (low + high) / 2
+        other += reach * _sure(low, high)
         current, other = other, current
     raise unsettled("evaluation")
 
@@ -320,6 +320,15 @@ def extremes(
         bellman.fill_ratios(part.first, part.block, *numbers, *kind)
         low, high = min(low, float(scratch[0].min())), max(high, float(scratch[1].max()))
     return low, high
+
+
+def _sure(low: Any, high: Any) -> np.ndarray:
+    """What all states still have to change by, where changes are between `low` and `high`.
+
+    All errors are then at least, or at most, `gamma / (1 - gamma)` times this, and adding it brings
+    every state nearer. (The middle of both would not: sweeps in place do not keep constants.)
+    """
+    return np.maximum(low, 0.0) + np.minimum(high, 0.0)
 
 
 def _at_start(form: BlockForm, values: np.ndarray) -> np.ndarray:
