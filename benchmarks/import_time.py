@@ -3,8 +3,8 @@
     python benchmarks/import_time.py [processes]
 
 The import is the best of some fresh processes. A first answer is `cmdpax.solve` in a fresh process
-with an empty cache of compiled loops, less the same with a full cache: what compiling takes. Target:
-at most 3 s.
+with an empty cache of compiled loops, less the same with a full cache: what compiling takes.
+Target: at most 3 s.
 """
 
 import os

@@ -92,14 +92,15 @@ def garnet(states: int, free: bool) -> cmdpax.CMDP:
 
 def run(family: str, states: int, free: bool) -> dict:
     """Build, back up once, solve and check; CPU seconds of each, and the process's peak."""
-    model = {"pricing": pricing, "garnet": garnet}[family](1000, free)
+    build = {"pricing": pricing, "garnet": garnet}[family]
+    model = build(1000, free)
     cmdpax.check(model, cmdpax.solve(model))  # compiles
     base, times = peak(), {}
-    model = timed(times, "build", lambda: {"pricing": pricing, "garnet": garnet}[family](states, free))
+    model = timed(times, "build", lambda: build(states, free))
     form = form_of(model)
-    guess, stop = np.zeros(model.states), lambda: True
-    timed(times, "backup", lambda: plan(form.criterion, form, form.reward, values=guess, stop=stop))
-    del guess
+    kind = {"values": np.zeros(model.states), "stop": lambda: True}
+    timed(times, "backup", lambda: plan(form.criterion, form, form.reward, **kind))
+    kind.clear()
     result = timed(times, "solve", lambda: cmdpax.solve(model))
     solved = peak()
     verified = timed(times, "check", lambda: cmdpax.check(model, result))

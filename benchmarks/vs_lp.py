@@ -8,10 +8,10 @@
 A cell is a family, a number of states S, of constraints m and a discount. Each has a process of its
 own, on one thread, in which everybody solves the same model in turns. Times are CPU seconds of
 solving alone, the median of five where they are below one: building models and matrices, imports
-and compilation count for nobody. A peer is stopped after max(60 s, 20 times ours), or, where another
-has finished, after three times that one's time (10 s at the least), and counts as at least the CPU
-time it took by then. A policy counts as solved when it, evaluated by us, is within eps of optimal and
-feasible (peers: ten times that); of Storm, which has none, the value is looked at.
+and compilation count for nobody. A peer is stopped after max(60 s, 20 times ours), or, where
+another has finished, after three times that one's time (10 s at the least), and counts as at least
+the CPU time it took by then. A policy counts as solved when it, evaluated by us, is within eps of
+optimal and feasible (peers: ten times that); of Storm, which has none, the value is looked at.
 
 Finished peers are in a file of JSON lines and are not repeated, ours is timed anew beside each that
 is: a ratio is printed only between times of one process. `--anew` repeats everybody.
@@ -71,8 +71,8 @@ def cells() -> list[dict[str, Any]]:
 def model_of(cell: dict[str, Any]) -> cmdpax.CMDP:
     """The model of a cell; without constraints, that of one constraint with it left out.
 
-    A tight grid: limits lie nine tenths of the way to what can be met at all (m = 1), or, with more,
-    at `0.1 V(reward's optimum) + 0.9 V(constraints' optimum)`.
+    A tight grid: limits lie nine tenths of the way to what can be met at all (m = 1); with more, at
+    `0.1 V(reward's optimum) + 0.9 V(constraints' optimum)`.
     """
     family, m = cell["family"], cell["constraints"]
     is_tight, kind = family == "tight grid", {}
@@ -82,9 +82,7 @@ def model_of(cell: dict[str, Any]) -> cmdpax.CMDP:
     model = instance(own, cell["states"], cell["discount"], max(m, 1), **kind)
     if m == 0:
         nothing = np.zeros((0, model.choices))
-        return model.replace(
-            constraints=nothing, thresholds=[], senses=None, constraint_names=None
-        )
+        return model.replace(constraints=nothing, thresholds=[], senses=None, constraint_names=None)
     if is_tight and m > 1:
         form = StandardForm.of(model)
         scaled = form.constraints / form.constraint_scales[:, None]

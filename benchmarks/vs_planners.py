@@ -50,7 +50,9 @@ def mdpsolver_run(form: StandardForm, algorithm: str) -> tuple[np.ndarray, float
     rows, A = form.transitions, form.actions
     first, to = rows.first_entry.tolist(), rows.successors.tolist()
     chances = rows.probabilities.tolist()
-    pointers = [[(first[s * A + a], first[s * A + a + 1]) for a in range(A)] for s in range(form.states)]
+    pointers = [
+        [(first[s * A + a], first[s * A + a + 1]) for a in range(A)] for s in range(form.states)
+    ]
     solver = mdpsolver.model()
     solver.mdp(
         discount=form.criterion.discount,
@@ -144,7 +146,9 @@ def sweep() -> list[dict[str, Any]]:
                     done = subprocess.run(command, **kind, timeout=2 * LIMIT)
                     lines = done.stdout.strip().splitlines()
                     words = done.stderr.strip().splitlines()
-                    own = json.loads(lines[-1]) if done.returncode == 0 else {"note": words[-1][:200]}
+                    own = (
+                        json.loads(lines[-1]) if done.returncode == 0 else {"note": words[-1][:200]}
+                    )
                 except subprocess.TimeoutExpired:
                     own = {"note": f"not within {LIMIT:.0f} s"}
                 rows.append({**row, **own, "versions": versions})

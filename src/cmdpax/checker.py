@@ -689,7 +689,7 @@ def _best_bounds(
         low, high, shifts = _quotients_on_average(facts, x, sizes, v, h, u, policy)
     elif facts.allowed is None:
         v = _vector(potential, model.states)
-        low, high = _quotients(facts, x, sizes, v, policy)
+        least, most = _quotients(facts, x, sizes, v, policy)
     else:
         v, u = _vector(potential, 2 * model.states).reshape(2, -1)
         low, high = _quotients_to_the_end(facts, x, sizes, v, u, policy)
@@ -699,9 +699,9 @@ def _best_bounds(
     weight = 1.0 if u is None else float(chances @ u[own])
     terms = UNIT * (len(own) + 4) + abs(math.fsum(chances) - 1)
     ends, constant = [], float(rest)
-    if isinstance(low, np.ndarray):
-        low, high = low[facts.seen].min(), high[facts.seen].max()
-    sides = (-1.0, low, shifts[0]), (1.0, high, shifts[1])
+    if u is not facts.gauge:  # each potential has its own, and bounds of every state
+        least, most = float(low[facts.seen].min()), float(high[facts.seen].max())
+    sides = (-1.0, least, shifts[0]), (1.0, most, shifts[1])
     for sign, ratio, shift in sides:
         further = (weight * float(ratio) if np.isfinite(ratio) else float(ratio)) + shift
         total = at_start + further + constant

@@ -161,7 +161,10 @@ class FunctionCMDP:
         to = np.ascontiguousarray(successors, dtype=np.int32).reshape(-1)
         facts = bellman.inspect_rows(counts[1].view(np.int32), to, chances, SUM_TOLERANCE)
         infinite, negative, off = facts[:3].astype(np.int64).tolist()
-        for entry, wrong in ((infinite, "it must be finite"), (negative, "it must not be negative")):
+        for entry, wrong in (
+            (infinite, "it must be finite"),
+            (negative, "it must not be negative"),
+        ):
             if entry >= 0:
                 where = f"state {first + entry // (A * B)}, action {entry // B % A}"
                 raise InputError(f"rows: {where} has a probability {chances[entry]}; {wrong}.")
@@ -206,7 +209,8 @@ class FunctionCMDP:
         pieces = list(self.pieces())
         shape = self.states, self.actions, self.branching
         successors, chances = (
-            np.concatenate([piece.block[part] for piece in pieces]).reshape(shape) for part in (2, 3)
+            np.concatenate([piece.block[part] for piece in pieces]).reshape(shape)
+            for part in (2, 3)
         )
         rewards = np.concatenate([piece.rewards for piece in pieces], 1)
         return {

@@ -24,8 +24,8 @@ from cmdpax.exact.ranges import Ranges, attained_ranges
 from cmdpax.exact.standard import Renumbered, Scaled, StandardForm, form_of, said_back, scaled
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP
-from cmdpax.model.row_function import FunctionCMDP
 from cmdpax.model.result import Callback, Certificate, Mixture, Result, Row, Status, Trajectory
+from cmdpax.model.row_function import FunctionCMDP
 from cmdpax.solvers.algorithm import Answer, Oracle
 from cmdpax.solvers.certified import Task, WarmStart
 from cmdpax.solvers.climb import Climb, max_min, objective_of, raised
