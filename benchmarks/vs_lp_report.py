@@ -127,7 +127,7 @@ def draw(rows: list[Row], path: Path) -> Path:
     columns = [(S, 0.99) for S in SIZES] + [(1000, 0.9), (1000, 0.9999)]
     figure = Figure(figsize=(8.6, 8.8))
     axes = figure.subplots()
-    norm = LogNorm(0.1, 1000)
+    norm = LogNorm(0.01, 100)
     shown = np.full((len(lines), len(columns)), np.nan)
     for i, (family, m) in enumerate(lines):
         for j, (S, discount) in enumerate(columns):
@@ -135,10 +135,10 @@ def draw(rows: list[Row], path: Path) -> Path:
             if one is None:
                 axes.text(j, i, "not run", ha="center", va="center", fontsize=7, color="0.45")
                 continue
-            shown[i, j] = np.clip(one.ratio, 0.1, 1000)
+            shown[i, j] = np.clip(one.ratio, 0.01, 100)
             text = said(one).replace(">= ", "≥").replace("all failed", "all fail")
             is_lost = one.ratio < 1
-            colour = "white" if not 0.3 < one.ratio < 60 else "black"
+            colour = "white" if not 0.06 < one.ratio < 16 else "black"
             axes.text(
                 j,
                 i,
@@ -164,6 +164,6 @@ def draw(rows: list[Row], path: Path) -> Path:
         fontsize=10,
     )
     bar = figure.colorbar(image, ax=axes, shrink=0.6, pad=0.02)
-    bar.set_label("ratio (colours end at 0.1 and 1,000)")
+    bar.set_label("ratio (colours end at 0.01 and 100)")
     figure.tight_layout()
     return save(figure, path)
