@@ -80,10 +80,10 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 # lines, raised only on purpose
 BUDGETS = {
     "loose modules": 2760,
-    "loops": 2880,
-    "model": 4650,
-    "exact": 3600,
-    "solvers": 4230,
+    "loops": 3040,
+    "model": 4660,
+    "exact": 3680,
+    "solvers": 4250,
     "environments": 680,
     "learning": 6490,
     "experiments": 1720,
@@ -91,7 +91,7 @@ BUDGETS = {
     "paper": 2700,
     "cli": 1150,
 }
-LINES, MODULES, LOOSE_MODULES = 31_750, 132, 9
+LINES, MODULES, LOOSE_MODULES = 32_000, 132, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

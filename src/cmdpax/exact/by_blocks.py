@@ -21,8 +21,10 @@ Sweeps follow each other for as long as it takes: few where the chain mixes fast
 one way through the numbering, up to `log(1 / eps) / (1 - gamma)` where neither is the case.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +93,7 @@ class BlockForm:
         return self.model.initial
 
     @cached_property
-    def spans(self) -> np.ndarray:
+    def ends(self) -> np.ndarray:
         """The least and the largest number of the model's own functions and of 1, `[2 + m, 2]`."""
         ends = [(part.rewards.min(1), part.rewards.max(1)) for part in self.model.pieces()]
         low, high = np.min([low for low, _ in ends], 0), np.max([high for _, high in ends], 0)
@@ -99,8 +101,30 @@ class BlockForm:
 
     def span(self, reward: np.ndarray) -> tuple[float, float]:
         """Two numbers between which a function `[2 + m]` is; of a single one, its own ends."""
-        ends = reward[:, None] * self.spans
+        ends = reward[:, None] * self.ends
         return float(ends.min(1).sum()), float(ends.max(1).sum())
+
+    @property
+    def spans(self) -> list[tuple[float, float]]:
+        """The spans of the reward and of all constraints."""
+        return [self.span(row) for row in (self.reward, *self.constraints)]
+
+    @property
+    def scales(self) -> np.ndarray:
+        """Offsets and widths of possible values of the same, `[1 + M, 2]`."""
+        return np.array([self.criterion.scale_of(*span) for span in self.spans])
+
+    @property
+    def constants(self) -> list[tuple[float, Fraction]]:
+        """Constants in the same, and their values."""
+        return [self.criterion.constant_of(*span) for span in self.spans]
+
+    @cached_property
+    def start(self) -> tuple[np.ndarray, np.ndarray, float]:
+        """States where a run may start, their chances, and how often a sum over them is rounded."""
+        own = np.flatnonzero(self.initial)
+        chances = self.initial[own]
+        return own, chances, len(own) + 8 + abs(math.fsum(chances) - 1) / np.finfo(float).eps
 
     def less(self, reward: np.ndarray, constant: float) -> np.ndarray:
         """A function `[2 + m]` less a constant."""
@@ -111,7 +135,7 @@ class BlockForm:
     def replace(self, **changes: Any) -> "BlockForm":
         """A copy with other fields; what was seen of the rows is shared."""
         copy = replace(self, **changes)
-        copy.__dict__.update({"spans": self.spans})
+        copy.__dict__.update(ends=self.ends, start=self.start)
         return copy
 
     def pseudo_reward(self, weights: np.ndarray) -> np.ndarray:
@@ -270,8 +294,7 @@ def visits(
 ) -> np.ndarray:
     """Occupancy `nu [S]`; values of the form's functions are off by at most `tolerance`."""
     discount, mass = criterion.discount, criterion.mass
-    rows = (form.reward, *form.constraints)
-    largest = max(*(max(-low, high) for low, high in map(form.span, rows)), np.finfo(float).tiny)
+    largest = max(*(max(-low, high) for low, high in form.spans), np.finfo(float).tiny)
     target = max(tolerance / (largest * mass), 1e-15)
     nu, left = np.zeros(form.states), np.array(form.initial)
     if guess is not None and guess.any():
@@ -333,8 +356,8 @@ def _sure(low: Any, high: Any) -> np.ndarray:
 
 def _at_start(form: BlockForm, values: np.ndarray) -> np.ndarray:
     """`rho.V` of values `[S, F]`."""
-    own = np.flatnonzero(form.initial)
-    return form.initial[own] @ values[own]
+    own, chances, _ = form.start
+    return chances @ values[own]
 
 
 def unsettled(what: str) -> NumericalError:

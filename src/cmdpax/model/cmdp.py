@@ -358,12 +358,14 @@ class CMDP:
         rows, hasher = self.transitions, sha256()
         pairs, lengths = (rows.state_of, rows.action_of), (np.diff(rows.first_entry),)
         for columns in (pairs, lengths, (rows.successors,)):
-            parts = range(0, len(columns[0]), HASHED)
-            stacked = (np.stack([part[i : i + HASHED] for part in columns], -1) for i in parts)
             shape = (len(columns[0]), 2) if len(columns) > 1 else columns[0].shape
             hasher.update(str(shape).encode())
-            for part in stacked:
-                hasher.update(part.astype(np.int64).data)
+            for i in range(0, len(columns[0]), HASHED):
+                parts = [column[i : i + HASHED] for column in columns]
+                block = np.empty((len(parts[0]), len(parts)), np.int64)
+                for j, part in enumerate(parts):
+                    block[:, j] = part
+                hasher.update(block.data)
         numbers = self.reward, self.constraints, self.limits.bounds, self.initial
         for array in (rows.probabilities, *numbers):
             _hash(hasher, array)

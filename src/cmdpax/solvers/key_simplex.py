@@ -76,7 +76,7 @@ def by_pivots(
     if weights is not None:
         basis.weights[:] = weights
     kernel, initial = form.kernel, readable(form.initial)
-    owner, factors = readable(rows.state_of.astype(np.int64)), np.empty((form.states,) * 2)
+    owner, factors = readable(rows.state_of.astype(np.int64)), small.empty_factors(form.states)
     plan = form.criterion.plan
     basis.keys[:] = plan(form, form.pseudo_reward(basis.weights), stop=stop).choices
     small.factorise(kernel, basis.keys, factors)
@@ -112,7 +112,7 @@ def _points(
     form: StandardForm,
     parts: tuple,
     owner: np.ndarray,
-    factors: np.ndarray,
+    factors: small.Factors,
     basis: Basis,
     mixed: np.ndarray,
     limits: np.ndarray,
@@ -135,7 +135,7 @@ def _reduced(basis: Basis) -> np.ndarray:
     return basis.advantages[0] + basis.weights @ basis.advantages[1:]
 
 
-def _refresh(parts: tuple, owner: np.ndarray, factors: np.ndarray, basis: Basis) -> None:
+def _refresh(parts: tuple, owner: np.ndarray, factors: small.Factors, basis: Basis) -> None:
     """Everything anew from the keys, and the vectors of ties from their LU."""
     small.factorise(parts[0], basis.keys, factors)
     pivots.refresh(*parts, factors, basis)
