@@ -7,7 +7,7 @@ the model's own ones and of 1, given by its coefficients,
 
 `[2 + m]` numbers where a stored form has `[K]`. Whoever adds, scales and mixes functions needs no
 other code: phase 1, the augmented Lagrangian, ranges and certificates are those of stored forms. A
-policy is actions `[S]` or a table `[S, A]`.
+policy is actions `[S]`, or a mixture of columns.
 
 What is computed goes through the rows block after block (`loops/blocks.py`), in sweeps to and fro:
 
@@ -36,7 +36,7 @@ from cmdpax.lagrangian import scalarise
 from cmdpax.loops import bellman, blocks
 from cmdpax.loops.compiled import readable
 from cmdpax.model.result import Mixture
-from cmdpax.model.row_function import FunctionCMDP, Piece
+from cmdpax.model.row_function import BLOCK, FunctionCMDP, Piece
 from cmdpax.stopping import Stop, never
 
 if TYPE_CHECKING:
@@ -149,8 +149,11 @@ class BlockForm:
         return scaled[0], scaled[1:]
 
     def said_policies(self, policies: Mixture) -> Mixture:
-        """Policies of the form are those of the model."""
-        return policies
+        """Policies of the form as those of the model: actions `[S]`, or a table `[S, A]`."""
+        own: Any = policies
+        return tuple(
+            (share, one.table() if isinstance(one, MixedPolicy) else one) for share, one in own
+        )
 
     def parts(
         self, functions: Sequence[np.ndarray], backwards: bool = False
@@ -160,11 +163,11 @@ class BlockForm:
         for part in self.model.pieces(backwards):
             yield part, matrix[:, :-1] @ part.rewards + matrix[:, -1:]
 
-    def shares(self, policy: np.ndarray, part: Piece) -> np.ndarray:
+    def shares(self, policy: "np.ndarray | MixedPolicy", part: Piece) -> np.ndarray:
         """What a policy chooses in a block, `[k]`."""
         own = policy[part.first : part.first + len(part.block.first_choice) - 1]
-        if policy.ndim == 2:
-            return readable(own.astype(np.float64, copy=False).reshape(-1))
+        if own.ndim == 2:
+            return readable(own.reshape(-1))
         chosen = np.zeros((len(own), self.model.actions))
         chosen[np.arange(len(own)), own] = 1.0
         return readable(chosen.reshape(-1))
@@ -185,19 +188,39 @@ class BlockForm:
         visits: Sequence[np.ndarray],
         fallback: np.ndarray,
         least: float,
-    ) -> np.ndarray:
-        """The one policy `[S, A]` with the mixed visits of columns; `fallback [S]` where few go."""
-        mass = np.zeros((self.states, self.model.actions))
-        each = np.arange(self.states)
-        for share, own, nu in zip(shares, choices, visits, strict=True):
-            if share > 0:
-                mass[each, own] += share * nu
-        total = mass.sum(1)
-        rare = np.flatnonzero(total <= least)
+    ) -> "MixedPolicy":
+        """The one policy with the mixed visits of columns; `fallback [S]` where few go."""
+        columns = zip(shares.tolist(), choices, visits, strict=True)
+        used = tuple(column for column in columns if column[0] > 0)
+        return MixedPolicy(used, fallback, least, self.model.actions)
+
+
+@dataclass(frozen=True, eq=False)
+class MixedPolicy:
+    """`pi(a|s) = sum_k alpha_k nu_k(s) 1[a = a_k(s)] / sum_k alpha_k nu_k(s)`, block by block."""
+
+    columns: tuple[tuple[float, np.ndarray, np.ndarray], ...]  # shares, actions [S], visits [S]
+    fallback: np.ndarray  # [S], actions where there are at most so many visits
+    least: float
+    actions: int  # A
+
+    def __getitem__(self, here: slice) -> np.ndarray:
+        """Its rows of some states, `[n, A]`."""
+        own = self.fallback[here]
+        each, mass = np.arange(len(own)), np.zeros((len(own), self.actions))
+        for share, actions, visits in self.columns:
+            mass[each, actions[here]] += share * visits[here]
+        rare = np.flatnonzero(mass.sum(1) <= self.least)
         mass[rare] = 0.0
-        mass[rare, fallback[rare]] = total[rare] = 1.0
-        mass /= total[:, None]
-        return mass
+        mass[rare, own[rare]] = 1.0
+        return mass / mass.sum(1, keepdims=True)
+
+    def table(self) -> np.ndarray:
+        """All of it, `[S, A]`."""
+        policy = np.empty((len(self.fallback), self.actions))
+        for first in range(0, len(policy), BLOCK):
+            policy[first : first + BLOCK] = self[first : first + BLOCK]
+        return policy
 
 
 def plan(
@@ -296,7 +319,7 @@ def visits(
     discount, mass = criterion.discount, criterion.mass
     largest = max(*(max(-low, high) for low, high in form.spans), np.finfo(float).tiny)
     target = max(tolerance / (largest * mass), 1e-15)
-    nu, left = np.zeros(form.states), np.array(form.initial)
+    (own, chances, _), nu, left = form.start, np.zeros(form.states), np.array(form.initial)
     if guess is not None and guess.any():
         nu = np.maximum(guess, 0.0, dtype=np.float64)
         nu *= mass / nu.sum()
@@ -312,9 +335,10 @@ def visits(
         rest = float(left.sum())
         if rest < 1:  # what is left sums to 0 if all visits have their exact mass
             nu /= 1 - rest
-            left -= rest * form.initial
+            left[own] -= rest * chances
             left /= 1 - rest
-        size = float(np.abs(left).sum())
+        firsts = range(0, form.states, BLOCK)
+        size = sum(float(np.abs(left[i : i + BLOCK]).sum()) for i in firsts)
         smallest, stalled = (size, 0) if size <= smallest / 2 else (smallest, stalled + 1)
         if size <= target or (stalled >= STALL and size <= 1e-12):
             return np.maximum(nu, 0.0, out=nu)

@@ -513,10 +513,10 @@ def _said_values(
     A gauge, the last of several parts, has no sign.
     """
     own = potentials.reshape(-1, count, potentials.shape[-1])[:, chosen]
-    turned = own * signs[:, None] + 0.0
-    if potentials.shape[-1] > S:
-        turned[..., -S:] = own[..., -S:]
-    return turned.reshape(-1, potentials.shape[-1])
+    values = own[..., :-S] if potentials.shape[-1] > S else own  # a copy: no other is made
+    values *= signs[:, None]
+    values += 0.0
+    return own.reshape(-1, potentials.shape[-1])
 
 
 def _said_ranges(ranges: np.ndarray, chosen: np.ndarray, signs: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ linear (few states) such a step finds nothing new, and none follows.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
@@ -158,7 +158,7 @@ class Corrective:
         least = NEVER_VISITED / (form.states * form.criterion.unit)
         parts = columns.mixture, columns.choices, columns.visits
         if isinstance(form, BlockForm):
-            return form.mixed_policy(*parts, fallback, least)
+            return cast(np.ndarray, form.mixed_policy(*parts, fallback, least))
         mass = np.zeros(form.choices)
         for weight, choices, visits in zip(*parts, strict=True):
             if weight > 0:

@@ -78,8 +78,9 @@ def solve(
     """
     if isinstance(model, FunctionCMDP):
         _refuse_choices(method, features, utility, settings, memory_limit)
-        limits = find_method(DEFAULT), eps, time_limit, None, callback
-        return _Door(model, *limits).solve({})
+        check_number("eps", eps, above=0, below=1)
+        door = _Door(model, find_method(DEFAULT), eps, time_limit, callback=callback)
+        return door.solve({})
     row, own = choose(model, DEFAULT if method is None else method, features)
     check_number("eps", eps, above=0, below=1)
     row.check_settings(settings, row.settings)
@@ -284,6 +285,8 @@ class _Door:
         most, accuracy = MAX_COLUMNS, ACCURACY * self.eps
         if self.memory_limit is not None:
             most = columns_within(self.form, self.memory_limit)
+        if isinstance(self.model, FunctionCMDP):  # those in use by two mixtures, and a new one
+            most = 2 * self.form.constraint_count + 3
         method, stop, warm = self.method, self.stop, self.warm
         if not self.form.constraint_count and method.name == DEFAULT and not settings:
             with stop:
@@ -557,6 +560,8 @@ class _Door:
     ) -> Result:
         """The result, in the user's words."""
         policies, proof, values = proven
+        if isinstance(self.model, FunctionCMDP):
+            self.warm.columns = None  # every vector counts there
         policies = self.form.said_policies(policies)
         limits, (gap, excess) = self.model.limits, self._errors(proof)
         if self.renumbered is not None:
