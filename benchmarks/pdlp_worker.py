@@ -1,11 +1,12 @@
 """PDLP in a process of its own: OR-Tools has a HiGHS too, and two cannot be loaded together.
 
-    python benchmarks/pdlp_worker.py PROGRAM.npz SOLUTION.npy SECONDS
+    python benchmarks/pdlp_worker.py PROGRAM.npz SOLUTION.npz SECONDS
 
 `peers.py` writes the program, starts this and reads the solution.
 """
 
 import sys
+import time
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,7 +30,9 @@ def main(program_file: str, solution_file: str, seconds: str) -> None:
     criteria.simple_optimality_criteria.eps_optimal_absolute = 1e-8
     criteria.simple_optimality_criteria.eps_optimal_relative = 1e-8
     criteria.time_sec_limit = float(seconds)
-    np.save(solution_file, pdlp.primal_dual_hybrid_gradient(problem, parameters).primal_solution)
+    started = time.process_time()
+    visits = pdlp.primal_dual_hybrid_gradient(problem, parameters).primal_solution
+    np.savez(solution_file, visits=visits, seconds=time.process_time() - started)
 
 
 if __name__ == "__main__":

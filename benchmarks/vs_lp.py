@@ -1,20 +1,20 @@
 """How fast is cmdpax beside linear-programming solvers and Storm? The same models, one core each.
 
-    python benchmarks/vs_lp.py --quick        six instances anew, in five minutes; 10 s a solver
-    python benchmarks/vs_lp.py --set targets  those of docs/benchmarks.md, 600 s; resumable
-    python benchmarks/vs_lp.py --set small    20 to 1,000 states, 1 to 50 constraints
-    python benchmarks/vs_lp.py --set full     all families, sizes, discounts and m; days, resumable
+    python benchmarks/vs_lp.py                          the whole grid; days, resumable
+    python benchmarks/vs_lp.py --sizes 20 100 250       a part of it
+    python benchmarks/vs_lp.py --quick                  six cells anew, in minutes; 10 s a peer
+    python benchmarks/vs_lp.py --report-only --figure docs/images/vs-lp.png
 
-Every run of a solver is a process of its own (its peak memory is its own). Finished ones are in a
-file of JSON lines (of --quick only with --records) and are not repeated, but for ours: it is timed
-anew beside every peer that is, because a ratio is printed only between times of one run of this
-script. A policy counts as solved when it, evaluated by us, is within eps of optimal and feasible
-(peers: ten times that). What did not finish is shown as such, never as a ratio against its limit.
+A cell is a family, a number of states S, of constraints m and a discount. Each has a process of its
+own, on one thread, in which everybody solves the same model in turns. Times are CPU seconds of
+solving alone, the median of five where they are below one: building models and matrices, imports
+and compilation count for nobody. A peer is stopped after max(60 s, 20 times ours), or, where
+another has finished, after three times that one's time (10 s at the least), and counts as at least
+the CPU time it took by then. A policy counts as solved when it, evaluated by us, is within eps of
+optimal and feasible (peers: ten times that); of Storm, which has none, the value is looked at.
 
-Times are CPU seconds of the one thread that everybody gets (the median of five where they are below
-one): other work on the machine does not count. Limits are on the clock. A peer that failed is not
-tried on instances of the same family, discount and number of constraints that are as large or
-larger.
+Finished peers are in a file of JSON lines and are not repeated, ours is timed anew beside each that
+is: a ratio is printed only between times of one process. `--anew` repeats everybody.
 """
 
 import argparse
@@ -22,121 +22,187 @@ import json
 import os
 import platform
 import resource
+import select
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from peers import PEERS, Value
-from vs_lp_report import EPS, FAMILIES, INSTANCE, US, draw, failed_before, key_of, table, title_of
+from peers import PEERS, Outcome, policy_of
+from vs_lp_report import CELL, COUNTS, EPS, FAMILIES, SIZES, US, draw, key_of, report, title_of
 
 import cmdpax
 from cmdpax.environments.families import instance
+from cmdpax.environments.thresholds import policy_values
 from cmdpax.exact.certificate import certify, scaled_errors
 from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm
-from cmdpax.experiments.executors import ONE_THREAD
 from cmdpax.experiments.store import installed
+from cmdpax.processes import ONE_THREAD
+from cmdpax.solvers.programs import occupancy_program
 
-RECORDS = Path(__file__).parents[1] / "results" / "vs_lp"
-SOLVERS = (US, *PEERS)
-MEMORY = 10 * 2**30  # bytes that a solver may allocate; one that needs more does not finish
-PATIENCE = 120  # seconds beyond its limit, to build the model and check the answer, before the kill
+RECORDS = Path(__file__).parents[1] / "results" / "vs_lp" / "grid.jsonl"
+MEMORY = 6 * 2**30  # bytes that a process may allocate; who needs more does not finish
 SHORT, REPEATS = 1.0, 5  # below so many CPU seconds a time is the median of so many
+LIMIT, TIMES = 60.0, 20.0  # what a peer gets: seconds, and multiples of our time
+SLOWER, LEAST = 3.0, 10.0  # a peer that is so much slower than another is stopped, after 10 s
+PATIENCE = 60.0  # seconds that a peer may overrun its own limit before it is killed
+BUILDING = 900.0  # seconds for building a cell's model, and judging an answer
 PEER_PACKAGES = ("highspy", "highspy-extras", "ortools", "clarabel", "stormpy")
 PACKAGES = ("cmdpax", "numpy", "scipy", "numba", *PEER_PACKAGES)
+QUICK = (("garnet", 100), ("garnet", 1000), ("queue", 1000), ("queue", 10_000))
 
 
-# ---- instances
-def instances(name: str) -> list[dict]:
-    """The instances of a set; of the targets first the table, then the spread, then the largest."""
-    sizes, discounts, counts = (100, 1000, 10_000), (0.9, 0.99, 0.999), (1, 3, 10)
-    if name == "quick":
-        cases = [("garnet", 100), ("garnet", 1000), ("queue", 1000), ("queue", 10_000)]
-        cases += [("grid", 1000), ("inventory", 1000)]
-        rows = [(*case, 0.99, 1, 0, EPS) for case in cases]
-    elif name == "targets":
-        rows = list(product(("garnet",), (100, 1000, 3000), (0.99,), (1,), range(3), (EPS,)))
-        rows += product(FAMILIES, sizes, (0.99,), (1,), (0,), (EPS,))
-        rows += product(("garnet",), (1000,), discounts, counts, range(3), (EPS,))
-        rows += product(FAMILIES[1:], (1000,), discounts, counts, (0,), (EPS,))
-        rows += [(family, S, 0.99, 1, 0, EPS) for S in (100_000, 1_000_000) for family in FAMILIES]
-        rows += [("garnet", 1_000_000, 0.99, 1, 0, 1e-3)]
-    elif name == "small":
-        rows = list(product(FAMILIES, (20, 100, 250, 1000), (0.99,), (1, 10, 50), (0,), (EPS,)))
-    else:
-        all_sizes = (*sizes, 100_000, 1_000_000)
-        rows = list(product(FAMILIES, all_sizes, discounts, counts, range(3), (EPS,)))
-        rows.sort(key=lambda row: row[1])
-    return [dict(zip(INSTANCE, row, strict=True)) for row in dict.fromkeys(rows)]
+def cells() -> list[dict[str, Any]]:
+    """The grid, from small to large; at 1,000 states two more discounts."""
+    rows = list(product(SIZES, (0.99,), COUNTS, FAMILIES))
+    rows += product((1000,), (0.9, 0.9999), COUNTS, FAMILIES)
+    rows.sort(key=lambda row: row[0])
+    return [dict(zip(CELL, (family, S, m, discount))) for S, discount, m, family in rows]
 
 
-# ---- one solver on one instance, in a process of its own
-def run_one(task: dict) -> dict:
-    """Solve and judge; times exclude building the model and importing the solver."""
-    warm_up = cmdpax.environments.garnet(states=300, seed=99)
-    solve(task, warm_up, StandardForm.of(warm_up))  # imports, caches
-    model = instance(**{key: task[key] for key in INSTANCE if key != "eps"})
+def model_of(cell: dict[str, Any]) -> cmdpax.CMDP:
+    """The model of a cell; without constraints, that of one constraint with it left out.
+
+    A tight grid: limits lie nine tenths of the way to what can be met at all (m = 1); with more, at
+    `0.1 V(reward's optimum) + 0.9 V(constraints' optimum)`.
+    """
+    family, m = cell["family"], cell["constraints"]
+    is_tight, kind = family == "tight grid", {}
+    if is_tight:
+        kind = {"tightness": 0.9}
+    own = "grid" if is_tight else family
+    model = instance(own, cell["states"], cell["discount"], max(m, 1), **kind)
+    if m == 0:
+        nothing = np.zeros((0, model.choices))
+        return model.replace(constraints=nothing, thresholds=[], senses=None, constraint_names=None)
+    if is_tight and m > 1:
+        form = StandardForm.of(model)
+        scaled = form.constraints / form.constraint_scales[:, None]
+        richest, safest = (
+            policy_values(form, form.constraints, form.criterion.plan(form, reward).choices)
+            for reward in (form.reward, scaled.mean(0))
+        )
+        rows = 0.1 * richest + 0.9 * safest - 1e-3 * form.constraint_scales
+        model = model.replace(thresholds=model.limits.signs * rows)
+    return model
+
+
+# ---- one cell, in a process of its own
+def run_cell(cell: dict[str, Any], peers: list[str], quick: bool) -> None:
+    """Print a line when a solver starts, one with its first time, and one with its median."""
+    for size in (20, 300):
+        warm_up = cmdpax.environments.garnet(states=size, seed=99)
+        cmdpax.solve(warm_up)
+    model = model_of(cell)
+    cmdpax.solve(model)  # whatever this kind of model compiles
     form = StandardForm.of(model)
-    if task["solver"] != US:
-        form.reachable, form.transitions.matrix  # noqa: B018  (no part of a peer's time)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    times: list[tuple[float, float]] = []
-    while not times or (times[0][1] < SHORT and len(times) < REPEATS):
-        started, spent = time.perf_counter(), cpu_seconds()
-        answer = solve(task, model, form)
-        taken = answer.seconds if isinstance(answer, Value) else cpu_seconds() - spent
-        times.append((time.perf_counter() - started, taken))
-    wall, seconds = np.median(times, axis=0).tolist()
-    after = max(usage.ru_maxrss for usage in usages())
-    memory = {"peak_mb": after / 1024, "extra_mb": (after - before) / 1024}
-    return {"seconds": seconds, "wall": wall, **memory, **judge(task, model, form, answer)}
+    scaled = form.scaled().form
+    program = occupancy_program(scaled)
+    form.reachable  # noqa: B018  (no part of anybody's time)
+    times: dict[str, list[float]] = {name: [] for name in (US, *peers)}
+    rows: dict[str, dict[str, Any]] = {}
+    limit, ranges = LEAST if quick else LIMIT, attained_ranges(form)
+    best = np.inf  # of peers, on the clock
+    for name in times:
+        allowed = min(limit, max(LEAST, SLOWER * best))
+        begin(name, allowed)
+        spent = time.process_time()
+        try:
+            answer, seconds, wall = timed(starter(name, model, scaled, program, allowed))
+        except Exception as error:  # a peer may fail in any way
+            spent, note = time.process_time() - spent, str(error)[:200]
+            row = {"solver": name, "limit": allowed, "finished": False, "note": note}
+            say({**row, "spent": spent})
+            continue
+        if name == US:
+            reference = answer
+            limit = limit if quick else max(LIMIT, TIMES * seconds)
+        row = {"solver": name, "limit": allowed, "wall": wall}
+        row |= judge(model, form, scaled, ranges, answer, reference)
+        row["finished"] = wall <= allowed or row["solved"] or name == US
+        if name not in (US, "storm") and row["solved"]:
+            best = min(best, wall)
+        rows[name], times[name] = row, [seconds]
+        say({**row, "seconds": seconds})
+    for _ in range(REPEATS - 1):
+        for name in [name for name, own in times.items() if own and own[0] < SHORT]:
+            begin(name, limit)
+            times[name].append(timed(starter(name, model, scaled, program, limit))[1])
+    for name, row in rows.items():
+        own = times[name]
+        say({**row, "seconds": float(np.median(own)), "repeats": len(own)})
 
 
-def solve(task: dict, model: cmdpax.CMDP, form: StandardForm) -> cmdpax.Result | np.ndarray | Value:
-    """Ours: a result. A peer's: a policy `[S, A]`, or a value alone."""
-    if task["solver"] == US:
-        return cmdpax.solve(model, eps=task["eps"], time_limit=task["limit"])
-    return PEERS[task["solver"]](form.scaled().form, task["limit"])
+def begin(name: str, limit: float) -> None:
+    say({"starts": name, "limit": limit, "clock": time.process_time()})
+
+
+def say(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+def starter(name: str, model: cmdpax.CMDP, scaled: StandardForm, program: Any, limit: float) -> Any:
+    """What is timed."""
+    if name == US:
+        return partial(cmdpax.solve, fresh(model), eps=EPS)
+    return PEERS[name](scaled, program, limit)
+
+
+def fresh(model: cmdpax.CMDP) -> cmdpax.CMDP:
+    """A copy that has found nothing out about itself yet: the order of its states, and so on."""
+    rows = model.transitions
+    arrays = rows.first_choice, rows.first_entry, rows.successors, rows.probabilities
+    copy = type(rows)(*arrays, rows.actions, rows.labels, rows.missed, rows.horizon)
+    return model.replace(transitions=copy)
+
+
+def timed(run: Callable[[], Any]) -> tuple[Any, float, float]:
+    """What it returns, CPU seconds, and those of the clock."""
+    started, spent = time.perf_counter(), time.process_time()
+    answer = run()
+    seconds, wall = time.process_time() - spent, time.perf_counter() - started
+    if isinstance(answer, Outcome):
+        return answer.found, answer.seconds, wall
+    return answer, seconds, wall
 
 
 def judge(
-    task: dict, model: cmdpax.CMDP, form: StandardForm, answer: cmdpax.Result | np.ndarray | Value
-) -> dict:
+    model: cmdpax.CMDP,
+    form: StandardForm,
+    scaled: StandardForm,
+    ranges: Any,
+    answer: Any,
+    reference: cmdpax.Result,
+) -> dict[str, Any]:
     """True errors of an answer, as shares of what policies can change, and whether it is good.
 
     A peer's answer is measured against the dual bound of our own certified solution.
     """
-    is_ours = isinstance(answer, cmdpax.Result)
-    reference = answer if is_ours else cmdpax.solve(model, eps=EPS)
-    is_policy = isinstance(answer, np.ndarray)
-    weights = model.limits.unfold(reference.multipliers)
-    actions = form.criterion.plan(form, form.pseudo_reward(weights)).choices
-    policy = answer if is_policy else model.by_choice(reference.policy)
-    ranges = attained_ranges(form)
-    proof, _ = certify(form, policy, weights, actions, ranges)
-    if isinstance(answer, Value):
-        offset, width = form.criterion.scale(form, form.reward)
-        value = answer.value * width + offset * form.criterion.mass
-        error = max(proof.reward_bounds[0] - value, value - proof.dual_bound, 0.0) / width
-        return {"error": error, "solved": error <= 10 * task["eps"]}
     units = ranges.tolerances(EPS, model.limits.compared) / EPS
+    if isinstance(answer, cmdpax.Result):
+        gap, violation = answer.scaled_gap, answer.scaled_violation
+        return {"gap": gap, "violation": violation, "solved": answer.status == "certified"}
+    if isinstance(answer, float):
+        offset, width = form.criterion.scale(form, form.reward)
+        value = answer * width + offset * form.criterion.mass
+        sign = -1.0 if model.minimise else 1.0
+        low, high = sorted((sign * reference.reward, sign * reference.certificate.dual_bound))
+        error = max(low - value, value - high, 0.0) / float(units[0])
+        return {"error": error, "solved": error <= 10 * EPS}
+    weights = model.limits.unfold(reference.multipliers)
+    choices = form.criterion.plan(form, form.pseudo_reward(weights)).choices
+    policy = policy_of(scaled, answer)
+    proof, _ = certify(form, ((1.0, policy),), weights, choices, ranges)
     gap, violation = scaled_errors(proof, units)
-    allowed = task["eps"] if is_ours else 10 * task["eps"]
-    return {"gap": gap, "violation": violation, "solved": max(gap, violation) <= allowed}
-
-
-def usages() -> list[resource.struct_rusage]:
-    """What this process, and its finished children, have used."""
-    return [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-
-
-def cpu_seconds() -> float:
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages())
+    return {"gap": gap, "violation": violation, "solved": max(gap, violation) <= 10 * EPS}
 
 
 # ---- the driver
@@ -144,98 +210,142 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="--set quick --limit 10, anew")
-    parser.add_argument("--set", default="targets", choices=("quick", "small", "targets", "full"))
-    parser.add_argument("--limit", type=float, default=600.0, help="seconds a solver gets")
-    parser.add_argument("--solvers", nargs="*", default=SOLVERS, choices=SOLVERS)
+    parser.add_argument("--quick", action="store_true", help="six cells, 10 s a peer, no records")
+    parser.add_argument("--sizes", nargs="*", type=int, default=SIZES, choices=SIZES)
     parser.add_argument("--families", nargs="*", default=FAMILIES, choices=FAMILIES)
-    parser.add_argument("--records", type=Path, help="file of JSON lines with finished runs")
-    parser.add_argument("--figure", type=Path, help="draw time against states into this file")
+    parser.add_argument("--constraints", nargs="*", type=int, default=COUNTS, choices=COUNTS)
+    parser.add_argument("--discounts", nargs="*", type=float, default=(0.99, 0.9, 0.9999))
+    parser.add_argument("--peers", nargs="*", default=tuple(PEERS), choices=tuple(PEERS))
+    parser.add_argument("--anew", action="store_true", help="also what is recorded")
+    parser.add_argument("--records", type=Path, default=RECORDS, help="JSON lines, one a solver")
+    parser.add_argument("--figure", type=Path, help="draw the heat map into this file")
     parser.add_argument("--report-only", action="store_true", help="no runs: what is recorded")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--cell", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one:
-        print(json.dumps(run_one(json.loads(options.one))))
+    if options.cell:
+        task = json.loads(options.cell)
+        run_cell(task["cell"], task["peers"], task["quick"])
         return
-    if options.quick:
-        options.set, options.limit = "quick", 10.0
+    wanted = [
+        cell
+        for cell in cells()
+        if cell["family"] in options.families
+        and cell["states"] in options.sizes
+        and cell["constraints"] in options.constraints
+        and cell["discount"] in options.discounts
+    ]
     with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder) if options.quick else RECORDS
-        records = options.records or home / f"{options.set}.jsonl"
+        records = options.records
+        if options.quick:
+            records = Path(folder) / "quick.jsonl"
+            pairs = (*QUICK, ("grid", 1000), ("inventory", 1000))
+            wanted = [dict(zip(CELL, (family, S, 1, 0.99))) for family, S in pairs]
         if not options.report_only:
-            cases = [case for case in instances(options.set) if case["family"] in options.families]
-            sweep(cases, options.solvers, options.limit, records)
+            sweep(wanted, list(options.peers), records, options.anew, options.quick)
         rows = read(records)
-    print(table(rows, SOLVERS))
+    print(report(rows))
     if options.figure:
-        print(f"wrote {draw(rows, SOLVERS, options.figure)}")
+        print(f"wrote {draw(rows, options.figure)}")
 
 
-def sweep(cases: list[dict], solvers: list[str], limit: float, records: Path) -> None:
+def sweep(wanted: list[dict], peers: list[str], records: Path, anew: bool, quick: bool) -> None:
     """Run what is missing in the records, and ours beside each peer that is run."""
     records.parent.mkdir(parents=True, exist_ok=True)
-    run = datetime.now(UTC).isoformat(timespec="seconds")
-    always = {"run": run, "versions": installed(PACKAGES), "machine": machine()}
-    for case in cases:
-        rows, due = read(records), []
-        finished = {key_of(row) for row in rows}
-        for task in ({**case, "solver": solver, "limit": limit} for solver in solvers):
-            if key_of(task) in finished:
-                continue
-            if smaller := failed_before(rows, task):
-                print(f"skip  {task['solver']:14} {title_of(case)}: it failed at S={smaller:,}")
-                continue
-            due.append(task)
-        if due and all(task["solver"] != US for task in due):
-            due.insert(0, {**case, "solver": US, "limit": limit})
-        for task in due:
-            row = {**task, **launch(task), **always}
+    for cell in wanted:
+        finished = {key_of(row) for row in read(records)}
+        due = [name for name in peers if can(name, cell)]
+        if not anew:
+            due = [name for name in due if key_of({**cell, "solver": name}) not in finished]
+        while due:
+            run = datetime.now(UTC).isoformat(timespec="milliseconds")
+            always = {**cell, "run": run, "versions": installed(PACKAGES), "machine": machine()}
+            rows = launch(cell, due, quick)
+            if US not in rows:
+                print(f"FAIL  {title_of(cell)}: {rows}", flush=True)
+                break
             with records.open("a") as out:
-                out.write(json.dumps(row) + "\n")
-            word = "done " if row["finished"] else "FAIL "
-            print(f"{word} {task['solver']:14} {title_of(case)}: {outcome(row)}", flush=True)
+                out.writelines(json.dumps({**row, **always}) + "\n" for row in rows.values())
+            for row in rows.values():
+                print(f"{row['solver']:14} {title_of(cell)}: {outcome(row)}", flush=True)
+            due = [name for name in due if name not in rows]
 
 
-def launch(task: dict) -> dict:
-    """Run a task in its own process, which is killed if it takes far too long."""
-    command = [sys.executable, __file__, "--one", json.dumps(task)]
+def can(peer: str, cell: dict[str, Any]) -> bool:
+    """Storm's Pareto curves have as many dimensions as there are constraints."""
+    return peer != "storm" or cell["constraints"] <= 1
+
+
+def launch(cell: dict[str, Any], peers: list[str], quick: bool) -> dict[str, dict[str, Any]]:
+    """The rows of a cell's process; it ends at the first peer that crashes or overruns."""
+    task = json.dumps({"cell": cell, "peers": peers, "quick": quick})
     alone = {**os.environ, **ONE_THREAD, "RAYON_NUM_THREADS": "1"}
-    failure, seconds = {"finished": False, "solved": False}, f"{task['limit']:.0f} s"
-    try:
-        process = subprocess.run(
-            command,
-            env=alone,
-            capture_output=True,
-            text=True,
-            timeout=task["limit"] + PATIENCE,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY)),
-        )
-    except subprocess.TimeoutExpired:
-        return {**failure, "note": f"no answer within {seconds}"}
-    if process.returncode:
-        last_words = process.stderr.strip().splitlines()
-        reason = last_words[-1] if last_words else f"ended by signal {-process.returncode}"
-        return {**failure, "note": reason[:200]}
-    answer = json.loads(process.stdout.strip().splitlines()[-1])
-    if answer["wall"] <= task["limit"]:
-        return {**answer, "finished": True}
-    # what a limit stopped may be good enough
-    return {**answer, "finished": answer["solved"], "note": f"over {seconds}"}
+    command = [sys.executable, __file__, "--cell", task]
+    process = subprocess.Popen(
+        command,
+        env=alone,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY)),
+    )
+    rows: dict[str, dict[str, Any]] = {}
+    running, clock, before = "", 0.0, children_seconds()
+    failure: dict[str, Any] = {"finished": False, "solved": False}
+    for line in lines_of(process):
+        if line is None:
+            failure["note"] = "killed: it overran its limit"
+            process.kill()
+        elif "starts" in line:
+            running, clock = line["starts"], line["clock"]
+            failure["limit"] = line["limit"]
+        else:
+            rows[line["solver"]] = {"solved": False, **line}
+            running = ""
+    words = process.stderr.read().strip().splitlines() if process.stderr else []
+    code = process.wait()
+    if code:
+        failure.setdefault("note", (words[-1] if words else f"ended by signal {-code}")[:200])
+        failure["spent"] = children_seconds() - before - clock
+        rows.setdefault(running, {"solver": running, **failure})
+    return rows
 
 
-def read(records: Path) -> list[dict]:
+def children_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def lines_of(process: Any) -> Iterator[dict[str, Any] | None]:
+    """What the process prints; None once it is silent for too long."""
+    patience = BUILDING
+    while True:
+        ready, _, _ = select.select([process.stdout], [], [], patience)
+        if not ready:
+            yield None
+            return
+        text = process.stdout.readline()
+        if not text:
+            return
+        if not text.startswith("{"):  # Storm warns here
+            continue
+        line = json.loads(text)
+        patience = line["limit"] + PATIENCE if line.get("starts", US) != US else BUILDING
+        yield line
+
+
+def read(records: Path) -> list[dict[str, Any]]:
     lines = records.read_text().splitlines() if records.exists() else []
     return [json.loads(line) for line in lines]
 
 
-def outcome(row: dict) -> str:
+def outcome(row: dict[str, Any]) -> str:
     if "seconds" not in row:
         return row.get("note", "failed")
     errors = f"value off by {row.get('error', 0):.1e}"
     if "gap" in row:
         errors = f"gap {row['gap']:.1e}, violation {row['violation']:.1e}"
     verdict = "" if row["solved"] else "  NOT within eps"
-    return f"{row['seconds']:.3g} s, {row['peak_mb']:.0f} MB, {errors}{verdict}"
+    return f"{row['seconds']:.3g} s, {errors}{verdict}"
 
 
 def machine() -> str:

@@ -1,177 +1,169 @@
-"""The table and the picture of `vs_lp.py`, from its records.
+"""The table and the heat map of `vs_lp.py`, from its records.
 
 python benchmarks/vs_lp.py --report-only --figure docs/images/vs-lp.png
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from cmdpax.experiments.pictures import STYLES, save
+from cmdpax.experiments.pictures import save
 
 EPS = 1e-6
 US = "cmdpax"
-FAMILIES = ("garnet", "queue", "grid", "inventory")
-INSTANCE = ("family", "states", "discount", "constraints", "seed", "eps")
-MARKERS = "os^vDP*"
-CROSS = {"marker": "x", "markeredgewidth": 2, "color": "0.3"}
-RING = {"marker": "o", "markersize": 12, "markerfacecolor": "none", "color": "0.3"}
+FAMILIES = ("garnet", "queue", "grid", "inventory", "tight grid")
+SIZES = (20, 100, 250, 1000, 10_000, 100_000)
+COUNTS = (0, 1, 10, 50)
+CELL = ("family", "states", "constraints", "discount")
+Row = dict[str, Any]
 
 
-def key_of(row: dict) -> tuple:
+class Ratio(NamedTuple):
+    """The best peer's time over ours, in one process."""
+
+    ratio: float
+    is_least: bool  # nobody finished: at least this
+    peer: str
+    ours: float  # CPU seconds
+    missing: tuple[str, ...]  # peers that were not run
+    solved: bool  # whether we did
+
+
+def key_of(row: Row) -> tuple[Any, ...]:
     """What is solved, and by whom."""
-    return tuple(row[key] for key in (*INSTANCE, "solver"))
+    return tuple(row[key] for key in (*CELL, "solver"))
 
 
-def title_of(case: dict) -> str:
-    size = f"{case['family']} S={case['states']:,} gamma={case['discount']}"
-    eps = "" if case["eps"] == EPS else f" eps={case['eps']:g}"
-    return f"{size} m={case['constraints']} seed={case['seed']}{eps}"
+def title_of(cell: Row) -> str:
+    size = f"{cell['family']} S={cell['states']:,} m={cell['constraints']}"
+    return f"{size} gamma={cell['discount']:g}"
 
 
-def failed_before(rows: list[dict], task: dict) -> int | None:
-    """The smallest size, up to this one, at which a peer failed on a like instance."""
-    if task["solver"] == US:
-        return None
-    alike = ("solver", "family", "discount", "constraints")
-    failures = [row for row in rows if not row["finished"]]
-    sizes = [row["states"] for row in failures if all(row[key] == task[key] for key in alike)]
-    return min((size for size in sizes if size <= task["states"]), default=None)
+def ratios(rows: Iterable[Row], peers: Iterable[str]) -> dict[tuple[Any, ...], Ratio]:
+    """The smallest ratio of every cell among the newest of every peer, each beside ours."""
+    newest: dict[tuple[Any, ...], Row] = {}
+    ours: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        newest[key_of(row)] = row
+        if row["solver"] == US:
+            ours[*key_of(row)[:-1], row["run"]] = row
+    made: dict[tuple[Any, ...], Ratio] = {}
+    for cell in dict.fromkeys(key[:-1] for key in newest):
+        times, least, seconds, is_solved = {}, {}, np.nan, True
+        for peer in peers:
+            row = newest.get((*cell, peer))
+            own = None if row is None else ours.get((*cell, row["run"]))
+            if row is None or own is None or "seconds" not in own:
+                continue
+            seconds, is_solved = own["seconds"], own["solved"]
+            if row["finished"] and row["solved"]:
+                times[peer] = row["seconds"] / seconds
+            elif is_late(row):
+                least[peer] = row.get("seconds", row.get("spent", 0.0)) / seconds
+        missing = tuple(peer for peer in peers if (*cell, peer) not in newest)
+        known = times or least
+        if known:
+            peer = min(known, key=lambda name: known[name])
+            made[cell] = Ratio(known[peer], not times, peer, seconds, missing, is_solved)
+        elif np.isfinite(seconds):
+            made[cell] = Ratio(np.inf, True, "all failed", seconds, missing, is_solved)
+    return made
 
 
-def table(rows: list[dict], solvers: Sequence[str]) -> str:
-    """Markdown: our time and the peak memory of the process, every peer's time, and the ratio.
+def is_late(row: Row) -> bool:
+    """Whether a limit stopped a peer, and not a failure of its own."""
+    note = row.get("note", "")
+    return "Time limit" in note or "overran" in note or row.get("wall", 0.0) >= 0.99 * row["limit"]
 
-    The ratio is the best LP's time over ours in the same run of `vs_lp.py`; the records of 0.1,
-    which name no run, count as one.
-    """
-    peers = [name for name in solvers if name != US and any(row["solver"] == name for row in rows)]
-    lines = [f"| instance | {US} | {' | '.join(peers)} | best LP / {US} |"]
-    lines.append("|---|---|" + "---|" * (len(peers) + 1))
-    cases = {key_of(row)[:-1] for row in rows}
-    for case in sorted(cases, key=lambda case: (FAMILIES.index(case[0]), *case[1:])):
-        mine = [row for row in rows if key_of(row)[:-1] == case]
-        ours = {row.get("run"): row for row in mine if row["solver"] == US and "seconds" in row}
-        if not ours:
-            continue
-        header = dict(zip(INSTANCE, case, strict=True))
-        newest = {row["solver"]: row for row in mine}
-        cells = [
-            _cell(newest.get(name), failed_before(rows, {**header, "solver": name}))
-            for name in peers
-        ]
-        last = list(ours.values())[-1]
-        own = f"{last['seconds']:.3g} s, {last['peak_mb']:.0f} MB"
-        lines.append(f"| {title_of(header)} | {own} | {' | '.join(cells)} | {_best(mine, ours)} |")
+
+def report(rows: list[Row]) -> str:
+    """Markdown: what we lose, how often we win by how much, and a line for every cell."""
+    programs = sorted({row["solver"] for row in rows} - {US, "storm"})
+    best, storm = ratios(rows, programs), ratios(rows, ["storm"])
+    lines = ["Lost to the best LP solver (ratio = its time / ours):", ""]
+    lost = sorted((one.ratio, cell) for cell, one in best.items() if one.ratio < 1)
+    lines += [f"- {named(cell)}: {ratio:.2f} ({best[cell].peer})" for ratio, cell in lost]
+    lines += [] if lost else ["- none"]
+    lines += ["", "Lost to Storm, which gives a value and no policy:", ""]
+    behind = sorted((one.ratio, cell) for cell, one in storm.items() if one.ratio < 1)
+    lines += [f"- {named(cell)}: {ratio:.2f}" for ratio, cell in behind] or ["- none"]
+    bad = [named(cell) for cell, one in best.items() if not one.solved]
+    lines += ["", "Not certified by us: " + (", ".join(bad) or "none"), ""]
+    numbers = np.array([one.ratio for one in best.values()])
+    if len(numbers):
+        shares = [f"{(numbers >= level).mean():.0%} >= {level}" for level in (1, 2, 10)]
+        lines += [f"{len(numbers)} cells: {', '.join(shares)}", ""]
+    lines += ["| cell | ours, s | best LP | ratio | Storm | not run |", "|---|---|---|---|---|---|"]
+    for cell in sorted(best, key=lambda cell: (FAMILIES.index(cell[0]), *cell[1:])):
+        one, other = best[cell], storm.get(cell)
+        beside = "" if other is None else said(other)
+        absent = ", ".join(one.missing)
+        lines.append(
+            f"| {named(cell)} | {one.ours:.3g} | {one.peer} | {said(one)} | {beside} | {absent} |"
+        )
     return "\n".join(lines)
 
 
-def _best(rows: list[dict], ours: dict[str | None, dict]) -> str:
-    """The best LP's time on one instance over that of `ours` (by run) in the same run."""
-    programs = [row for row in rows if row["solver"] not in (US, "storm")]
-    if not programs:
-        return "no LP run"
-    solved = [row for row in programs if row["finished"] and row["solved"]]
-    if not solved:
-        return "no LP finished"
-    beside = [(row, ours[row.get("run")]) for row in solved if row.get("run") in ours]
-    if not beside:
-        return "no LP in the same run"
-    ratio = min(row["seconds"] / own["seconds"] for row, own in beside)
-    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.2g}x"
+def named(cell: tuple[Any, ...]) -> str:
+    return title_of(dict(zip(CELL, cell, strict=True)))
 
 
-def _cell(row: dict | None, smaller: int | None) -> str:
-    if row is None:
-        return f"failed at S={smaller:,}" if smaller else "not run"
-    if not row["finished"]:
-        note = row.get("note", "")
-        is_late = note.startswith(("over", "no answer")) or "Time limit reached" in note
-        return f"not in {row['limit']:.0f} s" if is_late else "failed"
-    error = max(row.get(key, 0) for key in ("gap", "violation", "error"))
-    return f"{row['seconds']:.3g} s" + ("" if row["solved"] else f" (off by {error:.0e})")
+def said(one: Ratio) -> str:
+    if not np.isfinite(one.ratio):
+        return "all failed"
+    number = f"{one.ratio:,.0f}" if one.ratio >= 10 else f"{one.ratio:.2g}"
+    return f">= {number}" if one.is_least else number
 
 
-def draw(rows: list[dict], solvers: Sequence[str], path: Path) -> Path:
-    """CPU time against states, log-log, one panel a family.
-
-    Crosses are peers that failed, rings the largest models on which others were run. Discount .99,
-    one constraint, eps 1e-6.
-    """
-    families = [name for name in FAMILIES if any(row["family"] == name for row in rows)]
-    figure = Figure(figsize=(3.6 * len(families) + 0.6, 4.6))
-    panels = np.atleast_1d(figure.subplots(1, len(families), sharex=True, sharey=True))
-    lines: dict[str, Line2D] = {}
-    for axes, family in zip(panels, families, strict=True):
-        _draw_family(axes, [row for row in rows if row["family"] == family], solvers, lines)
-        axes.axhline(600, color="0.5", linewidth=0.8, linestyle=(0, (1, 3)))
-        axes.set(xscale="log", yscale="log", xlabel="states S", title=family, ylim=(2e-3, 2e4))
-        axes.grid(alpha=0.3)
-    panels[0].set_ylabel("CPU seconds, one core")
-    panels[0].annotate("600 s limit", (70, 660), fontsize=8, color="0.35")
-    names = [name for name in solvers if name in lines]
-    labels = ["storm (value only)" if name == "storm" else name for name in names]
-    figure.legend(
-        [
-            *(lines[name] for name in names),
-            Line2D([], [], markersize=8, linestyle="none", **CROSS),
-            Line2D([], [], linestyle="none", **{**RING, "markersize": 9}),
-        ],
-        [*labels, "failed (600 s, 10 GB, error)", "not run on larger ones"],
-        loc="lower center",
-        ncols=5,
-        frameon=False,
-        fontsize=9,
-    )
-    figure.suptitle(
-        "Constrained MDPs to 1e-6 (discount 0.99, one constraint): CPU time against the number of"
-        " states"
-    )
-    figure.subplots_adjust(left=0.06, right=0.99, bottom=0.21, wspace=0.06, top=0.85)
-    return save(figure, path)
-
-
-def _draw_family(
-    axes: Axes, rows: list[dict], solvers: Sequence[str], lines: dict[str, Line2D]
-) -> None:
-    """One panel; `lines` keeps the first line of every solver, for the legend."""
-    heights: dict[int, int] = {}  # by size: how many names stand above its cross already
-    for name, style, marker in zip(solvers, STYLES, MARKERS, strict=False):
-        wanted = {"solver": name, "discount": 0.99, "constraints": 1, "eps": EPS}
-        mine = [row for row in rows if all(row[key] == wanted[key] for key in wanted)]
-        solved = [row for row in mine if row["finished"] and row["solved"]]
-        failed = [row for row in mine if not (row["finished"] and row["solved"])]
-        sizes = sorted({row["states"] for row in solved})
-        by_size = [[row["seconds"] for row in solved if row["states"] == size] for size in sizes]
-        times = [float(np.median(seconds)) for seconds in by_size]
-        look = {"zorder": 3, "markersize": 5, "linewidth": 1.3}
-        if name == US:
-            look = {"zorder": 2, "markersize": 6, "linewidth": 2.8}
-        if sizes:
-            (line,) = axes.plot(sizes, times, marker=marker, **look, **style)
-            lines.setdefault(name, line)
-        largest = max(row["states"] for row in rows)
-        if sizes and not failed and sizes[-1] < largest:
-            axes.plot(sizes[-1], times[-1], linestyle="none", zorder=4, **RING)
-        if failed and sizes:  # whose failure it is, told without colour
-            first = min(failed, key=lambda row: row["states"])
-            ends = [sizes[-1], first["states"]], [times[-1], first["limit"]]
-            axes.plot(*ends, **style, linewidth=0.7)
-        for row in failed:
-            size, place = row["states"], (row["states"], row["limit"])
-            axes.plot(*place, markersize=9, zorder=4, **CROSS)
-            is_last = size == 1_000_000
-            axes.annotate(
-                name,
-                place,
-                color=style["color"],
-                fontsize=8,
-                xytext=(6 if is_last else 0, 7 + 10 * heights.get(size, 0)),
-                textcoords="offset points",
-                ha="right" if is_last else "center",
+def draw(rows: list[Row], path: Path) -> Path:
+    """A heat map of the ratio to the best LP solver: families and m by states, and by discount."""
+    programs = sorted({row["solver"] for row in rows} - {US, "storm"})
+    best = ratios(rows, programs)
+    lines = [(family, m) for family in FAMILIES for m in COUNTS]
+    columns = [(S, 0.99) for S in SIZES] + [(1000, 0.9), (1000, 0.9999)]
+    figure = Figure(figsize=(8.6, 8.8))
+    axes = figure.subplots()
+    norm = LogNorm(0.01, 100)
+    shown = np.full((len(lines), len(columns)), np.nan)
+    for i, (family, m) in enumerate(lines):
+        for j, (S, discount) in enumerate(columns):
+            one = best.get((family, S, m, discount))
+            if one is None:
+                axes.text(j, i, "not run", ha="center", va="center", fontsize=7, color="0.45")
+                continue
+            shown[i, j] = np.clip(one.ratio, 0.01, 100)
+            text = said(one).replace(">= ", "≥").replace("all failed", "all fail")
+            is_lost = one.ratio < 1
+            colour = "white" if not 0.06 < one.ratio < 16 else "black"
+            axes.text(
+                j,
+                i,
+                f"[{text}]" if is_lost else text,
+                ha="center",
+                va="center",
+                fontsize=9,
+                color=colour,
+                fontweight="bold" if is_lost else "normal",
             )
-            heights[size] = heights.get(size, 0) + 1
+    image = axes.imshow(shown, norm=norm, cmap="RdBu", aspect="auto")
+    names = [f"{S:,}" if S < 10_000 else f"{S:.0e}".replace("e+0", "e") for S, _ in columns]
+    names = [f"{name}\n$\\gamma$={gamma:g}" for name, (_, gamma) in zip(names, columns)]
+    axes.set_xticks(range(len(columns)), names, fontsize=9)
+    axes.set_yticks(range(len(lines)), [f"{family}, m={m}" for family, m in lines], fontsize=9)
+    for edge in range(len(COUNTS), len(lines), len(COUNTS)):
+        axes.axhline(edge - 0.5, color="black", linewidth=1)
+    axes.axvline(len(SIZES) - 0.5, color="black", linewidth=1)
+    axes.set_xlabel("states S and discount")
+    axes.set_title(
+        "CPU time of the best LP solver / ours, to 1e-6; [bold in brackets]: we lose\n"
+        "≥: no LP solver finished within max(60 s, 20 times ours)",
+        fontsize=10,
+    )
+    bar = figure.colorbar(image, ax=axes, shrink=0.6, pad=0.02)
+    bar.set_label("ratio (colours end at 0.01 and 100)")
+    figure.tight_layout()
+    return save(figure, path)

@@ -74,8 +74,11 @@ def check(model: Any, result: Any, utility: Any = None) -> Verified:
     reward, the dual bound, gap and violation.
     """
     proof = getattr(result, "certificate", None)
-    if not hasattr(model, "first_choice") or not hasattr(proof, "weights"):
+    is_model = hasattr(model, "first_choice") or hasattr(model, "pieces")
+    if not is_model or not hasattr(proof, "weights"):
         raise InputError("check: give it a CMDP and a Result, in this order.")
+    if hasattr(model, "pieces"):
+        model = _ByBlocks(model)
     try:
         return _verify(model, result, utility)
     except (
@@ -155,6 +158,29 @@ def _verify(model: Any, result: Any, utility: Any) -> Verified:
     _check_status(facts, result, *shares, rows)
     proven = (proof.reward_bounds, proof.dual_bound, gap, violation, model.minimise)
     return Verified(result.status, result.eps, *proven)
+
+
+class _ByBlocks:
+    """A model whose rows are a function: a function of choices is by its coefficients, `[2 + m]`.
+
+    They are those of the model's own functions and of 1, and numbers are made block by block.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.own, own = model, np.eye(2 + len(model.senses))
+        self.reward, self.constraints = own[0], own[1:-1]
+        low, high = np.inf, -np.inf
+        for part in model.pieces():
+            low, high = np.minimum(low, part.rewards.min(1)), np.maximum(high, part.rewards.max(1))
+        self.spans = np.append(np.column_stack([low, high]), np.ones((1, 2)), axis=0)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.own, name)
+
+    def span(self, x: np.ndarray) -> tuple[float, float]:
+        """The least and the largest number of a function."""
+        ends = np.sort(x[:, None] * self.spans, axis=1)
+        return float(ends[:, 0].sum()), float(ends[:, 1].sum())
 
 
 class _Facts(NamedTuple):
@@ -446,7 +472,7 @@ def _check_ranges(facts: _Facts, result: Any, policy: np.ndarray, first: int = 0
             )
             size = max(size, claimed)
         floor = max(FLOOR * size, DIGITS * max(map(abs, numbers)))
-        floor = max(floor, TINIEST * float(np.abs(x[_choices(model, facts.seen)]).max()))
+        floor = max(floor, TINIEST * _largest(facts, x))
         tolerances[i] = max(eps * (ranges[i, 1] - ranges[i, 0]), floor)
     return tolerances
 
@@ -465,8 +491,27 @@ def _is_size(facts: _Facts, ends: np.ndarray, i: int, side: int) -> bool:
     return bool(ends[1] - ends[0] <= max(numbers) * (1 + 4 * UNIT))
 
 
+def _largest(facts: _Facts, x: np.ndarray) -> float:
+    """The largest |x| of states that can be reached."""
+    if isinstance(facts.model, _ByBlocks):
+        return max(map(abs, facts.model.span(x)))
+    return float(np.abs(x[_choices(facts.model, facts.seen)]).max())
+
+
 def _checked_policy(model: Any, policy: Any) -> np.ndarray:
-    """The policy `[S, A]` or `[H, S, A]`, whose rows sum to 1, by choice, `[K]`."""
+    """The policy `[S, A]` or `[H, S, A]`, whose rows sum to 1, by choice, `[K]`.
+
+    Where rows are a function it stays `[S, A]`.
+    """
+    if isinstance(model, _ByBlocks):
+        policy, shape = np.asarray(policy), tuple(model.policy_shape)
+        fits = policy.shape == shape and policy.dtype.kind == "f"
+        _demand(fits, f"the policy has shape {policy.shape}, the model needs {shape}")
+        for first in range(0, model.states, BLOCK):
+            part = policy[first : first + BLOCK].astype(np.float64)
+            off = np.abs(part.sum(-1) - 1).max() if (part >= 0).all() else np.inf
+            _demand(bool(off <= SUM_TOLERANCE), "the policy has rows that are no probabilities")
+        return policy
     policy, shape = np.asarray(policy, dtype=np.float64), tuple(model.policy_shape)
     _demand(
         policy.shape == shape,
@@ -594,6 +639,12 @@ def _centred(facts: _Facts, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, Frac
     A horizon has so many steps, and what has ended pays nothing.
     """
     horizon, gamma = facts.model.horizon, Fraction(facts.model.discount)
+    if isinstance(facts.model, _ByBlocks):
+        low, high = facts.model.span(x)
+        middle = low / 2 + high / 2
+        middle = middle if abs(middle) > high - low else 0.0
+        moved = np.append(x[:-1], x[-1] - middle)
+        return moved, np.abs(moved), Fraction(middle) / (1 - gamma)
     alive = np.ones(facts.model.states, dtype=bool)
     if horizon is not None:
         alive[-(facts.model.states // (horizon + 1)) :] = False  # the run has ended
@@ -638,7 +689,7 @@ def _best_bounds(
         low, high, shifts = _quotients_on_average(facts, x, sizes, v, h, u, policy)
     elif facts.allowed is None:
         v = _vector(potential, model.states)
-        low, high = _quotients(model, x, sizes, v, u, policy)
+        least, most = _quotients(facts, x, sizes, v, policy)
     else:
         v, u = _vector(potential, 2 * model.states).reshape(2, -1)
         low, high = _quotients_to_the_end(facts, x, sizes, v, u, policy)
@@ -648,7 +699,9 @@ def _best_bounds(
     weight = 1.0 if u is None else float(chances @ u[own])
     terms = UNIT * (len(own) + 4) + abs(math.fsum(chances) - 1)
     ends, constant = [], float(rest)
-    sides = (-1.0, low[facts.seen].min(), shifts[0]), (1.0, high[facts.seen].max(), shifts[1])
+    if u is not facts.gauge:  # each potential has its own, and bounds of every state
+        least, most = float(low[facts.seen].min()), float(high[facts.seen].max())
+    sides = (-1.0, least, shifts[0]), (1.0, most, shifts[1])
     for sign, ratio, shift in sides:
         further = (weight * float(ratio) if np.isfinite(ratio) else float(ratio)) + shift
         total = at_start + further + constant
@@ -657,54 +710,71 @@ def _best_bounds(
     return ends[0], ends[1]
 
 
+def _block(
+    model: Any, first: int, last: int, numbers: tuple[np.ndarray, ...], policy: np.ndarray | None
+) -> tuple[Any, list[np.ndarray], np.ndarray | None]:
+    """Rows of states, functions x and sizes of their choices, and what the policy chooses there."""
+    if isinstance(model, _ByBlocks):
+        part = model.piece(first, last)
+        x, sizes = numbers
+        own = [x[:-1] @ part.rewards + x[-1], sizes[:-1] @ np.abs(part.rewards) + sizes[-1]]
+        if policy is None:
+            return part.block, own, None
+        chosen = policy[first:last].astype(np.float64)
+        return part.block, own, (chosen / chosen.sum(-1, keepdims=True)).reshape(-1)
+    rows = model.rows(first, last)
+    choices = slice(int(rows.first_choice[0]), int(rows.first_choice[-1]))
+    shares = None if policy is None else policy[choices]
+    return rows, [array[choices] for array in numbers], shares
+
+
 def _quotients(
-    model: Any,
-    x: np.ndarray,
-    sizes: np.ndarray,
-    v: np.ndarray,
-    gauge: np.ndarray | None,
-    policy: np.ndarray | None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds on d / g of every state, `[S]`: under a policy `[K]`, or of its best choice."""
-    gamma, bounds = model.discount, np.empty((2, model.states))
-    u = np.ones(model.states) if gauge is None else gauge
-    longest = int(np.diff(model.rows(0, model.states).first_entry.astype(np.int64)).max())
+    facts: _Facts, x: np.ndarray, sizes: np.ndarray, v: np.ndarray, policy: np.ndarray | None
+) -> tuple[float, float]:
+    """The least and the largest d / g of reachable states, under a policy or of best choices."""
+    model, gauge = facts.model, facts.gauge
+    gamma, least, most = model.discount, np.inf, -np.inf
+    if isinstance(model, _ByBlocks):
+        longest = model.branching
+    else:
+        longest = int(np.diff(model.rows(0, model.states).first_entry.astype(np.int64)).max())
     for first in range(0, model.states, BLOCK):
         last = min(first + BLOCK, model.states)
-        rows = model.rows(first, last)
+        rows, (paid, terms_of_x), shares = _block(model, first, last, (x, sizes), policy)
         starts = (rows.first_entry - rows.first_entry[0]).astype(np.int64)[:-1]
-        own = slice(int(rows.first_choice[0]), int(rows.first_choice[-1]))
         heads = (rows.first_choice[:-1] - rows.first_choice[0]).astype(np.int64)
         counts = np.diff(rows.first_choice.astype(np.int64))
-        here, scale = np.repeat(v[first:last], counts), np.repeat(u[first:last], counts)
-        lengths = np.diff(rows.first_entry.astype(np.int64))
-        change, loss = (
-            rows.probabilities * (vector[rows.successors] - np.repeat(at, lengths))
-            for vector, at in ((v, here), (u, scale))
-        )
+        here, lengths = np.repeat(v[first:last], counts), np.diff(rows.first_entry.astype(np.int64))
+        scale = np.ones(len(here)) if gauge is None else np.repeat(gauge[first:last], counts)
+        change = rows.probabilities * (v[rows.successors] - np.repeat(here, lengths))
+        loss = np.zeros(len(change))
+        if gauge is not None:
+            loss = rows.probabilities * (gauge[rows.successors] - np.repeat(scale, lengths))
         moved, absolute, fallen, risen = (
             gamma * np.add.reduceat(steps, starts)
             for steps in (change, np.abs(change), -loss, np.abs(loss))
         )
         rest = 1 - gamma
-        d, g = x[own] - rest * here + moved, rest * scale + fallen
+        d, g = paid - rest * here + moved, rest * scale + fallen
         terms = np.full(len(d), UNIT * (2 * longest + 4))
-        if policy is not None:
+        if shares is not None:
             terms += UNIT * np.repeat(counts, counts)
-        error = terms * (sizes[own] + rest * np.abs(here) + absolute)
+        error = terms * (terms_of_x + rest * np.abs(here) + absolute)
         doubt = terms * (rest * scale + risen)
         if gauge is None:  # rows sum to 1
             g[:], doubt[:] = 1 - gamma, UNIT * (1 - gamma)
-        if policy is not None:
-            weighted = (policy[own] * array for array in (d, error, g, doubt))
+        if shares is not None:
+            weighted = (shares * array for array in (d, error, g, doubt))
             d, error, g, doubt = (np.add.reduceat(array, heads) for array in weighted)
         where = v[first:last] if policy is not None else here
         is_over = np.full(len(where), True) if gamma < 1 else where == 0
         low, high = _divided(d - error, d + error, g - doubt, g + doubt, is_over)
         if policy is None:
             low, high = np.maximum.reduceat(low, heads), np.maximum.reduceat(high, heads)
-        bounds[:, first:last] = low, high
-    return bounds[0], bounds[1]
+        seen = facts.seen[first:last]
+        least = min(least, float(low[seen].min(initial=np.inf)))
+        most = max(most, float(high[seen].max(initial=-np.inf)))
+    return least, most
 
 
 def _divided(
@@ -873,6 +943,8 @@ def _lagrangian_bound(
 
 def _visited(model: Any, allowed: np.ndarray | None = None) -> np.ndarray:
     """States that can be reached, by choices `[K]` that are allowed: the only ones that matter."""
+    if isinstance(model, _ByBlocks):  # bounds over more states are bounds too
+        return np.ones(model.states, dtype=bool)
     seen = np.asarray(model.initial) > 0
     rows = model.rows(0, model.states)
     pointers = rows.first_entry[rows.first_choice].astype(np.int64)  # of all entries of a state

@@ -70,7 +70,7 @@ UNGUARDED = {
 SENSES = ("model/limits.py", "model/text.py", "model/result.py", "model/prints.py", "checker.py")
 DISCOUNT = (
     *("model/", "exact/standard.py", "exact/discounted.py", "exact/planning.py"),
-    *("exact/bounds.py", "exact/proper.py", "exact/average.py"),
+    *("exact/bounds.py", "exact/proper.py", "exact/average.py", "exact/by_blocks.py"),
     *("exact/systems.py", "loops/", "checker.py", "environments/", "learning/"),
     "solvers/description.py",  # says it
 )
@@ -79,11 +79,11 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 2700,
-    "loops": 3030,
-    "model": 4380,
-    "exact": 3360,
-    "solvers": 4210,
+    "loose modules": 2760,
+    "loops": 3040,
+    "model": 4660,
+    "exact": 3680,
+    "solvers": 4250,
     "environments": 680,
     "learning": 6600,
     "experiments": 1720,
@@ -91,7 +91,7 @@ BUDGETS = {
     "paper": 2700,
     "cli": 1150,
 }
-LINES, MODULES, LOOSE_MODULES = 31_450, 130, 9
+LINES, MODULES, LOOSE_MODULES = 32_000, 132, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

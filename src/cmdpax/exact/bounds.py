@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from cmdpax.exact import by_blocks
 from cmdpax.loops import bellman, small
 from cmdpax.loops.compiled import readable
 
@@ -50,7 +51,7 @@ def claim(form: "StandardForm", reward: np.ndarray) -> Claim:
 
 
 def _claim(form: "StandardForm", reward: np.ndarray, constant: float, value: Fraction) -> Claim:
-    centred = np.where(form.alive_choices, reward - constant, 0.0) if constant else reward
+    centred = form.less(reward, constant) if constant else reward
     return Claim(centred, np.abs(centred), value)
 
 
@@ -129,6 +130,10 @@ def extremes(
     Ratios are rounded outwards. potentials: `[n, S]`, or `[n, 2 S]` and `[n, 4 S]`, with a gauge of
     their own. policy: `[K]` or `[S]`; None: the better choice of every state.
     """
+    if isinstance(form, by_blocks.BlockForm):
+        pairs = zip(what, potentials, strict=True)
+        each = [by_blocks.extremes(form.criterion, form, *pair, policy) for pair in pairs]
+        return np.array(each).reshape(-1, 2)
     rows, discount = form.transitions, form.criterion.discount
     if policy is not None and np.issubdtype(policy.dtype, np.integer):
         policy = rows.deterministic(policy)

@@ -75,7 +75,7 @@ def certify(
         margin_bounds=margins,
         dual_bound=best_bounds(form, what, potential, gauge)[1],
         weights=weights,
-        value_potentials=np.concatenate(vectors),
+        value_potentials=np.concatenate(vectors) if len(vectors) > 1 else vectors[0],
         dual_potential=potential,
         ranges=ranges.and_answer(bounds[0]).bounds,
         range_potentials=ranges.potentials,

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cmdpax.errors import InputError
-from cmdpax.exact import proper
+from cmdpax.exact import by_blocks, proper
 from cmdpax.exact.planning import LONG, Plan, plan
 from cmdpax.exact.systems import Chain, finite, ill_conditioned
 from cmdpax.loops import bellman
@@ -161,6 +161,8 @@ class Discounted:
         Large models: so accurate that values of the form's rewards are off by at most `tolerance`;
         from a `guess [S]`.
         """
+        if isinstance(form, by_blocks.BlockForm):
+            return by_blocks.visits(self, form, policy, tolerance=tolerance, guess=guess)
         _check_policy(form, policy)
         if _is_batch(form, policy):
             rows = form.transitions.rows(0, form.states)
@@ -205,7 +207,10 @@ class Discounted:
 
     def plan(self, form: "StandardForm", reward: np.ndarray, *rest: Any, **kind: Any) -> Plan:
         """The best policy for one reward `[K]`, as `planning.plan` has it."""
-        return (plan if self.cycles is None else proper.plan)(self, form, reward, *rest, **kind)
+        planned = plan if self.cycles is None else proper.plan
+        if isinstance(form, by_blocks.BlockForm):
+            planned = by_blocks.plan
+        return planned(self, form, reward, *rest, **kind)
 
     def potentials(
         self,
@@ -221,6 +226,8 @@ class Discounted:
         Large models: accurate to `tolerance [k]`. States that are never reached are cut to the
         range of those that are: large numbers there would only cost digits.
         """
+        if isinstance(form, by_blocks.BlockForm):
+            return by_blocks.potentials(self, form, policy, claims, tolerance)
         if form.is_small:
             right = form.transitions.under(policy, np.stack([one.reward for one in claims]))
         else:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from cmdpax.exact.bounds import best_bounds, claim, claims, small_extremes, widened
+from cmdpax.exact.by_blocks import BlockForm
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.planning import unsettled
 from cmdpax.exact.standard import StandardForm
@@ -73,7 +74,7 @@ def attained_ranges(form: StandardForm, stop: Stop = never, sharp: float = ROUGH
     rows = (form.reward, *form.constraints)
     criterion, cycles = form.criterion, form.criterion.cycles
     bounds = np.zeros((len(rows), 2))
-    potentials = np.zeros((len(rows), 2, criterion.parts * form.states))
+    potentials = np.zeros((len(rows), 2, criterion.parts * form.states), dtype=form.smallest)
     at_once = form.is_small and criterion.parts == 1
     if at_once:
         bounds, potentials = _all_attained(form)
@@ -114,7 +115,7 @@ def _all_attained(form: StandardForm) -> tuple[np.ndarray, np.ndarray]:
 
 def _are_narrow(form: StandardForm, bounds: np.ndarray) -> np.ndarray:
     """Whether terms of both signs cancel, and the floor of a tolerance may count, `[1 + m]`."""
-    if form.criterion.parts > 1:
+    if form.criterion.parts > 1 or isinstance(form, BlockForm):
         return np.zeros(len(bounds), dtype=bool)
     low, high = np.array(form.spans).T
     return (low < 0) & (high > 0) & (bounds[:, 1] - bounds[:, 0] <= NARROW * form.scales[:, 1])

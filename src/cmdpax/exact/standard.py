@@ -12,12 +12,13 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.exact.average import Average, Settled
+from cmdpax.exact.by_blocks import BlockForm
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.endings import end_components
 from cmdpax.exact.objective import Objective
@@ -28,6 +29,7 @@ from cmdpax.loops.compiled import readable
 from cmdpax.loops.rows import Block
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Certificate, Mixture
+from cmdpax.model.row_function import FunctionCMDP
 from cmdpax.model.transitions import Transitions
 
 SHORT = 1e-3  # 1 - gamma below which it is asked whether all policies end
@@ -55,6 +57,8 @@ class StandardForm:
     initial: np.ndarray  # [S]
     criterion: Discounted | Average  # what values, visits and bounds mean
     objective: Objective | None = None  # maximised instead of V_0
+
+    smallest = np.float64  # what is kept of vectors that need not be exact
 
     @staticmethod
     def of(model: CMDP) -> "StandardForm":
@@ -269,6 +273,18 @@ class StandardForm:
         """The policy that chooses uniformly among the choices of each state, `[K]`."""
         return self.transitions.uniform_policy()
 
+    def less(self, reward: np.ndarray, constant: float) -> np.ndarray:
+        """A reward `[K]` less a constant, before a run has ended."""
+        return np.where(self.alive_choices, reward - constant, 0.0)
+
+    def returns(self, choices: np.ndarray, visits: np.ndarray) -> tuple[float, np.ndarray]:
+        """Values of the reward and of the constraints, `[m]`, of choices `[S]` with visits `[S]`.
+
+        Sums, not dot products: they do not depend on the number of BLAS threads.
+        """
+        reward = (visits * self.reward[choices]).sum()
+        return float(reward), (visits * self.constraints[:, choices]).sum(-1)
+
     def pseudo_reward(self, weights: np.ndarray) -> np.ndarray:
         """`r + sum_i w_i c_i`, for weights `[..., m]` -> `[..., K]`."""
         return scalarise(self.reward, self.constraints, weights)
@@ -301,23 +317,40 @@ class StandardForm:
         that are never reached have no say, but large numbers there would blur those of the others:
         they are clipped.
         """
-        criterion, (offsets, widths) = self.criterion, self.scales.T
-        units = widths if units is None else units
+        return scaled(self, units)
+
+    def moved(self, offsets: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Reward and constraints, each less its offset, in units `[1 + m]`."""
         arrays = np.empty((len(units), *self.reward.shape))
         np.subtract(self.reward, offsets[0], out=arrays[0])
         np.subtract(self.constraints, offsets[1:, None], out=arrays[1:])
         arrays /= units[:, None]
         ends = (np.array(self.spans) - offsets[:, None]) / units[:, None]
         np.clip(arrays, ends[:, :1], ends[:, 1:], out=arrays)
-        if not criterion.is_closed:
+        if not self.criterion.is_closed:
             arrays[:, ~self.alive_choices] = 0.0
-        thresholds = (self.thresholds - offsets[1:] * criterion.common) / units[1:]
-        form = self.replace(reward=arrays[0], constraints=arrays[1:], thresholds=thresholds)
-        constants = np.array([constant for constant, _ in self.constants])
-        shifts = (offsets - constants) * criterion.common
-        if self.objective is not None:
-            form = form.replace(objective=self.objective.in_units(float(units[0])))
-        return Scaled(form, units, shifts, offsets[0] * criterion.common)
+        return arrays[0], arrays[1:]
+
+
+def form_of(model: CMDP | FunctionCMDP) -> StandardForm:
+    """The form of a model; of one whose rows are a function, a `BlockForm`, which acts as one."""
+    if isinstance(model, FunctionCMDP):
+        return cast(StandardForm, BlockForm.of(model, Discounted(model.discount)))
+    return StandardForm.of(model)
+
+
+def scaled(form: StandardForm, units: np.ndarray | None = None) -> "Scaled":
+    """A form in units `[1 + m]`, or in the widths of possible values."""
+    criterion, (offsets, widths) = form.criterion, form.scales.T
+    units = widths if units is None else units
+    reward, constraints = form.moved(offsets, units)
+    thresholds = (form.thresholds - offsets[1:] * criterion.common) / units[1:]
+    constants, objective = np.array([constant for constant, _ in form.constants]), form.objective
+    shifts = (offsets - constants) * criterion.common
+    form = form.replace(reward=reward, constraints=constraints, thresholds=thresholds)
+    if objective is not None:
+        form = form.replace(objective=objective.in_units(float(units[0])))
+    return Scaled(form, units, shifts, offsets[0] * criterion.common)
 
 
 @dataclass(frozen=True, eq=False)
@@ -480,10 +513,10 @@ def _said_values(
     A gauge, the last of several parts, has no sign.
     """
     own = potentials.reshape(-1, count, potentials.shape[-1])[:, chosen]
-    turned = own * signs[:, None] + 0.0
-    if potentials.shape[-1] > S:
-        turned[..., -S:] = own[..., -S:]
-    return turned.reshape(-1, potentials.shape[-1])
+    values = own[..., :-S] if potentials.shape[-1] > S else own  # a copy: no other is made
+    values *= signs[:, None]
+    values += 0.0
+    return own.reshape(-1, potentials.shape[-1])
 
 
 def _said_ranges(ranges: np.ndarray, chosen: np.ndarray, signs: np.ndarray) -> np.ndarray:

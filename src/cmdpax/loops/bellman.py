@@ -14,6 +14,8 @@ Rows come in blocks, `rows(first, last)` (`rows.py`). Large models are shared am
 """
 # mypy: disable-error-code="no-untyped-def"
 
+from typing import Any
+
 import numpy as np
 
 from cmdpax.errors import InputError
@@ -27,13 +29,17 @@ def backup(rows: Rows, reward: Array, values: Array, discount: float) -> tuple[A
     For `reward [K]` and `values [S]`.
     """
     choices, backed_up = np.empty(rows.states, dtype=np.int32), np.empty(rows.states)
-    vectors = readable(reward), readable(values), discount, choices, backed_up
-    over_blocks(lambda i, j: _backup(i, rows.rows(i, j), *vectors), rows.states)
+    vectors = readable(reward), readable(values), discount
+    over_blocks(
+        lambda i, j: fill_backup(rows.rows(i, j), *vectors, choices[i:j], backed_up[i:j]),
+        rows.states,
+    )
     return choices, backed_up
 
 
 @compiled
-def _backup(first, rows, reward, values, discount, choices, backed_up):
+def fill_backup(rows, reward, values, discount, choices, backed_up):
+    """The loop of `backup`, for the n states of a block: choices and `T V`, both `[n]`."""
     first_choice, first_entry, successors, probabilities = rows
     begin, end = first_choice[0], first_entry[0]
     origin = end
@@ -47,7 +53,7 @@ def _backup(first, rows, reward, values, discount, choices, backed_up):
             action_value = reward[k] + discount * next_value
             if action_value > best:
                 best, choice = action_value, k
-        choices[first + i], backed_up[first + i] = choice, best
+        choices[i], backed_up[i] = choice, best
 
 
 def sweep(rows: Rows, reward: Array, values: Array, discount: float, backwards: bool) -> float:
@@ -152,10 +158,12 @@ def ratios(
     infinite. lost: `[K]`, the chance that nothing follows (None: rows are whole, or empty).
     """
     low, high = np.empty(rows.states), np.empty(rows.states)
-    optional = [np.empty(0) if array is None else array for array in (gauge, policy, lost)]
-    numbers = [readable(array) for array in (reward, sizes, values, *optional)]
-    kind = discount, ratio_rounding(longest), low, high
-    over_blocks(lambda i, j: fill_ratios(i, rows.rows(i, j), *numbers, *kind), rows.states)
+    optional = (np.empty(0) if array is None else array for array in (gauge, policy, lost))
+    numbers: list[Any] = [readable(array) for array in (reward, sizes, values, *optional)]
+    numbers += [discount, ratio_rounding(longest)]
+    over_blocks(
+        lambda i, j: fill_ratios(i, rows.rows(i, j), *numbers, low[i:j], high[i:j]), rows.states
+    )
     return low, high
 
 
@@ -168,7 +176,7 @@ def ratio_rounding(longest: int) -> float:
 def fill_ratios(
     first, rows, reward, sizes, values, gauge, shares, lost, discount, unit, lows, highs
 ):
-    """The loop of `ratios`."""
+    """The loop of `ratios`, for the n states of a block from `first` on: bounds `[n]`."""
     first_choice, first_entry, successors, probabilities = rows
     begin, end = first_choice[0], first_entry[0]
     origin, is_mean, rest = end, len(shares) > 0, 1.0 - discount
@@ -210,7 +218,7 @@ def fill_ratios(
         if is_mean:
             is_over = discount < 1.0 or value == 0.0
             low, high = _quotient(sum_d, sum_error, sum_g, sum_doubt, is_over)
-        lows[first + i], highs[first + i] = low, high
+        lows[i], highs[i] = low, high
 
 
 @compiled

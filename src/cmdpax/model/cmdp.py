@@ -14,7 +14,7 @@ and the model's own states are those of all times (`horizon.py`).
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -28,6 +28,7 @@ from cmdpax.model.horizon import at_the_end, read_stages, unrolled
 from cmdpax.model.limits import LARGEST_NUMBER, Limits, listed
 from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.prism import prism_fields
+from cmdpax.model.row_function import FunctionCMDP
 from cmdpax.model.tables import table_fields
 from cmdpax.model.transitions import (
     CUBE,
@@ -432,6 +433,43 @@ class CMDP:
         """
         made = step_fields(states, actions, step, thresholds, initial, horizon)
         return cls(**made, discount=discount, horizon=horizon, **fields)
+
+    @classmethod
+    def from_rows(
+        cls,
+        rows: Callable[[int, int], Any],
+        *,
+        states: int,
+        initial: Any,
+        discount: float,
+        thresholds: Any = (),
+        senses: Sequence[str | None] | str | None = None,
+        minimise: bool = False,
+        action_names: Sequence[str] | None = None,
+        constraint_names: Sequence[str] | None = None,
+        stored: bool = False,
+    ) -> "CMDP | FunctionCMDP":
+        """Build from a function of a block of states: nothing of the size of the rows is stored.
+
+        rows: `rows(first, last) -> (successors [n, A, B], probabilities [n, A, B], reward [n, A],
+        constraints [m, n, A])` of the n states `first .. last - 1`, vectorised with NumPy or
+        compiled with numba; without thresholds the fourth may be left out. initial: a state by its
+        index, `{state: probability}`, or a distribution `[S]`. stored: whether to tabulate it, so
+        that all of cmdpax takes it, and not `solve` and `check` alone.
+        """
+        states, m = check_count("states", states), len(listed(thresholds))
+        factor = _discount_factor(discount)
+        if factor == 1 and not stored:
+            raise InputError("discount: a model of rows needs one below 1; or give stored=True.")
+        names = _labels("constraint_names", constraint_names, m)
+        limits = Limits.of(thresholds, senses, names)
+        start = _distribution(initial, states, None)
+        start.setflags(write=False)
+        kind: dict[str, Any] = {"limits": limits, "initial": start, "discount": factor}
+        kind["minimise"] = _flag("minimise", minimise)
+        model = FunctionCMDP.of(rows, states, m, **kind)
+        named = replace(model, action_names=_labels("action_names", action_names, model.actions))
+        return cls(**named.fields()) if stored else named
 
     @classmethod
     def from_table(

@@ -26,11 +26,12 @@ linear (few states) such a step finds nothing new, and none follows.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
 from cmdpax.errors import NumericalError
+from cmdpax.exact.by_blocks import BlockForm
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops.mixing import best_mixture
@@ -151,15 +152,18 @@ class Corrective:
 
     def policy(self, form: StandardForm, columns: Columns) -> np.ndarray:
         """The one stationary policy with the occupancy of the mixture, `[K]`."""
-        mass = np.zeros(form.choices)
-        for weight, choices, visits in zip(columns.mixture, columns.choices, columns.visits):
-            if weight > 0:
-                mass[choices] += weight * visits
         last = columns.last_gap
         # where hardly anybody goes the latest plan acts: what is rounding in columns is no advice
-        choices = last.plan.choices if last else columns.choices[0]
+        fallback = last.plan.choices if last else columns.choices[0]
         least = NEVER_VISITED / (form.states * form.criterion.unit)
-        return from_visits(form, mass, form.transitions.deterministic(choices), least)
+        parts = columns.mixture, columns.choices, columns.visits
+        if isinstance(form, BlockForm):
+            return cast(np.ndarray, form.mixed_policy(*parts, fallback, least))
+        mass = np.zeros(form.choices)
+        for weight, choices, visits in zip(*parts, strict=True):
+            if weight > 0:
+                mass[choices] += weight * visits
+        return from_visits(form, mass, form.transitions.deterministic(fallback), least)
 
 
 def _meet_constraints(columns: Columns, weights: np.ndarray) -> Columns:
@@ -199,14 +203,13 @@ def add_column(
         return columns
     guess = _mean(columns.mixture, columns.visits)
     visits = form.criterion.visits(form, best.choices, tolerance=accuracy, guess=guess)
-    # sums, not dot products: they do not depend on the number of BLAS threads
-    reward = (visits * form.reward[best.choices]).sum()
-    values = (visits * form.constraints[:, best.choices]).sum(-1)
+    reward, values = form.returns(best.choices, visits)
+    visits = visits.astype(form.smallest, copy=False)
     keep = np.arange(len(columns.rewards))
     if len(keep) >= most:
         idle = np.nonzero(columns.mixture + columns.feasible_mixture == 0)[0]
         keep = np.delete(keep, idle[: (len(idle) + 1) // 2])
-    potential = None if weights is None else best.values
+    potential = None if weights is None else best.values.astype(form.smallest, copy=False)
     planned = np.full(form.constraint_count, np.nan) if weights is None else weights
     return replace(
         columns,

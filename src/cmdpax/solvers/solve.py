@@ -21,10 +21,11 @@ from cmdpax.errors import InputError, NumericalError, check_count, check_number
 from cmdpax.exact.bounds import claim, mixed
 from cmdpax.exact.certificate import certify, lagrangian_bound, scaled_errors, with_ray
 from cmdpax.exact.ranges import Ranges, attained_ranges
-from cmdpax.exact.standard import Renumbered, Scaled, StandardForm, said_back
+from cmdpax.exact.standard import Renumbered, Scaled, StandardForm, form_of, said_back, scaled
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Callback, Certificate, Mixture, Result, Row, Status, Trajectory
+from cmdpax.model.row_function import FunctionCMDP
 from cmdpax.solvers.algorithm import Answer, Oracle
 from cmdpax.solvers.certified import Task, WarmStart
 from cmdpax.solvers.climb import Climb, max_min, objective_of, raised
@@ -47,7 +48,7 @@ Proven = tuple[Mixture, Certificate, np.ndarray]  # policies, their proof, their
 
 
 def solve(
-    model: CMDP,
+    model: CMDP | FunctionCMDP,
     method: str | Oracle | None = None,
     *,
     eps: float = 1e-6,
@@ -75,6 +76,11 @@ def solve(
     Ctrl-C (a second one ends it at once, with nothing) or when rounding leaves nothing to gain,
     with the best policy so far.
     """
+    if isinstance(model, FunctionCMDP):
+        _refuse_choices(method, features, utility, settings, memory_limit)
+        check_number("eps", eps, above=0, below=1)
+        door = _Door(model, find_method(DEFAULT), eps, time_limit, callback=callback)
+        return door.solve({})
     row, own = choose(model, DEFAULT if method is None else method, features)
     check_number("eps", eps, above=0, below=1)
     row.check_settings(settings, row.settings)
@@ -85,6 +91,15 @@ def solve(
         return _solve_utility(model, utility, limits, {**own, **settings})
     may_pivot = method is None and not settings and memory_limit is None
     return _Door(model, *limits, may_pivot=may_pivot).solve({**own, **settings})
+
+
+def _refuse_choices(*choices: Any) -> None:
+    """Refuse whatever a model whose rows are a function does not take."""
+    if any(choice is not None and choice != {} for choice in choices):
+        raise InputError(
+            "solve: a model of rows takes eps, time_limit and callback alone; for methods,"
+            " features, utilities and settings build it with CMDP.from_rows(..., stored=True)."
+        )
 
 
 def _solve_utility(
@@ -180,7 +195,8 @@ def certified_gaps(model: CMDP, run: Trajectory, every: int = 1) -> np.ndarray:
 def choose(model: CMDP, method: Any, features: Any) -> tuple[Method, dict[str, Any]]:
     """The row of a method, its log-linear form if there are features, and what to pass it."""
     if not isinstance(model, CMDP):
-        raise InputError(f"model: a CMDP is needed, not {type(model).__name__}.")
+        advice = "; give from_rows stored=True" if isinstance(model, FunctionCMDP) else ""
+        raise InputError(f"model: a CMDP is needed, not {type(model).__name__}{advice}.")
     row = find_method(method) if isinstance(method, str) else of_oracle(method)
     if features is None:
         if row.features:
@@ -204,7 +220,7 @@ def choose(model: CMDP, method: Any, features: Any) -> tuple[Method, dict[str, A
 class _Door:
     """One solve: its limits, its trace, and the certificate that was accepted."""
 
-    model: CMDP
+    model: Any  # CMDP or FunctionCMDP
     method: Method
     eps: float
     time_limit: float | None = None
@@ -221,12 +237,14 @@ class _Door:
         if self.callback is not None and not callable(self.callback):
             raise InputError("callback: it must be a function that takes a row of the trace.")
         self.started, self.stop = time.perf_counter(), Stopper(self.time_limit)
-        self.form = StandardForm.of(self.model)
+        self.form = form_of(self.model)
+        self.explains &= isinstance(self.model, CMDP)
         self.method.check_criterion(self.form.kind)
         self.renumbered: Renumbered | None = None
         is_large = self.method.name == DEFAULT and not self.form.is_small
         # the few plans without constraints do not pay for copies of all rows
         is_plain = self.form.criterion.parts == 1 and self.form.constraint_count > 0
+        is_large &= isinstance(self.model, CMDP)
         if is_large and is_plain and not self.form.transitions.order.is_ordered:
             self.renumbered = self.form.in_order()
             self.form = self.renumbered.form
@@ -260,13 +278,15 @@ class _Door:
     @cached_property
     def scaled(self) -> Scaled:
         """The form in these units."""
-        return self.form.scaled(self.units)
+        return scaled(self.form, self.units)
 
     def solve(self, settings: Mapping[str, Any]) -> Result:
         """Phase 1, the method, the certificate."""
         most, accuracy = MAX_COLUMNS, ACCURACY * self.eps
         if self.memory_limit is not None:
             most = columns_within(self.form, self.memory_limit)
+        if isinstance(self.model, FunctionCMDP):  # those in use by two mixtures, and a new one
+            most = 2 * self.form.constraint_count + 3
         method, stop, warm = self.method, self.stop, self.warm
         if not self.form.constraint_count and method.name == DEFAULT and not settings:
             with stop:
@@ -543,6 +563,8 @@ class _Door:
     ) -> Result:
         """The result, in the user's words."""
         policies, proof, values = proven
+        if isinstance(self.model, FunctionCMDP):
+            self.warm.columns = None  # every vector counts there
         policies = self.form.said_policies(policies)
         limits, (gap, excess) = self.model.limits, self._errors(proof)
         if self.renumbered is not None:
