@@ -153,12 +153,24 @@ def widened(
 ) -> np.ndarray:
     """`rho.V + rho.u d/g + rest` from n extremes `[n, 2]`, with rounding, `[n, 2]`."""
     own = np.flatnonzero(form.initial)
-    chances, values = form.initial[own], potentials[:, own]
-    count = len(own) + 8 + abs(math.fsum(chances) - 1) / UNIT_ROUNDING  # it counts as a whole
-    at_start = (values * chances).sum(1)[:, None]
-    rounding = count * (np.abs(values) * chances).sum(1)[:, None]
-    rest = np.array([float(one) for one in rests])[:, None]
-    outwards = np.array([-1.0, 1.0])
+    rest = np.array([float(one) for one in rests])
+    return rounded_outwards(form.initial[own], potentials[:, own], ends, rest)
+
+
+def rounded_outwards(
+    chances: np.ndarray, values: np.ndarray, ends: np.ndarray, rest: np.ndarray
+) -> np.ndarray:
+    """`rho.V + ends + rest` with rounding, `[..., n, 2]`.
+
+    chances: `[..., k]`, those of the initial states. values: `[..., n, k]`, there. ends: `[..., n,
+    2]`. rest: `[..., n]`.
+    """
+    sums = [math.fsum(own) for own in chances.reshape(-1, chances.shape[-1])]
+    missed = np.abs(np.reshape(sums, (*chances.shape[:-1], 1, 1)) - 1)  # it counts as a whole
+    count = chances.shape[-1] + 8 + missed / UNIT_ROUNDING
+    at_start = (values * chances[..., None, :]).sum(-1)[..., None]
+    rounding = count * (np.abs(values) * chances[..., None, :]).sum(-1)[..., None]
+    rest, outwards = rest[..., None], np.array([-1.0, 1.0])
     with np.errstate(invalid="ignore"):
         total = at_start + ends + rest
         size = rounding + count * np.abs(ends) + np.abs(rest) + 2 * np.abs(total)

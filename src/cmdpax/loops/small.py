@@ -37,7 +37,7 @@ def solve_dense(kernel: Block, policy: Array, right: Array, transpose: bool) -> 
     if np.issubdtype(policy.dtype, np.integer):
         factorise(kernel, policy.astype(np.int64), factors)
     else:
-        _factorise_mean(kernel, readable(policy), factors)
+        factorise_mean(kernel, readable(policy), factors)
     _solve_all(factors, vectors, transpose)
     return vectors
 
@@ -76,7 +76,7 @@ def factorise(kernel, keys, factors):
 
 
 @compiled
-def _factorise_mean(kernel, policy, factors):
+def factorise_mean(kernel, policy, factors):
     """The same for a policy `[K]`."""
     first_choice, first_entry, successors, chances = kernel
     factors[:] = 0.0
@@ -157,8 +157,9 @@ def plan_both(kernel, rewards, initial, reach, reachable, is_closed, rough, pote
         for side in range(2):
             for s in range(S):
                 keys[side, s] = kernel[0][s]
-        for round in range(ROUGH_SWEEPS + ITERATIONS):
-            sweeps = round < ROUGH_SWEEPS
+        swept = ROUGH_SWEEPS if rough > 0.0 else SWEEPS
+        for round in range(swept + ITERATIONS):
+            sweeps = round < swept
             if is_done or (sweeps and not is_closed):
                 continue
             for side in range(2):
