@@ -204,7 +204,9 @@ def frontier_picture(
     dots: dict[str, Any] = {"marker": "o", "markersize": 3.5}
     left.plot(budget, [point.reward for point in curve], **dots, **STYLES[0])
     left.set_ylabel("best reward $V_r^*$")
-    right.step(budget, [point.multiplier for point in curve], where="mid", **dots, **STYLES[1])
+    # a breakpoint has the price of the side before it
+    where = "pre" if any(point.is_breakpoint for point in curve) else "mid"
+    right.step(budget, [point.multiplier for point in curve], where=where, **dots, **STYLES[1])
     right.set_ylabel("shadow price (reward per unit)")
     for axes in (left, right):
         axes.set_xlabel(f"threshold b of '{name}'  ($V_c$ {sense} b)")

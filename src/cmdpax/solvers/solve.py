@@ -142,6 +142,11 @@ def solve_again(model: CMDP, eps: float, warm: WarmStart) -> Result:
     return _Door(model, find_method(DEFAULT), eps, warm=warm, may_pivot=True).solve({})
 
 
+def scaled_form(model: CMDP, eps: float) -> Scaled:
+    """The form of a model in units of which eps is the tolerance."""
+    return _Door(model, find_method(DEFAULT), eps).scaled
+
+
 def trajectory(
     model: CMDP,
     method: str,
