@@ -156,9 +156,7 @@ def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[fl
     relaxed = model.replace(constraints=rows, thresholds=bounds, senses=None)
     sign = model.limits.signs[model.limits.first_rows[constraint]]  # -1: towards small values
     extreme = relaxed.replace(reward=model.constraints[constraint], minimise=bool(sign < 0))
-    form = StandardForm.of(extreme)
-    low, high = attained_ranges(form).bounds[0]
-    idle = sign * (low - (high - low))  # a threshold that every policy keeps, or nearly
+    form, idle = StandardForm.of(extreme), idle_threshold(model, constraint)
     entries = [idle if i == constraint else entry for i, entry in enumerate(model.limits.entries)]
     loose = float(_feasible(solve(model.replace(thresholds=entries), eps=eps)).values[constraint])
     tight = _feasible(solve(extreme, eps=eps)).reward
@@ -168,6 +166,15 @@ def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[fl
             " without it already satisfies it as far as possible."
         )
     return loose, tight
+
+
+def idle_threshold(model: CMDP, constraint: int) -> float:
+    """A threshold that every policy keeps, or nearly."""
+    sign = float(model.limits.signs[model.limits.first_rows[constraint]])
+    none = {"constraints": model.constraints[:0], "thresholds": [], "senses": None}
+    alone = model.replace(reward=model.constraints[constraint], minimise=sign < 0, **none)
+    low, high = attained_ranges(StandardForm.of(alone)).bounds[0]
+    return sign * float(low - (high - low))
 
 
 def _feasible(result: Result) -> Result:
