@@ -478,7 +478,7 @@ def _said_potentials(potentials: np.ndarray, chosen: np.ndarray, signs: np.ndarr
 
 
 def heard_potentials(model: CMDP, potentials: np.ndarray) -> np.ndarray:
-    """Potentials `[1 + m, 2, S]` of the user's functions, of -x and x, as those of a form's rows."""
+    """Potentials `[1 + m, 2, S]` of the user's functions as those of the form's rows."""
     limits, sign = model.limits, -1.0 if model.minimise else 1.0
     return _said_potentials(
         potentials, np.append(0, 1 + limits.rows), np.append(sign, limits.signs)

@@ -339,6 +339,7 @@ def distances(rows: Rows, initial: Array) -> Array:
 
 @compiled
 def search(first_choice, first_entry, successors, steps, frontier):
+    """The loop of `distances`, breadth first, in place on `steps [S]`: 0 at the start, else -1."""
     count = 0
     for s in range(len(steps)):
         if steps[s] == 0:

@@ -71,9 +71,11 @@ def optima(rows, owner, initial, rewards, thresholds, units, lowered, limits, ba
     rewards: `[n, 1 + m, K]`, scaled; thresholds: `[n, m]`. units: `[n, 1 + m]` of the scaled
     forms. lowered: `[K]`, against ties. limits: `[n, 4]`: as `pivots.pivot` takes them, and what
     `lowered` is multiplied by. basis: room for one. scratch: room for rewards, `[K]` and `[1 + m,
-    K]`, to write and to read, so that loops are compiled for one kind of array. out: why each ended `[n]`, policies `[n, K]`, prices `[n, m]`, plans at them `[n, S]`
-    and their values `[n]`, reward and margins `[n, 1 + m]`, pivots `[n]`, points `[n, P, 1 + m]`
-    and how many `[n]`.
+    K]`, to write and to read, so that loops are compiled for one kind of array.
+
+    out: why each ended `[n]`, policies `[n, K]`, prices `[n, m]`, plans at them `[n, S]` and their
+    values `[n]`, reward and margins `[n, 1 + m]`, pivots `[n]`, points `[n, P, 1 + m]` and how many
+    `[n]`.
     """
     whys, policies, prices, choices, bounds, values, pivoted, points, counts = out
     first_choice, first_entry, successors, chances = rows

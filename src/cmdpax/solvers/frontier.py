@@ -2,9 +2,10 @@
 
 The best value is a concave, piecewise linear function of each bound `b_i`, and its slope is the
 price of constraint i. Up to some hundred states the key simplex walks along it from one breakpoint
-to the next (`key_simplex.breakpoints`): between them the curve is a straight line. The range runs from where constraint i stops mattering (its value at the optimum without it) to
-the tightest bound that the other constraints leave feasible. Each solve starts from the columns and
-multipliers of the one before.
+to the next (`key_simplex.breakpoints`): between them the curve is a straight line. The range runs
+from where constraint i stops mattering (its value at the optimum without it) to the tightest bound
+that the other constraints leave feasible. Each solve starts from the columns and multipliers of the
+one before.
 """
 
 import numpy as np

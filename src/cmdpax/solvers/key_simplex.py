@@ -100,19 +100,20 @@ def breakpoints(
 
     the first that would be negative leaves, by a pivot, and so on. None where pivots meet trouble.
     """
-    form = form.replace(thresholds=form.thresholds.copy())
     parts, owner, factors, basis, limits = _begin(form, eps, None, MAX_PIVOTS, stop)
-    thresholds, found, prices = parts[3].copy(), [], []
+    corners: list[float] = []
+    prices: list[float] = []
+    thresholds = parts[3].copy()
     parts = *parts[:3], readable(thresholds)
     while not stop():
         why = _to_the_end(parts, owner, factors, basis, limits, stop)
         if why == pivots.INFEASIBLE:
-            return np.array(found), np.array([*prices, np.inf])
+            return np.array(corners), np.array([*prices, np.inf])
         if why != pivots.OPTIMAL:
             return None
         prices.append(float(basis.weights[i]))
         step, beyond = _longest_step(parts[0], owner, basis, limits, i)
-        found.append(float(thresholds[i]) + step)
+        corners.append(float(thresholds[i]) + step)
         thresholds[i] += step + beyond
         basis.margins[1 + i] -= step + beyond
     return None

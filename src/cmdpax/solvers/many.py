@@ -10,21 +10,16 @@ feasible policy, say), goes through the door by itself, from the result before i
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from cmdpax.errors import InputError, check_number
-from cmdpax.exact.bounds import rounded_outwards
-from cmdpax.exact.discounted import FAR
-from cmdpax.exact.ranges import EXACT, NARROW, ROUGH, tolerances_of
-from cmdpax.exact.standard import SHORT, said_back
+from cmdpax.exact.stack import Stack, is_plain
+from cmdpax.exact.standard import said_back
 from cmdpax.lagrangian import violation
-from cmdpax.loops import bellman, pivots, scenarios
-from cmdpax.loops.compiled import readable, unsigned
-from cmdpax.loops.rows import Block
+from cmdpax.loops import pivots, scenarios
+from cmdpax.loops.compiled import readable
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Callback, Certificate, Result
 from cmdpax.solvers.key_simplex import ALONE, LOWERED, MAX_PIVOTS, MISSED, SWAPS
@@ -46,9 +41,9 @@ def solve_many(
     models: a sequence of models; they may differ in everything, but those that resemble each other
     should be neighbours: each starts from the one before. Or one model, and `changes`: fields as
     `CMDP.replace` takes them, with an axis n in front, such as `thresholds [n, m]`, `reward [n, S,
-    A]`, `constraints [n, m, S, A]` or `transitions [n, S, A, S]`; model i has row i of each. eps: as
-    in `solve`. callback: sees a row with `done`, `models` and `status` for every result. Ctrl-C ends
-    it.
+    A]`, `constraints [n, m, S, A]` or `transitions [n, S, A, S]`; model i has row i of each. eps:
+    as in `solve`. callback: sees a row with `done`, `models` and `status` for every result. Ctrl-C
+    ends it.
     """
     listed = _listed(models, changes)
     check_number("eps", eps, above=0, below=1)
@@ -124,10 +119,8 @@ def _fits(one: CMDP, other: CMDP) -> bool:
 
 
 def _is_plain(model: CMDP) -> bool:
-    """Whether the compiled loop is for such models: small, discounted, with constraints."""
-    is_discounted = model.criterion == "discounted" and 1 - model.discount >= SHORT
-    is_small = model.transitions.is_small and model.states <= ALONE
-    return is_discounted and model.horizon is None and is_small and model.constraint_count > 0
+    """Whether the compiled loop is for such models."""
+    return is_plain(model) and model.states <= ALONE
 
 
 def _batches(models: list[CMDP]) -> Iterator[list[int]]:
@@ -143,99 +136,32 @@ def _batches(models: list[CMDP]) -> Iterator[list[int]]:
 
 @dataclass
 class _Batch:
-    """n small discounted models with S states, K choices and m rows of constraints each."""
+    """Models of one shape, and how accurately they are solved."""
 
     models: list[CMDP]
     eps: float
 
-    def __post_init__(self) -> None:
-        self.started = time.perf_counter()
-        models, rows = self.models, [model.transitions for model in self.models]
-        longest = max(len(own.successors) for own in rows)
-        shape = len(rows), longest
-        successors, chances = np.zeros(shape, np.uint32), np.zeros(shape)
-        for i, own in enumerate(rows):
-            successors[i, : len(own.successors)] = own.successors
-            chances[i, : len(own.successors)] = own.probabilities
-        first_choice = unsigned(np.stack([own.first_choice for own in rows]))
-        first_entry = unsigned(np.stack([own.first_entry for own in rows]))
-        self.rows = Block(first_choice, first_entry, readable(successors), readable(chances))
-        self.discount = np.array([model.discount for model in models])
-        kernel_chances = readable(self.discount[:, None] * chances)
-        self.kernel = self.rows._replace(probabilities=kernel_chances)
-        self.initial = readable(np.stack([model.initial for model in models]))
-        self.thresholds = np.stack([model.limits.row_thresholds for model in models])
-        self.functions = np.stack(
-            [
-                np.vstack(
-                    [
-                        -model.reward + 0.0 if model.minimise else model.reward,
-                        model.limits.turn(model.constraints, axis=0),
-                    ]
-                )
-                for model in models
-            ]
-        )  # [n, 1 + m, K]
-        self.owner = readable(np.stack([own.state_of for own in rows]).astype(np.int64))
-        self.steps = np.where(self.initial > 0, 0, -1)
-        scenarios.distances(*self.rows[:3], self.steps)
-        self.reachable = readable(self.steps >= 0)
-        self.rounding = np.array([bellman.ratio_rounding(own.longest) for own in rows])
-
-    @cached_property
-    def span(self) -> np.ndarray:
-        """The least and the largest number of reachable choices, `[2, n, 1 + m]`."""
-        seen = np.take_along_axis(self.reachable, self.owner, 1)[:, None]
-        least = np.where(seen, self.functions, np.inf).min(-1)
-        return np.stack([least, np.where(seen, self.functions, -np.inf).max(-1)])
-
-    @cached_property
-    def constants(self) -> np.ndarray:
-        """What is taken out of each function (`Discounted.constant`), `[n, 1 + m]`."""
-        low, high = self.span
-        middle = low / 2 + high / 2
-        return np.where(np.abs(middle) > high - low, middle, 0.0)
-
-    @cached_property
-    def rests(self) -> list[list[Fraction]]:
-        """Values of those constants, exact; n lists of 1 + m."""
-        rests = [[Fraction(0)] * self.constants.shape[1] for _ in self.models]
-        for n, i in np.argwhere(self.constants).tolist():
-            total = 1 / (1 - Fraction(self.models[n].discount))
-            rests[n][i] = Fraction(float(self.constants[n, i])) * total
-        return rests
-
     def results(self) -> list[Result | None]:
         """A certified result for each model, or None."""
-        centred = self.functions - self.constants[..., None]
-        sizes = np.abs(centred)
-        bounds, range_potentials, is_settled = self._ranges(centred, sizes)
+        started, stack = time.perf_counter(), Stack(self.models)
+        bounds, range_potentials, is_settled = stack.ranges
         if not is_settled:
             return [None] * len(self.models)
-        low, high = self.span
-        largest = np.maximum(-low, high)
-        constants = np.array([[float(rest) for rest in own] for own in self.rests])
-        compared = np.stack([model.limits.compared for model in self.models])
-        tolerances = tolerances_of(bounds, constants, largest, self.eps, compared)
-        is_usual = self.discount ** self.steps.max(1) > FAR  # no gauge is needed
-        is_usual &= (tolerances > 0).all(1)
-        width = np.where(high > low, high - low, 1.0) / (1 - self.discount)[:, None]
-        is_narrow = (low < 0) & (high > 0) & (np.ptp(bounds, -1) <= NARROW * width)
-        is_usual &= ~is_narrow.any(1)
-        units = tolerances / self.eps
-        whys, policies, prices, choices, dual, values, pivoted, points, counts = self._optima(units)
+        tolerances, is_usual = stack.tolerances(self.eps)
+        units = np.where(tolerances > 0, tolerances, 1.0) / self.eps
+        optima = self._optima(stack, units)
+        whys, policies, prices, choices, dual, values, pivoted, points, counts = optima
         weights = prices * units[:, :1] / units[:, 1:]
         is_usual &= whys == pivots.OPTIMAL
-        ends, rooms, uppers, value_potentials, dual_potentials = self._proofs(
-            centred, sizes, policies, weights, choices
-        )
+        proofs = stack.proofs(policies, weights, choices)
+        ends, rooms, uppers, value_potentials, dual_potentials = proofs
         gaps = (uppers - ends[:, 0, 0]) / units[:, 0]
         lacks = np.maximum(-rooms[..., 0], 0) / units[:, 1:]
         is_usual &= np.maximum(gaps, lacks.max(1)) <= self.eps
-        seconds = (time.perf_counter() - self.started) / len(self.models)
+        seconds = (time.perf_counter() - started) / len(self.models)
         off = ACCURACY * self.eps * units
         said = points * units[:, None] - off[:, None]
-        said[..., 0] += (low[:, 0] / (1 - self.discount))[:, None]
+        said[..., 0] += (stack.span[0][:, 0] * stack.mass)[:, None]
         errors = np.stack([dual - values[:, 0], *np.maximum(-values[:, 1:], 0).T], 1)
         results: list[Result | None] = []
         for n, model in enumerate(self.models):
@@ -282,57 +208,14 @@ class _Batch:
             )
         return results
 
-    def _ranges(
-        self, centred: np.ndarray, sizes: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Attained ranges `[n, 1 + m, 2]`, their potentials `[n, 1 + m, 2, S]`, if plans settled."""
-        n, c, K = centred.shape
-        S = self.initial.shape[1]
-        both, potentials = np.stack([-centred, centred], 2), np.empty((n, c, 2, S))
-        both = readable(both)
-        kind = self.initial, self.discount / (1 - self.discount), self.reachable
-        rough = 0.0 if S <= EXACT else ROUGH
-        is_settled = scenarios.ranges(self.kernel, both, *kind, True, rough, potentials)
-        flat = both.reshape(n, 2 * c, K), np.repeat(sizes, 2, 1), potentials.reshape(n, 2 * c, S)
-        ends = self._extremes(*flat)
-        rests = np.array(
-            [[sign * float(one) for one in own for sign in (-1, 1)] for own in self.rests]
-        )
-        low = self._widened(ends, potentials.reshape(n, 2 * c, S), rests)[..., 0]
-        return low.reshape(n, c, 2) * np.array([-1.0, 1.0]) + 0.0, potentials, bool(is_settled)
-
-    def _extremes(
-        self,
-        rewards: np.ndarray,
-        sizes: np.ndarray,
-        potentials: np.ndarray,
-        policies: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """The least and the largest ratio of reachable states for k functions, `[n, k, 2]`."""
-        shares = np.empty((len(rewards), 0)) if policies is None else policies
-        arrays = [readable(array) for array in (rewards, sizes, potentials, shares)]
-        ends, kind = np.empty((*rewards.shape[:2], 2)), (self.discount, self.rounding)
-        scenarios.all_extremes(self.rows, *arrays, *kind, self.reachable, ends)
-        return ends
-
-    def _widened(self, ends: np.ndarray, potentials: np.ndarray, rests: np.ndarray) -> np.ndarray:
-        """`rho.V + ends + rest` with rounding, `[n, k, 2]`."""
-        own = np.flatnonzero(self.initial.any(0))
-        return rounded_outwards(self.initial[:, own], potentials[..., own], ends, rests)
-
-    def _optima(self, units: np.ndarray) -> tuple[np.ndarray, ...]:
+    def _optima(self, stack: Stack, units: np.ndarray) -> tuple[np.ndarray, ...]:
         """The vertices of the scaled forms, as `scenarios.optima` gives them."""
-        n, c, K = self.functions.shape
-        S, m, (low, high) = self.initial.shape[1], c - 1, self.span
-        arrays = self.functions - low[..., None]
-        arrays /= units[..., None]
-        np.clip(arrays, 0.0, ((high - low) / units)[..., None], out=arrays)
-        mass = 1 / (1 - self.discount)
-        thresholds = (self.thresholds - low[:, 1:] * mass[:, None]) / units[:, 1:]
+        (n, c, K), S = stack.functions.shape, stack.initial.shape[1]
+        m, (arrays, thresholds) = c - 1, stack.scaled(units)
         allowed, count = MISSED * self.eps, 1 + max(m, K - S)
         limits = np.empty((n, 4))
-        limits[:, 0], limits[:, 1], limits[:, 2] = allowed, allowed * mass, MAX_PIVOTS
-        limits[:, 3] = LOWERED * self.eps * (1 - self.discount)
+        limits[:, 0], limits[:, 1], limits[:, 2] = allowed, allowed * stack.mass, MAX_PIVOTS
+        limits[:, 3] = LOWERED * self.eps / stack.mass
         out = (
             np.empty(n, np.int64),
             np.zeros((n, K)),
@@ -345,13 +228,13 @@ class _Batch:
             np.zeros(n, np.int64),
         )
         choices = out[3]
-        choices[:] = self.rows.first_choice[:, :-1]
+        choices[:] = stack.rows.first_choice[:, :-1]
         out[1][np.arange(n)[:, None], choices] = 1.0
         reward, rewards = np.empty(K), np.empty((c, K))
         scenarios.optima(
-            self.kernel,
-            self.owner,
-            self.initial,
+            stack.kernel,
+            stack.owner,
+            stack.initial,
             readable(arrays),
             readable(thresholds),
             units,
@@ -362,43 +245,3 @@ class _Batch:
             out,
         )
         return out
-
-    def _proofs(
-        self,
-        centred: np.ndarray,
-        sizes: np.ndarray,
-        policies: np.ndarray,
-        weights: np.ndarray,
-        choices: np.ndarray,
-    ) -> tuple[np.ndarray, ...]:
-        """Bounds on values `[n, 1 + m, 2]` and on margins `[n, m, 2]`, upper bounds on the optimum.
-
-        And their potentials, `[n, 1 + m, S]` and `[n, 1, S]`. weights: prices `[n, m]` in own units.
-        """
-        n, c, K = centred.shape
-        S = self.initial.shape[1]
-        priced = np.insert(weights, 0, 1.0, axis=1)[..., None]
-        mixed = np.stack([(priced * centred).sum(1), (c + 1) * (priced * sizes).sum(1)], 1)
-        potentials, dual_potentials = np.empty((n, c, S)), np.empty((n, 1, S))
-        plans = np.zeros((n, K))
-        np.put_along_axis(plans, choices, 1.0, 1)
-        for what, policy, values in (
-            (centred, policies, potentials),
-            (mixed[:, :1], plans, dual_potentials),
-        ):
-            kind = readable(what), readable(policy), self.reachable
-            scenarios.policy_values(self.kernel, *kind, values)
-        ends = self._extremes(centred, sizes, potentials, policies)
-        upper_ends = self._extremes(mixed[:, :1], mixed[:, 1:], dual_potentials)
-        rests, rooms, totals = np.empty((n, c)), np.empty((n, c - 1)), np.empty((n, 1))
-        for i, (own, thresholds, prices) in enumerate(
-            zip(self.rests, self.thresholds.tolist(), weights.tolist(), strict=True)
-        ):
-            room = [rest - Fraction(b) for rest, b in zip(own[1:], thresholds)]
-            rests[i], rooms[i] = [float(one) for one in own], [float(one) for one in room]
-            worth = (Fraction(w) * one for w, one in zip(prices, room) if w)
-            totals[i] = float(sum(worth, own[0]))
-        bounds = self._widened(ends, potentials, rests)
-        margins = self._widened(ends[:, 1:], potentials[:, 1:], rooms)
-        uppers = self._widened(upper_ends, dual_potentials, totals)[:, 0, 1]
-        return bounds, margins, uppers, potentials, dual_potentials

@@ -79,7 +79,8 @@ def solve(
     eps is then a share of `F(best bound) - F(uniform policy)`. start: a result of this model, or of
     one with the same states, actions and constraints whose rewards, budgets or chances differ; its
     prices and potentials are where the search begins, and nothing of it is believed. settings: the
-    method's own. A method that has a fixed-budget form too runs it when one of that form's settings is given.
+    method's own. A method that has a fixed-budget form too runs it when one of that form's settings
+    is given.
 
     An infeasible model is answered with its proof. Stops with status `limit` after the time limit,
     Ctrl-C (a second one ends it at once, with nothing) or when rounding leaves nothing to gain,
@@ -130,10 +131,10 @@ def check_start(model: CMDP, start: Any) -> None:
     """Refuse a start that is no result, or one of a model with other states, actions or limits."""
     if not isinstance(start, Result):
         raise InputError(f"start: a Result is needed, not {type(start).__name__}.")
-    given = (*start.policies[1].shape[1:], len(start.limits))
+    theirs = (*start.policies[1].shape[1:], len(start.limits))
     own = (*model.policy_shape, model.constraint_count)
-    if given != own:
-        said, needed = (f"policy {one[:-1]}, {one[-1]} constraints" for one in (given, own))
+    if theirs != own:
+        said, needed = (f"policy {one[:-1]}, {one[-1]} constraints" for one in (theirs, own))
         raise InputError(f"start: a result of another model ({said} for {needed}); leave it out.")
 
 

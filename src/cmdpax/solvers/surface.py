@@ -46,7 +46,7 @@ def frontier_surface(
     if pair[0] == pair[1]:
         raise InputError("frontier_surface: give two different constraints.")
     with Stopper() as stop:
-        entries, ranges = list(model.limits.entries), []
+        entries = list(model.limits.entries)
         idle = [idle_threshold(model, i) for i in pair]
         for i, bound in zip(pair, idle):
             entries[i] = bound
@@ -106,7 +106,7 @@ class _Cells:
         self.domain = np.array([[left, bottom], [right, bottom], [right, top], [left, top]])
         self.heights, self.slopes = np.zeros(0), np.zeros((0, 2))
         self.cells: list[np.ndarray] = []
-        self.done: set[tuple[int, int]] = set()  # corners that are known
+        self.done: set[tuple[int, ...]] = set()  # corners that are known
         self.changed: list[int] = []  # cells whose corners are to be looked at
         self.weights: np.ndarray | None = None
         for corner in self.domain:  # the first may be infeasible, and cut off
