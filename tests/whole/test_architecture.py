@@ -70,7 +70,7 @@ UNGUARDED = {
 SENSES = ("model/limits.py", "model/text.py", "model/result.py", "model/prints.py", "checker.py")
 DISCOUNT = (
     *("model/", "exact/standard.py", "exact/discounted.py", "exact/planning.py"),
-    *("exact/bounds.py", "exact/proper.py", "exact/average.py"),
+    *("exact/bounds.py", "exact/proper.py", "exact/average.py", "exact/stack.py"),
     *("exact/systems.py", "loops/", "checker.py", "environments/", "learning/"),
     "solvers/description.py",  # says it
 )
@@ -79,19 +79,19 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 2680,
-    "loops": 2760,
-    "model": 4330,
-    "exact": 3170,
-    "solvers": 4190,
+    "loose modules": 2700,
+    "loops": 3010,
+    "model": 4360,
+    "exact": 3450,
+    "solvers": 4870,
     "environments": 680,
     "learning": 6490,
-    "experiments": 1720,
+    "experiments": 1780,
     "report": 960,
     "paper": 2700,
-    "cli": 1150,
+    "cli": 1160,
 }
-LINES, MODULES, LOOSE_MODULES = 30_800, 129, 9
+LINES, MODULES, LOOSE_MODULES = 32_200, 133, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

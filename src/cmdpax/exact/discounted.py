@@ -202,6 +202,10 @@ class Discounted:
         """The best policy for one reward `[K]`, as `planning.plan` has it."""
         return (plan if self.cycles is None else proper.plan)(self, form, reward, *rest, **kind)
 
+    def backed_up(self, form: "StandardForm", reward: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """`T V [S]` for a reward `[K]` and values `[S]`."""
+        return bellman.backup(form.transitions, reward, values, self.discount)[1]
+
     def potentials(
         self,
         form: "StandardForm",

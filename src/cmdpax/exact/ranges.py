@@ -19,7 +19,7 @@ from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.planning import unsettled
 from cmdpax.exact.standard import StandardForm
 from cmdpax.exact.systems import finite, ill_conditioned
-from cmdpax.loops import bellman, small
+from cmdpax.loops import small
 from cmdpax.loops.compiled import readable
 from cmdpax.model.result import DIGITS, FLOOR, LARGEST_STEP, TINIEST
 from cmdpax.stopping import Stop, never
@@ -186,8 +186,9 @@ def _mended(form: StandardForm, reward: np.ndarray, values: np.ndarray) -> np.nd
 
     Where few rows have changed, their neighbours' mean carries little of it.
     """
+    assert isinstance(form.criterion, Discounted)
     for _ in range(BACKUPS):
-        values = bellman.backup(form.transitions, reward, values, form.criterion.discount)[1]
+        values = form.criterion.backed_up(form, reward, values)
     return values
 
 

@@ -198,8 +198,8 @@ class Stack:
         ):
             room = [rest - Fraction(b) for rest, b in zip(own[1:], thresholds)]
             rests[i], rooms[i] = [float(one) for one in own], [float(one) for one in room]
-            worth = (Fraction(w) * one for w, one in zip(prices, room) if w)
-            totals[i] = float(sum(worth, own[0]))
+            priced_rooms = (Fraction(w) * one for w, one in zip(prices, room) if w)
+            totals[i] = float(sum(priced_rooms, own[0]))
         bounds = self._widened(ends, potentials, rests)
         margins = self._widened(ends[:, 1:], potentials[:, 1:], rooms)
         uppers = self._widened(upper_ends, dual_potentials, totals)[:, 0, 1]
