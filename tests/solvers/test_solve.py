@@ -844,7 +844,7 @@ def test_a_start_is_used_and_not_believed(tmp_path):
     """A changed model from a result of another, also from a file; small and large."""
     for model in (garnet(states=30, constraints=2), garnet(states=2000, constraints=2)):
         before = cmdpax.solve(model)
-        cmdpax.save_result(tmp_path / "before.npz", before)
+        cmdpax.save_result(before, tmp_path / "before.npz")
         before = cmdpax.load_result(tmp_path / "before.npz")
         rng = np.random.default_rng(0)
         noise = 1 + 0.05 * rng.standard_normal(model.choices)
