@@ -357,6 +357,43 @@ def glasshouse_step(s: int, a: int) -> Step:
     return drift, pay, {"growth": 1e3 * (s in (2, 3)), "fuel": 0.5 * (a == 2)}
 
 
+def raft_step(s: int, a: int) -> Step:
+    """A raft in calm .. storm (0..3): drift, paddle, sail; capsizing (4) ends all (5)."""
+    if s >= 4:
+        return [(5, 1.0)], 0.0, {"capsized": float(s == 4)}
+    sinks = (0.0, 0.0015, 0.003)[a] * (1, 2, 5, 12)[s]
+    weather = [(max(s - 1, 0), 0.35), (s, 0.35), (min(s + 1, 3), 0.3)]
+    moves = [(after, chance * (1 - sinks)) for after, chance in weather]
+    return [*moves, (4, sinks)], (0.0, 0.6, 1.0)[a], {"capsized": 0.0}
+
+
+def climb_step(s: int, a: int) -> Step:
+    """Six ledges: rest, step or jump, which may slip (6) and end all (7); the top pays."""
+    if s >= 6:
+        return [(7, 1.0)], 0.0, {"slips": float(s == 6)}
+    slip, is_top = (0.0, 0.002, 0.008)[a] * (1 + s), s + a >= 5
+    pay = 1.0 if is_top else 0.03 * (a == 0)
+    return [(0 if is_top else s + a, 1 - slip), (6, slip)], pay, {"slips": 0.0}
+
+
+def kiln_step(s: int, a: int) -> Step:
+    """Heat 0..5: cool, keep, fire; ware is due, and smoke grows with the square of the heat."""
+    warmer, cooler = min(s + 1, 5), max(s - 1, 0)
+    drift = [
+        [(cooler, 0.85), (s, 0.15)],
+        [(warmer, 0.25), (cooler, 0.35), (s, 0.4)],
+        [(warmer, 0.65), (s, 0.35)],
+    ][a]
+    pay = (0.5, 0.45, 0.9)[a] - 0.04 * s * a
+    return drift, pay, {"ware": 0.02 * (a > 0), "smoke": 50.0 * s**2}
+
+
+def rounds_step(s: int, a: int) -> Step:
+    """A ring of six: stay, left or right, slipping on at times; gate 0 pays, shed 3 is due."""
+    aim = (s + (0, -1, 1)[a]) % 6
+    return [(aim, 0.85), ((aim + 1) % 6, 0.15)], float(s == 0) + 0.05, {"visits": float(s == 3)}
+
+
 def machine_step(s: int, a: int) -> Step:
     """Wear 0..3, broken 4: fast, slow, stop (from 2 on a dear repair). Breakdowns are counted."""
     if s == 4:
@@ -844,6 +881,9 @@ TASKS: dict[str, Task] = {
         tables_of(pump_step, 6, 3, survival=0.95), ("flow>=600", "overflow<=0.04"), 100_000
     ),
     "ferry": Task(tables_of(ferry_step, 5, 3, horizon=50), ("sunk<=0.05",), 150_000),
+    "raft": Task(tables_of(raft_step, 6, 3, horizon=60), ("capsized<=0.06",), 150_000),
+    "climb": Task(tables_of(climb_step, 8, 3, horizon=35), ("slips<=0.04",), 150_000),
+    "kiln": Task(tables_of(kiln_step, 6, 3, survival=0.96), ("ware>=0.3", "smoke<=900"), 100_000),
     "glasshouse": Task(
         tables_of(glasshouse_step, 5, 3, survival=0.96), ("growth>=10000", "fuel<=3"), 100_000
     ),
@@ -859,6 +899,9 @@ TASKS: dict[str, Task] = {
     ),
     "long-1000": Task(
         tables_of(patrol_step, 5, 3, horizon=1000, is_cut=True), ("visits>=120",), 200_000
+    ),
+    "rounds": Task(
+        tables_of(rounds_step, 6, 3, horizon=1000, is_cut=True), ("visits>=100",), 200_000
     ),
     "discounted-60": Task(
         random_tables(17, 6, 3, {"cost": 1.0}, horizon=60),
@@ -890,11 +933,12 @@ TASKS: dict[str, Task] = {
 # Split before anything was tuned on it, kinds in balance. Constants of the learner are chosen on
 # the first half. The second is not: its first run showed limits exceeded on rare-end, uptime and
 # long-1000; road and pump, of the same kinds, then joined the first half, ferry and glasshouse
-# the second, which was run once more, at the end, and is reported as it came.
+# the second, which was run once more, at the end, and is reported as it came. raft, climb, kiln and
+# rounds, of the kinds that failed then, joined the first half afterwards.
 TUNING = (
     *("six-states", "six-states-units", "two-limits", "income", "negative-limit", "rare-danger"),
     *("short-5", "long-2000", "discounted-60", "heater", "lqr", "pendulum", "cannot-be-met"),
-    *("road", "pump"),
+    *("road", "pump", "raft", "climb", "kiln", "rounds"),
 )
 UNTOUCHED = (
     *("eight-states-units", "three-limits", "uptime", "zero-limit", "rare-end", "short-10"),

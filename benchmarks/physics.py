@@ -2,6 +2,7 @@
 
     python benchmarks/physics.py [--updates 60] [--task NAME ...] [--omnisafe-python PATH]
                                  [--record FILE]
+    python benchmarks/physics.py --table                    the records, in Markdown
 
 Every velocity task, spma-alm with its default settings, on one thread, in steps per CPU-second:
 
@@ -13,8 +14,10 @@ The three take turns in one process, update by update, so that a noisy machine d
 the median update counts. `first` and `second start` are CPU-seconds before the first update is
 done, more than an update takes: imports and compilation, with empty caches and with what the first
 start left there. OmniSafe's PPOLag, whose interpreter lives elsewhere (`vs_omnisafe.py`), takes the
-settings of that benchmark. The last columns are steps of 20 simulations per second of the clock on
-one thread and on all (`NUMBA_NUM_THREADS`).
+settings of that benchmark, one epoch of 20,000 steps; it compiles nothing, and its imports are not
+counted. The last columns are steps of 20 simulations per second of the clock on one thread and on
+all (`NUMBA_NUM_THREADS`). A task is a line of `results/physics/tasks.jsonl`, with settings and
+versions; measured again, it takes the place of the line before.
 """
 
 import argparse
@@ -29,15 +32,19 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from vs_omnisafe import EPOCH, omnisafe, seconds_of
+from vs_omnisafe import EPOCH, omnisafe, omnisafe_versions, seconds_of
 
+from cmdpax.experiments.store import versions
+from cmdpax.files import read_rows, write_rows
 from cmdpax.learning import training
 from cmdpax.learning.velocity import TASKS, VelocitySimulator
 from cmdpax.loops.compiled import shared_threads, thread_count
 
+RECORDS = Path(__file__).parents[1] / "results" / "physics" / "tasks.jsonl"
 BATCH = 2_000  # of the default settings
 STEPS, COUNT = 25, 20  # of a turn and simulations, where threads are compared
 COLUMNS = ("bare", "loop", "training", "share", "whole", "first start", "second start")
+ALL = (*COLUMNS, "omnisafe", "one thread", "all threads")
 Side = Callable[[np.ndarray], None]  # takes actions [STEPS, COUNT, a]
 
 
@@ -126,37 +133,52 @@ def clocked(name: str, seconds: float = 3.0) -> np.ndarray:
     return turns * STEPS * COUNT / spent
 
 
+def cells(row: dict[str, Any]) -> list[str]:
+    """A record as it is printed; what was not measured is a dash."""
+    shown = {"share": "{:.0%}", "first start": "{:.1f}", "second start": "{:.1f}"}
+    return [shown.get(name, "{:.0f}").format(row[name]) if name in row else "-" for name in ALL]
+
+
+def keep(row: dict[str, Any], path: Path) -> None:
+    """Write a record in the place of an older one of its task."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    others = [one for one in read_rows(path)[0] if one["task"] != row["task"]]
+    write_rows(path, sorted([*others, row], key=lambda one: one["task"]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--updates", type=int, default=60, help="at least 50, of 2,000 steps each")
-    parser.add_argument("--task", nargs="*", default=list(TASKS))
+    parser.add_argument("--task", nargs="*", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--omnisafe-python", help="the interpreter of its virtual environment")
-    parser.add_argument("--record", type=Path, help="keep the numbers as JSON")
+    parser.add_argument("--record", type=Path, default=RECORDS, help="JSON lines, one a task")
+    parser.add_argument("--table", action="store_true", help="print the records, measure nothing")
     parser.add_argument("--train", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.train:
         train(options.train, options.updates)
         return
+    if options.table:
+        print("|", " | ".join(("task", *ALL)), "|")
+        print("|---|" + "---:|" * len(ALL))
+        for row in read_rows(options.record)[0]:
+            print(f"| `{row['task']}` |", " | ".join(cells(row)), "|")
+        return
     print(f"steps per CPU-second; starts in CPU-seconds; on {thread_count()} threads: clock")
-    line = "{:30} {:>8} {:>8} {:>9} {:>6} {:>8} {:>12} {:>13} {:>9} {:>11} {:>8}".format
-    print(line("task", *COLUMNS, "OmniSafe", "one thread", "all"))
-    rows = []
+    line = "{:30} {:>8} {:>8} {:>9} {:>6} {:>8} {:>12} {:>13} {:>9} {:>11} {:>12}".format
+    print(line("task", *ALL))
+    header = {"method": "spma-alm", "updates": options.updates, "batch": BATCH}
+    header |= {"unit": "steps per CPU-second", "threads": thread_count(), "versions": versions()}
     for task in options.task:
-        row: dict[str, Any] = {"task": task, **measure(task, options.updates)}
-        cells = [f"{row[name]:.0f}" for name in COLUMNS[:3]] + [f"{row['share']:.0%}"]
-        cells += [f"{row['whole']:.0f}", f"{row['first start']:.1f}", f"{row['second start']:.1f}"]
+        row: dict[str, Any] = {"task": task, **header, **measure(task, options.updates)}
         if options.omnisafe_python:
             row["omnisafe"] = EPOCH / omnisafe(options.omnisafe_python, "PPOLag", task, 1)
+            row["omnisafe versions"] = omnisafe_versions(options.omnisafe_python)
         row["one thread"], row["all threads"] = map(float, clocked(task))
-        cells.append(f"{row['omnisafe']:.0f}" if "omnisafe" in row else "-")
-        print(line(task, *cells, f"{row['one thread']:.0f}", f"{row['all threads']:.0f}"))
-        rows.append(row)
-    if options.record:
-        header = {"method": "spma-alm", "updates": options.updates, "batch": BATCH}
-        header |= {"mujoco": mujoco.__version__, "unit": "steps per CPU-second"}
-        options.record.write_text(json.dumps({**header, "rows": rows}, indent=1) + "\n")
+        print(line(task, *cells(row)), flush=True)
+        keep(row, options.record)
 
 
 if __name__ == "__main__":

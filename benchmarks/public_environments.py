@@ -3,21 +3,30 @@
     cd benchmarks
     cmdpax train public_environments:cart_pole --limit "beside<=25" --samples 1e5
     python public_environments.py                       # all ten, and the table of docs/deep.md
+    python public_environments.py --table               # the table alone, from the records
 
-`runs/public` keeps the runs; those that are there are not repeated. LunarLander needs
-`pip install 'gymnasium[box2d]'`.
+A line of `results/public_environments/tasks.jsonl` has what happened, with settings and versions;
+tasks that are there are not repeated: remove the file to measure a changed learner. LunarLander
+needs `pip install -c constraints.txt '.[deep,box2d]'`.
 """
 
+import argparse
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import gymnasium
 
 import cmdpax
+from cmdpax.experiments.store import installed, versions
+from cmdpax.files import read_rows, write_rows
 from cmdpax.learning.run_folder import RunFolder
 
-FOLDER = Path("runs/public")
+HERE = Path(__file__).resolve().parent
+RECORDS = HERE.parent / "results" / "public_environments" / "tasks.jsonl"
+EPISODES = 100
+PACKAGES = ("box2d",)  # beside those of every record, what environments run on
 
 
 class WithCost(gymnasium.Wrapper):
@@ -139,31 +148,71 @@ TASKS = (
 )
 
 
-def row(make, name, kind, limit, samples):
-    """Train by the command, evaluate a hundred episodes; a row of the table."""
-    source, folder = f"public_environments:{make.__name__}", FOLDER / make.__name__
-    if not (folder / "config.json").exists():
-        words = ["train", source, "--limit", limit, "--samples", samples, "--out", str(folder)]
-        subprocess.run([sys.executable, "-m", "cmdpax", *words], check=True)
-    run = cmdpax.evaluate(folder, environment=source, episodes=100)
-    seen, best = run["stochastic"], run["deterministic"]
-    rows = RunFolder(folder).rows()
-    cost = limit.partition("<=")[0]
-    numbers = (
-        f"{rows[0]['return']:.3g} -> {seen.reward.mean:.3g}",
-        f"{rows[0]['cost'][cost]:.3g} -> {seen.costs[cost].mean:.3g}",
-        seen.verdict.word,
-        f"{best.reward.mean:.3g}, {best.costs[cost].mean:.3g}",
-    )
-    return f"| `{name}` | {kind} | `{limit}` | {float(samples):,.0f} | {' | '.join(numbers)} |"
+def measured(make, name, kind, limit, samples):
+    """Train by the command, evaluate a hundred episodes: what happened, as a record."""
+    source, cost = f"public_environments:{make.__name__}", limit.partition("<=")[0]
+    with tempfile.TemporaryDirectory() as place:
+        folder = RunFolder(Path(place) / "run")
+        words = ["train", source, "--limit", limit, "--samples", samples, "--out", folder.path]
+        subprocess.run([sys.executable, "-P", "-m", "cmdpax", *words], cwd=HERE, check=True)
+        run = cmdpax.evaluate(folder.path, environment=source, episodes=EPISODES)
+        rows, settings = folder.rows(), folder.config
+    kinds = {
+        acting: {"return": seen.reward.mean, "cost": seen.costs[cost].mean}
+        for acting, seen in run.items()
+    }
+    return {
+        "task": make.__name__,
+        "environment": name,
+        "kind": kind,
+        "limit": limit,
+        "samples": rows[-1]["samples"],
+        "first batch": {"return": rows[0]["return"], "cost": rows[0]["cost"][cost]},
+        **kinds,
+        "episodes": EPISODES,
+        "verdict": run["stochastic"].verdict.word,
+        "settings": settings,
+        "versions": {**versions(), **installed(PACKAGES)},
+    }
+
+
+def table(rows):
+    """The records in Markdown, as docs/deep.md has them."""
+    heads = ("environment", "kind", "limit", "samples", "return", "cost", "limit is")
+    yield "| " + " | ".join((*heads, "deterministic: return, cost")) + " |"
+    yield "|" + "---|" * 8
+    for row in rows:
+        first, last, best = (row[k] for k in ("first batch", "stochastic", "deterministic"))
+        cells = (
+            f"`{row['environment']}`",
+            row["kind"],
+            f"`{row['limit']}`",
+            f"{row['samples']:,}",
+            f"{first['return']:.3g} -> {last['return']:.3g}",
+            f"{first['cost']:.3g} -> {last['cost']:.3g}",
+            row["verdict"],
+            f"{best['return']:.3g}, {best['cost']:.3g}",
+        )
+        yield "| " + " | ".join(cells) + " |"
 
 
 def main():
-    heads = ("environment", "kind", "limit", "samples", "return", "cost", "limit is")
-    print("|", " | ".join((*heads, "deterministic: return, cost")), "|")
-    print("|" + "---|" * 8)
-    for task in TASKS:
-        print(row(*task), flush=True)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = [task[0].__name__ for task in TASKS]
+    parser.add_argument("--tasks", nargs="*", choices=names, default=names, metavar="TASK")
+    parser.add_argument("--samples", help="of every run (default: its own)")
+    parser.add_argument("--record", type=Path, default=RECORDS, help="JSON lines, one a task")
+    parser.add_argument("--table", action="store_true", help="print the records, train nothing")
+    options = parser.parse_args()
+    for task in () if options.table else TASKS:
+        name, samples = task[0].__name__, options.samples or task[-1]
+        rows = read_rows(options.record)[0] if options.record.exists() else []
+        if name not in options.tasks or any(row["task"] == name for row in rows):
+            continue
+        options.record.parent.mkdir(parents=True, exist_ok=True)
+        rows.append(measured(*task[:-1], samples))
+        write_rows(options.record, sorted(rows, key=lambda row: names.index(row["task"])))
+    print(*table(read_rows(options.record)[0]), sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Real models beside Storm: uneven, nearly acyclic, numbered as their builder likes.
 
     python benchmarks/real_models.py OUT.jsonl      (needs stormpy: pip install 'cmdpax[storm]')
+    python benchmarks/real_models.py --table OUT.jsonl      the table of docs/benchmarks.md
 
 Six models of stormpy's own examples and four protocols that are written below, each with discount
 .99 and .999. A choice pays a fixed random number in [0, 1], nothing where a run has ended. Storm
@@ -31,6 +32,7 @@ from scipy.sparse.linalg import splu
 import cmdpax
 from cmdpax.exact.standard import StandardForm
 
+KINDS = ("plan", "cmdpax")  # of our answers
 DISCOUNTS, ROUNDS, SOUND_SECONDS = (0.99, 0.999), 7, 5.0
 EXAMPLES: dict[str, tuple[str, str]] = {  # file of stormpy's examples, constants
     "csma2": ("csma2-2.nm", ""),
@@ -348,6 +350,51 @@ def main(out: Path) -> None:
                 print(f"{name:14} {discount} {times} {quotients} {errors}", flush=True)
 
 
+def table(rows: list[dict[str, Any]]) -> str:
+    """Markdown, a line a model with both discounts in a cell; the least gain comes first."""
+    heads = ["model", "states", "padding", "memory", "components", "in cycles / largest"]
+    heads += ["Storm, ms", "its error", "plan, ms", "its error", "sound, ms"]
+    heads += ["`solve`, ms", "its error", "Storm / plan", "sound / `solve`", "Storm / `solve`"]
+    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    gains = {
+        side: [row["storm_seconds"] / row[f"{side}_seconds"] for row in rows] for side in KINDS
+    }
+    sound = [row["sound_seconds"] for row in rows]
+    gains["sound"] = [s / row["cmdpax_seconds"] if s else np.inf for s, row in zip(sound, rows)]
+
+    def both(i: int, numbers: list[float], text: str) -> str:
+        pair = numbers[i : i + len(DISCOUNTS)]
+        return " / ".join("-" if one == np.inf else format(one, text) for one in pair)
+
+    def column(name: str) -> list[float]:
+        return [np.inf if row[name] is None else row[name] for row in rows]
+
+    order = sorted(range(0, len(rows), len(DISCOUNTS)), key=lambda i: min(gains["plan"][i : i + 2]))
+    for i in order:
+        row = rows[i]
+        cells = [row["model"], f"{row['states']:,}", f"{row['padding']:.1f}"]
+        cells += [f"{row['memory']:.2f}", f"{row['components']:,}"]
+        cells.append(f"{row['in_cycles']:,} / {row['largest']:,}")
+        for side in ("storm", "plan", "sound", "cmdpax"):
+            cells.append(both(i, [1e3 * one for one in column(f"{side}_seconds")], ".3g"))
+            if side != "sound":
+                cells.append(both(i, column(f"{side}_error"), ".0e"))
+        cells += [both(i, gains[name], ".2g") for name in ("plan", "sound", "cmdpax")]
+        lines.append(f"| {' | '.join(cells)} |")
+    for name, own in gains.items():
+        known = [one for one in own if one < np.inf]
+        ahead = sum(one >= 1 for one in own)
+        lines.append(
+            f"\n{name}: {ahead} of {len(own)} at least as fast, median {np.median(known):.2g}"
+        )
+    smaller = [sum(r[f"{side}_error"] <= r["storm_error"] for r in rows) for side in KINDS]
+    lines.append(f"\nerror not larger: {dict(zip(KINDS, smaller))}")
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "--table":
+        print(table([json.loads(line) for line in Path(sys.argv[2]).read_text().splitlines()]))
+        sys.exit()
     cmdpax.solve(cmdpax.environments.garnet(300))  # compiles
     main(Path(sys.argv[1]))

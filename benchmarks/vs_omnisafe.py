@@ -3,7 +3,8 @@
     python benchmarks/vs_omnisafe.py --omnisafe-python PATH [--epochs 5] [--record FILE]
 
 Equal settings: 20,000 steps an epoch, 10 passes, minibatch 64, 64x64 networks, no early stop, one
-thread. OmniSafe lives in its own virtual environment (Python 3.11: torch==2.13.0 gymnasium==0.28.1
+thread. OmniSafe lives in its own virtual environment (Python 3.10: `pip install omnisafe==0.5.0`
+and 'numpy<2'; Python 3.11: torch==2.13.0 gymnasium==0.28.1
 gymnasium-robotics==1.2.2 mujoco==2.3.3 'pygame>=2.1.3' 'numpy<2' pandas==2.0.3, then
 safety-gymnasium and omnisafe with --no-deps and what they import); without it only ours is timed.
 Imports are not counted. Ours is given with and without compilation, which a run pays once; the
@@ -55,6 +56,14 @@ def omnisafe(python: str, name: str, task: str, epochs: int) -> float:
     numbers = [str(number) for number in (epochs * EPOCH, EPOCH, PASSES, MINIBATCH)]
     with tempfile.TemporaryDirectory() as folder:
         return seconds_of([python, "-c", OMNISAFE, name, task, *numbers], folder)[-1]
+
+
+def omnisafe_versions(python: str) -> dict[str, str]:
+    """Versions of what OmniSafe computes with."""
+    names = ("omnisafe", "safety-gymnasium", "gymnasium", "mujoco", "numpy", "torch")
+    words = f"import json, importlib.metadata as m; print(json.dumps([*map(m.version, {names})]))"
+    said = subprocess.run([python, "-c", words], capture_output=True, text=True, check=True)
+    return dict(zip(names, json.loads(said.stdout)))
 
 
 def ours(name: str, task: str, epochs: int) -> tuple[float, float]:

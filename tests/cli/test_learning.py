@@ -331,3 +331,16 @@ def test_a_run_on_images_says_which_network_sees_them(capsys, tmp_path):
         command = ["train", "learning.pictures:make", *words, *network, "--out", folder]
         code, _, err = call(capsys, *command)
         assert code == 0 and ("images: a convolutional network sees them" in err) == is_said
+
+
+def test_a_run_stays_where_it_was_begun_if_its_environment_leaves(tmp_path, capsys, monkeypatch):
+    def leaving():
+        (tmp_path / "elsewhere").mkdir(exist_ok=True)
+        os.chdir(tmp_path / "elsewhere")
+        return probes.Bandit()
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(probes, "leaving", leaving, raising=False)
+    assert call(capsys, "train", "probes:leaving", "--out", "run", *SMALL)[0] == 0
+    assert len(RunFolder(tmp_path / "run").rows()) == 6
+    assert not list((tmp_path / "elsewhere").iterdir())

@@ -24,6 +24,7 @@ from short_run import SMALL
         ({"limits": "cost"}, "limit 'cost' is not understood"),
         ({"batch": 130}, "batch 130 is not a multiple of rollout_steps 50"),
         ({"batch": "many"}, "batch is 'many'; it must be a whole number"),
+        ({"rollout_steps": 0}, "rollout_steps is 0; it must be a whole number of at least 1"),
         ({"samples": 1200.5}, r"samples is 1200\.5; it must be a whole number"),
         ({"penalty": -1.0}, r"penalty is -1\.0; it must be positive"),
         ({"gae": 1.5}, "must lie in"),

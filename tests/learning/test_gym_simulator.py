@@ -207,6 +207,36 @@ def test_masks_that_cannot_be(mask, sentence):
         GymSimulator(Masked)
 
 
+def test_a_mask_that_only_steps_say_is_refused():
+    """Nobody may take what an environment forbids for allowed because no reset spoke of it."""
+
+    class Late(probes.Bandit):
+        def step(self, action):
+            *outcome, info = super().step(action)
+            return *outcome, {**info, "action_mask": [1, 0]}
+
+    with pytest.raises(InputError, match="is in a step's info, but not in a reset's"):
+        GymSimulator(Late).step(np.array([0]))
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        (("heat", "heat"), "costs heat, heat have a name twice; a limit names one"),
+        (("heat", "return"), "cost 'return'; .*'return' is the total reward"),
+    ],
+)
+def test_costs_that_cannot_be_told_apart(names, sentence):
+    class Two(probes.Bandit):
+        cost_names = names
+
+        def step(self, action):
+            return *super().step(action)[:4], {"cost": [1.0, 2.0]}
+
+    with pytest.raises(InputError, match=sentence):
+        GymSimulator(Two)
+
+
 def test_only_choices_can_be_masked():
     class Masked(probes.Throttle):
         def reset(self, *, seed=None, options=None):

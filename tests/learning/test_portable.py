@@ -91,6 +91,12 @@ def test_a_table_comes_back_as_it_was(name, tmp_path):
     np.testing.assert_array_equal(again.mixture, core.mixture)
 
 
+def test_what_is_no_policy_is_not_saved(tmp_path):
+    with pytest.raises(InputError, match="ndarray: no policy; give a result or a loaded policy"):
+        save_policy(np.ones((2, 2)) / 2, tmp_path / "policy.npz")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_policy_acts_at_random_unless_it_is_asked_not_to():
     core, policy = network("discrete"), Policy(network("discrete"))
     seen = np.broadcast_to(observations(core, 1), (30_000, 2, 6))

@@ -16,7 +16,7 @@ MODELS = [garnet(40, constraints=3, seed=1), queue(60), grid_world(6, 6, seed=2)
 def test_rank_one_changes_are_those_of_a_new_policy(model, most):
     form = StandardForm.of(model).scaled().form
     S, K, m = form.states, form.choices, form.constraint_count
-    basis, factors = pivots.empty_basis(S, K, m, 200), np.empty((S, S))
+    basis, factors = pivots.empty_basis(S, K, m, 200), small.empty_factors(S)
     basis.keys[:] = form.criterion.plan(form, form.reward).choices
     basis.kinds[basis.keys] = 1
     small.factorise(form.kernel, basis.keys, factors)

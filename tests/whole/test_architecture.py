@@ -80,10 +80,10 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 # lines, raised only on purpose
 BUDGETS = {
     "loose modules": 2700,
-    "loops": 3010,
-    "model": 4360,
-    "exact": 3450,
-    "solvers": 4870,
+    "loops": 3180,
+    "model": 4370,
+    "exact": 3520,
+    "solvers": 4890,
     "environments": 680,
     "learning": 6490,
     "experiments": 1780,
@@ -91,7 +91,7 @@ BUDGETS = {
     "paper": 2700,
     "cli": 1160,
 }
-LINES, MODULES, LOOSE_MODULES = 32_200, 133, 9
+LINES, MODULES, LOOSE_MODULES = 32_450, 133, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

@@ -63,17 +63,18 @@ def train(
     """
     training, settings = deep("cmdpax.learning.training"), asdict(config)
     folder = out_dir or training.default_folder(environment, config.method, config.seed)
+    place = folder.absolute()  # also if the environment leaves the current folder
     with TrainingBar(config.resolved().samples) as bar:
 
         def callback(row: Row) -> None:
             if bar.first is None:
-                err.print(_shape(RunFolder(folder).config, workers))
+                err.print(_shape(RunFolder(place).config, workers))
             bar.row(row)
 
         try:
             run = training.train(
                 environment,
-                folder=folder,
+                folder=place,
                 resume=resume,
                 start=start,
                 workers=workers,
@@ -82,10 +83,10 @@ def train(
                 **settings,
             )
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"interrupted; {_rest(folder)}") from None
+            raise KeyboardInterrupt(f"interrupted; {_rest(place)}") from None
         except OSError as error:
             why = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-            raise InputError(f"{why}; {_rest(folder)}") from None
+            raise InputError(f"{why}; {_rest(place)}") from None
     takes_import = deep("cmdpax.learning.gym_simulator").names_module(environment)
     typed = f" --environment {environment}" if takes_import else ""
     if run.verdict is not None:

@@ -78,13 +78,18 @@ class Average:
 
     def scale(self, form: "StandardForm", reward: Array) -> tuple[float, float]:
         """`min x` and `span(x)` over reachable choices (span 1 if it is zero)."""
-        seen = reward[form.reachable_choices]
-        return float(seen.min()), float(np.ptp(seen)) or 1.0
+        return self.scale_of(*form.span(reward))
+
+    def scale_of(self, low: float, high: float) -> tuple[float, float]:
+        """The same of a reward between two numbers."""
+        return low, high - low or 1.0
 
     def constant(self, form: "StandardForm", reward: Array) -> tuple[float, Fraction]:
         """A number that all rewards `[K]` have in common, and its value, the same."""
-        seen = reward[form.reachable_choices]
-        low, high = float(seen.min()), float(seen.max())
+        return self.constant_of(*form.span(reward))
+
+    def constant_of(self, low: float, high: float) -> tuple[float, Fraction]:
+        """The same of a reward between two numbers."""
         middle = low / 2 + high / 2
         return (0.0, Fraction(0)) if abs(middle) <= high - low else (middle, Fraction(middle))
 

@@ -17,7 +17,6 @@ Every bound is widened by what rounding in its own computation can amount to, so
 real numbers, and for the model whose rows are divided by their exact sums.
 """
 
-import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
@@ -45,31 +44,37 @@ class Claim(NamedTuple):
     rest: Fraction = Fraction(0)
 
 
-def claim(form: "StandardForm", reward: np.ndarray, threshold: float = 0.0) -> Claim:
-    """One reward `[K]`, without the constant that only costs digits, less a threshold."""
-    constant, value = form.criterion.constant(form, reward)
+def claim(form: "StandardForm", reward: np.ndarray) -> Claim:
+    """One reward `[K]`, without the constant that only costs digits."""
+    return _claim(form, reward, *form.criterion.constant(form, reward))
+
+
+def _claim(form: "StandardForm", reward: np.ndarray, constant: float, value: Fraction) -> Claim:
     centred = np.where(form.alive_choices, reward - constant, 0.0) if constant else reward
-    value = value - Fraction(float(threshold)) if threshold else value
     return Claim(centred, np.abs(centred), value)
 
 
 def claims(form: "StandardForm") -> list[Claim]:
     """Those of the form's own functions, `[1 + m]`; a small form keeps them."""
-    rows, kept = (form.reward, *form.constraints), form.__dict__.get("claims")
-    own: list[Claim] = [claim(form, row) for row in rows] if kept is None else kept
-    if form.is_small:
-        form.__dict__["claims"] = own
+    own: list[Claim] | None = form.__dict__.get("claims")
+    if own is None:
+        rows = form.reward, *form.constraints
+        own = [_claim(form, row, *one) for row, one in zip(rows, form.constants, strict=True)]
+        if form.is_small:
+            form.__dict__["claims"] = own
     return own
 
 
 def mixed(form: "StandardForm", reward: np.ndarray, weights: np.ndarray) -> Claim:
     """`V + w.(V_c - b)` for V the value of `reward [K]`, and weights `[m]`."""
     total, sizes, rest = claim(form, reward)
-    for weight, row, threshold in zip(weights, form.constraints, form.thresholds, strict=True):
-        if weight:
-            own = claim(form, row, threshold)
-            total, sizes = total + weight * own.reward, sizes + abs(weight) * own.sizes
-            rest += Fraction(float(weight)) * own.rest
+    kept: list[Claim] | None = form.__dict__.get("claims")
+    for i in np.flatnonzero(weights):
+        weight, threshold = float(weights[i]), Fraction(float(form.thresholds[i]))
+        row = form.constraints[i]
+        own = _claim(form, row, *form.constants[1 + i]) if kept is None else kept[1 + i]
+        total, sizes = total + weight * own.reward, sizes + abs(weight) * own.sizes
+        rest += Fraction(weight) * (own.rest - threshold)
     return Claim(total, (len(weights) + 2) * sizes, rest)
 
 
@@ -131,45 +136,62 @@ def extremes(
             pair[:] = _extremes_of_parts(form, one, potential, policy)
         return ends
     if form.is_small:
-        nothing = np.empty(0)
-        arrays = [
-            readable(np.stack([one.reward for one in what])),
-            readable(np.stack([one.sizes for one in what])),
-            readable(potentials),
-            *(readable(nothing if array is None else array) for array in (gauge, policy)),
-        ]
-        kind = discount, bellman.ratio_rounding(rows.longest), readable(form.reachable)
-        small.extremes(rows.rows(0, form.states), *arrays, *kind, ends)
-    else:
-        for pair, (reward, sizes, _), potential in zip(ends, what, potentials, strict=True):
-            numbers = reward, sizes, potential, gauge, discount, rows.longest, policy
-            low, high = (side[form.reachable] for side in bellman.ratios(rows, *numbers))
-            pair[:] = low.min(), high.max()
+        rewards = np.stack([one.reward for one in what])
+        sizes = np.stack([one.sizes for one in what])
+        return small_extremes(form, rewards, sizes, potentials, gauge, policy)
+    for pair, (reward, own, _), potential in zip(ends, what, potentials, strict=True):
+        numbers = reward, own, potential, gauge, discount, rows.longest, policy
+        low, high = (side[form.reachable] for side in bellman.ratios(rows, *numbers))
+        pair[:] = low.min(), high.max()
+    return ends if gauge is None else _weighed(form, gauge, ends)
+
+
+def small_extremes(
+    form: "StandardForm",
+    rewards: np.ndarray,
+    sizes: np.ndarray,
+    potentials: np.ndarray,
+    gauge: np.ndarray | None,
+    policy: np.ndarray | None = None,
+) -> np.ndarray:
+    """The same of a small form, for rewards and sizes `[n, K]`."""
+    rows, ends = form.transitions, np.empty((len(rewards), 2))
+    nothing = np.empty(0)
+    others = (nothing if array is None else array for array in (gauge, policy))
+    arrays = [readable(array) for array in (rewards, sizes, potentials, *others)]
+    rounding = bellman.ratio_rounding(rows.longest)
+    kind = form.criterion.discount, rounding, readable(form.reachable)
+    small.extremes(rows.rows(0, form.states), *arrays, *kind, ends)
     return ends if gauge is None else _weighed(form, gauge, ends)
 
 
 def widened(
-    form: "StandardForm", ends: np.ndarray, potentials: np.ndarray, rests: Sequence[Fraction]
+    form: "StandardForm",
+    ends: np.ndarray,
+    potentials: np.ndarray,
+    rests: "Sequence[Fraction | float] | np.ndarray",
 ) -> np.ndarray:
     """`rho.V + rho.u d/g + rest` from n extremes `[n, 2]`, with rounding, `[n, 2]`."""
-    own = np.flatnonzero(form.initial)
+    own, chances, count = form.start
     rest = np.array([float(one) for one in rests])
-    return rounded_outwards(form.initial[own], potentials[:, own], ends, rest)
+    return rounded_outwards(chances, count, potentials[:, own], ends, rest)
 
 
 def rounded_outwards(
-    chances: np.ndarray, values: np.ndarray, ends: np.ndarray, rest: np.ndarray
+    chances: np.ndarray,
+    count: np.ndarray | float,
+    values: np.ndarray,
+    ends: np.ndarray,
+    rest: np.ndarray,
 ) -> np.ndarray:
     """`rho.V + ends + rest` with rounding, `[..., n, 2]`.
 
-    chances: `[..., k]`, those of the initial states. values: `[..., n, k]`, there. ends: `[..., n,
-    2]`. rest: `[..., n]`.
+    chances: `[..., k]`, those of the initial states. count: a number or `[..., 1, 1]`, of roundings
+    in a sum over them. values: `[..., n, k]`, there. ends: `[..., n, 2]`. rest: `[..., n]`.
     """
-    sums = [math.fsum(own) for own in chances.reshape(-1, chances.shape[-1])]
-    missed = np.abs(np.reshape(sums, (*chances.shape[:-1], 1, 1)) - 1)  # it counts as a whole
-    count = chances.shape[-1] + 8 + missed / UNIT_ROUNDING
-    at_start = (values * chances[..., None, :]).sum(-1)[..., None]
-    rounding = count * (np.abs(values) * chances[..., None, :]).sum(-1)[..., None]
+    chances = chances[..., None, :]
+    at_start = (values * chances).sum(-1)[..., None]
+    rounding = count * (np.abs(values) * chances).sum(-1)[..., None]
     rest, outwards = rest[..., None], np.array([-1.0, 1.0])
     with np.errstate(invalid="ignore"):
         total = at_start + ends + rest
@@ -186,9 +208,9 @@ def _weighed(
     shifts: Sequence[float] = (0.0, 0.0),
 ) -> np.ndarray:
     """`rho.u d/g` of ratios `[..., 2]` and a gauge `[S]`, shifted; NaN where nothing is proven."""
-    own = np.flatnonzero(form.initial)
+    own, chances, _ = form.start
     with np.errstate(invalid="ignore"):
-        return float(form.initial[own] @ gauge[own]) * ratios + np.array(shifts)
+        return float(chances @ gauge[own]) * ratios + np.array(shifts)
 
 
 def _extremes_of_parts(

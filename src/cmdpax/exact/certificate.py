@@ -53,7 +53,7 @@ def certify(
     """
     own, gauge = claims(form), form.gauge
     rests = [one.rest for one in own]
-    room = [rest - Fraction(b) for rest, b in zip(rests[1:], form.thresholds.tolist())]
+    room = [rest - Fraction(b) if rest else -b for rest, b in zip(rests[1:], form.thresholds)]
     shares, all_bounds, all_margins, vectors = [], [], [], []
     for share, policy in policies:
         if is_optimal and potential is not None:
@@ -112,10 +112,10 @@ def with_ray(
 
 def scaled_errors(certificate: Certificate, units: np.ndarray) -> tuple[float, float]:
     """Gap and largest violation in units `[1 + m]`; of a unit of 0 only 0 is a finite multiple."""
-    errors = np.append(certificate.gap, np.maximum(-certificate.margin_bounds[:, 0], 0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scaled = np.where(errors == 0, 0.0, errors / units)
-    return float(scaled[0]), float(scaled[1:].max(initial=0.0))
+    gap, worst = certificate.gap, 0.0
+    for low, unit in zip(certificate.margin_bounds[:, 0].tolist(), units[1:].tolist()):
+        worst = max(worst, -low / unit if unit else np.inf) if low < 0 else worst
+    return gap / float(units[0]) if units[0] else (np.copysign(np.inf, gap) if gap else 0.0), worst
 
 
 def lagrangian_bound(

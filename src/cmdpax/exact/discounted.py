@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 MAX_BATCHED_STATES = 64  # up to here batches are compiled; above, LAPACK's blocks are faster
 FAR = 1e-6  # what the discount leaves of states that are far away
 LARGEST_GAUGE = 1e40
+NOTHING = Fraction(0)
 STEPS_OFF = 0.01  # of the expected number of steps; a gauge need not be exact
 
 
@@ -87,9 +88,12 @@ class Discounted:
         Where policies end, their common constant c, which is 0 where visits vary, and
         `max |x - c| * steps`.
         """
-        low, high = form.span(reward)
+        return self.scale_of(*form.span(reward))
+
+    def scale_of(self, low: float, high: float) -> tuple[float, float]:
+        """The same of a reward between two numbers."""
         if not self.is_closed:
-            constant = self.constant(form, reward)[0]
+            constant = self.constant_of(low, high)[0]
             return constant, (max(constant - low, high - constant, 0.0) or 1.0) * self.mass
         return low, (high - low if high > low else 1.0) / self.unit
 
@@ -289,11 +293,14 @@ class Discounted:
         It is the middle of a range far from 0, and 0 for one that is not: there it would only cost
         the exactness of zeros. Where all policies end at one time its value is `c * total`.
         """
-        low, high = form.span(reward)
+        return self.constant_of(*form.span(reward))
+
+    def constant_of(self, low: float, high: float) -> tuple[float, Fraction]:
+        """The same of a reward between two numbers."""
         middle = low / 2 + high / 2
         is_common = self.is_closed or self.total is not None
         if not (is_common and abs(middle) > high - low):
-            return 0.0, Fraction(0)
+            return 0.0, NOTHING
         total = 1 / (1 - Fraction(self.discount)) if self.total is None else self.total
         return middle, Fraction(middle) * total
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.exact.bounds import Claim, best_bounds, claim, claims, extremes, widened
+from cmdpax.exact.bounds import best_bounds, claim, claims, small_extremes, widened
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.planning import unsettled
 from cmdpax.exact.standard import StandardForm
@@ -27,7 +27,7 @@ from cmdpax.stopping import Stop, never
 ROUGH = 0.05  # share of a range that may be missed
 GUESSED, BACKUPS = 0.2, 3  # the same where a guess is enough, and backups of a guess
 NARROW = 1e-4  # share of possible values below which a range is
-EXACT = 64  # states up to which exact plans cost no more than rough ones
+EXACT, FEW = 64, 4  # states and functions up to which exact plans cost no more than rough ones
 ROUNDS = 8  # plans of one end, at the most
 
 
@@ -105,9 +105,9 @@ def attained_ranges(
         else:
             size = abs(float(form.thresholds[i - 1])) if i else 0.0
             bounds[i] = _attained_by_plans(form, row, size, potentials[i], stop)
-    narrow = (i for i, row in enumerate(rows) if _is_narrow(form, row, bounds[i]))
-    constants = [float(criterion.constant(form, row)[1]) for row in rows]
-    largest = [max(-low, high) for low, high in map(form.span, rows)]
+    narrow = np.flatnonzero(_are_narrow(form, bounds)).tolist()
+    constants = [float(value) for _, value in form.constants]
+    largest = [max(-low, high) for low, high in form.spans]
     has_least = cycles is None or not form.reward[cycles.inner].any()
     kind = tuple(narrow), has_least
     return Ranges(bounds, potentials, np.array(constants), np.array(largest), *kind)
@@ -117,27 +117,27 @@ def _all_attained(form: StandardForm) -> tuple[np.ndarray, np.ndarray]:
     """All ranges `[1 + m, 2]` of a small form, and their potentials `[1 + m, 2, S]`."""
     own, gauge, S, criterion = claims(form), form.gauge, form.states, form.criterion
     assert isinstance(criterion, Discounted)
-    both = [Claim(sign * one.reward, one.sizes, sign * one.rest) for one in own for sign in (-1, 1)]
-    rewards = np.stack([one.reward for one in both]).reshape(len(own), 2, -1)
+    functions = np.stack([one.reward for one in own])
+    rewards, sizes = np.stack([-functions, functions], 1), np.abs(functions).repeat(2, 0)
     is_closed, vectors = criterion.is_closed and gauge is None, np.empty((len(own), 2, S))
     kind = readable(form.initial), criterion.reach, readable(form.reachable), is_closed
-    share = 0.0 if S <= EXACT else ROUGH
+    share = 0.0 if S <= EXACT and len(own) <= FEW else ROUGH
     if not small.plan_both(form.kernel, readable(rewards), *kind, share, vectors):
         raise unsettled()
     potentials = finite(vectors).reshape(-1, S)
-    ends = extremes(form, both, potentials, gauge)
-    low = widened(form, ends, potentials, [one.rest for one in both])[:, 0]
+    ends = small_extremes(form, rewards.reshape(-1, form.choices), sizes, potentials, gauge)
+    rests = np.repeat([float(one.rest) for one in own], 2) * np.tile([-1.0, 1.0], len(own))
+    low = widened(form, ends, potentials, rests)[:, 0]
     bounds = low.reshape(-1, 2) * np.array([-1.0, 1.0]) + 0.0
     return bounds, vectors
 
 
-def _is_narrow(form: StandardForm, row: np.ndarray, ends: np.ndarray) -> bool:
-    """Whether terms of both signs cancel, and the floor of a tolerance may count."""
+def _are_narrow(form: StandardForm, bounds: np.ndarray) -> np.ndarray:
+    """Whether terms of both signs cancel, and the floor of a tolerance may count, `[1 + m]`."""
     if form.criterion.parts > 1:
-        return False
-    low, high = form.span(row)
-    width = form.criterion.scale(form, row)[1]
-    return bool(low < 0 < high and ends[1] - ends[0] <= NARROW * width)
+        return np.zeros(len(bounds), dtype=bool)
+    low, high = np.array(form.spans).T
+    return (low < 0) & (high > 0) & (bounds[:, 1] - bounds[:, 0] <= NARROW * form.scales[:, 1])
 
 
 def _attained(

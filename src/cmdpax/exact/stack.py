@@ -4,6 +4,7 @@ What `standard`, `ranges` and `certificate` do for one form, with the same formu
 (`rounded_outwards`) and tolerances (`tolerances_of`), for n forms in one call each.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cmdpax.exact.bounds import rounded_outwards
+from cmdpax.exact.bounds import UNIT_ROUNDING, rounded_outwards
 from cmdpax.exact.discounted import FAR
 from cmdpax.exact.ranges import EXACT, NARROW, ROUGH, tolerances_of
 from cmdpax.exact.standard import SHORT
@@ -139,8 +140,17 @@ class Stack:
 
     def _widened(self, ends: np.ndarray, potentials: np.ndarray, rests: np.ndarray) -> np.ndarray:
         """`rho.V + ends + rest` with rounding, `[n, k, 2]`."""
+        own, chances, count = self.start
+        return rounded_outwards(chances, count, potentials[..., own], ends, rests)
+
+    @cached_property
+    def start(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """As `StandardForm.start`: states, chances `[n, k]` and counts of roundings `[n, 1, 1]`."""
         own = np.flatnonzero(self.initial.any(0))
-        return rounded_outwards(self.initial[:, own], potentials[..., own], ends, rests)
+        chances = self.initial[:, own]
+        missed = np.array([abs(math.fsum(one) - 1) for one in chances])
+        count = len(own) + 8 + missed / UNIT_ROUNDING
+        return own, chances, count[:, None, None]
 
     def tolerances(self, eps: float) -> tuple[np.ndarray, np.ndarray]:
         """What gaps and violations may be `[n, 1 + m]`, and where nothing is unusual, `[n]`.

@@ -8,6 +8,7 @@ the user's numbers; `said_back` translates it. `scaled` maps every range of valu
 is not exact: solvers work there, and nothing scaled is ever certified.
 """
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -179,6 +180,34 @@ class StandardForm:
         return float(seen.min(initial=np.inf)), float(seen.max(initial=-np.inf))
 
     @cached_property
+    def spans(self) -> list[tuple[float, float]]:
+        """The spans of the reward and of all constraints."""
+        if not self.is_small:
+            return [self.span(row) for row in (self.reward, *self.constraints)]
+        is_closed = self.criterion.is_closed
+        seen = self.constraints[:, self.reachable_choices if is_closed else self.alive_choices]
+        ends = seen.min(1, initial=np.inf).tolist(), seen.max(1, initial=-np.inf).tolist()
+        return [self.span(self.reward), *zip(*ends, strict=True)]
+
+    @cached_property
+    def scales(self) -> np.ndarray:
+        """Offsets and widths of the reward and of all constraints, `[1 + m, 2]`."""
+        return np.array([self.criterion.scale_of(*span) for span in self.spans])
+
+    @cached_property
+    def constants(self) -> list[tuple[float, Fraction]]:
+        """Constants in the reward and in all constraints, and their values."""
+        return [self.criterion.constant_of(*span) for span in self.spans]
+
+    @cached_property
+    def start(self) -> tuple[np.ndarray, np.ndarray, float]:
+        """States where a run may start, their chances, and how often a sum over them is rounded."""
+        own = np.flatnonzero(self.initial)
+        chances = self.initial[own]
+        # their sum counts as a whole
+        return own, chances, len(own) + 8 + abs(math.fsum(chances) - 1) / np.finfo(float).eps
+
+    @cached_property
     def kernel(self) -> Block:
         """The rows of what counts: `gamma P`."""
         block = self.transitions.rows(0, self.states)
@@ -199,18 +228,17 @@ class StandardForm:
     @cached_property
     def largest_reward(self) -> float:
         """The largest number of reachable choices, in the reward and all constraints."""
-        rows = self.reward, *self.constraints
-        return max(*(max(-low, high) for low, high in map(self.span, rows)), np.finfo(float).tiny)
+        return max(*(max(-low, high) for low, high in self.spans), np.finfo(float).tiny)
 
     @cached_property
     def reward_scale(self) -> float:
         """Width of the possible values of the reward (1 if it is zero)."""
-        return self.criterion.scale(self, self.reward)[1]
+        return float(self.scales[0, 1])
 
     @cached_property
     def constraint_scales(self) -> np.ndarray:
         """The same of every constraint, `[m]`."""
-        return np.array([self.criterion.scale(self, row)[1] for row in self.constraints])
+        return self.scales[1:, 1]
 
     def replace(self, **changes: Any) -> "StandardForm":
         """A copy with other fields; what was found about reachable states is shared."""
@@ -273,19 +301,19 @@ class StandardForm:
         that are never reached have no say, but large numbers there would blur those of the others:
         they are clipped.
         """
-        criterion, rows = self.criterion, (self.reward, *self.constraints)
-        offsets, widths = np.array([criterion.scale(self, row) for row in rows]).T
+        criterion, (offsets, widths) = self.criterion, self.scales.T
         units = widths if units is None else units
-        arrays = np.empty((len(rows), *self.reward.shape))
-        for array, row, offset, unit in zip(arrays, rows, offsets, units):
-            np.subtract(row, offset, out=array)
-            array /= unit
-            np.clip(array, *((end - offset) / unit for end in self.span(row)), out=array)
-            if not criterion.is_closed:
-                array[~self.alive_choices] = 0.0
+        arrays = np.empty((len(units), *self.reward.shape))
+        np.subtract(self.reward, offsets[0], out=arrays[0])
+        np.subtract(self.constraints, offsets[1:, None], out=arrays[1:])
+        arrays /= units[:, None]
+        ends = (np.array(self.spans) - offsets[:, None]) / units[:, None]
+        np.clip(arrays, ends[:, :1], ends[:, 1:], out=arrays)
+        if not criterion.is_closed:
+            arrays[:, ~self.alive_choices] = 0.0
         thresholds = (self.thresholds - offsets[1:] * criterion.common) / units[1:]
         form = self.replace(reward=arrays[0], constraints=arrays[1:], thresholds=thresholds)
-        constants = [criterion.constant(self, row)[0] for row in rows]
+        constants = np.array([constant for constant, _ in self.constants])
         shifts = (offsets - constants) * criterion.common
         if self.objective is not None:
             form = form.replace(objective=self.objective.in_units(float(units[0])))

@@ -203,10 +203,8 @@ class TrainConfig:
                 settings[name] = getattr(method, name)
         if settings["minibatch"] is None:
             settings["minibatch"] = min(256, check_count("batch", settings["batch"]))
-        for name, most in MOST.items():
-            settings[name] = check_count(name, settings[name], most=most)
-        for name, most in OPEN.items():
-            if settings[name] is not None:
+        for name, most in (MOST | OPEN).items():
+            if settings[name] is not None or name not in OPEN:
                 settings[name] = check_count(name, settings[name], most=most)
         settings["seed"] = check_count("seed", self.seed, least=0, most=2**32 - 1)  # a JAX key
         settings["hidden"] = tuple(check_count("hidden", w, most=MOST_UNITS) for w in self.hidden)
@@ -239,6 +237,7 @@ class TrainConfig:
         """
         samples = check_count("samples", self.samples, most=MOST["samples"])
         batch, steps = self.batch, self.rollout_steps
+        steps = None if steps is None else check_count("rollout_steps", steps)
         wanted = batch or max(1, min(own, samples * own // FULL_BATCHES))
         if steps is None:
             episode = min(episode_limit or ROLLOUT_STEPS, max(wanted, 1))

@@ -262,6 +262,8 @@ class GymSimulator:
         """
         space = self.action_space
         if not space.masked:
+            if isinstance(info, Mapping) and "action_mask" in info:
+                raise self.wrong("info['action_mask'] is in a step's info, but not in a reset's")
             return
         try:
             mask = np.concatenate(
@@ -384,11 +386,13 @@ class GymSimulator:
         names = self._names(self._outcome(env, int(action) if np.ndim(action) == 0 else action)[2])
         if not names:
             raise self.wrong("its cost is empty; put at least one number into info['cost']")
+        if len(set(names)) < len(names):
+            raise self.wrong(f"costs {', '.join(names)} have a name twice; a limit names one")
         for name in names:
-            if not can_be_limited(name):
+            if name == "return" or not can_be_limited(name):
                 raise self.wrong(
                     f"no limit can name its cost '{name}'; a name holds no <, > or =, nor spaces at"
-                    " its ends"
+                    " its ends, and 'return' is the total reward"
                 )
         return names
 

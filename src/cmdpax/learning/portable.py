@@ -279,6 +279,8 @@ def _from_archive(path: Path) -> NetworkPolicy | TablePolicy:
 
 def _table(result: "Result") -> TablePolicy:
     """The policy of a result, or those of its mixture."""
+    if not hasattr(result, "policies"):
+        raise InputError(f"{type(result).__name__}: no policy; give a result or a loaded policy.")
     shares, tables = result.policies
     return TablePolicy.of(tables, shares)
 

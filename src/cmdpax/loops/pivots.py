@@ -34,7 +34,7 @@ import numpy as np
 
 from cmdpax.loops.compiled import Array, compiled
 from cmdpax.loops.rows import Block
-from cmdpax.loops.small import substitute
+from cmdpax.loops.small import Factors, substitute, substitute_all
 
 SMALLEST = 1e-10  # pivot, relative to the largest change of a price
 SINGULAR = 1e-13  # what is left of a column of W, relative to its size, if it depends on others
@@ -89,12 +89,12 @@ def empty_basis(states: int, choices: int, constraints: int, swaps: int) -> Basi
 
 
 def pivot(
-    kernel: Block, owner: Array, initial: Array, factors: Array, basis: Basis, limits: Array
+    kernel: Block, owner: Array, initial: Array, factors: Factors, basis: Basis, limits: Array
 ) -> int:
     """Pivots until the basis is optimal, there is a ray, or swaps are full; why it ended.
 
     kernel: rows of `gamma P`. owner: `[K]`, the state of each choice. initial: `[S]`. factors: LU
-    of `I - K_pi` for the keys of the last refresh, `[S, S]`. limits: what margins and what visits
+    of `I - K_pi` for the keys of the last refresh. limits: what margins and what visits
     may miss, and how many pivots there may be.
     """
     return int(_pivot(kernel, owner, initial, factors, basis, limits))
@@ -104,7 +104,7 @@ def pivot(
 def _pivot(kernel, owner, initial, factors, basis, limits):
     keys, kinds, R, d, u, w, tight, extra, x, ties, y, G, swaps, H, inverse, ray, counts = basis
     m, K, S = len(w), len(d), len(keys)
-    change, slope = np.zeros(m), np.empty(K)
+    change, slope, parts = np.zeros(m), np.empty(K), np.empty(len(tight))
     N, marked = np.empty((m + 1, len(tight))), np.zeros(m, dtype=np.bool_)
     lowest, visited = limits[0], limits[1]
     forced = -1
@@ -137,13 +137,17 @@ def _pivot(kernel, owner, initial, factors, basis, limits):
                 slack = u[1 + i]
                 for b in range(p):
                     slack += R[1 + i, extra[b]] * x[b]
-                if slack < -lowest or (w[i] > 0.0 and slack > lowest):
+                is_off = slack < -lowest or (w[i] > 0.0 and slack > lowest)
+                if is_off and slack * slack > best:  # norms are at least 1
+                    for a in range(p):
+                        parts[a] = 0.0
+                    for b in range(p):
+                        own = R[1 + i, extra[b]]
+                        for a in range(p):
+                            parts[a] += inverse[b, a] * own
                     norm = 1.0
                     for a in range(p):
-                        part = 0.0
-                        for b in range(p):
-                            part += inverse[b, a] * R[1 + i, extra[b]]
-                        norm += part * part
+                        norm += parts[a] * parts[a]
                     if slack * slack > best * norm:
                         best, kind, which = slack * slack / norm, 0, i
                         sign = 1.0 if slack < 0.0 else -1.0
@@ -156,12 +160,14 @@ def _pivot(kernel, owner, initial, factors, basis, limits):
                         best, kind, which = x[b] * x[b] / norm, 1, b
             for t in range(tie_count):
                 if y[t] < -visited:
+                    for a in range(p):
+                        parts[a] = 0.0
+                    for b in range(p):
+                        for a in range(p):
+                            parts[a] += inverse[b, a] * N[t, b]
                     norm = 0.0
                     for a in range(p):
-                        part = 0.0
-                        for b in range(p):
-                            part += inverse[b, a] * N[t, b]
-                        norm += part * part
+                        norm += parts[a] * parts[a]
                     if y[t] * y[t] > best * norm:
                         best, kind, which = y[t] * y[t] / norm, 2, t
         if kind < 0:
@@ -303,11 +309,13 @@ def _swap(kernel, owner, initial, basis, tie):
     pays = R[:, new].copy()
     for i in range(len(pays)):
         u[i] += mass * pays[i]
+    flows = np.empty(len(kinds))
     for k in range(len(kinds)):
-        flow = outflow(kernel, owner, H[n], k)
-        if flow != 0.0:
-            for i in range(len(pays)):
-                R[i, k] -= pays[i] * flow
+        flows[k] = outflow(kernel, owner, H[n], k)
+    for i in range(len(pays)):
+        if pays[i] != 0.0:
+            for k in range(len(kinds)):
+                R[i, k] -= pays[i] * flows[k]
     R[:, new] = 0.0
     keys[s], extra[place], kinds[new], kinds[old] = new, old, 1, 2
     for t in range(counts[TIES]):
@@ -350,50 +358,53 @@ def _forget(owner, basis, state):
 @compiled
 def _invert(R, tight, extra, p, inverse):
     """`inverse[b, a]` of `W[a, b] = R[tight[a], extra[b]]`, with row pivots; False if singular."""
-    work = np.empty((p, 2 * p))
-    sizes = np.zeros(p)
+    sizes, rows = np.zeros(p), np.empty(p, np.int64)
     for a in range(p):
         for b in range(p):
-            work[a, b], work[a, p + b] = R[1 + tight[a], extra[b]], 0.0
-            sizes[b] = max(sizes[b], abs(work[a, b]))
-        work[a, p + a] = 1.0
+            inverse[a, b] = R[1 + tight[a], extra[b]]
+            sizes[b] = max(sizes[b], abs(inverse[a, b]))
     for b in range(p):
         row = b
         for a in range(b + 1, p):
-            if abs(work[a, b]) > abs(work[row, b]):
+            if abs(inverse[a, b]) > abs(inverse[row, b]):
                 row = a
-        if not abs(work[row, b]) > SINGULAR * sizes[b]:
+        if not abs(inverse[row, b]) > SINGULAR * sizes[b]:
             return False
+        rows[b] = row
         if row != b:
-            for c in range(2 * p):
-                work[b, c], work[row, c] = work[row, c], work[b, c]
-        pivot = work[b, b]
-        for c in range(b, 2 * p):
-            work[b, c] /= pivot
+            for c in range(p):
+                inverse[b, c], inverse[row, c] = inverse[row, c], inverse[b, c]
+        pivot = inverse[b, b]
+        inverse[b, b] = 1.0  # the column of the unit matrix takes the place of this one
+        for c in range(p):
+            inverse[b, c] /= pivot
         for a in range(p):
-            factor = work[a, b]
+            factor = inverse[a, b]
             if a != b and factor != 0.0:
-                for c in range(b, 2 * p):
-                    work[a, c] -= factor * work[b, c]
-    for b in range(p):
-        for a in range(p):
-            inverse[b, a] = work[b, p + a]
+                inverse[a, b] = 0.0
+                for c in range(p):
+                    inverse[a, c] -= factor * inverse[b, c]
+    for b in range(p - 1, -1, -1):
+        if rows[b] != b:
+            for a in range(p):
+                swapped = inverse[a, b]
+                inverse[a, b], inverse[a, rows[b]] = inverse[a, rows[b]], swapped
     return True
 
 
 @compiled
 def refresh(kernel, initial, rewards, thresholds, factors, basis):
     """Advantages `[1 + m, K]` and margins of the keys from their LU, `rewards [1 + m, K]`."""
-    values = np.empty((len(rewards), len(initial)))
+    values = np.empty((len(initial), len(rewards)))
     for n in range(len(rewards)):
         for s in range(len(initial)):
-            values[n, s] = rewards[n, basis.keys[s]]
-        substitute(factors, values[n])
+            values[s, n] = rewards[n, basis.keys[s]]
+    substitute_all(factors, values)
     advantages(kernel, rewards, values, basis.advantages)
     for n in range(len(rewards)):
         total = -thresholds[n - 1] if n else 0.0
         for s in range(len(initial)):
-            total += initial[s] * values[n, s]
+            total += initial[s] * values[s, n]
         basis.margins[n] = total
 
 
@@ -439,12 +450,16 @@ def _switched(kernel, owner, initial, basis, vector, k, point):
 
 @compiled
 def advantages(kernel, rewards, values, out):
-    """`x + K V - V` of every choice, for n rewards `[n, K]` and values `[n, S]`, into `[n, K]`."""
+    """`x + K V - V` of every choice, for n rewards `[n, K]` and values `[S, n]`, into `[n, K]`."""
     first_choice, first_entry, successors, chances = kernel
+    total = np.empty(len(rewards))
     for s in range(len(first_choice) - 1):
         for k in range(first_choice[s], first_choice[s + 1]):
             for n in range(len(rewards)):
-                total = rewards[n, k] - values[n, s]
-                for e in range(first_entry[k], first_entry[k + 1]):
-                    total += chances[e] * values[n, successors[e]]
-                out[n, k] = total
+                total[n] = rewards[n, k] - values[s, n]
+            for e in range(first_entry[k], first_entry[k + 1]):
+                chance, t = chances[e], successors[e]
+                for n in range(len(rewards)):
+                    total[n] += chance * values[t, n]
+            for n in range(len(rewards)):
+                out[n, k] = total[n]

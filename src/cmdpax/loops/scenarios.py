@@ -14,6 +14,7 @@ from cmdpax.loops.compiled import compiled
 from cmdpax.loops.pivots import OPTIMAL, REFRESH, SWAPS, TIES, TIGHT, TROUBLE
 from cmdpax.loops.rows import Block
 from cmdpax.loops.small import (
+    Factors,
     best_keys,
     centre,
     extremes,
@@ -81,7 +82,7 @@ def optima(rows, owner, initial, rewards, thresholds, units, lowered, limits, ba
     first_choice, first_entry, successors, chances = rows
     count, rows_count, K = rewards.shape
     m, S, before, sweeps = rows_count - 1, initial.shape[1], -1, len(SWEEPS)
-    factors, at = np.empty((S, S)), np.zeros(S)
+    factors, at = _room(S), np.zeros(S)
     reward, to_read, perturbed, perturbed_to_read = scratch
     for n in range(count):
         kernel = Block(first_choice[n], first_entry[n], successors[n], chances[n])
@@ -145,13 +146,19 @@ def policy_values(rows, rewards, policies, reachable, values):
     """Values `[n, c, S]` of rewards `[n, c, K]` under policies `[n, K]`, centred, in place."""
     first_choice, first_entry, successors, chances = rows
     S = values.shape[2]
-    factors = np.empty((S, S))
+    factors = _room(S)
     for n in range(len(rewards)):
         kernel = Block(first_choice[n], first_entry[n], successors[n], chances[n])
         factorise_mean(kernel, policies[n], factors)
         for i in range(len(rewards[n])):
             numbers = rewards[n, i], policies[n], reachable[n], factors
             _evaluate(first_choice[n], *numbers, values[n, i])
+
+
+@compiled
+def _room(S):
+    """`small.empty_factors`."""
+    return Factors(np.empty((S, S)), np.zeros(S, np.int64), np.zeros(S, np.int64))
 
 
 @compiled

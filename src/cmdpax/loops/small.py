@@ -2,9 +2,12 @@
 
 `kernel` is the rows of `gamma P`; `I - K_pi` is an M-matrix, so LU without pivoting is stable, and
 zeros outside the fill-in stay zeros. Up to some hundred states it is as fast as LAPACK, on banded
-models ten times, and no number depends on the threads of a BLAS.
+models ten times, and no number depends on the threads of a BLAS. What is done for many functions
+at once has them side by side, `[S, n]`: a processor works on several of them in one step.
 """
 # mypy: disable-error-code="no-untyped-def"
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,14 +17,29 @@ from cmdpax.loops.rows import Block
 
 SWITCH = 1e-12  # relative gain below which policy iteration keeps a choice
 SWEEPS, ITERATIONS = 5, 1000
-ROUGH_SWEEPS = 20  # before a rough plan is made by policy iteration
+ROUGH_SWEEPS = 400  # at the most, before a rough plan is made by policy iteration
+LOOK, FALLEN = 20, 0.7  # after so many sweeps errors are to have fallen to this share
+
+
+class Factors(NamedTuple):
+    """LU of `I - K_pi`; row s is 0 but for the columns `left[s] .. right[s] - 1`."""
+
+    numbers: Array  # [S, S]; what lies outside is not set
+    left: Array  # [S] int64
+    right: Array  # [S] int64
+
+
+def empty_factors(states: int) -> Factors:
+    """Room for the factors of so many states."""
+    edges = (np.zeros(states, np.int64) for _ in range(2))
+    return Factors(np.empty((states, states)), *edges)
 
 
 def best_choices(kernel: Block, reward: Array, start: Array | None) -> tuple[Array, Array] | None:
     """Optimal choices and values, both `[S]`, for `reward [K]`; None if it does not settle."""
     S = len(kernel.first_choice) - 1
     keys = kernel.first_choice[:-1] if start is None else start
-    keys, values, factors = keys.astype(np.int64), np.zeros(S), np.empty((S, S))
+    keys, values, factors = keys.astype(np.int64), np.zeros(S), empty_factors(S)
     sweeps = SWEEPS if start is None else 0
     is_settled = best_keys(kernel, readable(reward), keys, factors, values, sweeps)
     return (keys, values) if is_settled else None
@@ -33,13 +51,18 @@ def solve_dense(kernel: Block, policy: Array, right: Array, transpose: bool) -> 
     policy: choices `[S]`, or probabilities `[K]`.
     """
     S = len(kernel.first_choice) - 1
-    factors, vectors = np.empty((S, S)), np.array(right)
+    factors = empty_factors(S)
     if np.issubdtype(policy.dtype, np.integer):
         factorise(kernel, policy.astype(np.int64), factors)
     else:
         factorise_mean(kernel, readable(policy), factors)
-    _solve_all(factors, vectors, transpose)
-    return vectors
+    if transpose or len(right) == 1:
+        vectors = np.array(right)
+        _solve_each(factors, vectors, transpose)
+        return vectors
+    columns = np.array(right.T, order="C")
+    substitute_all(factors, columns)
+    return np.ascontiguousarray(columns.T)
 
 
 @compiled
@@ -57,85 +80,139 @@ def best_keys(kernel, reward, keys, factors, values, sweeps):
         for s in range(len(values)):
             values[s] = reward[keys[s]]
         substitute(factors, values)
-        if not _backup(kernel, reward, values, keys, backed_up)[2]:
+        if not _backup(kernel, reward, values, keys, backed_up)[1]:
             return True
     return False
 
 
 @compiled
 def factorise(kernel, keys, factors):
-    """LU of `I - K_pi` in place on `factors [S, S]`; without pivoting, as for any M-matrix."""
+    """LU of `I - K_pi` in place on `factors`; without pivoting, as for any M-matrix."""
     _, first_entry, successors, chances = kernel
-    S = len(keys)
-    factors[:] = 0.0
-    for s in range(S):
-        factors[s, s] = 1.0
-        for e in range(first_entry[keys[s]], first_entry[keys[s] + 1]):
-            factors[s, successors[e]] -= chances[e]
-    _eliminate(factors)
+    numbers, left, right = factors
+    for s in range(len(keys)):
+        left[s], right[s] = s, s + 1
+        start, end = first_entry[keys[s]], first_entry[keys[s] + 1]
+        for e in range(start, end):
+            left[s], right[s] = _widened(left[s], right[s], successors[e])
+        for column in range(left[s], right[s]):
+            numbers[s, column] = 0.0
+        numbers[s, s] = 1.0
+        for e in range(start, end):
+            numbers[s, successors[e]] -= chances[e]
+        _eliminate(factors, s)
 
 
 @compiled
 def factorise_mean(kernel, policy, factors):
     """The same for a policy `[K]`."""
     first_choice, first_entry, successors, chances = kernel
-    factors[:] = 0.0
-    for s in range(len(factors)):
-        factors[s, s] = 1.0
+    numbers, left, right = factors
+    for s in range(len(numbers)):
+        left[s], right[s] = s, s + 1
         for k in range(first_choice[s], first_choice[s + 1]):
             if policy[k] != 0.0:
                 for e in range(first_entry[k], first_entry[k + 1]):
-                    factors[s, successors[e]] -= policy[k] * chances[e]
-    _eliminate(factors)
+                    left[s], right[s] = _widened(left[s], right[s], successors[e])
+        for column in range(left[s], right[s]):
+            numbers[s, column] = 0.0
+        numbers[s, s] = 1.0
+        for k in range(first_choice[s], first_choice[s + 1]):
+            if policy[k] != 0.0:
+                for e in range(first_entry[k], first_entry[k + 1]):
+                    numbers[s, successors[e]] -= policy[k] * chances[e]
+        _eliminate(factors, s)
 
 
 @compiled
-def _eliminate(factors):
-    S = len(factors)
-    for i in range(S):
-        for row in range(i + 1, S):
-            factor = factors[row, i]
-            if factor != 0.0:
-                factor /= factors[i, i]
-                factors[row, i] = factor
-                for column in range(i + 1, S):
-                    factors[row, column] -= factor * factors[i, column]
+def _widened(left, right, column):
+    """The edges of a row that has an entry in this column too."""
+    return min(left, np.int64(column)), max(right, np.int64(column) + 1)
+
+
+@compiled
+def _eliminate(factors, row):
+    """Eliminate a row, given those before it."""
+    numbers, left, right = factors
+    for i in range(left[row], row):
+        factor = numbers[row, i]
+        if factor != 0.0:
+            factor /= numbers[i, i]
+            numbers[row, i] = factor
+            for column in range(right[row], right[i]):
+                numbers[row, column] = 0.0
+            right[row] = max(right[row], right[i])
+            for column in range(i + 1, right[i]):
+                numbers[row, column] -= factor * numbers[i, column]
 
 
 @compiled
 def substitute(factors, vector):
     """Solve `L U x = b` in place on `vector [S]`."""
+    numbers, left, right = factors
     S = len(vector)
     for i in range(S):
-        rest = vector[i]
-        for column in range(i):
-            rest -= factors[i, column] * vector[column]
-        vector[i] = rest
+        vector[i] -= _product(numbers, i, vector, left[i], i)
     for step in range(S):
         i = S - 1 - step
-        rest = vector[i]
-        for column in range(i + 1, S):
-            rest -= factors[i, column] * vector[column]
-        vector[i] = rest / factors[i, i]
+        vector[i] = (vector[i] - _product(numbers, i, vector, i + 1, right[i])) / numbers[i, i]
 
 
 @compiled
-def _solve_all(factors, vectors, transpose):
+def _product(numbers, row, vector, start, end):
+    """`sum_j numbers[row, j] vector[j]` over a range, as four sums: none waits for another."""
+    a = b = c = d = 0.0
+    last = start + 4 * ((end - start) // 4)
+    for j in range(start, last, 4):
+        a += numbers[row, j] * vector[j]
+        b += numbers[row, j + 1] * vector[j + 1]
+        c += numbers[row, j + 2] * vector[j + 2]
+        d += numbers[row, j + 3] * vector[j + 3]
+    for j in range(max(last, start), end):
+        a += numbers[row, j] * vector[j]
+    return (a + b) + (c + d)
+
+
+@compiled
+def substitute_all(factors, columns):
+    """The same for n vectors side by side, in place on `columns [S, n]`."""
+    numbers, left, right = factors
+    S, n = columns.shape
+    for i in range(S):
+        for other in range(left[i], i):
+            factor = numbers[i, other]
+            if factor != 0.0:
+                for j in range(n):
+                    columns[i, j] -= factor * columns[other, j]
+    for step in range(S):
+        i = S - 1 - step
+        for other in range(i + 1, right[i]):
+            factor = numbers[i, other]
+            if factor != 0.0:
+                for j in range(n):
+                    columns[i, j] -= factor * columns[other, j]
+        for j in range(n):
+            columns[i, j] /= numbers[i, i]
+
+
+@compiled
+def _solve_each(factors, vectors, transpose):
     """Solve for every vector, in place on `[n, S]`; `U' L' x = b` with `transpose`."""
-    S = len(factors)
+    numbers, left, right = factors
+    S = len(numbers)
     for n in range(len(vectors)):
-        if not transpose:
-            substitute(factors, vectors[n])
-            continue
         x = vectors[n]
+        if not transpose:
+            substitute(factors, x)
+            continue
         for i in range(S):
-            x[i] /= factors[i, i]
-            for column in range(i + 1, S):
-                x[column] -= factors[i, column] * x[i]
+            x[i] /= numbers[i, i]
+            for column in range(i + 1, right[i]):
+                x[column] -= numbers[i, column] * x[i]
         for step in range(S):
             i = S - 1 - step
-            for column in range(i):
-                x[column] -= factors[i, column] * x[i]
+            for column in range(left[i], i):
+                x[column] -= numbers[i, column] * x[i]
 
 
 @compiled
@@ -148,58 +225,127 @@ def plan_both(kernel, rewards, initial, reach, reachable, is_closed, rough, pote
     step amounts to in a value. False if a plan does not settle.
     """
     n, _, S = potentials.shape
-    keys, factors = np.empty((2, S), np.int64), np.empty((S, S))
+    open_ones, count = np.arange(n), n
+    potentials[:] = 0.0
+    if is_closed:
+        count = _sweep_both(kernel, rewards, initial, reach, rough, open_ones, potentials)
+    lu = np.empty((S, S)), np.zeros(S, np.int64), np.zeros(S, np.int64)
+    factors, keys = Factors(lu[0], lu[1], lu[2]), np.empty((2, S), np.int64)
     backed_up, ends, is_best = np.empty(S), np.zeros((2, 2)), np.zeros(2, np.bool_)
-    for i in range(n):
-        is_done = False
-        is_best[:] = False
-        potentials[i] = 0.0
+    for place in range(count):
+        i, is_done = open_ones[place], False
         for side in range(2):
+            is_best[side] = False
             for s in range(S):
                 keys[side, s] = kernel[0][s]
-        swept = ROUGH_SWEEPS if rough > 0.0 else SWEEPS
-        for round in range(swept + ITERATIONS):
-            sweeps = round < swept
-            if is_done or (sweeps and not is_closed):
-                continue
+            _backup(kernel, rewards[i, side], potentials[i, side], keys[side], backed_up)
+        for _ in range(ITERATIONS):
             for side in range(2):
                 values, reward = potentials[i, side], rewards[i, side]
                 if is_best[side]:
                     continue
-                if not sweeps:
-                    factorise(kernel, keys[side], factors)
-                    for s in range(S):
-                        values[s] = reward[keys[side, s]]
-                    substitute(factors, values)
-                low, high, is_better = _backup(kernel, reward, values, keys[side], backed_up)
-                if sweeps:
-                    values[:] = backed_up
-                else:
-                    low, is_best[side] = 0.0, not is_better
-                    high = high if is_better else 0.0
+                factorise(kernel, keys[side], factors)
+                for s in range(S):
+                    values[s] = reward[keys[side, s]]
+                substitute(factors, values)
+                high, is_better = _backup(kernel, reward, values, keys[side], backed_up)
+                is_best[side] = not is_better
                 total = 0.0
                 for s in range(S):
                     total += initial[s] * values[s]
-                ends[side, 0], ends[side, 1] = total + reach * low, total + reach * high
+                ends[side, 0], ends[side, 1] = total, total + reach * high if is_better else total
             width = ends[0, 0] + ends[1, 0]
             error = ends[0, 1] + ends[1, 1] - width
             is_done = error <= rough * width or (is_best[0] and is_best[1])
+            if is_done:
+                break
         if not is_done:
             return False
-        for side in range(2):
-            if is_closed:
-                centre(potentials[i, side], reachable)
+    if is_closed:
+        for i in range(n):
+            centre(potentials[i, 0], reachable)
+            centre(potentials[i, 1], reachable)
     return True
 
 
 @compiled
+def _sweep_both(kernel, rewards, initial, reach, rough, open_ones, potentials):
+    """Sweeps from 0 for all functions side by side, until errors are at most `rough` of ranges.
+
+    Potentials are written to. `open_ones` has the functions for which it ends before: so many.
+    """
+    first_choice, first_entry, successors, chances = kernel
+    n, _, S = potentials.shape
+    K, left, count, own = rewards.shape[2], n, 0, np.arange(n)
+    pays, values, backed_up = np.empty((K, 2 * n)), np.zeros((S, 2 * n)), np.empty((S, 2 * n))
+    total, start, low, high = np.empty(2 * n), np.empty(2 * n), np.empty(2 * n), np.empty(2 * n)
+    errors = np.full(n, np.inf)  # of the last look
+    for i in range(n):
+        for side in range(2):
+            for k in range(K):
+                pays[k, 2 * i + side] = rewards[i, side, k]
+    most = SWEEPS if rough == 0.0 else ROUGH_SWEEPS
+    for sweep in range(1, most + 1):
+        N = 2 * left
+        for j in range(N):
+            low[j], high[j], start[j] = np.inf, -np.inf, 0.0
+        for s in range(S):
+            for k in range(first_choice[s], first_choice[s + 1]):
+                for j in range(N):
+                    total[j] = pays[k, j]
+                for e in range(first_entry[k], first_entry[k + 1]):
+                    chance, t = chances[e], successors[e]
+                    for j in range(N):
+                        total[j] += chance * values[t, j]
+                if k == first_choice[s]:
+                    for j in range(N):
+                        backed_up[s, j] = total[j]
+                else:
+                    for j in range(N):
+                        backed_up[s, j] = max(backed_up[s, j], total[j])
+            for j in range(N):
+                change = backed_up[s, j] - values[s, j]
+                low[j], high[j] = min(low[j], change), max(high[j], change)
+            if initial[s] != 0.0:
+                for j in range(N):
+                    start[j] += initial[s] * backed_up[s, j]
+        values, backed_up = backed_up, values
+        for i in range(left - 1, -1, -1):
+            a, b = 2 * i, 2 * i + 1
+            width = start[a] + start[b] + reach * (low[a] + low[b])
+            error = reach * (high[a] - low[a] + high[b] - low[b])
+            is_slow = sweep == most
+            if sweep % LOOK == 0:
+                is_slow = is_slow or error > FALLEN * errors[i]
+                errors[i] = error
+            is_done = error <= rough * width
+            if not is_done and not is_slow:
+                continue
+            for s in range(S):
+                potentials[own[i], 0, s], potentials[own[i], 1, s] = values[s, a], values[s, b]
+            if not is_done:
+                open_ones[count] = own[i]
+                count += 1
+            left -= 1  # the last one takes its place
+            own[i], errors[i] = own[left], errors[left]
+            for side in range(2):
+                for s in range(S):
+                    values[s, 2 * i + side] = values[s, 2 * left + side]
+                for k in range(K):
+                    pays[k, 2 * i + side] = pays[k, 2 * left + side]
+        if left == 0:
+            break
+    return count
+
+
+@compiled
 def _backup(kernel, reward, values, keys, backed_up):
-    """`T V`, in place, and keys that are greedy for V; the ends of `T V - V`, and if a key changed.
+    """`T V`, in place, and keys that are greedy for V; `max T V - V`, and whether a key changed.
 
     Where a key is as good as the best but for rounding it stays.
     """
     first_choice, first_entry, successors, chances = kernel
-    low, high, is_better, largest = np.inf, -np.inf, False, 0.0
+    high, is_better, largest = -np.inf, False, 0.0
     for s in range(len(values)):
         largest = max(largest, abs(values[s]))
     for s in range(len(values)):
@@ -215,8 +361,8 @@ def _backup(kernel, reward, values, keys, backed_up):
         if choice != keys[s] and best - current > SWITCH * (largest + abs(best)):
             keys[s], is_better = choice, True
         backed_up[s] = best
-        low, high = min(low, best - values[s]), max(high, best - values[s])
-    return low, high, is_better
+        high = max(high, best - values[s])
+    return high, is_better
 
 
 @compiled

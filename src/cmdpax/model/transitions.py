@@ -129,12 +129,14 @@ class Transitions:
         hasher = sha256()
         pairs, lengths = (self.state_of, self.action_of), (np.diff(self.first_entry),)
         for columns in (pairs, lengths, (self.successors,)):
-            parts = range(0, len(columns[0]), HASHED)
-            stacked = (np.stack([part[i : i + HASHED] for part in columns], -1) for i in parts)
             shape = (len(columns[0]), 2) if len(columns) > 1 else columns[0].shape
             hasher.update(str(shape).encode())
-            for part in stacked:
-                hasher.update(part.astype(np.int64).data)
+            for i in range(0, len(columns[0]), HASHED):
+                parts = [column[i : i + HASHED] for column in columns]
+                block = np.empty((len(parts[0]), len(parts)), np.int64)
+                for k, part in enumerate(parts):
+                    block[:, k] = part
+                hasher.update(block.data)
         hash_array(hasher, self.probabilities)
         return hasher
 

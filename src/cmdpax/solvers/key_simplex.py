@@ -146,14 +146,14 @@ def _longest_step(
 
 def _begin(
     form: StandardForm, eps: float, weights: np.ndarray | None, most: int, stop: Stop
-) -> tuple[tuple, np.ndarray, np.ndarray, Basis, np.ndarray]:
+) -> tuple[tuple, np.ndarray, small.Factors, Basis, np.ndarray]:
     """Rows, owners, factors, a basis that is dual feasible at prices `[m]`, and limits."""
     m, rows = form.constraint_count, form.transitions
     basis = pivots.empty_basis(form.states, form.choices, m, SWAPS)
     if weights is not None:
         basis.weights[:] = weights
     kernel, initial = form.kernel, readable(form.initial)
-    owner, factors = readable(rows.state_of.astype(np.int64)), np.empty((form.states,) * 2)
+    owner, factors = readable(rows.state_of.astype(np.int64)), small.empty_factors(form.states)
     plan = form.criterion.plan(form, form.pseudo_reward(basis.weights), stop=stop)
     basis.keys[:] = plan.choices
     small.factorise(kernel, basis.keys, factors)
@@ -172,7 +172,7 @@ def _begin(
 def _to_the_end(
     parts: tuple,
     owner: np.ndarray,
-    factors: np.ndarray,
+    factors: small.Factors,
     basis: Basis,
     limits: np.ndarray,
     stop: Stop,
@@ -189,7 +189,7 @@ def _points(
     form: StandardForm,
     parts: tuple,
     owner: np.ndarray,
-    factors: np.ndarray,
+    factors: small.Factors,
     basis: Basis,
     mixed: np.ndarray,
     limits: np.ndarray,
@@ -212,7 +212,7 @@ def _reduced(basis: Basis) -> np.ndarray:
     return basis.advantages[0] + basis.weights @ basis.advantages[1:]
 
 
-def _refresh(parts: tuple, owner: np.ndarray, factors: np.ndarray, basis: Basis) -> None:
+def _refresh(parts: tuple, owner: np.ndarray, factors: small.Factors, basis: Basis) -> None:
     """Everything anew from the keys, and the vectors of ties from their LU."""
     small.factorise(parts[0], basis.keys, factors)
     pivots.refresh(*parts, factors, basis)

@@ -257,12 +257,14 @@ class _Door:
         self.method.check_criterion(self.form.kind)
         self.renumbered: Renumbered | None = None
         is_large = self.method.name == DEFAULT and not self.form.is_small
-        is_plain = self.form.criterion.parts == 1
+        # the few plans without constraints do not pay for copies of all rows
+        is_plain = self.form.criterion.parts == 1 and self.form.constraint_count > 0
         if is_large and is_plain and not self.form.transitions.order.is_ordered:
             self.renumbered = self.form.in_order()
             self.form = self.renumbered.form
         self.trace: list[Row] = []
         self.accepted: Proven | None = None
+        self.measured: tuple[Certificate, tuple[float, float]] | None = None  # the latest errors
         self.plans: int | None = None  # of the search, after which pivots go on
         self.refused, self.smallest = 0, np.inf  # certificates in a row that gained nothing
 
@@ -281,12 +283,17 @@ class _Door:
         return self.ranges.tolerances(self.eps, self.model.limits.compared)
 
     @cached_property
-    def scaled(self) -> Scaled:
-        """The form in units of which eps is the tolerance."""
+    def units(self) -> np.ndarray:
+        """Of which eps is the tolerance, `[1 + m]`."""
         if self.warm.units is None:
             units = self.tolerances / self.eps
             self.warm.units = np.where(units > 0, units, 1.0)
-        return self.form.scaled(self.warm.units)
+        return self.warm.units
+
+    @cached_property
+    def scaled(self) -> Scaled:
+        """The form in these units."""
+        return self.form.scaled(self.units)
 
     def solve(self, settings: Mapping[str, Any]) -> Result:
         """Phase 1, the method, the certificate."""
@@ -453,7 +460,7 @@ class _Door:
 
     def _record(self, row: Row) -> None:
         """Keep a row of a solver in the user's units, with the time since the beginning."""
-        gap, margins, units = row.pop("gap"), row.pop("margins"), self.scaled.units
+        gap, margins, units = row.pop("gap"), row.pop("margins"), self.units
         self._keep(
             {
                 **row,
@@ -473,12 +480,16 @@ class _Door:
 
     def _errors(self, proof: Certificate) -> tuple[float, float]:
         """Gap and violation in the units of which eps is the tolerance."""
+        if self.measured is not None and self.measured[0] is proof:
+            return self.measured[1]
         tolerances, has_least = self.tolerances, self.ranges.has_least
         if proof.sizes is not None or not has_least:
             sizes = 0.0 if proof.sizes is None else proof.sizes
             ranges = replace(self.ranges, bounds=proof.ranges)
             tolerances = ranges.tolerances(self.eps, self.model.limits.compared, sizes)
-        return scaled_errors(proof, tolerances / self.eps)
+        errors = scaled_errors(proof, tolerances / self.eps)
+        self.measured = proof, errors
+        return errors
 
     def _status(self, proof: Certificate) -> Status:
         return "certified" if max(self._errors(proof)) <= self.eps else "limit"
@@ -603,10 +614,10 @@ class _Door:
         """The result, in the user's words."""
         policies, proof, values = proven
         policies = self.form.said_policies(policies)
+        limits, (gap, excess) = self.model.limits, self._errors(proof)
         if self.renumbered is not None:
             policies = tuple((share, self.renumbered.policy(own)) for share, own in policies)
             proof = self.renumbered.certificate(proof)
-        limits, (gap, excess) = self.model.limits, self._errors(proof)
         first = limits.first_rows
         reason = ""
         if status == "limit":
