@@ -9,113 +9,110 @@ class Program:
     """`maximise gain.x - x'Px/2` over shares of visits d (the first K of x) and helpers."""
 
     def __init__(self, rows, initial, discount):
-        """rows: `[K, S]` dense transitions by choice, with `owner [K]` the state of each."""
-        matrix, owner = rows
+        """rows: `[K, S]` transitions by choice, sparse or dense, and `owner [K]`, their states."""
+        matrix, owner = sp.csr_array(rows[0]), rows[1]
         self.K, S = matrix.shape
-        self.n, self.gain, self.square = self.K, [np.zeros(self.K)], [np.zeros(self.K)]
-        self.parts, self.cones = [], []
-        flow = (owner[:, None] == np.arange(S)) - discount * matrix
-        self.add(flow.T, (1 - discount) * initial, clarabel.ZeroConeT(S), is_slack=False)
-        self.add(-np.eye(self.K), np.zeros(self.K), clarabel.NonnegativeConeT(self.K), False)
+        self.n, self.gain, self.square = self.K, np.zeros(self.K), np.zeros(self.K)
+        self.parts, self.cones, each = [], [], np.arange(self.K)
+        leaves = sp.csr_array((np.ones(self.K), (each, owner)), shape=(self.K, S))
+        flow, right = (leaves - discount * matrix).T, (1 - discount) * initial
+        self.parts += [(-flow, right), (sp.eye_array(self.K), np.zeros(self.K))]
+        self.cones += [clarabel.ZeroConeT(S), clarabel.NonnegativeConeT(self.K)]
 
-    def add(self, left, right, cone, is_slack=True):
-        """`right - left x` in a cone; with `is_slack`, `left x + right` is."""
-        self.parts.append((-left if is_slack else left, right))
-        self.cones.append(cone)
+    def helpers(self, count, gain=0.0, square=0.0):
+        """The indices of so many more variables."""
+        self.gain = np.append(self.gain, np.broadcast_to(gain, count))
+        self.square = np.append(self.square, np.broadcast_to(square, count))
+        self.n += count
+        return np.arange(self.n - count, self.n)
 
-    def helper(self, gain=0.0, square=0.0):
-        """The index of one more variable."""
-        self.gain.append(np.array([gain]))
-        self.square.append(np.array([square]))
-        self.n += 1
-        return self.n - 1
+    def cone(self, rows, cones):
+        """Rows `(indices, factors, constant)` of `factors.x + constant`, in cones."""
+        lengths = [len(row[0]) for row in rows]
+        place = np.repeat(np.arange(len(rows)), lengths)
+        indices = np.concatenate([np.asarray(row[0], dtype=int) for row in rows])
+        factors = np.concatenate([np.asarray(row[1], dtype=float) for row in rows])
+        left = sp.coo_array((factors, (place, indices)), shape=(len(rows), self.n))
+        self.parts.append((left, np.array([row[2] for row in rows], dtype=float)))
+        self.cones += cones
 
-    def cone(self, rows, cone):
-        """Rows `({index: factor}, constant)` in a cone; index 'd' stands for all of d."""
-        left, right = np.zeros((len(rows), 4096)), np.zeros(len(rows))
-        for i, (terms, constant) in enumerate(rows):
-            right[i] = constant
-            for index, factor in terms.items():
-                if index == "d":
-                    left[i, : self.K] += factor
-                else:
-                    left[i, index] += factor
-        self.add(left, right, cone)
-
-    def solve(self):
+    def solve(self, accuracy):
         """The optimum and d."""
-        left = sp.vstack([sp.csc_array(_wide(part, self.n)) for part, _ in self.parts])
-        right = np.concatenate([part for _, part in self.parts])
+        wide = [sp.coo_array(part) for part, _ in self.parts]
+        wide = [sp.coo_array((w.data, w.coords), shape=(w.shape[0], self.n)) for w in wide]
         settings = clarabel.DefaultSettings()
         settings.verbose = False
-        settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10
-        square = sp.diags_array(np.concatenate(self.square)).tocsc()
+        settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = accuracy
         solver = clarabel.DefaultSolver(
-            sp.csc_matrix(square),
-            -np.concatenate(self.gain),
-            sp.csc_matrix(left),
-            right,
+            sp.csc_matrix(sp.diags_array(self.square)),
+            -self.gain,
+            sp.csc_matrix(-sp.vstack(wide)),
+            np.concatenate([part for _, part in self.parts]),
             self.cones,
             settings,
         )
         answer = solver.solve()
-        assert "Solved" in str(answer.status), str(answer.status)
+        assert str(answer.status) == "Solved", str(answer.status)  # and not "AlmostSolved"
         return -answer.obj_val, np.array(answer.x[: self.K])
 
 
-def _wide(part, n):
-    wide = np.zeros((len(part), n))
-    width = min(n, part.shape[1])
-    wide[:, :width] = part[:, :width]
-    return wide
-
-
-def best_utility(rows, initial, discount, limits, kind, **settings):
+def best_utility(rows, initial, discount, limits, kind, *, accuracy=1e-10, **settings):
     """The optimum of a ready utility; limits: pairs `(c [K], b)` with `V_c >= b`."""
     program = Program(rows, initial, discount)
-    mass = 1 / (1 - discount)
-    for c, bound in limits:
-        program.cone([({"d": mass * c}, -bound)], clarabel.NonnegativeConeT(1))
+    mass, K, none = 1 / (1 - discount), program.K, ([], [])
+    everything, positive = np.arange(K), clarabel.NonnegativeConeT
+    if limits:
+        own = [(everything, mass * c, -bound) for c, bound in limits]
+        program.cone(own, [positive(len(limits))])
     exponential, constant = clarabel.ExponentialConeT, 0.0
     if kind == "linear":
-        program.gain[0] += mass * settings["reward"]
+        program.gain[:K] += mass * settings["reward"]
     elif kind == "entropy":
-        groups = np.eye(program.K)
+        groups = [[k] for k in everything]
         if settings["over"] == "states":
-            groups = (rows[1] == np.arange(rows[0].shape[1])[:, None]).astype(float)
-        for group in groups:
-            t = program.helper(1.0)
-            program.cone([({t: 1.0}, 0), ({"d": group}, 0), ({}, 1.0)], exponential())
+            groups = [list(group) for group in np.split(everything, _starts(rows[1]))]
+        together = []
+        for t, group in zip(program.helpers(len(groups), 1.0), groups, strict=True):
+            together += [([t], [1.0], 0), (group, np.ones(len(group)), 0), (*none, 1.0)]
+        program.cone(together, [exponential() for _ in groups])
     elif kind in ("kl", "recorded"):
-        for k, q in enumerate(settings["visits"]):
-            t = program.helper(1.0 if kind == "kl" else q)
-            middle, last = ({k: 1.0}, 0), ({}, q)
-            if kind == "recorded":
-                middle, last = ({}, 1.0), ({k: 1.0}, 0)
-                constant -= q * np.log(q)
-            program.cone([({t: 1.0}, 0), middle, last], exponential())
+        q = np.asarray(settings["visits"])
+        if kind == "recorded":
+            constant = -float((q * np.log(q)).sum())
+        together = []
+        for k, t in enumerate(program.helpers(K, 1.0 if kind == "kl" else q)):
+            own = ([k], [1.0], 0)
+            pair = [own, (*none, q[k])] if kind == "kl" else [(*none, 1.0), own]
+            together += [([t], [1.0], 0), *pair]
+        program.cone(together, [exponential() for _ in everything])
     elif kind == "distance":
-        program.gain[0] += 2 * settings["visits"]
-        program.square[0] += 2.0
+        program.gain[:K] += 2 * settings["visits"]
+        program.square[:K] += 2.0
         constant = -float((settings["visits"] ** 2).sum())
     elif kind == "fairness":
+        alpha, one = settings["alpha"], (*none, 1.0)
         for reward in settings["rewards"]:
-            value, alpha = ({"d": mass * reward}, 0), settings["alpha"]
+            value = (everything, mass * reward, 0)
+            gain = {1: 1.0, 2: -1.0}.get(alpha, 2.0)  # log V, -1 / V, 2 sqrt V
+            t = ([int(program.helpers(1, gain)[0])], [1.0], 0)
             if alpha == 1:
-                t = program.helper(1.0)
-                program.cone([({t: 1.0}, 0), ({}, 1.0), value], exponential())
-            elif alpha == 2:  # -1 / V
-                t = program.helper(-1.0)
-                program.cone([({t: 1.0}, 0), value, ({}, 1.0)], clarabel.PowerConeT(0.5))
-            else:  # 2 sqrt V
-                t = program.helper(2.0)
-                program.cone([value, ({}, 1.0), ({t: 1.0}, 0)], clarabel.PowerConeT(0.5))
+                program.cone([t, one, value], [exponential()])
+            elif alpha == 2:
+                program.cone([t, value, one], [clarabel.PowerConeT(0.5)])
+            else:
+                program.cone([value, one, t], [clarabel.PowerConeT(0.5)])
     elif kind == "max_min":
-        t = program.helper(1.0)
+        (t,) = program.helpers(1, 1.0)
         for reward in settings["rewards"]:
-            program.cone([({"d": mass * reward, t: -1.0}, 0)], clarabel.NonnegativeConeT(1))
+            row = np.append(everything, t), np.append(mass * reward, -1.0), 0
+            program.cone([row], [positive(1)])
     elif kind == "soft_limit":
-        excess = program.helper(0.0, settings["penalty"])
-        row = {"d": -mass * settings["reward"], excess: 1.0}
-        program.cone([(row, settings["most"])], clarabel.NonnegativeConeT(1))
-    return program.solve()[0] + constant
+        (excess,) = program.helpers(1, 0.0, settings["penalty"])
+        row = np.append(everything, excess), np.append(-mass * settings["reward"], 1.0)
+        program.cone([(*row, settings["most"])], [positive(1)])
+    return program.solve(accuracy)[0] + constant
+
+
+def _starts(owner):
+    """Where the choices of every state but the first begin."""
+    return np.nonzero(np.diff(owner))[0] + 1

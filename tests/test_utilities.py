@@ -136,3 +136,31 @@ def test_texts_of_the_command_line():
 def test_what_is_wrong_is_said_in_one_sentence(make, sentence):
     with pytest.raises(InputError, match=sentence):
         make()
+
+
+@pytest.mark.parametrize(
+    "utility",
+    [
+        utilities.entropy(),
+        utilities.entropy("pairs"),
+        utilities.kl(np.arange(1.0, 7).reshape(3, 2)),
+        utilities.kl(np.arange(1.0, 7).reshape(3, 2), of="recorded"),
+        utilities.distance(np.arange(1.0, 7).reshape(3, 2)),
+        utilities.linear() + 0.5 * utilities.entropy() + 2.0 * utilities.entropy("pairs"),
+    ],
+)
+def test_the_curvature_is_what_the_gradient_changes_by(utility):
+    random = np.random.default_rng(0)
+    visits = random.dirichlet(np.full(6, 30.0)).reshape(3, 2)
+    change = random.normal(size=(3, 2))
+    values = np.ones(len(utility.rewards))
+    after, before = (utility.gradient(values, visits + e * change)[1] for e in (1e-5, -1e-5))
+    pairs, states = utility.curvature(values, visits)
+    expected = pairs * change + states * change.sum(1, keepdims=True)
+    assert (before - after) / 2e-5 == pytest.approx(expected, rel=1e-6, abs=1e-8)
+
+
+def test_the_root_is_that_of_the_curvature_of_values():
+    utility = utilities.fairness(["a", "b"], alpha=2.0) + utilities.linear("a")
+    root = utility.root(np.array([2.0, 3.0, 1.0]))
+    assert root.T @ root == pytest.approx(np.diag([2 / 8, 2 / 27, 0.0]), rel=1e-3, abs=1e-9)

@@ -634,7 +634,7 @@ def _best_bounds(
     """
     model, u, shifts = facts.model, facts.gauge, (0.0, 0.0)
     if model.criterion == "average":
-        v, h, u = _vector(potential, 3 * model.states).reshape(3, -1)
+        v, *h, u = _vector(potential, 4 * model.states).reshape(4, -1)
         low, high, shifts = _quotients_on_average(facts, x, sizes, v, h, u, policy)
     elif facts.allowed is None:
         v = _vector(potential, model.states)
@@ -676,17 +676,23 @@ def _quotients(
         own = slice(int(rows.first_choice[0]), int(rows.first_choice[-1]))
         heads = (rows.first_choice[:-1] - rows.first_choice[0]).astype(np.int64)
         counts = np.diff(rows.first_choice.astype(np.int64))
-        here, there = np.repeat(v[first:last], counts), v[rows.successors]
-        future, absolute, scale = (
-            gamma * np.add.reduceat(rows.probabilities * vector, starts)
-            for vector in (there, np.abs(there), u[rows.successors])
+        here, scale = np.repeat(v[first:last], counts), np.repeat(u[first:last], counts)
+        lengths = np.diff(rows.first_entry.astype(np.int64))
+        change, loss = (
+            rows.probabilities * (vector[rows.successors] - np.repeat(at, lengths))
+            for vector, at in ((v, here), (u, scale))
         )
-        d, g = x[own] + future - here, np.repeat(u[first:last], counts) - scale
+        moved, absolute, fallen, risen = (
+            gamma * np.add.reduceat(steps, starts)
+            for steps in (change, np.abs(change), -loss, np.abs(loss))
+        )
+        rest = 1 - gamma
+        d, g = x[own] - rest * here + moved, rest * scale + fallen
         terms = np.full(len(d), UNIT * (2 * longest + 4))
         if policy is not None:
             terms += UNIT * np.repeat(counts, counts)
-        error = terms * (sizes[own] + absolute + np.abs(here))
-        doubt = terms * (np.repeat(u[first:last], counts) + scale)
+        error = terms * (sizes[own] + rest * np.abs(here) + absolute)
+        doubt = terms * (rest * scale + risen)
         if gauge is None:  # rows sum to 1
             g[:], doubt[:] = 1 - gamma, UNIT * (1 - gamma)
         if policy is not None:
@@ -765,15 +771,21 @@ def _quotients_to_the_end(
     return low, high
 
 
-def _moved(model: Any, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`E (v(s') - v(s))` of every choice, `[K]`, and what its terms amount to; 0 means 0."""
+def _moved(model: Any, *vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`E (v(s') - v(s))` of every choice, `[K]`, and what its terms amount to; 0 means 0.
+
+    v is the sum of the vectors.
+    """
     rows = model.rows(0, model.states)
     lengths = np.diff(rows.first_entry.astype(np.int64))
     counts = np.diff(rows.first_choice.astype(np.int64))
-    here = np.repeat(np.repeat(vector, counts), lengths)
-    steps = rows.probabilities * (vector[rows.successors] - here)
+    steps, sizes = np.zeros(len(rows.successors)), np.zeros(len(rows.successors))
+    for vector in vectors:
+        step = vector[rows.successors] - np.repeat(np.repeat(vector, counts), lengths)
+        steps, sizes = steps + step, sizes + np.abs(step)
     starts = rows.first_entry[:-1].astype(np.int64)
-    return np.add.reduceat(steps, starts), np.add.reduceat(np.abs(steps), starts)
+    moved, absolute = rows.probabilities * steps, rows.probabilities * sizes
+    return np.add.reduceat(moved, starts), np.add.reduceat(absolute, starts)
 
 
 def _terms(model: Any) -> float:
@@ -787,7 +799,7 @@ def _quotients_on_average(
     x: np.ndarray,
     sizes: np.ndarray,
     v: np.ndarray,
-    h: np.ndarray,
+    h: list[np.ndarray],
     u: np.ndarray,
     policy: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray, tuple[float, float]]:
@@ -796,6 +808,7 @@ def _quotients_on_average(
     Choices where V or u changes are used `rho.u` times in all, weighted by `u - P u > 0`, so that V
     changes by that many quotients; afterwards a run only uses others, where V stays the same, and
     the average of x is V, but for what `x + P h - h - V` is: h is bounded, and averages to nothing.
+    h: two vectors, of which it is the sum: one number has too few digits where some steps are rare.
     """
     model = facts.model
     _demand(bool((u >= 0).all()), "a gauge has negative entries")
@@ -803,7 +816,8 @@ def _quotients_on_average(
         model.first_choice[:-1].astype(np.int64),
         np.repeat(v, np.diff(model.first_choice)),
     )
-    (change, size), (loss, scale), (paid, paid_size) = (_moved(model, own) for own in (v, u, h))
+    (change, size), (loss, scale) = _moved(model, v), _moved(model, u)
+    paid, paid_size = _moved(model, *h)
     paid, paid_size, g = x + paid - here, sizes + paid_size + np.abs(here), -loss
     terms = np.full(len(x), _terms(model))
     if policy is not None:

@@ -45,6 +45,8 @@ Array = np.ndarray
 TINY = 1e-300  # visits below it count as this many: the logarithm of 0 is not a number
 ROUNDING = 1e-13  # of a value, relative to the size of its terms
 SUMS_TO_1 = 1e-12  # shares that do are taken as they are
+QUOTIENT = 1e-5  # step of difference quotients, relative to the size of the values
+FLAT = 1e-12  # curvature that is rounding, relative
 PAIRS, CONCAVITY = 64, 1e-9  # random pairs that test concavity, and what rounding may amount to
 
 
@@ -61,6 +63,8 @@ class Term:
     modulus: Callable[[float, int], float] | None = None
     # bounds on |gradient| and on its Lipschitz constant, of values in [low, high] or of all visits
     smoothness: Callable[[Array, Array], tuple[Array, Array]] | None = None
+    # -F'' of a ready term of visits: of pairs [S, A], and of all visits of a state [S, 1]; 0: none
+    curvature: Callable[[Array], tuple[Any, Any]] | None = None
 
     @property
     def count(self) -> int:
@@ -102,6 +106,11 @@ class Utility:
             term.recipe is not None and (term.rewards is not None or term.modulus is not None)
             for term in self.terms
         )
+
+    @property
+    def has_curvature(self) -> bool:
+        """Whether the second derivative is known of all terms of visits."""
+        return all(term.curvature is not None for term in self.terms if term.rewards is None)
 
     @property
     def sign(self) -> float:
@@ -150,6 +159,32 @@ class Utility:
         if table is not None and visits is not None:
             offset -= float((table * visits).sum())
         return offset, slopes, table
+
+    def curvature(self, values: Array, visits: Array) -> tuple[Any, Any]:
+        """`-F''` with respect to visits: of pairs `[S, A]`, and of a state's together `[S, 1]`."""
+        pairs: Any = 0.0
+        states: Any = 0.0
+        for term, point in zip(self.terms, self._points(values, visits), strict=True):
+            if term.rewards is None and term.curvature is not None:
+                of_pairs, of_states = term.curvature(point)
+                pairs, states = pairs + term.weight * of_pairs, states + term.weight * of_states
+        return pairs, states
+
+    def root(self, values: Array, visits: Array | None = None) -> Array:
+        """R with `R' R = -F''` with respect to values `[q, k]`, q the eigenvalues that count.
+
+        F'' is the difference quotient of the gradient, k evaluations of it.
+        """
+        k, here = len(values), self.gradient(values, visits)[0]
+        bend = np.empty((k, k))
+        for j in range(k):
+            step = np.zeros(k)
+            step[j] = QUOTIENT * max(abs(values[j]), QUOTIENT)
+            bend[j] = (here - self.gradient(values + step, visits)[0]) / step[j]
+        bend = np.where(np.isfinite(bend), (bend + bend.T) / 2, 0.0)
+        sizes, vectors = np.linalg.eigh(bend)
+        chosen = sizes > FLAT * max(float(np.abs(sizes).max(initial=0.0)), FLAT)
+        return np.sqrt(sizes[chosen])[:, None] * vectors[:, chosen].T
 
     def doubt(self, values: Array, visits: Array | None = None) -> float:
         """What rounding can amount to in the value and in the tangent at a point."""
@@ -256,7 +291,12 @@ def entropy(over: str = "states") -> Utility:
     def gradient(visits: Array) -> Array:
         return np.broadcast_to(-_log(own(visits)) - 1, visits.shape)
 
-    return _of_visits(value, gradient, _recipe("entropy", over=over), _entropy_modulus)
+    def curvature(visits: Array) -> tuple[Any, Any]:
+        inverse = 1 / np.maximum(own(visits), TINY)
+        return (0.0, inverse) if over == "states" else (inverse, 0.0)
+
+    recipe = _recipe("entropy", over=over)
+    return _of_visits(value, gradient, recipe, _entropy_modulus, curvature=curvature)
 
 
 def kl(visits: Any, *, of: str = "policy", minimise: bool = False) -> Utility:
@@ -273,7 +313,13 @@ def kl(visits: Any, *, of: str = "policy", minimise: bool = False) -> Utility:
         def likelihood(d: Array) -> float:
             return float((q * (_log(d) - _log(q))).sum())
 
-        return _of_visits(likelihood, lambda d: q / np.maximum(d, TINY), recipe, None, minimise)
+        def curvature(d: Array) -> tuple[Any, Any]:
+            return q / np.maximum(d, TINY) ** 2, 0.0
+
+        def slope(d: Array) -> Array:
+            return q / np.maximum(d, TINY)
+
+        return _of_visits(likelihood, slope, recipe, None, minimise, curvature=curvature)
     if not (q > 0).all():
         s, a = np.argwhere(q <= 0)[0]
         raise InputError(
@@ -287,7 +333,13 @@ def kl(visits: Any, *, of: str = "policy", minimise: bool = False) -> Utility:
     def value(d: Array) -> float:
         return -float((d * (_log(d) - logs)).sum())
 
-    return _of_visits(value, lambda d: logs - _log(d) - 1, recipe, modulus, minimise)
+    def bend(d: Array) -> tuple[Any, Any]:
+        return 1 / np.maximum(d, TINY), 0.0
+
+    def gradient(d: Array) -> Array:
+        return logs - _log(d) - 1
+
+    return _of_visits(value, gradient, recipe, modulus, minimise, curvature=bend)
 
 
 def distance(visits: Any, *, minimise: bool = False) -> Utility:
@@ -300,6 +352,7 @@ def distance(visits: Any, *, minimise: bool = False) -> Utility:
         lambda error, pairs: 2 * error * (1 + float(q.max())) + error**2,
         minimise,
         lambda low, high: (np.full(1, 2.0), np.full(1, 2.0)),
+        lambda d: (np.full(d.shape, 2.0), 0.0),
     )
 
 
@@ -489,8 +542,10 @@ def _of_visits(
     modulus: Callable[[float, int], float] | None,
     minimise: bool = False,
     smoothness: Any = None,
+    curvature: Any = None,
 ) -> Utility:
-    kind: dict[str, Any] = {"recipe": recipe, "modulus": modulus, "smoothness": smoothness}
+    kind: dict[str, Any] = {"recipe": recipe, "modulus": modulus}
+    kind |= {"smoothness": smoothness, "curvature": curvature}
     return Utility((Term(value, gradient, **kind),), minimise)
 
 

@@ -449,7 +449,7 @@ def test_a_utility_is_solved_checked_and_drawn(capsys, tmp_path):
     words = ["cliff-world", "--utility", "entropy", "--eps", "1e-2"]
     code, answer, _ = call(capsys, "solve", *words, "--json", "--out", result)
     answer = json.loads(answer)
-    assert code == 0 and (answer["utility"], answer["method"]) == ("entropy", "accelerated-npg")
+    assert code == 0 and (answer["utility"], answer["method"]) == ("entropy", "interior-point")
     code, text, _ = call(capsys, "check", "cliff-world", result)
     assert code == 0 and text.startswith("verified: certified at eps 0.01")
     assert call(capsys, "show", "cliff-world", result, "--out", picture)[0] == 0

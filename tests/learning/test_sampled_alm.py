@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import plain
-from cmdpax import InputError
+from cmdpax import CMDP, InputError, utilities
 from cmdpax.environments import deep_sea
 from cmdpax.environments.by_name import tiles
 from cmdpax.exact.standard import StandardForm
@@ -22,7 +22,7 @@ from cmdpax.learning.sampled_alm import (
 from cmdpax.learning.simulator import Experience, ModelSimulator
 from cmdpax.solvers.algorithm import AugmentedLagrangian
 from cmdpax.solvers.policy_classes import Features, LogLinear, one_hot
-from cmdpax.solvers.policy_gradient import PolicyGradient, PolicyState, pqa
+from cmdpax.solvers.policy_gradient import PolicyGradient, PolicyState, npg, pqa
 from cmdpax.solvers.solve import trajectory
 
 
@@ -196,3 +196,82 @@ def test_bad_input_is_refused():
         SampledSettings(episodes=0)
     with pytest.raises(InputError, match="estimator"):
         SampledSettings(estimator="guess")  # type: ignore[arg-type]
+
+
+def ring(minimise=False):
+    """Five states in a ring, with one limit that binds."""
+    random = np.random.default_rng(3)
+    transitions, cost = random.dirichlet([0.5] * 5, (5, 2)), random.uniform(size=(5, 2))
+    reward, initial = 0.2 + random.uniform(size=(5, 2)), np.full(5, 0.2)
+    kind = {"senses": ["<="], "constraint_names": ["cost"], "minimise": minimise}
+    return CMDP(transitions, reward, cost[None], [6.5], initial, 0.9, **kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "estimator"),
+    [
+        *((kind, "temporal-differences") for kind in ("entropy", "distance", "fairness", "sum")),
+        ("entropy", "monte-carlo"),
+    ],
+)
+def test_a_utility_is_climbed_from_samples_as_by_the_exact_method(kind, estimator):
+    model, other = ring(), np.random.default_rng(4).uniform(size=(5, 2))
+    utility = {
+        "entropy": utilities.entropy("pairs"),
+        "distance": utilities.distance(np.arange(10.0).reshape(5, 2)),
+        "fairness": utilities.fairness(["reward", "cost", other]),
+        "sum": utilities.linear() + 2.0 * utilities.entropy(),
+    }[kind]
+    run = {"step": 0.3, "penalty": 2.0, "outer": 3, "inner": 5, "dual_factor": 0.5}
+    exact = trajectory(model, "npg-alm", utility=utility, **run)
+    settings = SampledSettings(**run, episodes=4000, estimator=estimator, seed=1)
+    simulator, uniform = ModelSimulator(model), np.full((5, 2), 0.5)
+    sampled = sampled_alm(simulator, one_hot(5, 2), settings, step=npg, utility=utility)
+    policy, size = sampled(np.arange(5)), abs(exact.policy - uniform).max()
+    assert size > 0.02 and abs(policy - exact.policy).max() < 0.12 * max(size, 0.5)
+    # four deviations of a mean of 4,000 episodes, whose totals deviate by their mean, 6.5 to 10
+    noise = 4 / 4000**0.5
+    size = 10.0 if kind == "sum" else 1.0
+    assert sampled.reward == pytest.approx(float(exact.rewards[-1]), abs=size * noise)
+    assert sampled.margins == pytest.approx(exact.margins[-1], abs=6.5 * noise)
+
+
+def test_a_utility_means_the_reward_as_it_stands():
+    """`linear()` of a model that is minimised still earns the reward."""
+    turned = ring(minimise=True)
+    settings = SampledSettings(1.0, 10.0, 2, 10, 1.0, 500)
+    runs = [
+        sampled_alm(ModelSimulator(model), one_hot(5, 2), settings, utility=utilities.linear())
+        for model in (ring(), turned)
+    ]
+    np.testing.assert_array_equal(runs[0].parameters, runs[1].parameters)
+
+
+@pytest.mark.parametrize(
+    ("utility", "sentence"),
+    [
+        ("entropy", "give one of cmdpax.utilities"),
+        (utilities.max_min(["reward", "cost"]), "no gradient"),
+        (utilities.fairness(["reward", "no such"]), "no function 'no such'"),
+        (utilities.distance(np.ones((3, 3))), "expected \\(5, 2\\)"),
+        (utilities.fairness([-np.ones((5, 2))]), "must be finite"),
+    ],
+)
+def test_a_utility_that_cannot_be_sampled_is_refused(utility, sentence):
+    with pytest.raises(InputError, match=sentence):
+        sampled_alm(ModelSimulator(ring()), one_hot(5, 2), utility=utility)
+
+
+def test_visits_need_state_indices():
+    class Line(gym.Env):
+        observation_space, action_space = gym.spaces.Box(0, 1, (2,)), gym.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(2, np.float32), {}
+
+        def step(self, action):
+            return np.zeros(2, np.float32), 1.0, True, False, {"cost": 0.0}
+
+    sampler = GymSampler(Line(), ["cost<=1"], 0.9)
+    with pytest.raises(InputError, match="not state indices"):
+        sampled_alm(sampler, lambda seen: np.ones((len(seen), 2, 1)), utility=utilities.entropy())

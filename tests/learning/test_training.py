@@ -5,6 +5,7 @@ do.
 import functools
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -735,6 +736,19 @@ def test_by_default_a_run_lies_in_runs(tmp_path, monkeypatch):
     run = small(None, environment="probes:Bandit", samples=100, seed=3)
     assert run.folder == training.default_folder("probes:Bandit", "spma-alm", 3)
     assert str(run.folder) == "runs/probes-Bandit-spma-alm-3" and run.folder.is_dir()
+
+
+def test_a_run_stays_in_its_folder_if_its_environment_leaves(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+
+    def leaving():
+        os.chdir(tmp_path / "elsewhere")
+        return probes.Bandit()
+
+    monkeypatch.chdir(tmp_path)
+    small("run", environment=leaving, samples=100)
+    assert len(RunFolder(tmp_path / "run").rows()) == 1
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_two_trainings_do_not_share_a_folder(tmp_path):

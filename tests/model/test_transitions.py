@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmdpax import CMDP, InputError
+from cmdpax import CMDP, InputError, solve
 from cmdpax.exact.standard import StandardForm
 from cmdpax.model.transitions import ROW_SUM_TOLERANCE, RowLists, Transitions, refuse_huge
 
@@ -542,3 +542,18 @@ def test_from_toy_text_explains_what_is_wrong() -> None:
     for bad in (np.nan, None):
         with pytest.raises(InputError, match=rf"cost\(0, 0, 0\): {bad} is not a finite number"):
             attempt(frozen_lake(), lambda s, a, successor, bad=bad: bad)
+
+
+def test_a_cube_is_read_aloud():
+    """`[A, S, S]` with S = A cannot be told from `[S, A, S]`: the model says how it was read."""
+    P = np.random.default_rng(0).dirichlet(np.ones(3), (3, 3))
+    parts = {"reward": np.zeros((3, 3)), "initial": 0}
+    model = model_of(P, **parts)
+    assert any("read as [S, A, S]" in note for note in model.notes)
+    assert any("read as [S, A, S]" in note for note in solve(model).notes)
+    assert len(model.replace(initial=1).notes) == 1
+    by_action = CMDP.from_mdptoolbox(P, np.zeros((3, 3)), initial=0, discount=0.9)
+    assert not by_action.notes and by_action.digest != model.digest
+    for other in (P[:, :2], P.tolist(), list(P), np.full((3, 3, 3), 1 / 3)):  # not ambiguous
+        reward = np.zeros((3, 2 if np.shape(other)[1] == 2 else 3))
+        assert not model_of(other, **{**parts, "reward": reward}).notes

@@ -79,19 +79,19 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 2700,
-    "loops": 3180,
-    "model": 4370,
-    "exact": 3520,
-    "solvers": 4890,
+    "loose modules": 2720,
+    "loops": 3390,
+    "model": 4380,
+    "exact": 3670,
+    "solvers": 5180,
     "environments": 680,
-    "learning": 6490,
+    "learning": 6600,
     "experiments": 1780,
     "report": 960,
     "paper": 2700,
     "cli": 1160,
 }
-LINES, MODULES, LOOSE_MODULES = 32_450, 133, 9
+LINES, MODULES, LOOSE_MODULES = 33_200, 135, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

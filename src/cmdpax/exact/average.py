@@ -5,13 +5,14 @@
 A run ends up in one end component (`endings.py`) and stays there. Inside of it the best average,
 its gain G, is the same for every state, and any h proves it: `x + P h - h <= G`. So a model is as
 good as one in which each component is one state with one more choice, to settle there for G once;
-there every run ends (`transient.py`). A potential has three parts, `[3 S]`: V, what a state can
-earn, one number in a component; h; and u, the largest expected number of steps until the run
-settles, a gauge for everything before (`bounds.py`).
+there every run ends (`transient.py`). A potential has four parts, `[4 S]`: V, what a state can
+earn, one number in a component; h, and its further digits; and u, the largest expected number of
+moves until the run settles, a gauge for everything before (`bounds.py`).
 
 A policy that settles in one class of states is evaluated between visits to one of them, i: with R
 and T the rewards and the steps until then, `g = R(i) / T(i)` and `h = R - g T`. Planning inside of
-components is policy iteration, improved by discounted plans for `x - g + (1 - gamma) P h`.
+components is policy iteration, improved by discounted plans for `x - g + (1 - gamma) P h`; in
+small models by h itself, as a sum of two vectors: one has too few digits where steps are rare.
 
 A policy that leaves a component with some probability and stays with the rest is not stationary.
 Then the answer is a mixture of deterministic policies, drawn once at the start.
@@ -31,8 +32,8 @@ from cmdpax.errors import InputError
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.endings import Array, end_components, merged, towards
 from cmdpax.exact.planning import Plan
-from cmdpax.exact.systems import Chain, finite
-from cmdpax.loops import bellman
+from cmdpax.exact.systems import Chain, Rare, finite
+from cmdpax.loops import bellman, rare
 from cmdpax.loops.components import Order
 from cmdpax.loops.rows import Matrix
 from cmdpax.model.result import Mixture
@@ -48,6 +49,7 @@ ROUNDS, STALL = 100, 4  # plans, and how many of them without halving what is mi
 LARGEST_BIAS = 1e8  # h beyond so many rewards costs too many digits
 UNVISITED = 1e-12  # share of time that counts as none
 ROUNDING = 1e-13  # of a gain, relative to the numbers it is the difference of
+SWITCH, REFINEMENTS = 1e-13, 3  # share of its terms that a better choice gains; of h in two vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +67,7 @@ class Average:
     unit: float = field(default=1.0, init=False)
     is_closed: bool = field(default=True, init=False)
     common: float = field(default=1.0, init=False)  # the value of a constant 1
-    parts: int = field(default=3, init=False)
+    parts: int = field(default=4, init=False)
 
     @staticmethod
     def of(form: "StandardForm") -> "Average":
@@ -156,7 +158,7 @@ class Average:
     def upper(
         self, form: "StandardForm", what: "Claim", choices: Array, tolerance: float = 0.0
     ) -> Array:
-        """A potential `[3 S]` that bounds a claim's value from above."""
+        """A potential `[4 S]` that bounds a claim's value from above."""
         return self._planned(form, what.reward, None, tolerance, never)[1]
 
     def _planned(
@@ -170,17 +172,16 @@ class Average:
         """The plan, and the potential that bounds it."""
         own = self.inside
         choices = form.transitions.first_choice[:-1].copy()
-        bias, gains, worst = np.zeros(form.states), np.zeros(form.states), 0.0
+        bias, gains = np.zeros((2, form.states)), np.zeros(form.states)
         values = None if guess is None else guess[own.states]
-        h, gain, chosen, error = own.plan(reward[own.choices], values, tolerance, stop)
-        bias[own.states], gains[own.states] = h, gain
+        h, gain, chosen, worst = own.plan(reward[own.choices], values, tolerance, stop)
+        bias[:, own.states], gains[own.states] = h, gain
         choices[own.states] = own.choices[chosen]
-        worst = error
         steps = np.zeros(form.states)
         if self.outside is not None:
             gains, steps, choices = self.outside.plan(form, gains, choices, self.inner, tolerance)
         value = float(form.initial @ gains) + worst
-        return Plan(choices, bias, value), np.concatenate([gains, bias, steps])
+        return Plan(choices, bias[0], value), np.concatenate([gains, *bias, steps])
 
     def visits(
         self,
@@ -203,12 +204,13 @@ class Average:
         claims: "Sequence[Claim]",
         tolerance: Array | float = 0.0,
     ) -> Array:
-        """What proves k values of a policy, `[k, 3 S]`: its gains, h, and its expected steps."""
+        """What proves k values of a policy, `[k, 4 S]`: its gains, h in two, and its moves."""
         settled, rows = Settled.of(form.transitions, policy), form.transitions
         paid = np.stack([rows.under(policy, one.reward) for one in claims])
-        gains, bias = settled.evaluated(paid)
+        gains, *bias = settled.evaluated(paid)
         steps = np.broadcast_to(settled.steps(), gains.shape)
-        return finite(np.hstack([gains, np.where(settled.is_settled, bias, 0.0), steps]))
+        own = (np.where(settled.is_settled, part, 0.0) for part in bias)
+        return finite(np.hstack([gains, *own, steps]))
 
     def values(self, form: "StandardForm", policy: Array, rewards: Any, **kind: Any) -> Array:
         """Gains of k rewards `[k, K]` (or one, `[K]`) -> `[k, S]` (or `[S]`)."""
@@ -279,7 +281,7 @@ class Inside:
     def plan(
         self, reward: Array, guess: Array | None, tolerance: float, stop: Stop
     ) -> tuple[Array, Array, Array, float]:
-        """For a reward `[k]`: h `[n]`, gains `[n]`, choices `[n]` of the rows, and an error."""
+        """For a reward `[k]`: h `[2, n]`, gains `[n]`, choices `[n]` of the rows, and an error."""
         from cmdpax.exact.standard import StandardForm
 
         n, count = len(self.states), int(self.component.max()) + 1
@@ -287,14 +289,14 @@ class Inside:
         nothing = np.zeros((0, len(reward))), np.zeros(0)
         criterion = Discounted(1 - LEAK)
         form = StandardForm(self.rows, reward, *nothing, uniform, criterion)
-        h = np.zeros(n) if guess is None else guess
-        choices = policy = bellman.backup(self.rows, reward, h, 1.0)[0]
+        h, is_small = np.zeros((2, n)), self.rows.is_small
+        h[0] = 0.0 if guess is None else guess
+        choices = policy = bellman.backup(self.rows, reward, h[0], 1.0)[0]
         widths, largest, stalled = np.full(count, np.inf), np.full(count, -np.inf), 0
-        bias, gains = np.zeros(n), np.zeros(n)
+        bias, gains = np.zeros((2, n)), np.zeros(n)
         own = np.full(count, -np.inf)  # gains of the present policy
         for done in range(ROUNDS):
-            chosen, backed_up = bellman.backup(self.rows, reward, h, 1.0)
-            change = backed_up - h
+            chosen, change = self._improved(reward, h, choices)
             low, high = np.full(count, np.inf), np.full(count, -np.inf)
             np.minimum.at(low, self.component, change)
             np.maximum.at(high, self.component, change)
@@ -307,25 +309,42 @@ class Inside:
             policy = np.where(is_larger[self.component], choices, policy)
             widths, largest = np.fmin(widths, high - low), np.maximum(largest, own)
             stalled = 0 if gains_much.any() else stalled + 1
-            if done and (
-                widths.max() <= max(tolerance / 2, rounding) or stalled >= STALL or stop()
-            ):
+            if done and is_small:
+                is_done = (chosen == choices).all() or stalled >= STALL + n
+            else:
+                is_done = done and (
+                    widths.max() <= max(tolerance / 2, rounding) or stalled >= STALL
+                )
+            if is_done or (done and stop()):
                 break
-            pays = reward - self.rows.by_state(middles) + LEAK * bellman.expected(self.rows, h)
-            error = max(tolerance, 1e-3 * float(widths.max())) / LEAK
-            better = criterion.plan(form, pays, chosen, values=h, tolerance=error)
-            choices, own, h = self._evaluated(reward, better.choices)
+            if not is_small:
+                pays = reward - self.rows.by_state(middles)
+                pays = pays + LEAK * bellman.expected(self.rows, h[0])
+                error = max(tolerance, 1e-3 * float(widths.max())) / LEAK
+                chosen = criterion.plan(form, pays, chosen, values=h[0], tolerance=error).choices
+            choices, own, h = self._evaluated(reward, chosen)
             if not np.isfinite(h).all():  # so long until it returns that nothing can be said
                 break
         return bias, gains, policy, float(widths.max())
 
+    def _improved(self, reward: Array, h: Array, choices: Array) -> tuple[Array, Array]:
+        """Choices `[n]` that are greedy for h `[2, n]`, and `max x + P h - h`, both `[n]`.
+
+        Where one is as good as the best but for rounding it stays.
+        """
+        rows = self.rows
+        change, size = bellman.differences(rows, reward, np.abs(reward), h[0], tails=h[1])
+        chosen, best = bellman.greedy(rows.first_choice, change)
+        is_better = best - change[choices] > SWITCH * (size[chosen] + size[choices])
+        return np.where(is_better, chosen, choices), best
+
     def _evaluated(self, reward: Array, choices: Array) -> tuple[Array, Array, Array]:
-        """Choices `[n]` that lead to the best class of each component, its gain, and h `[n]`."""
+        """Choices `[n]` that lead to the best class of each component, its gain, and h `[2, n]`."""
         settled = Settled.of(self.rows, choices)
         own = settled.is_settled
-        gains, bias = (one[0] for one in settled.evaluated(reward[choices][None]))
+        gains, *bias = (one[0] for one in settled.evaluated(reward[choices][None]))
         best = np.full(int(self.component.max()) + 1, -np.inf)
-        np.maximum.at(best, self.component[own], gains[own])
+        np.fmax.at(best, self.component[own], gains[own])
         first = np.full(len(best), len(self.rows.first_entry))  # one class of several equals
         is_best = own & (gains == best[self.component])
         np.minimum.at(first, self.component[is_best], settled.label[is_best])
@@ -334,8 +353,8 @@ class Inside:
             everywhere = np.ones(self.rows.choices, dtype=bool)
             choices = np.where(target, choices, towards(self.rows, everywhere, target))
             settled = Settled.of(self.rows, choices)
-            bias = settled.evaluated(reward[choices][None])[1][0]
-        return choices, best, bias
+            bias = [one[0] for one in settled.evaluated(reward[choices][None])[1:]]
+        return choices, best, np.stack(bias)
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,8 +398,13 @@ class Outside:
             criterion=Discounted(1.0, 1.0),
         )
         ends.__dict__["alive"] = counted
-        gauge = Discounted(1.0, 1.0).expected_steps(ends)
-        ends = ends.replace(criterion=Discounted(1.0, max(1.0, float(gauge.max()))))
+        if own.is_small:
+            ends = ends.replace(criterion=Discounted(1.0, np.inf))  # however long runs are
+            leaving = _leaving(matrix, own.state_of) * own.by_state(counted)
+            gauge = ends.criterion.plan(ends, leaving).values
+        else:
+            gauge = Discounted(1.0, 1.0).expected_steps(ends)
+            ends = ends.replace(criterion=Discounted(1.0, max(1.0, float(gauge.max()))))
         ends.__dict__["alive"] = counted
         choices = np.append(whole.choices, np.full(len(more), -1))[order]
         return Outside(ends, whole.state, choices, gauge)
@@ -413,6 +437,7 @@ class Settled:
     matrix: Matrix  # P_pi [S, S]
     label: Array  # [S]: the recurrent class of each state; -1: none
     is_settled: Array  # [S] booleans
+    is_small: bool
 
     @staticmethod
     def of(rows: Transitions, policy: Array) -> "Settled":
@@ -425,7 +450,7 @@ class Settled:
         crossing = label[row] != label[column]
         leaves[label[row[crossing]]] = True
         label = np.where(leaves[label], -1, label)
-        return Settled(rows.order, matrix, label, label >= 0)
+        return Settled(rows.order, matrix, label, label >= 0, rows.is_small)
 
     def visits(self, initial: Array) -> Array:
         """Expected visits `[S]` from `initial [S]` until a class is entered, its entry included."""
@@ -442,23 +467,40 @@ class Settled:
     def _leads(self) -> bool:
         return not bool(self.is_settled.all())
 
-    def _leading(self, transpose: bool = True) -> Chain:
+    def _leading(self, transpose: bool = True) -> "Chain | Rare":
         """`I - P` without what follows a class."""
-        rows = self.matrix.matrix
-        return self._cut(sp.csr_array(_mask(~self.is_settled) @ rows), transpose)
+        rows, own = self.matrix.matrix, self.is_settled
+        if self.is_small:
+            return Rare(rows.toarray() * ~own[:, None], own.astype(float), transpose)
+        return self._cut(sp.csr_array(_mask(~own) @ rows), transpose)
 
     @cached_property
     def returns(self) -> Array:
         """`[S]` booleans: one state of each class, where a run often is."""
-        chain = Chain(self.matrix, 1 - LEAK, self.order, True, True)
-        usual = np.maximum(chain.solve(np.full((1, len(self.label)), LEAK), 1e-3)[0], 0.0)
+        if self.is_small:
+            usual = self._shares
+        else:
+            chain = Chain(self.matrix, 1 - LEAK, self.order, True, True)
+            usual = np.maximum(chain.solve(np.full((1, len(self.label)), LEAK), 1e-3)[0], 0.0)
         order = np.lexsort((usual, self.label))
         last = np.append(self.label[order][1:] != self.label[order][:-1], True)
         chosen = order[last & (self.label[order] >= 0)]
         return np.isin(np.arange(len(self.label)), chosen)
 
-    def _cycle(self, transpose: bool) -> Chain:
+    @cached_property
+    def _shares(self) -> Array:
+        """Shares of the time of a class `[S]`, of a small chain."""
+        shares, moves = np.zeros(len(self.label)), self.matrix.matrix.toarray()
+        for one in np.unique(self.label[self.is_settled]):
+            own = np.flatnonzero(self.label == one)
+            shares[own] = rare.stationary(moves[np.ix_(own, own)])
+        return shares
+
+    def _cycle(self, transpose: bool) -> "Chain | Rare":
         """`I - P` without what leads back to those states."""
+        if self.is_small:
+            moves = self.matrix.matrix.toarray()
+            return Rare(moves * ~self.returns, moves[:, self.returns].sum(1), transpose)
         return self._cut(sp.csr_array(self.matrix.matrix @ _mask(~self.returns)), transpose)
 
     def _cut(self, rows: sp.csr_array, transpose: bool) -> Chain:
@@ -468,7 +510,10 @@ class Settled:
     def long_run(self, entered: Array) -> Array:
         """Shares of time `[S]` for classes that are entered with `entered [S]`."""
         own, size = self.is_settled, len(self.label)
-        visits = np.maximum(self._cycle(True).solve(self.returns[None].astype(float))[0], 0.0)
+        if self.is_small:
+            visits = self._shares
+        else:
+            visits = np.maximum(self._cycle(True).solve(self.returns[None].astype(float))[0], 0.0)
         all_visits, masses = (
             np.bincount(self.label[own], weights=one[own], minlength=size)
             for one in (visits, entered)
@@ -476,13 +521,16 @@ class Settled:
         shares = masses / np.where(all_visits > 0, all_visits, 1.0)
         return np.where(own, visits * shares[self.label], 0.0)
 
-    def evaluated(self, paid: Array) -> tuple[Array, Array]:
-        """Gains and h of rewards `[k, S]`, both `[k, S]`; h of states that lead to one class only.
+    def evaluated(self, paid: Array) -> tuple[Array, Array, Array]:
+        """Gains, h and its further digits, of rewards `[k, S]`, all `[k, S]`.
 
-        A gain is one number in each class, and what is expected of it before.
+        A gain is one number in each class, and what is expected of it before. h is that of states
+        that lead to one class only.
         """
-        own, rights = self.is_settled, np.vstack([paid, np.ones((1, len(self.label)))])
-        *sums, steps = self._cycle(False).solve(rights)
+        own = self.is_settled
+        if self.is_small:
+            return self._evaluated_with_digits(paid)
+        *sums, steps = self._cycle(False).solve(np.vstack([paid, np.ones((1, len(own)))]))
         at, size = np.flatnonzero(self.returns), len(self.label)
         ends, one_each = np.zeros((len(paid), size)), np.zeros((len(paid), size))
         for row, total, end in zip(range(len(paid)), sums, ends):
@@ -490,8 +538,27 @@ class Settled:
             end[own] = one_each[row, self.label[own]]
         gains = np.where(own, ends, self._leading(False).solve(ends)) if self._leads else ends
         with np.errstate(invalid="ignore", over="ignore"):  # steps beyond all numbers
-            bias = np.stack(sums) - gains * steps
-        return gains, np.where(self.returns, 0.0, bias)
+            bias = np.where(self.returns, 0.0, np.stack(sums) - gains * steps)
+        return gains, bias, np.zeros_like(bias)
+
+    def _evaluated_with_digits(self, paid: Array) -> tuple[Array, Array, Array]:
+        """The same of a small chain: h is refined until rounding of `x + P h - h` is all."""
+        own, moves, gains = self.is_settled, self.matrix.matrix.toarray(), np.zeros_like(paid)
+        for one in np.unique(self.label[own]):
+            inside = self.label == one
+            gains[:, inside] = (self._shares * paid)[:, inside].sum(1, keepdims=True)
+        if self._leads:
+            gains = np.where(own, gains, self._leading(False).solve(gains))
+        cycle, bias, tails = self._cycle(False), np.zeros_like(paid), np.zeros_like(paid)
+        with np.errstate(invalid="ignore", over="ignore"):  # steps beyond all numbers
+            for _ in range(1 + REFINEMENTS):
+                steps = bias[:, None, :] - bias[..., None]  # [k, S, S]
+                steps = steps + (tails[:, None, :] - tails[..., None])
+                left = paid - gains + (moves * steps).sum(-1)
+                added = tails + np.where(self.returns, 0.0, cycle.solve(left))
+                total = bias + added
+                bias, tails = total, added - (total - bias)
+        return gains, bias, tails
 
     def is_sound(self, paid: Array) -> bool:
         """Whether h of a reward `[S]` leaves digits: else it takes for ever to cross the class."""
@@ -500,9 +567,18 @@ class Settled:
         return bool(np.isfinite(bias).all() and np.abs(bias).max() <= most)
 
     def steps(self) -> Array:
-        """Expected steps until a class is entered, `[S]`."""
-        leads = (~self.is_settled).astype(float)
+        """Expected moves to other states until a class is entered, `[S]`."""
+        own = np.arange(len(self.label))
+        leads = _leaving(self.matrix.matrix, own) * ~self.is_settled
         return self._leading(False).solve(leads[None])[0] if self._leads else leads
+
+
+def _leaving(rows: sp.csr_array, owner: Array) -> Array:
+    """The chance `[n]` that each of the rows `[n, S]` leads to a state other than its owner."""
+    entries = rows.tocoo()
+    row, column = entries.coords
+    away = owner[row] != column
+    return np.bincount(row[away], weights=entries.data[away], minlength=rows.shape[0])
 
 
 def _mask(kept: Array) -> sp.dia_array:

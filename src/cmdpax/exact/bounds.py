@@ -111,7 +111,9 @@ def mean_bounds(shares: list[float], bounds: list[np.ndarray]) -> np.ndarray:
     for i in range(count):
         for side, end in enumerate((-np.inf, np.inf)):
             own = (part * Fraction(float(b[i][side])) for part, b in zip(parts, bounds))
-            means[i, side] = np.nextafter(float(sum(own) / sum(parts)), end)
+            mean = sum(own) / sum(parts)
+            is_exact = Fraction(float(mean)) == mean
+            means[i, side] = float(mean) if is_exact else np.nextafter(float(mean), end)
     return means
 
 
@@ -124,7 +126,7 @@ def extremes(
 ) -> np.ndarray:
     """`rho.u min d/g` and `rho.u max d/g` over reachable states, for n claims: `[n, 2]`.
 
-    Ratios are rounded outwards. potentials: `[n, S]`, or `[n, 2 S]` and `[n, 3 S]`, with a gauge of
+    Ratios are rounded outwards. potentials: `[n, S]`, or `[n, 2 S]` and `[n, 4 S]`, with a gauge of
     their own. policy: `[K]` or `[S]`; None: the better choice of every state.
     """
     rows, discount = form.transitions, form.criterion.discount
@@ -140,7 +142,7 @@ def extremes(
         sizes = np.stack([one.sizes for one in what])
         return small_extremes(form, rewards, sizes, potentials, gauge, policy)
     for pair, (reward, own, _), potential in zip(ends, what, potentials, strict=True):
-        numbers = reward, own, potential, gauge, discount, rows.longest, policy
+        numbers = reward, own, potential, gauge, discount, rows.longest, policy, rows.lost
         low, high = (side[form.reachable] for side in bellman.ratios(rows, *numbers))
         pair[:] = low.min(), high.max()
     return ends if gauge is None else _weighed(form, gauge, ends)
@@ -157,7 +159,7 @@ def small_extremes(
     """The same of a small form, for rewards and sizes `[n, K]`."""
     rows, ends = form.transitions, np.empty((len(rewards), 2))
     nothing = np.empty(0)
-    others = (nothing if array is None else array for array in (gauge, policy))
+    others = (nothing if array is None else array for array in (gauge, policy, rows.lost))
     arrays = [readable(array) for array in (rewards, sizes, potentials, *others)]
     rounding = bellman.ratio_rounding(rows.longest)
     kind = form.criterion.discount, rounding, readable(form.reachable)
@@ -217,8 +219,8 @@ def _extremes_of_parts(
     form: "StandardForm", what: Claim, potential: np.ndarray, policy: np.ndarray | None
 ) -> np.ndarray:
     """The same, `[2]`, of a potential `[n S]` with a gauge of its own, its last part."""
-    if form.criterion.parts == 3:
-        values, bias, gauge = potential.reshape(3, -1)
+    if form.criterion.parts == 4:
+        values, *bias, gauge = potential.reshape(4, -1)
         sides, shifts = _ratios_on_average(form, what, values, bias, gauge, policy)
     else:
         values, gauge = potential.reshape(2, -1)
@@ -268,18 +270,20 @@ def _ratios_on_average(
     form: "StandardForm",
     what: Claim,
     gains: np.ndarray,
-    bias: np.ndarray,
+    bias: list[np.ndarray],
     gauge: np.ndarray,
     policy: np.ndarray | None,
 ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[float, float]]:
     """Bounds `[S]` on d/g, d = P V - V, where V or u change; and those on `x + P h - h - V` else.
 
-    Where u changes a run passes, at most `rho.u` in all, and V may grow; elsewhere it stays.
+    Where u changes a run passes, at most `rho.u` in all, and V may grow; elsewhere it stays. bias:
+    h and its further digits.
     """
     rows, nothing = form.transitions, np.zeros(form.choices)
     d, size = bellman.differences(rows, nothing, nothing, gains)
     loss, loss_size = bellman.differences(rows, nothing, nothing, gauge)
-    paid, paid_size = bellman.differences(rows, what.reward, what.sizes, bias)
+    h, tails = bias
+    paid, paid_size = bellman.differences(rows, what.reward, what.sizes, h, tails=tails)
     here, g = rows.by_state(gains), -loss
     paid, paid_size = paid - here, paid_size + np.abs(here)
     terms = np.full(form.choices, UNIT_ROUNDING * (2.5 * rows.longest + 10))

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from cmdpax.errors import InputError
 from cmdpax.exact import proper
-from cmdpax.exact.planning import Plan, plan
+from cmdpax.exact.planning import LONG, Plan, plan
 from cmdpax.exact.systems import Chain, finite, ill_conditioned
 from cmdpax.loops import bellman
 from cmdpax.loops.rows import Matrix
@@ -39,6 +39,7 @@ MAX_BATCHED_STATES = 64  # up to here batches are compiled; above, LAPACK's bloc
 FAR = 1e-6  # what the discount leaves of states that are far away
 LARGEST_GAUGE = 1e40
 NOTHING = Fraction(0)
+REFINEMENTS = 2  # of values of long runs
 STEPS_OFF = 0.01  # of the expected number of steps; a gauge need not be exact
 
 
@@ -235,10 +236,32 @@ class Discounted:
             right -= low / 2 + high / 2
         solved = self._solve(form, policy, right, tolerance=tolerance)
         if self.cycles is None:
-            return self.centred(form, solved)
+            return self._refined(form, policy, right, self.centred(form, solved))
         steps = self._solve(form, policy, form.alive[None].astype(float), tolerance=STEPS_OFF)
         both = solved * form.alive, np.broadcast_to(steps * form.alive, solved.shape)
         return np.hstack(both)
+
+    def _refined(
+        self, form: "StandardForm", policy: np.ndarray, right: np.ndarray, values: np.ndarray
+    ) -> np.ndarray:
+        """Values `[k, S]` less what is left of their residuals, where runs of small forms are long.
+
+        A solution is off by the rounding of its largest part, the constant, which is no part of a
+        potential: what rounding leaves of the others is small.
+        """
+        if not form.is_small or self.mass <= LONG:
+            return values
+        rows, zeros = form.transitions, np.zeros(form.choices)
+        for _ in range(REFINEMENTS):
+            pairs = [bellman.differences(rows, zeros, zeros, v, lost=rows.lost) for v in values]
+            changes = [change for change, _ in pairs]
+            left = self.discount * rows.under(policy, np.stack(changes))
+            left += right - (1 - self.discount) * values
+            if self.is_closed:
+                seen = left[:, form.reachable]
+                left -= seen.min(1, keepdims=True) / 2 + seen.max(1, keepdims=True) / 2
+            values = self.centred(form, values + self._solve(form, policy, left))
+        return values
 
     def upper(
         self, form: "StandardForm", what: "Claim", choices: np.ndarray, tolerance: float = 0.0

@@ -97,6 +97,21 @@ class Objective:
         value = self.utility.value(*point) / self.unit
         return value, self.slope(form, *self.utility.gradient(*point))
 
+    def curvature(
+        self, form: "StandardForm", point: tuple[np.ndarray, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`-F''` with respect to visits by choice that are no shares, in three parts.
+
+        One number for each choice `[K]`, one for all choices of a state together `[S]`, and rows R
+        `[q, K]` with `R'R`, of the terms of values.
+        """
+        pairs, states = self.utility.curvature(*point)
+        table, factor = point[1].shape, form.criterion.unit**2 / self.unit
+        by_choice = np.broadcast_to(pairs, table).reshape(-1)[form.transitions.cells]
+        of_state = np.broadcast_to(states, (len(point[1]), 1))[:, 0]
+        rows = self.utility.root(*point) @ self.rewards / self.unit**0.5
+        return factor * by_choice, factor * of_state, rows
+
     def smoothness(self, form: "StandardForm") -> float:
         """How smooth the utility is as a function of a table of probabilities.
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from cmdpax.errors import NumericalError
 from cmdpax.exact.systems import System, finite, fixed_point
-from cmdpax.loops import bellman
+from cmdpax.loops import bellman, rare
 from cmdpax.loops.components import Order, part
 from cmdpax.loops.rows import Rows
 from cmdpax.loops.settling import settle
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from cmdpax.exact.standard import StandardForm
 
 ITERATIONS = 1000
+LONG = 1e2  # steps of a run beyond which values lose digits
 SWEEPS = 100  # in the order of the flow, while each change is at most half of the one before
 ROUNDS = 5  # through all components; the first is enough, but for rounding
 FORCING = 0.01  # residual of an inexact evaluation, relative to d; 0.1 diverges on grids
@@ -83,8 +84,13 @@ def plan(
 
 
 def exact(form: "StandardForm", reward: np.ndarray, start: np.ndarray | None) -> Plan:
-    """Policy iteration from choices `[S]`."""
-    best = best_choices(form.kernel, np.broadcast_to(reward, form.reward.shape), start)
+    """Policy iteration from choices `[S]`; where runs are long, with more digits."""
+    rows, pays = form.transitions, np.broadcast_to(reward, form.reward.shape)
+    if form.criterion.mass > LONG:
+        block, discount = rows.rows(0, form.states), form.criterion.discount
+        best = rare.best_choices(block, pays, rows.lost, discount, start)
+    else:
+        best = best_choices(form.kernel, pays, start)
     if best is None:
         raise unsettled()
     choices, values = best[0], finite(best[1])

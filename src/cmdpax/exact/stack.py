@@ -26,6 +26,7 @@ def is_plain(model: CMDP) -> bool:
     """Whether a model may be in a stack: small, discounted, with constraints."""
     is_discounted = model.criterion == "discounted" and 1 - model.discount >= SHORT
     is_small = model.transitions.is_small and model.horizon is None
+    is_small &= model.transitions.lost is None
     return is_discounted and is_small and model.constraint_count > 0
 
 

@@ -30,6 +30,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from cmdpax.errors import NumericalError
+from cmdpax.loops import rare
 from cmdpax.loops import systems as loops
 from cmdpax.loops.components import Order, inside, outside, send_outside, solve_small
 from cmdpax.loops.rows import Matrix
@@ -264,6 +265,20 @@ class Chain:
         vector[states] = solution = self._blocks[component].solve(right, tolerance, start, flows)
         if leaks and self.whole.transpose:
             send_outside(rows, states, order.place, first, discount * solution, vector)
+
+
+class Rare:
+    """`I - P` of a small chain or its transpose, however rare a step is (`loops/rare.py`).
+
+    moves: P `[S, S]`, but for what is lost, `[S]`.
+    """
+
+    def __init__(self, moves: np.ndarray, lost: np.ndarray, transpose: bool = False) -> None:
+        self.factors, self.transpose = rare.factors_of(moves, lost), transpose
+
+    def solve(self, right: np.ndarray) -> np.ndarray:
+        """Solve for k sides `right [k, S]`."""
+        return rare.solved(self.factors, right, self.transpose)
 
 
 def fixed_point(

@@ -45,6 +45,8 @@ def without_ends(rows: Transitions, ended: Array) -> Transitions:
     entries = rows.successors[kept], rows.probabilities[kept]
     cut = Transitions(rows.first_choice, pointers, *entries, rows.actions, rows.labels, rows.missed)
     cut.__dict__["longest"] = rows.longest  # what rows were divided by has so many terms
+    gone = np.where(kept, 0.0, rows.probabilities)
+    cut.__dict__["lost"] = np.add.reduceat(gone, rows.first_entry[:-1])
     return cut
 
 

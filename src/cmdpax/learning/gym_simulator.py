@@ -426,6 +426,8 @@ class GymSampler:
     gamma in [0, 1). Observations are as the environment gives them.
     """
 
+    minimise = False
+
     def __init__(self, environment: Any, limits: Sequence[str], discount: float) -> None:
         if not 0 <= discount < 1:
             raise InputError(f"discount is {discount}; it must lie in [0, 1).")

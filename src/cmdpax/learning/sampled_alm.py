@@ -6,6 +6,8 @@
 | Q_r, Q_c | `psi(s,a).w` with critic features psi: temporal differences or Monte Carlo returns |
 | V_r(rho), margins | mean of `sum_a pi(a|s) Q(s,a)` over first states |
 | projection | the same forward-KL projection, over visited states |
+| a utility F(V, d) | V as above, `d(s,a) = (1 - gamma) visits of s in an episode * pi(a|s)` |
+| its gradient | Q of the reward `grad F` at that point: its weights of V, and a table of pairs |
 
 Least-squares temporal differences solve `sum_t psi_t (psi_t - gamma E_{a ~ pi} psi(s'_t, a))' w =
 sum_t psi_t r_t`. The equation knows the policy only through the expectation over next actions, so
@@ -17,7 +19,7 @@ with errors of order N^-1/2.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +29,7 @@ from cmdpax.errors import InputError
 from cmdpax.learning.simulator import Experience, Sampler
 from cmdpax.solvers.policy_classes import Array, Features, LogLinear, one_hot, softmax
 from cmdpax.solvers.policy_gradient import StepFunction, pqa
+from cmdpax.utilities import Utility
 
 RIDGE = 1e-9  # share of the regression's mean diagonal; pairs that were never visited get Q = 0
 FeatureMap = Callable[[Array], Array]  # observations [n, ...] -> [n, A, d]
@@ -75,17 +78,21 @@ class VisitedStates:
         """Probabilities `[U, A]` of the policy with parameters `[d]`."""
         return softmax(self.table @ parameters)
 
-    def temporal_differences(self, policy: Array, discount: float) -> Array:
-        """`Q_r, Q_c` of a policy `[U, A]` by least squares -> `[1 + m, U, A]`."""
+    def temporal_differences(
+        self, policy: Array, discount: float, rewards: Array | None = None
+    ) -> Array:
+        """`Q_r, Q_c` of a policy `[U, A]` by least squares -> `[1 + m, U, A]`; or of `[N, n]`."""
+        rewards = self.data.rewards if rewards is None else rewards
         features = self.critic[self.state, self.data.actions]  # [N, p]
         expected = np.einsum("ua,uap->up", policy, self.critic)
         ahead = discount * expected[self.successor] * self.data.continues[:, None]
-        return self._fit(features, features - ahead, self.data.rewards)
+        return self._fit(features, features - ahead, rewards)
 
-    def monte_carlo(self) -> Array:
+    def monte_carlo(self, rewards: Array | None = None) -> Array:
         """`Q_r, Q_c` of the policy that collected, by regression of returns -> `[1 + m, U, A]`."""
+        rewards = self.data.rewards if rewards is None else rewards
         features = self.critic[self.state, self.data.actions]
-        return self._fit(features, features, returns(self.data))
+        return self._fit(features, features, returns(replace(self.data, rewards=rewards)))
 
     def _fit(self, features: Array, differences: Array, right: Array) -> Array:
         system = features.T @ differences
@@ -97,6 +104,17 @@ class VisitedStates:
     def at_start(self, policy: Array, action_values: Array) -> Array:
         """`V_r(rho), V_c(rho)` `[1 + m]` from Q `[1 + m, U, A]`: means over first states."""
         return (policy * action_values).sum(-1)[:, self.state[self.data.first]].mean(1)
+
+    def visits(self, policy: Array, shape: tuple[int, int], discount: float) -> Array:
+        """Shares of visits `[S, A]` of a policy `[U, A]`: states as in the batch.
+
+        `(1 - gamma)` times the visits in an episode. Observations are state indices.
+        """
+        in_an_episode = len(self.data.actions) / self.data.first.sum()
+        table = np.zeros(shape)
+        own = (1 - discount) * in_an_episode * self.share[:, None] * policy
+        table[self.observations.astype(np.int64)] = own
+        return table
 
 
 def returns(data: Experience) -> Array:
@@ -132,14 +150,18 @@ def sampled_alm(
     *,
     critic: Array | FeatureMap | None = None,
     step: StepFunction = pqa,
+    utility: Utility | None = None,
 ) -> SampledResult:
     """Algorithm 1 with a projected oracle, from samples.
 
     `features` are a table `[S, A, d]` where observations are state indices, or a function of
     observations `[n, ...]` -> `[n, A, d]`; `critic` likewise, by default one-hot for a finite
     number of states and the policy's features otherwise. Every dual update uses the first margins
-    estimated after it is due, from a fresh batch of the new policy.
+    estimated after it is due, from a fresh batch of the new policy. utility: maximised instead of
+    the reward, with a gradient; `reward` is then its concave value. One of visits needs state
+    indices, and takes states that a batch has not seen for unvisited.
     """
+    measured = None if utility is None else _measured(simulator, utility)
     settings = SampledSettings() if settings is None else settings
     phi = _map(features, simulator)
     psi = phi if critic is None else _map(critic, simulator)
@@ -160,12 +182,46 @@ def sampled_alm(
     def estimate(batch: VisitedStates, parameters: Array) -> tuple[Array, Array, float, Array]:
         """Policy `[U, A]`, Q `[1 + m, U, A]`, reward and margins `[m]` of parameters `[d]`."""
         policy = batch.policy(parameters)
-        if settings.estimator == "temporal-differences":
-            action_values = batch.temporal_differences(policy, simulator.discount)
-        else:
-            action_values = batch.monte_carlo()
-        values = batch.at_start(policy, action_values)
-        return policy, action_values, float(values[0]), values[1:] - simulator.thresholds
+
+        def action_values(rewards: Array) -> Array:
+            if settings.estimator == "temporal-differences":
+                return batch.temporal_differences(policy, simulator.discount, rewards)
+            return batch.monte_carlo(rewards)
+
+        each = action_values(batch.data.rewards)
+        values = batch.at_start(policy, each)
+        reward = float(values[0])
+        if utility is not None and measured is not None:
+            reward, slope = climbed(batch, policy, utility, measured(batch), action_values)
+            each = np.concatenate([slope, each[1:]])
+        return policy, each, reward, values[1:] - simulator.thresholds
+
+    def climbed(
+        batch: VisitedStates,
+        policy: Array,
+        concave: Utility,
+        rewards: Array,
+        action_values: Callable[[Array], Array],
+    ) -> tuple[float, Array]:
+        """F at a policy `[U, A]`, and Q of its gradient `[1, U, A]`; rewards `[N, k]`."""
+        each, visits = action_values(rewards), None
+        if not concave.is_of_values:
+            assert simulator.states is not None
+            shape = simulator.states, simulator.actions
+            visits = batch.visits(policy, shape, simulator.discount)
+        point = batch.at_start(policy, each), visits
+        slopes, table = concave.gradient(*point)
+        slope = np.tensordot(slopes, each, 1)[None]
+        if table is not None:
+            own = table[batch.data.observations.astype(np.int64), batch.data.actions]
+            slope = slope + (1 - simulator.discount) * action_values(own[:, None])
+        value = concave.value(*point)
+        if not (np.isfinite(value) and np.isfinite(slope).all()):
+            raise InputError(
+                f"utility: its estimate is {value:g} at a policy on the way; it must be finite"
+                " there, so take more episodes, or check the signs of what it is of."
+            )
+        return value, slope
 
     batch = collect(None)
     parameters = np.zeros(batch.table.shape[-1])
@@ -209,6 +265,46 @@ def update(
     before = batch.features.coordinates(parameters)
     after, _ = LogLinear(batch.features).project(before, batch.share, target)
     return parameters + batch.features.parameters(after - before)
+
+
+def _measured(simulator: Sampler, utility: Utility) -> Callable[[VisitedStates], Array]:
+    """What a utility's values are of, in a batch: `[N, k]`."""
+    if not isinstance(utility, Utility):
+        raise InputError("utility: give one of cmdpax.utilities, as in utilities.entropy().")
+    if not utility.has_gradient:
+        raise InputError("utility: max_min has no gradient to sample; cmdpax.solve takes it.")
+    limits, shape = simulator.limits, (simulator.states, simulator.actions)
+    tables = [reward for reward in utility.rewards if not isinstance(reward, str)]
+    tables += [term.recipe["visits"] for term in utility.terms if "visits" in (term.recipe or {})]
+    if simulator.states is None and (tables or not utility.is_of_values):
+        raise InputError(
+            "utility: observations are not state indices, so that there are no visits [S, A];"
+            " use a utility of 'reward' and the limits' names."
+        )
+    for table in tables:
+        if np.shape(table) != shape:
+            raise InputError(f"utility: an array has shape {np.shape(table)}, expected {shape}.")
+    names = ("reward", *limits.names)
+    for name in utility.rewards:
+        if isinstance(name, str) and name not in names:
+            raise InputError(
+                f"utility: there is no function '{name}'; there are {', '.join(names)}."
+            )
+
+    def column(batch: VisitedStates, reward: Any) -> Array:
+        data = batch.data
+        if not isinstance(reward, str):
+            return np.asarray(reward)[data.observations.astype(np.int64), data.actions]
+        if reward == "reward":
+            return -data.rewards[:, 0] if simulator.minimise else data.rewards[:, 0]
+        row = limits.first_rows[limits.names.index(reward)]
+        return limits.signs[row] * data.rewards[:, 1 + row]
+
+    def all_columns(batch: VisitedStates) -> Array:
+        columns = [column(batch, reward) for reward in utility.rewards]
+        return np.array(columns).reshape(len(columns), len(batch.data.actions)).T
+
+    return all_columns
 
 
 def _map(features: Array | FeatureMap, simulator: Sampler) -> FeatureMap:

@@ -21,6 +21,7 @@ import numpy as np
 
 if TYPE_CHECKING:  # a policy is loaded without what models need
     from cmdpax.model.cmdp import CMDP
+    from cmdpax.model.limits import Limits
 
 Array = np.ndarray
 Policy = Callable[[Array], Array]  # observations [n, ...] -> probabilities [n, A]
@@ -220,6 +221,8 @@ class Sampler(Protocol):
     actions: int
     states: int | None  # number of states where observations are their indices
     thresholds: Array  # b [M]: the limits' rows are V >= b
+    limits: "Limits"
+    minimise: bool  # whether the first column of rewards is minus the reward
     discount: float
 
     def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Experience:
@@ -238,7 +241,7 @@ class ModelSimulator:
 
     def __init__(self, model: "CMDP", count: int = 1) -> None:
         self.model, self.count, self.discount = model, count, model.discount
-        self.limits = model.limits
+        self.limits, self.minimise = model.limits, model.minimise
         self.states: int | None = model.states
         self.actions, self.observation_size = model.actions, model.states
         self.observation_shape: tuple[int, ...] = (model.states,)

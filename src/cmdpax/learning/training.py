@@ -101,12 +101,12 @@ def train(
     """
     chosen = TrainConfig.of({"method": method, "limits": limits, **settings})
     chosen.resolved()  # refuses what cannot be before an environment is made
-    simulator = make_simulator(environment, 1)
     is_object = hasattr(environment, "step") and not isinstance(environment, type)
     name = recorded_name(environment)
     place = Path(folder or default_folder(name, chosen.method, chosen.seed))
     run_folder = RunFolder(place.absolute())  # also if the environment changes the current folder
-    earlier = run_folder.config if resume and place.exists() else {}
+    simulator = make_simulator(environment, 1)
+    earlier = run_folder.config if resume and run_folder.path.exists() else {}
     shape: Row = {part: earlier.get(part) for part in SHAPE if getattr(chosen, part) is None}
     shape["network"] = default_network(chosen.network, simulator.observation_shape)
     chosen, start = replace(chosen, **shape), start or earlier.get("start")

@@ -138,19 +138,22 @@ def ratios(
     discount: float,
     longest: int,
     policy: Array | None = None,
+    lost: Array | None = None,
 ) -> tuple[Array, Array]:
     """Lower and upper bounds `[S]` on `d / g`, `d = x + gamma E V - V` and `g = u - gamma E u`.
+
+    d is added up as `x - (1 - gamma) V + gamma E (V(s') - V(s))`: what stays near costs no digits.
 
     For rewards x `[K]`, values V `[S]` and a gauge u `[S]` (None: 1), in real numbers: every sum is
     widened by its own rounding, that of x by what `sizes [K]` were added up, and rows, of at most
     `longest` entries, count divided by their exact sums. With a policy `[K]` they are about its
     means of d and g; without one the larger of each over the choices of a state. Where d is 0
     beyond doubt so is the ratio (at discount 1 only if V is 0 too); where g may be 0 the bounds are
-    infinite.
+    infinite. lost: `[K]`, the chance that nothing follows (None: rows are whole, or empty).
     """
     low, high = np.empty(rows.states), np.empty(rows.states)
-    shares, u = (np.empty(0) if array is None else array for array in (policy, gauge))
-    numbers = [readable(array) for array in (reward, sizes, values, u, shares)]
+    optional = [np.empty(0) if array is None else array for array in (gauge, policy, lost)]
+    numbers = [readable(array) for array in (reward, sizes, values, *optional)]
     kind = discount, ratio_rounding(longest), low, high
     over_blocks(lambda i, j: fill_ratios(i, rows.rows(i, j), *numbers, *kind), rows.states)
     return low, high
@@ -162,11 +165,13 @@ def ratio_rounding(longest: int) -> float:
 
 
 @compiled
-def fill_ratios(first, rows, reward, sizes, values, gauge, shares, discount, unit, lows, highs):
+def fill_ratios(
+    first, rows, reward, sizes, values, gauge, shares, lost, discount, unit, lows, highs
+):
     """The loop of `ratios`."""
     first_choice, first_entry, successors, probabilities = rows
     begin, end = first_choice[0], first_entry[0]
-    origin, is_mean = end, len(shares) > 0
+    origin, is_mean, rest = end, len(shares) > 0, 1.0 - discount
     for i in range(len(first_choice) - 1):
         value, scale = values[first + i], gauge[first + i] if len(gauge) > 0 else 1.0
         low = high = -np.inf
@@ -176,18 +181,24 @@ def fill_ratios(first, rows, reward, sizes, values, gauge, shares, discount, uni
             terms += 4.5e-16 * (first_choice[i + 1] - first_choice[i])
         for k in range(first_choice[i], first_choice[i + 1]):
             start, end = end, first_entry[k + 1 - begin]
-            next_value = next_size = next_scale = 0.0
+            gone = 1.0 if start == end else 0.0
+            if len(lost) > 0:
+                gone = lost[k]
+            change, moved, loss, risen = -gone * value, gone * abs(value), gone * scale, 0.0
             for e in range(start - origin, end - origin):
-                chance, v = probabilities[e], values[successors[e]]
-                next_value += chance * v
-                next_size += chance * abs(v)
+                step = probabilities[e] * (values[successors[e]] - value)
+                change += step
+                moved += abs(step)
                 if len(gauge) > 0:
-                    next_scale += chance * gauge[successors[e]]
-            d, g = reward[k] + discount * next_value - value, scale - discount * next_scale
-            error = terms * (sizes[k] + discount * next_size + abs(value))
-            doubt = terms * (scale + discount * next_scale)
+                    fall = probabilities[e] * (scale - gauge[successors[e]])
+                    loss += fall
+                    risen += abs(fall)
+            d = reward[k] - rest * value + discount * change
+            g = rest * scale + discount * loss
+            error = terms * (sizes[k] + rest * abs(value) + discount * moved)
+            doubt = terms * (rest * scale + discount * (gone * scale + risen))
             if len(gauge) == 0:  # rows sum to 1
-                g = 1.0 - discount
+                g = rest
                 doubt = 2.3e-16 * g
             if is_mean:
                 share = shares[k]
@@ -217,20 +228,31 @@ def _quotient(d, error, g, doubt, is_over):
     return least / (less if least < 0.0 else more), most / (less if most > 0.0 else more)
 
 
-def differences(rows: Rows, reward: Array, sizes: Array, values: Array) -> tuple[Array, Array]:
+def differences(
+    rows: Rows,
+    reward: Array,
+    sizes: Array,
+    values: Array,
+    *,
+    lost: Array | None = None,
+    tails: Array | None = None,
+) -> tuple[Array, Array]:
     """`x + E (V(s') - V(s))` of every choice, `[K]`, and what its terms amount to, `[K]`.
 
     For rows that sum to 1, or are empty: nothing follows, and it is `x - V(s)`. Where V is one
-    number and x is 0, both are 0 exactly. For `reward [K]`, its `sizes [K]` and `values [S]`.
+    number and x is 0, both are 0 exactly. For `reward [K]`, its `sizes [K]` and `values [S]`. lost:
+    `[K]`, the chance that nothing follows, of rows that are neither. tails: `[S]`, further digits
+    of V.
     """
     total, size = np.empty(rows.choices), np.empty(rows.choices)
-    numbers = readable(reward), readable(sizes), readable(values), total, size
+    optional = [np.empty(0) if array is None else array for array in (tails, lost)]
+    numbers = [readable(array) for array in (reward, sizes, values, *optional)] + [total, size]
     over_blocks(lambda i, j: _differences(i, rows.rows(i, j), *numbers), rows.states)
     return total, size
 
 
 @compiled
-def _differences(first, rows, reward, sizes, values, total, size):
+def _differences(first, rows, reward, sizes, values, tails, lost, total, size):
     first_choice, first_entry, successors, probabilities = rows
     begin, end = first_choice[0], first_entry[0]
     origin = end
@@ -238,13 +260,16 @@ def _differences(first, rows, reward, sizes, values, total, size):
         value = values[first + i]
         for k in range(first_choice[i], first_choice[i + 1]):
             start, end = end, first_entry[k + 1 - begin]
-            change = moved = 0.0
-            if start == end:
-                change, moved = -value, abs(value)
+            gone = 1.0 if start == end else 0.0
+            if len(lost) > 0:
+                gone = lost[k]
+            change, moved = -gone * value, gone * abs(value)
             for e in range(start - origin, end - origin):
-                step = probabilities[e] * (values[successors[e]] - value)
-                change += step
-                moved += abs(step)
+                step, more = values[successors[e]] - value, 0.0
+                if len(tails) > 0:
+                    more = tails[successors[e]] - tails[first + i]
+                change += probabilities[e] * (step + more)
+                moved += probabilities[e] * (abs(step) + abs(more))
             total[k], size[k] = reward[k] + change, sizes[k] + moved
 
 

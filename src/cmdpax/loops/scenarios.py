@@ -61,7 +61,8 @@ def all_extremes(rows, rewards, sizes, potentials, shares, discounts, units, rea
     first_choice, first_entry, successors, chances = rows
     for n in range(len(rewards)):
         own = Block(first_choice[n], first_entry[n], successors[n], chances[n])
-        numbers = rewards[n], sizes[n], potentials[n], shares[n, :0], shares[n]
+        nothing = shares[n, :0]
+        numbers = rewards[n], sizes[n], potentials[n], nothing, shares[n], nothing
         extremes(own, *numbers, discounts[n], units[n], reachable[n], ends[n])
 
 

@@ -378,14 +378,14 @@ def centre(values, reachable):
 
 
 @compiled
-def extremes(rows, rewards, sizes, values, gauge, shares, discount, unit, reachable, ends):
+def extremes(rows, rewards, sizes, values, gauge, shares, lost, discount, unit, reachable, ends):
     """The least and the largest ratio of reachable states (`bellman.ratios`), into `ends [n, 2]`.
 
     For n rewards and sizes `[n, K]` and values `[n, S]`.
     """
     lows, highs = np.empty(len(reachable)), np.empty(len(reachable))
     for n in range(len(rewards)):
-        arrays = rewards[n], sizes[n], values[n], gauge, shares
+        arrays = rewards[n], sizes[n], values[n], gauge, shares, lost
         fill_ratios(0, rows, *arrays, discount, unit, lows, highs)
         low, high = np.inf, -np.inf
         for s in range(len(reachable)):

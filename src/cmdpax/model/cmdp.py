@@ -30,12 +30,14 @@ from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.prism import prism_fields
 from cmdpax.model.tables import table_fields
 from cmdpax.model.transitions import (
+    CUBE,
     NORMALISE,
     ROW_SUM_TOLERANCE,
     Kept,
     Transitions,
     float_array,
     hash_array,
+    is_cube,
     normalised,
     read_rows,
     real_number,
@@ -185,6 +187,8 @@ class CMDP:
         self.action_names = _action_labels(action_names, rows)
         self.grid = _checked_grid(grid, S, A)
         self.notes = _labels("notes", notes, len(notes)) or ()
+        if self.horizon is None and is_cube(transitions) and CUBE not in self.notes:
+            self.notes += (CUBE,)
         for array in (self.reward, self.constraints, self.initial):
             array.setflags(write=False)
         self._frozen = True

@@ -39,6 +39,7 @@ MAX_ENTRIES = 2_000_000_000  # refuse to allocate more than this
 DENSE_STATES, DENSE_ENTRIES = 256, 4_000_000  # up to here dense linear algebra is faster
 WASTE = 0.1  # share of an array that may stay unused at its end
 NORMALISE = f"normalise them (within {ROW_SUM_TOLERANCE:g} of 1 it is done for you)"
+CUBE = "transitions: as many states as actions; read as [S, A, S], from_mdptoolbox reads [A, S, S]."
 NO_ACTIONS = "the action set is empty; every state needs at least one action."
 HASHED = 1 << 20  # indices that are hashed at a time
 Array = np.ndarray
@@ -96,13 +97,19 @@ class Transitions:
         labels = None if labels is None else labels[own.choices]
         numbers = first_choice, first_entry, *entries, self.actions
         moved = Transitions(*numbers, labels, self.missed)
-        moved.__dict__.update(order=order, longest=self.longest)
+        lost = None if self.lost is None else self.lost[own.choices]
+        moved.__dict__.update(order=order, longest=self.longest, lost=lost)
         return moved, own.choices
 
     @cached_property
     def is_regular(self) -> bool:
         """Whether every state has all A actions: then `[K]` is `[S, A]`, row after row."""
         return self.choices == self.states * self.actions
+
+    @cached_property
+    def lost(self) -> Array | None:
+        """`[K]`, the chance that nothing follows a choice; None: rows are whole, or empty."""
+        return None
 
     @cached_property
     def longest(self) -> int:
@@ -366,6 +373,13 @@ def _matrix(transitions: Any, is_by_choice: bool) -> tuple[sp.csr_array, int, in
     rows, S = shape
     _refuse_empty(S, rows)
     return sp.csr_array(array), S, 0 if is_by_choice else rows // S
+
+
+def is_cube(transitions: Any) -> bool:
+    """Whether an array could be `[S, A, S]` and `[A, S, S]`, of two different models."""
+    is_array = isinstance(transitions, Array) and transitions.ndim == 3
+    is_same = is_array and len(set(transitions.shape)) == 1
+    return is_same and not np.array_equal(transitions, transitions.swapaxes(0, 1))
 
 
 def _are_matrices(transitions: Any) -> bool:

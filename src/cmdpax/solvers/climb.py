@@ -27,6 +27,7 @@ from cmdpax.solvers.certified import Task, solve_certified
 from cmdpax.solvers.columns import MAX_COLUMNS, first_column
 from cmdpax.solvers.concave_columns import ConcaveColumns
 from cmdpax.solvers.feasibility import decide_feasibility
+from cmdpax.solvers.interior import interior_point, is_worth_while
 from cmdpax.utilities import Utility, refuse_not_concave
 
 if TYPE_CHECKING:
@@ -136,15 +137,30 @@ class Climb:
             return self._result(solver(form, task))
 
     def _by_default(self, form: StandardForm, task: Task, **settings: Any) -> Answer:
-        """Columns for a utility of a few values, accelerated policy gradient for one of visits."""
-        name = "corrective-columns" if self.objective.utility.is_of_values else "accelerated-npg"
-        self.door.method = replace(self.door.method, name=name)
-        if self.objective.utility.is_of_values:
+        """Columns for a utility of a few values, an interior point for one of visits.
+
+        Where there is no second derivative, systems are large, or rounding ends the path:
+        accelerated policy gradient.
+        """
+        utility = self.objective.utility
+        if utility.is_of_values:
+            self._named("corrective-columns")
             columns = ConcaveColumns(1e-2 * task.eps, stop=task.stop)
             return solve_certified(form, task, columns, **settings)
+        if utility.has_curvature and not settings and is_worth_while(form):
+            self._named("interior-point")
+            try:
+                return interior_point(form, task)
+            except NumericalError:
+                self.refused, self.smallest = 0, np.inf
+        self._named("accelerated-npg")
         # a stiff penalty slows the oracle more than a rough multiplier does
         few = {"inner": INNER, "outer": OUTER} if form.constraint_count else {}
         return solve_certified(form, task, Accelerated(), GROWTH, **{**few, **settings})
+
+    def _named(self, name: str) -> None:
+        """Say which method ran."""
+        self.door.method = replace(self.door.method, name=name)
 
     def _is_over(self) -> bool:
         return self.door.stop() or self.refused >= REFUSALS

@@ -4,9 +4,8 @@
 
 over mixtures of columns. F is replaced by its quadratic model at the current mixture, which is a
 program of `loops/mixing.py`: with `-F'' = R' R` the model adds `-|R (V - V_0)|^2 / 2`, a row for
-each eigenvalue. A few such Newton steps, each with a line search on F, settle the mixture. F'' is
-the difference quotient of the gradient, k evaluations of it. The first column is the uniform
-policy, at which F must be finite; every other is a deterministic plan.
+each eigenvalue. A few such Newton steps, each with a line search on F, settle the mixture. The
+first column is the uniform policy, at which F must be finite; every other is a deterministic plan.
 """
 
 from dataclasses import dataclass, replace
@@ -26,8 +25,6 @@ from cmdpax.stopping import Stop, never
 NEWTON_STEPS, HALVINGS = 50, 40
 ASCENT = 1e-4  # share of the predicted rise that a step must bring
 SETTLED = 1e-13  # predicted rise that is rounding, relative to the value
-QUOTIENT = 1e-5  # step of difference quotients, relative to the size of the values
-FLAT = 1e-12  # curvature that is rounding, relative
 
 
 @dataclass(frozen=True)
@@ -172,7 +169,7 @@ def _mixed(state: Mixture, utility: AugmentedLagrangian, start: Array) -> Array:
     for _ in range(NEWTON_STEPS):
         point = shares @ points
         slopes = concave.gradient(point)[0] / unit
-        rows = (points - point) @ _root(concave, point, unit).T / np.sqrt(penalty)
+        rows = (points - point) @ concave.root(point).T / np.sqrt(unit * penalty)
         # so large a multiplier that the row is never slack: then it is quadratic on both sides
         large = 2 * penalty * np.abs(rows).max(0, initial=0.0)
         rewards = points @ slopes - rows @ large
@@ -193,18 +190,3 @@ def _mixed(state: Mixture, utility: AugmentedLagrangian, start: Array) -> Array:
             break
         shares, value = shares + length * direction, after
     return shares
-
-
-def _root(utility: Any, point: Array, unit: float) -> Array:
-    """R with `R' R = -F''` `[q, k]`, one row for each eigenvalue that is no rounding."""
-    k, here = len(point), utility.gradient(point)[0]
-    curvature = np.empty((k, k))
-    for j in range(k):
-        step = np.zeros(k)
-        step[j] = QUOTIENT * max(abs(point[j]), QUOTIENT)
-        curvature[j] = (here - utility.gradient(point + step)[0]) / step[j]
-    curvature = (curvature + curvature.T) / (2 * unit)
-    curvature = np.where(np.isfinite(curvature), curvature, 0.0)
-    sizes, vectors = np.linalg.eigh(curvature)
-    chosen = sizes > FLAT * max(float(np.abs(sizes).max(initial=0.0)), FLAT)
-    return np.sqrt(sizes[chosen])[:, None] * vectors[:, chosen].T

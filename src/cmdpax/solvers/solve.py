@@ -342,7 +342,10 @@ class _Door:
         nothing, kind = np.zeros(0), {}
         policies = form.criterion.answer(form, best.choices, ((1.0, best.choices),))
         if form.criterion.parts == 1:
-            potential = form.criterion.centred(form, best.values)
+            if form.is_small:
+                potential = form.criterion.upper(form, what, best.choices)
+            else:
+                potential = form.criterion.centred(form, best.values)
             kind = {"potential": potential, "is_optimal": True}
         proof, values = certify(form, policies, nothing, best.choices, self.ranges, **kind)
         self._record(
