@@ -24,12 +24,21 @@ _HOMES = {  # where each public name lives; a module is loaded when a name of it
     "model.archive": ("load_model", "load_result", "save_model", "save_result"),
     "model.cmdp": ("CMDP", "Grid"),
     "model.limits": ("Limits",),
-    "model.result": ("Certificate", "FrontierPoint", "Result", "TradeOff", "Trajectory"),
+    "model.result": (
+        "Certificate",
+        "FrontierPoint",
+        "FrontierRegion",
+        "Result",
+        "TradeOff",
+        "Trajectory",
+    ),
     "solvers.algorithm": ("AugmentedLagrangian", "CertifiedGap", "Oracle"),
     "solvers.description": ("Description", "describe"),
     "solvers.frontier": ("frontier", "frontier_between"),
+    "solvers.many": ("solve_many",),
     "solvers.policy_classes": ("Features",),
     "solvers.solve": ("certified_gaps", "solve", "trajectory"),
+    "solvers.surface": ("frontier_surface",),
     "solvers.table": ("Method", "methods"),
     "utilities": ("Utility",),
 }
@@ -48,12 +57,21 @@ if TYPE_CHECKING:
     from cmdpax.model.archive import load_model, load_result, save_model, save_result
     from cmdpax.model.cmdp import CMDP, Grid
     from cmdpax.model.limits import Limits
-    from cmdpax.model.result import Certificate, FrontierPoint, Result, TradeOff, Trajectory
+    from cmdpax.model.result import (
+        Certificate,
+        FrontierPoint,
+        FrontierRegion,
+        Result,
+        TradeOff,
+        Trajectory,
+    )
     from cmdpax.solvers.algorithm import AugmentedLagrangian, CertifiedGap, Oracle
     from cmdpax.solvers.description import Description, describe
     from cmdpax.solvers.frontier import frontier, frontier_between
+    from cmdpax.solvers.many import solve_many
     from cmdpax.solvers.policy_classes import Features
     from cmdpax.solvers.solve import certified_gaps, solve, trajectory
+    from cmdpax.solvers.surface import frontier_surface
     from cmdpax.solvers.table import Method, methods
     from cmdpax.utilities import Utility
 

@@ -132,8 +132,9 @@ def test_frontier(capsys, tmp_path):
     points = curve["points"]
     assert list(curve) == ["constraint", "sense", "points"]
     assert (curve["constraint"], curve["sense"]) == ("energy", "<=")
-    assert list(points[0]) == ["threshold", "reward", "multiplier", "gap", "violation", "status"]
-    assert code == 0 and len(points) == 4
+    numbers = ["threshold", "reward", "multiplier", "gap", "violation"]
+    assert list(points[0]) == [*numbers, "status", "is_breakpoint"]
+    assert code == 0 and len(points) == 5  # the own budget among them
     assert all(point["status"] == "certified" for point in points)
     assert picture.stat().st_size > 10_000
     assert "shadow price" in call(capsys, "frontier", "queue:capacity=10", "--points", "3")[1]

@@ -2,9 +2,9 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from cmdpax import CMDP, InputError, solve
+from cmdpax import CMDP, InputError, frontier_surface, solve
 from cmdpax.environments import cliff_world, deep_sea, garnet, grid_world, queue
-from cmdpax.experiments.pictures import frontier_picture, policy_picture, save
+from cmdpax.experiments.pictures import frontier_picture, policy_picture, save, surface_picture
 from cmdpax.solvers.frontier import frontier
 
 
@@ -59,3 +59,17 @@ def test_visits_stand_beside_the_policy_as_a_heat_map(size):
     shades = heat.images[0].get_array()
     assert shades.shape[0] == size and (shades.compressed() > 0).all()
     assert shades.mask.sum() > 0  # where everything ends there is no shade
+
+
+def test_surface_picture():
+    model = garnet(states=6, constraints=2)
+    regions = frontier_surface(model)
+    figure = surface_picture(regions, model.constraint_names, model.thresholds)
+    assert [axes.get_title() for axes in figure.axes[:3]] == [
+        "best reward $V_r^*$",
+        "shadow price of 'c0'",
+        "shadow price of 'c1'",
+    ]
+    assert len(figure.axes[1].collections[0].get_paths()) == len(regions)
+    with pytest.raises(InputError, match="no regions"):
+        surface_picture([], ("a", "b"))

@@ -1,4 +1,5 @@
 import signal
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def test_a_constraint_is_found_by_index_or_name():
 def test_the_callback_sees_every_point():
     rows = []
     curve = frontier(queue(capacity=8), points=3, callback=rows.append)
-    assert [(row["done"], row["points"]) for row in rows] == [(1, 3), (2, 3), (3, 3)]
+    assert [(row["done"], row["points"]) for row in rows] == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert [row["threshold"] for row in rows] == [point.threshold for point in curve]
 
 
@@ -125,3 +126,49 @@ def test_between_two_utilities_one_falls_while_the_other_rises():
     first, second = (np.array([getattr(p, name) for p in curve]) for name in ("first", "second"))
     assert (np.diff(first) <= 1e-3).all() and (np.diff(second) >= -1e-3).all()
     assert first[0] == pytest.approx(cmdpax.solve(model).reward, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("model", "constraint"),
+    [
+        (garnet(states=20, seed=1), 0),
+        (garnet(states=15, constraints=3, seed=2), 1),
+        (queue(capacity=20), 0),
+        (cliff_world(), 0),
+    ],
+)
+def test_between_breakpoints_the_curve_of_the_linear_program_is_a_line(model, constraint):
+    curve, rng = frontier(model, constraint), np.random.default_rng(0)
+    order = np.argsort([point.threshold for point in curve])
+    budgets, rewards = (
+        np.array([getattr(p, name) for p in curve])[order] for name in ("threshold", "reward")
+    )
+    assert {point.status for point in curve} == {"certified"}
+    for budget in rng.uniform(budgets[0], budgets[-1], 12):
+        entries = list(model.limits.entries)
+        entries[constraint] = budget
+        optimum = solve(model.replace(thresholds=entries), "lp").reward
+        room = 1e-6 * np.ptp(rewards)  # what eps means for either
+        assert np.interp(budget, budgets, rewards) == pytest.approx(optimum, abs=room)
+
+
+def test_a_breakpoint_has_the_slope_before_it_and_the_curve_bends_there():
+    curve = frontier(garnet(states=20, seed=1))
+    corners = [point for point in curve if point.is_breakpoint]
+    for before, here in pairwise(corners):
+        slope = (here.reward - before.reward) / (here.threshold - before.threshold)
+        assert -slope == pytest.approx(here.multiplier, rel=1e-4)
+        assert here.multiplier > before.multiplier
+    assert corners[0].multiplier == 0
+
+
+def test_the_model_s_own_budget_is_a_point():
+    model = queue(capacity=20)
+    for options in ({}, {"points": 5}):
+        own = [p for p in frontier(model, **options) if p.threshold == model.thresholds[0]]
+        assert len(own) == 1 and own[0].reward == pytest.approx(solve(model).reward, abs=1e-6)
+
+
+def test_a_large_curve_has_points_at_equal_distances():
+    curve = frontier(garnet(states=450, branching=3), eps=1e-4)
+    assert len(curve) == 26 and not any(point.is_breakpoint for point in curve)

@@ -838,3 +838,32 @@ def test_uneven_models_are_solved_like_the_linear_program(seed):
     assert result.status == reference.status == "certified"
     assert result.reward == pytest.approx(reference.reward, abs=3e-6 * scale_of(model))
     assert not result.policy[~model.available].any()
+
+
+def test_a_start_is_used_and_not_believed(tmp_path):
+    """A changed model from a result of another, also from a file; small and large."""
+    for model in (garnet(states=30, constraints=2), garnet(states=2000, constraints=2)):
+        before = cmdpax.solve(model)
+        cmdpax.save_result(before, tmp_path / "before.npz")
+        before = cmdpax.load_result(tmp_path / "before.npz")
+        rng = np.random.default_rng(0)
+        noise = 1 + 0.05 * rng.standard_normal(model.choices)
+        changed = model.replace(reward=model.reward * noise, thresholds=model.thresholds - 0.02)
+        cold, warm = cmdpax.solve(changed), cmdpax.solve(changed, start=before)
+        assert warm.status == cold.status == "certified"
+        cmdpax.check(changed, warm)
+        room = cold.certificate.gap + warm.certificate.gap
+        assert abs(cold.reward - warm.reward) <= room + 1e-6
+        assert len(cmdpax.solve(changed, start=cold).trace) <= len(cold.trace)
+        tight = changed.replace(thresholds=changed.thresholds + 100)
+        assert cmdpax.solve(tight, start=before).status == "infeasible"
+
+
+def test_a_start_that_does_not_fit_is_refused():
+    model = garnet(states=10)
+    with pytest.raises(InputError, match=r"another model \(policy \(12, 4\), 1 constraints"):
+        cmdpax.solve(model, start=cmdpax.solve(garnet(states=12)))
+    with pytest.raises(InputError, match="start: a Result is needed, not int"):
+        cmdpax.solve(model, start=3)
+    with pytest.raises(InputError, match="start: only corrective-alm and key-simplex"):
+        cmdpax.solve(model, "lp", start=cmdpax.solve(model))

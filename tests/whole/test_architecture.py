@@ -70,7 +70,8 @@ UNGUARDED = {
 SENSES = ("model/limits.py", "model/text.py", "model/result.py", "model/prints.py", "checker.py")
 DISCOUNT = (
     *("model/", "exact/standard.py", "exact/discounted.py", "exact/planning.py"),
-    *("exact/bounds.py", "exact/proper.py", "exact/average.py", "exact/by_blocks.py"),
+    *("exact/bounds.py", "exact/proper.py", "exact/average.py", "exact/stack.py"),
+    "exact/by_blocks.py",
     *("exact/systems.py", "loops/", "checker.py", "environments/", "learning/"),
     "solvers/description.py",  # says it
 )
@@ -79,19 +80,19 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 2760,
-    "loops": 3040,
-    "model": 4660,
-    "exact": 3680,
-    "solvers": 4250,
+    "loose modules": 2840,
+    "loops": 3510,
+    "model": 4700,
+    "exact": 4110,
+    "solvers": 5250,
     "environments": 680,
     "learning": 6600,
-    "experiments": 1720,
+    "experiments": 1780,
     "report": 960,
     "paper": 2700,
-    "cli": 1150,
+    "cli": 1160,
 }
-LINES, MODULES, LOOSE_MODULES = 32_000, 132, 9
+LINES, MODULES, LOOSE_MODULES = 34_200, 137, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

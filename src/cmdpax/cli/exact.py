@@ -121,7 +121,7 @@ def check(
 def frontier(
     model: Model,
     constraint: str = "0",
-    points: int = 25,
+    points: int | None = None,
     eps: float = 1e-6,
     out_file: Annotated[Path | None, tyro.conf.arg(name="out")] = None,
     as_json: Json = False,
@@ -132,7 +132,7 @@ def frontier(
     Args:
         model: a model file or environment
         constraint: index or name of the constraint whose threshold is swept
-        points: how many thresholds
+        points: how many thresholds; without it all at which the price changes (25 of a large model)
         eps: accuracy of every point
         out_file: draw the curve to this .png file
         as_json: print one JSON object
@@ -143,10 +143,13 @@ def frontier(
     is_number = constraint.removeprefix("-").isdecimal()
     is_index = is_number and constraint not in problem.constraint_names
     index = frontiers.find_constraint(problem, int(constraint) if is_index else constraint)
+    asked = 0
     with StatusLine() as status:
 
         def callback(row: Row) -> None:
-            status.say(f"{row['done']} of {row['points']} points")
+            nonlocal asked
+            asked = row["points"]
+            status.say(f"{row['done']} of {asked} points")
 
         curve = frontiers.frontier(problem, index, points=points, eps=eps, callback=callback)
     name, sense = problem.constraint_names[index], problem.senses[index]
@@ -170,7 +173,7 @@ def frontier(
         if out_file is not None:
             out.print(f"wrote {out_file}")
     codes = [EXIT[point.status] for point in curve]
-    return max([*codes, EXIT["limit"] if len(curve) < points else 0])
+    return max([*codes, EXIT["limit"] if len(curve) < asked else 0])
 
 
 def show(

@@ -180,11 +180,26 @@ def widened(
 ) -> np.ndarray:
     """`rho.V + rho.u d/g + rest` from n extremes `[n, 2]`, with rounding, `[n, 2]`."""
     own, chances, count = form.start
-    values = potentials[:, own]
-    at_start = (values * chances).sum(1)[:, None]
-    rounding = count * (np.abs(values) * chances).sum(1)[:, None]
-    rest = np.array([float(one) for one in rests])[:, None]
-    outwards = np.array([-1.0, 1.0])
+    rest = np.array([float(one) for one in rests])
+    return rounded_outwards(chances, count, potentials[:, own], ends, rest)
+
+
+def rounded_outwards(
+    chances: np.ndarray,
+    count: np.ndarray | float,
+    values: np.ndarray,
+    ends: np.ndarray,
+    rest: np.ndarray,
+) -> np.ndarray:
+    """`rho.V + ends + rest` with rounding, `[..., n, 2]`.
+
+    chances: `[..., k]`, those of the initial states. count: a number or `[..., 1, 1]`, of roundings
+    in a sum over them. values: `[..., n, k]`, there. ends: `[..., n, 2]`. rest: `[..., n]`.
+    """
+    chances = chances[..., None, :]
+    at_start = (values * chances).sum(-1)[..., None]
+    rounding = count * (np.abs(values) * chances).sum(-1)[..., None]
+    rest, outwards = rest[..., None], np.array([-1.0, 1.0])
     with np.errstate(invalid="ignore"):
         total = at_start + ends + rest
         size = rounding + count * np.abs(ends) + np.abs(rest) + 2 * np.abs(total)

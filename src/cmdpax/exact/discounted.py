@@ -212,6 +212,10 @@ class Discounted:
             planned = by_blocks.plan
         return planned(self, form, reward, *rest, **kind)
 
+    def backed_up(self, form: "StandardForm", reward: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """`T V [S]` for a reward `[K]` and values `[S]`."""
+        return bellman.backup(form.transitions, reward, values, self.discount)[1]
+
     def potentials(
         self,
         form: "StandardForm",

@@ -26,6 +26,7 @@ from cmdpax.model.result import DIGITS, FLOOR, LARGEST_STEP, TINIEST
 from cmdpax.stopping import Stop, never
 
 ROUGH = 0.05  # share of a range that may be missed
+GUESSED, BACKUPS = 0.2, 3  # the same where a guess is enough, and backups of a guess
 NARROW = 1e-4  # share of possible values below which a range is
 EXACT, FEW = 64, 4  # states and functions up to which exact plans cost no more than rough ones
 ROUNDS = 8  # plans of one end, at the most
@@ -57,19 +58,37 @@ class Ranges:
 
         thresholds: `[m, k]`, all that a constraint's values are compared with. sizes: `[1 + m]`.
         """
-        first = np.broadcast_to(self.bounds[0, 0], (1, thresholds.shape[1]))
-        numbers = np.hstack([self.bounds, np.vstack([first, thresholds])])
-        own = np.maximum(np.abs(numbers - self.constants[:, None]).max(1), sizes)
-        floor = np.maximum(FLOOR * own, DIGITS * np.abs(numbers).max(1))
-        floor = np.maximum(floor, TINIEST * self.largest)
-        return np.maximum(eps * np.maximum(np.diff(self.bounds)[:, 0], 0.0), floor)
+        return tolerances_of(self.bounds, self.constants, self.largest, eps, thresholds, sizes)
 
 
-def attained_ranges(form: StandardForm, stop: Stop = never, sharp: float = ROUGH) -> Ranges:
+def tolerances_of(
+    bounds: np.ndarray,
+    constants: np.ndarray,
+    largest: np.ndarray,
+    eps: float,
+    thresholds: np.ndarray,
+    sizes: np.ndarray | float = 0.0,
+) -> np.ndarray:
+    """What gap and violations may be, `[..., 1 + m]`, of bounds `[..., 1 + m, 2]`."""
+    first = np.broadcast_to(bounds[..., :1, :1], (*bounds.shape[:-2], 1, thresholds.shape[-1]))
+    numbers = np.concatenate([bounds, np.concatenate([first, thresholds], -2)], -1)
+    own = np.maximum(np.abs(numbers - constants[..., None]).max(-1), sizes)
+    floor = np.maximum(FLOOR * own, DIGITS * np.abs(numbers).max(-1))
+    floor = np.maximum(floor, TINIEST * largest)
+    return np.maximum(eps * np.maximum(np.diff(bounds)[..., 0], 0.0), floor)
+
+
+def attained_ranges(
+    form: StandardForm,
+    stop: Stop = never,
+    sharp: float = ROUGH,
+    guesses: np.ndarray | None = None,
+) -> Ranges:
     """The ranges of a form, to five per cent; once `stop()` is true, what is known by then.
 
     sharp: by what share of all possible values the best reward may be missed, where that plan is of
-    further use.
+    further use. guesses: potentials `[1 + m, 2, S]` of a model that resembles this one, which may
+    be all that is needed.
     """
     rows = (form.reward, *form.constraints)
     criterion, cycles = form.criterion, form.criterion.cycles
@@ -82,7 +101,8 @@ def attained_ranges(form: StandardForm, stop: Stop = never, sharp: float = ROUGH
         if i > 1 and np.array_equal(row, -rows[i - 1]):  # the other side of an equality or a range
             bounds[i], potentials[i] = -bounds[i - 1, ::-1], potentials[i - 1, ::-1]
         elif criterion.parts == 1:
-            bounds[i] = _attained(form, row, potentials[i], stop, ROUGH if i else sharp)
+            own = None if guesses is None else guesses[i]
+            bounds[i] = _attained(form, row, potentials[i], stop, ROUGH if i else sharp, own)
         else:
             size = abs(float(form.thresholds[i - 1])) if i else 0.0
             bounds[i] = _attained_by_plans(form, row, size, potentials[i], stop)
@@ -122,18 +142,28 @@ def _are_narrow(form: StandardForm, bounds: np.ndarray) -> np.ndarray:
 
 
 def _attained(
-    form: StandardForm, row: np.ndarray, potentials: np.ndarray, stop: Stop, sharp: float
+    form: StandardForm,
+    row: np.ndarray,
+    potentials: np.ndarray,
+    stop: Stop,
+    sharp: float,
+    own: np.ndarray | None = None,
 ) -> tuple[float, float]:
-    """Both ends of one range; the potentials `[2, S]` are written to."""
+    """Both ends of one range; the potentials `[2, S]` are written to; own: guesses `[2, S]`."""
     criterion, plan = form.criterion, form.criterion.plan
     ends, errors, scale = [0.0, 0.0], [0.0, 0.0], criterion.scale(form, row)[1]
     tolerance, finest = ROUGH * scale, (np.inf, sharp * scale)
     claims = [claim(form, sign * row) for sign in (-1.0, 1.0)]
-    guesses: list[np.ndarray | None] = [None, None]
-    for _ in range(ROUNDS):
+    guesses: list[np.ndarray | None] = [None, None] if own is None else list(own)
+    for done in range(ROUNDS):
+        is_guess = own is not None and not done
         for side, what in enumerate(claims):
             guess = guesses[side]
-            if not stop():
+            if is_guess:
+                assert guess is not None
+                guess = _mended(form, what.reward, guess)
+                potentials[side], guesses[side] = criterion.centred(form, guess), guess
+            elif not stop():
                 error = min(tolerance, finest[side])
                 best = plan(form, what.reward, values=guess, tolerance=error, stop=stop)
                 potentials[side], guesses[side] = criterion.centred(form, best.values), best.values
@@ -141,11 +171,26 @@ def _attained(
             errors[side] = most - ends[side]
         width = max(ends[0] + ends[1], 0.0)
         smallest = FLOOR * max(abs(ends[0]), abs(ends[1]))
+        if is_guess and not stop():
+            if max(errors) <= max(GUESSED * width, smallest):
+                break
+            continue
         enough = max(ROUGH * width, smallest)
         if min(tolerance, max(errors)) <= enough or stop():
             break
         tolerance = max(enough, tolerance / 1000)
     return -ends[0] + 0.0, ends[1] + 0.0
+
+
+def _mended(form: StandardForm, reward: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Values `[S]` of a model that resembles this one after a few backups.
+
+    Where few rows have changed, their neighbours' mean carries little of it.
+    """
+    assert isinstance(form.criterion, Discounted)
+    for _ in range(BACKUPS):
+        values = form.criterion.backed_up(form, reward, values)
+    return values
 
 
 def _attained_by_plans(

@@ -393,6 +393,12 @@ class Renumbered:
         own[self.choices] = policy
         return own
 
+    def heard(self, vectors: np.ndarray) -> np.ndarray:
+        """Vectors `[..., S]` of the form it was made of as those of this one."""
+        own = np.empty_like(vectors)
+        own[..., self.place] = vectors
+        return own
+
     def certificate(self, proof: Certificate) -> Certificate:
         """A certificate, whose potentials are `[..., S]`."""
         names = [name for name in vars(proof) if "potential" in name or name == "gauge"]
@@ -530,3 +536,11 @@ def _said_potentials(potentials: np.ndarray, chosen: np.ndarray, signs: np.ndarr
     own = potentials[chosen]
     own[signs < 0] = own[signs < 0, ::-1]
     return own
+
+
+def heard_potentials(model: CMDP, potentials: np.ndarray) -> np.ndarray:
+    """Potentials `[1 + m, 2, S]` of the user's functions as those of the form's rows."""
+    limits, sign = model.limits, -1.0 if model.minimise else 1.0
+    return _said_potentials(
+        potentials, np.append(0, 1 + limits.rows), np.append(sign, limits.signs)
+    )

@@ -11,16 +11,18 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Rectangle
+from matplotlib.tri import Triangulation
 from PIL import Image
 
 from cmdpax.errors import InputError
 from cmdpax.exact.standard import StandardForm
 from cmdpax.files import replacing
 from cmdpax.model.cmdp import CMDP, Grid
-from cmdpax.model.result import FrontierPoint
+from cmdpax.model.result import FrontierPoint, FrontierRegion
 
 # colours that colour-blind readers tell apart, each with a dash pattern for print without colour
 STYLES: tuple[dict[str, Any], ...] = (
@@ -204,7 +206,9 @@ def frontier_picture(
     dots: dict[str, Any] = {"marker": "o", "markersize": 3.5}
     left.plot(budget, [point.reward for point in curve], **dots, **STYLES[0])
     left.set_ylabel("best reward $V_r^*$")
-    right.step(budget, [point.multiplier for point in curve], where="mid", **dots, **STYLES[1])
+    # a breakpoint has the price of the side before it
+    where = "pre" if any(point.is_breakpoint for point in curve) else "mid"
+    right.step(budget, [point.multiplier for point in curve], where=where, **dots, **STYLES[1])
     right.set_ylabel("shadow price (reward per unit)")
     for axes in (left, right):
         axes.set_xlabel(f"threshold b of '{name}'  ($V_c$ {sense} b)")
@@ -215,5 +219,56 @@ def frontier_picture(
             place: dict[str, Any] = {"xycoords": frame, "rotation": 90, "ha": "right"}
             axes.annotate("the model's b", (current, 0.03), fontsize=8, **place)
     figure.suptitle(f"trade-off between reward and '{name}'", fontsize=11)
+    figure.tight_layout()
+    return figure
+
+
+def surface_picture(
+    regions: Sequence[FrontierRegion],
+    names: Sequence[str],
+    current: Sequence[float] | None = None,
+) -> Figure:
+    """Best reward and both shadow prices over two budgets `names`; `current` are the model's own.
+
+    Rewards are linear in every region, so colours and contour lines are exact.
+    """
+    if not regions:
+        raise InputError("surface: there are no regions to draw.")
+    figure, names = Figure(figsize=(13, 4.2)), [escape_math(name) for name in names]
+    corners = np.concatenate([region.thresholds for region in regions])
+    corners, firsts, place = np.unique(corners, True, True, axis=0)  # so that contours go on
+    rewards = np.concatenate([region.rewards for region in regions])[firsts]
+    first = np.cumsum([0, *(len(region.rewards) for region in regions[:-1])]).tolist()
+    fans = [
+        (start, start + k, start + k + 1)
+        for start, region in zip(first, regions)
+        for k in range(1, len(region.rewards) - 1)
+    ]
+    mesh = Triangulation(corners[:, 0], corners[:, 1], place.reshape(-1)[np.array(fans)])
+    panels = figure.subplots(1, 3)
+    shade = panels[0].tripcolor(mesh, rewards, shading="gouraud", cmap="viridis")
+    lines = panels[0].tricontour(mesh, rewards, levels=8, colors="white", linewidths=0.8)
+    panels[0].clabel(lines, fontsize=7)
+    figure.colorbar(shade, ax=panels[0])
+    panels[0].set_title("best reward $V_r^*$", fontsize=10)
+    for k, (axes, name) in enumerate(zip(panels[1:], names, strict=True)):
+        prices = np.array([region.multipliers[k] for region in regions])
+        # the last regions before nothing is feasible may cost any price: they share the last colour
+        top = float(np.quantile(prices, 0.95)) or float(prices.max()) or 1.0
+        patches = PolyCollection([region.thresholds for region in regions], cmap="magma_r")
+        patches.set(array=prices, clim=(0.0, top), edgecolor="0.6", linewidth=0.3)
+        axes.add_collection(patches)
+        figure.colorbar(patches, ax=axes, extend="max" if top < prices.max() else "neither")
+        axes.set_title(f"shadow price of '{name}'", fontsize=10)
+    low, high = corners.min(0), corners.max(0)
+    for axes in panels:
+        axes.set(
+            xlim=(low[0], high[0]), ylim=(low[1], high[1]), xlabel=f"threshold of '{names[0]}'"
+        )
+        axes.set_ylabel(f"threshold of '{names[1]}'")
+        axes.set_facecolor("0.9")  # where no policy meets both
+        if current is not None:
+            axes.plot(*current, marker="x", color="black", markersize=8, clip_on=True)
+    figure.suptitle("trade-off of two budgets (grey: no policy meets both; x: the model's own)")
     figure.tight_layout()
     return figure

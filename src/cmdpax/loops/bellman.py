@@ -366,12 +366,13 @@ def reachable(rows: Rows, initial: Array) -> Array:
 def distances(rows: Rows, initial: Array) -> Array:
     """Fewest steps to each state from the distribution `initial [S]`, `[S]`; -1: never reached."""
     steps, frontier = np.where(initial > 0, 0, -1), np.empty(len(initial), dtype=np.uint32)
-    _search(*rows.rows(0, rows.states)[:3], steps, frontier)
+    search(*rows.rows(0, rows.states)[:3], steps, frontier)
     return steps
 
 
 @compiled
-def _search(first_choice, first_entry, successors, steps, frontier):
+def search(first_choice, first_entry, successors, steps, frontier):
+    """The loop of `distances`, breadth first, in place on `steps [S]`: 0 at the start, else -1."""
     count = 0
     for s in range(len(steps)):
         if steps[s] == 0:

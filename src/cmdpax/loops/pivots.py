@@ -121,7 +121,7 @@ def _pivot(kernel, owner, initial, factors, basis, limits):
             for s in range(S):
                 y[t] += initial[s] * G[t, s]
             for b in range(p):
-                N[t, b] = _outflow(kernel, owner, G[t], extra[b])
+                N[t, b] = outflow(kernel, owner, G[t], extra[b])
                 y[t] -= N[t, b] * x[b]
         for i in range(m):
             marked[i] = False
@@ -267,7 +267,7 @@ def _ratio(R, d, w, kinds, change, slope, tight, p, smallest):
 
 
 @compiled
-def _outflow(kernel, owner, vector, k):
+def outflow(kernel, owner, vector, k):
     """`N(s; k) = g_s(s_k) - K_k.g_s` of a choice, for the vector g_s."""
     _, first_entry, successors, chances = kernel
     total = vector[owner[k]]
@@ -299,7 +299,7 @@ def _swap(kernel, owner, initial, basis, tie):
         if owner[extra[b]] == s and (place < 0 or x[b] > x[place]):
             place = b
     old, new = keys[s], extra[place]
-    theta, mass = _outflow(kernel, owner, G[tie], new), 0.0
+    theta, mass = outflow(kernel, owner, G[tie], new), 0.0
     n = counts[SWAPS]
     for t in range(len(initial)):
         H[n, t] = G[tie, t] / theta
@@ -311,7 +311,7 @@ def _swap(kernel, owner, initial, basis, tie):
         u[i] += mass * pays[i]
     flows = np.empty(len(kinds))
     for k in range(len(kinds)):
-        flows[k] = _outflow(kernel, owner, H[n], k)
+        flows[k] = outflow(kernel, owner, H[n], k)
     for i in range(len(pays)):
         if pays[i] != 0.0:
             for k in range(len(kinds)):
@@ -326,7 +326,7 @@ def _swap(kernel, owner, initial, basis, tie):
 @compiled
 def _update(kernel, owner, vector, old, new, swapped):
     """A solution of `(I - K_pi) g = b`, after the key of a state has changed, in place."""
-    moved = _outflow(kernel, owner, vector, old) - _outflow(kernel, owner, vector, new)
+    moved = outflow(kernel, owner, vector, old) - outflow(kernel, owner, vector, new)
     if moved != 0.0:
         for s in range(len(vector)):
             vector[s] += moved * swapped[s]
@@ -443,7 +443,7 @@ def _switched(kernel, owner, initial, basis, vector, k, point):
     mass = 0.0
     for s in range(len(initial)):
         mass += initial[s] * vector[s]
-    share = mass / _outflow(kernel, owner, vector, k)
+    share = mass / outflow(kernel, owner, vector, k)
     for n in range(len(point)):
         point[n] += share * basis.advantages[n, k]
 

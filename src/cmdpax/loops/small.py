@@ -55,7 +55,7 @@ def solve_dense(kernel: Block, policy: Array, right: Array, transpose: bool) -> 
     if np.issubdtype(policy.dtype, np.integer):
         factorise(kernel, policy.astype(np.int64), factors)
     else:
-        _factorise_mean(kernel, readable(policy), factors)
+        factorise_mean(kernel, readable(policy), factors)
     if transpose or len(right) == 1:
         vectors = np.array(right)
         _solve_each(factors, vectors, transpose)
@@ -104,7 +104,7 @@ def factorise(kernel, keys, factors):
 
 
 @compiled
-def _factorise_mean(kernel, policy, factors):
+def factorise_mean(kernel, policy, factors):
     """The same for a policy `[K]`."""
     first_choice, first_entry, successors, chances = kernel
     numbers, left, right = factors

@@ -37,6 +37,7 @@ from cmdpax.model.transitions import (
     Kept,
     Transitions,
     float_array,
+    hash_array,
     is_cube,
     normalised,
     read_rows,
@@ -53,7 +54,6 @@ FIELDS = (  # of the constructor; thresholds besides
 )
 OF_ROWS = ("available", "first_choice", "goal")  # arguments that say what transitions mean
 CRITERIA = ("discounted", "total", "average", "finite")
-HASHED = 1 << 20  # indices that are hashed at a time
 
 
 @dataclass(frozen=True)
@@ -359,20 +359,9 @@ class CMDP:
     @cached_property
     def digest(self) -> str:
         """Fingerprint of what the user said, labels apart; how it is stored has no part in it."""
-        rows, hasher = self.transitions, sha256()
-        pairs, lengths = (rows.state_of, rows.action_of), (np.diff(rows.first_entry),)
-        for columns in (pairs, lengths, (rows.successors,)):
-            shape = (len(columns[0]), 2) if len(columns) > 1 else columns[0].shape
-            hasher.update(str(shape).encode())
-            for i in range(0, len(columns[0]), HASHED):
-                parts = [column[i : i + HASHED] for column in columns]
-                block = np.empty((len(parts[0]), len(parts)), np.int64)
-                for j, part in enumerate(parts):
-                    block[:, j] = part
-                hasher.update(block.data)
-        numbers = self.reward, self.constraints, self.limits.bounds, self.initial
-        for array in (rows.probabilities, *numbers):
-            _hash(hasher, array)
+        hasher = self.transitions.hashed.copy()
+        for array in (self.reward, self.constraints, self.limits.bounds, self.initial):
+            hash_array(hasher, array)
         hasher.update(f"{self.senses} {self.minimise} {self.discount!r}".encode())
         hasher.update(b" may stay" * self.may_stay + b" average" * (self.criterion == "average"))
         if self.horizon is not None:
@@ -401,7 +390,7 @@ class CMDP:
         hasher = sha256()
         numbers = rows.filled(self.reward), turned, self.limits.row_thresholds, self.initial
         for array in (successors.astype(np.int32), chances, *numbers):
-            _hash(hasher, array)
+            hash_array(hasher, array)
         mask = self.available
         hasher.update((b"" if mask is None else mask.tobytes()) + repr(self.discount).encode())
         return hasher.hexdigest()
@@ -598,12 +587,6 @@ class CMDP:
         made = toy_text_fields(env, cost, initial)
         made |= {"thresholds": [limit], "senses": ["<="], "constraint_names": [cost_name]}
         return cls(**made, discount=discount)
-
-
-def _hash(hasher: Any, array: np.ndarray) -> None:
-    """Add the shape and the numbers of an array."""
-    hasher.update(str(array.shape).encode())
-    hasher.update(np.ascontiguousarray(array).data)
 
 
 def _by_choice(field: str, numbers: Any, rows: Transitions, kept: Kept | None) -> np.ndarray:

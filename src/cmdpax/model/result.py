@@ -362,10 +362,23 @@ class FrontierPoint:
 
     threshold: float
     reward: float
-    multiplier: float
+    multiplier: float  # of a breakpoint: the price on its looser side
     gap: float  # certified
     violation: float  # certified
     status: str
+    is_breakpoint: bool = False  # whether the price changes here, and nowhere up to the next
+
+
+@dataclass(frozen=True, eq=False)
+class FrontierRegion:
+    """A polygon of thresholds of two constraints in which both prices stay the same."""
+
+    thresholds: np.ndarray  # [k, 2]: its corners, in their order around it
+    rewards: np.ndarray  # [k]: best rewards there; between them they are linear
+    multipliers: np.ndarray  # [2]: prices
+    gap: float  # certified, the largest of the corners
+    violation: float  # certified, likewise
+    status: str  # "certified" if every corner is
 
 
 @dataclass(frozen=True)

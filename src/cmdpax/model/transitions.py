@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from numbers import Real
 from sys import float_info
 from typing import Any, NamedTuple
@@ -40,6 +41,7 @@ WASTE = 0.1  # share of an array that may stay unused at its end
 NORMALISE = f"normalise them (within {ROW_SUM_TOLERANCE:g} of 1 it is done for you)"
 CUBE = "transitions: as many states as actions; read as [S, A, S], from_mdptoolbox reads [A, S, S]."
 NO_ACTIONS = "the action set is empty; every state needs at least one action."
+HASHED = 1 << 20  # indices that are hashed at a time
 Array = np.ndarray
 
 
@@ -127,6 +129,27 @@ class Transitions:
         tensor = np.zeros((S * A, S))
         tensor[self.cells] = self.matrix.toarray()
         return tensor.reshape(S, A, S)
+
+    @cached_property
+    def hashed(self) -> Any:
+        """A hasher that has seen the rows; copy it to go on."""
+        hasher = sha256()
+        pairs, lengths = (self.state_of, self.action_of), (np.diff(self.first_entry),)
+        for columns in (pairs, lengths, (self.successors,)):
+            shape = (len(columns[0]), 2) if len(columns) > 1 else columns[0].shape
+            hasher.update(str(shape).encode())
+            for i in range(0, len(columns[0]), HASHED):
+                parts = [column[i : i + HASHED] for column in columns]
+                block = np.empty((len(parts[0]), len(parts)), np.int64)
+                for k, part in enumerate(parts):
+                    block[:, k] = part
+                hasher.update(block.data)
+        hash_array(hasher, self.probabilities)
+        return hasher
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied to another process; a hasher cannot be."""
+        return {name: value for name, value in self.__dict__.items() if name != "hashed"}
 
     @property
     def is_small(self) -> bool:
@@ -771,3 +794,9 @@ def toy_text_fields(
         "initial": np.append(float_array("initial", start), 0.0),
         "state_names": [*(str(s) for s in range(end)), "end"],
     }
+
+
+def hash_array(hasher: Any, array: np.ndarray) -> None:
+    """Add the shape and the numbers of an array."""
+    hasher.update(str(array.shape).encode())
+    hasher.update(np.ascontiguousarray(array).data)

@@ -178,11 +178,14 @@ def _mix(columns: Columns, multipliers: Array, penalty: float, start: Array) -> 
     return best_mixture(*values, multipliers, penalty, start)
 
 
-def first_column(form: StandardForm, best: Plan, accuracy: float = 0.0) -> Columns:
-    """A mixture of one, the optimum of the reward alone."""
-    none, no_weights = np.zeros((0, form.constraint_count)), np.zeros(form.constraint_count)
+def first_column(
+    form: StandardForm, best: Plan, accuracy: float = 0.0, weights: np.ndarray | None = None
+) -> Columns:
+    """A mixture of one, the optimum of `r + weights.c`; of the reward alone without weights."""
+    none = np.zeros((0, form.constraint_count))
     empty = Columns((), (), np.zeros(0), none, none, (), np.zeros(0), np.zeros(0))
-    column = add_column(form, empty, best, no_weights, accuracy)
+    planned = np.zeros(form.constraint_count) if weights is None else weights
+    column = add_column(form, empty, best, planned, accuracy)
     return replace(column, mixture=np.ones(1), feasible_mixture=np.ones(1))
 
 

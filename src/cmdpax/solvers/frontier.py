@@ -1,9 +1,11 @@
 """The trade-off curve: best reward and shadow price against one budget, over its feasible range.
 
-The best value is a concave function of each bound `b_i`, and its slope is the price of constraint
-i. The range runs from where constraint i stops mattering (its value at the optimum without it) to
-the tightest bound that the other constraints leave feasible. Each solve starts from the columns and
-multipliers of the one before.
+The best value is a concave, piecewise linear function of each bound `b_i`, and its slope is the
+price of constraint i. Up to some hundred states the key simplex walks along it from one breakpoint
+to the next (`key_simplex.breakpoints`): between them the curve is a straight line. The range runs
+from where constraint i stops mattering (its value at the optimum without it) to the tightest bound
+that the other constraints leave feasible. Each solve starts from the columns and multipliers of the
+one before.
 """
 
 import numpy as np
@@ -15,10 +17,13 @@ from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Callback, FrontierPoint, Result, TradeOff
 from cmdpax.solvers.certified import WarmStart
 from cmdpax.solvers.climb import objective_of
-from cmdpax.solvers.solve import solve, solve_again
-from cmdpax.stopping import Stopper
+from cmdpax.solvers.key_simplex import breakpoints, plans_before_pivots
+from cmdpax.solvers.solve import scaled_form, solve, solve_again
+from cmdpax.stopping import Stop, Stopper
 from cmdpax.utilities import Utility
 
+POINTS = 25  # of a curve with too many breakpoints
+SAME = 1e-7  # relative difference of two prices that are one
 RANGE_EPS = 1e-6  # accuracy of the ends of the range
 INSET = 1e-3  # how far inside the feasible end of the range the last point lies, as a share of it
 
@@ -27,35 +32,76 @@ def frontier(
     model: CMDP,
     constraint: int | str = 0,
     *,
-    points: int = 25,
+    points: int | None = None,
     eps: float = 1e-6,
     callback: Callback | None = None,
 ) -> list[FrontierPoint]:
-    """Solve the model at `points` thresholds of one constraint, from loose to tight.
+    """Solve the model at thresholds of one constraint, from loose to tight.
 
-    constraint: its index or its name; its sense is `<=` or `>=`. callback: sees every point as a
-    row with `done` and `points`. Ctrl-C ends the curve.
+    constraint: its index or its name; its sense is `<=` or `>=`. points: so many thresholds at
+    equal distances; without it all breakpoints of the curve, so that it is known exactly, or 25
+    points of a large model. The model's own budget is always among them, if it can bind. callback:
+    sees every point as a row with `done` and `points`. Ctrl-C ends the curve.
     """
     i = find_constraint(model, constraint)
-    if check_count("points", points) < 2:
+    if points is not None and check_count("points", points) < 2:
         raise InputError(f"points is {points}; a curve needs at least 2.")
     with Stopper() as stop:
         loose, tight = threshold_range(model, i, eps)
+        corners = None if points is not None else _corners(model, i, loose, tight, eps, stop)
         if stop():
             raise KeyboardInterrupt
+        if corners is None:
+            count, prices = POINTS if points is None else points, {}
+            thresholds = np.linspace(loose, tight - INSET * (tight - loose), count).tolist()
+        else:
+            thresholds, prices = list(corners), corners
+        low, high = sorted((loose, tight))
+        own = float(model.limits.bounds[i][np.isfinite(model.limits.bounds[i])][0])
+        if low < own < high and np.abs(np.array(thresholds) - own).min() > eps * (high - low):
+            thresholds = sorted([*thresholds, own], reverse=tight < loose)
         curve, warm = [], WarmStart()
-        for threshold in np.linspace(loose, tight - INSET * (tight - loose), points).tolist():
-            thresholds = list(model.thresholds)
-            thresholds[i] = threshold
-            result = solve_again(model.replace(thresholds=thresholds), eps, warm)
+        for threshold in thresholds:
+            entries = list(model.limits.entries)
+            entries[i] = threshold
+            result = solve_again(model.replace(thresholds=entries), eps, warm)
             proof, price = result.certificate, float(result.multipliers[i])
+            is_corner = threshold in prices
+            price = prices.get(threshold, price)
             numbers = threshold + 0.0, result.reward, price, proof.gap, proof.violation
-            curve.append(FrontierPoint(*numbers, result.status))
+            curve.append(FrontierPoint(*numbers, result.status, is_corner))
             if callback is not None:
-                callback({"done": len(curve), "points": points, **vars(curve[-1])})
+                callback({"done": len(curve), "points": len(thresholds), **vars(curve[-1])})
             if stop():
                 break
         return curve
+
+
+def _corners(
+    model: CMDP, i: int, loose: float, tight: float, eps: float, stop: Stop
+) -> dict[float, float] | None:
+    """Thresholds of constraint i, from loose to tight, where its price changes, and those before.
+
+    None where there are too many to find, or pivots meet trouble.
+    """
+    entries = list(model.limits.entries)
+    entries[i] = loose - (tight - loose) / 10  # before the first
+    scaled = scaled_form(model.replace(thresholds=entries), eps)
+    if plans_before_pivots(scaled.form) != 0:
+        return None
+    row = int(model.limits.first_rows[i])
+    walk = breakpoints(scaled.form, eps, row, stop)
+    if walk is None:
+        return None
+    start, sign = float(scaled.form.thresholds[row]), float(model.limits.signs[row])
+    unit = float(scaled.units[1 + row])
+    corners, price = {}, -np.inf
+    for threshold, before, after in zip(walk[0], walk[1], walk[1][1:]):
+        if after - max(before, price) > SAME * max(abs(before), eps):
+            own = entries[i] + sign * unit * float(threshold - start)
+            corners[own + 0.0] = float(before) * float(scaled.units[0]) / unit
+            price = after
+    return corners
 
 
 def frontier_between(
@@ -111,9 +157,7 @@ def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[fl
     relaxed = model.replace(constraints=rows, thresholds=bounds, senses=None)
     sign = model.limits.signs[model.limits.first_rows[constraint]]  # -1: towards small values
     extreme = relaxed.replace(reward=model.constraints[constraint], minimise=bool(sign < 0))
-    form = StandardForm.of(extreme)
-    low, high = attained_ranges(form).bounds[0]
-    idle = sign * (low - (high - low))  # a threshold that every policy keeps, or nearly
+    form, idle = StandardForm.of(extreme), idle_threshold(model, constraint)
     entries = [idle if i == constraint else entry for i, entry in enumerate(model.limits.entries)]
     loose = float(_feasible(solve(model.replace(thresholds=entries), eps=eps)).values[constraint])
     tight = _feasible(solve(extreme, eps=eps)).reward
@@ -123,6 +167,15 @@ def threshold_range(model: CMDP, constraint: int, eps: float = 1e-6) -> tuple[fl
             " without it already satisfies it as far as possible."
         )
     return loose, tight
+
+
+def idle_threshold(model: CMDP, constraint: int) -> float:
+    """A threshold that every policy keeps, or nearly."""
+    sign = float(model.limits.signs[model.limits.first_rows[constraint]])
+    none = {"constraints": model.constraints[:0], "thresholds": [], "senses": None}
+    alone = model.replace(reward=model.constraints[constraint], minimise=sign < 0, **none)
+    low, high = attained_ranges(StandardForm.of(alone)).bounds[0]
+    return sign * float(low - (high - low))
 
 
 def _feasible(result: Result) -> Result:

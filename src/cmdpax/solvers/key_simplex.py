@@ -25,6 +25,7 @@ LOWERED = 1e-3  # share of eps by which perturbed rewards may change a value
 MISSED = 1e-5  # share of eps by which margins and visits may be negative
 SWAPS = 100  # changes of keys between two refreshes
 MAX_PIVOTS = 100_000
+FLAT, BEYOND = 1e-9, 8.0  # slopes that count as 0; how often what may be missed a step goes beyond
 ALONE, LARGEST, MANY = 400, 1500, 20  # states, states and constraints: `plans_before_pivots`
 
 
@@ -71,14 +72,90 @@ def by_pivots(
     stop: Stop = never,
 ) -> Outcome:
     """Solve a small scaled form from prices `[m]` (0), with so many pivots at the most."""
+    parts, owner, factors, basis, limits = _begin(form, eps, weights, most, stop)
+    why = _to_the_end(parts, owner, factors, basis, limits, stop)
+    done = int(basis.counts[pivots.PIVOTS])
+    if why != pivots.OPTIMAL:
+        ray = basis.ray if why == pivots.INFEASIBLE else None
+        return Outcome(None, basis.weights, done, basis.margins, ray)
+    p = basis.counts[pivots.TIGHT]
+    mixed = basis.margins + basis.advantages[:, basis.extra[:p]] @ basis.shares[:p]
+    points = _points(form, parts, owner, factors, basis, mixed, limits)
+    policy = _policy(form, owner, basis)
+    kind: dict[str, Any] = {"tolerance": LOWERED * eps, "stop": stop}
+    best = form.criterion.plan(form, form.pseudo_reward(basis.weights), basis.keys, **kind)
+    answer = Answer(policy, basis.weights, best, points=points)
+    return Outcome(answer, basis.weights, done, mixed)
+
+
+def breakpoints(
+    form: StandardForm, eps: float, i: int, stop: Stop = never
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Thresholds of row i, from the form's own upwards, at which its price changes, and prices.
+
+    Thresholds `[n]` rise, prices `[n + 1]` before, between and after do, too; the last threshold is
+    the largest that any policy meets, its price infinite. In a basis that is optimal for b_i = t
+
+        x(t) = x + W^-1 e_i t,   y(t) = y - N x'(t),   slack(t) = u - e_i t + R x(t):
+
+    the first that would be negative leaves, by a pivot, and so on. None where pivots meet trouble.
+    """
+    parts, owner, factors, basis, limits = _begin(form, eps, None, MAX_PIVOTS, stop)
+    corners: list[float] = []
+    prices: list[float] = []
+    thresholds = parts[3].copy()
+    parts = *parts[:3], readable(thresholds)
+    while not stop():
+        why = _to_the_end(parts, owner, factors, basis, limits, stop)
+        if why == pivots.INFEASIBLE:
+            return np.array(corners), np.array([*prices, np.inf])
+        if why != pivots.OPTIMAL:
+            return None
+        prices.append(float(basis.weights[i]))
+        step, beyond = _longest_step(parts[0], owner, basis, limits, i)
+        corners.append(float(thresholds[i]) + step)
+        thresholds[i] += step + beyond
+        basis.margins[1 + i] -= step + beyond
+    return None
+
+
+def _longest_step(
+    kernel: Any, owner: np.ndarray, basis: Basis, limits: np.ndarray, i: int
+) -> tuple[float, float]:
+    """How far b_i may rise while the basis stays optimal, and what makes the next one leave."""
+    p, ties = basis.counts[pivots.TIGHT], basis.counts[pivots.TIES]
+    tight, extra, x = basis.tight[:p], basis.extra[:p], basis.shares[:p]
+    change = np.zeros(p)
+    if i in tight:
+        change = basis.inverse[:p, list(tight).index(i)]
+    flows = np.array(
+        [[pivots.outflow(kernel, owner, basis.vectors[t], k) for k in extra] for t in range(ties)]
+    ).reshape(ties, p)
+    rows = np.setdiff1d(np.arange(len(basis.weights)), tight)
+    slack = basis.margins[1 + rows] + basis.advantages[1 + rows][:, extra] @ x
+    slope = basis.advantages[1 + rows][:, extra] @ change - (rows == i)
+    values = np.concatenate([x, basis.key_shares[:ties], slack])
+    slopes = np.concatenate([change, -flows @ change, slope])
+    missed = np.concatenate([np.full(p + ties, limits[1]), np.full(len(rows), limits[0])])
+    falls = slopes < -FLAT * missed / limits[0]
+    steps = np.full(len(values), np.inf)
+    steps[falls] = np.maximum(values[falls], 0.0) / -slopes[falls]
+    first = int(np.argmin(steps))
+    return float(steps[first]), float(BEYOND * missed[first] / -slopes[first])
+
+
+def _begin(
+    form: StandardForm, eps: float, weights: np.ndarray | None, most: int, stop: Stop
+) -> tuple[tuple, np.ndarray, small.Factors, Basis, np.ndarray]:
+    """Rows, owners, factors, a basis that is dual feasible at prices `[m]`, and limits."""
     m, rows = form.constraint_count, form.transitions
     basis = pivots.empty_basis(form.states, form.choices, m, SWAPS)
     if weights is not None:
         basis.weights[:] = weights
     kernel, initial = form.kernel, readable(form.initial)
     owner, factors = readable(rows.state_of.astype(np.int64)), small.empty_factors(form.states)
-    plan = form.criterion.plan
-    basis.keys[:] = plan(form, form.pseudo_reward(basis.weights), stop=stop).choices
+    plan = form.criterion.plan(form, form.pseudo_reward(basis.weights), stop=stop)
+    basis.keys[:] = plan.choices
     small.factorise(kernel, basis.keys, factors)
     basis.kinds[basis.keys] = 1
     lowered = LOWERED * eps * form.criterion.unit * np.random.default_rng(0).random(form.choices)
@@ -89,23 +166,23 @@ def by_pivots(
     limits = np.array([allowed, allowed * form.criterion.mass, most])
     pivots.refresh(*parts, factors, basis)
     np.minimum(_reduced(basis), 0.0, out=basis.reduced)
+    return parts, owner, factors, basis, limits
+
+
+def _to_the_end(
+    parts: tuple,
+    owner: np.ndarray,
+    factors: small.Factors,
+    basis: Basis,
+    limits: np.ndarray,
+    stop: Stop,
+) -> int:
+    """Pivots, with everything anew from time to time; why they ended."""
     while True:
-        why = pivots.pivot(kernel, owner, initial, factors, basis, limits)
+        why = pivots.pivot(parts[0], owner, parts[1], factors, basis, limits)
         if why != pivots.REFRESH or stop():
-            break
+            return why
         _refresh(parts, owner, factors, basis)
-    done = int(basis.counts[pivots.PIVOTS])
-    if why != pivots.OPTIMAL:
-        ray = basis.ray if why == pivots.INFEASIBLE else None
-        return Outcome(None, basis.weights, done, basis.margins, ray)
-    p = basis.counts[pivots.TIGHT]
-    mixed = basis.margins + basis.advantages[:, basis.extra[:p]] @ basis.shares[:p]
-    points = _points(form, parts, owner, factors, basis, mixed, limits)
-    policy = _policy(form, owner, basis)
-    kind: dict[str, Any] = {"tolerance": LOWERED * eps, "stop": stop}
-    best = plan(form, form.pseudo_reward(basis.weights), basis.keys, **kind)
-    answer = Answer(policy, basis.weights, best, points=points)
-    return Outcome(answer, basis.weights, done, mixed)
 
 
 def _points(

@@ -20,8 +20,16 @@ import numpy as np
 from cmdpax.errors import InputError, NumericalError, check_count, check_number
 from cmdpax.exact.bounds import claim, mixed
 from cmdpax.exact.certificate import certify, lagrangian_bound, scaled_errors, with_ray
-from cmdpax.exact.ranges import Ranges, attained_ranges
-from cmdpax.exact.standard import Renumbered, Scaled, StandardForm, form_of, said_back, scaled
+from cmdpax.exact.ranges import ROUGH, Ranges, attained_ranges
+from cmdpax.exact.standard import (
+    Renumbered,
+    Scaled,
+    StandardForm,
+    form_of,
+    heard_potentials,
+    said_back,
+    scaled,
+)
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Callback, Certificate, Mixture, Result, Row, Status, Trajectory
@@ -29,7 +37,7 @@ from cmdpax.model.row_function import FunctionCMDP
 from cmdpax.solvers.algorithm import Answer, Oracle
 from cmdpax.solvers.certified import Task, WarmStart
 from cmdpax.solvers.climb import Climb, max_min, objective_of, raised
-from cmdpax.solvers.columns import MAX_COLUMNS, Corrective
+from cmdpax.solvers.columns import MAX_COLUMNS, Corrective, first_column
 from cmdpax.solvers.feasibility import RELAXED, Feasibility, decide_feasibility
 from cmdpax.solvers.key_simplex import by_pivots, plans_before_pivots
 from cmdpax.solvers.policy_classes import Features
@@ -43,6 +51,7 @@ SHARP = PLANNED / 10  # the same of a share of all possible values, before the r
 LOOSE = 1e-2  # accuracy of a certificate, relative to the range, once time is up
 REFUSALS, GAIN = 4, 0.9  # certificates in a row that gain less than a tenth before a search ends
 DEFAULT, KEY = "corrective-alm", "key-simplex"
+STARTED, FROM_START = 1e-3, 20  # error of the first plan of a start, and plans before phase 1
 TIGHTER = 4  # times that max-min is solved, each to a tenth of the tolerance before
 Proven = tuple[Mixture, Certificate, np.ndarray]  # policies, their proof, their values [m]
 
@@ -57,6 +66,7 @@ def solve(
     memory_limit: float | None = None,
     callback: Callback | None = None,
     utility: Utility | None = None,
+    start: Result | None = None,
     **settings: Any,
 ) -> Result:
     """Solve a constrained MDP to one certified stationary policy.
@@ -69,15 +79,18 @@ def solve(
     of the last one is always finished. Fixed budgets have none. memory_limit: GB of the whole
     process, for the default method. callback: sees every row of the trace as it comes, and those of
     a fixed budget at its end. utility: maximised instead of the reward, one of `cmdpax.utilities`;
-    eps is then a share of `F(best bound) - F(uniform policy)`. settings: the method's own. A method
-    that has a fixed-budget form too runs it when one of that form's settings is given.
+    eps is then a share of `F(best bound) - F(uniform policy)`. start: a result of this model, or of
+    one with the same states, actions and constraints whose rewards, budgets or chances differ; its
+    prices and potentials are where the search begins, and nothing of it is believed. settings: the
+    method's own. A method that has a fixed-budget form too runs it when one of that form's settings
+    is given.
 
     An infeasible model is answered with its proof. Stops with status `limit` after the time limit,
     Ctrl-C (a second one ends it at once, with nothing) or when rounding leaves nothing to gain,
     with the best policy so far.
     """
     if isinstance(model, FunctionCMDP):
-        _refuse_choices(method, features, utility, settings, memory_limit)
+        _refuse_choices(method, features, utility, settings, memory_limit, start)
         check_number("eps", eps, above=0, below=1)
         door = _Door(model, find_method(DEFAULT), eps, time_limit, callback=callback)
         return door.solve({})
@@ -87,10 +100,14 @@ def solve(
     if memory_limit is not None and row.name != DEFAULT:
         raise InputError(f"memory_limit: only {DEFAULT} keeps to one; leave it out for {row.name}.")
     limits = row, eps, time_limit, memory_limit, callback
+    if start is not None:
+        if row.name not in (DEFAULT, KEY) or utility is not None:
+            raise InputError(f"start: only {DEFAULT} and {KEY} take one, and no utility does.")
+        check_start(model, start)
     if utility is not None:
         return _solve_utility(model, utility, limits, {**own, **settings})
     may_pivot = method is None and not settings and memory_limit is None
-    return _Door(model, *limits, may_pivot=may_pivot).solve({**own, **settings})
+    return _Door(model, *limits, may_pivot=may_pivot, start=start).solve({**own, **settings})
 
 
 def _refuse_choices(*choices: Any) -> None:
@@ -98,7 +115,8 @@ def _refuse_choices(*choices: Any) -> None:
     if any(choice is not None and choice != {} for choice in choices):
         raise InputError(
             "solve: a model of rows takes eps, time_limit and callback alone; for methods,"
-            " features, utilities and settings build it with CMDP.from_rows(..., stored=True)."
+            " features, utilities, starts and settings build it with"
+            " CMDP.from_rows(..., stored=True)."
         )
 
 
@@ -127,9 +145,25 @@ def _solve_utility(
     return _Door(model, find_method(DEFAULT), eps).solve({}) if result is None else result
 
 
+def check_start(model: CMDP, start: Any) -> None:
+    """Refuse a start that is no result, or one of a model with other states, actions or limits."""
+    if not isinstance(start, Result):
+        raise InputError(f"start: a Result is needed, not {type(start).__name__}.")
+    theirs = (*start.policies[1].shape[1:], len(start.limits))
+    own = (*model.policy_shape, model.constraint_count)
+    if theirs != own:
+        said, needed = (f"policy {one[:-1]}, {one[-1]} constraints" for one in (theirs, own))
+        raise InputError(f"start: a result of another model ({said} for {needed}); leave it out.")
+
+
 def solve_again(model: CMDP, eps: float, warm: WarmStart) -> Result:
     """Solve as by default, from a warm start, which is brought up to date."""
     return _Door(model, find_method(DEFAULT), eps, warm=warm, may_pivot=True).solve({})
+
+
+def scaled_form(model: CMDP, eps: float) -> Scaled:
+    """The form of a model in units of which eps is the tolerance."""
+    return _Door(model, find_method(DEFAULT), eps).scaled
 
 
 def trajectory(
@@ -229,6 +263,7 @@ class _Door:
     warm: WarmStart = field(default_factory=WarmStart)
     explains: bool = True  # whether an infeasible model is told what would make it feasible
     may_pivot: bool = False  # whether the key simplex comes first, where it is the faster one
+    start: Result | None = None  # of a model that resembles this one
 
     def __post_init__(self) -> None:
         for name in ("time_limit", "memory_limit"):
@@ -258,8 +293,9 @@ class _Door:
     def ranges(self) -> Ranges:
         """What policies can change."""
         if self.warm.ranges is None:
-            sharp = () if self.form.constraint_count else (SHARP * self.eps,)
-            self.warm.ranges = attained_ranges(self.form, self.stop, *sharp)
+            sharp = ROUGH if self.form.constraint_count else SHARP * self.eps
+            guesses = self._heard("range_potentials")
+            self.warm.ranges = attained_ranges(self.form, self.stop, sharp, guesses)
         return self.warm.ranges
 
     @cached_property
@@ -301,8 +337,15 @@ class _Door:
             form = self.scaled.form
             plans = 0 if method.name == KEY else None
             plans = plans_before_pivots(form) if self.may_pivot else plans
+            if self.start is not None and form.constraint_count:
+                prices = self.model.limits.unfold(self.start.multipliers)
+                warm.multipliers = self.scaled.scaled_weights(prices)
             if plans == 0 and not stop() and (result := self._by_pivots()) is not None:
                 return result
+            if self.start is not None and solver is not None and plans != 0:
+                result = self._from_start(partial(solver, **settings), most)
+                if result is not None:
+                    return result
             known = warm.columns_for(form)
             verdict = decide_feasibility(form, self.eps, known, accuracy, most, stop)
             if verdict.status in ("infeasible", "open"):
@@ -353,6 +396,39 @@ class _Door:
             return None
         self.method = find_method(KEY)
         return self._result(answer)
+
+    def _heard(self, name: str) -> np.ndarray | None:
+        """Potentials `[..., S]` of the start's certificate in the numbering of the form."""
+        if self.start is None or self.form.criterion.parts > 1:
+            return None
+        potentials = getattr(self.start.certificate, name)
+        if potentials.shape[-1] != self.form.states:
+            return None
+        if name == "range_potentials":
+            potentials = heard_potentials(self.model, potentials)
+        return potentials if self.renumbered is None else self.renumbered.heard(potentials)
+
+    def _from_start(self, solver: Callable[..., Answer], most: int) -> Result | None:
+        """The result of a search from the start's prices, without phase 1; None if it ends without.
+
+        A feasible policy is shown by the certificate. Where none is, phase 1 has the next word.
+        """
+        form, warm = self.scaled.form, self.warm
+        assert warm.multipliers is not None
+        guess = self._heard("dual_potential")
+        guess = None if guess is None else guess / self.scaled.units[0]
+        reward, accuracy = form.pseudo_reward(warm.multipliers), ACCURACY * self.eps
+        kind: dict[str, Any] = {"values": guess, "tolerance": STARTED, "stop": self.stop}
+        best = form.criterion.plan(form, reward, **kind)
+        columns = first_column(form, best, accuracy, warm.multipliers)
+        plans = len(self.trace) + FROM_START + form.constraint_count
+        is_over = lambda: self._is_over() or len(self.trace) >= plans  # noqa: E731
+        limits = self.eps, columns, most, is_over, None
+        answer = solver(form, Task(*limits, self._record, self._accept, warm))
+        if self.accepted:
+            return self._result(answer)
+        self.refused, self.smallest = 0, np.inf
+        return None
 
     def _solved(self, solver: Callable[..., Answer], verdict: Feasibility, most: int) -> Result:
         """The result of the method; where it finds nothing at the very edge, a tolerance away."""
