@@ -156,7 +156,18 @@ def _at(_typing: Any, address: Any) -> Any:
     return types.CPointer(types.float64)(types.int64), code
 
 
+def _frozen(_typing: Any, array: Any) -> Any:
+    """In compiled loops: the same array, as one that is only read (`readable`)."""
+
+    def code(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        context.nrt.incref(builder, array, arguments[0])
+        return arguments[0]
+
+    return array.copy(readonly=True)(array), code
+
+
 call_at: Any = intrinsic(_call_at)
+frozen: Any = intrinsic(_frozen)
 _pointer: Any = intrinsic(_at)
 
 

@@ -1,0 +1,556 @@
+"""Small models of one shape in one call: reach, ranges, pivots and proofs of each in turn.
+
+The formulas are those of `exact/ranges.py`, `standard.scaled`, `solvers/key_simplex.py` and
+`exact/bounds.py`; a value of a constant, a fraction there, is a sum of two numbers here. Arrays
+have a leading axis n, one entry for each model: S states, K choices, c = 1 + m functions each.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cmdpax.loops import pivots
+from cmdpax.loops.bellman import search
+from cmdpax.loops.compiled import Array, compiled, frozen
+from cmdpax.loops.pivots import OPTIMAL, REFRESH, SWAPS, TIES, TIGHT
+from cmdpax.loops.rows import Block
+from cmdpax.loops.small import (
+    SWEEPS,
+    Factors,
+    best_keys,
+    centre,
+    extremes,
+    factorise,
+    factorise_mean,
+    plan_both,
+    substitute,
+    substitute_all,
+)
+
+UNIT = 2.220446049250313e-16
+SPLIT = 134217729.0  # 2^27 + 1: halves of a number
+SMALL = 1e-250  # a product so small may have lost digits
+SQUARED = 1e-15  # what rounding of a sum of two numbers amounts to, in units of rounding
+
+
+class Models(NamedTuple):
+    """What n models say, in the orientation of standard forms."""
+
+    rows: Block  # [n, S + 1], [n, K + 1] and padded [n, E]
+    initial: Array  # [n, S]
+    discounts: Array  # [n]
+    functions: Array  # [n, c, K]
+    thresholds: Array  # [n, m]
+    compared: Array  # [n, m, 2]
+
+
+class Shares(NamedTuple):
+    """How accurate everything is: constants of the rooms above."""
+
+    eps: float
+    missed: float  # share of eps by which margins and visits may be negative
+    lowered: float  # the same by which perturbed rewards may change a value
+    off: float  # the same of what points may be off
+    most: float  # pivots
+    floor: float  # of tolerances: of the size of numbers, of constants, of the largest reward
+    digits: float
+    tiniest: float
+    rough: float  # share of a range that may be missed
+    narrow: float  # share of possible values below which a range is
+    far: float  # what the discount leaves of states that are far away
+
+
+class Answers(NamedTuple):
+    """What is proven about each model, in the units of its form."""
+
+    are_certified: Array  # [n] booleans; if not, nothing else counts
+    policies: Array  # [n, K]
+    weights: Array  # [n, m]
+    bounds: Array  # [n, c, 2]: of values
+    margins: Array  # [n, m, 2]
+    uppers: Array  # [n]: no feasible policy has a better reward
+    potentials: Array  # [n, c, S]
+    dual_potentials: Array  # [n, S]
+    ranges: Array  # [n, c, 2]
+    range_potentials: Array  # [n, c, 2, S]
+    points: Array  # [n, P, c]
+    counts: Array  # [n] int64: how many points
+    numbers: Array  # [n, 7]: pivots; gap and violation of the vertex, scaled and not; those proven
+
+
+class _Model(NamedTuple):
+    """One of them, and what its rows say."""
+
+    rows: Block
+    kernel: Block
+    owner: Array  # [K]
+    initial: Array  # [S]
+    reachable: Array  # [S]
+    discount: float
+    rounding: float  # of ratios
+    count: float  # of roundings in a sum over initial states
+    nothing: Array  # [0]
+
+
+class _Functions(NamedTuple):
+    """Functions of one of them."""
+
+    centred: Array  # [c, K], less their constants
+    sizes: Array  # [c, K]
+    ends: Array  # [c, 2], of reachable choices
+    rests: Array  # [c, 2]: values of constants, as a sum of two numbers
+    scaled: Array  # [c, K]
+    perturbed: Array  # [c, K]
+    thresholds: Array  # [m], scaled
+    units: Array  # [c]
+    tolerances: Array  # [c]
+
+
+@compiled
+def certify_all(models, prices, shares, basis, answers):
+    """The certified vertex of every model, by pivots from the prices and keys of the one before.
+
+    prices: `[m]`, of the first one. basis: room for one.
+    """
+    _, S = models.initial.shape
+    n, c, K = models.functions.shape
+    owner, chances = np.empty(K, np.int64), np.empty(models.rows.successors.shape[1])
+    steps, frontier = np.empty(S, np.int64), np.empty(S, np.uint32)
+    reachable, nothing = np.empty(S, np.bool_), frozen(np.empty(0))
+    factors = Factors(np.empty((S, S)), np.zeros(S, np.int64), np.zeros(S, np.int64))
+    functions = _Functions(
+        np.empty((c, K)),
+        np.empty((c, K)),
+        np.empty((c, 2)),
+        np.empty((c, 2)),
+        np.empty((c, K)),
+        np.empty((c, K)),
+        np.empty(c - 1),
+        np.empty(c),
+        np.empty(c),
+    )
+    is_start = False
+    for i in range(n):
+        answers.are_certified[i] = False
+        discount, initial = models.discounts[i], models.initial[i]
+        rows = Block(
+            models.rows.first_choice[i],
+            models.rows.first_entry[i],
+            models.rows.successors[i],
+            models.rows.probabilities[i],
+        )
+        for e in range(len(chances)):
+            chances[e] = discount * rows.probabilities[e]
+        kernel = Block(rows.first_choice, rows.first_entry, rows.successors, frozen(chances))
+        farthest, longest = 0, 0
+        for s in range(S):
+            steps[s] = 0 if initial[s] > 0.0 else -1
+            for k in range(rows.first_choice[s], rows.first_choice[s + 1]):
+                owner[k] = s
+                longest = max(longest, np.int64(rows.first_entry[k + 1] - rows.first_entry[k]))
+        if discount > 0.0:
+            search(rows.first_choice, rows.first_entry, rows.successors, steps, frontier)
+        for s in range(S):
+            reachable[s] = steps[s] >= 0
+            farthest = max(farthest, steps[s])
+        unit, count = UNIT * (2.5 * longest + 10.0), _roundings(initial)
+        model = _Model(
+            rows,
+            kernel,
+            frozen(owner),
+            initial,
+            frozen(reachable),
+            discount,
+            unit,
+            count,
+            nothing,
+        )
+        _look(model, models.functions[i], functions)
+        own = answers.ranges[i], answers.range_potentials[i]
+        is_usual = discount**farthest > shares.far
+        is_usual = is_usual and _ranges(model, functions, shares, own[0], own[1])
+        if is_usual and _tolerances(model, functions, models.compared[i], shares, own[0]):
+            _scale(model, models.functions[i], models.thresholds[i], functions)
+            if not is_start:
+                for s in range(S):
+                    basis.keys[s] = rows.first_choice[s]
+            parts = model, functions, shares, factors, basis, answers, i
+            if _vertex(*parts, prices, is_start):
+                _prove(*parts, models.thresholds[i])
+        is_start = answers.are_certified[i]
+        for j in range(c - 1):
+            prices[j] = answers.weights[i, j] if is_start else 0.0
+
+
+@compiled
+def _roundings(initial):
+    """How often a sum over initial states is rounded; their own sum counts as a whole."""
+    total, rest, count = 0.0, 0.0, 9.0
+    for chance in initial:
+        if chance != 0.0:
+            total, error = two_sum(total, chance)
+            rest += error
+            count += 1.0
+    return count + abs((total - 1.0) + rest) / UNIT
+
+
+@compiled
+def two_sum(a, b):
+    """`a + b` and what rounding took from it, exactly."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+@compiled
+def two_product(a, b):
+    """`a * b` and what rounding took from it, exactly; NaN where numbers are too small."""
+    product = a * b
+    if abs(product) < SMALL and a != 0.0 and b != 0.0:
+        return product, np.nan
+    high, other = SPLIT * a, SPLIT * b
+    high, other = high - (high - a), other - (other - b)
+    low, rest = a - high, b - other
+    return product, ((high * other - product) + high * rest + low * other) + low * rest
+
+
+@compiled
+def _look(model, given, functions):
+    """Ends, constants and what is left of functions `[c, K]`."""
+    for i in range(len(given)):
+        low, high = np.inf, -np.inf
+        for k in range(given.shape[1]):
+            if model.reachable[model.owner[k]]:
+                low, high = min(low, given[i, k]), max(high, given[i, k])
+        middle = low / 2 + high / 2
+        constant = middle if abs(middle) > high - low else 0.0
+        for k in range(given.shape[1]):
+            functions.centred[i, k] = given[i, k] - constant
+            functions.sizes[i, k] = abs(functions.centred[i, k])
+        functions.ends[i, 0], functions.ends[i, 1] = low, high
+        functions.rests[i, 0], functions.rests[i, 1] = 0.0, 0.0
+        if constant != 0.0:
+            below, tail = two_sum(1.0, -model.discount)
+            first = constant / below
+            product, error = two_product(first, below)
+            functions.rests[i, 0] = first
+            functions.rests[i, 1] = (((constant - product) - error) - first * tail) / below
+
+
+@compiled
+def _ranges(model, functions, shares, ranges, potentials):
+    """Attained ranges `[c, 2]` and potentials `[c, 2, S]`, in place; False if unsettled."""
+    c, _, S = potentials.shape
+    K = functions.centred.shape[1]
+    both, sizes, ends = np.empty((c, 2, K)), np.empty((2, K)), np.empty((2, 2))
+    for i in range(c):
+        for k in range(K):
+            both[i, 0, k], both[i, 1, k] = -functions.centred[i, k], functions.centred[i, k]
+    reach = model.discount / (1.0 - model.discount)
+    numbers = model.initial, reach, model.reachable, True, shares.rough
+    if not plan_both(model.kernel, frozen(both), *numbers, potentials):
+        return False
+    for i in range(c):
+        for k in range(K):
+            sizes[0, k], sizes[1, k] = functions.sizes[i, k], functions.sizes[i, k]
+        _extremes(model, both[i], sizes, potentials[i], model.nothing, ends)
+        for side in range(2):
+            sign, values = 2.0 * side - 1.0, potentials[i, side]
+            rest = sign * (functions.rests[i, 0] + functions.rests[i, 1])
+            low = _outwards(model, values, ends[side, 0], ends[side, 1], rest, 0.0)[0]
+            ranges[i, side] = sign * low + 0.0
+    return True
+
+
+@compiled
+def _extremes(model, rewards, sizes, values, policy, ends):
+    """`small.extremes` of a model without a gauge."""
+    arrays = frozen(rewards), frozen(sizes), frozen(values)
+    none, discount, seen = model.nothing, model.discount, model.reachable
+    extremes(model.rows, *arrays, none, policy, none, discount, model.rounding, seen, ends)
+
+
+@compiled
+def _outwards(model, values, low, high, rest, doubt):
+    """`rho.V + end + rest` of both ends, with rounding; doubt: what `rest` is a difference of."""
+    start, spread = 0.0, 0.0
+    for s in range(len(values)):
+        if model.initial[s] != 0.0:
+            start += model.initial[s] * values[s]
+            spread += model.initial[s] * abs(values[s])
+    first, last = start + low + rest, start + high + rest
+    size = model.count * spread + abs(rest) + SQUARED * doubt
+    first -= UNIT * (size + model.count * abs(low) + 2 * abs(first))
+    last += UNIT * (size + model.count * abs(high) + 2 * abs(last))
+    return first if np.isfinite(first) else -np.inf, last if np.isfinite(last) else np.inf
+
+
+@compiled
+def _tolerances(model, functions, compared, shares, ranges):
+    """What gap and violations may be, and units; False where something is unusual.
+
+    Unusual are narrow ranges, which need the sizes of terms, and tolerances of 0.
+    """
+    for i in range(len(ranges)):
+        low, high = functions.ends[i]
+        rest = functions.rests[i, 0]
+        own, largest = 0.0, 0.0
+        for j in range(4):
+            number = ranges[i, j] if j < 2 else ranges[0, 0] if i == 0 else compared[i - 1, j - 2]
+            own, largest = max(own, abs(number - rest)), max(largest, abs(number))
+        floor = max(shares.floor * own, shares.digits * largest)
+        floor = max(floor, shares.tiniest * max(-low, high))
+        width = max(ranges[i, 1] - ranges[i, 0], 0.0)
+        tolerance = max(shares.eps * width, floor)
+        functions.tolerances[i] = tolerance
+        functions.units[i] = tolerance / shares.eps
+        possible = (high - low if high > low else 1.0) / (1.0 - model.discount)
+        if not tolerance > 0.0 or (low < 0.0 and high > 0.0 and width <= shares.narrow * possible):
+            return False
+    return True
+
+
+@compiled
+def _scale(model, given, thresholds, functions):
+    """Functions less their least, in units, and thresholds."""
+    mass = 1.0 / (1.0 - model.discount)
+    for i in range(len(given)):
+        low, high = functions.ends[i]
+        unit = functions.units[i]
+        most = (high - low) / unit
+        for k in range(given.shape[1]):
+            functions.scaled[i, k] = min(max((given[i, k] - low) / unit, 0.0), most)
+        if i > 0:
+            functions.thresholds[i - 1] = (thresholds[i - 1] - low * mass) / unit
+
+
+@compiled
+def _vertex(model, functions, shares, factors, basis, answers, n, prices, is_start):
+    """Pivots from prices `[m]` and keys to a policy, its points and a plan at its prices.
+
+    Prices and points are unscaled. False where there is no vertex; else `factors` are those of the
+    plan, whose choices are the basis's keys.
+    """
+    c, K = functions.scaled.shape
+    values, units, unit = answers.dual_potentials[n], functions.units, 1.0 - model.discount
+    S = len(values)
+    _clear(basis)
+    for i in range(c - 1):
+        basis.weights[i] = prices[i] * units[1 + i] / units[0]
+    reward = np.empty(K)
+    _scalarise(functions.scaled, basis.weights, reward)
+    for s in range(S):
+        values[s] = 0.0
+    sweeps = 0 if is_start else SWEEPS
+    if not best_keys(model.kernel, frozen(reward), basis.keys, factors, values, sweeps):
+        return False
+    for s in range(S):
+        basis.kinds[basis.keys[s]] = 1
+    draw, lowered = np.uint64(1), shares.lowered * shares.eps * unit
+    for k in range(K):
+        draw = draw * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+        share = np.float64(draw >> np.uint64(11)) / 9007199254740992.0
+        for i in range(c):
+            functions.perturbed[i, k] = functions.scaled[i, k]
+        if basis.kinds[k] == 0:
+            functions.perturbed[0, k] -= lowered * share
+    allowed = shares.missed * shares.eps
+    limits = np.array([allowed, allowed / unit, shares.most])
+    rewards, thresholds = frozen(functions.perturbed), frozen(functions.thresholds)
+    parts = model.kernel, model.owner, model.initial, rewards, thresholds, factors, basis
+    why = _optimum(*parts, limits)
+    answers.numbers[n, 0] = basis.counts[pivots.PIVOTS]
+    if why != OPTIMAL:
+        return False
+    reached = np.empty(c)
+    for i in range(c):
+        reached[i] = basis.margins[i]
+        for b in range(basis.counts[TIGHT]):
+            reached[i] += basis.advantages[i, basis.extra[b]] * basis.shares[b]
+    points = answers.points[n]
+    count = _points(*parts, reached, limits, points)
+    answers.counts[n] = count
+    for p in range(count):
+        for i in range(c):
+            points[p, i] = (points[p, i] - shares.off * shares.eps) * units[i]
+        points[p, 0] += functions.ends[0, 0] / unit
+    _policy(model.owner, basis, answers.policies[n])
+    _scalarise(functions.scaled, basis.weights, reward)
+    if not best_keys(model.kernel, frozen(reward), basis.keys, factors, values, 0):
+        return False
+    gap, numbers = -reached[0], answers.numbers[n]
+    for s in range(S):
+        gap += model.initial[s] * values[s]
+    numbers[2], numbers[4] = 0.0, 0.0
+    for i in range(c - 1):
+        gap -= basis.weights[i] * functions.thresholds[i]
+        answers.weights[n, i] = basis.weights[i] * units[0] / units[1 + i]
+        numbers[2] = max(numbers[2], -reached[1 + i])
+        numbers[4] = max(numbers[4], -reached[1 + i] * units[1 + i])
+    numbers[1], numbers[3] = gap, gap * units[0]
+    return True
+
+
+@compiled
+def _prove(model, functions, shares, factors, basis, answers, n, thresholds):
+    """Bounds on the values of the policy, and on the best one, and whether they are close enough.
+
+    The keys are those of a plan at the prices, and so is their LU.
+    """
+    c, K = functions.centred.shape
+    weights, values = answers.weights[n], answers.dual_potentials[n]
+    S, rests, room = len(values), functions.rests, np.empty((c - 1, 3))
+    total, tail, doubt = rests[0, 0], rests[0, 1], abs(rests[0, 0])
+    mixed, sizes, ends = np.empty((1, K)), np.empty((1, K)), np.empty((c, 2))
+    for k in range(K):
+        mixed[0, k], sizes[0, k] = functions.centred[0, k], functions.sizes[0, k]
+    for i in range(c - 1):
+        first, error = two_sum(rests[1 + i, 0], -thresholds[i])
+        error += rests[1 + i, 1]
+        room[i, 0], room[i, 1] = first, error
+        room[i, 2] = abs(rests[1 + i, 0]) + abs(thresholds[i]) if rests[1 + i, 0] != 0.0 else 0.0
+        weight = weights[i]
+        if weight == 0.0:
+            continue
+        product, lost = two_product(weight, first)
+        total, rounded = two_sum(total, product)
+        tail += rounded + (lost + weight * error)
+        doubt += weight * (abs(rests[1 + i, 0]) + abs(thresholds[i]))
+        for k in range(K):
+            mixed[0, k] += weight * functions.centred[1 + i, k]
+            sizes[0, k] += weight * functions.sizes[1 + i, k]
+    for s in range(S):
+        values[s] = mixed[0, basis.keys[s]]
+    for k in range(K):
+        sizes[0, k] *= c + 1
+    centre(values, model.reachable)  # a constant has no say, and costs digits
+    substitute(factors, values)
+    centre(values, model.reachable)
+    own = answers.dual_potentials[n : n + 1]
+    _extremes(model, mixed, sizes, own, model.nothing, ends)
+    upper = _outwards(model, values, ends[0, 0], ends[0, 1], total + tail, (c + 10) * doubt)[1]
+    potentials, policy = answers.potentials[n], frozen(answers.policies[n])
+    _evaluate(model, functions.centred, policy, factors, potentials)
+    _extremes(model, functions.centred, functions.sizes, potentials, policy, ends)
+    worst = 0.0
+    for i in range(c):
+        low, high, vector = ends[i, 0], ends[i, 1], potentials[i]
+        pair = _outwards(model, vector, low, high, rests[i, 0] + rests[i, 1], 0.0)
+        answers.bounds[n, i, 0], answers.bounds[n, i, 1] = pair
+        if i > 0:
+            rest, doubt = room[i - 1, 0] + room[i - 1, 1], room[i - 1, 2]
+            pair = _outwards(model, vector, low, high, rest, doubt)
+            answers.margins[n, i - 1, 0], answers.margins[n, i - 1, 1] = pair
+            worst = max(worst, -pair[0] / functions.units[i])
+    gap = (upper - answers.bounds[n, 0, 0]) / functions.units[0]
+    answers.uppers[n] = upper
+    answers.numbers[n, 5], answers.numbers[n, 6] = gap, worst
+    answers.are_certified[n] = max(gap, worst) <= shares.eps
+
+
+@compiled
+def _evaluate(model, rewards, policy, factors, potentials):
+    """Values `[c, S]` of rewards `[c, K]` under a policy `[K]`, centred, in place."""
+    c, S = potentials.shape
+    columns, first_choice = np.empty((S, c)), model.rows.first_choice
+    factorise_mean(model.kernel, policy, factors)
+    for i in range(c):
+        vector = potentials[i]
+        for s in range(S):
+            vector[s] = 0.0
+            for k in range(first_choice[s], first_choice[s + 1]):
+                vector[s] += policy[k] * rewards[i, k]
+        centre(vector, model.reachable)
+        for s in range(S):
+            columns[s, i] = vector[s]
+    substitute_all(factors, columns)
+    for i in range(c):
+        vector = potentials[i]
+        for s in range(S):
+            vector[s] = columns[s, i]
+        centre(vector, model.reachable)
+
+
+@compiled
+def _scalarise(rewards, weights, reward):
+    """`r + w.c`, into `reward [K]`."""
+    for k in range(len(reward)):
+        reward[k] = rewards[0, k]
+    for i in range(len(weights)):
+        if weights[i] != 0.0:
+            for k in range(len(reward)):
+                reward[k] += weights[i] * rewards[1 + i, k]
+
+
+@compiled
+def _clear(basis):
+    """Forget all but the keys."""
+    basis.kinds[:] = 0
+    basis.counts[:] = 0
+
+
+@compiled
+def _optimum(kernel, owner, initial, rewards, thresholds, factors, basis, limits):
+    """Pivots to the end, from keys that are optimal for the basis's prices; why they ended."""
+    pivots.refresh(kernel, initial, rewards, thresholds, factors, basis)
+    for k in range(len(basis.reduced)):
+        reduced = basis.advantages[0, k]
+        for i in range(len(basis.weights)):
+            reduced += basis.weights[i] * basis.advantages[1 + i, k]
+        basis.reduced[k] = min(reduced, 0.0)
+    while True:
+        why = pivots._pivot(kernel, owner, initial, factors, basis, limits)
+        if why != REFRESH:
+            return why
+        _refresh(kernel, initial, rewards, thresholds, factors, basis)
+
+
+@compiled
+def _refresh(kernel, initial, rewards, thresholds, factors, basis):
+    """Everything anew from the keys, and the vectors of ties from their LU."""
+    factorise(kernel, basis.keys, factors)
+    pivots.refresh(kernel, initial, rewards, thresholds, factors, basis)
+    basis.counts[SWAPS] = 0
+    for t in range(basis.counts[TIES]):
+        basis.vectors[t] = 0.0
+        basis.vectors[t, basis.ties[t]] = 1.0
+        substitute(factors, basis.vectors[t])
+
+
+@compiled
+def _points(kernel, owner, initial, rewards, thresholds, factors, basis, mixed, limits, points):
+    """Policies that say which prices are optimal, into `points`; how many."""
+    p, tied, is_unique = basis.counts[TIGHT], 0, True
+    for b in range(p):
+        is_unique = is_unique and basis.shares[b] > limits[1]
+    for t in range(basis.counts[TIES]):
+        is_unique = is_unique and basis.key_shares[t] > limits[1]
+    for i in range(1, len(mixed)):
+        tied += abs(mixed[i]) <= limits[0]
+    if is_unique and tied == p:
+        pivots.neighbours(kernel, owner, initial, factors, basis, points[: 1 + p])
+        return 1 + p
+    _refresh(kernel, initial, rewards, thresholds, factors, basis)
+    count = 1 + len(basis.reduced) - len(basis.keys)
+    pivots.neighbours(kernel, owner, initial, factors, basis, points[:count])
+    return count
+
+
+@compiled
+def _policy(owner, basis, policy):
+    """The policy `[K]` with the visits of the basis, in place."""
+    totals = np.zeros(len(basis.keys))
+    policy[:] = 0.0
+    for s in range(len(totals)):
+        policy[basis.keys[s]] = 1.0
+    for b in range(basis.counts[TIGHT]):
+        totals[owner[basis.extra[b]]] += max(basis.shares[b], 0.0)
+    for t in range(basis.counts[TIES]):
+        totals[basis.ties[t]] += max(basis.key_shares[t], 0.0)
+    for b in range(basis.counts[TIGHT]):
+        k = basis.extra[b]
+        s = owner[k]
+        if totals[s] > 0.0:
+            policy[k] = max(basis.shares[b], 0.0) / totals[s]
+            policy[basis.keys[s]] = max(policy[basis.keys[s]] - policy[k], 0.0)
