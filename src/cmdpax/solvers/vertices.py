@@ -83,6 +83,10 @@ def _result(
     """The result of model n."""
     steps, *errors, gap, violation = answers.numbers[n].tolist()
     limits, bounds = model.limits, answers.bounds[n]
+    values = bounds[1:].sum(1) / 2
+    if not limits.are_rows:
+        first = limits.first_rows
+        values = limits.signs[first] * values[first] + 0.0
     low, high = bounds[0].tolist()
     proof = Certificate(
         reward_bounds=(low, high),
@@ -94,7 +98,7 @@ def _result(
         ranges=answers.ranges[n],
         range_potentials=answers.range_potentials[n],
     )
-    first, has_limits = limits.first_rows, len(limits) > 0
+    has_limits = len(limits) > 0
     row = {
         "outer": 1,
         "evaluations": int(steps) if has_limits else 1,
@@ -111,7 +115,7 @@ def _result(
         status="certified",
         method=KEY if has_limits else DEFAULT,
         eps=eps,
-        values=limits.signs[first] * bounds[1:].mean(1)[first] + 0.0,
+        values=values,
         scaled_gap=gap,
         scaled_violation=violation,
         trace=[row],
