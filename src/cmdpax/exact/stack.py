@@ -12,10 +12,9 @@ from cmdpax.model.cmdp import CMDP
 
 
 def is_plain(model: CMDP) -> bool:
-    """Whether a model may be in a stack: small, discounted, and no run ends."""
+    """Whether a model may be in a stack: discounted, and no run ends."""
     is_discounted = model.criterion == "discounted" and 1 - model.discount >= SHORT
-    rows = model.transitions
-    return is_discounted and model.horizon is None and rows.is_small and rows.lost is None
+    return is_discounted and model.horizon is None and model.transitions.lost is None
 
 
 def stacked(models: Sequence[CMDP]) -> Models:

@@ -31,6 +31,8 @@ from cmdpax.loops.small import (
 UNIT = 2.220446049250313e-16
 SPLIT = 134217729.0  # 2^27 + 1: halves of a number
 SMALL = 1e-250  # a product so small may have lost digits
+TWICE = 2.0  # as far from a value as its bounds are: what another's rounding surely allows
+ROUNDED = 1e-13  # of a value, in units of possible ones
 SQUARED = 1e-15  # what rounding of a sum of two numbers amounts to, in units of rounding
 
 
@@ -57,7 +59,6 @@ class Shares(NamedTuple):
     digits: float
     tiniest: float
     rough: float  # share of a range that may be missed
-    narrow: float  # share of possible values below which a range is
     far: float  # what the discount leaves of states that are far away
 
 
@@ -104,7 +105,6 @@ class _Functions(NamedTuple):
     perturbed: Array  # [c, K]
     thresholds: Array  # [m], scaled
     units: Array  # [c]
-    tolerances: Array  # [c]
 
 
 @compiled
@@ -127,7 +127,6 @@ def certify_all(models, prices, shares, basis, answers):
         np.empty((c, K)),
         np.empty((c, K)),
         np.empty(c - 1),
-        np.empty(c),
         np.empty(c),
     )
     is_start = False
@@ -167,17 +166,15 @@ def certify_all(models, prices, shares, basis, answers):
             nothing,
         )
         _look(model, models.functions[i], functions)
-        own = answers.ranges[i], answers.range_potentials[i]
-        is_usual = discount**farthest > shares.far
-        is_usual = is_usual and _ranges(model, functions, shares, own[0], own[1])
-        if is_usual and _tolerances(model, functions, models.compared[i], shares, own[0]):
+        if not is_start:
+            for s in range(S):
+                basis.keys[s] = rows.first_choice[s]
+        parts = model, functions, shares, factors, basis, answers, i
+        if discount**farthest > shares.far and _measure(*parts):
             _scale(model, models.functions[i], models.thresholds[i], functions)
-            if not is_start:
-                for s in range(S):
-                    basis.keys[s] = rows.first_choice[s]
-            parts = model, functions, shares, factors, basis, answers, i
             if _vertex(*parts, prices, is_start):
                 _prove(*parts, models.thresholds[i])
+                answers.are_certified[i] = _judge(*parts, models.compared[i])
         is_start = answers.are_certified[i]
         for j in range(c - 1):
             prices[j] = answers.weights[i, j] if is_start else 0.0
@@ -239,27 +236,42 @@ def _look(model, given, functions):
 
 
 @compiled
-def _ranges(model, functions, shares, ranges, potentials):
-    """Attained ranges `[c, 2]` and potentials `[c, 2, S]`, in place; False if unsettled."""
-    c, _, S = potentials.shape
-    K = functions.centred.shape[1]
-    both, sizes, ends = np.empty((c, 2, K)), np.empty((2, K)), np.empty((2, 2))
-    for i in range(c):
-        for k in range(K):
-            both[i, 0, k], both[i, 1, k] = -functions.centred[i, k], functions.centred[i, k]
-    reach = model.discount / (1.0 - model.discount)
-    numbers = model.initial, reach, model.reachable, True, shares.rough
-    if not plan_both(model.kernel, frozen(both), *numbers, potentials):
+def _measure(model, functions, shares, factors, basis, answers, n):
+    """Units: of the reward what policies can change, of others what is possible; False: unsettled.
+
+    Without constraints nothing is scaled.
+    """
+    mass = 1.0 / (1.0 - model.discount)
+    for i in range(len(functions.units)):
+        low, high = functions.ends[i]
+        functions.units[i] = (high - low if high > low else 1.0) * mass
+    if len(functions.units) == 1:
+        return True
+    ranges = answers.ranges[n]
+    if not _range(model, functions, shares, 0, ranges, answers.range_potentials[n]):
         return False
-    for i in range(c):
-        for k in range(K):
-            sizes[0, k], sizes[1, k] = functions.sizes[i, k], functions.sizes[i, k]
-        _extremes(model, both[i], sizes, potentials[i], model.nothing, ends)
-        for side in range(2):
-            sign, values = 2.0 * side - 1.0, potentials[i, side]
-            rest = sign * (functions.rests[i, 0] + functions.rests[i, 1])
-            low = _outwards(model, values, ends[side, 0], ends[side, 1], rest, 0.0)[0]
-            ranges[i, side] = sign * low + 0.0
+    tolerance = _tolerance(functions, shares, 0, ranges, ranges[:1])
+    functions.units[0] = tolerance / shares.eps
+    return tolerance > 0.0
+
+
+@compiled
+def _range(model, functions, shares, i, ranges, potentials):
+    """The attained range of one function and its potentials, in place; False if unsettled."""
+    K, S = functions.centred.shape[1], potentials.shape[2]
+    both, sizes, ends = np.empty((1, 2, K)), np.empty((2, K)), np.empty((2, 2))
+    for k in range(K):
+        both[0, 0, k], both[0, 1, k] = -functions.centred[i, k], functions.centred[i, k]
+        sizes[0, k], sizes[1, k] = functions.sizes[i, k], functions.sizes[i, k]
+    reach, own = model.discount / (1.0 - model.discount), potentials[i : i + 1]
+    numbers = model.initial, reach, model.reachable, True, shares.rough
+    if not plan_both(model.kernel, frozen(both), *numbers, own):
+        return False
+    _extremes(model, both[0], sizes, own[0], model.nothing, ends)
+    for side in range(2):
+        sign, rest = 2.0 * side - 1.0, functions.rests[i, 0] + functions.rests[i, 1]
+        low = _outwards(model, own[0, side], ends[side, 0], ends[side, 1], sign * rest, 0.0)[0]
+        ranges[i, side] = sign * low + 0.0
     return True
 
 
@@ -287,28 +299,15 @@ def _outwards(model, values, low, high, rest, doubt):
 
 
 @compiled
-def _tolerances(model, functions, compared, shares, ranges):
-    """What gap and violations may be, and units; False where something is unusual.
-
-    Unusual are narrow ranges, which need the sizes of terms, and tolerances of 0.
-    """
-    for i in range(len(ranges)):
-        low, high = functions.ends[i]
-        rest = functions.rests[i, 0]
-        own, largest = 0.0, 0.0
-        for j in range(4):
-            number = ranges[i, j] if j < 2 else ranges[0, 0] if i == 0 else compared[i - 1, j - 2]
-            own, largest = max(own, abs(number - rest)), max(largest, abs(number))
-        floor = max(shares.floor * own, shares.digits * largest)
-        floor = max(floor, shares.tiniest * max(-low, high))
-        width = max(ranges[i, 1] - ranges[i, 0], 0.0)
-        tolerance = max(shares.eps * width, floor)
-        functions.tolerances[i] = tolerance
-        functions.units[i] = tolerance / shares.eps
-        possible = (high - low if high > low else 1.0) / (1.0 - model.discount)
-        if not tolerance > 0.0 or (low < 0.0 and high > 0.0 and width <= shares.narrow * possible):
-            return False
-    return True
+def _tolerance(functions, shares, i, ranges, compared):
+    """What the gap or a violation may be, given an attained range (`ranges.tolerances_of`)."""
+    rest, own, largest = functions.rests[i, 0], 0.0, 0.0
+    for j in range(4):
+        number = ranges[i, j] if j < 2 else compared[max(i - 1, 0), j - 2]
+        own, largest = max(own, abs(number - rest)), max(largest, abs(number))
+    floor = max(shares.floor * own, shares.digits * largest)
+    floor = max(floor, shares.tiniest * max(-functions.ends[i, 0], functions.ends[i, 1]))
+    return max(shares.eps * (ranges[i, 1] - ranges[i, 0]), floor)
 
 
 @compiled
@@ -369,12 +368,7 @@ def _vertex(model, functions, shares, factors, basis, answers, n, prices, is_sta
         for b in range(basis.counts[TIGHT]):
             reached[i] += basis.advantages[i, basis.extra[b]] * basis.shares[b]
     points = answers.points[n]
-    count = _points(*parts, reached, limits, points)
-    answers.counts[n] = count
-    for p in range(count):
-        for i in range(c):
-            points[p, i] = (points[p, i] - shares.off * shares.eps) * units[i]
-        points[p, 0] += functions.ends[0, 0] / unit
+    answers.counts[n] = _points(*parts, reached, limits, points)
     _policy(model.owner, basis, answers.policies[n])
     _scalarise(functions.scaled, basis.weights, reward)
     if not best_keys(model.kernel, frozen(reward), basis.keys, factors, values, 0):
@@ -433,7 +427,7 @@ def _prove(model, functions, shares, factors, basis, answers, n, thresholds):
     potentials, policy = answers.potentials[n], frozen(answers.policies[n])
     _evaluate(model, functions.centred, policy, factors, potentials)
     _extremes(model, functions.centred, functions.sizes, potentials, policy, ends)
-    worst = 0.0
+    answers.uppers[n] = upper
     for i in range(c):
         low, high, vector = ends[i, 0], ends[i, 1], potentials[i]
         pair = _outwards(model, vector, low, high, rests[i, 0] + rests[i, 1], 0.0)
@@ -442,11 +436,45 @@ def _prove(model, functions, shares, factors, basis, answers, n, thresholds):
             rest, doubt = room[i - 1, 0] + room[i - 1, 1], room[i - 1, 2]
             pair = _outwards(model, vector, low, high, rest, doubt)
             answers.margins[n, i - 1, 0], answers.margins[n, i - 1, 1] = pair
-            worst = max(worst, -pair[0] / functions.units[i])
-    gap = (upper - answers.bounds[n, 0, 0]) / functions.units[0]
-    answers.uppers[n] = upper
-    answers.numbers[n, 5], answers.numbers[n, 6] = gap, worst
-    answers.are_certified[n] = max(gap, worst) <= shares.eps
+
+
+@compiled
+def _judge(model, functions, shares, factors, basis, answers, n, compared):
+    """Whether gap and violations are small enough.
+
+    The policy's own value is attained: where the floor of a tolerance is enough nobody asks what
+    policies can change. Points are what they are for sure.
+    """
+    ranges, numbers, points = answers.ranges[n], answers.numbers[n], answers.points[n]
+    c, mass = len(ranges), 1.0 / (1.0 - model.discount)
+    numbers[5], numbers[6] = 0.0, 0.0
+    for i in range(c):
+        low, high = answers.bounds[n, i]
+        error = answers.uppers[n] - low if i == 0 else -answers.margins[n, i - 1, 0]
+        if i > 0 or c == 1:
+            doubt = TWICE * (high - low)
+            ranges[i, 0], ranges[i, 1] = high + doubt, low - doubt
+            for s in range(answers.potentials.shape[2]):
+                value = answers.potentials[n, i, s]
+                answers.range_potentials[n, i, 0, s] = -value
+                answers.range_potentials[n, i, 1, s] = value
+        others = ranges[:1] if i == 0 else compared
+        tolerance = _tolerance(functions, shares, i, ranges, others)
+        if error > tolerance and (i > 0 or c == 1):
+            if not _range(model, functions, shares, i, ranges, answers.range_potentials[n]):
+                return False
+            tolerance = _tolerance(functions, shares, i, ranges, others)
+        if not (error <= tolerance and tolerance > 0.0):
+            return False
+        scaled = shares.eps * error / tolerance
+        numbers[5 if i == 0 else 6] = scaled if i == 0 else max(numbers[6], scaled)
+        unit = functions.units[i]
+        off = max(shares.off * tolerance, ROUNDED * unit)
+        for p in range(answers.counts[n]):
+            points[p, i] = points[p, i] * unit - off
+            if i == 0:
+                points[p, i] += functions.ends[0, 0] * mass
+    return True
 
 
 @compiled

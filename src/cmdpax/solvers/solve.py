@@ -129,8 +129,8 @@ def _solve_small(
     prices = None if start is None else model.limits.unfold(start.multipliers)
     with Stopper():
         (result,) = certified_vertices([model], eps, prices)
-    if result is not None and callback is not None:
-        callback(result.trace[0])
+        if result is not None and callback is not None:
+            callback(result.trace[0])
     return result
 
 

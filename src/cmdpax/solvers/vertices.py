@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cmdpax.exact.discounted import FAR
-from cmdpax.exact.ranges import EXACT, FEW, NARROW, ROUGH
+from cmdpax.exact.ranges import EXACT, ROUGH
 from cmdpax.exact.stack import is_plain, stacked
 from cmdpax.exact.standard import said_back
 from cmdpax.loops import pivots, vertices
@@ -43,14 +43,12 @@ def certified_vertices(
     ]
 
 
-def _answers(
-    models: Sequence[CMDP], eps: float, prices: np.ndarray | None
-) -> vertices.Answers:
+def _answers(models: Sequence[CMDP], eps: float, prices: np.ndarray | None) -> vertices.Answers:
     """The arrays of all certificates."""
     stack = stacked(models)
     (n, c, K), S = stack.functions.shape, models[0].states
     m = c - 1
-    rough = 0.0 if S <= EXACT and c <= FEW else ROUGH
+    rough = 0.0 if S <= EXACT else ROUGH
     accuracy = eps, MISSED, LOWERED, ACCURACY, float(MAX_PIVOTS), FLOOR, DIGITS, TINIEST
     answers = vertices.Answers(
         np.empty(n, bool),
@@ -70,16 +68,14 @@ def _answers(
     vertices.certify_all(
         stack,
         np.zeros(m) if prices is None else np.array(prices),
-        vertices.Shares(*accuracy, rough, NARROW, FAR),
+        vertices.Shares(*accuracy, rough, FAR),
         pivots.empty_basis(S, K, m, SWAPS),
         answers,
     )
     return answers
 
 
-def _result(
-    model: CMDP, answers: vertices.Answers, n: int, eps: float, seconds: float
-) -> Result:
+def _result(model: CMDP, answers: vertices.Answers, n: int, eps: float, seconds: float) -> Result:
     """The result of model n."""
     steps, *errors, gap, violation = answers.numbers[n].tolist()
     limits, bounds = model.limits, answers.bounds[n]
