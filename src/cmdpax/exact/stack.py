@@ -40,7 +40,7 @@ def _rows(blocks: Sequence[Block]) -> Block:
     padded = []
     for block, count in zip(blocks, counts, strict=True):
         missing = max(counts) - count
-        entries = block.successors, block.probabilities
+        entries: tuple[np.ndarray, ...] = block.successors, block.probabilities
         if missing:
             entries = tuple(np.append(part, np.zeros(missing, part.dtype)) for part in entries)
         padded.append((block.first_choice, block.first_entry, *entries))

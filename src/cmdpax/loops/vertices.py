@@ -90,7 +90,7 @@ class _Model(NamedTuple):
     reachable: Array  # [S]
     discount: float
     rounding: float  # of ratios
-    count: float  # of roundings in a sum over initial states
+    roundings: float  # in a sum over initial states
     nothing: Array  # [0]
 
 
@@ -142,7 +142,7 @@ def certify_all(models, prices, shares, basis, answers):
         for e in range(len(chances)):
             chances[e] = discount * rows.probabilities[e]
         kernel = Block(rows.first_choice, rows.first_entry, rows.successors, frozen(chances))
-        farthest, longest = 0, 0
+        farthest, longest = np.int64(0), np.int64(0)
         for s in range(S):
             steps[s] = 0 if initial[s] > 0.0 else -1
             for k in range(rows.first_choice[s], rows.first_choice[s + 1]):
@@ -258,7 +258,7 @@ def _measure(model, functions, shares, factors, basis, answers, n):
 @compiled
 def _range(model, functions, shares, i, ranges, potentials):
     """The attained range of one function and its potentials, in place; False if unsettled."""
-    K, S = functions.centred.shape[1], potentials.shape[2]
+    K = functions.centred.shape[1]
     both, sizes, ends = np.empty((1, 2, K)), np.empty((2, K)), np.empty((2, 2))
     for k in range(K):
         both[0, 0, k], both[0, 1, k] = -functions.centred[i, k], functions.centred[i, k]
@@ -292,9 +292,9 @@ def _outwards(model, values, low, high, rest, doubt):
             start += model.initial[s] * values[s]
             spread += model.initial[s] * abs(values[s])
     first, last = start + low + rest, start + high + rest
-    size = model.count * spread + abs(rest) + SQUARED * doubt
-    first -= UNIT * (size + model.count * abs(low) + 2 * abs(first))
-    last += UNIT * (size + model.count * abs(high) + 2 * abs(last))
+    size = model.roundings * spread + abs(rest) + SQUARED * doubt
+    first -= UNIT * (size + model.roundings * abs(low) + 2 * abs(first))
+    last += UNIT * (size + model.roundings * abs(high) + 2 * abs(last))
     return first if np.isfinite(first) else -np.inf, last if np.isfinite(last) else np.inf
 
 

@@ -105,7 +105,7 @@ class Limits:
         return all(sense == ">=" for sense in self.senses)
 
     @cached_property
-    def _sides(self) -> tuple[np.ndarray, np.ndarray]:
+    def _sides(self) -> tuple[np.ndarray, ...]:
         """`[M]` both: limit and side of each row."""
         return np.nonzero(np.isfinite(self.bounds))
 
