@@ -114,27 +114,36 @@ def solve(
     if utility is not None:
         return _solve_utility(model, utility, limits, {**own, **settings})
     may_pivot = method is None and not settings and memory_limit is None
-    if may_pivot and time_limit is None and has_vertex(model):
-        result = _solve_small(model, eps, callback, start)
+    if may_pivot and has_vertex(model):
+        result = _solve_small(model, eps, time_limit, callback, start)
         if result is not None:
             return result
     return _Door(model, *limits, may_pivot=may_pivot, start=start).solve({**own, **settings})
 
 
 def _solve_small(
-    model: CMDP, eps: float, callback: Callback | None, start: Result | None
+    model: CMDP,
+    eps: float,
+    time_limit: float | None,
+    callback: Callback | None,
+    start: Result | None,
 ) -> Result | None:
     """The certified vertex of a small model; None where the door is to be asked."""
-    _check_callback(callback)
+    _check_limits(callback, time_limit=time_limit)
     prices = None if start is None else model.limits.unfold(start.multipliers)
-    with Stopper():
+    with Stopper(time_limit) as stop:
+        if stop():
+            return None
         (result,) = certified_vertices([model], eps, prices)
         if result is not None and callback is not None:
             callback(result.trace[0])
     return result
 
 
-def _check_callback(callback: Any) -> None:
+def _check_limits(callback: Any, **limits: float | None) -> None:
+    for name, limit in limits.items():
+        if limit is not None:
+            check_number(name, limit, least=0)
     if callback is not None and not callable(callback):
         raise InputError("callback: it must be a function that takes a row of the trace.")
 
@@ -295,10 +304,8 @@ class _Door:
     start: Result | None = None  # of a model that resembles this one
 
     def __post_init__(self) -> None:
-        for name in ("time_limit", "memory_limit"):
-            if (limit := getattr(self, name)) is not None:
-                check_number(name, limit, least=0)
-        _check_callback(self.callback)
+        limits = {"time_limit": self.time_limit, "memory_limit": self.memory_limit}
+        _check_limits(self.callback, **limits)
         self.started, self.stop = time.perf_counter(), Stopper(self.time_limit)
         self.form = form_of(self.model)
         self.explains &= isinstance(self.model, CMDP)
