@@ -18,19 +18,16 @@ def is_plain(model: CMDP) -> bool:
 
 
 def stacked(models: Sequence[CMDP]) -> Models:
-    """n plain models with S states, K choices and m rows of constraints each."""
-    limits = [model.limits for model in models]
-    functions = np.empty((len(models), 1 + len(limits[0].rows), models[0].choices))
-    for own, model in zip(functions, models, strict=True):
-        own[0] = -model.reward + 0.0 if model.minimise else model.reward
-        own[1:] = model.limits.turn(model.constraints, axis=0)
+    """n plain models with S states, K choices and m limits each."""
+    signs = [-1.0 if model.minimise else 1.0 for model in models]
     return Models(
         _rows([model.transitions.rows(0, model.states) for model in models]),
         _side_by_side([model.initial for model in models]),
         np.array([model.discount for model in models]),
-        functions,
-        _side_by_side([one.row_thresholds for one in limits]),
-        _side_by_side([one.compared for one in limits]),
+        np.array(signs),
+        _side_by_side([model.reward for model in models]),
+        _side_by_side([model.constraints for model in models]),
+        _side_by_side([model.limits.bounds for model in models]),
     )
 
 

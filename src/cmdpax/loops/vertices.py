@@ -2,7 +2,7 @@
 
 The formulas are those of `exact/ranges.py`, `standard.scaled`, `solvers/key_simplex.py` and
 `exact/bounds.py`; a value of a constant, a fraction there, is a sum of two numbers here. Arrays
-have a leading axis n, one entry for each model: S states, K choices, c = 1 + m functions each.
+have a leading axis n, one entry for each model of S states and K choices.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -13,7 +13,7 @@ import numpy as np
 from cmdpax.loops import pivots
 from cmdpax.loops.bellman import search
 from cmdpax.loops.compiled import Array, compiled, frozen
-from cmdpax.loops.pivots import OPTIMAL, REFRESH, SWAPS, TIES, TIGHT
+from cmdpax.loops.pivots import OPTIMAL, REFRESH, SWAPS, TIES, TIGHT, empty_basis
 from cmdpax.loops.rows import Block
 from cmdpax.loops.small import (
     SWEEPS,
@@ -37,14 +37,15 @@ SQUARED = 1e-15  # what rounding of a sum of two numbers amounts to, in units of
 
 
 class Models(NamedTuple):
-    """What n models say, in the orientation of standard forms."""
+    """What n models say, with m limits each that make M rows of standard forms, c = 1 + M."""
 
     rows: Block  # [n, S + 1], [n, K + 1] and padded [n, E]
     initial: Array  # [n, S]
     discounts: Array  # [n]
-    functions: Array  # [n, c, K]
-    thresholds: Array  # [n, m]
-    compared: Array  # [n, m, 2]
+    signs: Array  # [n]: -1 where the reward is minimised
+    rewards: Array  # [n, K]
+    constraints: Array  # [n, m, K]
+    bounds: Array  # [n, m, 2], as `model/limits.py` has them
 
 
 class Shares(NamedTuple):
@@ -54,7 +55,8 @@ class Shares(NamedTuple):
     missed: float  # share of eps by which margins and visits may be negative
     lowered: float  # the same by which perturbed rewards may change a value
     off: float  # the same of what points may be off
-    most: float  # pivots
+    most: int  # pivots
+    swaps: int  # changes of keys between two refreshes
     floor: float  # of tolerances: of the size of numbers, of constants, of the largest reward
     digits: float
     tiniest: float
@@ -63,19 +65,19 @@ class Shares(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What is proven about each model, in the units of its form."""
+    """What is proven about each model, in the model's own orientation (`standard.said_back`)."""
 
     are_certified: Array  # [n] booleans; if not, nothing else counts
     policies: Array  # [n, K]
     weights: Array  # [n, m]
-    bounds: Array  # [n, c, 2]: of values
+    bounds: Array  # [n, 1 + m, 2]: of values
     margins: Array  # [n, m, 2]
-    uppers: Array  # [n]: no feasible policy has a better reward
-    potentials: Array  # [n, c, S]
+    dual_bounds: Array  # [n]
+    potentials: Array  # [n, 1 + m, S]
     dual_potentials: Array  # [n, S]
-    ranges: Array  # [n, c, 2]
-    range_potentials: Array  # [n, c, 2, S]
-    points: Array  # [n, P, c]
+    ranges: Array  # [n, 1 + m, 2]
+    range_potentials: Array  # [n, 1 + m, 2, S]
+    points: Array  # [n, P, c], of rows
     counts: Array  # [n] int64: how many points
     numbers: Array  # [n, 7]: pivots; gap and violation of the vertex, scaled and not; those proven
 
@@ -95,43 +97,72 @@ class _Model(NamedTuple):
 
 
 class _Functions(NamedTuple):
-    """Functions of one of them."""
+    """The reward and the rows of one of them, in the orientation of standard forms."""
 
+    given: Array  # [c, K]
+    limits: Array  # [M] int64: the limit of each row
+    signs: Array  # [M]: what turns its value into the row
+    compared: Array  # [M, 2]: the threshold of each row, and the other one of a range
     centred: Array  # [c, K], less their constants
     sizes: Array  # [c, K]
     ends: Array  # [c, 2], of reachable choices
     rests: Array  # [c, 2]: values of constants, as a sum of two numbers
     scaled: Array  # [c, K]
     perturbed: Array  # [c, K]
-    thresholds: Array  # [m], scaled
+    thresholds: Array  # [M], scaled
     units: Array  # [c]
 
 
+class _Proof(NamedTuple):
+    """What is proven about one of them, likewise."""
+
+    weights: Array  # [M]
+    bounds: Array  # [c, 2]
+    margins: Array  # [M, 2]
+    potentials: Array  # [c, S]
+    ranges: Array  # [c, 2]
+    range_potentials: Array  # [c, 2, S]
+    upper: Array  # [1]: no feasible policy has a better reward
+
+
 @compiled
-def certify_all(models, prices, shares, basis, answers):
+def certify_all(models, prices, shares, answers):
     """The certified vertex of every model, by pivots from the prices and keys of the one before.
 
-    prices: `[m]`, of the first one. basis: room for one.
+    prices: `[M]`, of the first one.
     """
-    _, S = models.initial.shape
-    n, c, K = models.functions.shape
+    (n, S), K, M = models.initial.shape, models.rewards.shape[1], len(prices)
+    c = 1 + M
     owner, chances = np.empty(K, np.int64), np.empty(models.rows.successors.shape[1])
     steps, frontier = np.empty(S, np.int64), np.empty(S, np.uint32)
     reachable, nothing = np.empty(S, np.bool_), frozen(np.empty(0))
     factors = Factors(np.empty((S, S)), np.zeros(S, np.int64), np.zeros(S, np.int64))
+    basis = empty_basis(S, K, M, shares.swaps)
     functions = _Functions(
         np.empty((c, K)),
+        np.empty(M, np.int64),
+        np.empty(M),
+        np.empty((M, 2)),
+        np.empty((c, K)),
         np.empty((c, K)),
         np.empty((c, 2)),
         np.empty((c, 2)),
         np.empty((c, K)),
         np.empty((c, K)),
-        np.empty(c - 1),
+        np.empty(M),
         np.empty(c),
+    )
+    proof = _Proof(
+        prices,
+        np.empty((c, 2)),
+        np.empty((M, 2)),
+        np.empty((c, S)),
+        np.empty((c, 2)),
+        np.empty((c, 2, S)),
+        np.empty(1),
     )
     is_start = False
     for i in range(n):
-        answers.are_certified[i] = False
         discount, initial = models.discounts[i], models.initial[i]
         rows = Block(
             models.rows.first_choice[i],
@@ -153,31 +184,78 @@ def certify_all(models, prices, shares, basis, answers):
         for s in range(S):
             reachable[s] = steps[s] >= 0
             farthest = max(farthest, steps[s])
-        unit, count = UNIT * (2.5 * longest + 10.0), _roundings(initial)
-        model = _Model(
-            rows,
-            kernel,
-            frozen(owner),
-            initial,
-            frozen(reachable),
-            discount,
-            unit,
-            count,
-            nothing,
-        )
-        _look(model, models.functions[i], functions)
-        if not is_start:
-            for s in range(S):
+            if not is_start:
                 basis.keys[s] = rows.first_choice[s]
-        parts = model, functions, shares, factors, basis, answers, i
+        unit, count = UNIT * (2.5 * longest + 10.0), _roundings(initial)
+        own = frozen(owner), initial, frozen(reachable)
+        model = _Model(rows, kernel, own[0], own[1], own[2], discount, unit, count, nothing)
+        _turn(models, i, functions)
+        _look(model, functions)
+        parts = model, functions, proof, shares, factors, basis
+        is_certified = False
         if discount**farthest > shares.far and _measure(*parts):
-            _scale(model, models.functions[i], models.thresholds[i], functions)
-            if _vertex(*parts, prices, is_start):
-                _prove(*parts, models.thresholds[i])
-                answers.are_certified[i] = _judge(*parts, models.compared[i])
-        is_start = answers.are_certified[i]
-        for j in range(c - 1):
-            prices[j] = answers.weights[i, j] if is_start else 0.0
+            _scale(model, functions)
+            if _vertex(*parts, answers, i, is_start):
+                _prove(*parts, answers, i)
+                is_certified = _judge(*parts, answers, i)
+        answers.are_certified[i] = is_start = is_certified
+        if is_start:
+            _say(models, functions, proof, answers, i)
+        else:
+            for j in range(M):
+                prices[j] = 0.0
+
+
+@compiled
+def _turn(models, n, functions):
+    """The reward and the rows of model n."""
+    given, row = functions.given, 0
+    for k in range(given.shape[1]):
+        given[0, k] = models.signs[n] * models.rewards[n, k] + 0.0
+    for i in range(models.bounds.shape[1]):
+        for side in range(2):
+            bound, other = models.bounds[n, i, side], models.bounds[n, i, 1 - side]
+            if np.isfinite(bound):
+                sign = 1.0 - 2.0 * side
+                functions.limits[row], functions.signs[row] = i, sign
+                functions.compared[row, 0] = sign * bound + 0.0
+                functions.compared[row, 1] = sign * (other if np.isfinite(other) else bound)
+                row += 1
+                for k in range(given.shape[1]):
+                    given[row, k] = sign * models.constraints[n, i, k] + 0.0
+
+
+@compiled
+def _say(models, functions, proof, answers, n):
+    """The proof about model n, in its own orientation, a row or two for each limit."""
+    sign = models.signs[n]
+    answers.dual_bounds[n] = sign * proof.upper[0] + 0.0
+    _say_one(proof, 0, sign, answers, n, 0)
+    for row in range(len(functions.limits)):
+        i, sign, weight = functions.limits[row], functions.signs[row], proof.weights[row]
+        low, high = proof.margins[row]
+        if row > 0 and functions.limits[row - 1] == i:
+            answers.margins[n, i, 0] = min(answers.margins[n, i, 0], low)
+            answers.margins[n, i, 1] = min(answers.margins[n, i, 1], high)
+            answers.weights[n, i] -= weight
+        else:
+            answers.margins[n, i, 0], answers.margins[n, i, 1] = low, high
+            answers.weights[n, i] = weight
+            _say_one(proof, 1 + row, sign, answers, n, 1 + i)
+
+
+@compiled
+def _say_one(proof, row, sign, answers, n, i):
+    """Values and range of one row as those of the user's function i."""
+    values, ranges = answers.bounds[n, i], answers.ranges[n, i]
+    for side in range(2):
+        own = side if sign > 0.0 else 1 - side
+        values[side] = sign * proof.bounds[row, own] + 0.0
+        ranges[side] = sign * proof.ranges[row, own] + 0.0
+        for s in range(proof.potentials.shape[1]):
+            answers.range_potentials[n, i, side, s] = proof.range_potentials[row, own, s]
+    for s in range(proof.potentials.shape[1]):
+        answers.potentials[n, i, s] = sign * proof.potentials[row, s] + 0.0
 
 
 @compiled
@@ -213,8 +291,9 @@ def two_product(a, b):
 
 
 @compiled
-def _look(model, given, functions):
-    """Ends, constants and what is left of functions `[c, K]`."""
+def _look(model, functions):
+    """Ends, constants and what is left of functions."""
+    given = functions.given
     for i in range(len(given)):
         low, high = np.inf, -np.inf
         for k in range(given.shape[1]):
@@ -236,7 +315,7 @@ def _look(model, given, functions):
 
 
 @compiled
-def _measure(model, functions, shares, factors, basis, answers, n):
+def _measure(model, functions, proof, shares, factors, basis):
     """Units: of the reward what policies can change, of others what is possible; False: unsettled.
 
     Without constraints nothing is scaled.
@@ -247,10 +326,9 @@ def _measure(model, functions, shares, factors, basis, answers, n):
         functions.units[i] = (high - low if high > low else 1.0) * mass
     if len(functions.units) == 1:
         return True
-    ranges = answers.ranges[n]
-    if not _range(model, functions, shares, 0, ranges, answers.range_potentials[n]):
+    if not _range(model, functions, shares, 0, proof.ranges, proof.range_potentials):
         return False
-    tolerance = _tolerance(functions, shares, 0, ranges, ranges[:1])
+    tolerance = _tolerance(functions, shares, 0, proof.ranges)
     functions.units[0] = tolerance / shares.eps
     return tolerance > 0.0
 
@@ -299,11 +377,11 @@ def _outwards(model, values, low, high, rest, doubt):
 
 
 @compiled
-def _tolerance(functions, shares, i, ranges, compared):
+def _tolerance(functions, shares, i, ranges):
     """What the gap or a violation may be, given an attained range (`ranges.tolerances_of`)."""
     rest, own, largest = functions.rests[i, 0], 0.0, 0.0
-    for j in range(4):
-        number = ranges[i, j] if j < 2 else compared[max(i - 1, 0), j - 2]
+    for j in range(4 if i > 0 else 2):
+        number = ranges[i, j] if j < 2 else functions.compared[i - 1, j - 2]
         own, largest = max(own, abs(number - rest)), max(largest, abs(number))
     floor = max(shares.floor * own, shares.digits * largest)
     floor = max(floor, shares.tiniest * max(-functions.ends[i, 0], functions.ends[i, 1]))
@@ -311,9 +389,9 @@ def _tolerance(functions, shares, i, ranges, compared):
 
 
 @compiled
-def _scale(model, given, thresholds, functions):
+def _scale(model, functions):
     """Functions less their least, in units, and thresholds."""
-    mass = 1.0 / (1.0 - model.discount)
+    given, mass = functions.given, 1.0 / (1.0 - model.discount)
     for i in range(len(given)):
         low, high = functions.ends[i]
         unit = functions.units[i]
@@ -321,14 +399,14 @@ def _scale(model, given, thresholds, functions):
         for k in range(given.shape[1]):
             functions.scaled[i, k] = min(max((given[i, k] - low) / unit, 0.0), most)
         if i > 0:
-            functions.thresholds[i - 1] = (thresholds[i - 1] - low * mass) / unit
+            functions.thresholds[i - 1] = (functions.compared[i - 1, 0] - low * mass) / unit
 
 
 @compiled
-def _vertex(model, functions, shares, factors, basis, answers, n, prices, is_start):
-    """Pivots from prices `[m]` and keys to a policy, its points and a plan at its prices.
+def _vertex(model, functions, proof, shares, factors, basis, answers, n, is_start):
+    """Pivots from prices and keys to a policy, its points and a plan at its prices.
 
-    Prices and points are unscaled. False where there is no vertex; else `factors` are those of the
+    Prices are unscaled. False where there is no vertex; else `factors` are those of the
     plan, whose choices are the basis's keys.
     """
     c, K = functions.scaled.shape
@@ -336,7 +414,7 @@ def _vertex(model, functions, shares, factors, basis, answers, n, prices, is_sta
     S = len(values)
     _clear(basis)
     for i in range(c - 1):
-        basis.weights[i] = prices[i] * units[1 + i] / units[0]
+        basis.weights[i] = proof.weights[i] * units[1 + i] / units[0]
     reward = np.empty(K)
     _scalarise(functions.scaled, basis.weights, reward)
     for s in range(S):
@@ -379,7 +457,7 @@ def _vertex(model, functions, shares, factors, basis, answers, n, prices, is_sta
     numbers[2], numbers[4] = 0.0, 0.0
     for i in range(c - 1):
         gap -= basis.weights[i] * functions.thresholds[i]
-        answers.weights[n, i] = basis.weights[i] * units[0] / units[1 + i]
+        proof.weights[i] = basis.weights[i] * units[0] / units[1 + i]
         numbers[2] = max(numbers[2], -reached[1 + i])
         numbers[4] = max(numbers[4], -reached[1 + i] * units[1 + i])
     numbers[1], numbers[3] = gap, gap * units[0]
@@ -387,13 +465,13 @@ def _vertex(model, functions, shares, factors, basis, answers, n, prices, is_sta
 
 
 @compiled
-def _prove(model, functions, shares, factors, basis, answers, n, thresholds):
+def _prove(model, functions, proof, shares, factors, basis, answers, n):
     """Bounds on the values of the policy, and on the best one, and whether they are close enough.
 
     The keys are those of a plan at the prices, and so is their LU.
     """
     c, K = functions.centred.shape
-    weights, values = answers.weights[n], answers.dual_potentials[n]
+    values, thresholds = answers.dual_potentials[n], functions.compared[:, 0]
     S, rests, room = len(values), functions.rests, np.empty((c - 1, 3))
     total, tail, doubt = rests[0, 0], rests[0, 1], abs(rests[0, 0])
     mixed, sizes, ends = np.empty((1, K)), np.empty((1, K)), np.empty((c, 2))
@@ -404,7 +482,7 @@ def _prove(model, functions, shares, factors, basis, answers, n, thresholds):
         error += rests[1 + i, 1]
         room[i, 0], room[i, 1] = first, error
         room[i, 2] = abs(rests[1 + i, 0]) + abs(thresholds[i]) if rests[1 + i, 0] != 0.0 else 0.0
-        weight = weights[i]
+        weight = proof.weights[i]
         if weight == 0.0:
             continue
         product, lost = two_product(weight, first)
@@ -424,46 +502,45 @@ def _prove(model, functions, shares, factors, basis, answers, n, thresholds):
     own = answers.dual_potentials[n : n + 1]
     _extremes(model, mixed, sizes, own, model.nothing, ends)
     upper = _outwards(model, values, ends[0, 0], ends[0, 1], total + tail, (c + 10) * doubt)[1]
-    potentials, policy = answers.potentials[n], frozen(answers.policies[n])
+    potentials, policy = proof.potentials, frozen(answers.policies[n])
     _evaluate(model, functions.centred, policy, factors, potentials)
     _extremes(model, functions.centred, functions.sizes, potentials, policy, ends)
-    answers.uppers[n] = upper
+    proof.upper[0] = upper
     for i in range(c):
         low, high, vector = ends[i, 0], ends[i, 1], potentials[i]
         pair = _outwards(model, vector, low, high, rests[i, 0] + rests[i, 1], 0.0)
-        answers.bounds[n, i, 0], answers.bounds[n, i, 1] = pair
+        proof.bounds[i, 0], proof.bounds[i, 1] = pair
         if i > 0:
             rest, doubt = room[i - 1, 0] + room[i - 1, 1], room[i - 1, 2]
             pair = _outwards(model, vector, low, high, rest, doubt)
-            answers.margins[n, i - 1, 0], answers.margins[n, i - 1, 1] = pair
+            proof.margins[i - 1, 0], proof.margins[i - 1, 1] = pair
 
 
 @compiled
-def _judge(model, functions, shares, factors, basis, answers, n, compared):
+def _judge(model, functions, proof, shares, factors, basis, answers, n):
     """Whether gap and violations are small enough.
 
     The policy's own value is attained: where the floor of a tolerance is enough nobody asks what
     policies can change. Points are what they are for sure.
     """
-    ranges, numbers, points = answers.ranges[n], answers.numbers[n], answers.points[n]
+    ranges, numbers, points = proof.ranges, answers.numbers[n], answers.points[n]
     c, mass = len(ranges), 1.0 / (1.0 - model.discount)
     numbers[5], numbers[6] = 0.0, 0.0
     for i in range(c):
-        low, high = answers.bounds[n, i]
-        error = answers.uppers[n] - low if i == 0 else -answers.margins[n, i - 1, 0]
+        low, high = proof.bounds[i]
+        error = proof.upper[0] - low if i == 0 else -proof.margins[i - 1, 0]
         if i > 0 or c == 1:
             doubt = TWICE * (high - low)
             ranges[i, 0], ranges[i, 1] = high + doubt, low - doubt
-            for s in range(answers.potentials.shape[2]):
-                value = answers.potentials[n, i, s]
-                answers.range_potentials[n, i, 0, s] = -value
-                answers.range_potentials[n, i, 1, s] = value
-        others = ranges[:1] if i == 0 else compared
-        tolerance = _tolerance(functions, shares, i, ranges, others)
+            for s in range(proof.potentials.shape[1]):
+                value = proof.potentials[i, s]
+                proof.range_potentials[i, 0, s] = -value
+                proof.range_potentials[i, 1, s] = value
+        tolerance = _tolerance(functions, shares, i, ranges)
         if error > tolerance and (i > 0 or c == 1):
-            if not _range(model, functions, shares, i, ranges, answers.range_potentials[n]):
+            if not _range(model, functions, shares, i, ranges, proof.range_potentials):
                 return False
-            tolerance = _tolerance(functions, shares, i, ranges, others)
+            tolerance = _tolerance(functions, shares, i, ranges)
         if not (error <= tolerance and tolerance > 0.0):
             return False
         scaled = shares.eps * error / tolerance

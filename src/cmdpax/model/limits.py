@@ -104,6 +104,11 @@ class Limits:
         """Whether every limit is `>=`: then limits and rows are the same."""
         return all(sense == ">=" for sense in self.senses)
 
+    @property
+    def row_count(self) -> int:
+        """Number of rows M: two for each equality and each range."""
+        return len(self.senses) + sum(sense in ("==", "in") for sense in self.senses)
+
     @cached_property
     def _sides(self) -> tuple[np.ndarray, ...]:
         """`[M]` both: limit and side of each row."""

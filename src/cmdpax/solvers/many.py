@@ -115,7 +115,7 @@ def _batches(models: list[CMDP]) -> Iterator[list[int]]:
     """Numbers of models, those of one shape together."""
     groups: dict[Any, list[int]] = {}
     for i, model in enumerate(models):
-        shape = model.states, model.choices, len(model.limits.rows)
+        shape = model.states, model.choices, len(model.limits), model.limits.row_count
         groups.setdefault(shape if has_vertex(model) else "alone", []).append(i)
     for numbers in groups.values():
         for first in range(0, len(numbers), TOGETHER):

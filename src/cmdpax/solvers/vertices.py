@@ -13,17 +13,18 @@ import numpy as np
 from cmdpax.exact.discounted import FAR
 from cmdpax.exact.ranges import EXACT, ROUGH
 from cmdpax.exact.stack import is_plain, stacked
-from cmdpax.exact.standard import said_back
-from cmdpax.loops import pivots, vertices
+from cmdpax.loops import vertices
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import DIGITS, FLOOR, TINIEST, Certificate, Result
-from cmdpax.solvers.key_simplex import ALONE, LOWERED, MAX_PIVOTS, MISSED, SWAPS
+from cmdpax.solvers.key_simplex import ALONE, LOWERED, MISSED, SWAPS
 from cmdpax.solvers.table import ACCURACY, DEFAULT, KEY
+
+MOST, ROWS = 5000, 100  # pivots and rows: nobody looks at a clock meanwhile
 
 
 def has_vertex(model: CMDP) -> bool:
     """Whether the compiled loop is for such models."""
-    return model.states <= ALONE and is_plain(model)
+    return model.states <= ALONE and model.limits.row_count <= ROWS and is_plain(model)
 
 
 def certified_vertices(
@@ -45,56 +46,46 @@ def certified_vertices(
 
 def _answers(models: Sequence[CMDP], eps: float, prices: np.ndarray | None) -> vertices.Answers:
     """The arrays of all certificates."""
-    stack = stacked(models)
-    (n, c, K), S = stack.functions.shape, models[0].states
-    m = c - 1
+    n, m, K, S = len(models), len(models[0].limits), models[0].choices, models[0].states
+    M = models[0].limits.row_count
     rough = 0.0 if S <= EXACT else ROUGH
-    accuracy = eps, MISSED, LOWERED, ACCURACY, float(MAX_PIVOTS), FLOOR, DIGITS, TINIEST
+    accuracy = eps, MISSED, LOWERED, ACCURACY, MOST, SWAPS, FLOOR, DIGITS, TINIEST, rough, FAR
     answers = vertices.Answers(
         np.empty(n, bool),
         np.empty((n, K)),
         np.empty((n, m)),
-        np.empty((n, c, 2)),
+        np.empty((n, 1 + m, 2)),
         np.empty((n, m, 2)),
         np.empty(n),
-        np.empty((n, c, S)),
+        np.empty((n, 1 + m, S)),
         np.empty((n, S)),
-        np.empty((n, c, 2)),
-        np.empty((n, c, 2, S)),
-        np.empty((n, 1 + max(m, K - S), c)),
+        np.empty((n, 1 + m, 2)),
+        np.empty((n, 1 + m, 2, S)),
+        np.empty((n, 1 + max(M, K - S), 1 + M)),
         np.empty(n, np.int64),
         np.empty((n, 7)),
     )
-    vertices.certify_all(
-        stack,
-        np.zeros(m) if prices is None else np.array(prices),
-        vertices.Shares(*accuracy, rough, FAR),
-        pivots.empty_basis(S, K, m, SWAPS),
-        answers,
-    )
+    own = np.zeros(M) if prices is None else np.array(prices)
+    vertices.certify_all(stacked(models), own, vertices.Shares(*accuracy), answers)
     return answers
 
 
 def _result(model: CMDP, answers: vertices.Answers, n: int, eps: float, seconds: float) -> Result:
     """The result of model n."""
     steps, *errors, gap, violation = answers.numbers[n].tolist()
-    limits, bounds = model.limits, answers.bounds[n]
-    values = bounds[1:].sum(1) / 2
-    if not limits.are_rows:
-        first = limits.first_rows
-        values = limits.signs[first] * values[first] + 0.0
+    bounds, has_limits = answers.bounds[n], len(model.limits) > 0
     low, high = bounds[0].tolist()
     proof = Certificate(
         reward_bounds=(low, high),
         margin_bounds=answers.margins[n],
-        dual_bound=float(answers.uppers[n]),
+        dual_bound=float(answers.dual_bounds[n]),
         weights=answers.weights[n],
         value_potentials=answers.potentials[n],
         dual_potential=answers.dual_potentials[n],
         ranges=answers.ranges[n],
         range_potentials=answers.range_potentials[n],
+        minimise=model.minimise,
     )
-    has_limits = len(limits) > 0
     row = {
         "outer": 1,
         "evaluations": int(steps) if has_limits else 1,
@@ -107,11 +98,11 @@ def _result(model: CMDP, answers: vertices.Answers, n: int, eps: float, seconds:
     return Result.of(
         model,
         ((1.0, answers.policies[n]),),
-        said_back(model, proof),
+        proof,
         status="certified",
         method=KEY if has_limits else DEFAULT,
         eps=eps,
-        values=values,
+        values=bounds[1:].sum(1) / 2,
         scaled_gap=gap,
         scaled_violation=violation,
         trace=[row],
