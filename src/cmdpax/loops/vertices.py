@@ -78,8 +78,8 @@ class Answers(NamedTuple):
     ranges: Array  # [n, 1 + m, 2]
     range_potentials: Array  # [n, 1 + m, 2, S]
     points: Array  # [n, P, c], of rows
-    counts: Array  # [n] int64: how many points
-    numbers: Array  # [n, 7]: pivots; gap and violation of the vertex, scaled and not; those proven
+    numbers: Array  # [n, 8]: pivots; gap and violation of the vertex, scaled and not; those
+    # proven, scaled; how many points
 
 
 class _Model(NamedTuple):
@@ -189,32 +189,34 @@ def certify_all(models, prices, shares, answers):
         unit, count = UNIT * (2.5 * longest + 10.0), _roundings(initial)
         own = frozen(owner), initial, frozen(reachable)
         model = _Model(rows, kernel, own[0], own[1], own[2], discount, unit, count, nothing)
-        _turn(models, i, functions)
+        _turn(models.signs[i], models.rewards[i], models.constraints[i], models.bounds[i], functions)
         _look(model, functions)
-        parts = model, functions, proof, shares, factors, basis
+        policy, points, numbers = answers.policies[i], answers.points[i], answers.numbers[i]
+        dual_potential = answers.dual_potentials[i : i + 1]
         is_certified = False
-        if discount**farthest > shares.far and _measure(*parts):
+        if discount**farthest > shares.far and _measure(model, functions, proof, shares):
             _scale(model, functions)
-            if _vertex(*parts, answers, i, is_start):
-                _prove(*parts, answers, i)
-                is_certified = _judge(*parts, answers, i)
+            parts = factors, basis, policy, points, numbers, dual_potential[0]
+            if _vertex(model, functions, proof.weights, shares, *parts, is_start):
+                _prove(model, functions, proof, factors, basis.keys, policy, dual_potential)
+                is_certified = _judge(model, functions, proof, shares, points, numbers)
         answers.are_certified[i] = is_start = is_certified
         if is_start:
-            _say(models, functions, proof, answers, i)
+            _say(models.signs[i], functions.limits, functions.signs, proof, answers, i)
         else:
             for j in range(M):
                 prices[j] = 0.0
 
 
 @compiled
-def _turn(models, n, functions):
-    """The reward and the rows of model n."""
+def _turn(sign, reward, constraints, bounds, functions):
+    """The reward and the rows of a model."""
     given, row = functions.given, 0
     for k in range(given.shape[1]):
-        given[0, k] = models.signs[n] * models.rewards[n, k] + 0.0
-    for i in range(models.bounds.shape[1]):
+        given[0, k] = sign * reward[k] + 0.0
+    for i in range(len(bounds)):
         for side in range(2):
-            bound, other = models.bounds[n, i, side], models.bounds[n, i, 1 - side]
+            bound, other = bounds[i, side], bounds[i, 1 - side]
             if np.isfinite(bound):
                 sign = 1.0 - 2.0 * side
                 functions.limits[row], functions.signs[row] = i, sign
@@ -222,19 +224,18 @@ def _turn(models, n, functions):
                 functions.compared[row, 1] = sign * (other if np.isfinite(other) else bound)
                 row += 1
                 for k in range(given.shape[1]):
-                    given[row, k] = sign * models.constraints[n, i, k] + 0.0
+                    given[row, k] = sign * constraints[i, k] + 0.0
 
 
 @compiled
-def _say(models, functions, proof, answers, n):
+def _say(sign, limits, signs, proof, answers, n):
     """The proof about model n, in its own orientation, a row or two for each limit."""
-    sign = models.signs[n]
     answers.dual_bounds[n] = sign * proof.upper[0] + 0.0
-    _say_one(proof, 0, sign, answers, n, 0)
-    for row in range(len(functions.limits)):
-        i, sign, weight = functions.limits[row], functions.signs[row], proof.weights[row]
+    _say_one(proof, np.int64(0), sign, answers, n, np.int64(0))
+    for row in range(len(limits)):
+        i, sign, weight = limits[row], signs[row], proof.weights[row]
         low, high = proof.margins[row]
-        if row > 0 and functions.limits[row - 1] == i:
+        if row > 0 and limits[row - 1] == i:
             answers.margins[n, i, 0] = min(answers.margins[n, i, 0], low)
             answers.margins[n, i, 1] = min(answers.margins[n, i, 1], high)
             answers.weights[n, i] -= weight
@@ -315,7 +316,7 @@ def _look(model, functions):
 
 
 @compiled
-def _measure(model, functions, proof, shares, factors, basis):
+def _measure(model, functions, proof, shares):
     """Units: of the reward what policies can change, of others what is possible; False: unsettled.
 
     Without constraints nothing is scaled.
@@ -326,9 +327,9 @@ def _measure(model, functions, proof, shares, factors, basis):
         functions.units[i] = (high - low if high > low else 1.0) * mass
     if len(functions.units) == 1:
         return True
-    if not _range(model, functions, shares, 0, proof.ranges, proof.range_potentials):
+    if not _range(model, functions, shares, np.int64(0), proof.ranges, proof.range_potentials):
         return False
-    tolerance = _tolerance(functions, shares, 0, proof.ranges)
+    tolerance = _tolerance(functions, shares, np.int64(0), proof.ranges)
     functions.units[0] = tolerance / shares.eps
     return tolerance > 0.0
 
@@ -403,23 +404,34 @@ def _scale(model, functions):
 
 
 @compiled
-def _vertex(model, functions, proof, shares, factors, basis, answers, n, is_start):
-    """Pivots from prices and keys to a policy, its points and a plan at its prices.
+def _vertex(
+    model,
+    functions,
+    prices,
+    shares,
+    factors,
+    basis,
+    policy,
+    points,
+    numbers,
+    values,
+    is_start,
+):
+    """Pivots from prices `[M]` and keys to a policy, its points and a plan at its prices.
 
     Prices are unscaled. False where there is no vertex; else `factors` are those of the
     plan, whose choices are the basis's keys.
     """
     c, K = functions.scaled.shape
-    values, units, unit = answers.dual_potentials[n], functions.units, 1.0 - model.discount
-    S = len(values)
+    units, unit, S = functions.units, 1.0 - model.discount, len(values)
     _clear(basis)
     for i in range(c - 1):
-        basis.weights[i] = proof.weights[i] * units[1 + i] / units[0]
+        basis.weights[i] = prices[i] * units[1 + i] / units[0]
     reward = np.empty(K)
     _scalarise(functions.scaled, basis.weights, reward)
     for s in range(S):
         values[s] = 0.0
-    sweeps = 0 if is_start else SWEEPS
+    sweeps = np.int64(0 if is_start else SWEEPS)
     if not best_keys(model.kernel, frozen(reward), basis.keys, factors, values, sweeps):
         return False
     for s in range(S):
@@ -437,7 +449,7 @@ def _vertex(model, functions, proof, shares, factors, basis, answers, n, is_star
     rewards, thresholds = frozen(functions.perturbed), frozen(functions.thresholds)
     parts = model.kernel, model.owner, model.initial, rewards, thresholds, factors, basis
     why = _optimum(*parts, limits)
-    answers.numbers[n, 0] = basis.counts[pivots.PIVOTS]
+    numbers[0] = basis.counts[pivots.PIVOTS]
     if why != OPTIMAL:
         return False
     reached = np.empty(c)
@@ -445,19 +457,18 @@ def _vertex(model, functions, proof, shares, factors, basis, answers, n, is_star
         reached[i] = basis.margins[i]
         for b in range(basis.counts[TIGHT]):
             reached[i] += basis.advantages[i, basis.extra[b]] * basis.shares[b]
-    points = answers.points[n]
-    answers.counts[n] = _points(*parts, reached, limits, points)
-    _policy(model.owner, basis, answers.policies[n])
+    numbers[7] = _points(*parts, reached, limits, points)
+    _policy(model.owner, basis, policy)
     _scalarise(functions.scaled, basis.weights, reward)
-    if not best_keys(model.kernel, frozen(reward), basis.keys, factors, values, 0):
+    if not best_keys(model.kernel, frozen(reward), basis.keys, factors, values, np.int64(0)):
         return False
-    gap, numbers = -reached[0], answers.numbers[n]
+    gap = -reached[0]
     for s in range(S):
         gap += model.initial[s] * values[s]
     numbers[2], numbers[4] = 0.0, 0.0
     for i in range(c - 1):
         gap -= basis.weights[i] * functions.thresholds[i]
-        proof.weights[i] = basis.weights[i] * units[0] / units[1 + i]
+        prices[i] = basis.weights[i] * units[0] / units[1 + i]
         numbers[2] = max(numbers[2], -reached[1 + i])
         numbers[4] = max(numbers[4], -reached[1 + i] * units[1 + i])
     numbers[1], numbers[3] = gap, gap * units[0]
@@ -465,44 +476,44 @@ def _vertex(model, functions, proof, shares, factors, basis, answers, n, is_star
 
 
 @compiled
-def _prove(model, functions, proof, shares, factors, basis, answers, n):
+def _prove(model, functions, proof, factors, keys, policy, dual_potential):
     """Bounds on the values of the policy, and on the best one, and whether they are close enough.
 
     The keys are those of a plan at the prices, and so is their LU.
     """
     c, K = functions.centred.shape
-    values, thresholds = answers.dual_potentials[n], functions.compared[:, 0]
+    values = dual_potential[0]
     S, rests, room = len(values), functions.rests, np.empty((c - 1, 3))
     total, tail, doubt = rests[0, 0], rests[0, 1], abs(rests[0, 0])
     mixed, sizes, ends = np.empty((1, K)), np.empty((1, K)), np.empty((c, 2))
     for k in range(K):
         mixed[0, k], sizes[0, k] = functions.centred[0, k], functions.sizes[0, k]
     for i in range(c - 1):
-        first, error = two_sum(rests[1 + i, 0], -thresholds[i])
+        threshold = functions.compared[i, 0]
+        first, error = two_sum(rests[1 + i, 0], -threshold)
         error += rests[1 + i, 1]
         room[i, 0], room[i, 1] = first, error
-        room[i, 2] = abs(rests[1 + i, 0]) + abs(thresholds[i]) if rests[1 + i, 0] != 0.0 else 0.0
+        room[i, 2] = abs(rests[1 + i, 0]) + abs(threshold) if rests[1 + i, 0] != 0.0 else 0.0
         weight = proof.weights[i]
         if weight == 0.0:
             continue
         product, lost = two_product(weight, first)
         total, rounded = two_sum(total, product)
         tail += rounded + (lost + weight * error)
-        doubt += weight * (abs(rests[1 + i, 0]) + abs(thresholds[i]))
+        doubt += weight * (abs(rests[1 + i, 0]) + abs(threshold))
         for k in range(K):
             mixed[0, k] += weight * functions.centred[1 + i, k]
             sizes[0, k] += weight * functions.sizes[1 + i, k]
     for s in range(S):
-        values[s] = mixed[0, basis.keys[s]]
+        values[s] = mixed[0, keys[s]]
     for k in range(K):
         sizes[0, k] *= c + 1
     centre(values, model.reachable)  # a constant has no say, and costs digits
     substitute(factors, values)
     centre(values, model.reachable)
-    own = answers.dual_potentials[n : n + 1]
-    _extremes(model, mixed, sizes, own, model.nothing, ends)
+    _extremes(model, mixed, sizes, dual_potential, model.nothing, ends)
     upper = _outwards(model, values, ends[0, 0], ends[0, 1], total + tail, (c + 10) * doubt)[1]
-    potentials, policy = proof.potentials, frozen(answers.policies[n])
+    potentials, policy = proof.potentials, frozen(policy)
     _evaluate(model, functions.centred, policy, factors, potentials)
     _extremes(model, functions.centred, functions.sizes, potentials, policy, ends)
     proof.upper[0] = upper
@@ -517,14 +528,13 @@ def _prove(model, functions, proof, shares, factors, basis, answers, n):
 
 
 @compiled
-def _judge(model, functions, proof, shares, factors, basis, answers, n):
+def _judge(model, functions, proof, shares, points, numbers):
     """Whether gap and violations are small enough.
 
     The policy's own value is attained: where the floor of a tolerance is enough nobody asks what
     policies can change. Points are what they are for sure.
     """
-    ranges, numbers, points = proof.ranges, answers.numbers[n], answers.points[n]
-    c, mass = len(ranges), 1.0 / (1.0 - model.discount)
+    ranges, c, mass = proof.ranges, len(proof.ranges), 1.0 / (1.0 - model.discount)
     numbers[5], numbers[6] = 0.0, 0.0
     for i in range(c):
         low, high = proof.bounds[i]
@@ -547,7 +557,7 @@ def _judge(model, functions, proof, shares, factors, basis, answers, n):
         numbers[5 if i == 0 else 6] = scaled if i == 0 else max(numbers[6], scaled)
         unit = functions.units[i]
         off = max(shares.off * tolerance, ROUNDED * unit)
-        for p in range(answers.counts[n]):
+        for p in range(int(numbers[7])):
             points[p, i] = points[p, i] * unit - off
             if i == 0:
                 points[p, i] += functions.ends[0, 0] * mass

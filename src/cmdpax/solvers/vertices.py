@@ -62,8 +62,7 @@ def _answers(models: Sequence[CMDP], eps: float, prices: np.ndarray | None) -> v
         np.empty((n, 1 + m, 2)),
         np.empty((n, 1 + m, 2, S)),
         np.empty((n, 1 + max(M, K - S), 1 + M)),
-        np.empty(n, np.int64),
-        np.empty((n, 7)),
+        np.empty((n, 8)),
     )
     own = np.zeros(M) if prices is None else np.array(prices)
     vertices.certify_all(stacked(models), own, vertices.Shares(*accuracy), answers)
@@ -72,7 +71,7 @@ def _answers(models: Sequence[CMDP], eps: float, prices: np.ndarray | None) -> v
 
 def _result(model: CMDP, answers: vertices.Answers, n: int, eps: float, seconds: float) -> Result:
     """The result of model n."""
-    steps, *errors, gap, violation = answers.numbers[n].tolist()
+    steps, *errors, gap, violation, count = answers.numbers[n].tolist()
     bounds, has_limits = answers.bounds[n], len(model.limits) > 0
     low, high = bounds[0].tolist()
     proof = Certificate(
@@ -107,6 +106,6 @@ def _result(model: CMDP, answers: vertices.Answers, n: int, eps: float, seconds:
         scaled_violation=violation,
         trace=[row],
         seconds=seconds,
-        points=answers.points[n, : answers.counts[n]] if has_limits else None,
+        points=answers.points[n, : int(count)] if has_limits else None,
         notes=model.notes,
     )
