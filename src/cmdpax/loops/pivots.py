@@ -351,7 +351,8 @@ def _forget(owner, basis, state):
     for t in range(last + 1):
         if ties[t] == state:
             ties[t] = ties[last]
-            G[t] = G[last]
+            for s in range(G.shape[1]):
+                G[t, s] = G[last, s]
             counts[TIES] -= 1
             return
 
@@ -417,7 +418,9 @@ def neighbours(kernel, owner, initial, factors, basis, points):
     `factors` are those of the keys. Prices that no such policy forbids are optimal.
     """
     keys, extra, vector = basis.keys, basis.extra, np.empty(len(initial))
-    points[:] = basis.margins
+    for row in range(len(points)):
+        for n in range(points.shape[1]):
+            points[row, n] = basis.margins[n]
     row, p = 1, basis.counts[TIGHT]
     if len(points) == 1 + p:
         for t in range(basis.counts[TIES]):

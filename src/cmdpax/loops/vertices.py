@@ -12,7 +12,7 @@ import numpy as np
 
 from cmdpax.loops import pivots
 from cmdpax.loops.bellman import search
-from cmdpax.loops.compiled import Array, compiled, frozen
+from cmdpax.loops.compiled import Array, compiled, frozen, spliced
 from cmdpax.loops.pivots import OPTIMAL, REFRESH, SWAPS, TIES, TIGHT, empty_basis
 from cmdpax.loops.rows import Block
 from cmdpax.loops.small import (
@@ -189,15 +189,29 @@ def certify_all(models, prices, shares, answers):
         unit, count = UNIT * (2.5 * longest + 10.0), _roundings(initial)
         own = frozen(owner), initial, frozen(reachable)
         model = _Model(rows, kernel, own[0], own[1], own[2], discount, unit, count, nothing)
-        _turn(models.signs[i], models.rewards[i], models.constraints[i], models.bounds[i], functions)
+        _turn(
+            models.signs[i], models.rewards[i], models.constraints[i], models.bounds[i], functions
+        )
         _look(model, functions)
         policy, points, numbers = answers.policies[i], answers.points[i], answers.numbers[i]
         dual_potential = answers.dual_potentials[i : i + 1]
         is_certified = False
         if discount**farthest > shares.far and _measure(model, functions, proof, shares):
             _scale(model, functions)
-            parts = factors, basis, policy, points, numbers, dual_potential[0]
-            if _vertex(model, functions, proof.weights, shares, *parts, is_start):
+            vector, weights = dual_potential[0], proof.weights
+            if _vertex(
+                model,
+                functions,
+                weights,
+                shares,
+                factors,
+                basis,
+                policy,
+                points,
+                numbers,
+                vector,
+                is_start,
+            ):
                 _prove(model, functions, proof, factors, basis.keys, policy, dual_potential)
                 is_certified = _judge(model, functions, proof, shares, points, numbers)
         answers.are_certified[i] = is_start = is_certified
@@ -208,7 +222,7 @@ def certify_all(models, prices, shares, answers):
                 prices[j] = 0.0
 
 
-@compiled
+@spliced
 def _turn(sign, reward, constraints, bounds, functions):
     """The reward and the rows of a model."""
     given, row = functions.given, 0
@@ -227,7 +241,7 @@ def _turn(sign, reward, constraints, bounds, functions):
                     given[row, k] = sign * constraints[i, k] + 0.0
 
 
-@compiled
+@spliced
 def _say(sign, limits, signs, proof, answers, n):
     """The proof about model n, in its own orientation, a row or two for each limit."""
     answers.dual_bounds[n] = sign * proof.upper[0] + 0.0
@@ -259,7 +273,7 @@ def _say_one(proof, row, sign, answers, n, i):
         answers.potentials[n, i, s] = sign * proof.potentials[row, s] + 0.0
 
 
-@compiled
+@spliced
 def _roundings(initial):
     """How often a sum over initial states is rounded; their own sum counts as a whole."""
     total, rest, count = 0.0, 0.0, 9.0
@@ -291,7 +305,7 @@ def two_product(a, b):
     return product, ((high * other - product) + high * rest + low * other) + low * rest
 
 
-@compiled
+@spliced
 def _look(model, functions):
     """Ends, constants and what is left of functions."""
     given = functions.given
@@ -315,7 +329,7 @@ def _look(model, functions):
             functions.rests[i, 1] = (((constant - product) - error) - first * tail) / below
 
 
-@compiled
+@spliced
 def _measure(model, functions, proof, shares):
     """Units: of the reward what policies can change, of others what is possible; False: unsettled.
 
@@ -389,7 +403,7 @@ def _tolerance(functions, shares, i, ranges):
     return max(shares.eps * (ranges[i, 1] - ranges[i, 0]), floor)
 
 
-@compiled
+@spliced
 def _scale(model, functions):
     """Functions less their least, in units, and thresholds."""
     given, mass = functions.given, 1.0 / (1.0 - model.discount)
@@ -403,7 +417,7 @@ def _scale(model, functions):
             functions.thresholds[i - 1] = (functions.compared[i - 1, 0] - low * mass) / unit
 
 
-@compiled
+@spliced
 def _vertex(
     model,
     functions,
@@ -447,8 +461,7 @@ def _vertex(
     allowed = shares.missed * shares.eps
     limits = np.array([allowed, allowed / unit, shares.most])
     rewards, thresholds = frozen(functions.perturbed), frozen(functions.thresholds)
-    parts = model.kernel, model.owner, model.initial, rewards, thresholds, factors, basis
-    why = _optimum(*parts, limits)
+    why = _optimum(model, rewards, thresholds, factors, basis, limits)
     numbers[0] = basis.counts[pivots.PIVOTS]
     if why != OPTIMAL:
         return False
@@ -457,7 +470,7 @@ def _vertex(
         reached[i] = basis.margins[i]
         for b in range(basis.counts[TIGHT]):
             reached[i] += basis.advantages[i, basis.extra[b]] * basis.shares[b]
-    numbers[7] = _points(*parts, reached, limits, points)
+    numbers[7] = _points(model, rewards, thresholds, factors, basis, reached, limits, points)
     _policy(model.owner, basis, policy)
     _scalarise(functions.scaled, basis.weights, reward)
     if not best_keys(model.kernel, frozen(reward), basis.keys, factors, values, np.int64(0)):
@@ -475,7 +488,7 @@ def _vertex(
     return True
 
 
-@compiled
+@spliced
 def _prove(model, functions, proof, factors, keys, policy, dual_potential):
     """Bounds on the values of the policy, and on the best one, and whether they are close enough.
 
@@ -527,12 +540,12 @@ def _prove(model, functions, proof, factors, keys, policy, dual_potential):
             proof.margins[i - 1, 0], proof.margins[i - 1, 1] = pair
 
 
-@compiled
+@spliced
 def _judge(model, functions, proof, shares, points, numbers):
     """Whether gap and violations are small enough.
 
     The policy's own value is attained: where the floor of a tolerance is enough nobody asks what
-    policies can change. Points are what they are for sure.
+    policies can change; where it is not, the door does. Points are what they are for sure.
     """
     ranges, c, mass = proof.ranges, len(proof.ranges), 1.0 / (1.0 - model.discount)
     numbers[5], numbers[6] = 0.0, 0.0
@@ -547,10 +560,6 @@ def _judge(model, functions, proof, shares, points, numbers):
                 proof.range_potentials[i, 0, s] = -value
                 proof.range_potentials[i, 1, s] = value
         tolerance = _tolerance(functions, shares, i, ranges)
-        if error > tolerance and (i > 0 or c == 1):
-            if not _range(model, functions, shares, i, ranges, proof.range_potentials):
-                return False
-            tolerance = _tolerance(functions, shares, i, ranges)
         if not (error <= tolerance and tolerance > 0.0):
             return False
         scaled = shares.eps * error / tolerance
@@ -564,7 +573,7 @@ def _judge(model, functions, proof, shares, points, numbers):
     return True
 
 
-@compiled
+@spliced
 def _evaluate(model, rewards, policy, factors, potentials):
     """Values `[c, S]` of rewards `[c, K]` under a policy `[K]`, centred, in place."""
     c, S = potentials.shape
@@ -598,27 +607,28 @@ def _scalarise(rewards, weights, reward):
                 reward[k] += weights[i] * rewards[1 + i, k]
 
 
-@compiled
+@spliced
 def _clear(basis):
     """Forget all but the keys."""
     basis.kinds[:] = 0
     basis.counts[:] = 0
 
 
-@compiled
-def _optimum(kernel, owner, initial, rewards, thresholds, factors, basis, limits):
+@spliced
+def _optimum(model, rewards, thresholds, factors, basis, limits):
     """Pivots to the end, from keys that are optimal for the basis's prices; why they ended."""
+    kernel, owner, initial = model.kernel, model.owner, model.initial
     pivots.refresh(kernel, initial, rewards, thresholds, factors, basis)
     for k in range(len(basis.reduced)):
         reduced = basis.advantages[0, k]
         for i in range(len(basis.weights)):
             reduced += basis.weights[i] * basis.advantages[1 + i, k]
         basis.reduced[k] = min(reduced, 0.0)
-    while True:
-        why = pivots._pivot(kernel, owner, initial, factors, basis, limits)
-        if why != REFRESH:
-            return why
+    why = pivots._pivot(kernel, owner, initial, factors, basis, limits)
+    while why == REFRESH:
         _refresh(kernel, initial, rewards, thresholds, factors, basis)
+        why = pivots._pivot(kernel, owner, initial, factors, basis, limits)
+    return why
 
 
 @compiled
@@ -633,9 +643,10 @@ def _refresh(kernel, initial, rewards, thresholds, factors, basis):
         substitute(factors, basis.vectors[t])
 
 
-@compiled
-def _points(kernel, owner, initial, rewards, thresholds, factors, basis, mixed, limits, points):
+@spliced
+def _points(model, rewards, thresholds, factors, basis, mixed, limits, points):
     """Policies that say which prices are optimal, into `points`; how many."""
+    kernel, owner, initial = model.kernel, model.owner, model.initial
     p, tied, is_unique = basis.counts[TIGHT], 0, True
     for b in range(p):
         is_unique = is_unique and basis.shares[b] > limits[1]
@@ -644,15 +655,15 @@ def _points(kernel, owner, initial, rewards, thresholds, factors, basis, mixed, 
     for i in range(1, len(mixed)):
         tied += abs(mixed[i]) <= limits[0]
     if is_unique and tied == p:
-        pivots.neighbours(kernel, owner, initial, factors, basis, points[: 1 + p])
-        return 1 + p
-    _refresh(kernel, initial, rewards, thresholds, factors, basis)
-    count = 1 + len(basis.reduced) - len(basis.keys)
+        count = 1 + p
+    else:
+        _refresh(kernel, initial, rewards, thresholds, factors, basis)
+        count = 1 + len(basis.reduced) - len(basis.keys)
     pivots.neighbours(kernel, owner, initial, factors, basis, points[:count])
     return count
 
 
-@compiled
+@spliced
 def _policy(owner, basis, policy):
     """The policy `[K]` with the visits of the basis, in place."""
     totals = np.zeros(len(basis.keys))
