@@ -81,9 +81,9 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 # lines, raised only on purpose
 BUDGETS = {
     "loose modules": 2840,
-    "loops": 3510,
+    "loops": 3950,
     "model": 4700,
-    "exact": 4110,
+    "exact": 3960,
     "solvers": 5250,
     "environments": 680,
     "learning": 6600,
@@ -92,7 +92,7 @@ BUDGETS = {
     "paper": 2700,
     "cli": 1160,
 }
-LINES, MODULES, LOOSE_MODULES = 34_200, 137, 9
+LINES, MODULES, LOOSE_MODULES = 34_500, 138, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

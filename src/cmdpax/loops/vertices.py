@@ -99,7 +99,7 @@ class _Model(NamedTuple):
 class _Functions(NamedTuple):
     """The reward and the rows of one of them, in the orientation of standard forms."""
 
-    given: Array  # [c, K]
+    raw: Array  # [c, K]
     limits: Array  # [M] int64: the limit of each row
     signs: Array  # [M]: what turns its value into the row
     compared: Array  # [M, 2]: the threshold of each row, and the other one of a range
@@ -225,9 +225,9 @@ def certify_all(models, prices, shares, answers):
 @spliced
 def _turn(sign, reward, constraints, bounds, functions):
     """The reward and the rows of a model."""
-    given, row = functions.given, 0
-    for k in range(given.shape[1]):
-        given[0, k] = sign * reward[k] + 0.0
+    raw, row = functions.raw, 0
+    for k in range(raw.shape[1]):
+        raw[0, k] = sign * reward[k] + 0.0
     for i in range(len(bounds)):
         for side in range(2):
             bound, other = bounds[i, side], bounds[i, 1 - side]
@@ -237,8 +237,8 @@ def _turn(sign, reward, constraints, bounds, functions):
                 functions.compared[row, 0] = sign * bound + 0.0
                 functions.compared[row, 1] = sign * (other if np.isfinite(other) else bound)
                 row += 1
-                for k in range(given.shape[1]):
-                    given[row, k] = sign * constraints[i, k] + 0.0
+                for k in range(raw.shape[1]):
+                    raw[row, k] = sign * constraints[i, k] + 0.0
 
 
 @spliced
@@ -308,16 +308,16 @@ def two_product(a, b):
 @spliced
 def _look(model, functions):
     """Ends, constants and what is left of functions."""
-    given = functions.given
-    for i in range(len(given)):
+    raw = functions.raw
+    for i in range(len(raw)):
         low, high = np.inf, -np.inf
-        for k in range(given.shape[1]):
+        for k in range(raw.shape[1]):
             if model.reachable[model.owner[k]]:
-                low, high = min(low, given[i, k]), max(high, given[i, k])
+                low, high = min(low, raw[i, k]), max(high, raw[i, k])
         middle = low / 2 + high / 2
         constant = middle if abs(middle) > high - low else 0.0
-        for k in range(given.shape[1]):
-            functions.centred[i, k] = given[i, k] - constant
+        for k in range(raw.shape[1]):
+            functions.centred[i, k] = raw[i, k] - constant
             functions.sizes[i, k] = abs(functions.centred[i, k])
         functions.ends[i, 0], functions.ends[i, 1] = low, high
         functions.rests[i, 0], functions.rests[i, 1] = 0.0, 0.0
@@ -406,13 +406,13 @@ def _tolerance(functions, shares, i, ranges):
 @spliced
 def _scale(model, functions):
     """Functions less their least, in units, and thresholds."""
-    given, mass = functions.given, 1.0 / (1.0 - model.discount)
-    for i in range(len(given)):
+    raw, mass = functions.raw, 1.0 / (1.0 - model.discount)
+    for i in range(len(raw)):
         low, high = functions.ends[i]
         unit = functions.units[i]
         most = (high - low) / unit
-        for k in range(given.shape[1]):
-            functions.scaled[i, k] = min(max((given[i, k] - low) / unit, 0.0), most)
+        for k in range(raw.shape[1]):
+            functions.scaled[i, k] = min(max((raw[i, k] - low) / unit, 0.0), most)
         if i > 0:
             functions.thresholds[i - 1] = (functions.compared[i - 1, 0] - low * mass) / unit
 
