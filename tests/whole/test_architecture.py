@@ -83,7 +83,7 @@ BUDGETS = {
     "loose modules": 2840,
     "loops": 3510,
     "model": 4700,
-    "exact": 4110,
+    "exact": 4130,
     "solvers": 5250,
     "environments": 680,
     "learning": 6600,
@@ -92,7 +92,7 @@ BUDGETS = {
     "paper": 2700,
     "cli": 1160,
 }
-LINES, MODULES, LOOSE_MODULES = 34_200, 137, 9
+LINES, MODULES, LOOSE_MODULES = 34_300, 138, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

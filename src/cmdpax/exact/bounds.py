@@ -68,7 +68,9 @@ def claims(form: "StandardForm") -> list[Claim]:
 
 def mixed(form: "StandardForm", reward: np.ndarray, weights: np.ndarray) -> Claim:
     """`V + w.(V_c - b)` for V the value of `reward [K]`, and weights `[m]`."""
-    total, sizes, rest = claim(form, reward)
+    is_own = reward is form.reward
+    constant = form.constants[0] if is_own else form.criterion.constant(form, reward)
+    total, sizes, rest = _claim(form, reward, *constant)
     kept: list[Claim] | None = form.__dict__.get("claims")
     for i in np.flatnonzero(weights):
         weight, threshold = float(weights[i]), Fraction(float(form.thresholds[i]))

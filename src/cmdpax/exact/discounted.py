@@ -346,7 +346,7 @@ class Discounted:
             return self.expected_steps(form)
         if self.discount == 0:
             return None
-        steps = bellman.distances(form.transitions, form.initial)
+        steps = form.distances
         if self.discount ** float(steps.max()) > FAR:
             return None
         with np.errstate(over="ignore"):

@@ -163,7 +163,12 @@ class StandardForm:
             return self.initial > 0
         if not self.is_small and len(self.transitions.order.starts) == 2:  # one component
             return np.ones(self.states, dtype=bool)
-        return bellman.reachable(self.transitions, self.initial)
+        return self.distances >= 0
+
+    @cached_property
+    def distances(self) -> np.ndarray:
+        """`[S]`: fewest steps to each state; -1: never reached."""
+        return bellman.distances(self.transitions, self.initial)
 
     @cached_property
     def alive(self) -> np.ndarray:
@@ -248,7 +253,8 @@ class StandardForm:
         """A copy with other fields; what was found about reachable states is shared."""
         copy = replace(self, **changes)
         if not {"transitions", "initial"} & changes.keys():
-            names = {"reachable", "reachable_choices", "alive", "alive_choices", "gauge", "kernel"}
+            names = {"distances", "reachable", "reachable_choices", "alive", "alive_choices"}
+            names |= {"gauge", "kernel"}
             names &= self.__dict__.keys() - ({"kernel"} if "criterion" in changes else set())
             copy.__dict__.update({name: getattr(self, name) for name in names})
         return copy
