@@ -366,9 +366,11 @@ class _Door:
         policies, proof, values = self._of_plan(best, None)
         self.warm.ranges = Ranges.of_answer(form, proof.reward_bounds)
         if proof.gap > self.warm.ranges.tolerances(self.eps, compared)[0]:
-            self.warm.ranges = attained_ranges(form, self.stop, best=best.values)
-            best = self._planned(PLANNED * float(self.tolerances[0]), best.values)
-            policies, proof, values = self._of_plan(best, self.ranges)
+            self.warm.ranges = own = attained_ranges(form, self.stop, best=best.values)
+            proof = replace(proof, ranges=own.bounds, range_potentials=own.potentials)
+            if proof.gap > self.tolerances[0] or own.narrow or not own.has_least:
+                best = self._planned(PLANNED * float(self.tolerances[0]), best.values)
+                policies, proof, values = self._of_plan(best, own)
         row: Row = {"outer": 1, "evaluations": 1, "gap": self._errors(proof)[0]}
         self._record({**row, "margins": values})
         status = self._status(proof)
