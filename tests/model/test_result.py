@@ -35,7 +35,7 @@ def by_hand(**changes) -> Result:
         "certificate": proof,
         "scaled_gap": 1e-7,
         "scaled_violation": 0.0,
-        "digest": "",
+        "fingerprint": "",
         "limits": Limits.of([]),
         "seconds": 0.5,
     }

@@ -82,7 +82,7 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 BUDGETS = {
     "loose modules": 2840,
     "loops": 3510,
-    "model": 4700,
+    "model": 4760,
     "exact": 4130,
     "solvers": 5250,
     "environments": 680,

@@ -133,7 +133,7 @@ class Result:
     certificate: Certificate
     scaled_gap: float  # in units of which eps is the tolerance: the range, or what rounding needs
     scaled_violation: float  # the largest, likewise
-    digest: str  # of the model this belongs to
+    fingerprint: Any  # of the model this belongs to: its digest, or the model that has one
     limits: Limits
     minimise: bool = False
     trace: list[Row] = field(default_factory=list)  # one row for each recorded step
@@ -145,6 +145,15 @@ class Result:
     mixture: Mixture | None = None  # probabilities and actions [S], one drawn at the start of a run
     notes: tuple[str, ...] = ()  # how the model was read, a sentence each
     utility: Utility | None = None  # whose value `reward` is; None: the model's reward
+
+    @cached_property
+    def digest(self) -> str:
+        """That of the model; made when it is asked for, which may take as long as a plan."""
+        return str(getattr(self.fingerprint, "digest", self.fingerprint))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied to another process: the digest instead of the model."""
+        return {**self.__dict__, "fingerprint": self.digest}
 
     @property
     def policies(self) -> tuple[np.ndarray, np.ndarray]:
@@ -201,7 +210,7 @@ class Result:
             margins=certificate.margin_bounds.mean(1),
             multipliers=certificate.weights,
             certificate=certificate,
-            digest=model.digest,
+            fingerprint=model,
             limits=model.limits,
             minimise=model.minimise,
             **fields,

@@ -262,7 +262,7 @@ def said(
         trace=door.trace,
         seconds=time.perf_counter() - door.started,
     )
-    return replace(result, digest=model.digest, utility=utility)
+    return replace(result, fingerprint=model, utility=utility)
 
 
 def raised(model: CMDP, objective: Objective) -> CMDP:

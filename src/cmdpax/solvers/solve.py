@@ -32,7 +32,7 @@ from cmdpax.exact.standard import (
     scaled,
 )
 from cmdpax.lagrangian import violation
-from cmdpax.model.cmdp import CMDP
+from cmdpax.model.cmdp import CMDP, check_model
 from cmdpax.model.result import Callback, Certificate, Mixture, Result, Row, Status, Trajectory
 from cmdpax.model.row_function import FunctionCMDP
 from cmdpax.solvers.algorithm import Answer, Oracle
@@ -229,9 +229,7 @@ def certified_gaps(model: CMDP, run: Trajectory, every: int = 1) -> np.ndarray:
 
 def choose(model: CMDP, method: Any, features: Any) -> tuple[Method, dict[str, Any]]:
     """The row of a method, its log-linear form if there are features, and what to pass it."""
-    if not isinstance(model, CMDP):
-        advice = "; give from_rows stored=True" if isinstance(model, FunctionCMDP) else ""
-        raise InputError(f"model: a CMDP is needed, not {type(model).__name__}{advice}.")
+    check_model(model)
     row = find_method(method) if isinstance(method, str) else of_oracle(method)
     if features is None:
         if row.features:
@@ -360,13 +358,14 @@ class _Door:
 
         Most are as exact as rounding allows. Only where one is not it matters what policies change.
         """
-        form, compared = self.form, self.model.limits.compared
+        form = self.form
         conceivable = form.criterion.scale(form, form.reward)[1]
         best = self._planned(SHARP * self.eps * conceivable, self._heard("dual_potential"))
         policies, proof, values = self._of_plan(best, None)
         self.warm.ranges = Ranges.of_answer(form, proof.reward_bounds)
-        if proof.gap > self.warm.ranges.tolerances(self.eps, compared)[0]:
+        if proof.gap > self.tolerances[0]:
             self.warm.ranges = own = attained_ranges(form, self.stop, best=best.values)
+            del self.ranges, self.tolerances
             proof = replace(proof, ranges=own.bounds, range_potentials=own.potentials)
             if proof.gap > self.tolerances[0] or own.narrow or not own.has_least:
                 best = self._planned(PLANNED * float(self.tolerances[0]), best.values)
