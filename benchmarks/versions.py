@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-ROUNDS, HERE = 3, Path(__file__).parents[1] / "src"
+HERE = Path(__file__).parents[1] / "src"
+ROUNDS = 300_000  # states in all rounds of a size, one round at the least
 CHILD = """
 import json, resource, sys, time
 import cmdpax
@@ -42,8 +43,9 @@ def solved(source: Path, states: int) -> dict[str, float]:
 def main(other: Path, out: Path, sizes: list[int]) -> None:
     with out.open("w") as file:
         for states in sizes:
-            pairs = [[solved(one, states) for one in (other, HERE)] for _ in range(ROUNDS)]
-            row: dict[str, object] = {"states": states, "rounds": ROUNDS}
+            rounds = range(max(1, ROUNDS // states))
+            pairs = [[solved(one, states) for one in (other, HERE)] for _ in rounds]
+            row: dict[str, object] = {"states": states, "rounds": len(rounds)}
             for name in ("seconds", "mb"):
                 both = np.median([[side[name] for side in pair] for pair in pairs], 0).tolist()
                 row |= {
