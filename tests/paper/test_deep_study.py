@@ -18,6 +18,7 @@ from cmdpax.paper.deep_study import (
     choose_settings,
     condensed,
     not_recorded,
+    place,
     read_records,
     record_finished,
     run_missing,
@@ -25,7 +26,7 @@ from cmdpax.paper.deep_study import (
     sweep_of,
     sweep_text,
 )
-from cmdpax.paper.settings import RESULTS, SWEEPS, TASKS, TITLES, paper_settings_sweep
+from cmdpax.paper.settings import ALL_TASKS, RESULTS, SWEEPS, TASKS, TITLES, paper_settings_sweep
 
 
 def config(method, limit="cost<=25"):
@@ -352,6 +353,17 @@ def test_what_was_chosen_is_a_sweep_that_can_be_started(tmp_path):
     assert {run.config["spma_step"] for run in runs if run.config["method"] == "spma-alm"} == {0.5}
 
 
-def test_every_sweep_of_the_study_can_be_recorded():
-    for name in ("deep", "held-out", "two-limits", "paper-search", "penalties", "dual-steps"):
-        assert SWEEPS[name].methods.keys() <= TITLES.keys()
+@pytest.mark.parametrize(
+    "name", ["deep", "held-out", "two-limits", "paper-search", "penalties", "dual-steps"]
+)
+def test_every_run_of_the_study_is_recorded_as_a_cell_of_its_own(tmp_path, name):
+    store, runs, out = Store(tmp_path / "s", create=True), SWEEPS[name].runs(), tmp_path / "out"
+    assert SWEEPS[name].methods.keys() <= TITLES.keys()
+    for run in runs:
+        note = {"run": json.loads(run.text), "versions": {"code": "c0de"}}
+        (store.done / run.id).mkdir()
+        (store.done / run.id / "run.json").write_text(json.dumps(note))
+        text = json.dumps({**note, "outcome": {"failed": "it was not even tried."}})
+        (store.done / run.id / "result.json").write_text(text)
+    assert record_finished(out, name, None, list(ALL_TASKS), store) == len(runs)
+    assert len(DeepStudy(place(out, name)).cells(name)) == len(runs)

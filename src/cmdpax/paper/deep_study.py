@@ -31,7 +31,7 @@ from cmdpax.experiments.runs import Run
 from cmdpax.experiments.store import Store, versions
 from cmdpax.experiments.sweep import Sweep
 from cmdpax.files import Row, named, read_bytes, read_json, write_bytes, write_json, write_rows
-from cmdpax.learning.config import SHAPE
+from cmdpax.learning.config import METHODS, SHAPE
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits
 from cmdpax.paper.settings import (
@@ -343,8 +343,9 @@ def _takes_part(run: Run, sweep: str, wanted: Sweep, tasks: Sequence[str]) -> bo
     own, (_, _, *varied, _) = wanted.methods.get(run.config["method"]), cell_fields(sweep)
     if own is None:
         return False
-    table = {**wanted.settings, **own}
-    return all(_allows(table, name, run.config[name]) for name in varied)
+    # what a method does not use is no part of its runs, whatever the sweep says for others
+    table, unused = {**wanted.settings, **own}, METHODS[run.config["method"]].unused
+    return all(_allows(table, name, run.config[name]) for name in varied if name not in unused)
 
 
 def _allows(table: Mapping[str, Any], name: str, value: object) -> bool:

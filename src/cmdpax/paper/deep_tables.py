@@ -23,6 +23,7 @@ from cmdpax.paper.settings import (
     RESULTS,
     SEARCHED,
     SEEDS,
+    SWEEPS,
     TASKS,
     TITLES,
     TRAINING_GRIDS,
@@ -105,9 +106,10 @@ def write_tables(study: DeepStudy, folder: Path, papers: DeepStudy) -> None:
 
 def write_other_tables(study: DeepStudy, folder: Path) -> None:
     """`cells` and `settings` of a study that the paper does not have."""
-    rows = []
+    rows, sweep = [], SWEEPS.get(folder.name)
+    planned = TITLES if sweep is None else {one: TITLES[one] for one in sweep.methods}
     for task in study.tasks:
-        for method, title in TITLES.items():
+        for method, title in planned.items():
             cell = study.of(task, method)
             published = INCUMBENTS.get(task, {}).get(method, "-")
             if cell:
