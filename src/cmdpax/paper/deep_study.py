@@ -311,8 +311,8 @@ def not_recorded(runs: Sequence[Run], folder: Path, sweep: str) -> tuple[list[Ru
         if record is not None:
             is_same, made_by = record.has_settings_of(run), record.code
         else:
-            is_same = bool(row) and row["samples"] == run.config["samples"]
-            made_by = row["code"] if row else ""
+            is_same = row is not None and row["samples"] == run.config["samples"]
+            made_by = "" if row is None else row["code"]
         if not is_same or made_by != code:
             left.append(run)
             others += is_same

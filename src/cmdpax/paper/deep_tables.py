@@ -80,8 +80,8 @@ def write_tables(study: DeepStudy, folder: Path, papers: DeepStudy) -> None:
                 state = _state(study, task, method)
                 results.append([task, title, 0, "-", *[state] * 2, *["-"] * 2, *printed])
                 violated.append([task, title, 0, *["-"] * 8, *tail])
-                ours = [f"0 of {SEEDS}", state, *["-"] * (len(CELL_COLUMNS) - 3)]
-                cells.append([f"{task}, {title}", *ours])
+                nothing = [f"0 of {SEEDS}", state, *["-"] * (len(CELL_COLUMNS) - 3)]
+                cells.append([f"{task}, {title}", *nothing])
                 continue
             samples = "/".join(sorted({f"{one.samples:.3g}" for one in cell}))
             means = (values for kind in KINDS for values in _means(cell, kind).T)

@@ -88,7 +88,12 @@ FIGURES: dict[str, dict[str, Drawing]] = {
             for name, title, seeds, methods in (
                 ("held-out", "Tasks on which nothing was tuned", None, HELD_OUT_SWEEP.methods),
                 ("two-limits", "Two limits at once", None, TITLES),
-                (deep_study.CHOSEN, "The paper's own settings, chosen from its grids", SEEDS, TITLES),
+                (
+                    deep_study.CHOSEN,
+                    "The paper's own settings, chosen from its grids",
+                    SEEDS,
+                    TITLES,
+                ),
             )
         },
     },

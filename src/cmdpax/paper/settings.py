@@ -213,8 +213,9 @@ HELD_OUT_SWEEP = Sweep(
     methods={method: {} for method in ("spma-alm", "ppo-alm", "ppo-lag")},
 )
 # ours: a second limit, on the mean square of actions; below what policies with one limit spend
+# (262 and 309), and not so far below that Hopper stands still for good (as with 100)
 _TWO_TASKS = [TASKS["HalfCheetah"], TASKS["Hopper"]]
-TWO_LIMITS = (f"cost<={LIMIT:g}", "energy<=100")
+TWO_LIMITS = (f"cost<={LIMIT:g}", "energy<=150")
 TWO_LIMITS_SWEEP = Sweep(
     "two-limits",
     seeds=(0, 1),
