@@ -303,7 +303,9 @@ def not_recorded(runs: Sequence[Run], folder: Path, sweep: str) -> tuple[list[Ru
     where nothing but its records is left, and one table comes from one code.
     """
     study, code = DeepStudy(place(folder, sweep)), versions()["code"]
-    folders = {(one.task, one.method, one.seed): one for one in study.records}
+    folders = dict[Cell, Record]()
+    for one in study.records:
+        folders[one.task, one.method, one.seed] = one
     lines, left, others = study.cells(sweep), list[Run](), 0
     for run in runs:
         own = cell(run, sweep)
