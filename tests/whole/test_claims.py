@@ -111,7 +111,7 @@ def test_last_iterates():
 
 def test_velocity_robots():
     """Over the paper's ten episodes, and over a hundred where they are recorded."""
-    assert "above the paper's best on its 3 tasks, cost < 25 (" in CLAIMS["velocity robots"]
+    assert "over the paper's best on 3 tasks, cost < 25, " in CLAIMS["velocity robots"]
     study = DeepStudy(RESULTS / "deep")
     (_, _, *seeds) = numbers(CLAIMS["velocity robots"])  # "1 to 3 seeds" while a study goes on
     counts = [len(study.of(task, method)) for task in TASKS for method in OURS]
