@@ -116,8 +116,18 @@ def prepare(
         shift = formulas.level_shift(rewards, value, next_value, terminated, discount)
         centre = centre + shift
         value, next_value = value + shift[column], next_value + shift[column]
-    advantages = formulas.generalised_advantage(
-        batch.rewards, value, next_value, batch.terminated, batch.ended, discount, config.gae
+    kinds = ((slice(1), config.gae), (slice(1, None), config.cost_gae))
+    advantages = np.concatenate(
+        [
+            formulas.generalised_advantage(
+                *(one[rows] for one in (batch.rewards, value, next_value)),
+                batch.terminated,
+                batch.ended,
+                discount,
+                decay,
+            )
+            for rows, decay in kinds
+        ]
     )
     targets = (advantages + value).reshape(len(critics), -1).T
     if config.discounted:
