@@ -116,19 +116,14 @@ def prepare(
         shift = formulas.level_shift(rewards, value, next_value, terminated, discount)
         centre = centre + shift
         value, next_value = value + shift[column], next_value + shift[column]
-    kinds = ((slice(1), config.gae), (slice(1, None), config.cost_gae))
-    advantages = np.concatenate(
-        [
-            formulas.generalised_advantage(
-                *(one[rows] for one in (batch.rewards, value, next_value)),
-                batch.terminated,
-                batch.ended,
-                discount,
-                decay,
-            )
-            for rows, decay in kinds
-        ]
-    )
+    reward, costs, ends = slice(1), slice(1, None), (batch.terminated, batch.ended, discount)
+    parts = [
+        formulas.generalised_advantage(
+            batch.rewards[rows], value[rows], next_value[rows], *ends, decay
+        )
+        for rows, decay in ((reward, config.gae), (costs, config.cost_gae))
+    ]
+    advantages = np.concatenate(parts)
     targets = (advantages + value).reshape(len(critics), -1).T
     if config.discounted:
         advantages[1:] *= discount**batch.age
