@@ -10,9 +10,8 @@ that followed every batch would be largest just when there was much cost by chan
 E[c] + penalty Var(c)` makes the policy shun whatever varies.
 
 Aim. `b + 1.645 sqrt(variance / 100)`: of a policy that just meets it, the mean of a hundred
-episodes keeps the limit with probability 95%. Variance: of the last hundred episodes or so, or
-over more batches, whichever is smaller. A policy that starts, or strays, far beyond a limit varies
-more than one that meets it.
+episodes keeps the limit with probability 95%. Of two variances, over the last hundred episodes or
+over more batches, the smaller: far beyond a limit a policy varies more than where it meets it.
 
 Verdict. By Student's t of at least two episodes, the confidence that the mean keeps a limit: `kept`
 from 95% on, `exceeded` below 5%, else `undecided`.
@@ -103,8 +102,7 @@ class Margins(NamedTuple):
         slow = 1.0 if is_first else SLOW
         if count == 1 and not is_first:  # neighbours differ by noise, and hardly by drift
             square, slow = np.square(batch - self.last[-1]) / 2, max(SLOW, 1 / seen)
-        fast = max(slow, min(1.0, count / EPISODES))
-        variance = self.variance + fast * (square - self.variance)
+        variance = self.variance + max(slow, min(1.0, count / EPISODES)) * (square - self.variance)
         prior, noise = self.error + (DRIFT * reach) ** 2, variance / count
         certain = (noise == 0) | (prior == 0) | is_first | latest
         share = np.where(certain, 1.0, prior / np.where(prior + noise > 0, prior + noise, 1.0))
