@@ -89,9 +89,15 @@ def test_what_followed_is_the_next_row_or_lies_beyond():
     config, zero, one = replace(CONFIG, critics="plain"), np.zeros(2), np.ones(2)
     ours = prepare(state.policy, state.critics, zero, one, batch, config)
     values = [formulas.values(state.critics, one) for one in (batch.observation, successors)]
-    expected = formulas.generalised_advantage(
-        batch.rewards, *values, 0 * ended, ended, config.discount, config.gae
+    expected = np.stack(
+        [  # costs by a decay of their own
+            formulas.generalised_advantage(one, *rest, 0 * ended, ended, config.discount, decay)
+            for one, *rest, decay in zip(
+                batch.rewards, *values, (config.gae, config.cost_gae), strict=True
+            )
+        ]
     )
+    assert config.gae != config.cost_gae
     np.testing.assert_allclose(ours.advantages, expected.reshape(2, -1), rtol=1e-4, atol=1e-4)
 
 

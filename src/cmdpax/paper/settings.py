@@ -99,6 +99,7 @@ TRAINING: Mapping[str, Any] = {
     "inner": 10,
     "reserve": 0.0,
     "critics": "plain",
+    "cost_gae": 0.95,
     "surrogate": "printed",
     "decay": False,
     "cpo_step": "full",
