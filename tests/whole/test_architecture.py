@@ -92,7 +92,7 @@ BUDGETS = {
     "paper": 2800,
     "cli": 1175,
 }
-LINES, MODULES, LOOSE_MODULES = 34_300, 138, 9
+LINES, MODULES, LOOSE_MODULES = 34_500, 138, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,
