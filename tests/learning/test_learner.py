@@ -150,6 +150,17 @@ def test_before_the_first_batch_there_is_no_value_but_the_level():
     jax.tree.map(np.testing.assert_array_equal, state.critics, start.critics)
 
 
+def test_plain_critics_are_believed_from_the_first_batch_on():
+    """As the paper's, and as in version 0.1."""
+    config = replace(CONFIG, critics="plain")
+    _, batch, samples = seen(1, config)
+    start = init(config, make_simulator(TASK, 1))
+    zero, one = np.zeros(2, np.float32), np.ones(2, np.float32)
+    said = prepare(start.policy, start.critics, zero, one, batch, config)
+    np.testing.assert_array_equal(samples.targets, said.targets)
+    assert np.abs(formulas.values(start.critics, samples.observation)).max() > 0.1
+
+
 def test_critics_learn_normalised_targets():
     """Less their level, one deviation is 25 outputs for the reward, 5 for a cost."""
     losses, units = {}, (module.REWARD_OUTPUTS, module.COST_OUTPUTS)

@@ -59,10 +59,11 @@ def init(config: ResolvedConfig, simulator: Simulator) -> Learner:
     critics = [
         formulas.init_network(key, 1 + i, (*sizes[:-1], 1), 1.0, encoder) for i in range(1 + rows)
     ]
+    scales = Scales.empty(rows)
     return Learner(
         policy,
         critics,
-        Scales.empty(rows),
+        scales.plain() if config.critics == "plain" else scales,
         _no_moments(policy),
         _no_moments(critics),
         np.full((), config.spma_step or SPMA_STEPS[0]),
