@@ -117,12 +117,10 @@ def prepare(
         shift = formulas.level_shift(rewards, value, next_value, terminated, discount)
         centre = centre + shift
         value, next_value = value + shift[column], next_value + shift[column]
-    parts = []
-    for rows, decay in ((slice(1), config.gae), (slice(1, None), config.cost_gae)):
-        own = batch.rewards[rows], value[rows], next_value[rows]
-        ends = batch.terminated, batch.ended
-        parts.append(formulas.generalised_advantage(*own, *ends, discount, decay))
-    advantages = np.concatenate(parts)  # [1 + M, T, N]
+    kinds = np.stack((batch.rewards, value, next_value))  # [3, 1 + M, T, N]
+    ends = (batch.terminated, batch.ended, discount)
+    parts = [(*kinds[:, :1], *ends, config.gae), (*kinds[:, 1:], *ends, config.cost_gae)]
+    advantages = np.concatenate([formulas.generalised_advantage(*part) for part in parts])
     targets = (advantages + value).reshape(len(critics), -1).T
     if config.discounted:
         advantages[1:] *= discount**batch.age
