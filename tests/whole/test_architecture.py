@@ -41,7 +41,7 @@ HOSTS = {
     "gymnasium": ("learning/",),
     "mujoco": ("learning/velocity.py",),
     "highspy": ("solvers/programs.py",),
-    "matplotlib": ("experiments/pictures.py", "paper/"),
+    "matplotlib": ("experiments/pictures.py", "experiments/policy_pictures.py", "paper/"),
     "ray": ("processes.py",),
     "markdown_it": ("report/page.py",),
     "tyro": ("cli/",),

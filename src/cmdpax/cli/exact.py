@@ -189,7 +189,8 @@ def show(
         result: what `cmdpax solve --out` wrote; without it the model is solved
         out_file: the picture
     """
-    from cmdpax.experiments.pictures import policy_picture, save
+    from cmdpax.experiments.pictures import save
+    from cmdpax.experiments.policy_pictures import policy_picture
 
     writable_path(out_file, ".png")
     problem = _opened(model, read)
