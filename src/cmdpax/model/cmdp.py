@@ -482,9 +482,10 @@ class CMDP:
         `state`, `action`, `next_state`, `probability`, and one for the reward and for every
         quantity that has a limit. limits: texts such as `"cost<=3"`, by column. initial: a state,
         or `{state: probability}`. goal: states where the run ends, which need no rows. reward: the
-        column of the reward, by default `reward`. horizon: steps, each as the table says. criterion,
-        may_stay: as in the constructor. A `.csv` may say these itself, in lines above its head such
-        as `# limit = cost<=3`; what is said here counts first. fields: others of the constructor.
+        column of the reward, by default `reward`. horizon: steps, each as the table says.
+        criterion, may_stay: as in the constructor. A `.csv` may say these itself, in lines above
+        its head such as `# limit = cost<=3`; what is said here counts first. fields: others of the
+        constructor.
         """
         said = {"limits": limits, "initial": initial, "goal": goal, "minimise": minimise}
         said |= {"horizon": horizon, "criterion": criterion, "may_stay": may_stay}

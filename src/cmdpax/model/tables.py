@@ -65,6 +65,7 @@ def table_fields(table: Any, **said: Any) -> dict[str, Any]:
 
 def _chosen(said: Row, written: Mapping[str, list[str]]) -> Row:
     """What the caller said and, where that is None, what is written in the file."""
+
     def word(name: str) -> Any:
         return said[name] if said.get(name) is not None else written.get(name, [None])[0]
 
