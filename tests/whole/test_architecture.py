@@ -82,17 +82,17 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 BUDGETS = {
     "loose modules": 2840,
     "loops": 3510,
-    "model": 4700,
+    "model": 4770,
     "exact": 4110,
     "solvers": 5250,
     "environments": 680,
     "learning": 6600,
-    "experiments": 1780,
+    "experiments": 1980,
     "report": 960,
     "paper": 2700,
     "cli": 1160,
 }
-LINES, MODULES, LOOSE_MODULES = 34_200, 138, 9
+LINES, MODULES, LOOSE_MODULES = 34_500, 140, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,
