@@ -1,8 +1,12 @@
 """The documentation site: `make docs` builds it, with every warning an error."""
 
 import inspect
+import os
 import re
+from contextlib import redirect_stdout, suppress
 from importlib.metadata import version as installed
+from io import StringIO
+from unittest import mock
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
@@ -77,8 +81,29 @@ def files_outside(app, page: str, source: list[str]) -> None:
     source[0] = re.sub(r"\]\(([^):#\s]+\.md)\)", link, source[0])
 
 
+def every_command(app, page: str, source: list[str]) -> None:
+    """The page of commands is what `--help` prints of each."""
+    if page != "commands":
+        return
+    from cmdpax.cli.main import COMMANDS, main
+
+    sections = []
+    for name in COMMANDS:
+        printed = StringIO()
+        with (
+            mock.patch.dict(os.environ, {"COLUMNS": "88"}),
+            redirect_stdout(printed),
+            suppress(SystemExit),
+        ):
+            main([name, "--help"])
+        text = "\n".join(line.rstrip() for line in printed.getvalue().splitlines())
+        sections.append(f"## {name}\n\n```text\n{text}\n```\n")
+    source[0] = source[0].replace("<!-- every command -->", "\n".join(sections))
+
+
 def setup(app) -> None:
-    """Register the three above."""
+    """Register the four above."""
+    app.connect("source-read", every_command)
     app.connect("source-read", files_outside)
     app.add_html_math_renderer("mathml", (mathml, None), (mathml, None))
     app.connect("autodoc-process-docstring", plain_docstring)

@@ -281,5 +281,5 @@ def test_a_file_may_say_that_the_average_counts(tmp_path):
     path.write_text("# discount = 1\n# may_stay = true\n# initial = 0\n" + rows.replace("4", "0"))
     assert CMDP.from_table(path).may_stay
     path.write_text("# may_stay = perhaps\n# discount = 1\n# initial = 0\n" + rows)
-    with pytest.raises(InputError, match="may_stay: 'perhaps' is not known"):
+    with pytest.raises(InputError, match="may_stay 'perhaps' is not known"):
         CMDP.from_table(path)

@@ -23,6 +23,8 @@ from pathlib import Path
 import deep_page
 import pytest
 
+import cmdpax
+
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 BLOCK = re.compile(
@@ -113,6 +115,12 @@ def test_every_page_is_in_the_contents():
         assert page == "index.md" or any(
             Path(page).with_suffix("").match(entry) for entry in listed if entry
         ), page
+
+
+def test_every_public_name_is_in_the_reference():
+    page = (DOCS / "api.md").read_text()
+    missing = [name for name in cmdpax.__all__ if not re.search(rf"\b{name}\b", page)]
+    assert not missing
 
 
 @pytest.mark.parametrize("page", PAGES)
