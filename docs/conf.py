@@ -3,13 +3,18 @@
 import inspect
 import os
 import re
+import sys
 from contextlib import redirect_stdout, suppress
 from importlib.metadata import version as installed
 from io import StringIO
+from pathlib import Path
 from unittest import mock
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+
+sys.path.insert(0, str(Path(__file__).parent))
+import pages
 
 project = "cmdpax"
 author = "The cmdpax authors"
@@ -20,6 +25,7 @@ myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "cmdpax"
+exclude_patterns = ["pages.py"]
 html_static_path = ["images"]
 html_math_renderer = "mathml"
 html_theme_options = {"sidebar_hide_name": False}
@@ -101,8 +107,17 @@ def every_command(app, page: str, source: list[str]) -> None:
     source[0] = source[0].replace("<!-- every command -->", "\n".join(sections))
 
 
+def notebooks(app, failure) -> None:
+    """Every tutorial as an executed notebook beside its page."""
+    if failure is None:
+        for page in sorted((app.srcdir / "tutorials").glob("*.md")):
+            made = pages.notebook(page.read_text())
+            (app.outdir / "tutorials" / f"{page.stem}.ipynb").write_text(made)
+
+
 def setup(app) -> None:
-    """Register the four above."""
+    """Register the five above."""
+    app.connect("build-finished", notebooks)
     app.connect("source-read", every_command)
     app.connect("source-read", files_outside)
     app.add_html_math_renderer("mathml", (mathml, None), (mathml, None))
