@@ -54,7 +54,8 @@ SLOW = pytest.param(drifting.stopped, marks=pytest.mark.slow)
 def test_a_worker_that_dies_or_hangs_loses_nothing(here, tmp_path, monkeypatch, environment):
     monkeypatch.setenv("STRUCK", str(tmp_path))
     limit = {} if environment is drifting.killed else {"worker_limit": 15}
-    assert run(environment, tmp_path / "run", workers=2, **limit) == here
+    with pytest.warns(UserWarning, match=r"a worker was lost \(.*\); its work is repeated"):
+        assert run(environment, tmp_path / "run", workers=2, **limit) == here
     assert (tmp_path / "once").exists()
 
 
@@ -81,7 +82,7 @@ def test_on_a_ray_cluster_of_two_nodes(here, tmp_path, monkeypatch):
 
 
 def test_an_environment_that_kills_every_process_is_given_up(tmp_path):
-    with pytest.raises(InputError, match=r"3 workers died .* the last with: exit code 7; try it"):
+    with pytest.raises(InputError, match=r"3 workers died .* the last with: exit code 7; see what"):
         run(drifting.Doomed, tmp_path / "run", workers=1)
 
 
@@ -106,7 +107,7 @@ def test_what_cannot_be_made_elsewhere_is_refused(tmp_path, environment):
     ("count", "sentence"),
     [
         (0, "workers is 0; it must be a whole number of at least 1"),
-        ("many", "--workers many: write HOST:PORT"),
+        ("many", "--workers many: write a number, ray, or HOST:PORT"),
         ("127.0.0.1:1", "no Ray cluster answers there"),
     ],
 )
