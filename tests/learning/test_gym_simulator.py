@@ -149,7 +149,8 @@ def test_kinds_of_environments():
     assert isinstance(make_simulator(plain.tiny(), 5), ModelSimulator)
     environment = gymnasium.wrappers.TimeLimit(probes.Bandit(), 7)
     simulator = make_simulator(environment, 1)
-    assert simulator.environments == [environment]
+    assert simulator.environments == [environment] and simulator.episode_limit == 7
+    assert make_simulator(gymnasium.wrappers.OrderEnforcing(environment), 1).episode_limit == 7
     with pytest.raises(InputError, match=r"'TimeLimit': 2 copies are needed, .* give a function"):
         make_simulator(environment, 2)
     with pytest.raises(InputError, match="environment: 3 is no name"):

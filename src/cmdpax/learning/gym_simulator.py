@@ -170,8 +170,7 @@ class GymSimulator:
         self.observation_shape: tuple[int, ...] = self.space.shape if is_array else (self.size,)
         self.action_space = self._actions(first.action_space)
         self.masks: dict[int, np.ndarray] = {}  # of copies, by their identity: what may be done now
-        spec = getattr(first, "spec", None)
-        self.episode_limit: int | None = getattr(spec, "max_episode_steps", None)
+        self.episode_limit = _time_limit(first)
         self.cost_names = self._probe()
 
     def reset(self, seed: int, first: int = 0) -> np.ndarray:
@@ -458,6 +457,14 @@ def _refuse_other_arrays(space: Any, seen: Any) -> None:
         widest = max(KINDS.find(space.dtype.kind), KINDS.find("i"))
         if not 0 <= KINDS.find(array.dtype.kind) <= widest:
             raise ValueError(f"it holds {array.dtype}, not {space.dtype}")
+
+
+def _time_limit(env: Any) -> int | None:
+    """Steps after which an episode is cut, where the environment or a wrapper of it says so."""
+    limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
+    while limit is None and isinstance(env, gymnasium.Wrapper):
+        limit, env = getattr(env, "_max_episode_steps", None), env.env
+    return limit
 
 
 def _as_parts(info: Any) -> tuple[Any, ...]:
