@@ -80,19 +80,19 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 2840,
+    "loose modules": 2850,
     "loops": 3510,
     "model": 4700,
     "exact": 4110,
     "solvers": 5250,
     "environments": 680,
-    "learning": 6600,
+    "learning": 6670,
     "experiments": 1780,
     "report": 960,
     "paper": 2700,
-    "cli": 1160,
+    "cli": 1170,
 }
-LINES, MODULES, LOOSE_MODULES = 34_200, 138, 9
+LINES, MODULES, LOOSE_MODULES = 34_270, 138, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

@@ -243,7 +243,7 @@ class GymSimulator:
 
     def holds(self, observations: np.ndarray) -> bool:
         """Whether flat observations `[N, d]` lie between the bounds of the space."""
-        box = gymnasium.spaces.flatten_space(self.space)
+        box: Any = gymnasium.spaces.flatten_space(self.space)
         seen = observations[:, : self.size].astype(box.dtype)
         return bool(((seen >= box.low) & (seen <= box.high)).all())
 
@@ -330,8 +330,8 @@ class GymSimulator:
     def _cost(self, cost: Any) -> np.ndarray:
         names = self._names(cost)
         if isinstance(cost, Mapping) and {*names} == {*self.cost_names}:  # in any order
-            values = dict(zip(names, cost.values()))
-            names, cost = self.cost_names, {name: values[name] for name in self.cost_names}
+            named = dict(zip(names, cost.values()))
+            names, cost = self.cost_names, {name: named[name] for name in self.cost_names}
         if names != self.cost_names:
             raise InputError(
                 f"environment '{self.name}' changed its costs from {list(self.cost_names)} to"
