@@ -251,6 +251,11 @@ def test_a_start_that_does_not_fit(finished, tmp_path, settings, sentence):
     assert not (tmp_path / "run").exists()
 
 
+def test_without_limits_of_ones_own_the_costs_are_named(tmp_path):
+    with pytest.raises(InputError, match="has no cost named 'cost', but heat, noise; give limits"):
+        train(probes.TwoLimits, samples=300, folder=tmp_path / "run")
+
+
 def test_a_batch_that_no_memory_holds_is_refused(tmp_path):
     """The system would end the process without a word."""
 

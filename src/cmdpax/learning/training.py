@@ -117,6 +117,12 @@ def train(
     _refuse_too_large(simulator, config.batch)
     if copies > 1 and workers is None:
         simulator = make_simulator(environment, copies)
+    if config.limits == TrainConfig.limits and "cost" not in simulator.cost_names:
+        costs = ", ".join(simulator.cost_names)
+        raise InputError(
+            f"environment '{name}' has no cost named 'cost', but {costs}; give limits on these, as"
+            " cmdpax check-env suggests them."
+        )
     Limits.parse(config.limits).columns(simulator.cost_names)  # refuses others before all work
     compilation.recall()
     learner, recorded = init(config, simulator), {"environment": name, **asdict(config)}
