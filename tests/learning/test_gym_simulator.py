@@ -97,6 +97,11 @@ def test_pictures_are_not_cut_to_whole_numbers():
     assert GymSimulator(Camera).reset(0).sum() == 192
 
 
+def test_observations_can_be_squared():
+    with pytest.raises(InputError, match=r"holds 1e\+300; observations .* below 1e\+100"):
+        GymSimulator(probes.Bandit).finite(np.array([0.0, 1e300]))
+
+
 def test_box_actions_are_rescaled_and_clipped():
     simulator = GymSimulator(probes.Throttle)
     np.testing.assert_array_equal(simulator.action_space.to_environment(np.array([0.5])), [1.0])

@@ -43,6 +43,7 @@ from cmdpax.model.cmdp import CMDP
 from cmdpax.model.limits import Limits, can_be_limited
 
 USER_ERRORS = (Exception, SystemExit)  # what somebody's code may raise
+LARGEST_SEEN = 1e100  # of observations, whose squares are added up
 LARGEST = 1e15  # of rewards and costs: squares and sums are taken in single precision
 KINDS = "buifc"  # of arrays, from narrow to wide
 
@@ -235,10 +236,11 @@ class GymSimulator:
         return self.finite(flat)
 
     def finite(self, observation: np.ndarray) -> np.ndarray:
-        """The same; a NaN or an infinity in it is an error here, before a policy acts on it."""
-        if observation.dtype.kind == "f" and not np.isfinite(observation).all():
-            wrong = observation[~np.isfinite(observation)][0]
-            raise self.wrong(f"an observation holds {wrong}; observations must be finite")
+        """The same; a NaN or what is too large is an error here, before a policy acts on it."""
+        if observation.dtype.kind == "f" and not (np.abs(observation) < LARGEST_SEEN).all():
+            wrong = observation[~(np.abs(observation) < LARGEST_SEEN)][0]
+            must = f"observations must be finite, and below {LARGEST_SEEN:g}"
+            raise self.wrong(f"an observation holds {wrong}; {must}")
         return observation
 
     def holds(self, observations: np.ndarray) -> bool:
