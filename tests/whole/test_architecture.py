@@ -86,13 +86,13 @@ BUDGETS = {
     "exact": 4110,
     "solvers": 5250,
     "environments": 680,
-    "learning": 6670,
+    "learning": 6700,
     "experiments": 1780,
     "report": 960,
-    "paper": 2700,
-    "cli": 1170,
+    "paper": 2800,
+    "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 34_270, 138, 9
+LINES, MODULES, LOOSE_MODULES = 34_410, 138, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

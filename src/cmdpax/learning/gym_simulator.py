@@ -237,8 +237,11 @@ class GymSimulator:
 
     def finite(self, observation: np.ndarray) -> np.ndarray:
         """The same; a NaN or what is too large is an error here, before a policy acts on it."""
-        if observation.dtype.kind == "f" and not (np.abs(observation) < LARGEST_SEEN).all():
-            wrong = observation[~(np.abs(observation) < LARGEST_SEEN)][0]
+        if observation.dtype.kind == "f":
+            fits = np.abs(observation, dtype=np.float64) < LARGEST_SEEN
+            if fits.all():
+                return observation
+            wrong = observation[~fits][0]
             must = f"observations must be finite, and below {LARGEST_SEEN:g}"
             raise self.wrong(f"an observation holds {wrong}; {must}")
         return observation
