@@ -38,6 +38,7 @@ REFUSALS = 40  # certificates in a row that gain less than a tenth
 GAIN = 0.9
 INNER, OUTER, GROWTH = 60, 2000, 1.2  # of Algorithm 1 around a utility of visits
 TRIED = 8  # random policies that test concavity
+MANY_STATES = 30_000  # from which on factorising is slower than climbing without limits
 WIDEST = 1e-3  # room that t has beyond what is attained, as a share of it
 
 
@@ -70,6 +71,9 @@ def objective_of(model: CMDP, utility: Any) -> tuple[CMDP, Objective]:
         _refuse_not_concave(objective, form)
     if not utility.has_gradient:
         return model, objective
+    if not utility.is_of_values:  # some visits are tiny from where the model starts, and F is steep
+        even = form.replace(initial=np.full(form.states, 1 / form.states))
+        point = point[0], objective.point(even, uniform)[1]
     slope = objective.at(form, point)[1]
     linear = model.replace(reward=slope, minimise=False)
     return linear, replace(objective, at_uniform=value)
@@ -147,16 +151,27 @@ class Climb:
             self._named("corrective-columns")
             columns = ConcaveColumns(1e-2 * task.eps, stop=task.stop)
             return solve_certified(form, task, columns, **settings)
-        if utility.has_curvature and not settings and is_worth_while(form):
-            self._named("interior-point")
-            try:
-                return interior_point(form, task)
-            except NumericalError:
-                self.refused, self.smallest = 0, np.inf
+        can_factorise = utility.has_curvature and not settings and is_worth_while(form)
+        is_slow = form.states > MANY_STATES and not form.constraint_count
+        if can_factorise and not is_slow and (answer := self._interior(form, task)):
+            return answer
         self._named("accelerated-npg")
         # a stiff penalty slows the oracle more than a rough multiplier does
         few = {"inner": INNER, "outer": OUTER} if form.constraint_count else {}
-        return solve_certified(form, task, Accelerated(), GROWTH, **{**few, **settings})
+        answer = solve_certified(form, task, Accelerated(), GROWTH, **{**few, **settings})
+        if can_factorise and is_slow and self.accepted is None and not task.stop():
+            answer = self._interior(form, task) or answer
+        return answer
+
+    def _interior(self, form: StandardForm, task: Task) -> Answer | None:
+        """The interior point; None where rounding ends its path."""
+        self._named("interior-point")
+        self.refused, self.smallest = 0, np.inf
+        try:
+            return interior_point(form, task)
+        except NumericalError:
+            self.refused, self.smallest = 0, np.inf
+            return None
 
     def _named(self, name: str) -> None:
         """Say which method ran."""
@@ -203,6 +218,10 @@ def certified(
     """
     form = door.form.replace(objective=None)
     tolerance = 0.0 if form.is_small else ACCURACY * door.eps * float(door.scaled.units[0])
+    if tolerance and objective.utility.has_gradient:  # F may rise by less than what its slope can
+        point = objective.point(form, policy, tolerance) if touching is None else touching
+        rise = objective.tolerance(objective.utility.value(*point), door.eps)
+        tolerance = min(tolerance, ACCURACY * rise)
     numbers = objective, form, policy, weights, touching, tolerance
     bounds, bound, own, potential = utility_proof(*numbers)
     flat, wide = np.zeros(form.states), 1e-2 * door.eps * door.scaled.units
