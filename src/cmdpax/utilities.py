@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.errors import InputError, check_known, check_number
+from cmdpax.errors import NUMBERS, InputError, check_known, check_number
 
 Array = np.ndarray
 TINY = 1e-300  # visits below it count as this many: the logarithm of 0 is not a number
@@ -90,6 +90,11 @@ class Utility:
         return all(term.rewards is not None for term in self.terms)
 
     @property
+    def criteria(self) -> tuple[str, ...]:
+        """What models take it: visits are shares where there is a discount."""
+        return ("discounted", "total", "finite") if self.is_of_values else ("discounted",)
+
+    @property
     def is_ready(self) -> bool:
         """Whether all terms are ready ones, which are concave."""
         return all(term.recipe is not None for term in self.terms)
@@ -136,10 +141,6 @@ class Utility:
         table: Array | None = None
         for term, point in zip(self.terms, self._points(values, visits), strict=True):
             own = term.weight * np.asarray(term.gradient(point), dtype=np.float64)
-            if own.shape != point.shape:
-                raise InputError(
-                    f"utility: its gradient has shape {own.shape}, expected {point.shape}."
-                )
             if term.rewards is not None:
                 slopes.append(own)
             else:
@@ -186,14 +187,18 @@ class Utility:
         chosen = sizes > FLAT * max(float(np.abs(sizes).max(initial=0.0)), FLAT)
         return np.sqrt(sizes[chosen])[:, None] * vectors[:, chosen].T
 
-    def doubt(self, values: Array, visits: Array | None = None) -> float:
-        """What rounding can amount to in the value and in the tangent at a point."""
+    def size(self, values: Array, visits: Array | None = None) -> float:
+        """Of the terms of the value and of the tangent at a point, which may cancel."""
         total = 0.0
         for term, point in zip(self.terms, self._points(values, visits), strict=True):
             sizes = np.abs(point * (1.0 if _is_max_min(term) else term.gradient(point)))
             value = abs(_number(term.value(point)))
             total += abs(term.weight) * (value + float(sizes.sum()))
-        return ROUNDING * total
+        return total
+
+    def doubt(self, values: Array, visits: Array | None = None) -> float:
+        """What rounding can amount to in the value and in the tangent at a point."""
+        return ROUNDING * self.size(values, visits)
 
     def lowest(self, low: Array, high: Array) -> Array:
         """The corner `[k]` of a box of values where the utility is least.
@@ -244,6 +249,8 @@ class Utility:
         check_number("weight of a utility", weight, least=0)
         terms = (replace(term, weight=float(weight) * term.weight) for term in self.terms)
         return Utility(tuple(terms), self.minimise)
+
+    __mul__ = __rmul__
 
     def __repr__(self) -> str:
         return f"Utility({'minimise ' if self.minimise else ''}{self.name})"
@@ -404,7 +411,10 @@ def soft_limit(
     huber: beyond this excess F falls by a straight line instead.
     """
     check_number("penalty", penalty, above=0)
-    if not least <= most or (math.isinf(most - least) and math.isinf(most) and math.isinf(least)):
+    if huber != math.inf:
+        check_number("huber", huber, above=0)
+    fits = isinstance(most, NUMBERS) and isinstance(least, NUMBERS) and least <= most
+    if not fits or (math.isinf(most) and math.isinf(least)):
         raise InputError(f"soft_limit: most is {most} and least is {least}; give one, in order.")
 
     def excess(v: Array) -> Array:
@@ -440,12 +450,18 @@ def own(
     Both take visits `[S, A]`; or, with k `rewards`, values `[k]`. The value may be -inf outside the
     domain. JAX makes the second: `jax.grad(value)`.
     """
-    names = None if rewards is None else tuple(rewards)
-    if minimise:
-        term = Term(lambda x: -float(value(x)), lambda x: -np.asarray(gradient(x)), names)
-    else:
-        term = Term(value, gradient, names)
-    return Utility((term,), minimise)
+    for what, function in (("value", value), ("gradient", gradient)):
+        if not callable(function):
+            raise InputError(f"own: its {what} is {function!r}; give two functions of an array.")
+    sign, names = -1.0 if minimise else 1.0, None if rewards is None else _listed("own", rewards)
+
+    def concave(x: Array) -> float:
+        return sign * float(_real("value", value(x), ()))
+
+    def slope(x: Array) -> Array:
+        return sign * _real("gradient", gradient(x), x.shape)
+
+    return Utility((Term(concave, slope, names),), minimise)
 
 
 def recorded_visits(
@@ -456,11 +472,18 @@ def recorded_visits(
     smoothing: what is added to the count of every pair, so that none is 0.
     """
     check_number("smoothing", smoothing, least=0)
+    pairs = [np.asarray(one) for one in (states, actions)]
+    if np.shape(shape) != (2,):
+        raise InputError(f"log of transitions: its shape is {shape!r}; give (states, actions).")
+    if not (pairs[0].shape == pairs[1].shape == (pairs[0].size,) and pairs[0].size):
+        raise InputError("log of transitions: give as many states as actions, in two lists.")
+    for what, one, count in zip(("states", "actions"), pairs, shape, strict=True):
+        if not (np.issubdtype(one.dtype, np.integer) and 0 <= one.min() <= one.max() < count):
+            raise InputError(
+                f"log of transitions: {what} must be whole numbers from 0 to {count - 1}."
+            )
     counts = np.full(shape, float(smoothing))
-    try:
-        np.add.at(counts, (np.asarray(states), np.asarray(actions)), 1.0)
-    except (IndexError, ValueError) as error:
-        raise InputError(f"log of transitions: it does not fit {shape} pairs ({error}).") from None
+    np.add.at(counts, tuple(pairs), 1.0)
     return _shares(counts)
 
 
@@ -517,6 +540,8 @@ def refuse_not_concave(utility: Utility, values: Array, visits: Array | None) ->
         if i == j or not (math.isfinite(before) and math.isfinite(after)):
             continue
         offset, slopes, table = utility.tangent(*x)
+        if not (np.isfinite(slopes).all() and (table is None or np.isfinite(table).all())):
+            raise InputError("utility: its gradient is not finite at a policy where its value is.")
         bound = offset + float(slopes @ y[0])
         bound += 0.0 if table is None else float((table * y[1]).sum())
         size = 1 + abs(before) + abs(after) + abs(bound)
@@ -528,9 +553,21 @@ def refuse_not_concave(utility: Utility, values: Array, visits: Array | None) ->
             )
 
 
+def _real(what: str, number: Any, shape: tuple[int, ...]) -> Array:
+    """What somebody's function gave, as numbers of a shape."""
+    try:
+        array = np.asarray(number, dtype=np.float64)
+    except (TypeError, ValueError):
+        kind = type(number).__name__
+        raise InputError(f"utility: its {what} is {kind}; give real numbers.") from None
+    if array.shape != shape:
+        raise InputError(f"utility: its {what} has shape {array.shape}, expected {shape}.")
+    return array
+
+
 def _listed(what: str, rewards: Any) -> tuple[Any, ...]:
     """Names and arrays as a tuple."""
-    if isinstance(rewards, str) or not len(rewards):
+    if not isinstance(rewards, list | tuple | np.ndarray) or not len(rewards):
         raise InputError(f"{what}: give a list of names or arrays [S, A], one for each reward.")
     return tuple(rewards)
 
@@ -586,7 +623,10 @@ def _log(visits: Array) -> Array:
 
 def _shares(visits: Any) -> Array:
     """Visits `[S, A]` as shares that sum to 1."""
-    array = np.asarray(visits, dtype=np.float64)
+    try:
+        array = np.asarray(visits, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.zeros(0)
     if array.ndim != 2 or not np.isfinite(array).all() or (array < 0).any() or not array.any():
         raise InputError("visits: give an array [S, A] of numbers >= 0, not all of them 0.")
     total = array.sum()

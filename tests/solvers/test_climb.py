@@ -149,6 +149,93 @@ def test_what_is_not_concave_is_refused():
         cmdpax.solve(random_model(9), utility=wrong)
 
 
+def square(d):
+    return -float((d**2).sum())
+
+
+@pytest.mark.parametrize(
+    ("value", "gradient", "sentence"),
+    [
+        (lambda d: float("nan"), lambda d: -2 * d, "not finite at the uniform policy"),
+        (lambda d: float("inf"), lambda d: -2 * d, "not finite at the uniform policy"),
+        (lambda d: -(d**2), lambda d: -2 * d, "its value has shape"),
+        (lambda d: "high", lambda d: -2 * d, "its value is str"),
+        (lambda d: 1j, lambda d: -2 * d, "its value is complex"),
+        (square, lambda d: -2 * d[:, 0], "its gradient has shape"),
+        (square, lambda d: 1.0, "its gradient has shape"),
+        (square, lambda d: None, "its gradient has shape"),
+        (square, lambda d: "steep", "its gradient is str"),
+        (square, lambda d: np.nan * d, "its gradient is not finite"),
+    ],
+)
+def test_ones_own_functions_that_give_no_numbers_are_refused(value, gradient, sentence):
+    with pytest.raises(InputError, match=sentence):
+        cmdpax.solve(random_model(9), utility=utilities.own(value, gradient))
+
+
+def test_likelihood_is_numerical_and_entropy_is_proven():
+    model = random_model(8)
+    log = np.arange(1.0, 1 + model.choices).reshape(model.states, model.actions)
+    for utility, is_proven in ((utilities.kl(log, of="recorded"), False), (utilities.kl(log), True)):
+        result = cmdpax.solve(model, utility=utility, eps=EPS)
+        verified = str(cmdpax.check(model, result))
+        assert ("numerical" in str(result)) is not is_proven
+        assert ("no modulus of continuity" in verified) is not is_proven
+        assert "provided" not in verified  # it is a ready one, which is concave
+
+
+def test_where_no_policy_changes_anything_rounding_is_no_gap():
+    """The logarithm of 1 is 0, and so is what eps is a share of."""
+    transitions = np.array([[[0, 1.0]], [[0, 1.0]]])
+    model = cmdpax.CMDP(transitions, np.array([[1.0], [0.0]]), [], [], 0, 1.0)
+    result = cmdpax.solve(model, utility=utilities.fairness(["reward"]))
+    assert result.status == "certified" and result.reward == pytest.approx(0, abs=1e-12)
+    cmdpax.check(model, result)
+
+
+def model_of(kind):
+    """Four states, where all run on; or end with chance .2, but for one that may stay."""
+    random = np.random.default_rng(0)
+    transitions, reward = random.dirichlet([1.0] * 4, (4, 2)), random.uniform(0.1, 1, (4, 2))
+    if kind in ("discounted", "average", "finite"):
+        how = {"discounted": {"discount": 0.9}, "finite": {"horizon": 5}}
+        own = how.get(kind, {"criterion": "average"})
+        return cmdpax.CMDP(transitions, reward, [], [], 0, **own)
+    ends = np.zeros((5, 2, 5))
+    ends[:4, :, :4], ends[:4, :, 4], ends[4, :, 4] = 0.8 * transitions, 0.2, 1
+    paid = np.vstack([reward, np.zeros((1, 2))])
+    if kind == "total with cycles":
+        ends[0, 0], paid = np.eye(5)[0], -paid
+    return cmdpax.CMDP(ends, paid, [], [], 1, 1.0)
+
+
+@pytest.mark.parametrize(
+    "kind", ["discounted", "total", "total with cycles", "average", "finite"]
+)
+def test_the_criteria_of_a_utility_are_those_it_says(kind):
+    model = model_of(kind)
+    every = [
+        utilities.soft_limit("reward", most=0.1),
+        utilities.entropy(),
+        utilities.linear() + utilities.entropy(),
+        utilities.max_min(["reward", 2 * model.reward]),
+    ]
+    for utility in every:
+        if kind in utility.criteria:
+            result = cmdpax.solve(model, utility=utility, eps=1e-3)
+            assert result.status == "certified"
+            cmdpax.check(model, result)
+        else:
+            with pytest.raises(InputError, match=f"models only, and this one is {kind}"):
+                cmdpax.solve(model, utility=utility)
+
+
+def test_arrays_of_steps_are_refused_where_nobody_could_check_them():
+    table = np.ones((4, 2))
+    with pytest.raises(InputError, match="give names, or numbers by choice"):
+        cmdpax.solve(model_of("finite"), utility=utilities.fairness([table]))
+
+
 @pytest.mark.parametrize(
     ("utility", "sentence"),
     [

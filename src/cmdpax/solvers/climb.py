@@ -38,7 +38,7 @@ REFUSALS = 40  # certificates in a row that gain less than a tenth
 GAIN = 0.9
 INNER, OUTER, GROWTH = 60, 2000, 1.2  # of Algorithm 1 around a utility of visits
 TRIED = 8  # random policies that test concavity
-MANY_STATES = 30_000  # from which on factorising is slower than climbing without limits
+MANY_STATES = 30_000  # from which on factorising takes longer than climbing without limits
 WIDEST = 1e-3  # room that t has beyond what is attained, as a share of it
 
 
@@ -46,10 +46,11 @@ def objective_of(model: CMDP, utility: Any) -> tuple[CMDP, Objective]:
     """The linear model of a utility at the uniform policy, and its objective."""
     if not isinstance(utility, Utility):
         raise InputError("utility: give one of cmdpax.utilities, as in utilities.entropy().")
-    if model.criterion != "discounted" and not utility.is_of_values:
+    form = StandardForm.of(model)
+    if form.kind not in utility.criteria:
         raise InputError(
-            f"utility: visits are shares in discounted models only, and this one is"
-            f" {model.criterion}; use a utility of values, or a discount below 1."
+            f"utility: {utility.name} takes {' and '.join(utility.criteria)} models only, and this"
+            f" one is {form.kind}; see the table in docs/criteria.md."
         )
     shape = model.states, model.actions
     for term in utility.terms:
@@ -58,7 +59,7 @@ def objective_of(model: CMDP, utility: Any) -> tuple[CMDP, Objective]:
             raise InputError(f"utility: its visits have shape {visits.shape}, expected {shape}.")
     own = [_reward(model, reward) for reward in utility.rewards]
     rewards = np.array(own).reshape(-1, model.choices)
-    objective, form = Objective(utility, rewards), StandardForm.of(model)
+    objective = Objective(utility, rewards)
     uniform = form.uniform_policy()
     point = objective.point(form, uniform)
     value = utility.value(*point)
@@ -69,6 +70,7 @@ def objective_of(model: CMDP, utility: Any) -> tuple[CMDP, Objective]:
         )
     if not utility.is_ready:
         _refuse_not_concave(objective, form)
+    objective = replace(objective, at_uniform=value, size=utility.size(*point))
     if not utility.has_gradient:
         return model, objective
     if not utility.is_of_values:  # some visits are tiny from where the model starts, and F is steep
@@ -76,13 +78,19 @@ def objective_of(model: CMDP, utility: Any) -> tuple[CMDP, Objective]:
         point = point[0], objective.point(even, uniform)[1]
     slope = objective.at(form, point)[1]
     linear = model.replace(reward=slope, minimise=False)
-    return linear, replace(objective, at_uniform=value)
+    return linear, objective
 
 
 def _reward(model: CMDP, reward: Any) -> np.ndarray:
     """A function of the model by choice, `[K]`, by its name or its array."""
     if not isinstance(reward, str):
-        return model.replace(reward=reward).reward
+        by_choice = model.replace(reward=reward).reward
+        if np.ndim(reward) != 1 and (np.ndim(reward) > 2 or model.horizon is not None):
+            raise InputError(
+                f"utility: an array has shape {np.shape(reward)}; give names, or numbers by choice,"
+                f" [{model.choices}]."
+            )
+        return by_choice
     if reward == "reward":
         return model.reward
     if reward not in model.constraint_names:
@@ -151,27 +159,19 @@ class Climb:
             self._named("corrective-columns")
             columns = ConcaveColumns(1e-2 * task.eps, stop=task.stop)
             return solve_certified(form, task, columns, **settings)
+        # without limits, and where F is continuous, a large model is climbed sooner
+        is_easy = form.states > MANY_STATES and not form.constraint_count and utility.is_proven
         can_factorise = utility.has_curvature and not settings and is_worth_while(form)
-        is_slow = form.states > MANY_STATES and not form.constraint_count
-        if can_factorise and not is_slow and (answer := self._interior(form, task)):
-            return answer
+        if can_factorise and not is_easy:
+            self._named("interior-point")
+            try:
+                return interior_point(form, task)
+            except NumericalError:
+                self.refused, self.smallest = 0, np.inf
         self._named("accelerated-npg")
         # a stiff penalty slows the oracle more than a rough multiplier does
         few = {"inner": INNER, "outer": OUTER} if form.constraint_count else {}
-        answer = solve_certified(form, task, Accelerated(), GROWTH, **{**few, **settings})
-        if can_factorise and is_slow and self.accepted is None and not task.stop():
-            answer = self._interior(form, task) or answer
-        return answer
-
-    def _interior(self, form: StandardForm, task: Task) -> Answer | None:
-        """The interior point; None where rounding ends its path."""
-        self._named("interior-point")
-        self.refused, self.smallest = 0, np.inf
-        try:
-            return interior_point(form, task)
-        except NumericalError:
-            self.refused, self.smallest = 0, np.inf
-            return None
+        return solve_certified(form, task, Accelerated(), GROWTH, **{**few, **settings})
 
     def _named(self, name: str) -> None:
         """Say which method ran."""
