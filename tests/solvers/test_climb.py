@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from utility_theorem import cliff, measured, smooth_ones, two_states
 
 import cmdpax
 from cmdpax import utilities
@@ -287,30 +288,31 @@ def test_a_false_claim_is_refused():
             cmdpax.check(model, replace(result, certificate=claim))
 
 
-def test_pqa_keeps_to_its_theorem():
+@pytest.mark.parametrize("make", [two_states, cliff])
+def test_pqa_keeps_to_its_theorem(make):
     """`F* - F_K <= 32 L (1 + 1/((1-gamma) rho_min)) / ((1-gamma)^2 rho_min K)`, L of the step."""
-    from cmdpax.exact.standard import StandardForm
-    from cmdpax.solvers.climb import objective_of
-
-    model = random_model(0, states=2).replace(initial=np.array([0.5, 0.5]))
-    utility = utilities.distance(np.array([[0.4, 0.1, 0.2], [0.1, 0.1, 0.1]])[:, : model.actions])
-    linear, objective = objective_of(model, utility)
-    form = StandardForm.of(linear).replace(objective=objective)
-    L, gamma, least = objective.smoothness(form), model.discount, 0.5
-    run = cmdpax.trajectory(model, "pqa-alm", utility=utility, step="theory", outer=1, inner=300)
-    best = cmdpax.solve(model, utility=utility, eps=1e-6).certificate.dual_bound
-    K = np.arange(1, len(run.rewards))
-    bound = 32 * L * (1 + 1 / ((1 - gamma) * least)) / ((1 - gamma) ** 2 * least * K)
-    gaps = best - run.rewards[1:]
-    assert (gaps <= bound).all() and (np.diff(gaps) <= 1e-15).all()
+    model = make()
+    assert (model.initial > 0).all()
+    for utility in smooth_ones(model).values():
+        gaps, bound = measured(model, utility, steps=300)
+        assert (gaps <= bound).all() and (gaps > -1e-9).all()
+        assert gaps[-1] < gaps[0] and (np.diff(gaps) <= 1e-12).all()
 
 
-def test_projected_pqa_climbs_a_utility_with_features():
+@pytest.mark.parametrize("projection", ["newton", "reverse"])
+@pytest.mark.parametrize("kind", ["ready", "own"])
+def test_projected_pqa_climbs_a_utility_with_features(kind, projection):
+    """To the visits of a policy that is known, by either divergence of the projection."""
     model = random_model(4, states=5)
     features = np.eye(5 * model.actions).reshape(5, model.actions, -1)
-    utility = utilities.entropy("pairs")
-    run = cmdpax.trajectory(
-        model, "ppqa-alm", features=features, utility=utility, outer=3, inner=60
-    )
-    best = cmdpax.solve(model, utility=utility, eps=1e-5).reward
-    assert run.rewards[-1] == pytest.approx(best, abs=1e-2)
+    form = cmdpax.exact.standard.StandardForm.of(model)
+    policy = np.random.default_rng(0).dirichlet([3.0] * model.actions, 5)
+    visits = form.criterion.share(form, model.by_choice(policy))[:, None] * policy
+    utility = utilities.distance(visits)
+    if kind == "own":
+        value = utility.terms[0].value
+        utility = utilities.own(value, lambda d: -2 * (d - visits))
+    how = {"features": features, "outer": 3, "inner": 60, "projection_step": projection}
+    run = cmdpax.trajectory(model, "ppqa-alm", utility=utility, **how)
+    assert run.rewards[-1] == pytest.approx(0, abs=1e-4 * abs(run.rewards[0]))
+    assert run.policy == pytest.approx(policy, abs=0.05)
