@@ -266,10 +266,6 @@ def _number(value: Any) -> float:
     return -math.inf if math.isnan(number) else number
 
 
-def _recipe(name: str, **settings: Any) -> dict[str, Any]:
-    return {"name": name, **settings}
-
-
 def linear(reward: Any = "reward", *, minimise: bool = False) -> Utility:
     """`F = V`, the value of a function of the model, by name or `[S, A]`.
 
@@ -278,7 +274,7 @@ def linear(reward: Any = "reward", *, minimise: bool = False) -> Utility:
     sign = -1.0 if minimise else 1.0
     return _of_each(
         (reward,),
-        _recipe("linear", reward=reward, minimise=minimise),
+        {"name": "linear", "reward": reward, "minimise": minimise},
         lambda v: sign * v,
         lambda v: np.full(v.shape, sign),
         lambda low, high: (np.ones(len(low)), np.zeros(len(low))),
@@ -289,7 +285,9 @@ def linear(reward: Any = "reward", *, minimise: bool = False) -> Utility:
 def entropy(over: str = "states") -> Utility:
     """`F = -sum d log d`: visits spread as widely as they can be, over "states" or "pairs"."""
     check_known("entropy over", over, ("states", "pairs"))
-    own = _summed if over == "states" else _itself
+
+    def own(visits: Array) -> Array:
+        return visits.sum(-1, keepdims=True) if over == "states" else visits
 
     def value(visits: Array) -> float:
         d = own(visits)
@@ -302,7 +300,7 @@ def entropy(over: str = "states") -> Utility:
         inverse = 1 / np.maximum(own(visits), TINY)
         return (0.0, inverse) if over == "states" else (inverse, 0.0)
 
-    recipe = _recipe("entropy", over=over)
+    recipe = {"name": "entropy", "over": over}
     return _of_visits(value, gradient, recipe, _entropy_modulus, curvature=curvature)
 
 
@@ -314,7 +312,7 @@ def kl(visits: Any, *, of: str = "policy", minimise: bool = False) -> Utility:
     """
     q, settings = _shares(visits), {"of": of, "minimise": minimise}
     check_known("kl of", of, ("policy", "recorded"))
-    recipe = _recipe("kl", visits=q, **settings)
+    recipe = dict(name="kl", visits=q, **settings)
     if of == "recorded":
 
         def likelihood(d: Array) -> float:
@@ -355,7 +353,7 @@ def distance(visits: Any, *, minimise: bool = False) -> Utility:
     return _of_visits(
         lambda d: -float(((d - q) ** 2).sum()),
         lambda d: -2 * (d - q),
-        _recipe("distance", visits=q, minimise=minimise),
+        {"name": "distance", "visits": q, "minimise": minimise},
         lambda error, pairs: 2 * error * (1 + float(q.max())) + error**2,
         minimise,
         lambda low, high: (np.full(1, 2.0), np.full(1, 2.0)),
@@ -381,7 +379,7 @@ def fairness(rewards: Sequence[Any], alpha: float = 1.0) -> Utility:
         return np.maximum(v, TINY) ** -alpha
 
     names = _listed("fairness", rewards)
-    recipe = _recipe("fairness", rewards=names, alpha=float(alpha))
+    recipe = {"name": "fairness", "rewards": names, "alpha": float(alpha)}
     return _of_each(names, recipe, each, slope)
 
 
@@ -390,7 +388,7 @@ def max_min(rewards: Sequence[Any]) -> Utility:
     names = _listed("max_min", rewards)
     if len(names) < 2:
         raise InputError("max_min: give at least two rewards.")
-    recipe = _recipe("max_min", rewards=names)
+    recipe = {"name": "max_min", "rewards": names}
 
     def refuse(values: Array) -> Array:
         raise InputError("utility: max_min has no gradient; the default method solves it.")
@@ -434,7 +432,7 @@ def soft_limit(
 
     settings = {"most": most, "least": least, "penalty": penalty, "huber": huber}
     return _of_each(
-        (reward,), _recipe("soft_limit", reward=reward, **settings), each, slope, smoothness
+        (reward,), dict(name="soft_limit", reward=reward, **settings), each, slope, smoothness
     )
 
 
@@ -607,14 +605,6 @@ def _entropy_modulus(error: float, pairs: int) -> float:
     if t >= 0.5:
         return math.inf
     return t * math.log(max(pairs, 2)) - t * math.log(t) - (1 - t) * math.log1p(-t)
-
-
-def _summed(visits: Array) -> Array:
-    return visits.sum(-1, keepdims=True)
-
-
-def _itself(visits: Array) -> Array:
-    return visits
 
 
 def _log(visits: Array) -> Array:

@@ -177,7 +177,8 @@ def test_ones_own_functions_that_give_no_numbers_are_refused(value, gradient, se
 def test_likelihood_is_numerical_and_entropy_is_proven():
     model = random_model(8)
     log = np.arange(1.0, 1 + model.choices).reshape(model.states, model.actions)
-    for utility, is_proven in ((utilities.kl(log, of="recorded"), False), (utilities.kl(log), True)):
+    likelihood, divergence = utilities.kl(log, of="recorded"), utilities.kl(log)
+    for utility, is_proven in ((likelihood, False), (divergence, True)):
         result = cmdpax.solve(model, utility=utility, eps=EPS)
         verified = str(cmdpax.check(model, result))
         assert ("numerical" in str(result)) is not is_proven
@@ -210,9 +211,7 @@ def model_of(kind):
     return cmdpax.CMDP(ends, paid, [], [], 1, 1.0)
 
 
-@pytest.mark.parametrize(
-    "kind", ["discounted", "total", "total with cycles", "average", "finite"]
-)
+@pytest.mark.parametrize("kind", ["discounted", "total", "total with cycles", "average", "finite"])
 def test_the_criteria_of_a_utility_are_those_it_says(kind):
     model = model_of(kind)
     every = [

@@ -80,7 +80,7 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 2840,
+    "loose modules": 2880,
     "loops": 3510,
     "model": 4700,
     "exact": 4110,
@@ -92,7 +92,7 @@ BUDGETS = {
     "paper": 2700,
     "cli": 1160,
 }
-LINES, MODULES, LOOSE_MODULES = 34_200, 137, 9
+LINES, MODULES, LOOSE_MODULES = 34_260, 137, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,
