@@ -125,6 +125,17 @@ def test_a_log_needs_a_shape():
         utilities.recorded_visits([0], [0], 3)
 
 
+def test_ones_own_functions_may_write_on_what_they_get():
+    def spoilt(d):
+        d *= 0
+        return 0.0
+
+    visits = VISITS.copy()
+    utility = utilities.own(spoilt, lambda d: 0 * d)
+    assert utility.value(np.zeros(0), visits) == 0
+    assert np.array_equal(visits, VISITS)
+
+
 def test_a_number_stands_on_either_side():
     both = [2.0 * utilities.entropy(), utilities.entropy() * 2.0]
     values = [utility.value(np.zeros(0), VISITS) for utility in both]

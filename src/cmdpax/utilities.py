@@ -454,10 +454,10 @@ def own(
     sign, names = -1.0 if minimise else 1.0, None if rewards is None else _listed("own", rewards)
 
     def concave(x: Array) -> float:
-        return sign * float(_real("value", value(x), ()))
+        return sign * float(_real("value", value(x.copy()), ()))
 
     def slope(x: Array) -> Array:
-        return sign * _real("gradient", gradient(x), x.shape)
+        return sign * _real("gradient", gradient(x.copy()), x.shape)
 
     return Utility((Term(concave, slope, names),), minimise)
 
