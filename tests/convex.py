@@ -3,6 +3,7 @@
 import clarabel
 import numpy as np
 import scipy.sparse as sp
+import scipy.sparse.linalg as spla
 
 
 class Program:
@@ -56,12 +57,33 @@ class Program:
         return np.array(answer.x[: self.K])
 
 
-def best_utility(rows, initial, discount, limits, kind, *, accuracy=1e-10, **settings):
-    """The best value of a ready utility, that of the shares which Clarabel ends with.
+def best_utility(rows, initial, discount, limits, kind, **settings):
+    """The value of the best policy for a ready utility, and its margins `[m]`.
 
-    Its own is another sum, off by as many residuals as there are cones. limits: pairs `(c [K], b)`
-    with `V_c >= b`.
+    limits: pairs `(c [K], b)` with `V_c >= b`.
     """
+    d = best_shares(rows, initial, discount, limits, kind, **settings)
+    return attained(d, rows, initial, discount, limits, kind, **settings)
+
+
+def attained(d, rows, initial, discount, limits, kind, **settings):
+    """The same of the policy of shares `[K]`, some of which may be a little below 0.
+
+    What a conic solver says of itself is off by as many residuals as there are cones.
+    """
+    matrix, owner = sp.csr_array(rows[0]), rows[1]
+    d, S = np.maximum(d, 1e-300), matrix.shape[1]
+    policy = d / np.bincount(owner, d, S)[owner]
+    chosen = sp.csr_array((policy, (owner, np.arange(len(d)))), shape=(S, len(d)))
+    system = sp.csc_array(sp.eye_array(S) - discount * (chosen @ matrix).T)
+    own = spla.spsolve(system, (1 - discount) * initial)[owner] * policy
+    mass = 1 / (1 - discount)
+    margins = np.array([mass * float(c @ own) - bound for c, bound in limits])
+    return worth(own, kind, mass, owner, **settings), margins
+
+
+def best_shares(rows, initial, discount, limits, kind, *, accuracy=1e-10, **settings):
+    """What Clarabel finds, `[K]`."""
     program = Program(rows, initial, discount)
     mass, K, none = 1 / (1 - discount), program.K, ([], [])
     everything, positive = np.arange(K), clarabel.NonnegativeConeT
@@ -111,12 +133,11 @@ def best_utility(rows, initial, discount, limits, kind, *, accuracy=1e-10, **set
         (excess,) = program.helpers(1, 0.0, settings["penalty"])
         row = np.append(everything, excess), np.append(-mass * settings["reward"], 1.0)
         program.cone([(*row, settings["most"])], [positive(1)])
-    return worth(program.solve(accuracy), kind, mass, rows[1], **settings)
+    return program.solve(accuracy)
 
 
 def worth(d, kind, mass, owner, **settings):
     """A ready utility at shares `[K]`, as one would write it down."""
-    d = np.maximum(d, 1e-300)
     q = settings.get("visits")
     if kind == "entropy":
         own = np.bincount(owner, d) if settings["over"] == "states" else d
