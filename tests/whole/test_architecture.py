@@ -89,10 +89,10 @@ BUDGETS = {
     "learning": 6600,
     "experiments": 1780,
     "report": 960,
-    "paper": 2700,
-    "cli": 1160,
+    "paper": 2800,
+    "cli": 1175,
 }
-LINES, MODULES, LOOSE_MODULES = 34_260, 137, 9
+LINES, MODULES, LOOSE_MODULES = 34_380, 138, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

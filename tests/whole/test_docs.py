@@ -10,18 +10,24 @@ not run.
 
 import csv
 import doctest
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from io import StringIO
 from pathlib import Path
 
 import deep_page
 import pytest
+
+from cmdpax.learning.config import TrainConfig
+from cmdpax.paper import deep_tables
+from cmdpax.paper.deep_study import DeepStudy
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
@@ -142,6 +148,30 @@ def test_the_page_of_the_deep_study_is_what_the_records_make():
     page = (DOCS / "reproduction-deep.md").read_text()
     assert deep_page.filled(page) == page
     assert page.count("<!-- records: ") == page.count("<!-- end -->") == 10
+
+
+def test_the_page_says_by_itself_how_much_of_the_study_there_is(tmp_path):
+    """Half-way, where new records have replaced some of the old ones, and others are not there."""
+    for name in ("Hopper-cpo-0", "Hopper-cpo-1", "Ant-spma-alm-2"):
+        shutil.copytree(DOCS.parent / "results" / "deep" / name, tmp_path / name)
+    today = asdict(TrainConfig(method="cpo", seed=0, samples=10_000_000).resolved(1_000))
+    config = tmp_path / "Hopper-cpo-0" / "config.json"
+    config.write_text(json.dumps({"environment": "SafetyHopperVelocity-v1", **today}))
+    deep_tables.write_tables(DeepStudy(tmp_path), tmp_path, DeepStudy(tmp_path / "none"))
+    made = deep_page.blocks(tmp_path)
+    assert "3 of 60 runs of 10e6 samples, 0 to 2 of 5 seeds in every cell" in made["summary"]
+    assert "2 of the runs were made before them" in made["summary"]
+    assert "SPMA-ALM not run, PPO-ALM not run; the paper's best" in made["summary"]
+    assert "every mean of ten episodes in 2 of 12 cells" in made["summary"]
+    assert "no seed has finished in every cell yet" in made["summary"]
+    rows = [line.split(" | ")[:3] for line in made["cells"].splitlines()[2:]]
+    seeds = {row[0].strip("| "): row[1] for row in rows}
+    assert len(rows) == 12 and seeds.pop("Hopper, CPO *") == "2 of 5"
+    assert seeds.pop("Ant, SPMA-ALM *") == "1 of 5"
+    assert set(seeds.values()) == {"0 of 5"} and rows[1][2] == "not run"
+    nothing = tmp_path / "nothing"
+    deep_tables.write_tables(DeepStudy(nothing), nothing, DeepStudy(nothing))
+    assert deep_page.blocks(nothing)["summary"] == "- **What was run**: nothing yet."
 
 
 def test_the_tuning_budget_is_that_of_the_trials():
