@@ -1,8 +1,8 @@
 """Concave utilities beside a conic program on occupancies (Clarabel), and at 100,000 states alone.
 
     python benchmarks/utilities.py --states 100 1000 --out results/utilities/beside.jsonl
-    python benchmarks/utilities.py --alone 100000 --limits 0 1 --families grid \\
-        --seconds 120 --out results/utilities/alone.jsonl
+    python benchmarks/utilities.py --alone 10000 100000 --limits 0 1 --seconds 1200 \\
+        --kinds states recorded distance --out results/utilities/alone.jsonl
     python benchmarks/utilities.py --table results/utilities/*.jsonl
 
 Models are those of `garnet` and `grid_world`, discount .95, with 0 to 3 limits half-way between the
@@ -145,10 +145,9 @@ def table(paths: list[Path]) -> str:
         " | Clarabel / ours |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for family, states in sorted({(row["family"], row["states"]) for row in rows}, key=_by_size):
+    for model in sorted({_model(row) for row in rows}):
         for kind in KINDS:
-            own = [row for row in rows if (row["family"], row["states"]) == (family, states)]
-            own = [row for row in own if row["kind"] == kind]
+            own = [row for row in rows if _model(row) == model and row["kind"] == kind]
             if not own:
                 continue
             sure = sum(row["status"] == "certified" for row in own)
@@ -163,15 +162,17 @@ def table(paths: list[Path]) -> str:
                     f"{median(row['clarabel'] for row in beside):.2g}",
                     f"{ratio:.2g}",
                 ]
-            start = f"| {kind} | {family} {states:,} | {len(own)} | {sure}"
+            start = f"| {kind} | {model[1]} {model[0]:,}{model[2]} | {len(own)} | {sure}"
             lines.append(
                 f"{start} | {cells[0]} | {cells[1]} | {seconds} | {cells[2]} | {cells[3]} |"
             )
     return "\n".join(lines)
 
 
-def _by_size(pair: tuple[str, int]) -> tuple[int, str]:
-    return pair[1], pair[0]
+def _model(row: dict) -> tuple[int, str, str]:
+    """States, family, and of those solved alone the limits."""
+    limits = "" if "clarabel" in row else f", limits: {row['limits']}"
+    return row["states"], row["family"], limits
 
 
 def main() -> None:
