@@ -119,9 +119,8 @@ def prepare(
         value, next_value = value + shift[column], next_value + shift[column]
     kinds = np.stack((batch.rewards, value, next_value))  # [3, 1 + M, T, N]
     ends = (batch.terminated, batch.ended, discount)
-    reward = formulas.generalised_advantage(*kinds[:, :1], *ends, config.gae)
-    costs = formulas.generalised_advantage(*kinds[:, 1:], *ends, config.cost_gae)
-    advantages = np.concatenate((reward, costs))
+    parts = [(*kinds[:, :1], *ends, config.gae), (*kinds[:, 1:], *ends, config.cost_gae)]
+    advantages = np.concatenate([formulas.generalised_advantage(*part) for part in parts])
     targets = (advantages + value).reshape(len(critics), -1).T
     if config.discounted:
         advantages[1:] *= discount**batch.age
