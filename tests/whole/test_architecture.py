@@ -80,7 +80,7 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 2850,
+    "loose modules": 2880,
     "loops": 3510,
     "model": 4830,
     "exact": 4140,
