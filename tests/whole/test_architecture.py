@@ -84,7 +84,7 @@ BUDGETS = {
     "loops": 3510,
     "model": 4830,
     "exact": 4140,
-    "solvers": 5250,
+    "solvers": 5300,
     "environments": 680,
     "learning": 6700,
     "experiments": 1980,
@@ -92,7 +92,7 @@ BUDGETS = {
     "paper": 2800,
     "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 34_800, 140, 9
+LINES, MODULES, LOOSE_MODULES = 35_200, 142, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,
