@@ -287,8 +287,9 @@ def test_sentinels_of_0_1_are_the_methods_own():
     old = {"limit": ["cost<=3"], "horizon": 50, "kl_stop": -1, "gradient_clip": -1.0, **own}
     new = from_0_1(old)
     names = {"limits", "rollout_steps", "kl_stop", "gradient_clip", *own}
-    assert new.keys() == names | {"units", "critics"}
+    assert new.keys() == names | {"units", "critics", "cost_gae"}
     assert (new["units"], new["critics"]) == ("reward", "plain")  # there was nothing else
+    assert new["cost_gae"] == 0.95 and from_0_1({**old, "gae": 0.9})["cost_gae"] == 0.9
     assert from_0_1({**old, "critic_centre": 0.1}) == new
     assert all(new[name] is None for name in ("kl_stop", "gradient_clip", *own))
     assert from_0_1({**old, "kl_stop": 0.0})["kl_stop"] == 0.0
@@ -474,6 +475,22 @@ def test_a_policy_whose_layers_do_not_fit(finished, tmp_path, part):
     RunFolder(tmp_path / "run").save(99, {**arrays, part: arrays[part][:-1]}, own)
     with pytest.raises(InputError, match="holds no whole policy"):
         load_policy(tmp_path / "run")
+
+
+def test_what_has_no_policy_says_what_it_is(finished, tmp_path):
+    """A record of numbers, a file, any folder, a run that was stopped early."""
+    shutil.copytree(finished, tmp_path / "record")
+    shutil.rmtree(tmp_path / "record" / "checkpoints")
+    with pytest.raises(InputError, match="holds no intact checkpoint"):
+        load_policy(tmp_path / "record")
+    (tmp_path / "record" / "evaluation.json").write_text("{}")
+    with pytest.raises(InputError, match="is a record of numbers, without its policy; train one"):
+        load_policy(tmp_path / "record")
+    with pytest.raises(InputError, match=r"is not a run folder: it has no config\.json"):
+        load_policy(tmp_path)
+    (tmp_path / "policy.npz").write_bytes(b"")
+    with pytest.raises(InputError, match="is not a run folder: it is a file; give the folder of"):
+        _ = RunFolder(tmp_path / "policy.npz").config
 
 
 @pytest.mark.parametrize(

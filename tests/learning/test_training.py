@@ -242,7 +242,7 @@ def test_a_start_that_was_killed_before_its_first_checkpoint_starts_there_again(
     [
         ({"hidden": (9,)}, r"has other layers \(hidden \[8\], here \[9\]\); give the same"),
         ({"environment": probes.Bandit}, "not what the policy was trained in"),
-        ({"start": "nowhere"}, "no intact checkpoint"),
+        ({"start": "nowhere"}, "nowhere is not a run folder: there is no such folder"),
     ],
 )
 def test_a_start_that_does_not_fit(finished, tmp_path, settings, sentence):
@@ -251,12 +251,31 @@ def test_a_start_that_does_not_fit(finished, tmp_path, settings, sentence):
     assert not (tmp_path / "run").exists()
 
 
+def test_without_limits_of_ones_own_the_costs_are_named(tmp_path):
+    with pytest.raises(InputError, match="has no cost named 'cost', but heat, noise; give limits"):
+        train(probes.TwoLimits, samples=300, folder=tmp_path / "run")
+
+
+def test_a_batch_that_no_memory_holds_is_refused(tmp_path):
+    """The system would end the process without a word."""
+
+    class Endless(probes.Bandit):
+        action_space = gymnasium.spaces.Discrete(10**8)
+
+        def step(self, action):
+            return super().step(min(int(action), 1))
+
+    with pytest.raises(InputError, match=r"100,000,000 in an action takes 120 GB; make them small"):
+        small(tmp_path / "run", environment=Endless)
+    assert not (tmp_path / "run").exists()
+
+
 def test_folders_that_do_not_fit(finished, tmp_path):
     with pytest.raises(InputError, match="already holds a run"):
         small(finished)
     with pytest.raises(InputError, match="no run to resume"):
         small(tmp_path / "nothing", resume=True)
-    with pytest.raises(InputError, match="no intact checkpoint"):
+    with pytest.raises(InputError, match="is not a run folder"):
         cmdpax.load_policy(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="is not a folder"):
@@ -556,7 +575,7 @@ def run_of_0_1(finished, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     config["limit"], config["horizon"] = config.pop("limits"), config.pop("rollout_steps")
     config |= {"critic_centre": 0.1, "reserve": 0.0, "penalty": 0.02, "dual_step": 0.01}
-    for name in ("units", "critics"):
+    for name in ("units", "critics", "cost_gae"):
         del config[name]
     (folder / "config.json").write_text(json.dumps(config))
     for path in RunFolder(folder).checkpoints():
@@ -594,7 +613,8 @@ def test_a_run_of_0_1_is_not_resumed(run_of_0_1):
     before = {path: path.read_bytes() for path in run_of_0_1.rglob("*.safetensors")}
     with pytest.raises(InputError, match="was started with another config"):
         small(run_of_0_1, resume=True)
-    settings = {name: RunFolder(run_of_0_1).config[name] for name in ("units", "critics")}
+    config = RunFolder(run_of_0_1).config
+    settings = {name: config[name] for name in ("units", "critics", "cost_gae")}
     settings |= {"reserve": 0.0, "penalty": 0.02, "dual_step": 0.01}
     with pytest.raises(InputError, match="has other arrays than this config needs"):
         small(run_of_0_1, resume=True, **settings)

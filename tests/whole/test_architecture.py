@@ -41,7 +41,7 @@ HOSTS = {
     "gymnasium": ("learning/",),
     "mujoco": ("learning/velocity.py",),
     "highspy": ("solvers/programs.py",),
-    "matplotlib": ("experiments/pictures.py", "paper/"),
+    "matplotlib": ("experiments/pictures.py", "experiments/policy_pictures.py", "paper/"),
     "ray": ("processes.py",),
     "markdown_it": ("report/page.py",),
     "tyro": ("cli/",),
@@ -80,19 +80,19 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 2840,
-    "loops": 3950,
-    "model": 4700,
-    "exact": 3960,
-    "solvers": 5250,
+    "loose modules": 2880,
+    "loops": 3960,
+    "model": 4835,
+    "exact": 3990,
+    "solvers": 5300,
     "environments": 680,
-    "learning": 6600,
-    "experiments": 1780,
+    "learning": 6700,
+    "experiments": 1980,
     "report": 960,
-    "paper": 2700,
-    "cli": 1160,
+    "paper": 2800,
+    "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 34_500, 138, 9
+LINES, MODULES, LOOSE_MODULES = 35_500, 143, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,
