@@ -272,7 +272,7 @@ class Result:
         why = {"time": "time was up", "rounding": "rounding keeps the bounds apart"}
         meaning = {
             "certified": f"optimal and feasible within {self.eps:g} of what {self._range}"
-            + (f", or {FLOOR:g} of its size" if self._is_narrow_range else ""),
+            + (f", or {FLOOR:g} of size" if self._is_narrow_range else ""),
             "infeasible": "no policy meets all constraints",
             "limit": f"stopped before eps = {self.eps:g} was certified:"
             f" {why.get(self.reason, 'nothing improved any more')}",
