@@ -26,30 +26,18 @@ MISSED = 1e-5  # share of eps by which margins and visits may be negative
 SWAPS = 100  # changes of keys between two refreshes
 MAX_PIVOTS = 100_000
 FLAT, BEYOND = 1e-9, 8.0  # slopes that count as 0; how often what may be missed a step goes beyond
-ALONE, LARGEST, MANY = 400, 1500, 20  # states, states and constraints: `plans_before_pivots`
+ALONE, LARGEST, MANY, PLANS = 400, 1500, 20, 20  # states, constraints: `plans_before_pivots`
 
 
 def plans_before_pivots(form: StandardForm) -> int | None:
     """After how many plans of the augmented Lagrangian the key simplex takes over; None: never.
-
-    CPU milliseconds of `solve` on a busy machine, discount .99, one core: the simplex alone / the
-    AL alone / at m = 50 and 1,000 states also the simplex from the AL's prices, both together.
-
-    | states, m | Garnet            | queue     | grid                | inventory           |
-    |-----------|-------------------|-----------|---------------------|---------------------|
-    | 300, 1    | 14 / 15           | 7 / 10    | 11 / 16             | 6 / 11              |
-    | 300, 10   | 31 / 69           | 12 / 32   | 53 / 98             | 30 / 72             |
-    | 300, 50   | 133 / 936         | 43 / 190  | 236 / 3049          | 236 / 3018          |
-    | 1000, 1   | 541 / 17          | 45 / 14   | 481 / 61            | 20 / 24             |
-    | 1000, 10  | 750 / 94          | 637 / 104 | 1542 / 590          | 182 / 345           |
-    | 1000, 50  | 2166 / 1597 / 527 | 198 / 340 | 3727 / 3978 / 2080  | 1103 / 5795 / 1179  |
     """
     if form.criterion.parts > 1:
         return None
     if form.states <= ALONE:
         return 0
-    if form.states <= LARGEST and form.constraint_count >= MANY:
-        return 10 + form.constraint_count
+    if form.is_narrow or (form.states <= LARGEST and form.constraint_count >= MANY):
+        return PLANS
     return None
 
 
