@@ -9,6 +9,7 @@ the pivots, none where the search had ended before.
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 
 from timing import best_seconds
 from vs_lp import fresh, model_of
@@ -41,7 +42,7 @@ def main() -> None:
             for m in options.constraints:
                 model = model_of(dict(zip(CELL, (family, states, m, options.discount))))
                 pivots = [solved(model, rule) for rule in rules.values()]  # and compile
-                calls = (lambda own=rule: solved(model, own) for rule in rules.values())
+                calls = (partial(solved, model, rule) for rule in rules.values())
                 times = best_seconds(*calls, rounds=ROUNDS)
                 cells = (f"{1e3 * one:.0f} ({n:,})" for one, n in zip(times, pivots, strict=True))
                 print(f"| {family}, {states:,}, {m} | {' | '.join(cells)} |", flush=True)

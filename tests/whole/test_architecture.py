@@ -81,7 +81,7 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 # lines, raised only on purpose
 BUDGETS = {
     "loose modules": 2840,
-    "loops": 3510,
+    "loops": 3750,
     "model": 4700,
     "exact": 4110,
     "solvers": 5250,
@@ -92,10 +92,10 @@ BUDGETS = {
     "paper": 2700,
     "cli": 1160,
 }
-LINES, MODULES, LOOSE_MODULES = 34_200, 137, 9
+LINES, MODULES, LOOSE_MODULES = 34_400, 139, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
-    "one `solve`": 20,
+    "one `solve`": 21,
     "PQA-ALM": 5,
     "the corrective oracle": 7,
     "an update of SPMA-ALM": 9,

@@ -21,7 +21,7 @@ EVALUATIONS = 10, 100  # that sweeps save, and what else these cost, in sweeps: 
 
 
 def envelope_work(rows: Block, most: float) -> float:
-    """Multiplications of one LU inside the envelope of all transitions, `most` if there are more."""
+    """Multiplications of one LU in the envelope of all transitions, `most` if there are more."""
     return float(_envelope_work(rows, most))
 
 
@@ -31,7 +31,7 @@ def _envelope_work(rows, most):
     S, work = len(first_choice) - 1, 0.0
     right = np.empty(S, np.int64)
     for s in range(S):
-        left, right[s] = s, s + 1
+        left, right[s] = np.int64(s), s + 1
         for e in range(first_entry[first_choice[s]], first_entry[first_choice[s + 1]]):
             t = np.int64(successors[e])
             left, right[s] = min(left, t), max(right[s], t + 1)
@@ -114,31 +114,30 @@ def plan_both(kernel, rewards, initial, reach, reachable, is_closed, rough, pote
     """
     n, _, S = potentials.shape
     potentials[:] = 0.0
-    numbers, left, right = np.empty((S, S)), np.zeros(S, np.int64), np.zeros(S, np.int64)
-    factors, keys, backed_up = Factors(numbers, left, right), np.empty((2, S), np.int64), np.empty(S)
+    numbers, keys, backed_up = np.empty((S, S)), np.empty((2, S), np.int64), np.empty(S)
+    factors = Factors(numbers, np.zeros(S, np.int64), np.zeros(S, np.int64))
     ends, is_best = np.zeros((2, 2)), np.zeros(2, np.bool_)
     most = EVALUATIONS[1] + EVALUATIONS[0] * _envelope_work(kernel, np.inf) / len(kernel[2])
     for first in range(0, n, SIDE):
-        own = rewards[first : first + SIDE], potentials[first : first + SIDE]
-        count = len(own[0])
-        is_open = np.ones(count, np.bool_)
+        own, vectors = rewards[first : first + SIDE], potentials[first : first + SIDE]
+        is_open = np.ones(len(own), np.bool_)
         if is_closed:
-            _sweep_both(kernel, own[0], initial, reach, rough, most, is_open, own[1])
-        for i in range(count):
+            _sweep_both(kernel, own, initial, reach, rough, most, is_open, vectors)
+        for i in range(len(own)):
             is_done = not is_open[i]
             for side in range(2):
                 is_best[side] = False
                 for s in range(S):
                     keys[side, s] = kernel[0][s]
                 if not is_done:
-                    _sweep(kernel, own[0][i, side], own[1][i, side], keys[side])
+                    _sweep(kernel, own[i, side], vectors[i, side], keys[side])
             for _ in range(ITERATIONS):
                 if is_done:
                     break
                 for side in range(2):
                     if is_best[side]:
                         continue
-                    reward, values = own[0][i, side], own[1][i, side]
+                    reward, values = own[i, side], vectors[i, side]
                     _evaluate(kernel, reward, keys[side], factors, values)
                     is_best[side] = not _sweep(kernel, reward, values, keys[side])
                     low, high = _backup(kernel, reward, values, backed_up)
@@ -154,8 +153,8 @@ def plan_both(kernel, rewards, initial, reach, reachable, is_closed, rough, pote
             if not is_done:
                 return False
             if is_closed:
-                centre(own[1][i, 0], reachable)
-                centre(own[1][i, 1], reachable)
+                centre(vectors[i, 0], reachable)
+                centre(vectors[i, 1], reachable)
     return True
 
 

@@ -31,6 +31,20 @@ ALONE, LARGEST, MANY, PLANS = 400, 1500, 20, 20  # states, constraints: `plans_b
 
 def plans_before_pivots(form: StandardForm) -> int | None:
     """After how many plans of the augmented Lagrangian the key simplex takes over; None: never.
+
+    CPU milliseconds of `solve` (`benchmarks/pivots.py`, a busy machine): 1,000 states, discount
+    .99, pivots after 0 / 10 / 20 / 40 plans from prices 0, without phase 1 / never.
+
+    | S = 1,000  | m = 1           | m = 10              | m = 50                |
+    |------------|-----------------|---------------------|-----------------------|
+    | Garnet     | 436/18/18/17/17 | 590/119/134/148/92  | 1429/348/346/321/1597 |
+    | queue      | 10/15/13/13/12  | 58/65/71/75/75      | 97/112/126/179/286    |
+    | grid       | 55/31/28/31/46  | 147/117/103/156/249 | 478/329/341/354/2453  |
+    | inventory  | 13/17/16/17/22  | 73/86/103/136/221   | 330/341/359/415/4440  |
+    | tight grid | 70/50/69/74/65  | 203/224/175/211/553 | 473/349/323/374/2188  |
+
+    On a narrow model twenty plans lose little where pivots alone are faster, and win elsewhere; a
+    wide one pays for each LU, so that few constraints are left to the augmented Lagrangian.
     """
     if form.criterion.parts > 1:
         return None
