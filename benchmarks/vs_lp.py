@@ -40,7 +40,7 @@ from vs_lp_report import CELL, COUNTS, EPS, FAMILIES, SIZES, US, draw, key_of, r
 
 import cmdpax
 from cmdpax.environments.families import instance
-from cmdpax.environments.thresholds import policy_values
+from cmdpax.environments.thresholds import planned_form, policy_values
 from cmdpax.exact.certificate import certify, scaled_errors
 from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm
@@ -84,7 +84,7 @@ def model_of(cell: dict[str, Any]) -> cmdpax.CMDP:
         nothing = np.zeros((0, model.choices))
         return model.replace(constraints=nothing, thresholds=[], senses=None, constraint_names=None)
     if is_tight and m > 1:
-        form = StandardForm.of(model)
+        form = planned_form(model)
         scaled = form.constraints / form.constraint_scales[:, None]
         richest, safest = (
             policy_values(form, form.constraints, form.criterion.plan(form, reward).choices)
