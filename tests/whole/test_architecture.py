@@ -85,7 +85,7 @@ BUDGETS = {
     "model": 4770,
     "exact": 4110,
     "solvers": 5250,
-    "environments": 680,
+    "environments": 685,
     "learning": 6610,
     "experiments": 1980,
     "report": 960,
