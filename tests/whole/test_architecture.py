@@ -81,11 +81,11 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 # lines, raised only on purpose
 BUDGETS = {
     "loose modules": 2880,
-    "loops": 3510,
+    "loops": 3750,
     "model": 4830,
     "exact": 4140,
     "solvers": 5300,
-    "environments": 680,
+    "environments": 685,
     "learning": 6700,
     "experiments": 1980,
     "report": 960,
@@ -95,7 +95,7 @@ BUDGETS = {
 LINES, MODULES, LOOSE_MODULES = 35_200, 142, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
-    "one `solve`": 20,
+    "one `solve`": 21,
     "PQA-ALM": 5,
     "the corrective oracle": 7,
     "an update of SPMA-ALM": 9,

@@ -394,7 +394,7 @@ class Discounted:
 def transition_matrix(form: "StandardForm", policy: np.ndarray) -> np.ndarray | Matrix:
     """`P_pi`: dense `[..., S, S]` for small models, sparse `[S, S]` for large ones."""
     rows = form.transitions
-    if not form.is_small:
+    if not rows.is_small:
         if policy.ndim > 1:
             raise InputError(
                 f"policy: batches need a small model; this one has {form.states} states."

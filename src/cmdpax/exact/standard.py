@@ -153,8 +153,14 @@ class StandardForm:
 
     @property
     def is_small(self) -> bool:
-        """Whether dense linear algebra is used, and batches of policies are possible."""
-        return self.transitions.is_small
+        """Whether systems are solved by LU without further ado: no tolerance, no guess."""
+        return self.transitions.is_small or self.is_narrow
+
+    @cached_property
+    def is_narrow(self) -> bool:
+        """Whether that is LU inside a narrow envelope (`loops/narrow.py`)."""
+        is_discounted = isinstance(self.criterion, Discounted) and self.criterion.parts == 1
+        return is_discounted and self.constraint_count > 0 and self.transitions.is_narrow
 
     @cached_property
     def reachable(self) -> np.ndarray:

@@ -285,7 +285,6 @@ class _Door:
         self.trace: list[Row] = []
         self.accepted: Proven | None = None
         self.measured: tuple[Certificate, tuple[float, float]] | None = None  # the latest errors
-        self.plans: int | None = None  # of the search, after which pivots go on
         self.refused, self.smallest = 0, np.inf  # certificates in a row that gained nothing
 
     @cached_property
@@ -335,21 +334,22 @@ class _Door:
             form = self.scaled.form
             plans = 0 if method.name == KEY else None
             plans = plans_before_pivots(form) if self.may_pivot else plans
+            ahead = plans or 0
             if self.start is not None and form.constraint_count:
                 prices = self.model.limits.unfold(self.start.multipliers)
                 warm.multipliers = self.scaled.scaled_weights(prices)
-            if plans == 0 and not stop() and (result := self._by_pivots()) is not None:
-                return result
-            if self.start is not None and solver is not None and plans != 0:
-                result = self._from_start(partial(solver, **settings), most)
+                ahead = FROM_START + form.constraint_count if plans is None else ahead
+            if ahead and solver is not None:
+                result = self._ahead(partial(solver, **settings), most, ahead)
                 if result is not None:
                     return result
+            if plans is not None and not stop() and (result := self._by_pivots()) is not None:
+                return result
             known = warm.columns_for(form)
             verdict = decide_feasibility(form, self.eps, known, accuracy, most, stop)
             if verdict.status in ("infeasible", "open"):
                 return self._phase_one(verdict)
             if solver is not None:
-                self.plans = plans or None
                 return self._solved(partial(solver, **settings), verdict, most)
         return self._result(self._trace(settings))
 
@@ -425,23 +425,27 @@ class _Door:
             potentials = heard_potentials(self.model, potentials)
         return potentials if self.renumbered is None else self.renumbered.heard(potentials)
 
-    def _from_start(self, solver: Callable[..., Answer], most: int) -> Result | None:
-        """The result of a search from the start's prices, without phase 1; None if it ends without.
+    def _ahead(self, solver: Callable[..., Answer], most: int, plans: int) -> Result | None:
+        """The result of a search of so many plans, without phase 1; None if it ends without.
 
-        A feasible policy is shown by the certificate. Where none is, phase 1 has the next word.
+        It begins at the start's prices, or at 0. A feasible policy is shown by the certificate.
+        Where none is, pivots go on from the prices, or phase 1 from the columns.
         """
         form, warm = self.scaled.form, self.warm
-        assert warm.multipliers is not None
+        if warm.multipliers is None:
+            warm.multipliers = np.zeros(form.constraint_count)
         guess = self._heard("dual_potential")
         guess = None if guess is None else guess / self.scaled.units[0]
         reward, accuracy = form.pseudo_reward(warm.multipliers), ACCURACY * self.eps
         kind: dict[str, Any] = {"values": guess, "tolerance": STARTED, "stop": self.stop}
         best = form.criterion.plan(form, reward, **kind)
         columns = first_column(form, best, accuracy, warm.multipliers)
-        plans = len(self.trace) + FROM_START + form.constraint_count
         is_over = lambda: self._is_over() or len(self.trace) >= plans  # noqa: E731
         limits = self.eps, columns, most, is_over, None
-        answer = solver(form, Task(*limits, self._record, self._accept, warm))
+        try:
+            answer = solver(form, Task(*limits, self._record, self._accept, warm))
+        except NumericalError:  # the other ways may still do
+            return None
         if self.accepted:
             return self._result(answer)
         self.refused, self.smallest = 0, np.inf
@@ -461,14 +465,6 @@ class _Door:
             except NumericalError:
                 if verdict.status != "tight":
                     raise
-            if answer is not None and self.plans is not None and not self.accepted:
-                self.plans = None
-                if not self._is_over():
-                    result = self._by_pivots()
-                    if result is not None:
-                        return result
-                    columns = self.warm.columns_for(form) or columns
-                    continue
             is_done = self._is_over() or verdict.status != "tight" or share < 1
             if answer is not None and (is_done or self._accept(answer)):
                 return self._result(answer)
@@ -480,9 +476,8 @@ class _Door:
             columns = replace(columns, margins_of_columns=shifted, last_gap=None)
 
     def _is_over(self) -> bool:
-        """Whether to stop: time is up, rounding is all that is left, or pivots are to go on."""
-        is_handed_on = self.plans is not None and len(self.trace) >= self.plans
-        return is_handed_on or self.stop() or self.refused >= REFUSALS
+        """Whether to stop: time is up, or rounding is all that is left."""
+        return self.stop() or self.refused >= REFUSALS
 
     def _trace(self, settings: Mapping[str, Any]) -> Answer:
         """The answer of a fixed-budget run, whose weights are in the form's own units."""
