@@ -181,3 +181,16 @@ def test_x18_a_probability_that_policies_hardly_change_binds(missing, width):
     result = solve(model)
     assert result.status == "certified" and check(model, result)
     assert result.policy[n, 1] == pytest.approx(0.5, abs=1e-4)
+
+
+def test_a_large_number_that_is_hardly_ever_met_does_not_blur_a_long_run():
+    """Its rounding counts by how often it is met: 1e9 once in 1e15 steps, a million steps ahead."""
+    moves = [[[1 - 1e-15, 1e-15]], [[1.0, 0.0]]]
+    reward, cost = [[0.3], [-1e9]], [[[0.1], [1e9]]]
+    model = CMDP(moves, reward, cost, [2e5], 0, 1 - 1e-6, senses="<=")
+    result = solve(model)
+    assert result.status == "certified" and check(model, result)
+    seldom = 1e-15 / (1 - 1 + 1e-6)  # visits of state 1, to first order
+    assert result.reward == pytest.approx(0.3e6 - 1e9 * seldom, rel=1e-9)
+    alone = model.replace(constraints=[], thresholds=[], senses=None)
+    assert solve(alone).status == "certified"

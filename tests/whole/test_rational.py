@@ -203,6 +203,20 @@ def test_a_few_models_make_no_false_claim(criterion):
     assert not wrong and counts["limit"] <= 1, (counts, wrong)
 
 
+@pytest.mark.parametrize(
+    ("criterion", "seed"),
+    [
+        ("discounted", 67),  # 1e7 where nobody goes: both sides of an equality differed
+        ("discounted", 177),
+        ("discounted", 314),  # 1e7 that is hardly ever met: its rounding was all
+        ("discounted", 1994),
+        ("average", 274),  # a price of 5,000 in its unit: planning repeated itself
+    ],
+)
+def test_models_that_once_had_no_verdict(criterion, seed):
+    assert judged(criterion, seed) == ("certified", [], "")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_thousands_of_models_make_no_false_claim(criterion, capsys):

@@ -66,6 +66,18 @@ def claims(form: "StandardForm") -> list[Claim]:
     return own
 
 
+def gauge_of_sizes(form: "StandardForm") -> np.ndarray:
+    """`u = max_pi V_e [S]`, e the size of every function as a share of the most it adds up to.
+
+    What rounding leaves of a large number then counts by how often the number is met.
+    """
+    plan, e = form.criterion.plan, form.criterion.unit * form.alive_choices
+    for one in claims(form):
+        most = plan(form, one.sizes).value
+        e = e + one.sizes / most if most > 0 else e
+    return plan(form, e).values
+
+
 def mixed(form: "StandardForm", reward: np.ndarray, weights: np.ndarray) -> Claim:
     """`V + w.(V_c - b)` for V the value of `reward [K]`, and weights `[m]`."""
     total, sizes, rest = claim(form, reward)

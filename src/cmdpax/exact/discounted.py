@@ -253,8 +253,8 @@ class Discounted:
     ) -> np.ndarray:
         """Values `[k, S]` less what is left of their residuals, where runs of small forms are long.
 
-        A solution is off by the rounding of its largest part, the constant, which is no part of a
-        potential: what rounding leaves of the others is small.
+        A solution is off by the rounding of its largest part, the constant, which with a gauge of 1
+        is no part of a potential: what rounding leaves of the others is small.
         """
         if not form.is_small or self.mass <= LONG:
             return values
@@ -264,7 +264,7 @@ class Discounted:
             changes = [change for change, _ in pairs]
             left = self.discount * rows.under(policy, np.stack(changes))
             left += right - (1 - self.discount) * values
-            if self.is_closed:
+            if self.is_closed and form.gauge is None:
                 seen = left[:, form.reachable]
                 left -= seen.min(1, keepdims=True) / 2 + seen.max(1, keepdims=True) / 2
             values = self.centred(form, values + self._solve(form, policy, left))
