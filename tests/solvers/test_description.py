@@ -20,6 +20,7 @@ def test_sizes_and_components_of_a_small_model():
         "choices": 6,
         "entries": 7,
         "constraints": 0,
+        "criterion": "discounted",
         "discount": 0.5,
         "components": 4,
         "largest_component": 2,

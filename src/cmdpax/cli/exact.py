@@ -47,7 +47,7 @@ def solve(
     Args:
         model: a model file (.npz, .json, .csv, .parquet, .umb, .nm, .jani), or an environment, as
             in garnet:states=200,seed=3
-        eps: accuracy of gap and violation, on the scale of possible values
+        eps: accuracy of gap and violation, as a share of what policies can change
         method: one of `cmdpax list methods`; without it there is nothing to choose
         set: settings of the method, as in --set step=0.1 inner=50
         features: tiles:60,4,3 (dimension, tilings, size) or a .npy or .npz file [S, A, d]

@@ -29,6 +29,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from cmdpax.errors import InputError
+from cmdpax.exact.bounds import claim, policy_bounds
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.endings import Array, end_components, merged, towards
 from cmdpax.exact.planning import Plan
@@ -248,8 +249,11 @@ class Average:
         if (stays & (passes > UNVISITED)).any():
             return mixture
         total = rows.by_state(rows.sums(mass))
-        own = mass / np.where(total > 0, total, 1.0)
-        return ((1.0, np.where(total > UNVISITED, own, lead)),)
+        own = np.where(total > UNVISITED, mass / np.where(total > 0, total, 1.0), lead)
+        what = claim(form, form.reward)
+        proof = self.potentials(form, own, (what,))[0] if form.is_small else None
+        is_proven = proof is None or np.isfinite(policy_bounds(form, own, what, proof)).all()
+        return ((1.0, own),) if is_proven else mixture
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,7 +35,7 @@ class Series:
 class Description:
     """What `describe` says; `odd` has one sentence for everything that is."""
 
-    sizes: dict[str, int | float]
+    sizes: dict[str, int | float | str]
     series: tuple[Series, ...]
     odd: tuple[str, ...]
     notes: tuple[str, ...] = ()  # how the model was read
@@ -46,7 +46,10 @@ class Description:
         return {**self.sizes, "series": series, "odd": list(self.odd), "notes": list(self.notes)}
 
     def _rows(self) -> Rows:
-        head = [(name.replace("_", " "), f"{number:,}") for name, number in self.sizes.items()]
+        head = [
+            (name.replace("_", " "), one if isinstance(one, str) else f"{one:,}")
+            for name, one in self.sizes.items()
+        ]
         columns = ("", "paid from", "to", "attainable from", "to", "limit")
         table = [
             (one.name, *(f"{x:.6g}" for x in (one.least, one.most, one.low, one.high)), one.limit)
@@ -74,14 +77,15 @@ def describe(model: CMDP) -> Description:
     stays[entry_states[rows.successors == entry_states]] = True
     alone = np.zeros(model.states, dtype=bool)
     alone[rows.order.members(0, len(sizes))] = np.repeat(sizes == 1, sizes)
-    facts: dict[str, int | float] = {
+    facts: dict[str, int | float | str] = {
         "states": model.policy_shape[-2],
         **({} if model.horizon is None else {"horizon": model.horizon}),
         "actions": model.actions,
         "choices": model.choices,
         "entries": len(rows.successors),
         "constraints": model.constraint_count,
-        "discount": model.discount,
+        "criterion": model.criterion,
+        **({} if model.criterion == "average" else {"discount": model.discount}),
         "components": len(sizes),
         "largest_component": int(sizes.max()),
         "states_in_cycles": int((~alone).sum()),

@@ -31,6 +31,7 @@ from cmdpax.exact.standard import (
     said_back,
     scaled,
 )
+from cmdpax.exact.systems import ill_conditioned
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Callback, Certificate, Mixture, Result, Row, Status, Trajectory
@@ -244,9 +245,9 @@ def choose(model: CMDP, method: Any, features: Any) -> tuple[Method, dict[str, A
     if not (row.features or row.linear):
         names = ", ".join(one.name for one in methods.values() if one.features or one.linear)
         raise InputError(f"method '{row.name}' takes no features; these do: {names}.")
-    features = features if isinstance(features, Features) else Features(features)
     row = row if row.features else methods[row.linear]
     row.check_criterion(model.criterion)
+    features = features if isinstance(features, Features) else Features(features)
     features.check(model.states, model.actions)
     return row, {"features": features}
 
@@ -652,6 +653,8 @@ class _Door:
     ) -> Result:
         """The result, in the user's words."""
         policies, proof, values = proven
+        if not np.isfinite(proof.reward_bounds).all():
+            raise ill_conditioned()
         if isinstance(self.model, FunctionCMDP):
             self.warm.columns = None  # every vector counts there
         policies = self.form.said_policies(policies)
