@@ -296,7 +296,8 @@ class Result:
             text = f"a draw of {count} deterministic ones at the start of a run: {shares}"
             rows.append(("policy", text))
         rows += [("note", note) for note in self.notes]
-        share = f"   ({_percent(self.scaled_violation, 1.0)} of the range)" if proof.violation else ""
+        share = f"   ({_percent(self.scaled_violation, 1.0)} of the range)"
+        share = share if proof.violation else ""
         rows.append(("violation", f"{proof.violation:.3g}{share}"))
         return rows + self._table()
 
