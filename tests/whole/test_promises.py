@@ -6,8 +6,11 @@ is: a chain near discount 1 (`exact/test_transient.py`), constants in rewards
 (`solvers/test_solve.py`), what an infeasible answer prints (`model/test_result.py`).
 """
 
+from itertools import product
+
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from cmdpax import CMDP, check, environments, methods, solve
 from cmdpax.errors import CmdpaxError
@@ -194,3 +197,57 @@ def test_a_large_number_that_is_hardly_ever_met_does_not_blur_a_long_run():
     assert result.reward == pytest.approx(0.3e6 - 1e9 * seldom, rel=1e-9)
     alone = model.replace(constraints=[], thresholds=[], senses=None)
     assert solve(alone).status == "certified"
+
+
+def optimal_prices(model: CMDP) -> np.ndarray:
+    """Least and largest optimal price of each limit `[m, 2]`, of all deterministic policies.
+
+    `min_w max_pi V_0 + w.(V_c - b)`: a program over prices, then two more a limit on its optima.
+    """
+    form, points = StandardForm.of(model), []
+    for actions in product(range(model.actions), repeat=model.states):
+        values = form.evaluate(model.by_choice(np.eye(model.actions)[list(actions)]))
+        points.append([float(values.reward), *values.margins])
+    rewards, margins = np.array(points)[:, 0], np.array(points)[:, 1:]
+    fold = model.limits.fold(np.eye(margins.shape[1]))  # [M, m]
+    count, ends = margins.shape[1], np.empty((len(model.limits), 2))
+    cost = np.append(np.zeros(count), 1.0)
+    rows = np.column_stack([margins, -np.ones(len(points))])
+    sides = [(0, None)] * count + [(None, None)]
+    best = linprog(cost, A_ub=rows, b_ub=-rewards, bounds=sides)
+    room = best.fun + 1e-11 * (1 + abs(best.fun)) - rewards
+    for i, own in enumerate(fold.T):
+        for side, sign in enumerate((1.0, -1.0)):
+            end = linprog(sign * own, A_ub=margins, b_ub=room, bounds=sides[:-1])
+            ends[i, side] = sign * end.fun if end.status == 0 else -sign * np.inf
+    return ends
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_an_interval_of_prices_holds_every_optimal_price(block):
+    """Ties, limits that a deterministic policy meets exactly, equalities, two of one kind."""
+    wide = 0
+    for seed in range(10 * block, 10 * block + 10):
+        rng = np.random.default_rng([12, seed])
+        S, A, m = 3, 2, int(rng.integers(1, 4))
+        rows = rng.integers(-2, 3, (m, S, A)).astype(float)
+        if rng.random() < 0.3:
+            rows[-1] = rows[0]
+        moves = rng.dirichlet(np.ones(S), (S, A))
+        reward = rng.integers(-2, 3, (S, A)).astype(float)
+        model = CMDP(moves, reward, rows, np.zeros(m), 0, 0.8)
+        table = np.eye(A)[rng.integers(0, A, S)]
+        if rng.random() < 0.4:
+            table = rng.dirichlet(np.ones(A), S)
+        margins = StandardForm.of(model).evaluate(model.by_choice(table)).margins
+        senses = rng.choice([">=", "=="], m, p=[0.8, 0.2]).tolist()
+        model = model.replace(thresholds=margins, senses=senses)
+        result = solve(model)
+        assert result.status == "certified"
+        (low, high), (least, most) = result.price_bounds.T, optimal_prices(model).T
+        slack = 1e-5 * (1 + np.abs(result.multipliers))
+        assert (low <= least + slack).all() and (high >= most - slack).all(), seed
+        assert (low - slack <= result.multipliers).all()
+        assert (result.multipliers <= high + slack).all()
+        wide += int((most - least > 1e-3).any())
+    assert wide  # some are not unique
