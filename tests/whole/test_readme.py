@@ -22,7 +22,7 @@ def test_the_python_examples_run(tmp_path, monkeypatch, capsys):
     assert names["result"].reward == pytest.approx(8.57, abs=1e-6)
     assert cmdpax.check(names["model"], names["result"]).gap <= 1e-5
     assert names["cheaper"].reward < names["result"].reward
-    assert len(names["curve"]) == 5
+    assert len(names["curve"]) == 6  # and the model's own budget
     exec(method, names)
     assert names["ours"].rewards.shape == names["rival"].rewards.shape == (1001, 3)
     exec(simulator, names)
@@ -37,7 +37,8 @@ def test_the_printed_result_is_what_is_printed(capsys):
     assert len(printed) == len(shown)
     for ours, theirs in zip(printed, shown, strict=True):
         assert ours.split()[0] == theirs.split()[0]
-    assert printed[0] == shown[0] and printed[2] == shown[2] and printed[-2] == shown[-2]
+    assert printed[0] == shown[0] and printed[2] == shown[2]
+    assert printed[-2].split() == shown[-2].split()  # its widths are those of rounding errors
 
 
 def test_every_figure_of_the_paper_has_its_command_and_its_picture():
