@@ -92,7 +92,7 @@ BUDGETS = {
     "paper": 2700,
     "cli": 1160,
 }
-LINES, MODULES, LOOSE_MODULES = 34_200, 138, 9
+LINES, MODULES, LOOSE_MODULES = 34_250, 138, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

@@ -87,12 +87,8 @@ class Average:
         """The same of a reward between two numbers."""
         return low, high - low or 1.0
 
-    def constant(self, form: "StandardForm", reward: Array) -> tuple[float, Fraction]:
-        """A number that all rewards `[K]` have in common, and its value, the same."""
-        return self.constant_of(*form.span(reward))
-
     def constant_of(self, low: float, high: float) -> tuple[float, Fraction]:
-        """The same of a reward between two numbers."""
+        """A number that all rewards between two have in common, and its value, the same."""
         middle = low / 2 + high / 2
         return (0.0, Fraction(0)) if abs(middle) <= high - low else (middle, Fraction(middle))
 

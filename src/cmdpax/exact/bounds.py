@@ -47,7 +47,7 @@ class Claim(NamedTuple):
 
 def claim(form: "StandardForm", reward: np.ndarray) -> Claim:
     """One reward `[K]`, without the constant that only costs digits."""
-    return _claim(form, reward, *form.criterion.constant(form, reward))
+    return _claim(form, reward, *form.criterion.constant_of(*form.span(reward)))
 
 
 def _claim(form: "StandardForm", reward: np.ndarray, constant: float, value: Fraction) -> Claim:

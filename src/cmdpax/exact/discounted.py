@@ -317,16 +317,12 @@ class Discounted:
         low, high = seen.min(-1, keepdims=True), seen.max(-1, keepdims=True)
         return np.clip(values, low, high) - (low / 2 + high / 2)
 
-    def constant(self, form: "StandardForm", reward: np.ndarray) -> tuple[float, Fraction]:
-        """A number c that all rewards `[K]` have in common, and its value, `c / (1 - gamma)`.
+    def constant_of(self, low: float, high: float) -> tuple[float, Fraction]:
+        """A number c that rewards between two have in common, and its value, `c / (1 - gamma)`.
 
         It is the middle of a range far from 0, and 0 for one that is not: there it would only cost
         the exactness of zeros. Where all policies end at one time its value is `c * total`.
         """
-        return self.constant_of(*form.span(reward))
-
-    def constant_of(self, low: float, high: float) -> tuple[float, Fraction]:
-        """The same of a reward between two numbers."""
         middle = low / 2 + high / 2
         is_common = self.is_closed or self.total is not None
         if not (is_common and abs(middle) > high - low):

@@ -312,12 +312,7 @@ class StandardForm:
         return self if evaluation.slope is None else self.replace(reward=evaluation.slope)
 
     def scaled(self, units: np.ndarray | None = None) -> "Scaled":
-        """The same problem with every value less that of a constant, in units `[1 + m]`.
-
-        Policies are the same. Without units, the widths of possible values are mapped to 1. States
-        that are never reached have no say, but large numbers there would blur those of the others:
-        they are clipped.
-        """
+        """The form in units `[1 + m]`, or in the widths of possible values."""
         return scaled(self, units)
 
     def moved(self, offsets: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -341,7 +336,11 @@ def form_of(model: CMDP | FunctionCMDP) -> StandardForm:
 
 
 def scaled(form: StandardForm, units: np.ndarray | None = None) -> "Scaled":
-    """A form in units `[1 + m]`, or in the widths of possible values."""
+    """A form less its constants, in units `[1 + m]`, or in the widths of possible values.
+
+    Policies are the same. Large numbers in states that are never reached would blur those of the
+    others: they are clipped.
+    """
     units, objective = form.scales[:, 1] if units is None else units, form.objective
     constants, values = zip(*form.constants, strict=True)
     reward, constraints = form.moved(np.array(constants), units)
