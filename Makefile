@@ -51,7 +51,7 @@ bench: $(VENV)/bench
 attack: $(VENV)/dev
 	$(BIN)/python benchmarks/attack.py $(if $(SHARD),--shard $(SHARD))
 
-# the paper's deep study: some forty CPU-hours, two runs at a time at the lowest priority; resumable
+# the paper's deep study: some thirty CPU-hours, two runs at a time at the lowest priority; resumable
 SWEEP := nice -n 19 $(BIN)/cmdpax sweep
 study: $(VENV)/dev
 	$(SWEEP) deep --workers 2

@@ -89,6 +89,7 @@ VARIANTS = {
         "penalty .02, dual step .01 every 10 batches, in units of the reward", OF_THE_REWARD
     ),
     "plain-critics": Variant("critics learn values as they are", {"critics": "plain"}),
+    "one-decay": Variant("advantages of costs look as far as the reward's", {"cost_gae": 0.95}),
     "no-level": Variant(
         "values are not brought to their level", patches={"formulas.level_shift": no_level}
     ),

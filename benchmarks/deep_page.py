@@ -14,6 +14,7 @@ import numpy as np
 
 from cmdpax.experiments.statistics import bootstrap_interval
 from cmdpax.paper.deep_study import DeepStudy, Record, best_printed, place
+from cmdpax.paper.deep_tables import differences
 from cmdpax.paper.settings import (
     ABLATIONS,
     LIMIT,
@@ -65,31 +66,38 @@ def mean_of(cell: list[Record], longer: bool) -> tuple[float, float]:
 
 def summary(study: DeepStudy, folder: Path) -> Iterator[str]:
     """Ten lines: what was run, with which settings, and what came out."""
-    cells = {(task, method): study.of(task, method) for task in TASKS for method in TITLES}
-    counts = {len(cell) for cell in cells.values()}
+    every = {(task, method): study.of(task, method) for task in TASKS for method in TITLES}
+    cells = {key: cell for key, cell in every.items() if cell}
+    if not cells:
+        yield "**What was run**: nothing yet."
+        return
+    part = "" if len(cells) == len(every) else f" in {len(cells)} of {len(every)} cells"
     hours = sum(one.summary.get("cpu_seconds") or 0.0 for one in study.records) / 3600
-    seeds = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts)}"
     samples = "/".join(sorted({f"{one.samples / 1e6:g}e6" for one in study.records}))
     yield (
-        f"**What was run**: {len(study.records)} runs of {samples} samples, {seeds} seeds in every"
-        f" cell (paper: {SEEDS}, {SAMPLES / 1e6:g}e6 samples), {hours:.1f} CPU-hours (paper: 800,"
-        " with its searches and ablations)."
+        f"**What was run**: {len(study.records)} of {len(every) * SEEDS} runs of {samples} samples,"
+        f" {span([len(cell) for cell in every.values()])} of {SEEDS} seeds in every cell (paper:"
+        f" {SEEDS}, {SAMPLES / 1e6:g}e6 samples), {hours:.1f} CPU-hours (paper: 800, with its"
+        " searches and ablations)."
     )
-    lines = (folder / "settings.md").read_text().splitlines()[2:]
-    changed = {line.split(" | ")[-1].removesuffix(" |") for line in lines}
-    if changed == {"nothing"}:
+    older = [one for one in study.records if differences(one) != "nothing"]
+    if not older:
         yield "**Settings**: today's defaults, one setting for all tasks; nothing is tuned for one."
     else:
+        which = "these records" if len(older) == len(study.records) else f"{len(older)} of the runs"
         yield (
-            "**Settings**: one for all tasks, but *not today's defaults*: these records were made"
+            f"**Settings**: one for all tasks, but *not today's defaults*: {which} were made"
             f" before them ([what differs](#which-settings-made-these-records)), and aim at"
-            f" {aims(study)}."
+            f" {aims(older)}."
         )
     longer = all(one.longer is not None for one in study.records)
     episodes = "a hundred episodes" if longer else "ten episodes"
     for task in TASKS:
         best, parts = best_printed(task), []
         for method in OURS:
+            if (task, method) not in cells:
+                parts.append(f"{TITLES[method]} not run")
+                continue
             gained, cost = mean_of(cells[task, method], longer)
             verdict = "above" if gained >= best else "**below**"
             broken = "" if cost <= LIMIT else ", **beyond the limit**"
@@ -103,19 +111,14 @@ def summary(study: DeepStudy, folder: Path) -> Iterator[str]:
     }
     (task, method), lowest = min(ratios.items(), key=lambda item: item[1])
     yield (
-        f"**Against the paper, cell by cell**: every mean of ten episodes is at {lowest:.0%} of the"
-        f" paper's or more; the lowest is {TITLES[method]} on {task}."
+        f"**Against the paper, cell by cell**: every mean of ten episodes{part} is at {lowest:.0%}"
+        f" of the paper's or more; the lowest is {TITLES[method]} on {task}."
     )
-    yield f"**Across the tasks**: {interquartile(cells)}."
+    yield f"**Across the tasks**: {interquartile(every)}."
     shares = {
-        method: np.mean(
-            [
-                one.summary["last_fifth"]["updates_above_limit"]
-                for task in TASKS
-                for one in cells[task, method]
-            ]
-        )
+        method: np.mean([one.summary["last_fifth"]["updates_above_limit"] for one in own])
         for method in TITLES
+        if (own := [one for one in study.records if one.method == method])
     }
     words = ", ".join(f"{TITLES[method]} {share:.0%}" for method, share in shares.items())
     yield f"**Swings**: updates with a cost above {LIMIT:g} in the last fifth of training: {words}."
@@ -127,17 +130,22 @@ def summary(study: DeepStudy, folder: Path) -> Iterator[str]:
     yield f"**Search and ablations**: {'; '.join(states)}."
 
 
-def aims(study: DeepStudy) -> str:
+def span(counts: list[int]) -> str:
+    """`3`, or `1 to 3`."""
+    return " to ".join(str(one) for one in dict.fromkeys([min(counts), max(counts)]))
+
+
+def aims(records: list[Record]) -> str:
     """What training aimed at, at the end."""
-    ends = {
-        round(float(one.aims("cost", np.array([0, one.samples]))[-1]), 1) for one in study.records
-    }
+    ends = {round(float(one.aims("cost", np.array([0, one.samples]))[-1]), 1) for one in records}
     return " to ".join(f"{one:g}" for one in dict.fromkeys([min(ends), max(ends)]))
 
 
 def interquartile(cells: dict) -> str:
     """Interquartile means of the return over the paper's best, with their intervals."""
     seeds = set.intersection(*({one.seed for one in cell} for cell in cells.values()))
+    if not seeds:
+        return "no seed has finished in every cell yet"
     parts = []
     for method, title in TITLES.items():
         scores = np.array(
@@ -152,9 +160,11 @@ def interquartile(cells: dict) -> str:
                 for seed in sorted(seeds)
             ]
         )
-        part = bootstrap_interval(scores)
-        parts.append(f"{title} {part.value:.3f} [{part.low:.3f}, {part.high:.3f}]")
-    return f"interquartile mean of return / paper's best, {len(seeds)} seeds: {', '.join(parts)}"
+        one = bootstrap_interval(scores)
+        interval = f" [{one.low:.3f}, {one.high:.3f}]" if len(seeds) > 1 else ""
+        parts.append(f"{title} {one.value:.3f}{interval}")
+    number = "one seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
+    return f"interquartile mean of return / paper's best, {number}: {', '.join(parts)}"
 
 
 def state(folder: Path, name: str) -> str:

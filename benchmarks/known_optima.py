@@ -47,6 +47,7 @@ INCUMBENTS = {
     "dual_step": 0.035,
     "units": "reward",
     "critics": "plain",
+    "cost_gae": 0.95,
 }
 
 

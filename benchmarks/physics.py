@@ -15,8 +15,10 @@ the median update counts. `first` and `second start` are CPU-seconds before the 
 done, more than an update takes: imports and compilation, with empty caches and with what the first
 start left there. OmniSafe's PPOLag, whose interpreter lives elsewhere (`vs_omnisafe.py`), takes the
 settings of that benchmark, one epoch of 20,000 steps; it compiles nothing, and its imports are not
-counted. The last columns are steps of 20 simulations per second of the clock on one thread and on
-all (`NUMBA_NUM_THREADS`). A task is a line of `results/physics/tasks.jsonl`, with settings and
+counted. The table has the ratio of our training to it, without a start and with the first one,
+which compiles everything, over as many updates as were timed; its minibatches are of 64, ours of
+256. The next columns are steps of 20 simulations per second of the clock on one thread and on all
+(`NUMBA_NUM_THREADS`). A task is a line of `results/physics/tasks.jsonl`, with settings and
 versions; measured again, it takes the place of the line before.
 """
 
@@ -45,6 +47,7 @@ BATCH = 2_000  # of the default settings
 STEPS, COUNT = 25, 20  # of a turn and simulations, where threads are compared
 COLUMNS = ("bare", "loop", "training", "share", "whole", "first start", "second start")
 ALL = (*COLUMNS, "omnisafe", "one thread", "all threads")
+RATIOS = ("training / omnisafe", "with the first start")
 Side = Callable[[np.ndarray], None]  # takes actions [STEPS, COUNT, a]
 
 
@@ -139,6 +142,15 @@ def cells(row: dict[str, Any]) -> list[str]:
     return [shown.get(name, "{:.0f}").format(row[name]) if name in row else "-" for name in ALL]
 
 
+def ratios(row: dict[str, Any]) -> list[str]:
+    """Our training over OmniSafe's, without a start and with the first one of a machine."""
+    if "omnisafe" not in row:
+        return ["-"] * len(RATIOS)
+    steps = row["updates"] * row["batch"]
+    started = steps / (steps / row["training"] + row["first start"])
+    return [f"{own / row['omnisafe']:.1f}" for own in (row["training"], started)]
+
+
 def keep(row: dict[str, Any], path: Path) -> None:
     """Write a record in the place of an older one of its task."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -161,10 +173,11 @@ def main() -> None:
         train(options.train, options.updates)
         return
     if options.table:
-        print("|", " | ".join(("task", *ALL)), "|")
-        print("|---|" + "---:|" * len(ALL))
+        print("|", " | ".join(("task", *ALL, *RATIOS)), "|")
+        print("|---|" + "---:|" * len((*ALL, *RATIOS)))
         for row in read_rows(options.record)[0]:
-            print(f"| `{row['task']}` |", " | ".join(cells(row)), "|")
+            name = row["task"].removeprefix("Safety").removesuffix("Velocity-v1")
+            print(f"| {name} |", " | ".join([*cells(row), *ratios(row)]), "|")
         return
     print(f"steps per CPU-second; starts in CPU-seconds; on {thread_count()} threads: clock")
     line = "{:30} {:>8} {:>8} {:>9} {:>6} {:>8} {:>12} {:>13} {:>9} {:>11} {:>12}".format

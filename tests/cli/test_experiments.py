@@ -3,11 +3,13 @@ import json
 import pytest
 
 from calls import call
+from cmdpax.cli import experiments
 from cmdpax.cli.experiments import Board
 from cmdpax.experiments import executors
 from cmdpax.experiments.runs import train_run
 from cmdpax.experiments.store import Store
 from cmdpax.learning.config import TrainConfig
+from cmdpax.paper import deep_study
 
 TASK = "SafetyHopperVelocity-v1"
 RUNS = [train_run(TASK, TrainConfig(seed=seed)) for seed in range(6)]
@@ -61,6 +63,26 @@ def test_a_part_of_a_sweep_shares_its_store(spec, tmp_path, capsys):
         assert code == 0 and len(Store(tmp_path / "s").finished()) == done
         # a part's would pass for the whole's
         assert (tmp_path / "s" / "selected.md").exists() == (not part)
+
+
+def test_runs_with_a_record_are_left_out(tmp_path, capsys, monkeypatch):
+    carried = []
+    monkeypatch.setattr(deep_study, "not_recorded", lambda runs, folder, name: (runs[2:], 1))
+    monkeypatch.setattr(experiments, "execute", lambda runs, *_: carried.extend(runs))
+    monkeypatch.setattr(experiments.results, "rows", lambda runs, store: [{"failed": None}])
+    monkeypatch.setattr(experiments.results, "select_configurations", lambda *_: [])
+    where = ["--store", str(tmp_path / "s"), "--skip-recorded", str(tmp_path / "records")]
+    code, _, err = call(capsys, "sweep", "deep", *where)
+    assert code == 0 and len(carried) == 58
+    text = " ".join(err.split())
+    assert "2 of 60 runs are recorded in" in text
+    assert "1 more are by other code, and are done again" in text
+    assert not (tmp_path / "s" / "selected.md").exists()  # a part's would pass for the whole's
+    monkeypatch.setattr(deep_study, "not_recorded", lambda runs, folder, name: ([], 0))
+    code, _, err = call(capsys, "sweep", "deep", *where)
+    assert (
+        code == 0 and len(carried) == 58 and "60 of 60 runs are recorded" in " ".join(err.split())
+    )
 
 
 def test_the_board_reads_everything_in_the_store(tmp_path):

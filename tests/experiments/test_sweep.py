@@ -80,6 +80,34 @@ def test_draws_lie_in_their_range_and_stay_when_there_are_more():
     assert {run.config["inner"] for run in many} == set(range(1, 21))
 
 
+def test_a_sweep_cut_short_has_whole_seeds_then_whole_draws_then_whole_problems():
+    tasks = ["SafetyHopperVelocity-v1", "SafetyAntVelocity-v1"]
+    clips = {"among": [0.1, 0.2, 0.3]}
+    sweep = Sweep(
+        "x",
+        seeds=(4, 0),
+        draws=2,
+        settings={"samples": [10_000, 20_000], "environment": tasks},
+        methods={"ppo-alm": {"clip": clips}, "cpo": {}},
+    )
+    draws = {0: [("ppo-alm", 0), ("ppo-alm", 0), ("cpo", 0), ("cpo", 0)], 1: [("ppo-alm", 1)] * 2}
+    expected = [
+        (seed, task, method, samples)
+        for seed in (4, 0)
+        for draw in (0, 1)
+        for task in tasks
+        for (method, _), samples in zip(draws[draw], (10_000, 20_000) * 2)
+    ]
+    runs = sweep.runs()
+    assert [
+        (run.seed, run.problem, run.config["method"], run.config["samples"]) for run in runs
+    ] == expected
+    first = [run for run in runs if run.seed == 4 and run.config["method"] == "ppo-alm"]
+    half = len(first) // 2  # of a draw, which all problems and samples share
+    assert len({run.config["clip"] for run in first[:half]}) == 1
+    assert first[0].config["clip"] != first[half].config["clip"]
+
+
 def test_exact_runs_take_settings_of_the_method_and_seeds_of_the_model():
     spec = Sweep(
         "x",

@@ -174,6 +174,7 @@ OTHER = {
     "rescale": (True, DUAL),
     "discount": (0.5, None),
     "gae": (0.1, None),
+    "cost_gae": (0.1, None),
     "hidden": ((5,), None),
     "initial_std": (0.9, None),
     "network": ("learning.pictures:doubled", None),

@@ -89,9 +89,15 @@ def test_what_followed_is_the_next_row_or_lies_beyond():
     config, zero, one = replace(CONFIG, critics="plain"), np.zeros(2), np.ones(2)
     ours = prepare(state.policy, state.critics, zero, one, batch, config)
     values = [formulas.values(state.critics, one) for one in (batch.observation, successors)]
-    expected = formulas.generalised_advantage(
-        batch.rewards, *values, 0 * ended, ended, config.discount, config.gae
+    expected = np.stack(
+        [  # costs by a decay of their own
+            formulas.generalised_advantage(one, *rest, 0 * ended, ended, config.discount, decay)
+            for one, *rest, decay in zip(
+                batch.rewards, *values, (config.gae, config.cost_gae), strict=True
+            )
+        ]
     )
+    assert config.gae != config.cost_gae
     np.testing.assert_allclose(ours.advantages, expected.reshape(2, -1), rtol=1e-4, atol=1e-4)
 
 
@@ -142,6 +148,17 @@ def test_before_the_first_batch_there_is_no_value_but_the_level():
     plain = prepare(start.policy, nothing, zero, one, batch, CONFIG)
     np.testing.assert_allclose(samples.targets, plain.targets, rtol=1e-6)
     jax.tree.map(np.testing.assert_array_equal, state.critics, start.critics)
+
+
+def test_plain_critics_are_believed_from_the_first_batch_on():
+    """As the paper's, and as in version 0.1."""
+    config = replace(CONFIG, critics="plain")
+    _, batch, samples = seen(1, config)
+    start = init(config, make_simulator(TASK, 1))
+    zero, one = np.zeros(2, np.float32), np.ones(2, np.float32)
+    said = prepare(start.policy, start.critics, zero, one, batch, config)
+    np.testing.assert_array_equal(samples.targets, said.targets)
+    assert np.abs(formulas.values(start.critics, samples.observation)).max() > 0.1
 
 
 def test_critics_learn_normalised_targets():

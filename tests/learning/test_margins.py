@@ -14,7 +14,7 @@ def test_the_filter_by_hand():
     one = Margins.empty(1).add(first, np.array([5.0]))
     assert one.mean == 2 and one.variance == 2 and one.error == 1  # variance of a mean of two
     two = one.add(second, np.array([5.0]))
-    variance = 2 + SLOW * (100 - 2)
+    variance = 2 + SLOW * (100 - 2)  # three episodes are 3% of a hundred
     prior, noise = 1 + (DRIFT * 5) ** 2, variance / 3
     share = prior / (prior + noise)
     assert two.mean == pytest.approx(2 + share * (20 - 2))
@@ -73,7 +73,7 @@ def test_a_drift_is_no_noise():
 def test_aims():
     limits = Limits.parse(["cost<=20", "heat>=10", "2<=noise<=3", "stock==4"])
     variance = np.full(len(limits.rows), 4.0)  # 1.645 * 2 / 10
-    margins = Margins.empty(len(limits.rows))._replace(variance=variance)
+    margins = Margins.empty(len(limits.rows))._replace(variance=variance, steady=variance)
     width = 0.329
     expected = [-20 + width, 10 + width, 2 + width, -3 + width, 4, -4]
     np.testing.assert_allclose(margins.aims(limits, None), expected)
@@ -83,10 +83,26 @@ def test_aims():
 
 def test_of_a_policy_that_just_meets_its_aim_a_hundred_episodes_keep_the_limit():
     limits, random, kept = Limits.parse(["cost<=25"]), np.random.default_rng(1), 0
-    aim = -Margins.empty(1)._replace(variance=np.array([100.0])).aims(limits, None)[0]
+    variance = np.array([100.0])
+    margins = Margins.empty(1)._replace(variance=variance, steady=variance)
+    aim = -margins.aims(limits, None)[0]
     for _ in range(2000):
         kept += random.normal(aim, 10.0, EPISODES).mean() <= 25
     assert 0.93 < kept / 2000 < 0.97
+
+
+@pytest.mark.parametrize("scales", [[50.0] * 5 + [5.0] * 30, [5.0] * 30 + [50.0] * 3])
+def test_a_policy_far_beyond_a_limit_does_not_set_the_reserve(scales):
+    """One that starts far away, or strays, varies more than one that meets the limit."""
+    limits, random, reach = Limits.parse(["cost<=25"]), np.random.default_rng(0), np.full(1, 50.0)
+    margins, reserves = Margins.empty(1), []
+    for scale in scales:
+        margins = margins.add(-random.exponential(scale, (1, 80)), reach)
+        reserves.append(float(margins.aims(limits, None)[0] + 25))
+    own, far = 1.645 * 5 / 10, 1.645 * 50 / 10
+    assert reserves[0] > 0.7 * scales[0] / 5 * own  # the first batch's own
+    assert 0.5 * own < reserves[20] < 1.6 * own  # 80 episodes of a hundred are new in every batch
+    assert reserves[-1] < 0.4 * far
 
 
 @pytest.mark.parametrize(

@@ -287,8 +287,9 @@ def test_sentinels_of_0_1_are_the_methods_own():
     old = {"limit": ["cost<=3"], "horizon": 50, "kl_stop": -1, "gradient_clip": -1.0, **own}
     new = from_0_1(old)
     names = {"limits", "rollout_steps", "kl_stop", "gradient_clip", *own}
-    assert new.keys() == names | {"units", "critics"}
+    assert new.keys() == names | {"units", "critics", "cost_gae"}
     assert (new["units"], new["critics"]) == ("reward", "plain")  # there was nothing else
+    assert new["cost_gae"] == 0.95 and from_0_1({**old, "gae": 0.9})["cost_gae"] == 0.9
     assert from_0_1({**old, "critic_centre": 0.1}) == new
     assert all(new[name] is None for name in ("kl_stop", "gradient_clip", *own))
     assert from_0_1({**old, "kl_stop": 0.0})["kl_stop"] == 0.0

@@ -556,7 +556,7 @@ def run_of_0_1(finished, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     config["limit"], config["horizon"] = config.pop("limits"), config.pop("rollout_steps")
     config |= {"critic_centre": 0.1, "reserve": 0.0, "penalty": 0.02, "dual_step": 0.01}
-    for name in ("units", "critics"):
+    for name in ("units", "critics", "cost_gae"):
         del config[name]
     (folder / "config.json").write_text(json.dumps(config))
     for path in RunFolder(folder).checkpoints():
@@ -594,7 +594,8 @@ def test_a_run_of_0_1_is_not_resumed(run_of_0_1):
     before = {path: path.read_bytes() for path in run_of_0_1.rglob("*.safetensors")}
     with pytest.raises(InputError, match="was started with another config"):
         small(run_of_0_1, resume=True)
-    settings = {name: RunFolder(run_of_0_1).config[name] for name in ("units", "critics")}
+    config = RunFolder(run_of_0_1).config
+    settings = {name: config[name] for name in ("units", "critics", "cost_gae")}
     settings |= {"reserve": 0.0, "penalty": 0.02, "dual_step": 0.01}
     with pytest.raises(InputError, match="has other arrays than this config needs"):
         small(run_of_0_1, resume=True, **settings)

@@ -10,12 +10,15 @@ from cmdpax.experiments.runs import train_run
 from cmdpax.experiments.store import Store
 from cmdpax.experiments.sweep import read_sweep
 from cmdpax.learning.config import TrainConfig
+from cmdpax.paper import deep_study
 from cmdpax.paper.deep_study import (
     DeepStudy,
     Record,
     budget,
     choose_settings,
     condensed,
+    not_recorded,
+    place,
     read_records,
     record_finished,
     run_missing,
@@ -23,7 +26,7 @@ from cmdpax.paper.deep_study import (
     sweep_of,
     sweep_text,
 )
-from cmdpax.paper.settings import RESULTS, SWEEPS, TASKS, TITLES, paper_settings_sweep
+from cmdpax.paper.settings import ALL_TASKS, RESULTS, SWEEPS, TASKS, TITLES, paper_settings_sweep
 
 
 def config(method, limit="cost<=25"):
@@ -36,7 +39,7 @@ def test_a_record_is_small_and_read_back(recorded):
         ("Hopper", "ppo-lag", 0),
         ("Hopper", "ppo-lag", 1),
     ]
-    assert [len(one.rows) for one in records] == [50, 50, 125, 125]
+    assert [len(one.rows) for one in records] == [50, 50, 100, 100]
     assert records[0].rows[-1]["samples"] == 1_000_000
     gained, excess = records[0].episodes()
     assert gained.tolist() == [10, 20] and excess.tolist() == [-1, 5]
@@ -132,12 +135,20 @@ def test_only_what_is_missing_is_run(recorded, tmp_path):
     assert len(read_records(recorded)) == 4  # nothing was finished
 
 
-def finished(store, run_folder, task, method, seed, **settings):
+def planned(task, method, seed, **settings):
+    settings = {"samples": 1_000_000, **settings}
+    if method == "ppo-lag":
+        settings["batch"] = 20_000  # as `run_folder` has it
+    return train_run(TASKS[task], TrainConfig(method=method, seed=seed, **settings))
+
+
+def finished(store, run_folder, task, method, seed, code="c0de", **settings):
     """A training run that a store has finished, without the training."""
-    config = TrainConfig(method=method, seed=seed, samples=1_000_000, **settings)
-    run = train_run(TASKS[task], config)
+    run = planned(task, method, seed, **settings)
     folder = run_folder(store.done / run.id, task, method, seed)
-    note = {"run": json.loads(run.text), "versions": {"code": "c0de"}}
+    note = {"run": json.loads(run.text), "versions": {"code": code}}
+    trained = {**json.loads((folder / "config.json").read_text()), **settings}
+    (folder / "config.json").write_text(json.dumps(trained))
     (folder / "run.json").write_text(json.dumps(note))
     (folder / "result.json").write_text(
         json.dumps({**note, "outcome": {"return": 15.0, "excess": 2.0}})
@@ -165,6 +176,78 @@ def test_records_out_of_a_store_without_running_anything(tmp_path, run_folder):
         InputError, match=r"more than one run of Hopper, spma-alm, 0 \(.* differ in penalty\)"
     ):
         record_finished(out, "deep", None, list(TASKS), store)
+
+
+def codes(folder):
+    return {(one.task, one.method, one.seed): one.code for one in read_records(folder)}
+
+
+def test_older_records_give_way_to_what_a_store_has_finished(tmp_path, run_folder):
+    out = tmp_path / "out"
+    old, new = (Store(tmp_path / name, create=True) for name in ("old", "new"))
+    cells = [("Hopper", "cpo", 0), ("Hopper", "cpo", 1), ("Hopper", "spma-alm", 0)]
+    for one in cells:
+        finished(old, run_folder, *one, code="01d", reserve=0.2)
+    finished(old, run_folder, "Ant", "cpo", 0, code="01d")
+    finished(old, run_folder, "Ant", "cpo", 1, code="01d")
+    record_finished(out, "deep", None, list(TASKS), old)
+    finished(new, run_folder, "Hopper", "cpo", 0)  # other settings: both seeds go
+    finished(new, run_folder, "Ant", "cpo", 0)  # other code alone: this seed
+    for _ in range(2):
+        record_finished(out, "deep", None, list(TASKS), new)
+        assert codes(out) == {
+            ("Hopper", "cpo", 0): "c0de",
+            ("Hopper", "spma-alm", 0): "01d",
+            ("Ant", "cpo", 0): "c0de",
+            ("Ant", "cpo", 1): "01d",
+        }
+    short = Store(tmp_path / "short", create=True)  # a trial takes nobody's place
+    finished(short, run_folder, "Hopper", "cpo", 0, code="5h0t", samples=100_000)
+    record_finished(out, "deep", None, list(TASKS), short)
+    assert codes(out)[("Hopper", "cpo", 0)] == "c0de"
+
+
+def test_a_failed_run_and_a_row_give_way_too(tmp_path, run_folder):
+    out = tmp_path / "out"
+    old, new = (Store(tmp_path / name, create=True) for name in ("old", "new"))
+    for store, code in ((old, "01d"), (new, "c0de")):
+        finished(store, run_folder, "Hopper", "spma-alm", 0, code, penalty=0.1, inner=5)
+    for store in (old, new):
+        record_finished(out, "penalties", None, list(TASKS), store)
+    assert [row["code"] for row in DeepStudy(out).lines["penalties"]] == ["c0de"]
+    (folder,) = old.done.iterdir()
+    result = json.loads((folder / "result.json").read_text())
+    (folder / "result.json").write_text(json.dumps({**result, "outcome": {"failed": "it broke."}}))
+    record_finished(out, "deep", None, list(TASKS), old)
+    assert [row["code"] for row in DeepStudy(out).failed] == ["01d"]
+    record_finished(out, "deep", None, list(TASKS), new)
+    study = DeepStudy(out)
+    assert not study.failed and [one.code for one in study.records] == ["c0de"]
+
+
+def test_what_is_recorded_by_this_code_need_not_be_run_elsewhere(tmp_path, run_folder, monkeypatch):
+    store, out = Store(tmp_path / "store", create=True), tmp_path / "out"
+    monkeypatch.setattr(deep_study, "versions", lambda: {"code": "c0de"})
+    finished(store, run_folder, "Hopper", "cpo", 0)
+    finished(store, run_folder, "Hopper", "cpo", 1, reserve=0.2)
+    finished(store, run_folder, "Hopper", "cpo", 2, code="01d")
+    finished(store, run_folder, "Hopper", "ppo-lag", 0)
+    record_finished(out, "deep", None, list(TASKS), store)
+    wanted = [planned("Hopper", "cpo", seed) for seed in range(4)]
+    wanted.append(planned("Hopper", "ppo-lag", 0))
+    left, others = not_recorded(wanted, out, "deep")
+    assert ([run.seed for run in left], others) == ([1, 2, 3], 1)
+    # other samples are another run; nor are records of one sweep those of another
+    longer = [planned("Hopper", "cpo", 0, samples=2_000_000)]
+    assert not_recorded(longer, out, "deep") == (longer, 0)
+    assert not_recorded(wanted, out, "two-limits") == (wanted, 0)
+    rows = Store(tmp_path / "rows", create=True)
+    own = {"penalty": 0.1, "inner": 5}
+    finished(rows, run_folder, "Hopper", "spma-alm", 0, **own)
+    finished(rows, run_folder, "Hopper", "spma-alm", 1, code="01d", **own)
+    record_finished(out, "penalties", None, list(TASKS), rows)
+    wanted = [planned("Hopper", "spma-alm", seed, **own) for seed in range(3)]
+    assert not_recorded(wanted, out, "penalties") == (wanted[1:], 1)
 
 
 def test_rows_of_an_ablation_out_of_a_store(tmp_path, run_folder):
@@ -270,6 +353,17 @@ def test_what_was_chosen_is_a_sweep_that_can_be_started(tmp_path):
     assert {run.config["spma_step"] for run in runs if run.config["method"] == "spma-alm"} == {0.5}
 
 
-def test_every_sweep_of_the_study_can_be_recorded():
-    for name in ("deep", "held-out", "two-limits", "paper-search", "penalties", "dual-steps"):
-        assert SWEEPS[name].methods.keys() <= TITLES.keys()
+@pytest.mark.parametrize(
+    "name", ["deep", "held-out", "two-limits", "paper-search", "penalties", "dual-steps"]
+)
+def test_every_run_of_the_study_is_recorded_as_a_cell_of_its_own(tmp_path, name):
+    store, runs, out = Store(tmp_path / "s", create=True), SWEEPS[name].runs(), tmp_path / "out"
+    assert SWEEPS[name].methods.keys() <= TITLES.keys()
+    for run in runs:
+        note = {"run": json.loads(run.text), "versions": {"code": "c0de"}}
+        (store.done / run.id).mkdir()
+        (store.done / run.id / "run.json").write_text(json.dumps(note))
+        text = json.dumps({**note, "outcome": {"failed": "it was not even tried."}})
+        (store.done / run.id / "result.json").write_text(text)
+    assert record_finished(out, name, None, list(ALL_TASKS), store) == len(runs)
+    assert len(DeepStudy(place(out, name)).cells(name)) == len(runs)

@@ -8,7 +8,8 @@ import pytest
 from cmdpax import InputError
 from cmdpax.learning.config import METHODS, TrainConfig
 from cmdpax.paper import settings
-from cmdpax.paper.settings import SWEEPS, find_sweep
+from cmdpax.paper.deep_study import task_name
+from cmdpax.paper.settings import DEEP_SWEEP, SEEDS, SWEEPS, TASKS, TITLES, find_sweep
 from cmdpax.solvers.table import find_method
 
 
@@ -106,6 +107,17 @@ def test_our_runs_have_our_defaults_and_nothing_tuned_for_a_task():
             config = TrainConfig(**{**own, "limits": tuple(own["limits"])})
             assert run.config["reserve"] is None and run.config["penalty"] == 1.0
             assert run.config["learning_rate"] == config.learning_rate
+
+
+def test_the_table_has_one_seed_of_every_cell_before_the_second_of_any_and_cheap_tasks_first():
+    runs = DEEP_SWEEP.runs()
+    cells = len(TASKS) * len(TITLES)
+    assert [run.seed for run in runs] == [seed for seed in range(SEEDS) for _ in range(cells)]
+    for seed in range(SEEDS):
+        own = [task_name(run.problem) for run in runs[seed * cells : (seed + 1) * cells]]
+        assert own == [task for task in ("HalfCheetah", "Hopper", "Ant") for _ in TITLES]
+    tasks = dict.fromkeys(task_name(run.problem) for run in SWEEPS["held-out"].runs())
+    assert list(tasks) == ["Swimmer", "Walker2d", "Humanoid"]
 
 
 def test_ablations_are_in_the_units_of_the_reward():

@@ -41,7 +41,7 @@ HOSTS = {
     "gymnasium": ("learning/",),
     "mujoco": ("learning/velocity.py",),
     "highspy": ("solvers/programs.py",),
-    "matplotlib": ("experiments/pictures.py", "paper/"),
+    "matplotlib": ("experiments/pictures.py", "experiments/policy_pictures.py", "paper/"),
     "ray": ("processes.py",),
     "markdown_it": ("report/page.py",),
     "tyro": ("cli/",),
@@ -82,17 +82,17 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 BUDGETS = {
     "loose modules": 2840,
     "loops": 3510,
-    "model": 4700,
+    "model": 4770,
     "exact": 4130,
     "solvers": 5250,
     "environments": 680,
-    "learning": 6600,
-    "experiments": 1780,
+    "learning": 6610,
+    "experiments": 1980,
     "report": 960,
-    "paper": 2700,
-    "cli": 1160,
+    "paper": 2800,
+    "cli": 1175,
 }
-LINES, MODULES, LOOSE_MODULES = 34_250, 138, 9
+LINES, MODULES, LOOSE_MODULES = 34_700, 140, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

@@ -38,6 +38,7 @@ def sweep(
     seeds: int | None = None,
     fraction: float = 1.0,
     only: tuple[str, ...] = (),
+    skip_recorded: Path | None = None,
     export: Path | None = None,
 ) -> int:
     """Run many configurations, and select the best of each method.
@@ -56,6 +57,7 @@ def sweep(
         fraction: of the training samples of every run
         only: a part of the sweep, as in --only method=cpo,ppo-lag seed=0; the parts of a sweep
             share its store
+        skip_recorded: leave out what this folder (results/deep) has records of, made by this code
         export: write one row a run to this .jsonl, .csv or .parquet file
     """
     if workers is not None:
@@ -65,7 +67,12 @@ def sweep(
         chosen = chosen.with_seeds(seeds)
     if fraction != 1.0:
         chosen = chosen.with_fraction(fraction)
-    runs, run_all = subset(chosen.runs(), only), find_executor(executor, address)
+    every, run_all = chosen.runs(), find_executor(executor, address)
+    runs = subset(every, only)
+    if skip_recorded is not None:
+        runs = _not_recorded(runs, skip_recorded, chosen.name)
+        if not runs:
+            return 0
     if export is not None:
         results.check_export(export)
     folder = Store(store or Path("runs") / chosen.name, create=True)
@@ -73,7 +80,7 @@ def sweep(
     rows = results.rows(runs, folder)
     table = results.select_configurations(runs, rows, chosen.excess)
     # the selection of a part would take the whole's place
-    written = [] if only else [results.write_selection(folder, table)]
+    written = [] if len(runs) < len(every) else [results.write_selection(folder, table)]
     rule = f"best score with excess <= {chosen.excess:g}"
     headings = ("problem", "method", "eligible", "selected", "score", "excess", "CPU hours")
     shown = Table(*headings, title=f"selected: {rule}, and what the search cost")
@@ -87,6 +94,18 @@ def sweep(
     for path in written:
         out.print(f"wrote {path}")
     return 1 if all(row["failed"] for row in rows) else 0
+
+
+def _not_recorded(runs: Sequence[Run], folder: Path, sweep: str) -> list[Run]:
+    """Runs without a record in a folder; says how many have one."""
+    from cmdpax.paper.deep_study import not_recorded
+
+    left, others = not_recorded(runs, folder, sweep)
+    text = f"{len(runs) - len(left)} of {len(runs)} runs are recorded in {folder}"
+    if others:
+        text += f"; {others} more are by other code, and are done again"
+    err.print(f"note: {text}")
+    return left
 
 
 def execute(
@@ -282,7 +301,8 @@ def demo(out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> 
     Args:
         out_dir: folder for the pictures
     """
-    from cmdpax.experiments.pictures import policy_picture, save
+    from cmdpax.experiments.pictures import save
+    from cmdpax.experiments.policy_pictures import policy_picture
     from cmdpax.paper.exact_figures import first
 
     codes = []

@@ -9,13 +9,14 @@ from typing import Any
 
 from cmdpax.errors import InputError
 from cmdpax.experiments.store import versions
-from cmdpax.files import Row, read_json, write_json
+from cmdpax.files import Row, plain, read_json, write_json
 from cmdpax.learning.evaluation import as_numbers, measure, trained_in
 from cmdpax.learning.policy import spaces_of
 from cmdpax.learning.portable import read_network
 from cmdpax.learning.run_folder import RunFolder
 
 PARTS = ("policy/", "seen/")  # of a checkpoint's arrays, what acts
+DIGITS = 6  # of the numbers of single episodes
 STATISTICS = ("mean", "std", "p90", "worst", "bound")
 
 
@@ -49,7 +50,7 @@ def publish(
     acting = {name: array for name, array in arrays.items() if name.startswith(PARTS)}
     target.save(policy.updates, acting, spaces_of(policy))
     if episodes >= 100:  # what the tables of tails are made of
-        write_json(target.path / f"evaluation-{episodes}.json", measured)
+        write_json(target.path / f"evaluation-{episodes}.json", plain(measured, DIGITS))
     card = _card(config, policy.updates, episodes, seed, measured)
     card["trained with"] = read_json(source.path / "result.json").get("versions")
     write_json(target.path / "card.json", card)  # last: with it, the run is published

@@ -96,13 +96,20 @@ class Sweep:
         return {**table, "samples": scaled if isinstance(samples, list) else scaled[0]}
 
     def runs(self) -> list[Run]:
-        """Every run of the sweep, each once, the first seed of all before the second of any.
+        """Every run of the sweep, each once, so that what a sweep cut short has done is of use.
 
+        The first seed of all comes before the second of any; in a seed the first draw before the
+        second; in a draw problem by problem, as they are listed: name those first that cost least.
         Whatever is wrong with any of them is said here, before work begins.
         """
         tables = [{**self.settings, **own, "method": name} for name, own in self.methods.items()]
         every = (self._points(table) for table in tables or [dict(self.settings)])
-        points = [point for own in every for point in own if not self._is_senseless(point)]
+        numbered = [one for own in every for one in own if not self._is_senseless(one[1])]
+        problem = "environment" if self.kind == "train" else "model"
+        problems = [_json(point.get(problem)) for _, point in numbered]
+        place = {name: number for number, name in enumerate(dict.fromkeys(problems))}
+        order = sorted(zip(numbered, problems), key=lambda one: (one[0][0], place[one[1]]))
+        points = [point for (_, point), _ in order]
         if not points:
             raise self._error("there is nothing to run.")
         self._refuse_too_many(len(points))
@@ -119,8 +126,8 @@ class Sweep:
             size = f"it has {runs} runs, more than {MAX_RUNS}"
             raise self._error(f"{size}; make it smaller, or several sweeps.")
 
-    def _points(self, table: Mapping[str, Any]) -> list[Row]:
-        """Every combination of the lists, with every draw of the ranges."""
+    def _points(self, table: Mapping[str, Any]) -> list[tuple[int, Row]]:
+        """Every combination of the lists, with every draw of the ranges and its number."""
         lists, ranges, fixed = {}, {}, {}
         for name, value in table.items():
             name = NAMES_OF_0_1.get(name, name) if self.kind == "train" else name
@@ -146,7 +153,7 @@ class Sweep:
                     name: _draw(name, one, f"{grid.get('method', '')}/{name}/{number}")
                     for name, one in ranges.items()
                 }
-                points.append({**grid, **drawn})
+                points.append((number, {**grid, **drawn}))
         return points
 
     def _is_senseless(self, point: Row) -> bool:

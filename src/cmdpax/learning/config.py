@@ -30,7 +30,7 @@ EPISODES = 10  # of an evaluation
 WORKER_LIMIT = 600.0  # seconds within which a worker steps through its part of a batch
 SHAPE = ("batch", "rollout_steps", "minibatch")  # the environment has a say in them
 POSITIVE = ("learning_rate", "clip", "trust_region", "penalty", "dual_step")
-SHARES = ("discount", "gae")
+SHARES = ("discount", "gae", "cost_gae")
 DualOptimiser = Literal["plain", "adam"]
 Margin = Literal["smooth", "latest"]
 Standardise = Literal["combined", "separate"]
@@ -157,7 +157,9 @@ class TrainConfig:
     discount: float = 0.995
     """Discount factor of the critics."""
     gae: float = 0.95
-    """Decay of generalised advantage estimation."""
+    """Decay of generalised advantage estimation, of the reward."""
+    cost_gae: float = 0.5
+    """The same of costs. A rare event is held against the few steps before it."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers."""
     network: str | None = None

@@ -59,10 +59,11 @@ def init(config: ResolvedConfig, simulator: Simulator) -> Learner:
     critics = [
         formulas.init_network(key, 1 + i, (*sizes[:-1], 1), 1.0, encoder) for i in range(1 + rows)
     ]
+    scales = Scales.empty(rows)
     return Learner(
         policy,
         critics,
-        Scales.empty(rows),
+        scales.plain() if config.critics == "plain" else scales,
         _no_moments(policy),
         _no_moments(critics),
         np.full((), config.spma_step or SPMA_STEPS[0]),
@@ -116,9 +117,10 @@ def prepare(
         shift = formulas.level_shift(rewards, value, next_value, terminated, discount)
         centre = centre + shift
         value, next_value = value + shift[column], next_value + shift[column]
-    advantages = formulas.generalised_advantage(
-        batch.rewards, value, next_value, batch.terminated, batch.ended, discount, config.gae
-    )
+    kinds = np.stack((batch.rewards, value, next_value))  # [3, 1 + M, T, N]
+    ends = (batch.terminated, batch.ended, discount)
+    parts = [(*kinds[:, :1], *ends, config.gae), (*kinds[:, 1:], *ends, config.cost_gae)]
+    advantages = np.concatenate([formulas.generalised_advantage(*part) for part in parts])
     targets = (advantages + value).reshape(len(critics), -1).T
     if config.discounted:
         advantages[1:] *= discount**batch.age

@@ -10,7 +10,8 @@ that followed every batch would be largest just when there was much cost by chan
 E[c] + penalty Var(c)` makes the policy shun whatever varies.
 
 Aim. `b + 1.645 sqrt(variance / 100)`: of a policy that just meets it, the mean of a hundred
-episodes keeps the limit with probability 95%.
+episodes keeps the limit with probability 95%. Of two variances, over the last hundred episodes or
+over more batches, the smaller: far beyond a limit a policy varies more than where it meets it.
 
 Verdict. By Student's t of at least two episodes, the confidence that the mean keeps a limit: `kept`
 from 95% on, `exceeded` below 5%, else `undecided`.
@@ -79,7 +80,8 @@ class Margins(NamedTuple):
 
     mean: Array  # [M], estimate of V
     error: Array  # [M], its squared standard error
-    variance: Array  # [M], of an episode's total
+    variance: Array  # [M], of an episode's total, over the last hundred or so
+    steady: Array  # [M], the same over more batches
     best: Array  # [M], largest estimate so far
     last: Array  # [EPISODES, M], totals of the last episodes, oldest first; NaN before there were
 
@@ -87,7 +89,7 @@ class Margins(NamedTuple):
     def empty(rows: int) -> "Margins":
         """Before the first batch."""
         zero, none = np.zeros(rows), np.full(rows, -np.inf)
-        return Margins(zero, zero, zero, none, np.full((EPISODES, rows), np.nan))
+        return Margins(zero, zero, zero, zero, none, np.full((EPISODES, rows), np.nan))
 
     def add(self, totals: Array, reach: Array, latest: bool = False) -> "Margins":
         """With episode totals `[M, E]` of a batch; `latest` forgets all others.
@@ -97,10 +99,10 @@ class Margins(NamedTuple):
         count, batch, is_first = totals.shape[1], totals.mean(1), bool(np.isneginf(self.best).all())
         seen = np.isfinite(self.last[:, :1]).sum()
         square = totals.var(1, ddof=1) if count > 1 else np.zeros_like(batch)
-        weight = 1.0 if is_first else SLOW  # rare events are remembered while there are none
+        slow = 1.0 if is_first else SLOW
         if count == 1 and not is_first:  # neighbours differ by noise, and hardly by drift
-            square, weight = np.square(batch - self.last[-1]) / 2, max(SLOW, 1 / seen)
-        variance = self.variance + weight * (square - self.variance)
+            square, slow = np.square(batch - self.last[-1]) / 2, max(SLOW, 1 / seen)
+        variance = self.variance + max(slow, min(1.0, count / EPISODES)) * (square - self.variance)
         prior, noise = self.error + (DRIFT * reach) ** 2, variance / count
         certain = (noise == 0) | (prior == 0) | is_first | latest
         share = np.where(certain, 1.0, prior / np.where(prior + noise > 0, prior + noise, 1.0))
@@ -109,6 +111,7 @@ class Margins(NamedTuple):
             mean,
             np.where(certain, noise, (1 - share) * prior),
             variance,
+            self.steady + slow * (square - self.steady),
             np.maximum(self.best, mean),
             np.concatenate((self.last, totals.T))[-EPISODES:],
         )
@@ -119,7 +122,8 @@ class Margins(NamedTuple):
         reserve: a share of every limit; None: so much that a hundred episodes keep it.
         """
         by_share = (reserve or 0.0) * abs(limits.row_thresholds)
-        width = DEVIATIONS * np.sqrt(self.variance / EPISODES) if reserve is None else by_share
+        variance = np.minimum(self.variance, self.steady)
+        width = DEVIATIONS * np.sqrt(variance / EPISODES) if reserve is None else by_share
         half = (limits.bounds[:, 1] - limits.bounds[:, 0])[limits.rows] / 2
         return limits.row_thresholds + np.minimum(width, half)
 

@@ -363,7 +363,7 @@ def from_0_1(config: Row) -> Row:
     if renamed.get("method") == "cpo":
         renamed["gradient_clip"] = 0.0  # it was written down, but not used
     renamed.pop("critic_centre", None)  # of critics that were not normalised
-    return {**renamed, "units": "reward", "critics": "plain"}
+    return renamed | {"units": "reward", "critics": "plain", "cost_gae": renamed.get("gae", 0.95)}
 
 
 def _row(line: bytes) -> Row:

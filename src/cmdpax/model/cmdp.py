@@ -30,6 +30,7 @@ from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.prism import prism_fields
 from cmdpax.model.row_function import FunctionCMDP
 from cmdpax.model.tables import table_fields
+from cmdpax.model.toy_text import toy_text_fields
 from cmdpax.model.transitions import (
     CUBE,
     NORMALISE,
@@ -44,7 +45,6 @@ from cmdpax.model.transitions import (
     real_number,
     say_divided,
     step_fields,
-    toy_text_fields,
 )
 
 FIELDS = (  # of the constructor; thresholds besides
@@ -474,6 +474,8 @@ class CMDP:
         reward: str | None = None,
         minimise: bool | None = None,
         horizon: int | None = None,
+        criterion: str | None = None,
+        may_stay: bool | None = None,
         **fields: Any,
     ) -> "CMDP":
         """Build from a long table with one row for each successor.
@@ -482,14 +484,14 @@ class CMDP:
         `state`, `action`, `next_state`, `probability`, and one for the reward and for every
         quantity that has a limit. limits: texts such as `"cost<=3"`, by column. initial: a state,
         or `{state: probability}`. goal: states where the run ends, which need no rows. reward: the
-        column of the reward, by default `reward`. horizon: steps, each as the table says. A `.csv`
-        may say these itself, in lines above its head such as `# limit = cost<=3`; what is said here
-        counts first. fields: others of the constructor.
+        column of the reward, by default `reward`. horizon: steps, each as the table says.
+        criterion, may_stay: as in the constructor. A `.csv` may say these itself, in lines above
+        its head such as `# limit = cost<=3`; what is said here counts first. fields: others of the
+        constructor.
         """
         said = {"limits": limits, "initial": initial, "goal": goal, "minimise": minimise}
-        _check_criterion(fields.get("criterion"))
-        discount = 1.0 if discount is None and fields.get("criterion") == "average" else discount
-        said |= {"horizon": horizon}
+        _check_criterion(criterion)
+        said |= {"horizon": horizon, "criterion": criterion, "may_stay": may_stay}
         made = table_fields(table, discount=discount, reward=reward, **said)
         return cls(**made, **fields)
 
@@ -586,10 +588,11 @@ class CMDP:
 
         env: it has the table `env.unwrapped.P`. cost: `cost(s, a, next_s)`. initial: `[S]`, by
         default the environment's own. A transition with `terminated` leads to an extra absorbing
-        state of zero reward and cost.
+        state of zero reward and cost. Maps and names of FrozenLake, CliffWalking and Taxi are kept.
         """
         made = toy_text_fields(env, cost, initial)
         made |= {"thresholds": [limit], "senses": ["<="], "constraint_names": [cost_name]}
+        made["grid"] = Grid(**made["grid"]) if "grid" in made else None
         return cls(**made, discount=discount)
 
 

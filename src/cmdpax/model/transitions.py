@@ -762,40 +762,6 @@ def _outcome(
     return numbers, reward, costs
 
 
-def toy_text_fields(
-    env: Any, cost: Callable[[int, int, int], float], initial: Any = None
-) -> dict[str, Any]:
-    """Fields of a Gymnasium toy-text environment; see `CMDP.from_toy_text`."""
-    own = getattr(env, "unwrapped", env)
-    table = getattr(own, "P", None)
-    if table is None:
-        raise InputError(
-            "environment: it has no transition table `unwrapped.P`, as FrozenLake, Taxi and"
-            " CliffWalking have; build the model with CMDP.from_step, or train on the simulator."
-        )
-    end, A = len(table), len(table[0])
-    pairs = [Pair(end, a, {end: 1.0}, 0.0, [0.0]) for a in range(A)]
-    for s in range(end):
-        for a in range(A):
-            chances: dict[int, float] = {}
-            reward = costs = 0.0
-            for probability, successor, gain, terminated in table[s][a]:
-                target = end if terminated else int(successor)
-                chances[target] = chances.get(target, 0.0) + probability
-                reward += probability * gain
-                paid = cost(s, a, int(successor))
-                costs += probability * real_number(f"cost({s}, {a}, {successor})", paid)
-            pairs.append(Pair(s, a, chances, reward, [costs]))
-    start = getattr(own, "initial_state_distrib", None) if initial is None else initial
-    if start is None:
-        raise InputError("initial: the environment does not tell it; give the distribution [S].")
-    return {
-        **from_pairs(pairs, end + 1, A, 1),
-        "initial": np.append(float_array("initial", start), 0.0),
-        "state_names": [*(str(s) for s in range(end)), "end"],
-    }
-
-
 def hash_array(hasher: Any, array: np.ndarray) -> None:
     """Add the shape and the numbers of an array."""
     hasher.update(str(array.shape).encode())

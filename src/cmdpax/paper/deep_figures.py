@@ -4,7 +4,7 @@ Each says which budget it shows, what training aimed at, and what was not run or
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from cmdpax.paper.settings import (
     ABLATION_SEEDS,
     ABLATIONS,
     BOX_SEEDS,
+    LIMIT,
     RESULTS,
     SWEEPS,
     TASKS,
@@ -37,11 +38,13 @@ UNITS = {"cost": "steps too fast in an episode", "energy": "mean square of actio
 Band = tuple[np.ndarray, np.ndarray]  # x [n], values [seeds, n]
 
 
-def learning_curves(study: DeepStudy, title: str, paper: int | None) -> Figure:
+def learning_curves(
+    study: DeepStudy, title: str, paper: int | None, methods: Collection[str] = tuple(TITLES)
+) -> Figure:
     """Return and every limited cost against samples; a row of panels for each.
 
     Mean and 95% interval over seeds (of two seeds, both). paper: its number of seeds, if it has
-    such runs.
+    such runs. methods: those of the sweep.
     """
     limits, tasks = study.records[0].limits, study.tasks
     quantities = ["return", *limits.names]
@@ -52,7 +55,7 @@ def learning_curves(study: DeepStudy, title: str, paper: int | None) -> Figure:
         bands = _draw_methods(axes, study, task, quantity, paper is not None)
         words = task if i == 0 else ""
         if i == 0:
-            words += "".join(f"\n{note}" for note in _missing(study, task))
+            words += "".join(f"\n{note}" for note in _missing(study, task, methods))
         else:
             limit = float(limits.bounds[i - 1, 1])
             axes.axhline(limit, **ZERO)
@@ -63,7 +66,8 @@ def learning_curves(study: DeepStudy, title: str, paper: int | None) -> Figure:
         axes.set_ylabel("episode return" if quantity == "return" else words)
     for axes in grid[-1]:
         axes.set_xlabel("samples")
-    handles = legend_lines(TITLES.values())
+    every = legend_lines(TITLES.values())
+    handles = [line for line, method in zip(every, TITLES) if method in methods]
     if paper is not None:
         edge = "paper's final value (right edge)"
         handles.append(Line2D([], [], color="0.4", linewidth=2.2, label=edge))
@@ -133,14 +137,14 @@ def _cut(axes: Axes, bands: dict[str, Band], highest: float) -> str:
     return f"axis cut at {highest:g}\n" + (f"triangles: up to {words}" if words else "bands alone")
 
 
-def _missing(study: DeepStudy, task: str) -> list[str]:
-    """Lines that say which methods were not run on a task, and which runs of it failed."""
+def _missing(study: DeepStudy, task: str, methods: Collection[str]) -> list[str]:
+    """Lines that say which of these methods were not run on a task, and which runs of it failed."""
     failed = [row for row in study.failed if row["task"] == task]
     broken = {row["method"] for row in failed}
     absent = [
         title
         for method, title in TITLES.items()
-        if not study.of(task, method) and method not in broken
+        if method in methods and not study.of(task, method) and method not in broken
     ]
     lines = [f"not run: {', '.join(absent)}"] if absent else []
     words = (f"{TITLES[row['method']]} (seed {row['seed']})" for row in failed)
@@ -173,12 +177,9 @@ def violations(study: DeepStudy) -> Figure:
             together = [np.concatenate(seeds)]
             axes.boxplot(together, positions=[number], widths=0.55, showmeans=True, **looks)
             axes.plot([number + 0.38] * len(seeds), [one.mean() for one in seeds], **dots)
+            aim = np.mean([one.aims("cost", _edges([one]))[-1] for one in study.of(task, method)])
+            axes.plot([number - 0.4, number + 0.4], [aim - LIMIT] * 2, color="0.25", **AIM)
         axes.axhline(0, **ZERO)
-        aims = {
-            one.aims("cost", _edges([one]))[-1] - 25 for one in study.records if one.task == task
-        }
-        for aim in aims if len(aims) == 1 else ():
-            axes.axhline(aim, color="0.25", **AIM)
         axes.set_xlim(0.4, len(TITLES) + 0.6)
         axes.set_xticks(range(1, len(TITLES) + 1), list(TITLES.values()), rotation=20, fontsize=9)
         axes.set_title(task, fontsize=10)
@@ -195,7 +196,7 @@ def violations(study: DeepStudy) -> Figure:
 def ablation(study: DeepStudy, name: str) -> Figure:
     """Final return and excess cost against the number of inner batches K, a line for each value.
 
-    The values of K are drawn evenly spaced. Each task has its return above, from 0 on, its excess
+    The values of K are drawn evenly spaced. Each task has its return above, with 0, its excess
     below; both methods share their axes.
     """
     sweep, field, rows = SWEEPS[name], ABLATIONS[name], study.lines[name]
@@ -225,8 +226,9 @@ def ablation(study: DeepStudy, name: str) -> Figure:
             panel(axes, label)
         grid[2 * i, 0].set_ylabel("final return")
         grid[2 * i + 1, 0].set_ylabel("final cost - limit\n(above 0: violated)")
-        drawn = (axes.dataLim.y1 for axes in grid[2 * i] if axes.has_data())
-        grid[2 * i, 0].set_ylim(0, 1.08 * max(drawn, default=1.0))
+        drawn = [axes.dataLim.intervaly for axes in grid[2 * i] if axes.has_data()] or [(0, 1)]
+        ends = np.array([min(0, *np.ravel(drawn)), max(0, *np.ravel(drawn))])
+        grid[2 * i, 0].set_ylim(1.08 * ends)
     for axes in grid[-1]:
         axes.set_xlabel("batches between dual updates, K")
     handles = [*legend_lines(f"{words} {value:g}" for value in values), *_shade(seeds)]

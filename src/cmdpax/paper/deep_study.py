@@ -1,13 +1,14 @@
 """Small records of training runs: what the deep figures and tables are drawn from.
 
-A run of the main comparison is a folder `<task>-<method>-<seed>`: `config.json`, at most 150 rows
-of `metrics.jsonl`, `evaluation.json` (10 episodes, acting as in training and deterministically) and
-`summary.json`: how much the cost swings in the last fifth of training, how many samples it took to
-come near the paper's return while feasible, what it cost, which versions made it. Batches of 2,000
-and of 20,000 steps are made comparable by first averaging rows over windows of 20,000 steps. Other
-sweeps have a folder of such folders, by their name. A run of an ablation, or of the search in the
-paper's grid, is one line of `penalties.jsonl`, `dual-steps.jsonl` or `paper-search.jsonl`. A run
-that failed is a line, too: of `failed.jsonl`, where others are folders.
+A run of the main comparison is a folder `<task>-<method>-<seed>`: `config.json`, at most 100 rows
+of `metrics.jsonl` of four digits, `evaluation.json` (10 episodes, acting as in training and
+deterministically) and `summary.json`: how much the cost swings in the last fifth of training, how
+many samples it took to come near the paper's return while feasible, what it cost, which versions
+made it. Batches of 2,000 and of 20,000 steps are made comparable by first averaging rows over
+windows of 20,000 steps. Other sweeps have a folder of such folders, by their name. A run of an
+ablation, or of the search in the paper's grid, is one line of `penalties.jsonl`, `dual-steps.jsonl`
+or `paper-search.jsonl`. A run that failed is a line, too: of `failed.jsonl`, where others are
+folders.
 
 What a folder lacks at a fraction of a sweep's budget is run through the run store and recorded;
 what a store has finished is recorded without running anything, but a hundred episodes of final
@@ -15,6 +16,7 @@ policies that are to be kept.
 """
 
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,7 @@ from cmdpax.experiments.runs import Run
 from cmdpax.experiments.store import Store, versions
 from cmdpax.experiments.sweep import Sweep
 from cmdpax.files import Row, named, read_bytes, read_json, write_bytes, write_json, write_rows
+from cmdpax.learning.config import METHODS, SHAPE
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits
 from cmdpax.paper.settings import (
@@ -45,7 +48,7 @@ from cmdpax.paper.settings import (
 )
 
 WINDOW = 20_000  # samples over which rows are averaged
-ROWS = 150  # of a record
+ROWS = 100  # of a record: a curve has as many points
 MAIN, CHOSEN = "deep", "paper-settings"  # the comparison of the paper; what its grid gives here
 LINES = (*ABLATIONS, SEARCH_SWEEP.name)  # sweeps of which a run is one line
 FAILED = "failed.jsonl"
@@ -81,6 +84,19 @@ class Record:
         seen = (evaluation or self.evaluation)[kind]
         name, excess = _excess(self.config["limits"][0])
         return np.array(seen["returns"]), excess(np.array(seen["totals"][name]))
+
+    def has_settings_of(self, run: Run) -> bool:
+        """Whether it is of that run, whatever its seed; shapes that a run leaves open are any."""
+        return all(
+            self.config.get(name) == value
+            for name, value in run.config.items()
+            if value is not None or name not in SHAPE
+        )
+
+    @property
+    def code(self) -> str:
+        """A digest of the sources that made it; empty where that is not known."""
+        return (self.summary.get("versions") or {}).get("code", "")
 
     @property
     def limits(self) -> Limits:
@@ -280,6 +296,31 @@ def record_finished(
     return len(runs)
 
 
+def not_recorded(runs: Sequence[Run], folder: Path, sweep: str) -> tuple[list[Run], int]:
+    """Runs of a sweep that `folder` lacks, and of how many of them it has records of other code.
+
+    A record counts if it has the run's settings and today's sources made it: so a study goes on
+    where nothing but its records is left, and one table comes from one code.
+    """
+    study, code = DeepStudy(place(folder, sweep)), versions()["code"]
+    folders = dict[Cell, Record]()
+    for one in study.records:
+        folders[one.task, one.method, one.seed] = one
+    lines, left, others = study.cells(sweep), list[Run](), 0
+    for run in runs:
+        own = cell(run, sweep)
+        row, record = lines.get(own), folders.get(own) if sweep not in LINES else None
+        if record is not None:
+            is_same, made_by = record.has_settings_of(run), record.code
+        else:
+            is_same = row is not None and row["samples"] == run.config["samples"]
+            made_by = "" if row is None else row["code"]
+        if not is_same or made_by != code:
+            left.append(run)
+            others += is_same
+    return left, others
+
+
 def cell_fields(sweep: str) -> tuple[str, ...]:
     """What the cells of a sweep differ in."""
     varied: tuple[str, ...] = SEARCHED if sweep == SEARCH_SWEEP.name else ()
@@ -304,8 +345,9 @@ def _takes_part(run: Run, sweep: str, wanted: Sweep, tasks: Sequence[str]) -> bo
     own, (_, _, *varied, _) = wanted.methods.get(run.config["method"]), cell_fields(sweep)
     if own is None:
         return False
-    table = {**wanted.settings, **own}
-    return all(_allows(table, name, run.config[name]) for name in varied)
+    # what a method does not use is no part of its runs, whatever the sweep says for others
+    table, unused = {**wanted.settings, **own}, METHODS[run.config["method"]].unused
+    return all(_allows(table, name, run.config[name]) for name in varied if name not in unused)
 
 
 def _allows(table: Mapping[str, Any], name: str, value: object) -> bool:
@@ -318,8 +360,9 @@ def _allows(table: Mapping[str, Any], name: str, value: object) -> bool:
 def _record(
     folder: Path, sweep: str, runs: Sequence[Run], store: Store, keep_policies: bool = False
 ) -> None:
-    """Record those of `runs` that are finished; what is recorded is kept."""
+    """Record those of `runs` that are finished; what is recorded of them is kept."""
     target = place(folder, sweep)
+    _make_way(target, sweep, runs, store)
     recorded, rows = DeepStudy(target).cells(sweep), []
     for run in runs:
         result, own = store.result(run), cell(run, sweep)
@@ -343,6 +386,40 @@ def _record(
         target.mkdir(parents=True, exist_ok=True)
         kept = [row for row in recorded.values() if row]
         write_lines(target / name, {"kind": "header", **versions()}, [*kept, *rows])
+
+
+def _make_way(target: Path, sweep: str, runs: Sequence[Run], store: Store) -> None:
+    """Remove records of other code, or other settings, than of runs that a store has finished.
+
+    Those of other settings go with all seeds of their task and method, so that no mean is of two
+    settings. What was made of more samples than those runs had stays.
+    """
+    made = {cell(run, sweep): (run, result) for run in runs if (result := store.result(run))}
+
+    def is_remade(own: Cell, samples: int, code: str) -> bool:
+        run, result = made.get(own, (None, {}))
+        longer = run is not None and run.config["samples"] >= samples
+        return longer and result["versions"].get("code", "") != code
+
+    for path in target.glob("*/config.json") if sweep not in LINES else ():
+        record = _read(path.parent)
+        own = record.task, record.method, record.seed
+        others = (run for place, (run, _) in made.items() if place[:2] == own[:2])
+        if is_remade(own, record.samples, record.code) or any(
+            run.config["samples"] >= record.samples and not record.has_settings_of(run)
+            for run in others
+        ):
+            shutil.rmtree(path.parent)
+    lines = target / (f"{sweep}.jsonl" if sweep in LINES else FAILED)
+    header, rows = read_lines(lines)
+    names = cell_fields(sweep)
+    kept = [
+        row
+        for row in rows
+        if not is_remade(tuple(row[name] for name in names), row["samples"], row["code"])
+    ]
+    if len(kept) < len(rows):
+        write_lines(lines, header, kept)
 
 
 def task_name(environment: str) -> str:
@@ -397,7 +474,7 @@ def _mean(rows: Sequence[Row]) -> Row:
     def mean(values: Sequence[Any]) -> Any:
         if isinstance(values[-1], dict):
             return {name: mean([value[name] for value in values]) for name in values[-1]}
-        return values[-1] if isinstance(values[-1], str) else float(f"{np.mean(values):.6g}")
+        return values[-1] if isinstance(values[-1], str) else float(f"{np.mean(values):.4g}")
 
     last = rows[-1]
     means = {name: mean([row[name] for row in rows]) for name in last}

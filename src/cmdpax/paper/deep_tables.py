@@ -22,6 +22,8 @@ from cmdpax.paper.settings import (
     LIMIT,
     RESULTS,
     SEARCHED,
+    SEEDS,
+    SWEEPS,
     TASKS,
     TITLES,
     TRAINING_GRIDS,
@@ -51,7 +53,7 @@ CELL_COLUMNS = (
     *("deviation of an update's cost, share above 25 (last fifth)", "CPU hours a run"),
 )
 COMPARISON_COLUMNS = (
-    *("method", "tasks", "interquartile mean of return / paper's best", "95% interval"),
+    *("method", "tasks", "seeds", "interquartile mean of return / paper's best", "95% interval"),
     *("P(return above PPO-Lag's)", "95% interval of it"),
 )
 SETTING_COLUMNS = (
@@ -78,6 +80,8 @@ def write_tables(study: DeepStudy, folder: Path, papers: DeepStudy) -> None:
                 state = _state(study, task, method)
                 results.append([task, title, 0, "-", *[state] * 2, *["-"] * 2, *printed])
                 violated.append([task, title, 0, *["-"] * 8, *tail])
+                nothing = [f"0 of {SEEDS}", state, *["-"] * (len(CELL_COLUMNS) - 3)]
+                cells.append([f"{task}, {title}", *nothing])
                 continue
             samples = "/".join(sorted({f"{one.samples:.3g}" for one in cell}))
             means = (values for kind in KINDS for values in _means(cell, kind).T)
@@ -88,7 +92,7 @@ def write_tables(study: DeepStudy, folder: Path, papers: DeepStudy) -> None:
             violated.append([task, title, len(cell), *(f"{x:.1f}" for x in ours), *tail])
             training += [_training_row(task, title, one) for one in cell]
             if all(one.summary for one in cell):
-                star = "" if all(_differences(one) == "nothing" for one in cell) else " *"
+                star = "" if all(differences(one) == "nothing" for one in cell) else " *"
                 beside = _papers_settings(papers, task, method)
                 cells.append([f"{task}, {title}{star}", *_cell_row(cell, paper, beside)])
     columns = [f"{whose}: {one}" for whose in ("seed means", "episodes", "paper") for one in TAIL]
@@ -102,9 +106,10 @@ def write_tables(study: DeepStudy, folder: Path, papers: DeepStudy) -> None:
 
 def write_other_tables(study: DeepStudy, folder: Path) -> None:
     """`cells` and `settings` of a study that the paper does not have."""
-    rows = []
+    rows, sweep = [], SWEEPS.get(folder.name)
+    planned = TITLES if sweep is None else {one: TITLES[one] for one in sweep.methods}
     for task in study.tasks:
-        for method, title in TITLES.items():
+        for method, title in planned.items():
             cell = study.of(task, method)
             published = INCUMBENTS.get(task, {}).get(method, "-")
             if cell:
@@ -163,7 +168,7 @@ def _setting_rows(study: DeepStudy) -> Iterator[list[Any]]:
         own = [one for one in study.records if one.method == method]
         if own:
             samples = "/".join(sorted({f"{one.samples:.3g}" for one in own}))
-            changed = dict.fromkeys(map(_differences, own))
+            changed = dict.fromkeys(map(differences, own))
             made_by = ((one.summary.get("versions") or {}).get("code", "?") for one in own)
             hours = sum(one.summary.get("cpu_seconds") or 0.0 for one in own) / 3600
             code = ", ".join(dict.fromkeys(made_by))
@@ -192,7 +197,7 @@ def _cell_row(cell: Sequence[Record], paper: Printed, beside: str) -> list[Any]:
     deviation, above = (np.mean([one["last_fifth"][name] for one in summaries]) for name in swings)
     marks = ([one.get(f"samples_to_{mark}_while_feasible") for one in summaries] for mark in MARKS)
     return [
-        len(cell),
+        f"{len(cell)} of {SEEDS}",
         f"{_at(*acting)} ({_at(paper.reward, paper.excess)})",
         _at(*_means(cell, KINDS[0], is_longer=True).mean(0)) if is_longer else "-",
         _at(*greedy),
@@ -223,10 +228,10 @@ def _training_row(task: str, title: str, record: Record) -> list[Any]:
     marks = (seen.get(f"samples_to_{mark}_while_feasible", "-") or "never" for mark in MARKS)
     numbers = (late[name] for name in ("return", "cost", *swings))
     hours = "-" if seconds is None else float(seconds / 3600)
-    return [task, title, record.seed, *marks, *numbers, hours, _differences(record)]
+    return [task, title, record.seed, *marks, *numbers, hours, differences(record)]
 
 
-def _differences(record: Record) -> str:
+def differences(record: Record) -> str:
     """Settings of a record that today's defaults are other than, but for its limits."""
     stored: Row = {k: tuple(v) if isinstance(v, list) else v for k, v in record.config.items()}
     own = {name: stored[name] for name in ("method", "samples", "seed", "limits")}
@@ -249,7 +254,7 @@ def _comparison_rows(study: DeepStudy) -> list[list[Any]]:
     }
     seeds = sorted(set.intersection(*map(set, cells.values()))) if cells else []
     if not seeds:
-        return [[title, "none complete", "-", "-", "-", "-"] for title in TITLES.values()]
+        return [[title, "none complete", *["-"] * 5] for title in TITLES.values()]
     scores = {  # [seeds, tasks]
         method: np.array([[cells[task, method][seed] for task in tasks] for seed in seeds])
         for method in TITLES
@@ -264,5 +269,5 @@ def _comparison_rows(study: DeepStudy) -> list[list[Any]]:
             for one in (ratio, beats)
         ]
         numbers = [f"{ratio.value:.3f}", ranges[0], f"{beats.value:.2f}", ranges[1]]
-        rows.append([title, ", ".join(tasks), *numbers])
+        rows.append([title, ", ".join(tasks), len(seeds), *numbers])
     return rows

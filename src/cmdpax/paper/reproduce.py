@@ -23,12 +23,14 @@ from cmdpax.paper.rate import RateStudy, rate_figure
 from cmdpax.paper.settings import (
     ABLATIONS,
     ALL_TASKS,
+    HELD_OUT_SWEEP,
     PROBLEMS,
     RANDOM_PROBLEMS,
     RANDOM_TILES,
     SEARCH_SWEEP,
     SEEDS,
     TILES,
+    TITLES,
     TOLERANCES,
     paper_settings_sweep,
 )
@@ -82,11 +84,16 @@ FIGURES: dict[str, dict[str, Drawing]] = {
         "violations": Drawing(deep_figures.violations, (deep_study.MAIN,)),
         **{name: Drawing(partial(deep_figures.ablation, name=name), (name,)) for name in ABLATIONS},
         **{
-            name: Drawing(partial(_curves, title=title, paper=seeds), (name,))
-            for name, title, seeds in (
-                ("held-out", "Tasks on which nothing was tuned", None),
-                ("two-limits", "Two limits at once", None),
-                (deep_study.CHOSEN, "The paper's own settings, chosen from its grids", SEEDS),
+            name: Drawing(partial(_curves, title=title, paper=seeds, methods=methods), (name,))
+            for name, title, seeds, methods in (
+                ("held-out", "Tasks on which nothing was tuned", None, HELD_OUT_SWEEP.methods),
+                ("two-limits", "Two limits at once", None, TITLES),
+                (
+                    deep_study.CHOSEN,
+                    "The paper's own settings, chosen from its grids",
+                    SEEDS,
+                    TITLES,
+                ),
             )
         },
     },

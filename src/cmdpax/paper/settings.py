@@ -83,6 +83,7 @@ Task = Literal["Ant", "HalfCheetah", "Hopper", "Walker2d", "Swimmer", "Humanoid"
 ALL_TASKS = {task: f"Safety{task}Velocity-v1" for task in get_args(Task)}
 TASKS = {task: ALL_TASKS[task] for task in ("Ant", "HalfCheetah", "Hopper")}
 HELD_OUT = {task: name for task, name in ALL_TASKS.items() if task not in TASKS}  # ours
+BY_COST: tuple[Task, ...] = ("HalfCheetah", "Swimmer", "Hopper", "Walker2d", "Ant", "Humanoid")
 TITLES = {"spma-alm": "SPMA-ALM", "ppo-alm": "PPO-ALM", "ppo-lag": "PPO-Lag", "cpo": "CPO"}
 LIMIT = 25.0  # on the cost of an episode
 SAMPLES = 10_000_000  # of a run
@@ -98,6 +99,7 @@ TRAINING: Mapping[str, Any] = {
     "inner": 10,
     "reserve": 0.0,
     "critics": "plain",
+    "cost_gae": 0.95,
     "surrogate": "printed",
     "decay": False,
     "cpo_step": "full",
@@ -191,23 +193,30 @@ INCUMBENTS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
+
 # ---- sweeps by name; those of trainings have our defaults, one setting for all tasks
+def _cheapest_first(tasks: Mapping[str, str]) -> list[str]:
+    """Names of simulators in the order in which a sweep takes them."""
+    return [tasks[task] for task in BY_COST if task in tasks]
+
+
 DEEP_SWEEP = Sweep(
     "deep",
     seeds=tuple(range(SEEDS)),
-    settings={"environment": list(TASKS.values()), "samples": SAMPLES},
+    settings={"environment": _cheapest_first(TASKS), "samples": SAMPLES},
     methods={method: {} for method in TITLES},
 )
 # ours: tasks on which nothing was tuned
 HELD_OUT_SWEEP = Sweep(
     "held-out",
     seeds=(0, 1),
-    settings={"environment": list(HELD_OUT.values()), "samples": 3_000_000},
+    settings={"environment": _cheapest_first(HELD_OUT), "samples": 3_000_000},
     methods={method: {} for method in ("spma-alm", "ppo-alm", "ppo-lag")},
 )
 # ours: a second limit, on the mean square of actions; below what policies with one limit spend
+# (262 and 309), and not so far below that Hopper stands still for good (as with 100)
 _TWO_TASKS = [TASKS["HalfCheetah"], TASKS["Hopper"]]
-TWO_LIMITS = (f"cost<={LIMIT:g}", "energy<=100")
+TWO_LIMITS = (f"cost<={LIMIT:g}", "energy<=150")
 TWO_LIMITS_SWEEP = Sweep(
     "two-limits",
     seeds=(0, 1),
@@ -237,7 +246,7 @@ def paper_settings_sweep(chosen: Mapping[str, Mapping[str, Any]]) -> Sweep:
     """One seed of every cell of the table with the paper's settings, `chosen` for each method."""
     return Sweep(
         "paper-settings",
-        settings={"environment": list(TASKS.values()), "samples": SAMPLES},
+        settings={"environment": _cheapest_first(TASKS), "samples": SAMPLES},
         methods={
             method: {**_without_method(training_settings(method)), **own}
             for method, own in chosen.items()
