@@ -144,7 +144,7 @@ def test_rows_are_refused_by_state_and_action() -> None:
     matrix = sp.csr_array([[0.5, 0.5], [0.0, 1.0], [0.5, 0.0], [0.0, 1.0]])
     with pytest.raises(InputError, match=r"of state 0, action 2 sum to 0\.5, not 1; normalise"):
         model_of(matrix, reward=np.zeros(4), first_choice=[0, 3, 4])
-    with pytest.raises(InputError, match=r"every choice must be \{next state: probability\}"):
+    with pytest.raises(InputError, match=r"state 0, choice 0: 'a' is not the number of a state"):
         model_of([[{"a": 1.0}], [{0: 1.0}]], reward=np.zeros(2))
 
 
@@ -326,7 +326,7 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "one sparse matrix": (
         sp.csr_array((2, 3)),
-        r"shape \(2, 3\), expected .* or one \[S\*A, S\]",
+        r"shape \(2, 3\), expected .* one \[S\*A, S\], or for every state a list",
     ),
     "one complex sparse matrix": (sp.eye_array(2) * 1j, r"real numbers, not complex128"),
     "sparse and dense": ([sp.eye_array(2), np.eye(2)], r"transitions\[1\]: expected a sparse"),

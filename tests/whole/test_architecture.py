@@ -80,19 +80,19 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 2840,
+    "loose modules": 2880,
     "loops": 3510,
-    "model": 4770,
-    "exact": 4130,
-    "solvers": 5250,
+    "model": 4830,
+    "exact": 4170,
+    "solvers": 5320,
     "environments": 680,
-    "learning": 6610,
+    "learning": 6700,
     "experiments": 1980,
     "report": 960,
     "paper": 2800,
-    "cli": 1175,
+    "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 34_700, 140, 9
+LINES, MODULES, LOOSE_MODULES = 35_200, 142, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

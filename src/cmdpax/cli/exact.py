@@ -244,6 +244,8 @@ def export(
     elif path.suffix.lower() == ".onnx":
         remedy = f"cmdpax solve {source} --out result.npz makes one"
         raise InputError(f"{source} is neither a run nor a result, so it has no policy; {remedy}.")
+    elif "/" in source and not Path(source).exists():
+        raise InputError(f"{source}: there is no such run folder, and no such file.")
     else:
         writable_path(path, ".npz", ".json", ".umb", option="model file")
         save_model(_opened(source, read), path)

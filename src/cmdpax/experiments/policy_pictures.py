@@ -124,8 +124,8 @@ def _arrows(
     axes.set_xlim(cells[:, 0].min() - 0.55, cells[:, 0].max() + 0.55)
     axes.set_ylim(cells[:, 1].min() - 0.55, cells[:, 1].max() + 0.55)
     axes.set(aspect="equal", xlabel="column x", ylabel="row y")
-    axes.set_xticks(np.unique(cells[:, 0]) if width <= 30 else [])
-    axes.set_yticks(np.unique(cells[:, 1]) if height <= 30 else [])
+    if max(width, height) <= 30:  # each cell has a number
+        axes.set(xticks=np.unique(cells[:, 0]), yticks=np.unique(cells[:, 1]))
     disc: dict[str, Any] = {"marker": "o", "color": shade, "markersize": 11}
     arrow: dict[str, Any] = {"marker": r"$\rightarrow$", "color": ARROW, "markersize": 13}
     handles = [

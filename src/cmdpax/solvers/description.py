@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from cmdpax.exact.standard import StandardForm
-from cmdpax.model.cmdp import CMDP
+from cmdpax.files import plain
+from cmdpax.model.cmdp import CMDP, check_model
 from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.transitions import NEGLIGIBLE
 
@@ -41,15 +42,13 @@ class Description:
     notes: tuple[str, ...] = ()  # how the model was read
 
     def as_json(self) -> dict[str, Any]:
-        """Plain numbers and texts."""
-        series = [vars(one) for one in self.series]
+        """Plain numbers and texts; None for an end without end."""
+        series = [plain(vars(one)) for one in self.series]
         return {**self.sizes, "series": series, "odd": list(self.odd), "notes": list(self.notes)}
 
     def _rows(self) -> Rows:
-        head = [
-            (name.replace("_", " "), one if isinstance(one, str) else f"{one:,}")
-            for name, one in self.sizes.items()
-        ]
+        sizes = {name.replace("_", " "): number for name, number in self.sizes.items()}
+        head = [(name, one if isinstance(one, str) else f"{one:,}") for name, one in sizes.items()]
         columns = ("", "paid from", "to", "attainable from", "to", "limit")
         table = [
             (one.name, *(f"{x:.6g}" for x in (one.least, one.most, one.low, one.high)), one.limit)
@@ -67,6 +66,7 @@ class Description:
 
 def describe(model: CMDP) -> Description:
     """Sizes, components, ranges of values and oddities of a model; ranges take 2 (1 + m) plans."""
+    check_model(model)
     form, rows = StandardForm.of(model), model.transitions
     sizes, seen = np.diff(rows.order.starts), form.reachable
     counts, entry_states = (
@@ -121,7 +121,8 @@ def _oddities(model: CMDP, seen: np.ndarray, series: tuple[Series, ...]) -> list
     unseen = np.flatnonzero(~seen.reshape(-1, S).any(0))  # at no time
     if unseen.size:
         first = model.state_names[unseen[0]] if model.state_names else unseen[0]
-        odd.append(f"{unseen.size:,} states are never reached, the first is {first}")
+        several = f"{unseen.size:,} states are never reached, the first is {first}"
+        odd.append(several if unseen.size > 1 else f"state {first} is never reached")
     if (np.diff(rows.first_choice) == 1).all():
         odd.append("no state has a choice: there is one policy")
     if rows.missed > NEGLIGIBLE:
