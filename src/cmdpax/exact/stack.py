@@ -15,7 +15,7 @@ import numpy as np
 from cmdpax.exact.bounds import UNIT_ROUNDING, rounded_outwards
 from cmdpax.exact.discounted import FAR
 from cmdpax.exact.ranges import EXACT, NARROW, ROUGH, tolerances_of
-from cmdpax.exact.standard import SHORT
+from cmdpax.exact.standard import SHORT, less_values
 from cmdpax.loops import bellman, scenarios
 from cmdpax.loops.compiled import readable, unsigned
 from cmdpax.loops.rows import Block
@@ -171,11 +171,10 @@ class Stack:
 
     def scaled(self, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Functions `[n, 1 + m, K]` and thresholds `[n, m]` in units `[n, 1 + m]`."""
-        low, high = self.span
-        arrays = self.functions - low[..., None]
-        arrays /= units[..., None]
-        np.clip(arrays, 0.0, ((high - low) / units)[..., None], out=arrays)
-        return arrays, (self.thresholds - low[:, 1:] * self.mass[:, None]) / units[:, 1:]
+        low, high = ((end - self.constants) / units for end in self.span)
+        arrays = np.clip(self.centred / units[..., None], low[..., None], high[..., None])
+        pairs = zip(self.thresholds, self.rests, strict=True)
+        return arrays, np.stack([less_values(own, rest[1:]) for own, rest in pairs]) / units[:, 1:]
 
     def proofs(
         self,

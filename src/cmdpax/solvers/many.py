@@ -161,7 +161,7 @@ class _Batch:
         seconds = (time.perf_counter() - started) / len(self.models)
         off = ACCURACY * self.eps * units
         said = points * units[:, None] - off[:, None]
-        said[..., 0] += (stack.span[0][:, 0] * stack.mass)[:, None]
+        said[..., 0] += np.array([[float(rest[0])] for rest in stack.rests])
         errors = np.stack([dual - values[:, 0], *np.maximum(-values[:, 1:], 0).T], 1)
         results: list[Result | None] = []
         for n, model in enumerate(self.models):

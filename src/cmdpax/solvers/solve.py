@@ -11,6 +11,7 @@ theorist's door: a fixed budget, no phase 1, and the whole history.
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError, NumericalError, check_count, check_number
-from cmdpax.exact.bounds import claim, claims, mixed
+from cmdpax.exact.bounds import claim, claims, gauge_of_sizes, mixed
 from cmdpax.exact.certificate import certify, lagrangian_bound, scaled_errors, with_ray
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.ranges import Ranges, attained_ranges
@@ -31,6 +32,7 @@ from cmdpax.exact.standard import (
     said_back,
     scaled,
 )
+from cmdpax.exact.systems import ill_conditioned
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP, check_model
 from cmdpax.model.result import Callback, Certificate, Mixture, Result, Row, Status, Trajectory
@@ -242,9 +244,9 @@ def choose(model: CMDP, method: Any, features: Any) -> tuple[Method, dict[str, A
     if not (row.features or row.linear):
         names = ", ".join(one.name for one in methods.values() if one.features or one.linear)
         raise InputError(f"method '{row.name}' takes no features; these do: {names}.")
-    features = features if isinstance(features, Features) else Features(features)
     row = row if row.features else methods[row.linear]
     row.check_criterion(model.criterion)
+    features = features if isinstance(features, Features) else Features(features)
     features.check(model.states, model.actions)
     return row, {"features": features}
 
@@ -373,6 +375,10 @@ class _Door:
         row: Row = {"outer": 1, "evaluations": 1, "gap": self._errors(proof)[0]}
         self._record({**row, "margins": values})
         status = self._status(proof)
+        if status == "limit" and self._sharper is not None:
+            sharper = self._sharper._unconstrained()
+            if sharper.status == "certified":
+                return sharper
         self.refused = int(status == "limit")  # the plan is the optimum, to rounding
         return self._said(status, (policies, proof, values))
 
@@ -559,7 +565,7 @@ class _Door:
         accuracy = LOOSE if self.stop() else ACCURACY * self.eps
         potential = None
         if not form.is_small and form.criterion.parts == 1:
-            potential = self.scaled.potential(plan.values, answer.weights)
+            potential = self.scaled.potential(plan.values)
             potential = form.criterion.centred(form, potential)
         kind: dict[str, Any] = {"potential": potential, "tolerances": accuracy * self.scaled.units}
         return policies, *certify(form, policies, weights, plan.choices, self.ranges, **kind)
@@ -567,6 +573,12 @@ class _Door:
     def _result(self, answer: Answer) -> Result:
         """The result of an answer on a model that is feasible within the tolerance."""
         proven = self.accepted or self._certify(answer)
+        if self._status(proven[1]) == "limit" and self._sharper is not None:
+            # where policies hardly differ, prices are rounding
+            free = replace(answer, weights=np.zeros_like(answer.weights), plan=None)
+            for door, one in ((self, free), (self._sharper, answer), (self._sharper, free)):
+                if door._status(door._certify(one)[1]) == "certified":
+                    return door._result(one)
         averaged = None if answer.averaged is None else self._averaged(answer.averaged)
         return self._said(self._status(proven[1]), proven, averaged, answer.points)
 
@@ -589,7 +601,7 @@ class _Door:
         ):  # there is none for more than what is known
             accuracy, values = LOOSE, columns.potentials[0]
             if values is not None:
-                potential = self.scaled.potential(values, np.zeros(form.constraint_count))
+                potential = self.scaled.potential(values)
         no_weights = np.zeros(form.constraint_count)
         kind: dict[str, Any] = {"potential": potential, "tolerances": accuracy * self.scaled.units}
         proof, values = certify(form, policies, no_weights, choices, self.ranges, **kind)
@@ -604,6 +616,10 @@ class _Door:
                 relaxations = self._relaxations() if self.explains else None
             else:
                 self.refused += 1
+        if status == "limit" and verdict.status != "open" and self._sharper is not None:
+            sharper = self._sharper._phase_one(verdict)
+            if sharper.status != "limit":
+                return sharper
         points = columns.points if status != "infeasible" else None
         return self._said(status, (policies, proof, values), points=points, relaxations=relaxations)
 
@@ -651,6 +667,8 @@ class _Door:
     ) -> Result:
         """The result, in the user's words."""
         policies, proof, values = proven
+        if not np.isfinite(proof.reward_bounds).all():
+            raise ill_conditioned()
         if isinstance(self.model, FunctionCMDP):
             self.warm.columns = None  # every vector counts there
         policies = self.form.said_policies(policies)
@@ -690,6 +708,20 @@ class _Door:
         rewards = points[:, 0] * self.scaled.units[0] - off[0]
         rewards = rewards + self.scaled.offset
         return np.column_stack([rewards, points[:, 1:] * self.scaled.units[1:] - off[1:]])
+
+    @cached_property
+    def _sharper(self) -> "_Door | None":
+        """This door with a gauge made for the form, where rounding is in the way of bounds."""
+        form = self.form
+        if not form.is_small or form.criterion.parts > 1 or form.objective is not None:
+            return None
+        other = copy(self)
+        other.form, other.warm = form.replace(), replace(self.warm, ranges=None)
+        other.form.__dict__["gauge"] = gauge_of_sizes(form)
+        for name in ("ranges", "tolerances"):
+            other.__dict__.pop(name, None)
+        other.measured, other.__dict__["_sharper"] = None, None
+        return other
 
     def _averaged(self, policy: np.ndarray) -> Row:
         """The policy of the average occupancy, evaluated, and what keeping all iterates takes."""
