@@ -81,10 +81,10 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 # lines, raised only on purpose
 BUDGETS = {
     "loose modules": 2880,
-    "loops": 3750,
-    "model": 4830,
+    "loops": 4190,
+    "model": 4860,
     "exact": 4170,
-    "solvers": 5320,
+    "solvers": 5330,
     "environments": 685,
     "learning": 6700,
     "experiments": 1980,
@@ -92,7 +92,7 @@ BUDGETS = {
     "paper": 2800,
     "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 35_200, 142, 9
+LINES, MODULES, LOOSE_MODULES = 35_700, 143, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 21,

@@ -509,11 +509,12 @@ def said_back(model: CMDP, proof: Certificate) -> Certificate:
     A ray prices one row of a constraint at the most (`Limits.unfold`).
     """
     limits, sign = model.limits, -1.0 if model.minimise else 1.0
-    if not (len(limits) or model.minimise):
+    if limits.are_rows and not model.minimise:
         return proof
-    first = limits.first_rows
-    signs, chosen = np.append(sign, limits.signs[first]), np.append(0, 1 + first)
-    low, high = proof.reward_bounds
+    first, low, high = limits.first_rows, *proof.reward_bounds
+    signs = np.append(sign, limits.signs[first])
+    chosen: Any = slice(None) if len(first) == len(limits.rows) else np.append(0, 1 + first)
+    sizes, size_potentials = proof.sizes, proof.size_potentials
     return replace(
         proof,
         reward_bounds=(-high + 0.0, -low + 0.0) if model.minimise else (low, high),
@@ -526,35 +527,39 @@ def said_back(model: CMDP, proof: Certificate) -> Certificate:
         ),
         ranges=_said_ranges(proof.ranges, chosen, signs),
         range_potentials=_said_potentials(proof.range_potentials, chosen, signs),
-        sizes=None if proof.sizes is None else proof.sizes[chosen],
-        size_potentials=None if proof.size_potentials is None else proof.size_potentials[chosen],
+        sizes=None if sizes is None else sizes[chosen],
+        size_potentials=None if size_potentials is None else size_potentials[chosen],
         minimise=model.minimise,
     )
 
 
 def _said_values(
-    potentials: np.ndarray, count: int, chosen: np.ndarray, signs: np.ndarray, S: int
+    potentials: np.ndarray, count: int, chosen: Any, signs: np.ndarray, S: int
 ) -> np.ndarray:
     """Potentials `[k count, n S]` of rows as those of the user's functions, `[k (1 + m), n S]`.
 
     A gauge, the last of several parts, has no sign.
     """
     own = potentials.reshape(-1, count, potentials.shape[-1])[:, chosen]
-    values = own[..., :-S] if potentials.shape[-1] > S else own  # a copy: no other is made
-    values *= signs[:, None]
-    values += 0.0
+    if potentials.shape[-1] == S:
+        own = own * signs[:, None]
+        own += 0.0
+        return own.reshape(-1, S)
+    own = own.copy()
+    own[..., :-S] *= signs[:, None]
+    own[..., :-S] += 0.0
     return own.reshape(-1, potentials.shape[-1])
 
 
-def _said_ranges(ranges: np.ndarray, chosen: np.ndarray, signs: np.ndarray) -> np.ndarray:
+def _said_ranges(ranges: np.ndarray, chosen: Any, signs: np.ndarray) -> np.ndarray:
     """Ranges `[1 + M, 2]` of rows as those of the user's functions `[1 + m, 2]`."""
     own = ranges[chosen]
     return np.where(signs[:, None] > 0, own, -own[:, ::-1]) + 0.0
 
 
-def _said_potentials(potentials: np.ndarray, chosen: np.ndarray, signs: np.ndarray) -> np.ndarray:
+def _said_potentials(potentials: np.ndarray, chosen: Any, signs: np.ndarray) -> np.ndarray:
     """Potentials `[1 + M, 2, S]` of -x and x as those of the user's functions."""
-    own = potentials[chosen]
+    own = np.array(potentials[chosen])
     own[signs < 0] = own[signs < 0, ::-1]
     return own
 

@@ -208,7 +208,7 @@ class Result:
             policy=tables[0][1] if is_one else None,
             mixture=None if is_one else tuple((share, own.argmax(1)) for share, own in tables),
             reward=(low + high) / 2,
-            margins=certificate.margin_bounds.mean(1),
+            margins=certificate.margin_bounds.sum(1) / 2,
             multipliers=certificate.weights,
             certificate=certificate,
             fingerprint=model,

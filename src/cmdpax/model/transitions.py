@@ -140,7 +140,8 @@ class Transitions:
     def hashed(self) -> Any:
         """A hasher that has seen the rows; copy it to go on."""
         hasher = sha256()
-        pairs, lengths = (self.state_of, self.action_of), (np.diff(self.first_entry),)
+        pairs = self.state_of, self.action_of
+        lengths = (self.first_entry[1:] - self.first_entry[:-1],)
         for columns in (pairs, lengths, (self.successors,)):
             shape = (len(columns[0]), 2) if len(columns) > 1 else columns[0].shape
             hasher.update(str(shape).encode())
@@ -244,7 +245,7 @@ class Transitions:
 
     def by_state(self, numbers: Array) -> Array:
         """What is said by state, `[..., S]`, for each of its choices, `[..., K]`."""
-        return np.repeat(numbers, np.diff(self.first_choice), axis=-1)
+        return numbers.repeat(self.first_choice[1:] - self.first_choice[:-1], axis=-1)
 
     def under(self, policy: Array, rewards: Array) -> Array:
         """Expected one-step rewards: `[..., K]` -> `[..., S]`.

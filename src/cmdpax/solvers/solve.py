@@ -44,16 +44,23 @@ from cmdpax.solvers.columns import MAX_COLUMNS, Corrective, first_column
 from cmdpax.solvers.feasibility import RELAXED, Feasibility, decide_feasibility
 from cmdpax.solvers.key_simplex import by_pivots, plans_before_pivots
 from cmdpax.solvers.policy_classes import Features
-from cmdpax.solvers.table import Method, find_method, methods, of_oracle
+from cmdpax.solvers.table import (
+    ACCURACY,
+    DEFAULT,
+    KEY,
+    Method,
+    find_method,
+    methods,
+    of_oracle,
+)
+from cmdpax.solvers.vertices import certified_vertices, has_vertex
 from cmdpax.stopping import Stopper
 from cmdpax.utilities import Utility
 
-ACCURACY = 1e-2  # of values, relative to eps
 PLANNED = 0.25  # the same of a plan that is the answer
 SHARP = PLANNED / 10  # the same of a share of all possible values, before the range is known
 LOOSE = 1e-2  # accuracy of a certificate, relative to the range, once time is up
 REFUSALS, GAIN = 4, 0.9  # certificates in a row that gain less than a tenth before a search ends
-DEFAULT, KEY = "corrective-alm", "key-simplex"
 STARTED, FROM_START = 1e-3, 20  # error of the first plan of a start, and plans before phase 1
 TIGHTER = 4  # times that max-min is solved, each to a tenth of the tolerance before
 Proven = tuple[Mixture, Certificate, np.ndarray]  # policies, their proof, their values [m]
@@ -110,7 +117,41 @@ def solve(
     if utility is not None:
         return _solve_utility(model, utility, limits, {**own, **settings})
     may_pivot = method is None and not settings and memory_limit is None
+    if may_pivot and has_vertex(model):
+        result = _solve_small(model, eps, time_limit, callback, start)
+        if result is not None:
+            return result
     return _Door(model, *limits, may_pivot=may_pivot, start=start).solve({**own, **settings})
+
+
+def _solve_small(
+    model: CMDP,
+    eps: float,
+    time_limit: float | None,
+    callback: Callback | None,
+    start: Result | None,
+) -> Result | None:
+    """The certified vertex of a small model; None where the door is to be asked.
+
+    It takes less than a second: nobody looks at a clock.
+    """
+    _check_limits(callback, time_limit=time_limit)
+    if time_limit == 0:
+        return None
+    prices = None if start is None else model.limits.unfold(start.multipliers)
+    (result,) = certified_vertices([model], eps, prices)
+    if result is not None and callback is not None:
+        with Stopper():
+            callback(result.trace[0])
+    return result
+
+
+def _check_limits(callback: Any, **limits: float | None) -> None:
+    for name, limit in limits.items():
+        if limit is not None:
+            check_number(name, limit, least=0)
+    if callback is not None and not callable(callback):
+        raise InputError("callback: it must be a function that takes a row of the trace.")
 
 
 def _refuse_choices(*choices: Any) -> None:
@@ -267,11 +308,8 @@ class _Door:
     start: Result | None = None  # of a model that resembles this one
 
     def __post_init__(self) -> None:
-        for name in ("time_limit", "memory_limit"):
-            if (limit := getattr(self, name)) is not None:
-                check_number(name, limit, least=0)
-        if self.callback is not None and not callable(self.callback):
-            raise InputError("callback: it must be a function that takes a row of the trace.")
+        limits = {"time_limit": self.time_limit, "memory_limit": self.memory_limit}
+        _check_limits(self.callback, **limits)
         self.started, self.stop = time.perf_counter(), Stopper(self.time_limit)
         self.form = form_of(self.model)
         self.explains &= isinstance(self.model, CMDP)
