@@ -86,7 +86,7 @@ BUDGETS = {
     "exact": 4110,
     "solvers": 5250,
     "environments": 680,
-    "learning": 6600,
+    "learning": 6610,
     "experiments": 1780,
     "report": 960,
     "paper": 2800,
