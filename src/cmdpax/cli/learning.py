@@ -89,8 +89,10 @@ def train(
             raise InputError(f"{why}; {_rest(place)}") from None
     takes_import = deep("cmdpax.learning.gym_simulator").names_module(environment)
     typed = f" --environment {environment}" if takes_import else ""
+    if run.kept:
+        out.print(run.kept)
     if run.verdict is not None:
-        out.print(f"{run.verdict} of training")
+        out.print(str(run.verdict))
         for sentence in run.out_of_reach:
             out.print(sentence)
     out.print(f"trained; next: cmdpax evaluate {folder}{typed}")
