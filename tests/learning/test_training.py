@@ -801,7 +801,7 @@ def kept_files(folder):
 @pytest.fixture
 def chosen(by_hand, tmp_path):
     run = small(tmp_path / "chosen", **KEPT)
-    assert run.kept == "kept the policy of update 48 of 60: the last exceeded cost"
+    assert run.kept == "kept the policy of update 48 of 60: the last was beyond its limit on cost"
     return run
 
 

@@ -3,7 +3,7 @@
 A run may swing around its limits to the end. Once it is over, single policies play batches of their
 own, one for ten updates at most, in five parts; a part ends with its hundredth episode.
 
-    1. The last policy is judged by a part. It is kept unless it exceeds a limit, and judged by the
+    1. The last policy plays a part. If its means keep the limits, it is kept, and judged by the
        other parts, too, up to a hundred episodes.
     2. Else earlier ones, evenly spaced over the last third of the updates, play a part each, as
        many as leave one part over. Of all whose means keep the limits the one with the largest mean
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cmdpax.learning.margins import CONFIDENCE, EPISODES, Verdict, judge
+from cmdpax.learning.margins import EPISODES, Verdict, judge
 from cmdpax.model.limits import Limits
 
 Array = np.ndarray
@@ -31,7 +31,7 @@ class Choice:
 
     update: int
     verdict: Verdict  # on this policy alone
-    exceeded: tuple[str, ...]  # names of limits that the last policy exceeds
+    exceeded: tuple[str, ...]  # limits beyond which the mean of the last policy was
     batches: int  # that judging took
 
 
@@ -48,7 +48,7 @@ def choose(
 ) -> Choice | None:
     """The choice among the last policy and `earlier` ones; None where no batch may be spent.
 
-    earlier: looked at only if the last policy exceeds a limit.
+    earlier: looked at only if the last policy does not do.
     play: the k-th batch of a policy, by its update and k = 1, 2, ...: returns and costs of its
     episodes, `[E, 1 + m]`, in the user's orientation.
     """
@@ -69,35 +69,38 @@ def choose(
         return sum(map(len, seen.values()))
 
     totals = part(updates, most)
-    verdict, size = judge(limits, totals[:, 1:]), spent()
-    if verdict.word != "exceeded":
+    size, means = spent(), rooms(totals, limits).mean(0)
+    beyond = limits.worst(means) < 0
+    if not beyond.any():
         if len(totals) < EPISODES and left > size:
             further = part(updates, left - size, EPISODES - len(totals))
             totals = np.concatenate((totals, further))
         return Choice(updates, judge(limits, totals[:, 1:]), (), spent())
-    exceeded = tuple(name for name, kept in verdict.confidence.items() if kept <= 1 - CONFIDENCE)
+    exceeded = tuple(name for name, is_beyond in zip(limits.names, beyond) if is_beyond)
     others = list(earlier)
     count = min(left // size - 2, len(others))
     if count < 1:
-        return Choice(updates, verdict, exceeded, size)
+        return Choice(updates, judge(limits, totals[:, 1:]), exceeded, size)
     places = np.unique(np.linspace(0, len(others) - 1, count).round().astype(int))
     played = {updates: totals} | {others[i]: part(others[i], most) for i in places}
     chosen = best(played, limits)
-    verdict = judge(limits, part(chosen, left - spent())[:, 1:])
-    return Choice(chosen, verdict, exceeded, spent())
+    totals = part(chosen, left - spent())
+    return Choice(chosen, judge(limits, totals[:, 1:]), exceeded, spent())
 
 
 def best(played: dict[int, Array], limits: Limits) -> int:
     """The update whose policy did best, of totals `[E, 1 + m]` for each."""
-    rooms = {
-        update: limits.turn(totals[:, 1:]) - limits.row_thresholds
-        for update, totals in played.items()
-    }
-    deviation = np.concatenate(list(rooms.values())).std(0)
+    room = {update: rooms(totals, limits) for update, totals in played.items()}
+    deviation = np.concatenate(list(room.values())).std(0)
     unit = np.where(deviation > 0, deviation, 1.0)
 
     def rank(update: int) -> tuple[float, float]:
-        worst = (rooms[update].mean(0) / unit).min()
+        worst = (room[update].mean(0) / unit).min()
         return min(float(worst), 0.0), float(played[update][:, 0].mean())
 
     return max(played, key=rank)
+
+
+def rooms(totals: Array, limits: Limits) -> Array:
+    """Room that episodes `[E, 1 + m]` leave for each row of the limits, `[E, M]`."""
+    return limits.turn(totals[:, 1:]) - limits.row_thresholds

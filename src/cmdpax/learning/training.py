@@ -242,7 +242,7 @@ def _kept(
     verdict = Verdict(**{**notes["verdict"], "limits": limits.texts})
     if notes["checkpoint"] == last:
         return policies[last], verdict, ""
-    why = f"the last exceeded {' and '.join(notes['exceeded'])}"
+    why = f"the last was beyond its limit on {' and '.join(notes['exceeded'])}"
     sentence = f"kept the policy of update {notes['checkpoint']} of {last}: {why}"
     return policy_of(_with(learner, arrays), simulator), verdict, sentence
 
