@@ -86,13 +86,13 @@ BUDGETS = {
     "exact": 4110,
     "solvers": 5250,
     "environments": 680,
-    "learning": 6610,
+    "learning": 6840,
     "experiments": 1780,
     "report": 960,
     "paper": 2800,
     "cli": 1175,
 }
-LINES, MODULES, LOOSE_MODULES = 34_300, 138, 9
+LINES, MODULES, LOOSE_MODULES = 34_530, 139, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

@@ -92,7 +92,8 @@ def train(
     if run.kept:
         out.print(run.kept)
     if run.verdict is not None:
-        out.print(str(run.verdict))
+        fresh = RunFolder(place).kept() is not None
+        out.print(f"{run.verdict}{'' if fresh else ' of training'}")
         for sentence in run.out_of_reach:
             out.print(sentence)
     out.print(f"trained; next: cmdpax evaluate {folder}{typed}")

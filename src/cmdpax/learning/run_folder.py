@@ -291,23 +291,18 @@ class RunFolder:
         """Copy the furthest intact checkpoint of other attempts, which may be at work, if any."""
         places = [path for other in others for path in RunFolder(other).checkpoints()]
         for path in sorted(places, key=lambda path: (path.stem, path), reverse=True):
-            other, copy = RunFolder(path.parents[1]), self._checkpoint(int(path.stem))
+            other = RunFolder(path.parents[1])
             try:
                 read_checkpoint(path)
                 lines = other._lines()
                 rows = [lines[update] for update in range(1, int(path.stem) + 1)]
-                copy.parent.mkdir(exist_ok=True)
-                files = [(path.with_suffix(suffix), copy.parent) for suffix in PAIR]
-                for pattern in ("candidates/*.*", "kept.*"):
-                    others = sorted(other.path.glob(pattern), reverse=True)
-                    files += [
-                        (file, self.path / file.parent.relative_to(other.path))
-                        for file in others
-                        if file.suffix in PAIR
-                    ]
-                for file, place in files:
-                    place.mkdir(exist_ok=True)
-                    write_bytes(place / file.name, read_bytes(file, LARGEST_ARRAY))
+                files = [path.with_suffix(suffix) for suffix in PAIR]
+                for pattern in ("candidates/*.*", "kept.*"):  # arrays first, as above
+                    files += sorted(other.path.glob(pattern), reverse=True)
+                for file in files:
+                    place = self.path / file.relative_to(other.path)
+                    place.parent.mkdir(exist_ok=True)
+                    write_bytes(place, read_bytes(file, LARGEST_ARRAY))
                 write_bytes(self._metrics, b"".join(rows))
                 # last: with its config, the folder can be resumed
                 config = read_bytes(other.path / "config.json", LARGEST_TEXT)
