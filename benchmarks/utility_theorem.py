@@ -35,16 +35,29 @@ def cliff() -> cmdpax.CMDP:
     return model.replace(constraints=[], thresholds=[], senses=None, initial=start)
 
 
-def measured(model: cmdpax.CMDP, utility: utilities.Utility) -> tuple[np.ndarray, np.ndarray]:
+def measured(
+    model: cmdpax.CMDP, utility: utilities.Utility, steps: int = STEPS
+) -> tuple[np.ndarray, np.ndarray]:
     """Gaps to a proven bound on the optimum, and the theorem's bounds, for K = 1, 2, ..."""
     linear, objective = objective_of(model, utility)
     L = objective.smoothness(StandardForm.of(linear))
-    budget = {"step": "theory", "outer": 1, "inner": STEPS}
+    budget = {"step": "theory", "outer": 1, "inner": steps}
     run = cmdpax.trajectory(model, "pqa-alm", utility=utility, **budget)
     best = cmdpax.solve(model, utility=utility, eps=1e-6).certificate.dual_bound
-    K, least, unit = np.arange(1, STEPS + 1), model.initial.min(), 1 - model.discount
+    K, least, unit = np.arange(1, steps + 1), model.initial.min(), 1 - model.discount
     bound = 32 * L * (1 + 1 / (unit * least)) / (unit**2 * least * K)
     return best - run.rewards[1:], bound
+
+
+def smooth_ones(model: cmdpax.CMDP) -> dict[str, utilities.Utility]:
+    """Two smooth utilities, one of visits and one of a value, by what they are called."""
+    corner = np.zeros((model.states, model.actions))
+    corner[0, 0] = 1.0
+    most = 0.5 * float(cmdpax.solve(model).reward)
+    return {
+        "squared distance to one pair": utilities.distance(corner),
+        "soft limit on the reward": utilities.soft_limit("reward", most=most, least=most),
+    }
 
 
 def main(path: Path) -> None:
@@ -53,14 +66,7 @@ def main(path: Path) -> None:
     panels = figure.subplots(2, 2, sharex=True)
     models = {"two states": two_states(), "Cliff World": cliff()}
     for column, (name, model) in enumerate(models.items()):
-        corner = np.zeros((model.states, model.actions))
-        corner[0, 0] = 1.0
-        most = 0.5 * float(cmdpax.solve(model).reward)
-        kinds = {
-            "squared distance to one pair": utilities.distance(corner),
-            "soft limit on the reward": utilities.soft_limit("reward", most=most, least=most),
-        }
-        for row, (kind, utility) in enumerate(kinds.items()):
+        for row, (kind, utility) in enumerate(smooth_ones(model).items()):
             gaps, bound = measured(model, utility)
             assert (gaps <= bound).all(), (name, kind)
             axes, K = panels[row][column], np.arange(1, STEPS + 1)

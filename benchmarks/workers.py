@@ -1,16 +1,18 @@
 """How much faster does a slow environment train with workers?
 
-    python benchmarks/workers.py               # one run of each, on two free cores
+    python benchmarks/workers.py               # three rounds, on two free cores
     python benchmarks/workers.py --workers 4
 
-An environment that waits 5 ms in every step is trained on by this process, then by one worker, then
-by N: wall-clock time, and whether the metrics are the same bytes. A worker's start is part of it.
+An environment that waits 5 ms in every step is trained on by this process, by one worker, and by N.
+They take turns, so that ratios survive what else the machine does: the median of all rounds, in
+wall-clock time, and whether the metrics are the same bytes. A worker's start is part of it.
 """
 
 import argparse
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import gymnasium
@@ -63,16 +65,23 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--samples", type=int, default=16_000)
+    parser.add_argument("--samples", type=int, default=8_000)
+    parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     timed(None, 800)  # compiles
-    alone, expected = timed(None, options.samples)
-    print(f"{options.samples} steps of {1000 * SECONDS:g} ms")
-    print(f"in this process: {alone:.1f} s")
-    for workers in sorted({1, options.workers}):
-        seconds, metrics = timed(workers, options.samples)
-        same = "the same metrics" if metrics == expected else "OTHER METRICS"
-        print(f"workers {workers}: {seconds:.1f} s, {alone / seconds:.2f} times as fast, {same}")
+    kinds = [None, *sorted({1, options.workers})]
+    rounds = [[timed(kind, options.samples) for kind in kinds] for _ in range(options.rounds)]
+    print(f"{options.samples} steps of {1000 * SECONDS:g} ms, {options.rounds} rounds")
+    for place, kind in enumerate(kinds):
+        seconds = [row[place][0] for row in rounds]
+        ratios = [row[0][0] / row[place][0] for row in rounds]
+        same = all(row[place][1] == rounds[0][0][1] for row in rounds)
+        name = "this process" if kind is None else f"{kind} workers"
+        print(
+            f"{name}: {median(seconds):.1f} s, {median(ratios):.2f} times as fast"
+            f" ({min(ratios):.2f} to {max(ratios):.2f}),"
+            f" {'the same metrics' if same else 'OTHER METRICS'}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,20 @@
 """The documentation site: `make docs` builds it, with every warning an error."""
 
 import inspect
+import os
 import re
+import sys
+from contextlib import redirect_stdout, suppress
 from importlib.metadata import version as installed
+from io import StringIO
+from pathlib import Path
+from unittest import mock
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+
+sys.path.insert(0, str(Path(__file__).parent))
+import pages
 
 project = "cmdpax"
 author = "The cmdpax authors"
@@ -16,6 +25,7 @@ myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "cmdpax"
+exclude_patterns = ["pages.py"]
 html_static_path = ["images"]
 html_math_renderer = "mathml"
 html_theme_options = {"sidebar_hide_name": False}
@@ -77,8 +87,38 @@ def files_outside(app, page: str, source: list[str]) -> None:
     source[0] = re.sub(r"\]\(([^):#\s]+\.md)\)", link, source[0])
 
 
+def every_command(app, page: str, source: list[str]) -> None:
+    """The page of commands is what `--help` prints of each."""
+    if page != "commands":
+        return
+    from cmdpax.cli.main import COMMANDS, main
+
+    sections = []
+    for name in COMMANDS:
+        printed = StringIO()
+        with (
+            mock.patch.dict(os.environ, {"COLUMNS": "88"}),
+            redirect_stdout(printed),
+            suppress(SystemExit),
+        ):
+            main([name, "--help"])
+        text = "\n".join(line.rstrip() for line in printed.getvalue().splitlines())
+        sections.append(f"## {name}\n\n```text\n{text}\n```\n")
+    source[0] = source[0].replace("<!-- every command -->", "\n".join(sections))
+
+
+def notebooks(app, failure) -> None:
+    """Every tutorial as an executed notebook beside its page."""
+    if failure is None:
+        for page in sorted((app.srcdir / "tutorials").glob("*.md")):
+            made = pages.notebook(page.read_text())
+            (app.outdir / "tutorials" / f"{page.stem}.ipynb").write_text(made)
+
+
 def setup(app) -> None:
-    """Register the three above."""
+    """Register the five above."""
+    app.connect("build-finished", notebooks)
+    app.connect("source-read", every_command)
     app.connect("source-read", files_outside)
     app.add_html_math_renderer("mathml", (mathml, None), (mathml, None))
     app.connect("autodoc-process-docstring", plain_docstring)

@@ -24,7 +24,8 @@ for name, entropy in (("random walk", proof.ranges[0, 0]), ("explorer", result.r
     print(f"{name}: as spread out as {np.exp(entropy):.0f} cells, of {model.states}")
 
 if len(sys.argv) > 1:
-    from cmdpax.experiments.pictures import policy_picture, save
+    from cmdpax.experiments.pictures import save
+    from cmdpax.experiments.policy_pictures import policy_picture
 
     title = f"maximum entropy: {result.reward:.3f} of at most {proof.dual_bound:.3f}"
     save(policy_picture(model, result.policy, title, heat=True), Path(sys.argv[1]))

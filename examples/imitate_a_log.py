@@ -40,7 +40,8 @@ for name, problem in (("as it was", careless), ("with limits", model)):
 print(f"hazard visits {result.values[0]:.3f}, allowed {model.thresholds[0]:.3f}")
 
 if len(sys.argv) > 1:
-    from cmdpax.experiments.pictures import policy_picture, save
+    from cmdpax.experiments.pictures import save
+    from cmdpax.experiments.policy_pictures import policy_picture
 
     title = "imitation of 1,000 transitions, within the limit of hazard visits"
     save(policy_picture(model, result.policy, title, heat=True), Path(sys.argv[1]))

@@ -3,6 +3,7 @@
 import clarabel
 import numpy as np
 import scipy.sparse as sp
+import scipy.sparse.linalg as spla
 
 
 class Program:
@@ -37,7 +38,7 @@ class Program:
         self.cones += cones
 
     def solve(self, accuracy):
-        """The optimum and d."""
+        """The best d."""
         wide = [sp.coo_array(part) for part, _ in self.parts]
         wide = [sp.coo_array((w.data, w.coords), shape=(w.shape[0], self.n)) for w in wide]
         settings = clarabel.DefaultSettings()
@@ -53,18 +54,43 @@ class Program:
         )
         answer = solver.solve()
         assert str(answer.status) == "Solved", str(answer.status)  # and not "AlmostSolved"
-        return -answer.obj_val, np.array(answer.x[: self.K])
+        return np.array(answer.x[: self.K])
 
 
-def best_utility(rows, initial, discount, limits, kind, *, accuracy=1e-10, **settings):
-    """The optimum of a ready utility; limits: pairs `(c [K], b)` with `V_c >= b`."""
+def best_utility(rows, initial, discount, limits, kind, **settings):
+    """The value of the best policy for a ready utility, and its margins `[m]`.
+
+    limits: pairs `(c [K], b)` with `V_c >= b`.
+    """
+    d = best_shares(rows, initial, discount, limits, kind, **settings)
+    return attained(d, rows, initial, discount, limits, kind, **settings)
+
+
+def attained(d, rows, initial, discount, limits, kind, **settings):
+    """The same of the policy of shares `[K]`, some of which may be a little below 0.
+
+    What a conic solver says of itself is off by as many residuals as there are cones.
+    """
+    matrix, owner = sp.csr_array(rows[0]), rows[1]
+    d, S = np.maximum(d, 1e-300), matrix.shape[1]
+    policy = d / np.bincount(owner, d, S)[owner]
+    chosen = sp.csr_array((policy, (owner, np.arange(len(d)))), shape=(S, len(d)))
+    system = sp.csc_array(sp.eye_array(S) - discount * (chosen @ matrix).T)
+    own = spla.spsolve(system, (1 - discount) * initial)[owner] * policy
+    mass = 1 / (1 - discount)
+    margins = np.array([mass * float(c @ own) - bound for c, bound in limits])
+    return worth(own, kind, mass, owner, **settings), margins
+
+
+def best_shares(rows, initial, discount, limits, kind, *, accuracy=1e-10, **settings):
+    """What Clarabel finds, `[K]`."""
     program = Program(rows, initial, discount)
     mass, K, none = 1 / (1 - discount), program.K, ([], [])
     everything, positive = np.arange(K), clarabel.NonnegativeConeT
     if limits:
         own = [(everything, mass * c, -bound) for c, bound in limits]
         program.cone(own, [positive(len(limits))])
-    exponential, constant = clarabel.ExponentialConeT, 0.0
+    exponential = clarabel.ExponentialConeT
     if kind == "linear":
         program.gain[:K] += mass * settings["reward"]
     elif kind == "entropy":
@@ -77,8 +103,6 @@ def best_utility(rows, initial, discount, limits, kind, *, accuracy=1e-10, **set
         program.cone(together, [exponential() for _ in groups])
     elif kind in ("kl", "recorded"):
         q = np.asarray(settings["visits"])
-        if kind == "recorded":
-            constant = -float((q * np.log(q)).sum())
         together = []
         for k, t in enumerate(program.helpers(K, 1.0 if kind == "kl" else q)):
             own = ([k], [1.0], 0)
@@ -88,7 +112,6 @@ def best_utility(rows, initial, discount, limits, kind, *, accuracy=1e-10, **set
     elif kind == "distance":
         program.gain[:K] += 2 * settings["visits"]
         program.square[:K] += 2.0
-        constant = -float((settings["visits"] ** 2).sum())
     elif kind == "fairness":
         alpha, one = settings["alpha"], (*none, 1.0)
         for reward in settings["rewards"]:
@@ -110,7 +133,29 @@ def best_utility(rows, initial, discount, limits, kind, *, accuracy=1e-10, **set
         (excess,) = program.helpers(1, 0.0, settings["penalty"])
         row = np.append(everything, excess), np.append(-mass * settings["reward"], 1.0)
         program.cone([(*row, settings["most"])], [positive(1)])
-    return program.solve(accuracy)[0] + constant
+    return program.solve(accuracy)
+
+
+def worth(d, kind, mass, owner, **settings):
+    """A ready utility at shares `[K]`, as one would write it down."""
+    q = settings.get("visits")
+    if kind == "entropy":
+        own = np.bincount(owner, d) if settings["over"] == "states" else d
+        return -float((own * np.log(own)).sum())
+    if kind in ("kl", "recorded"):
+        return float((d * np.log(q / d) if kind == "kl" else q * np.log(d / q)).sum())
+    if kind == "distance":
+        return -float(((d - q) ** 2).sum())
+    if kind in ("linear", "soft_limit"):
+        V = mass * float(settings["reward"] @ d)
+        if kind == "linear":
+            return V
+        return -settings["penalty"] / 2 * max(V - settings["most"], 0.0) ** 2
+    V = mass * np.array(settings["rewards"]) @ d
+    if kind == "max_min":
+        return float(V.min())
+    power = 1 - settings["alpha"]
+    return float(np.log(V).sum() if power == 0 else (V**power / power).sum())
 
 
 def _starts(owner):

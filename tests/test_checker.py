@@ -68,7 +68,7 @@ def mutations(result):
         "values": replace(result, values=result.values + 1e-6),
         "scaled gap": replace(result, scaled_gap=result.scaled_gap - 1e-9),
         "scaled violation": replace(result, scaled_violation=result.scaled_violation + 1e-9),
-        "digest": replace(result, digest="0" * 64),
+        "digest": replace(result, fingerprint="0" * 64),
         "multipliers": replace(result, multipliers=result.multipliers + 1),
         "multipliers not numbers": replace(result, multipliers=result.multipliers * np.nan),
         "thresholds": with_limits(result, bounds=result.limits.bounds + 1),

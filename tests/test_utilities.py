@@ -99,8 +99,47 @@ def test_a_log_of_transitions_becomes_shares():
     assert np.array_equal(visits, [[0, 0.5], [0.25, 0], [0.25, 0]])
     smooth = utilities.recorded_visits([0], [0], (2, 1), smoothing=1.0)
     assert smooth == pytest.approx(np.array([[2 / 3], [1 / 3]]))
-    with pytest.raises(InputError, match="does not fit"):
-        utilities.recorded_visits([5], [0], (2, 1))
+
+
+@pytest.mark.parametrize(
+    ("states", "actions", "sentence"),
+    [
+        ([5], [0], "states must be whole numbers from 0 to 2"),
+        ([-1], [0], "states must be whole numbers"),
+        ([0], [2], "actions must be whole numbers from 0 to 1"),
+        ([0.5], [0], "states must be whole numbers"),
+        (["a"], [0], "states must be whole numbers"),
+        ([0, 1, 2], [0], "as many states as actions"),
+        ([0, 1, 2], 0, "as many states as actions"),
+        ([[0, 1]], [[0, 1]], "in two lists"),
+        ([], [], "as many states as actions"),
+    ],
+)
+def test_a_log_that_does_not_fit_is_refused(states, actions, sentence):
+    with pytest.raises(InputError, match=sentence):
+        utilities.recorded_visits(states, actions, (3, 2))
+
+
+def test_a_log_needs_a_shape():
+    with pytest.raises(InputError, match="give \\(states, actions\\)"):
+        utilities.recorded_visits([0], [0], 3)
+
+
+def test_ones_own_functions_may_write_on_what_they_get():
+    def spoilt(d):
+        d *= 0
+        return 0.0
+
+    visits = VISITS.copy()
+    utility = utilities.own(spoilt, lambda d: 0 * d)
+    assert utility.value(np.zeros(0), visits) == 0
+    assert np.array_equal(visits, VISITS)
+
+
+def test_a_number_stands_on_either_side():
+    both = [2.0 * utilities.entropy(), utilities.entropy() * 2.0]
+    values = [utility.value(np.zeros(0), VISITS) for utility in both]
+    assert values[0] == values[1] == 2 * utilities.entropy().value(np.zeros(0), VISITS)
 
 
 def test_a_ready_utility_is_made_again_from_its_recipe():
@@ -131,6 +170,30 @@ def test_texts_of_the_command_line():
         (lambda: -1.0 * utilities.entropy(), "weight of a utility"),
         (lambda: utilities.max_min(["a", "b"]) + utilities.linear(), "use it alone"),
         (lambda: utilities.kl(VISITS, minimise=True) + utilities.linear(), "turn one of them"),
+        (lambda: utilities.kl("uniform"), "numbers >= 0"),
+        (lambda: utilities.kl([[1, 2], [3]]), "numbers >= 0"),
+        (lambda: utilities.distance([1, 2]), "an array \\[S, A\\]"),
+        (lambda: utilities.distance(np.full((2, 2), np.nan)), "numbers >= 0"),
+        (lambda: utilities.distance(np.zeros((2, 2))), "not all of them 0"),
+        (lambda: utilities.kl(VISITS, of="log"), "kl of 'log' is not known"),
+        (lambda: utilities.fairness(None), "a list of names"),
+        (lambda: utilities.fairness([]), "a list of names"),
+        (lambda: utilities.fairness(["a"], alpha=-1), "alpha is -1"),
+        (lambda: utilities.fairness(["a"], alpha="one"), "alpha is 'one'"),
+        (lambda: utilities.soft_limit("a", most=0, least=1), "in order"),
+        (lambda: utilities.soft_limit("a", most=math.nan), "in order"),
+        (lambda: utilities.soft_limit("a", most="1"), "in order"),
+        (lambda: utilities.soft_limit("a", most=1, penalty=0), "penalty is 0"),
+        (lambda: utilities.soft_limit("a", most=1, huber=-1), "huber is -1"),
+        (lambda: math.nan * utilities.entropy(), "weight of a utility is nan"),
+        (lambda: utilities.own(3, np.cos), "its value is 3"),
+        (lambda: utilities.own(np.sum, None), "its gradient is None"),
+        (lambda: utilities.own(np.sum, np.cos, "reward"), "a list of names"),
+        (lambda: utilities.own(np.sum, np.cos, []), "a list of names"),
+        (lambda: utilities.from_text(""), "utility '' is not known"),
+        (lambda: utilities.from_text("entropy:pairs,states"), "takes one word"),
+        (lambda: utilities.from_text("fairness"), "a list of names"),
+        (lambda: utilities.from_text("max-min:a"), "at least two"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(make, sentence):

@@ -302,7 +302,7 @@ def _verify_utility(
     potentials = np.asarray(proof.value_potentials)[None]
     own, sign = proof.utility, -1.0 if utility.minimise else 1.0
     functions = [_function(model, reward) for reward in utility.rewards]
-    low, high = _utility_bounds(facts, utility, functions, policy, own.policy)
+    low, high, _ = _utility_bounds(facts, utility, functions, policy, own.policy)
     least, most = sorted(sign * end for end in proof.reward_bounds)
     _demand(
         least <= low and high <= most,
@@ -312,7 +312,7 @@ def _verify_utility(
     is_between = least <= sign * result.reward <= most
     _demand(is_between, f"the utility {result.reward} lies outside its own bounds")
     uniform = np.repeat(1 / np.diff(model.first_choice), np.diff(model.first_choice))
-    at_uniform = _utility_bounds(facts, utility, functions, uniform, own.uniform)[1]
+    _, at_uniform, size = _utility_bounds(facts, utility, functions, uniform, own.uniform)
     claimed = sign * own.at_uniform
     _demand(
         at_uniform <= claimed,
@@ -340,7 +340,8 @@ def _verify_utility(
     tolerances = _check_ranges(facts, result, policy, 1)
     violation, share = _check_margins(facts, result, mixture, potentials, rows, tolerances[1:])
     gap, best = sign * proof.dual_bound - least, sign * proof.dual_bound
-    tolerance = max(result.eps * abs(best - claimed), FLOOR * max(abs(best), abs(claimed)))
+    floor = FLOOR * max(abs(best), abs(claimed), size)
+    tolerance = max(result.eps * abs(best - claimed), floor)
     shares = _share(gap, tolerance) * result.eps, share * result.eps
     _close("gap", proof.gap, gap)
     _close("violation", proof.violation, violation)
@@ -376,8 +377,11 @@ def _function(model: Any, reward: Any) -> np.ndarray:
 
 def _utility_bounds(
     facts: _Facts, utility: Any, functions: list[np.ndarray], policy: np.ndarray, proof: Any
-) -> tuple[float, float]:
-    """Interval of a utility of a policy `[K]`, from potentials `[k, S]` or visits `[1, S]`."""
+) -> tuple[float, float, float]:
+    """Interval of a utility of a policy `[K]`, from potentials `[k, S]` or visits `[1, S]`.
+
+    And the size of its terms.
+    """
     model, visits, doubt = facts.model, None, 0.0
     if utility.is_of_values:
         ends = [_policy_bounds(facts, policy, x, v) for x, v in zip(functions, proof, strict=True)]
@@ -398,10 +402,10 @@ def _utility_bounds(
     doubt += utility.doubt(middle, visits)
     least = utility.value(utility.lowest(low, high), visits) - doubt
     if not utility.has_gradient:
-        return least, utility.value(high, visits) + doubt
+        return least, utility.value(high, visits) + doubt, utility.size(middle, visits)
     slopes = utility.gradient(middle, visits)[0]
     most = utility.value(middle, visits) + float(np.abs(slopes) @ (high - low)) / 2
-    return least, most + doubt
+    return least, most + doubt, utility.size(middle, visits)
 
 
 def _visits_off(model: Any, nu: np.ndarray, mass: np.ndarray) -> float:

@@ -358,7 +358,7 @@ def intact() -> Iterator[None]:
     except InputError:
         raise
     except (*DAMAGE, zipfile.BadZipFile, struct.error) as error:
-        what = f"it is not an .npz archive, or a damaged one ({error})"
+        what = f"it is not an .npz archive, or a damaged one ({str(error)[:120]})"
         raise InputError(f"{what}; write or copy it again.") from None
 
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir, contextmanager, suppress
@@ -69,10 +70,11 @@ def ask(crew: Crew[int], messages: Sequence[bytes], workers: int) -> list[bytes]
                 answers[number] = reply
                 continue
             deaths[number] += 1
+            warnings.warn(f"a worker was lost ({reply}); its work is repeated.", stacklevel=2)
             if deaths[number] == DEATHS:
                 raise InputError(
                     f"{DEATHS} workers died in a row over the same work, the last with: {reply};"
-                    " try it without workers."
+                    " see what the environment does there, or give fewer workers or more seconds."
                 )
             waiting.appendleft(number)
     return answers
@@ -297,7 +299,10 @@ def ray_cluster(address: str | None, cores: int, option: str) -> Iterator[Any]:
     except ModuleNotFoundError:
         raise InputError(f"{option} needs the package 'ray'; install cmdpax[ray].") from None
     quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
-    with chdir(os.sep):  # Ray's workers look for modules first where their driver was then
+    # Ray's workers look for modules first where their driver was then; and JAX's advice on forks is
+    # not for processes that become others at once
+    with chdir(os.sep), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
         if address is None:
             with _one_thread():  # an embedded Ray hands it on
                 # "local": not a cluster that happens to run here
@@ -357,11 +362,15 @@ def watch_head(ray: Any) -> Callable[[], bool]:
     return is_gone
 
 
-def refuse_silent(option: str, address: str) -> None:
-    """Refuse an address where nobody listens: Ray itself would try for minutes."""
+def refuse_silent(option: str, address: str, others: str = "") -> None:
+    """Refuse an address where nobody listens: Ray itself would try for minutes.
+
+    others: what else may be written instead.
+    """
     _, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
-        raise InputError(f"{option} {address}: write HOST:PORT, as `ray start --head` prints it.")
+        what = f"{others}HOST:PORT, as `ray start --head` prints it"
+        raise InputError(f"{option} {address}: write {what}.")
     if not _answers(address):
         remedy = "start one with `ray start --head`"
         raise InputError(f"{option} {address}: no Ray cluster answers there; {remedy}.")

@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.errors import InputError, check_known, check_number
+from cmdpax.errors import NUMBERS, InputError, check_known, check_number
 
 Array = np.ndarray
 TINY = 1e-300  # visits below it count as this many: the logarithm of 0 is not a number
@@ -90,6 +90,11 @@ class Utility:
         return all(term.rewards is not None for term in self.terms)
 
     @property
+    def criteria(self) -> tuple[str, ...]:
+        """What models take it: visits are shares where there is a discount."""
+        return ("discounted", "total", "finite") if self.is_of_values else ("discounted",)
+
+    @property
     def is_ready(self) -> bool:
         """Whether all terms are ready ones, which are concave."""
         return all(term.recipe is not None for term in self.terms)
@@ -136,10 +141,6 @@ class Utility:
         table: Array | None = None
         for term, point in zip(self.terms, self._points(values, visits), strict=True):
             own = term.weight * np.asarray(term.gradient(point), dtype=np.float64)
-            if own.shape != point.shape:
-                raise InputError(
-                    f"utility: its gradient has shape {own.shape}, expected {point.shape}."
-                )
             if term.rewards is not None:
                 slopes.append(own)
             else:
@@ -186,14 +187,18 @@ class Utility:
         chosen = sizes > FLAT * max(float(np.abs(sizes).max(initial=0.0)), FLAT)
         return np.sqrt(sizes[chosen])[:, None] * vectors[:, chosen].T
 
-    def doubt(self, values: Array, visits: Array | None = None) -> float:
-        """What rounding can amount to in the value and in the tangent at a point."""
+    def size(self, values: Array, visits: Array | None = None) -> float:
+        """Of the terms of the value and of the tangent at a point, which may cancel."""
         total = 0.0
         for term, point in zip(self.terms, self._points(values, visits), strict=True):
             sizes = np.abs(point * (1.0 if _is_max_min(term) else term.gradient(point)))
             value = abs(_number(term.value(point)))
             total += abs(term.weight) * (value + float(sizes.sum()))
-        return ROUNDING * total
+        return total
+
+    def doubt(self, values: Array, visits: Array | None = None) -> float:
+        """What rounding can amount to in the value and in the tangent at a point."""
+        return ROUNDING * self.size(values, visits)
 
     def lowest(self, low: Array, high: Array) -> Array:
         """The corner `[k]` of a box of values where the utility is least.
@@ -245,6 +250,8 @@ class Utility:
         terms = (replace(term, weight=float(weight) * term.weight) for term in self.terms)
         return Utility(tuple(terms), self.minimise)
 
+    __mul__ = __rmul__
+
     def __repr__(self) -> str:
         return f"Utility({'minimise ' if self.minimise else ''}{self.name})"
 
@@ -259,10 +266,6 @@ def _number(value: Any) -> float:
     return -math.inf if math.isnan(number) else number
 
 
-def _recipe(name: str, **settings: Any) -> dict[str, Any]:
-    return {"name": name, **settings}
-
-
 def linear(reward: Any = "reward", *, minimise: bool = False) -> Utility:
     """`F = V`, the value of a function of the model, by name or `[S, A]`.
 
@@ -271,7 +274,7 @@ def linear(reward: Any = "reward", *, minimise: bool = False) -> Utility:
     sign = -1.0 if minimise else 1.0
     return _of_each(
         (reward,),
-        _recipe("linear", reward=reward, minimise=minimise),
+        {"name": "linear", "reward": reward, "minimise": minimise},
         lambda v: sign * v,
         lambda v: np.full(v.shape, sign),
         lambda low, high: (np.ones(len(low)), np.zeros(len(low))),
@@ -282,7 +285,9 @@ def linear(reward: Any = "reward", *, minimise: bool = False) -> Utility:
 def entropy(over: str = "states") -> Utility:
     """`F = -sum d log d`: visits spread as widely as they can be, over "states" or "pairs"."""
     check_known("entropy over", over, ("states", "pairs"))
-    own = _summed if over == "states" else _itself
+
+    def own(visits: Array) -> Array:
+        return visits.sum(-1, keepdims=True) if over == "states" else visits
 
     def value(visits: Array) -> float:
         d = own(visits)
@@ -295,7 +300,7 @@ def entropy(over: str = "states") -> Utility:
         inverse = 1 / np.maximum(own(visits), TINY)
         return (0.0, inverse) if over == "states" else (inverse, 0.0)
 
-    recipe = _recipe("entropy", over=over)
+    recipe = {"name": "entropy", "over": over}
     return _of_visits(value, gradient, recipe, _entropy_modulus, curvature=curvature)
 
 
@@ -307,7 +312,7 @@ def kl(visits: Any, *, of: str = "policy", minimise: bool = False) -> Utility:
     """
     q, settings = _shares(visits), {"of": of, "minimise": minimise}
     check_known("kl of", of, ("policy", "recorded"))
-    recipe = _recipe("kl", visits=q, **settings)
+    recipe = dict(name="kl", visits=q, **settings)
     if of == "recorded":
 
         def likelihood(d: Array) -> float:
@@ -348,7 +353,7 @@ def distance(visits: Any, *, minimise: bool = False) -> Utility:
     return _of_visits(
         lambda d: -float(((d - q) ** 2).sum()),
         lambda d: -2 * (d - q),
-        _recipe("distance", visits=q, minimise=minimise),
+        {"name": "distance", "visits": q, "minimise": minimise},
         lambda error, pairs: 2 * error * (1 + float(q.max())) + error**2,
         minimise,
         lambda low, high: (np.full(1, 2.0), np.full(1, 2.0)),
@@ -374,7 +379,7 @@ def fairness(rewards: Sequence[Any], alpha: float = 1.0) -> Utility:
         return np.maximum(v, TINY) ** -alpha
 
     names = _listed("fairness", rewards)
-    recipe = _recipe("fairness", rewards=names, alpha=float(alpha))
+    recipe = {"name": "fairness", "rewards": names, "alpha": float(alpha)}
     return _of_each(names, recipe, each, slope)
 
 
@@ -383,7 +388,7 @@ def max_min(rewards: Sequence[Any]) -> Utility:
     names = _listed("max_min", rewards)
     if len(names) < 2:
         raise InputError("max_min: give at least two rewards.")
-    recipe = _recipe("max_min", rewards=names)
+    recipe = {"name": "max_min", "rewards": names}
 
     def refuse(values: Array) -> Array:
         raise InputError("utility: max_min has no gradient; the default method solves it.")
@@ -404,7 +409,10 @@ def soft_limit(
     huber: beyond this excess F falls by a straight line instead.
     """
     check_number("penalty", penalty, above=0)
-    if not least <= most or (math.isinf(most - least) and math.isinf(most) and math.isinf(least)):
+    if huber != math.inf:
+        check_number("huber", huber, above=0)
+    fits = isinstance(most, NUMBERS) and isinstance(least, NUMBERS) and least <= most
+    if not fits or (math.isinf(most) and math.isinf(least)):
         raise InputError(f"soft_limit: most is {most} and least is {least}; give one, in order.")
 
     def excess(v: Array) -> Array:
@@ -424,7 +432,7 @@ def soft_limit(
 
     settings = {"most": most, "least": least, "penalty": penalty, "huber": huber}
     return _of_each(
-        (reward,), _recipe("soft_limit", reward=reward, **settings), each, slope, smoothness
+        (reward,), dict(name="soft_limit", reward=reward, **settings), each, slope, smoothness
     )
 
 
@@ -440,12 +448,18 @@ def own(
     Both take visits `[S, A]`; or, with k `rewards`, values `[k]`. The value may be -inf outside the
     domain. JAX makes the second: `jax.grad(value)`.
     """
-    names = None if rewards is None else tuple(rewards)
-    if minimise:
-        term = Term(lambda x: -float(value(x)), lambda x: -np.asarray(gradient(x)), names)
-    else:
-        term = Term(value, gradient, names)
-    return Utility((term,), minimise)
+    for what, function in (("value", value), ("gradient", gradient)):
+        if not callable(function):
+            raise InputError(f"own: its {what} is {function!r}; give two functions of an array.")
+    sign, names = -1.0 if minimise else 1.0, None if rewards is None else _listed("own", rewards)
+
+    def concave(x: Array) -> float:
+        return sign * float(_real("value", value(x.copy()), ()))
+
+    def slope(x: Array) -> Array:
+        return sign * _real("gradient", gradient(x.copy()), x.shape)
+
+    return Utility((Term(concave, slope, names),), minimise)
 
 
 def recorded_visits(
@@ -456,11 +470,18 @@ def recorded_visits(
     smoothing: what is added to the count of every pair, so that none is 0.
     """
     check_number("smoothing", smoothing, least=0)
+    pairs = [np.asarray(one) for one in (states, actions)]
+    if np.shape(shape) != (2,):
+        raise InputError(f"log of transitions: its shape is {shape!r}; give (states, actions).")
+    if not (pairs[0].shape == pairs[1].shape == (pairs[0].size,) and pairs[0].size):
+        raise InputError("log of transitions: give as many states as actions, in two lists.")
+    for what, one, count in zip(("states", "actions"), pairs, shape, strict=True):
+        if not (np.issubdtype(one.dtype, np.integer) and 0 <= one.min() <= one.max() < count):
+            raise InputError(
+                f"log of transitions: {what} must be whole numbers from 0 to {count - 1}."
+            )
     counts = np.full(shape, float(smoothing))
-    try:
-        np.add.at(counts, (np.asarray(states), np.asarray(actions)), 1.0)
-    except (IndexError, ValueError) as error:
-        raise InputError(f"log of transitions: it does not fit {shape} pairs ({error}).") from None
+    np.add.at(counts, tuple(pairs), 1.0)
     return _shares(counts)
 
 
@@ -517,6 +538,8 @@ def refuse_not_concave(utility: Utility, values: Array, visits: Array | None) ->
         if i == j or not (math.isfinite(before) and math.isfinite(after)):
             continue
         offset, slopes, table = utility.tangent(*x)
+        if not (np.isfinite(slopes).all() and (table is None or np.isfinite(table).all())):
+            raise InputError("utility: its gradient is not finite at a policy where its value is.")
         bound = offset + float(slopes @ y[0])
         bound += 0.0 if table is None else float((table * y[1]).sum())
         size = 1 + abs(before) + abs(after) + abs(bound)
@@ -528,9 +551,21 @@ def refuse_not_concave(utility: Utility, values: Array, visits: Array | None) ->
             )
 
 
+def _real(what: str, number: Any, shape: tuple[int, ...]) -> Array:
+    """What somebody's function gave, as numbers of a shape."""
+    try:
+        array = np.asarray(number, dtype=np.float64)
+    except (TypeError, ValueError):
+        kind = type(number).__name__
+        raise InputError(f"utility: its {what} is {kind}; give real numbers.") from None
+    if array.shape != shape:
+        raise InputError(f"utility: its {what} has shape {array.shape}, expected {shape}.")
+    return array
+
+
 def _listed(what: str, rewards: Any) -> tuple[Any, ...]:
     """Names and arrays as a tuple."""
-    if isinstance(rewards, str) or not len(rewards):
+    if not isinstance(rewards, list | tuple | np.ndarray) or not len(rewards):
         raise InputError(f"{what}: give a list of names or arrays [S, A], one for each reward.")
     return tuple(rewards)
 
@@ -572,21 +607,16 @@ def _entropy_modulus(error: float, pairs: int) -> float:
     return t * math.log(max(pairs, 2)) - t * math.log(t) - (1 - t) * math.log1p(-t)
 
 
-def _summed(visits: Array) -> Array:
-    return visits.sum(-1, keepdims=True)
-
-
-def _itself(visits: Array) -> Array:
-    return visits
-
-
 def _log(visits: Array) -> Array:
     return np.log(np.maximum(visits, TINY))
 
 
 def _shares(visits: Any) -> Array:
     """Visits `[S, A]` as shares that sum to 1."""
-    array = np.asarray(visits, dtype=np.float64)
+    try:
+        array = np.asarray(visits, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.zeros(0)
     if array.ndim != 2 or not np.isfinite(array).all() or (array < 0).any() or not array.any():
         raise InputError("visits: give an array [S, A] of numbers >= 0, not all of them 0.")
     total = array.sum()

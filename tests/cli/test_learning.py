@@ -66,7 +66,7 @@ def refusal(capsys, *arguments):
             ["SafetyHopperVelocity-v1", "--limit", "heat<=3"],
             "limit 'heat<=3' is on a cost that the environment does not have; known: cost",
         ),
-        (["Wrong-reward-v0"], "the environment's reward is not finite at step 4 of this batch"),
+        (["Wrong-reward-v0"], "'Wrong-reward-v0': its reward is nan; rewards and costs must be"),
         (["Wrong-cost-v0"], "cost 'cost' is nan"),
         (["Wrong-observation-v0"], "'Wrong-observation-v0': an observation holds nan"),
     ],
@@ -184,6 +184,45 @@ def test_check_env_says_how_many_steps_hold_whole_episodes(capsys):
     code, out, _ = call(capsys, "check-env", "SafetyHopperVelocity-v1", "--steps", "50")
     *_, line, _ = out.splitlines()
     assert 'cmdpax train SafetyHopperVelocity-v1 --limit "cost<=' in line and "batch" not in line
+
+
+class Talking(probes.Bandit):
+    """Prints, and after 230 steps of all copies it is not well."""
+
+    steps = 0
+
+    def step(self, action):
+        print("so far so good")
+        Talking.steps += 1
+        if Talking.steps > 230:
+            raise RuntimeError("no power")
+        return super().step(action)
+
+
+gymnasium.register("Talking-v0", Talking, disable_env_checker=True)
+
+
+def test_what_an_environment_prints_is_no_answer(capsys):
+    _, out, err = call(capsys, "check-env", "Talking-v0", "--steps", "5", "--json")
+    assert json.loads(out)["steps"] == 5 and "so far so good" in err
+
+
+def test_what_stops_a_run_says_what_is_kept_of_it(capsys, tmp_path):
+    Talking.steps, folder = 0, tmp_path / "run"
+    said = refusal(capsys, "train", "Talking-v0", *SMALL, "--out", str(folder))
+    assert "its step raised RuntimeError: no power (" in said
+    assert "the checkpoint of update 4 is kept in" in said and said.endswith("--resume goes on.")
+
+
+def test_an_evaluation_fits_a_terminal(capsys, tmp_path):
+    """Of eighty columns, nothing cut or folded."""
+    folder = str(tmp_path / "run")
+    limits = ["--limit", "heat<=0.25", "noise<=0.25"]
+    assert call(capsys, "train", "probes:TwoLimits", *SMALL, *limits, "--out", folder)[0] == 0
+    _, out, _ = call(capsys, "evaluate", folder, "--trust")
+    assert "…" not in out
+    (row,) = [line for line in out.split("deterministic:")[0].splitlines() if "heat<=" in line][:1]
+    assert row.split()[0] == "heat<=0.25" and row.rstrip().endswith("%)")
 
 
 def test_an_interrupt_promises_what_there_is(tmp_path, capsys, monkeypatch):

@@ -69,10 +69,18 @@ def test_without_time_ranges_are_what_is_known():
     assert (ranges.bounds[:, 1] <= truth[:, 1] + 1e-6).all()
 
 
-def test_a_sharp_best_reward_is_planned_at_once():
+def test_values_of_a_plan_that_was_made_already_are_an_end_of_the_range():
     with large_path():
         form = StandardForm.of(queue(capacity=300))
-        rough, sharp = attained_ranges(form), attained_ranges(form, sharp=1e-9)
+        best = form.criterion.plan(form, form.reward, tolerance=1e-9 * form.reward_scale)
+        rough, sharp = attained_ranges(form), attained_ranges(form, best=best.values)
         truth = true_ranges(form)
     assert truth[0, 1] - sharp.bounds[0, 1] <= 2e-9 * form.reward_scale
     np.testing.assert_array_equal(sharp.bounds[1], rough.bounds[1])
+
+
+def test_what_the_answer_attains_has_no_width():
+    form = StandardForm.of(queue(30).replace(constraints=[], thresholds=[]))
+    ranges = Ranges.of_answer(form, (3.0, 3.5))
+    assert ranges.bounds.tolist() == [[3.5, 3.0]] and not ranges.potentials.any()
+    assert ranges.tolerances(1e-2, np.zeros((0, 2)))[0] == FLOOR * 3.5

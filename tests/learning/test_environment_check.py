@@ -8,6 +8,7 @@ import pytest
 
 import plain
 import probes
+from cmdpax import InputError
 from cmdpax.learning.environment_check import check_environment, suggested
 
 
@@ -68,6 +69,21 @@ def test_every_cost_gets_a_limit_from_what_random_actions_cost():
 def test_steps_that_a_seed_does_not_fix_are_noticed():
     report = check_environment(lambda: Factory(np.random.default_rng().random), steps=50)
     assert "the same seed and actions give another step 0" in report.complaints[0]
+
+
+def test_observations_beyond_their_bounds_are_said():
+    class Beyond(Factory):
+        def step(self, action):
+            return np.full(1, 1e3), *super().step(action)[1:]
+
+    (complaint,) = (c for c in check_environment(Beyond, steps=50).complaints if "noise" not in c)
+    assert "lies beyond the bounds of observation_space" in complaint
+
+
+@pytest.mark.parametrize(("steps", "seed", "word"), [(0, 0, "steps is 0"), (9, -1, "seed is -1")])
+def test_numbers_that_cannot_be(steps, seed, word):
+    with pytest.raises(InputError, match=f"{word}; it must be"):
+        check_environment(Factory, steps, seed)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,56 @@ def test_six_values_vectors_and_mappings_are_costs_too():
     np.testing.assert_array_equal(_first(GymSimulator(Mapped), 0).cost, [[1, 2]])
 
 
+def test_costs_are_known_by_their_names_in_any_order():
+    class Turned(probes.Bandit):
+        turn = False
+
+        def step(self, action):
+            costs = {"a": 1.0, "b": 2.0}
+            self.turn = not self.turn
+            costs = costs if self.turn else dict(reversed(costs.items()))
+            return *super().step(action)[:4], {"cost": costs}
+
+    simulator = GymSimulator(Turned)
+    for _ in range(2):
+        np.testing.assert_array_equal(_first(simulator, 0).cost, [[1, 2]])
+
+
+@pytest.mark.parametrize("names", [("heat",), "ab"])
+def test_names_of_costs_are_one_for_each(names):
+    class Named(probes.TwoLimits):
+        cost_names = names
+
+    with pytest.raises(InputError, match="but a step reports 2 costs; give a list with a name for"):
+        GymSimulator(Named)
+
+
+def test_pictures_are_not_cut_to_whole_numbers():
+    """Numbers in [0, 1] where the space has bytes would all be 0."""
+
+    class Camera(probes.Bandit):
+        picture = np.ones((8, 8, 3))
+        observation_space = gymnasium.spaces.Dict(
+            {"camera": gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)}
+        )
+
+        def reset(self, *, seed=None, options=None):
+            return {"camera": self.picture}, super().reset(seed=seed)[1]
+
+        def step(self, action):
+            return {"camera": self.picture}, *super().step(action)[1:]
+
+    with pytest.raises(InputError, match="it holds float64, not uint8"):
+        GymSimulator(Camera)
+    Camera.picture = np.ones((8, 8, 3), np.int64)  # whole, at least
+    assert GymSimulator(Camera).reset(0).sum() == 192
+
+
+def test_observations_can_be_squared():
+    with pytest.raises(InputError, match=r"holds 1e\+300; observations .* below 1e\+100"):
+        GymSimulator(probes.Bandit).finite(np.array([0.0, 1e300]))
+
+
 def test_box_actions_are_rescaled_and_clipped():
     simulator = GymSimulator(probes.Throttle)
     np.testing.assert_array_equal(simulator.action_space.to_environment(np.array([0.5])), [1.0])
@@ -84,8 +134,12 @@ def test_a_bad_cost_is_an_error_never_zero(wrong, sentence):
 def test_unknown_names():
     with pytest.raises(InputError, match="did you mean 'SafetyHopperVelocity-v1'"):
         make_simulator("SafetyHoperVelocity-v1", 1)
-    with pytest.raises(InputError, match="cannot be imported"):
+    with pytest.raises(InputError, match=r"cannot be imported .*; install it, or go to the folder"):
         make_simulator("no_such_module:thing", 1)
+    with pytest.raises(InputError, match=r"leave out \.py, as in probes:Bandit"):
+        make_simulator("probes.py:Bandit", 1)
+    with pytest.raises(InputError, match="has no function 'mass'; write one there"):
+        make_simulator("keyword:mass", 1)
     with pytest.raises(InputError, match="reports no cost"):
         make_simulator("CartPole-v1", 1)
     assert make_simulator("probes:Corridor", 2).observation_size == 5
@@ -100,7 +154,8 @@ def test_kinds_of_environments():
     assert isinstance(make_simulator(plain.tiny(), 5), ModelSimulator)
     environment = gymnasium.wrappers.TimeLimit(probes.Bandit(), 7)
     simulator = make_simulator(environment, 1)
-    assert simulator.environments == [environment]
+    assert simulator.environments == [environment] and simulator.episode_limit == 7
+    assert make_simulator(gymnasium.wrappers.OrderEnforcing(environment), 1).episode_limit == 7
     with pytest.raises(InputError, match=r"'TimeLimit': 2 copies are needed, .* give a function"):
         make_simulator(environment, 2)
     with pytest.raises(InputError, match="environment: 3 is no name"):
@@ -177,7 +232,8 @@ def test_what_is_masked_is_never_done(tmp_path):
     seen = simulator.reset(0)
     np.testing.assert_array_equal(seen[:, 4:], [[1, 0], [1, 0]])
     assert (seen[:, 1:4].sum(1) == 2).all()
-    assert check_environment(Doors, steps=50).actions == "2 parts of 5 choices in all, masked,"
+    words = "2 actions with 3, 2 choices (5 of the observations are their mask)"
+    assert check_environment(Doors, steps=50).actions == words
     settings = {"samples": 4_000, "batch": 400, "rollout_steps": 200, "learning_rate": 1e-2}
     run = train(Doors, folder=tmp_path / "run", limits=["cost<=25"], **settings)
     first, last = run.metrics[0]["return"], run.metrics[-1]["return"]
@@ -322,7 +378,14 @@ def outcome(**changes):
         (outcome(info={"cost": {"": 1.0}}), "no limit can name its cost ''"),
         (outcome(reward=np.ones(2)), r"reward array\(\[1., 1.\]\) is not a number"),
         (outcome(reward=None), "reward None is not a number"),
-        (outcome(observation=np.ones(3)), "an observation has 3 numbers where Box.* has 1"),
+        (outcome(reward=None), "must be the second value of a step"),
+        (outcome(reward=np.nan), "its reward is nan; rewards and costs must be finite"),
+        (outcome(reward=-1e300), r"its reward is -1e\+300; rewards .* must be .* below 1e\+15"),
+        (outcome(info={"cost": 1e30}), r"cost 'cost' is 1e\+30; .* below 1e\+15"),
+        (outcome(observation=np.ones(3)), r"an observation is not of Box.*its shape is \[3\], not"),
+        (outcome(observation=np.ones((1, 1))), r"its shape is \[1, 1\], not \[1\]"),
+        (outcome(observation=np.ones(1, complex)), "it holds complex128, not float32"),
+        (outcome(observation=["a"]), "it holds <U1, not float32"),
         (outcome(observation={"a": 1}), "an observation is not of Box"),
         (outcome(observation=np.full(1, np.nan)), "an observation holds nan; .* must be finite"),
         (outcome(observation=np.full(1, -np.inf)), "an observation holds -inf"),
@@ -563,13 +626,6 @@ def test_velocity_tasks_can_be_drawn_by_their_plain_names(monkeypatch):
     assert environment_factory(name, pictures=True)().render_mode == "rgb_array"
 
 
-def test_numbers_that_cannot_be():
-    with pytest.raises(InputError, match="at least one step"):
-        check_environment("probes:Bandit", steps=0)
-    with pytest.raises(InputError, match="not negative"):
-        check_environment("probes:Bandit", seed=-1)
-
-
 class Line(gymnasium.Env):
     """States 0..3; action 1 moves right, state 3 ends it; reward 1 and cost 2 for every move."""
 
@@ -664,7 +720,7 @@ def test_what_a_sampler_refuses():
     with pytest.raises(InputError, match="discount"):
         GymSampler(Line(), ["cost<=3"], 1.0)
     odd = type("Odd", (probes.Bandit,), {"step": lambda self, action: outcome(reward=np.inf)})
-    with pytest.raises(InputError, match="the reward is inf"):
+    with pytest.raises(InputError, match="its reward is inf"):
         GymSampler(odd, ["cost<=3"], 0.9).collect(uniform, 1, np.random.default_rng(0))
     lost = {"step": lambda self, action: outcome(observation=np.full(1, np.nan))}
     with pytest.raises(InputError, match="'Lost': an observation holds nan"):

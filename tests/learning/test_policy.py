@@ -15,6 +15,7 @@ from cmdpax.learning.policy import NetworkPolicy, Statistics, fastest_forward, f
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.learning.simulator import ActionSpace
 from cmdpax.learning.training import restore, train
+from policies import network
 from short_run import SMALL
 
 
@@ -177,6 +178,12 @@ def test_other_spaces_are_flattened_first(tmp_path):
         policy(1)
 
 
+def test_a_policy_under_a_mask_asks_for_it():
+    policy = cmdpax.Policy(network("masked"))
+    with pytest.raises(InputError, match=r"and then 5 zeros and ones, or those as mask="):
+        policy(np.zeros(7))
+
+
 def test_a_changed_environment_is_refused(tmp_path, monkeypatch):
     """Otherwise its actions would mean something else, without a word."""
     trained(Counted, tmp_path / "run")
@@ -187,7 +194,7 @@ def test_a_changed_environment_is_refused(tmp_path, monkeypatch):
         lambda: train(**settings, folder=tmp_path / "run", resume=True),
     ):
         with pytest.raises(
-            InputError, match=r"not what the policy was trained in \(start -1, now 0\); train anew"
+            InputError, match=r"policy was trained in \(start -1, now 0\); .* or train anew"
         ):
             act()
     monkeypatch.undo()

@@ -13,6 +13,7 @@ import cmdpax
 from calls import call
 from cmdpax import InputError, Policy, load_policy, save_policy
 from cmdpax.learning.encoders import Encoder
+from cmdpax.learning.policy import spaces_of
 from cmdpax.learning.portable import TablePolicy
 from cmdpax.learning.run_folder import RunFolder
 from policies import IMAGES, SPACES, TABLES, convolutional, network, observations, table
@@ -80,6 +81,25 @@ def test_a_network_of_somebodys_own_is_not_exported(tmp_path):
     for name in ("policy.npz", "policy.onnx"):
         with pytest.raises(InputError, match="'mine:features' is code of your own, which no"):
             save_policy(Policy(core), tmp_path / name)
+
+
+def test_a_network_of_somebodys_own_in_a_folder_is_not_exported(tmp_path):
+    core = replace(convolutional("grey"), encoder=Encoder("mine:features", (9, 11)))
+    notes = {**spaces_of(core), "checkpoint": 1}
+    RunFolder(tmp_path).save(1, {"seen/mean": np.zeros(99)}, notes)
+    with pytest.raises(InputError, match=r"^[^(]*names the network 'mine.* take the run folder"):
+        load_policy(tmp_path)
+
+
+def test_damage_is_said_in_a_few_words(tmp_path):
+    """The zip of a file whose first name is overwritten is quoted by Python at any length."""
+    save_policy(Policy(network("discrete")), tmp_path / "policy.npz")
+    damaged = bytearray((tmp_path / "policy.npz").read_bytes())
+    damaged[26:28] = (9000).to_bytes(2, "little")  # bytes of the first member's name
+    (tmp_path / "policy.npz").write_bytes(damaged)
+    with pytest.raises(InputError, match="damaged one") as error:
+        load_policy(tmp_path / "policy.npz")
+    assert len(str(error.value)) < 400
 
 
 @pytest.mark.parametrize("name", TABLES)

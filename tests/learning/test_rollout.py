@@ -150,6 +150,7 @@ def test_nan_is_named(wrong):
     """Also by a simulator that does not look at its observations, as our own do not."""
     simulator = GymSimulator(functools.partial(probes.Broken, wrong), 1)
     simulator.finite = lambda observation: observation
+    simulator._bounded = lambda what, number: number
     with pytest.raises(InputError, match=f"{wrong} is not finite"):
         collect(simulator, uniform_policy(simulator), Limits.parse([]), 10, (0,))
 

@@ -517,6 +517,22 @@ def test_a_policy_whose_layers_do_not_fit(finished, tmp_path, part):
         load_policy(tmp_path / "run")
 
 
+def test_what_has_no_policy_says_what_it_is(finished, tmp_path):
+    """A record of numbers, a file, any folder, a run that was stopped early."""
+    shutil.copytree(finished, tmp_path / "record")
+    shutil.rmtree(tmp_path / "record" / "checkpoints")
+    with pytest.raises(InputError, match="holds no intact checkpoint"):
+        load_policy(tmp_path / "record")
+    (tmp_path / "record" / "evaluation.json").write_text("{}")
+    with pytest.raises(InputError, match="is a record of numbers, without its policy; train one"):
+        load_policy(tmp_path / "record")
+    with pytest.raises(InputError, match=r"is not a run folder: it has no config\.json"):
+        load_policy(tmp_path)
+    (tmp_path / "policy.npz").write_bytes(b"")
+    with pytest.raises(InputError, match="is not a run folder: it is a file; give the folder of"):
+        _ = RunFolder(tmp_path / "policy.npz").config
+
+
 @pytest.mark.parametrize(
     "notes", [{"action_space": []}, {"observation_shape": 3}, {"checkpoint": "1"}]
 )

@@ -236,6 +236,23 @@ def test_a_utility_is_climbed_from_samples_as_by_the_exact_method(kind, estimato
     assert sampled.margins == pytest.approx(exact.margins[-1], abs=6.5 * noise)
 
 
+@pytest.mark.parametrize("kind", ["ready", "own"])
+def test_projected_pqa_finds_a_known_optimum_from_samples(kind):
+    """The visits of a policy are nearest to themselves."""
+    model = ring().replace(constraints=[], thresholds=[], senses=None)
+    policy = np.random.default_rng(5).dirichlet([3.0, 3.0], 5)
+    form = StandardForm.of(model)
+    visits = form.criterion.share(form, model.by_choice(policy))[:, None] * policy
+    utility = utilities.distance(visits)
+    if kind == "own":
+        utility = utilities.own(utility.terms[0].value, lambda d: -2 * (d - visits))
+    settings = SampledSettings(step=3.0, outer=1, inner=40, episodes=1000)
+    run = sampled_alm(ModelSimulator(model), one_hot(5, 2), settings, step=pqa, utility=utility)
+    start = abs(policy - 0.5).max()
+    assert abs(run(np.arange(5)) - policy).max() < 0.15 * start
+    assert run.history[0]["reward"] < 20 * run.reward < 0
+
+
 def test_a_utility_means_the_reward_as_it_stands():
     """`linear()` of a model that is minimised still earns the reward."""
     turned = ring(minimise=True)

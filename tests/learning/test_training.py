@@ -242,7 +242,7 @@ def test_a_start_that_was_killed_before_its_first_checkpoint_starts_there_again(
     [
         ({"hidden": (9,)}, r"has other layers \(hidden \[8\], here \[9\]\); give the same"),
         ({"environment": probes.Bandit}, "not what the policy was trained in"),
-        ({"start": "nowhere"}, "no intact checkpoint"),
+        ({"start": "nowhere"}, "nowhere is not a run folder: there is no such folder"),
     ],
 )
 def test_a_start_that_does_not_fit(finished, tmp_path, settings, sentence):
@@ -251,12 +251,31 @@ def test_a_start_that_does_not_fit(finished, tmp_path, settings, sentence):
     assert not (tmp_path / "run").exists()
 
 
+def test_without_limits_of_ones_own_the_costs_are_named(tmp_path):
+    with pytest.raises(InputError, match="has no cost named 'cost', but heat, noise; give limits"):
+        train(probes.TwoLimits, samples=300, folder=tmp_path / "run")
+
+
+def test_a_batch_that_no_memory_holds_is_refused(tmp_path):
+    """The system would end the process without a word."""
+
+    class Endless(probes.Bandit):
+        action_space = gymnasium.spaces.Discrete(10**8)
+
+        def step(self, action):
+            return super().step(min(int(action), 1))
+
+    with pytest.raises(InputError, match=r"100,000,000 in an action takes 120 GB; make them small"):
+        small(tmp_path / "run", environment=Endless)
+    assert not (tmp_path / "run").exists()
+
+
 def test_folders_that_do_not_fit(finished, tmp_path):
     with pytest.raises(InputError, match="already holds a run"):
         small(finished)
     with pytest.raises(InputError, match="no run to resume"):
         small(tmp_path / "nothing", resume=True)
-    with pytest.raises(InputError, match="no intact checkpoint"):
+    with pytest.raises(InputError, match="is not a run folder"):
         cmdpax.load_policy(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="is not a folder"):

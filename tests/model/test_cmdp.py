@@ -1,5 +1,6 @@
 """The model: what is said is what it holds, and every bad input gets one clear sentence."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -357,7 +358,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "discount 2": ({"discount": 2.0}, r"discount is 2; it must be between 0 and 1"),
     "discount < 0": ({"discount": -0.1}, r"discount is -0\.1; it must be between 0 and 1"),
     "discount NaN": ({"discount": np.nan}, r"discount is nan; it must be between 0 and 1"),
-    "discount array": ({"discount": [0.9]}, r"discount: shape \(1,\), expected one number"),
+    "discount array": ({"discount": [0.9]}, r"discount: a list, expected one number"),
     "reward shape": ({"reward": np.zeros((2, 3))}, r"reward: shape \(2, 3\), expected \(2, 2\)"),
     "reward NaN": (
         {"reward": [[0.0, 0.0], [np.nan, 0.0]]},
@@ -455,6 +456,12 @@ def test_garbage_is_refused_in_every_field(field: str, name: str) -> None:
         count = len(listed(GARBAGE[name]))
         changes |= {"constraints": [COST] * count}
         sentence = r"thresholds\[\d\] is .*; it must be a number, or a pair \(low, high\)\."
+    if field == "discount":
+        sentence = rf"discount: a {type(GARBAGE[name]).__name__}, expected one number\."
+    if field == "transitions" and name in ("None", "text", "dictionary"):
+        sentence = rf"transitions: a {type(GARBAGE[name]).__name__}, expected \[S, A, S\], .*"
+    if (field, name) == ("initial", "None"):
+        sentence = r"initial: None is no state; give an index, a name, {state: probability}, or 2"
     with pytest.raises(InputError, match=sentence):
         build(**changes)
 
@@ -489,3 +496,128 @@ def test_rewards_of_transitions_are_expected_ones():
     np.testing.assert_allclose(one.constraints[0, :4], means[0, :2].ravel(), rtol=1e-14)
     assert one.reward[-1] == 0 and one.criterion == "discounted"
     assert one.replace(discount=1.0).criterion == "total"
+
+
+# ---- what a stranger gets wrong, in every form
+WHOLE = np.array([[[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]] * 3)  # [S, A, S]
+ROWS, TO = WHOLE.reshape(6, 3), np.array([[[0, 1], [1, 2]]] * 3)
+HALVES, CHOICES = np.full((3, 2, 2), 0.5), [[{0: 1.0}], [{1: 1.0}], [{2: 1.0}]]
+MIXED = np.empty(2, dtype=object)
+MIXED[0], MIXED[1] = sp.csr_array(WHOLE[:, 0]), WHOLE[:2, 1]
+BY_CHOICE = {"reward": np.zeros(6), "constraints": np.zeros((1, 6))}
+ALONE = {"reward": np.zeros(3), "constraints": np.zeros((1, 3))}
+
+
+def chosen(state, own):
+    """Choices, of which one state's are others."""
+    return {"transitions": [*CHOICES[:state], own, *CHOICES[state + 1 :]], **ALONE}
+
+
+def changed(array, place, value):
+    """A copy with another number."""
+    array = np.array(array, dtype=float)
+    array[place] = value
+    return array
+
+
+WRONG = {
+    "a row of .9": (
+        {"transitions": changed(WHOLE, (1, 0, 0), 0.4)},
+        "state 1, action 0 sum to 0.9",
+    ),
+    "a hole": (
+        {"transitions": changed(WHOLE, (2, 1, 2), np.nan)},
+        "state 2, action 1, successor 2",
+    ),
+    "a file name": ({"transitions": "model.npz"}, "transitions: a str, expected [S, A, S]"),
+    "a dictionary": ({"transitions": {0: {0: 1.0}}}, "transitions: a dict, expected [S, A, S]"),
+    "five rows": ({"transitions": ROWS[:5]}, "shape (5, 3), expected [S, A, S]"),
+    "a sparse hole": (
+        {"transitions": sp.csr_array(changed(ROWS, (3, 1), np.inf))},
+        "state 1, action 1, successor 1 is inf",
+    ),
+    "a first choice too few": (
+        {"transitions": ROWS, "first_choice": [0, 2, 6], **BY_CHOICE},
+        "first_choice: shape (3,) of int64, expected 4 integers",
+    ),
+    "a state without choices": (
+        {"transitions": ROWS, "first_choice": [0, 2, 2, 6], **BY_CHOICE},
+        "transitions, state 1: the action set is empty",
+    ),
+    "first choices of a cube": (
+        {"transitions": WHOLE, "first_choice": [0, 2, 4, 6]},
+        "shape (3, 2, 3), expected [choices, S] with first_choice=; or leave that out",
+    ),
+    "first choices of lists": (
+        {"transitions": CHOICES, "first_choice": [0, 1, 2, 3], **ALONE},
+        "first_choice: these lists of choices need none",
+    ),
+    "successors that are no integers": (
+        {"transitions": (TO * 1.0, HALVES)},
+        "successors must be integers, not float64",
+    ),
+    "a successor beyond": (
+        {"transitions": (np.where(TO == 2, 5, TO), HALVES)},
+        "successor 5 of state 0, action 1 is out of range; states are 0..2",
+    ),
+    "successor lists without states": (
+        {"transitions": (TO.reshape(6, 2), HALVES.reshape(6, 2)), **BY_CHOICE},
+        "must both be [S, A, B], or [choices, B] with first_choice=",
+    ),
+    "a pair of matrices": (
+        {"transitions": (WHOLE[:, 0], WHOLE[:, 1])},
+        "matrices of actions go into a list",
+    ),
+    "a matrix among sparse ones": ({"transitions": MIXED}, "transitions[1]: expected a sparse"),
+    "half a state": (chosen(1, own=[{1.5: 1.0}]), "state 1, choice 0: 1.5 is not the number"),
+    "a state as a float": (chosen(1, own=[{1.0: 1.0}]), "state 1, choice 0: 1.0 is not the number"),
+    "a name": (chosen(2, own=[{"b": 1.0}]), "state 2, choice 0: 'b' is not the number of a state"),
+    "a number without end": (chosen(2, own=[{2**70: 1.0}]), "state 2, choice 0: 1180591620717411"),
+    "a chance as text": (chosen(0, own=[{0: "1.0"}]), "state 0, choice 0: the probability of 0 is"),
+    "no chance": (chosen(0, own=[{0: None}]), "state 0, choice 0: the probability of 0 is None"),
+    "one choice without a list": (chosen(1, own={1: 1.0}), "state 1: {1: 1.0} is no list of choic"),
+    "a choice that is a list": (chosen(1, own=[[1, 1.0]]), "state 1: [[1, 1.0]] is no list of cho"),
+    "an empty choice": (chosen(1, own=[{}]), "state 1, action 0 sum to 0, not 1"),
+    "an initial float": ({"initial": 1.0}, "initial: 1.0 is no state; give an index, a name"),
+    "no initial state": ({"initial": None}, "initial: None is no state; give an index, a name"),
+    "an initial state twice": (
+        {"initial": "a", "state_names": ["a", "a", "b"]},
+        "initial: 'a' is the name of 2 states; give an index",
+    ),
+    "a ragged goal": ({"goal": [[0], [1, 2]]}, "goal: [0] is neither the index nor the name"),
+    "a goal as numbers": ({"goal": [0, 0, 1]}, "goal: state 0 is listed twice; a mask must be"),
+    "a goal that is True": ({"goal": True}, "goal: True is neither the index nor the name"),
+    "a goal as a mapping": ({"goal": {1: True}}, "goal: {1: True} is neither the index"),
+    "a short mask": ({"goal": [True, False]}, "goal: a mask of shape (2,), expected (3,)"),
+    "names as one text": ({"state_names": "abc"}, "state_names: 'abc' is not a list"),
+    "a discount as text": ({"discount": "0.9"}, "discount: a str, expected one number"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_said_with_its_row_and_its_remedy(name):
+    changes, sentence = WRONG[name]
+    fields = {
+        "transitions": WHOLE,
+        "reward": np.zeros((3, 2)),
+        "constraints": np.zeros((1, 3, 2)),
+        "thresholds": [0.0],
+        "initial": 0,
+        "discount": 0.9,
+    }
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        CMDP(**{**fields, **changes})
+
+
+def test_libraries_without_an_initial_state_need_one():
+    two = {"P": WHOLE.transpose(1, 0, 2), "R": np.zeros((3, 2)), "discount": 0.9}
+    with pytest.raises(InputError, match="initial: None is no state; give an index"):
+        CMDP.from_mdptoolbox(**two)
+    with pytest.raises(InputError, match="initial: None is no state; give an index"):
+        CMDP.from_quantecon(np.zeros((3, 2)), WHOLE, 0.9)
+
+
+@pytest.mark.parametrize("goal", [{2}, range(2, 3), np.array([2]), (2,)])
+def test_a_goal_may_be_any_collection(goal):
+    fields = np.zeros((3, 2)), [], [], 0, 0.9
+    assert CMDP(WHOLE, *fields, goal=goal).digest == CMDP(WHOLE, *fields, goal=2).digest

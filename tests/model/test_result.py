@@ -1,3 +1,4 @@
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -35,7 +36,7 @@ def by_hand(**changes) -> Result:
         "certificate": proof,
         "scaled_gap": 1e-7,
         "scaled_violation": 0.0,
-        "digest": "",
+        "fingerprint": "",
         "limits": Limits.of([]),
         "seconds": 0.5,
     }
@@ -215,3 +216,12 @@ def test_trajectories_know_when_they_diverged_and_give_one_of_a_batch():
     np.testing.assert_array_equal(one.rewards, [1.0, 2.0, 3.0])
     np.testing.assert_array_equal(one.margins, rows[:, 0])
     np.testing.assert_array_equal(one.policies, policies[None, 0])
+
+
+def test_a_fingerprint_is_made_when_it_is_asked_for_and_travels_as_a_text():
+    model = cliff_world()
+    result = solve(model)
+    assert "digest" not in vars(result) and "hashed" not in vars(model.transitions)
+    copy = pickle.loads(pickle.dumps(result))
+    assert copy.fingerprint == copy.digest == result.digest == model.digest
+    check(model, copy)

@@ -267,3 +267,19 @@ def test_many_chunks_are_one_table(written):
     line = tables.CHUNK + 5
     with pytest.raises(InputError, match=f"line {line}: reward: 'x' is not a number"):
         CMDP.from_table(written(HEAD + "".join(rows)), discount=0.9, initial="s0")
+
+
+def test_a_file_may_say_that_the_average_counts(tmp_path):
+    """No discount is needed then; what the caller says counts first."""
+    rows = "state,action,next_state,probability,reward\n0,a,1,1,4\n1,a,0,1,0\n"
+    path = tmp_path / "swing.csv"
+    path.write_text("# criterion = average\n# initial = 0\n" + rows)
+    model = CMDP.from_table(path)
+    assert model.criterion == "average" and solve(model).reward == pytest.approx(2.0)
+    with pytest.raises(InputError, match="criterion"):
+        CMDP.from_table(path, criterion="mean", discount=0.9)
+    path.write_text("# discount = 1\n# may_stay = true\n# initial = 0\n" + rows.replace("4", "0"))
+    assert CMDP.from_table(path).may_stay
+    path.write_text("# may_stay = perhaps\n# discount = 1\n# initial = 0\n" + rows)
+    with pytest.raises(InputError, match="may_stay 'perhaps' is not known"):
+        CMDP.from_table(path)

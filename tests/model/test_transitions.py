@@ -1,11 +1,10 @@
-"""Every form of transitions gives the same rows: arrays, sparse matrices, lists, functions and
-tables; and every bad one gets one clear sentence.
+"""Every form of transitions gives the same rows: arrays, sparse matrices, lists, functions;
+and every bad one gets one clear sentence.
 """
 
 import warnings
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -13,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmdpax import CMDP, InputError, solve
-from cmdpax.exact.standard import StandardForm
 from cmdpax.model.transitions import ROW_SUM_TOLERANCE, RowLists, Transitions, refuse_huge
 
 DENSE = np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]])
@@ -146,7 +144,7 @@ def test_rows_are_refused_by_state_and_action() -> None:
     matrix = sp.csr_array([[0.5, 0.5], [0.0, 1.0], [0.5, 0.0], [0.0, 1.0]])
     with pytest.raises(InputError, match=r"of state 0, action 2 sum to 0\.5, not 1; normalise"):
         model_of(matrix, reward=np.zeros(4), first_choice=[0, 3, 4])
-    with pytest.raises(InputError, match=r"every choice must be \{next state: probability\}"):
+    with pytest.raises(InputError, match=r"state 0, choice 0: 'a' is not the number of a state"):
         model_of([[{"a": 1.0}], [{0: 1.0}]], reward=np.zeros(2))
 
 
@@ -328,7 +326,7 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "one sparse matrix": (
         sp.csr_array((2, 3)),
-        r"shape \(2, 3\), expected .* or one \[S\*A, S\]",
+        r"shape \(2, 3\), expected .* one \[S\*A, S\], or for every state a list",
     ),
     "one complex sparse matrix": (sp.eye_array(2) * 1j, r"real numbers, not complex128"),
     "sparse and dense": ([sp.eye_array(2), np.eye(2)], r"transitions\[1\]: expected a sparse"),
@@ -486,62 +484,6 @@ RETURN = r"step\('works', 'run'\): return \(\{next_state: probability\}, reward,
 def test_from_step_explains_what_is_wrong(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         repair(**changes)
-
-
-# ---- a table
-def frozen_lake() -> Any:
-    return gymnasium.make("FrozenLake-v1", is_slippery=True)
-
-
-def hole(s: int, a: int, successor: int) -> float:
-    return float(successor in (5, 7, 11, 12))
-
-
-def test_from_toy_text_has_the_values_of_the_table() -> None:
-    """Values of a random policy, against plain iteration on the environment's own table."""
-    env, discount = frozen_lake(), 0.95
-    model = CMDP.from_toy_text(env, hole, limit=0.1, discount=discount, cost_name="holes")
-    assert (model.states, model.senses, model.constraint_names) == (17, ("<=",), ("holes",))
-    assert model.state_names is not None and model.state_names[-1] == "end"
-    assert model.available is None
-    policy = np.random.default_rng(0).dirichlet(np.ones(4), size=17)
-    V, C = np.zeros(16), np.zeros(16)
-    for _ in range(800):
-        new_V, new_C = np.zeros(16), np.zeros(16)
-        for s in range(16):
-            for a in range(4):
-                for p, successor, gain, terminated in env.unwrapped.P[s][a]:
-                    stays = discount * (not terminated)
-                    new_V[s] += policy[s, a] * p * (gain + stays * V[successor])
-                    new_C[s] += policy[s, a] * p * (hole(s, a, successor) + stays * C[successor])
-        V, C = new_V, new_C
-    form = StandardForm.of(model)
-    rewards = np.stack([model.reward, *model.constraints])
-    policy = model.by_choice(policy)
-    values = form.criterion.values(form, policy, rewards)
-    np.testing.assert_allclose(values[:, :16], [V, C], atol=1e-12)
-    assert values[0, 16] == values[1, 16] == 0
-    assert float(form.evaluate(policy).margins[0]) == pytest.approx(0.1 - C[0], abs=1e-12)
-
-
-def test_from_toy_text_explains_what_is_wrong() -> None:
-    def attempt(env: Any, cost: Any = hole, **options: Any) -> CMDP:
-        return CMDP.from_toy_text(env, cost, limit=0.1, discount=0.9, **options)
-
-    class Bare:
-        P = frozen_lake().unwrapped.P
-
-    with pytest.raises(InputError, match=r"no transition table `unwrapped\.P`"):
-        attempt(gymnasium.make("CartPole-v1"))
-    with pytest.raises(InputError, match=r"initial: shape \(3,\), expected \(17,\)"):
-        attempt(frozen_lake(), initial=[1.0, 0.0])
-    with pytest.raises(
-        InputError, match=r"initial: the environment does not tell it; give the distribution"
-    ):
-        attempt(Bare())
-    for bad in (np.nan, None):
-        with pytest.raises(InputError, match=rf"cost\(0, 0, 0\): {bad} is not a finite number"):
-            attempt(frozen_lake(), lambda s, a, successor, bad=bad: bad)
 
 
 def test_a_cube_is_read_aloud():

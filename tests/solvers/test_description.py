@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from cmdpax import CMDP, describe
+from cmdpax import CMDP, InputError, describe
 from cmdpax.environments import cliff_world, queue
 from models import build, cmdps, large_path, uneven
 
@@ -20,6 +20,7 @@ def test_sizes_and_components_of_a_small_model():
         "choices": 6,
         "entries": 7,
         "constraints": 0,
+        "criterion": "discounted",
         "discount": 0.5,
         "components": 4,
         "largest_component": 2,
@@ -32,7 +33,7 @@ def test_sizes_and_components_of_a_small_model():
     assert (reward.name, reward.least, reward.most) == ("reward", 0.0, 9.0)
     # to 3: V(1) = 2 + 18 / 2; round and round: V(2) = V(1) / 3, V(1) = 1 + V(2) / 2
     assert reward.high == pytest.approx(5.5) and reward.low == pytest.approx(0.6)
-    assert seen.odd == ("1 states are never reached, the first is 4",)
+    assert seen.odd == ("state 4 is never reached",)
 
 
 @settings(max_examples=25)
@@ -77,3 +78,20 @@ def test_prints_and_plain_numbers():
     assert "states in cycles" in text and "attainable from" in text and "energy<=" in text
     assert "<table>" in seen._repr_html_()
     assert json.loads(json.dumps(seen.as_json()))["series"][1]["name"] == "energy"
+
+
+def test_what_has_no_end_and_no_discount_is_said_in_plain_json():
+    """A cycle that costs: any value from -2 down is attained. An average has no discount."""
+    rows = [[{0: 0.5, 1: 0.5}, {0: 1.0}], [{1: 1.0}]]
+    total = describe(CMDP(rows, [-1.0, -2.0, 0.0], [], [], 0, 1.0))
+    assert total.series[0].low == -np.inf and "-inf" in str(total)
+    (reward,) = json.loads(json.dumps(total.as_json(), allow_nan=False))["series"]
+    assert reward["low"] is None and reward["high"] == pytest.approx(-2.0)
+    average = describe(CMDP(rows, [1.0, 2.0, 0.0], [], [], 0, criterion="average"))
+    assert "discount" not in average.sizes and average.sizes["criterion"] == "average"
+
+
+@pytest.mark.parametrize("model", [None, 5, "queue"])
+def test_what_is_no_model_is_refused(model):
+    with pytest.raises(InputError, match="model: a CMDP is needed, not "):
+        describe(model)

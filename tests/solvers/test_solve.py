@@ -5,6 +5,8 @@ how good it is expected to be (also if that is not good), or the matrix fails.
 """
 
 import signal
+from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +16,16 @@ from hypothesis import strategies as st
 
 import cmdpax
 import plain
-from cmdpax import CMDP, InputError, NumericalError, check, methods, solve, trajectory
+from cmdpax import (
+    CMDP,
+    CertificateError,
+    InputError,
+    NumericalError,
+    check,
+    methods,
+    solve,
+    trajectory,
+)
 from cmdpax.environments import cliff_world, deep_sea, finite, garnet, grid_world, queue
 from cmdpax.environments.by_name import tiles
 from cmdpax.exact.discounted import Discounted
@@ -22,7 +33,7 @@ from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.policy_classes import Features, one_hot
 from cmdpax.solvers.policy_gradient import PolicyGradient, npg, ppg, pqa, spma
 from cmdpax.solvers.solve import certified_gaps
-from models import cmdps, renumbered, uneven
+from models import cmdps, large_path, renumbered, uneven
 
 PROBLEMS = {"cliff-world": (cliff_world, 0.655402376190), "deep-sea": (deep_sea, 0.392671157895)}
 FIXED = [name for name, row in methods.items() if row.trace and not row.features]
@@ -867,3 +878,36 @@ def test_a_start_that_does_not_fit_is_refused():
         cmdpax.solve(model, start=3)
     with pytest.raises(InputError, match="start: only corrective-alm and key-simplex"):
         cmdpax.solve(model, "lp", start=cmdpax.solve(model))
+
+
+def test_an_exact_plan_without_constraints_needs_no_range(monkeypatch):
+    """What rounding allows is a tolerance, whatever policies can change: nobody need know that."""
+
+    def planned(*_, **__):
+        raise AssertionError("nobody asks for a range")
+
+    monkeypatch.setattr("cmdpax.solvers.solve.attained_ranges", planned)
+    for states, large in ((50, False), (400, True)):
+        model = uneven(states, seed=3, discount=0.99, constraints=0)
+        with large_path() if large else nullcontext():
+            result = solve(model, eps=1e-9)
+            assert check(model, result).status == result.status == "certified"
+        low, high = result.certificate.ranges[0]
+        assert high <= result.reward <= low and low - high <= 1e-9 * low
+        assert "range" not in str(result) and "or 1e-10 of its size" in str(result)
+        # a range that nobody proved is refused
+        for ends in ([low - 1e-3, high], [low, high + 1e-3]):
+            proof = replace(result.certificate, ranges=np.array([ends]))
+            with pytest.raises(CertificateError, match="value 0 is claimed to attain"):
+                check(model, replace(result, certificate=proof))
+
+
+def test_a_rough_plan_without_constraints_is_measured_by_the_range():
+    model = garnet(states=2000, constraints=1, seed=2).replace(constraints=[], thresholds=[])
+    result = solve(model, eps=1e-3)
+    check(model, result)
+    low, high = result.certificate.ranges[0]
+    assert result.status == "certified" and low < 0.9 * high
+    assert 1e-10 * high < result.certificate.gap <= 1e-3 * (high - low)
+    assert result.scaled_gap == pytest.approx(result.certificate.gap / (high - low))
+    assert "of its range" in str(result)

@@ -41,7 +41,7 @@ HOSTS = {
     "gymnasium": ("learning/",),
     "mujoco": ("learning/velocity.py",),
     "highspy": ("solvers/programs.py",),
-    "matplotlib": ("experiments/pictures.py", "paper/"),
+    "matplotlib": ("experiments/pictures.py", "experiments/policy_pictures.py", "paper/"),
     "ray": ("processes.py",),
     "markdown_it": ("report/page.py",),
     "tyro": ("cli/",),
@@ -80,19 +80,19 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 2840,
+    "loose modules": 2880,
     "loops": 3510,
-    "model": 4700,
-    "exact": 4110,
-    "solvers": 5250,
+    "model": 4830,
+    "exact": 4140,
+    "solvers": 5300,
     "environments": 680,
-    "learning": 6840,
-    "experiments": 1780,
+    "learning": 6935,
+    "experiments": 1980,
     "report": 960,
     "paper": 2800,
-    "cli": 1175,
+    "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 34_530, 139, 9
+LINES, MODULES, LOOSE_MODULES = 35_440, 143, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 20,

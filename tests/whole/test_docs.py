@@ -1,99 +1,51 @@
-"""The documentation is true: what it shows is run, in the order of the page, and prints what it
-says.
-
-Blocks of Python and of shell commands are run in a fresh folder for each page; a block of text
-after one is its output, in which `...` stands for anything. A comment before a block says
-otherwise: `<!-- slow -->` leaves it to the slow tests, `<!-- not run:
-why -->` to the reader, `<!-- file: name -->` makes it a file. Blocks of other languages are shown,
-not run.
+"""The documentation is true: what it shows is run, in the order of the page (`docs/pages.py`), and
+prints what it says.
 """
 
 import csv
 import doctest
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass
-from io import StringIO
+from dataclasses import asdict
 from pathlib import Path
 
 import deep_page
+import pages
 import pytest
 
+import cmdpax
 from cmdpax.learning.config import TrainConfig
 from cmdpax.paper import deep_tables
 from cmdpax.paper.deep_study import DeepStudy
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
-BLOCK = re.compile(
-    r"(?:<!-- (?P<note>[^>]*)"
-    r" -->\n)?```(?P<language>\w+)\n(?P<code>.*?)```(?:\n```text\n(?P<printed>.*?)```)?",
-    flags=re.S,
-)
 SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-@dataclass(frozen=True)
-class Block:
-    language: str
-    code: str
-    note: str
-    printed: str | None
-
-
-def blocks(page: str) -> list[Block]:
-    found = BLOCK.finditer((DOCS / page).read_text())
-    return [Block(one["language"], one["code"], one["note"] or "", one["printed"]) for one in found]
-
-
-def runnable(page: str, slow: bool) -> Iterator[Block]:
-    for block in blocks(page):
-        shown_only = block.note.startswith(("not run", "file")) or (
-            block.note == "slow" and not slow
-        )
-        if block.language in ("python", "sh") and not shown_only:
-            yield block
-
-
-def shell(code: str) -> str:
-    here = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", code],
-        env={**os.environ, "PATH": here},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, f"{code}\n{done.stderr}"
-    return done.stdout
-
-
-def python(code: str, names: dict) -> str:
-    printed = StringIO()
-    with redirect_stdout(printed):
-        exec(compile(code, "example", "exec"), names)
-    return printed.getvalue()
+def blocks_of(page: str) -> list[pages.Block]:
+    return list(pages.blocks((DOCS / page).read_text()))
 
 
 def follow(page: str, slow: bool) -> None:
     names: dict = {"__name__": "example"}
-    for block in blocks(page):
-        if block.note.startswith("file: "):
-            Path(block.note.removeprefix("file: ")).write_text(block.code)
-    for block in runnable(page, slow):
-        printed = python(block.code, names) if block.language == "python" else shell(block.code)
+    pages.write_files((DOCS / page).read_text())
+    for block in blocks_of(page):
+        if not block.is_run(slow):
+            continue
+        printed = pages.run(block, names)
         if block.printed is not None:
             assert doctest.OutputChecker().check_output(block.printed, printed, SAME), (
                 f"{block.code}\nprints\n{printed}\nnot\n{block.printed}"
             )
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(runnable(page, slow=False))])
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(block.is_run(slow=False) for block in blocks_of(page))]
+)
 def test_the_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     follow(page, slow=False)
@@ -101,11 +53,24 @@ def test_the_examples_run(page, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if any(block.note == "slow" for block in blocks(page))]
+    "page", [page for page in PAGES if any(block.note == "slow" for block in blocks_of(page))]
 )
 def test_the_long_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     follow(page, slow=True)
+
+
+def test_a_tutorial_is_a_notebook_too():
+    text = (DOCS / "tutorials" / "spreadsheet.md").read_text()
+    made = json.loads(pages.notebook(text))
+    code = [cell for cell in made["cells"] if cell["cell_type"] == "code"]
+    assert code[0]["source"][0] == "%%writefile workshop.csv\n"
+    assert "certified" in "".join(code[2]["outputs"][0]["text"])
+    pictures = [out for cell in code for out in cell["outputs"] if "data" in out]
+    assert len(pictures) == 2 and all(out["data"]["image/png"] for out in pictures)
+    told = "".join("".join(cell["source"]) for cell in made["cells"])
+    for heading in re.findall(r"^#+ .*", text, flags=re.M):
+        assert heading in told
 
 
 def test_every_page_is_in_the_contents():
@@ -119,6 +84,12 @@ def test_every_page_is_in_the_contents():
         assert page == "index.md" or any(
             Path(page).with_suffix("").match(entry) for entry in listed if entry
         ), page
+
+
+def test_every_public_name_is_in_the_reference():
+    page = (DOCS / "api.md").read_text()
+    missing = [name for name in cmdpax.__all__ if not re.search(rf"\b{name}\b", page)]
+    assert not missing
 
 
 @pytest.mark.parametrize("page", PAGES)

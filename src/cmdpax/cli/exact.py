@@ -47,7 +47,7 @@ def solve(
     Args:
         model: a model file (.npz, .json, .csv, .parquet, .umb, .nm, .jani), or an environment, as
             in garnet:states=200,seed=3
-        eps: accuracy of gap and violation, on the scale of possible values
+        eps: accuracy of gap and violation, a share of what policies can change
         method: one of `cmdpax list methods`; without it there is nothing to choose
         set: settings of the method, as in --set step=0.1 inner=50
         features: tiles:60,4,3 (dimension, tilings, size) or a .npy or .npz file [S, A, d]
@@ -189,7 +189,8 @@ def show(
         result: what `cmdpax solve --out` wrote; without it the model is solved
         out_file: the picture
     """
-    from cmdpax.experiments.pictures import policy_picture, save
+    from cmdpax.experiments.pictures import save
+    from cmdpax.experiments.policy_pictures import policy_picture
 
     writable_path(out_file, ".png")
     problem = _opened(model, read)
@@ -243,6 +244,8 @@ def export(
     elif path.suffix.lower() == ".onnx":
         remedy = f"cmdpax solve {source} --out result.npz makes one"
         raise InputError(f"{source} is neither a run nor a result, so it has no policy; {remedy}.")
+    elif "/" in source and not Path(source).exists():
+        raise InputError(f"{source}: there is no such run folder, and no such file.")
     else:
         writable_path(path, ".npz", ".json", ".umb", option="model file")
         save_model(_opened(source, read), path)

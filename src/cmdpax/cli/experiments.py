@@ -301,7 +301,8 @@ def demo(out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> 
     Args:
         out_dir: folder for the pictures
     """
-    from cmdpax.experiments.pictures import policy_picture, save
+    from cmdpax.experiments.pictures import save
+    from cmdpax.experiments.policy_pictures import policy_picture
     from cmdpax.paper.exact_figures import first
 
     codes = []

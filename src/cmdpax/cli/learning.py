@@ -1,7 +1,9 @@
 """Commands on simulators: train, evaluate, film, publish, check-env."""
 
 import json
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -87,6 +89,10 @@ def train(
         except OSError as error:
             why = f"{error.filename}: {error.strerror}" if error.filename else str(error)
             raise InputError(f"{why}; {_rest(place)}") from None
+        except InputError as error:
+            if bar.first is None:  # nothing was done yet
+                raise
+            raise InputError(f"{str(error).rstrip('.')}; {_rest(place)}") from None
     takes_import = deep("cmdpax.learning.gym_simulator").names_module(environment)
     typed = f" --environment {environment}" if takes_import else ""
     if run.kept:
@@ -107,6 +113,8 @@ def _shape(config: Row, workers: str | None) -> str:
     shape = f"{updates} updates of {batch} steps, {steps} in each of {copies} simulators"
     if config.get("network") == CONVOLUTIONAL:
         shape += "; observations are images: a convolutional network sees them"
+    if config.get("start") is not None:
+        shape += f"; it begins as the policy of {config['start']}"
     if workers is None or not workers.isdecimal() or int(workers) <= copies:
         return shape
     return f"{shape}; only {copies} of {workers} workers are used (fewer --rollout-steps use more)"
@@ -147,9 +155,10 @@ def evaluate(
         as_json: print one JSON object
     """
     evaluation = deep("cmdpax.learning.evaluation")
-    measured = evaluation.evaluate(
-        run_dir, environment=environment, trust=trust, episodes=episodes, seed=seed
-    )
+    with redirect_stdout(sys.stderr):  # what the environment prints is not the answer
+        measured = evaluation.evaluate(
+            run_dir, environment=environment, trust=trust, episodes=episodes, seed=seed
+        )
     if as_json:
         print(json.dumps(evaluation.as_numbers(measured)))
         return 0
@@ -157,14 +166,14 @@ def evaluate(
     texts = dict(zip(limits.names, limits.texts))
     for kind, seen in measured.items():
         title = f"{kind}: {seen.episodes} episodes of {seen.length:.0f} steps"
-        table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
+        table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1))
         table.add_column("", overflow="fold")
-        for heading in ("mean", "std", "P90", "P95", "worst", "bound", "P(violation)"):
+        for heading in ("mean", "std", "P90", "P95", "worst", "bound", "violated"):
             table.add_column(heading, justify="right")
         table.add_row("return", *_numbers(seen.reward), "")
         for name, part in seen.costs.items():
             chance, bound = seen.violation_probability.get(name), seen.violation_bound.get(name)
-            violation = "" if chance is None else f"{chance:.2f} (<= {bound:.2f})"
+            violation = "" if chance is None else f"{chance:.0%} (<= {bound:.0%})"
             table.add_row(texts.get(name, name), *_numbers(part), violation)
         out.print(table)
         if seen.verdict is not None:
@@ -173,8 +182,8 @@ def evaluate(
     if (card := RunFolder(run_dir).card) is not None:
         out.print(f"published: {card.get('summary')}")
     out.print(
-        "bound: of the mean, 95% confidence; the chance of a violation with its own; no optimality"
-        " gap is known"
+        "bound: of the mean, 95% confidence; violated: the share of episodes, with its own; no"
+        " optimality gap is known"
     )
     return 0
 
@@ -249,7 +258,9 @@ def check_env(
         seed: of the environment and of the actions
         as_json: print one JSON object
     """
-    report = deep("cmdpax.learning.environment_check").check_environment(environment, steps, seed)
+    check = deep("cmdpax.learning.environment_check").check_environment
+    with redirect_stdout(sys.stderr):  # what the environment prints is not the answer
+        report = check(environment, steps, seed)
     if as_json:
         print(json.dumps(asdict(report)))
         return 0
@@ -258,7 +269,7 @@ def check_env(
         for name, mean, (low, high) in zip(report.cost_names, report.mean_costs, report.cost_ranges)
     )
     out.print(
-        f"{report.name}: {report.observation_size} observations, {report.actions} actions,"
+        f"{report.name}: {report.observation_size} observations, {report.actions},"
         f" {report.episodes} episodes"
     )
     out.print(

@@ -38,7 +38,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "reproduce": experiments.reproduce,
     "report": experiments.report,
 }
-SCIENTIFIC, LARGEST = re.compile(r"\d+(\.\d+)?[eE]\+?\d+"), 1e15
+SCIENTIFIC = re.compile(r"\d+(\.\d+)?[eE]\+?\d{1,2}")
 # of `train`, what other libraries call it
 FOREIGN = {"--lr": "--learning-rate", "--gamma": "--discount", "--lam": "--gae"}
 FOREIGN |= {"--steps": "--samples", "--total-steps": "--samples", "--total-timesteps": "--samples"}
@@ -107,7 +107,7 @@ def _refuse_repeated(words: Sequence[str]) -> None:
 def _whole(word: str) -> str:
     """`1e5` as `100000`, also in `--samples=1e5`: whole numbers may be written so."""
     ahead, equals, text = word.rpartition("=") if word.startswith("--") else ("", "", word)
-    if not SCIENTIFIC.fullmatch(text) or (number := float(text)) % 1 or number > LARGEST:
+    if not SCIENTIFIC.fullmatch(text) or (number := float(text)) % 1:
         return word
     return f"{ahead}{equals}{number:.0f}"
 

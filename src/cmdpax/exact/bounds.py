@@ -68,7 +68,9 @@ def claims(form: "StandardForm") -> list[Claim]:
 
 def mixed(form: "StandardForm", reward: np.ndarray, weights: np.ndarray) -> Claim:
     """`V + w.(V_c - b)` for V the value of `reward [K]`, and weights `[m]`."""
-    total, sizes, rest = claim(form, reward)
+    is_own = reward is form.reward
+    constant = form.constants[0] if is_own else form.criterion.constant(form, reward)
+    total, sizes, rest = _claim(form, reward, *constant)
     kept: list[Claim] | None = form.__dict__.get("claims")
     for i in np.flatnonzero(weights):
         weight, threshold = float(weights[i]), Fraction(float(form.thresholds[i]))
@@ -148,7 +150,7 @@ def extremes(
         return small_extremes(form, rewards, sizes, potentials, gauge, policy)
     for pair, (reward, own, _), potential in zip(ends, what, potentials, strict=True):
         numbers = reward, own, potential, gauge, discount, rows.longest, policy, rows.lost
-        low, high = (side[form.reachable] for side in bellman.ratios(rows, *numbers))
+        low, high = (side[form.reachable_states] for side in bellman.ratios(rows, *numbers))
         pair[:] = low.min(), high.max()
     return ends if gauge is None else _weighed(form, gauge, ends)
 
@@ -230,7 +232,7 @@ def _extremes_of_parts(
     else:
         values, gauge = potential.reshape(2, -1)
         sides, shifts = _ratios_to_the_end(form, what, values, gauge, policy), (0.0, 0.0)
-    low, high = (side[form.reachable] for side in sides)
+    low, high = (side[form.reachable_states] for side in sides)
     return _weighed(form, gauge, np.array([low.min(), high.max()]), shifts)
 
 

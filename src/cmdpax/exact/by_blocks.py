@@ -60,7 +60,7 @@ class BlockForm:
     is_small = False
     kind, objective, gauge = "discounted", None, None
     notes: tuple[str, ...] = ()
-    reachable = slice(None)  # all states: bounds over more of them are bounds too
+    reachable = reachable_states = slice(None)  # all: bounds over more states are bounds too
     smallest = np.float32  # what is kept of vectors that need not be exact
 
     @staticmethod

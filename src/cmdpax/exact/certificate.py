@@ -37,7 +37,7 @@ def certify(
     policies: Mixture,
     weights: np.ndarray,
     choices: np.ndarray,
-    ranges: Ranges,
+    ranges: Ranges | None,
     *,
     potential: np.ndarray | None = None,
     tolerances: np.ndarray | float = 0.0,
@@ -48,8 +48,9 @@ def certify(
     policies: pairs of a probability and a policy, one of which is drawn at the start. weights: the
     dual ones, `[m]`. choices: `[S]`, (near) optimal for `r + w.c`. potential: `[S]`, values of
     those choices, which saves evaluating them. tolerances: how wide the bounds may be in large
-    models, `[1 + m]`. is_optimal: whether the policy is those choices, of a form without
-    constraints, so that one potential proves all. The bounds hold in any case.
+    models, `[1 + m]`. ranges: None, of a form without constraints: nobody asks what policies can
+    change. is_optimal: whether the policy is those choices, of a form without constraints, so that
+    one potential proves all. The bounds hold in any case.
     """
     own, gauge = claims(form), form.gauge
     rests = [one.rest for one in own]
@@ -66,6 +67,7 @@ def certify(
         all_bounds.append(widened(form, ends, potentials, rests))
         all_margins.append(widened(form, ends[1:], potentials[1:], room))
     bounds, margins = mean_bounds(shares, all_bounds), mean_bounds(shares, all_margins)
+    ranges = Ranges.of_answer(form, bounds[0]) if ranges is None else ranges
     sizes, size_potentials = _sizes(form, policies[0][1], own, ranges)
     what = mixed(form, form.reward, weights)
     if potential is None:

@@ -236,7 +236,7 @@ class Discounted:
             right = form.transitions.under(policy, np.stack([one.reward for one in claims]))
         else:
             right = np.stack([form.transitions.under(policy, one.reward) for one in claims])
-        seen = right[:, form.reachable]
+        seen = right[:, form.reachable_states]
         low, high = seen.min(1, keepdims=True), seen.max(1, keepdims=True)
         right = right.clip(low, high)
         if self.is_closed and form.gauge is None:
@@ -265,7 +265,7 @@ class Discounted:
             left = self.discount * rows.under(policy, np.stack(changes))
             left += right - (1 - self.discount) * values
             if self.is_closed:
-                seen = left[:, form.reachable]
+                seen = left[:, form.reachable_states]
                 left -= seen.min(1, keepdims=True) / 2 + seen.max(1, keepdims=True) / 2
             values = self.centred(form, values + self._solve(form, policy, left))
         return values
@@ -313,7 +313,7 @@ class Discounted:
         """
         if not self.is_closed or form.gauge is not None:
             return values
-        seen = values[..., form.reachable]
+        seen = values[..., form.reachable_states]
         low, high = seen.min(-1, keepdims=True), seen.max(-1, keepdims=True)
         return np.clip(values, low, high) - (low / 2 + high / 2)
 
@@ -346,7 +346,7 @@ class Discounted:
             return self.expected_steps(form)
         if self.discount == 0:
             return None
-        steps = bellman.distances(form.transitions, form.initial)
+        steps = form.distances
         if self.discount ** float(steps.max()) > FAR:
             return None
         with np.errstate(over="ignore"):

@@ -36,11 +36,13 @@ class Objective:
     rewards: np.ndarray
     unit: float = 1.0
     at_uniform: float = 0.0  # F of the uniform policy, as it stands: what progress is measured from
+    size: float = 0.0  # of the terms of F there
 
     def tolerance(self, bound: float, eps: float) -> float:
         """What a gap may be: a share of what leads from the uniform policy to a bound on F."""
         best, start = bound * self.unit, self.at_uniform
-        return max(eps * abs(best - start), FLOOR * max(abs(best), abs(start))) / self.unit
+        floor = FLOOR * max(abs(best), abs(start), self.size)
+        return max(eps * abs(best - start), floor) / self.unit
 
     def in_units(self, unit: float) -> "Objective":
         """The same in another unit."""

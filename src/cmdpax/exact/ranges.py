@@ -9,6 +9,7 @@ own policy, is a floor for what no policy can change. All are less the value of 
 which no policy can change either; it counts by its last digits alone.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,6 +43,16 @@ class Ranges:
     largest: np.ndarray  # [1 + m]: of the rewards of one step
     narrow: tuple[int, ...] = ()  # functions of both signs that policies hardly change
     has_least: bool = True  # whether rewards cannot be as low as one likes
+
+    @staticmethod
+    def of_answer(form: StandardForm, reward_bounds: Sequence[float] | np.ndarray) -> "Ranges":
+        """What the answer's own reward proves, of a form without constraints: it is attained.
+
+        No potential is needed for that, and no plan: it is enough where rounding allows no gap.
+        """
+        low, high = reward_bounds
+        nothing = np.zeros((1, 2, form.criterion.parts * form.states), dtype=form.smallest)
+        return Ranges(np.array([[high, low]], dtype=float), nothing, *_facts(form))
 
     def and_answer(self, reward_bounds: np.ndarray) -> "Ranges":
         """With the answer's own reward, where rewards have no least: it is attained too."""
@@ -81,14 +92,13 @@ def tolerances_of(
 def attained_ranges(
     form: StandardForm,
     stop: Stop = never,
-    sharp: float = ROUGH,
     guesses: np.ndarray | None = None,
+    best: np.ndarray | None = None,
 ) -> Ranges:
     """The ranges of a form, to five per cent; once `stop()` is true, what is known by then.
 
-    sharp: by what share of all possible values the best reward may be missed, where that plan is of
-    further use. guesses: potentials `[1 + m, 2, S]` of a model that resembles this one, which may
-    be all that is needed.
+    guesses: potentials `[1 + m, 2, S]` of a model that resembles this one, which may be all that is
+    needed. best: values `[S]` of a plan of the reward, which is not made again.
     """
     rows = (form.reward, *form.constraints)
     criterion, cycles = form.criterion, form.criterion.cycles
@@ -102,16 +112,19 @@ def attained_ranges(
             bounds[i], potentials[i] = -bounds[i - 1, ::-1], potentials[i - 1, ::-1]
         elif criterion.parts == 1:
             own = None if guesses is None else guesses[i]
-            bounds[i] = _attained(form, row, potentials[i], stop, ROUGH if i else sharp, own)
+            bounds[i] = _attained(form, row, potentials[i], stop, own, None if i else best)
         else:
             size = abs(float(form.thresholds[i - 1])) if i else 0.0
             bounds[i] = _attained_by_plans(form, row, size, potentials[i], stop)
     narrow = np.flatnonzero(_are_narrow(form, bounds)).tolist()
-    constants = [float(value) for _, value in form.constants]
-    largest = [max(-low, high) for low, high in form.spans]
     has_least = cycles is None or not form.reward[cycles.inner].any()
-    kind = tuple(narrow), has_least
-    return Ranges(bounds, potentials, np.array(constants), np.array(largest), *kind)
+    return Ranges(bounds, potentials, *_facts(form), tuple(narrow), has_least)
+
+
+def _facts(form: StandardForm) -> tuple[np.ndarray, np.ndarray]:
+    """Values of the constants, and the largest rewards of one step, both `[1 + m]`."""
+    constants = [float(value) for _, value in form.constants]
+    return np.array(constants), np.array([max(-low, high) for low, high in form.spans])
 
 
 def _all_attained(form: StandardForm) -> tuple[np.ndarray, np.ndarray]:
@@ -146,27 +159,33 @@ def _attained(
     row: np.ndarray,
     potentials: np.ndarray,
     stop: Stop,
-    sharp: float,
-    own: np.ndarray | None = None,
+    own: np.ndarray | None,
+    best: np.ndarray | None,
 ) -> tuple[float, float]:
-    """Both ends of one range; the potentials `[2, S]` are written to; own: guesses `[2, S]`."""
+    """Both ends of one range; the potentials `[2, S]` are written to.
+
+    own: guesses `[2, S]`. best: `[S]`, values that are known.
+    """
     criterion, plan = form.criterion, form.criterion.plan
-    ends, errors, scale = [0.0, 0.0], [0.0, 0.0], criterion.scale(form, row)[1]
-    tolerance, finest = ROUGH * scale, (np.inf, sharp * scale)
+    ends, errors = [0.0, 0.0], [0.0, 0.0]
+    tolerance = ROUGH * criterion.scale(form, row)[1]
     claims = [claim(form, sign * row) for sign in (-1.0, 1.0)]
     guesses: list[np.ndarray | None] = [None, None] if own is None else list(own)
     for done in range(ROUNDS):
         is_guess = own is not None and not done
         for side, what in enumerate(claims):
             guess = guesses[side]
-            if is_guess:
+            if side and best is not None:
+                potentials[side] = criterion.centred(form, best)
+            elif is_guess:
                 assert guess is not None
                 guess = _mended(form, what.reward, guess)
                 potentials[side], guesses[side] = criterion.centred(form, guess), guess
             elif not stop():
-                error = min(tolerance, finest[side])
-                best = plan(form, what.reward, values=guess, tolerance=error, stop=stop)
-                potentials[side], guesses[side] = criterion.centred(form, best.values), best.values
+                values = plan(
+                    form, what.reward, values=guess, tolerance=tolerance, stop=stop
+                ).values
+                potentials[side], guesses[side] = criterion.centred(form, values), values
             ends[side], most = best_bounds(form, what, potentials[side], form.gauge)
             errors[side] = most - ends[side]
         width = max(ends[0] + ends[1], 0.0)

@@ -163,7 +163,12 @@ class StandardForm:
             return self.initial > 0
         if not self.is_small and len(self.transitions.order.starts) == 2:  # one component
             return np.ones(self.states, dtype=bool)
-        return bellman.reachable(self.transitions, self.initial)
+        return self.distances >= 0
+
+    @cached_property
+    def distances(self) -> np.ndarray:
+        """`[S]`: fewest steps to each state; -1: never reached."""
+        return bellman.distances(self.transitions, self.initial)
 
     @cached_property
     def alive(self) -> np.ndarray:
@@ -171,11 +176,15 @@ class StandardForm:
         return self.reachable
 
     @cached_property
+    def reachable_states(self) -> np.ndarray | slice:
+        """Index of reachable states: `[S]` booleans, or all of them, which needs no copy."""
+        return slice(None) if self.reachable.all() else self.reachable
+
+    @cached_property
     def reachable_choices(self) -> np.ndarray | slice:
         """Index of the choices of reachable states: `[K]` booleans, or all of them."""
-        if self.reachable.all():
-            return slice(None)
-        return self.transitions.by_state(self.reachable)
+        own = self.reachable_states
+        return own if isinstance(own, slice) else self.transitions.by_state(own)
 
     def span(self, reward: np.ndarray) -> tuple[float, float]:
         """The least and the largest number in a reward `[K]` before a run has ended."""
@@ -248,7 +257,8 @@ class StandardForm:
         """A copy with other fields; what was found about reachable states is shared."""
         copy = replace(self, **changes)
         if not {"transitions", "initial"} & changes.keys():
-            names = {"reachable", "reachable_choices", "alive", "alive_choices", "gauge", "kernel"}
+            names = {"distances", "reachable", "reachable_choices", "alive", "alive_choices"}
+            names |= {"gauge", "kernel"}
             names &= self.__dict__.keys() - ({"kernel"} if "criterion" in changes else set())
             copy.__dict__.update({name: getattr(self, name) for name in names})
         return copy
@@ -490,6 +500,8 @@ def said_back(model: CMDP, proof: Certificate) -> Certificate:
     A ray prices one row of a constraint at the most (`Limits.unfold`).
     """
     limits, sign = model.limits, -1.0 if model.minimise else 1.0
+    if not (len(limits) or model.minimise):
+        return proof
     first = limits.first_rows
     signs, chosen = np.append(sign, limits.signs[first]), np.append(0, 1 + first)
     low, high = proof.reward_bounds

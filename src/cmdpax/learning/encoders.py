@@ -188,6 +188,6 @@ def refuse_untrusted(encoder: Encoder | None, trust: bool, where: Any) -> None:
         module = encoder.name.partition(":")[0]
         raise InputError(
             f"{where} names the network '{encoder.name}', which would import the module '{module}';"
-            " say that you trust it (trust=True, --trust), and take the run folder along: no other"
-            " file holds code."
+            " say that you trust it (trust=True, --trust). No policy.npz and no policy.onnx holds"
+            " code: take the run folder along."
         )

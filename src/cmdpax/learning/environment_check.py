@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.errors import InputError
+from cmdpax.errors import check_count
 from cmdpax.learning.encoders import is_image
-from cmdpax.learning.gym_simulator import make_simulator, name_of, random_actions
+from cmdpax.learning.gym_simulator import GymSimulator, make_simulator, name_of, random_actions
 from cmdpax.learning.simulator import ActionSpace, Simulator, Transition
 
 REPEATED = 100  # steps that are made twice, to see whether they are the same
@@ -42,11 +42,8 @@ def check_environment(environment: Any, steps: int = 2000, seed: int = 0) -> Env
 
     environment: as for `make_simulator`.
     """
-    if steps < 1 or seed < 0:
-        raise InputError(
-            f"steps is {steps} and seed is {seed}; there must be at least one step, and a seed is"
-            " not negative."
-        )
+    check_count("steps", steps)
+    check_count("seed", seed, least=0)
     simulator = make_simulator(environment, 1)
     name, space, costs = name_of(environment), simulator.action_space, simulator.cost_names
     complaints = _repeatability(simulator, min(steps, REPEATED), seed)
@@ -58,10 +55,9 @@ def check_environment(environment: Any, steps: int = 2000, seed: int = 0) -> Env
             f"of observations {list(shape)} a network of plain layers sees"
             f" {simulator.observation_size} numbers in a row; {remedy}"
         )
-    rows, ends = [], []
+    rows, ends, is_inside = [], [], True
     for step in walk(simulator, steps, seed):
-        if not (np.isfinite(step.next_observation).all() and np.isfinite(step.reward).all()):
-            raise InputError(f"environment '{name}': an observation or a reward is not finite.")
+        is_inside &= not isinstance(simulator, GymSimulator) or simulator.holds(step.observation)
         rows.append(np.concatenate((step.reward, step.cost[0])))
         ends.append(bool(step.terminated[0] or step.truncated[0]))
     paid, last = np.array(rows), np.flatnonzero(ends) + 1
@@ -71,6 +67,10 @@ def check_environment(environment: Any, steps: int = 2000, seed: int = 0) -> Env
             " time limit"
         )
         last = np.array([steps])
+    if not is_inside:
+        complaints.append(
+            "an observation lies beyond the bounds of observation_space; training takes it as it is"
+        )
     totals = np.array([part.sum(0) for part in np.split(paid, last)[: len(last)]])
     complaints += [
         f"cost '{cost}' was zero on every step"
@@ -116,10 +116,11 @@ def suggested(cost: str, total: float) -> str:
 
 def described(space: ActionSpace) -> str:
     """Actions in words."""
-    words = f"{space.choices} choices" if space.low is None else f"{space.size} continuous"
+    words = f"{space.choices} choices" if space.low is None else f"{space.size} continuous actions"
     if space.parts is not None:
-        words = f"{len(space.parts)} parts of {space.choices} choices in all"
-    return f"{words}, masked," if space.masked else words
+        words = f"{len(space.parts)} actions with {', '.join(map(str, space.parts))} choices"
+    mask = f" ({space.choices} of the observations are their mask)"
+    return words + mask if space.masked else words
 
 
 def _repeatability(simulator: Simulator, steps: int, seed: int) -> list[str]:

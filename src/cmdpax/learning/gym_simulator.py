@@ -43,6 +43,9 @@ from cmdpax.model.cmdp import CMDP
 from cmdpax.model.limits import Limits, can_be_limited
 
 USER_ERRORS = (Exception, SystemExit)  # what somebody's code may raise
+LARGEST_SEEN = 1e100  # of observations, whose squares are added up
+LARGEST = 1e15  # of rewards and costs: squares and sums are taken in single precision
+KINDS = "buifc"  # of arrays, from narrow to wide
 
 
 def make_simulator(environment: Any, count: int) -> Simulator:
@@ -81,8 +84,12 @@ def environment_factory(environment: Any, pictures: bool = False) -> Callable[[]
     try:
         content = beside(importlib.import_module, module)
     except ImportError as error:
+        remedy = "install it, or go to the folder where it lies"
+        if module.endswith(".py"):
+            remedy = f"leave out .py, as in {module[:-3]}:{name}"
         raise InputError(
-            f"environment '{environment}': module '{module}' cannot be imported ({error})."
+            f"environment '{environment}': module '{module}' cannot be imported ({error});"
+            f" {remedy}."
         ) from None
     except USER_ERRORS as error:
         raise as_input_error(environment, f"importing '{module}'", error) from error
@@ -91,10 +98,14 @@ def environment_factory(environment: Any, pictures: bool = False) -> Callable[[]
         return partial(beside, make, **options if _takes(make, "render_mode") else {})
     if name in gymnasium.registry:
         return partial(beside, gymnasium.make, name, **options)
-    public = [key for key, value in vars(content).items() if callable(value) and key[0] != "_"]
+    public = [
+        key
+        for key, value in vars(content).items()
+        if callable(value) and key[0] != "_" and getattr(value, "__module__", "") == module
+    ]
     raise InputError(
         f"environment '{environment}': module '{module}' has no function '{name}';"
-        f" {did_you_mean(name, public)}"
+        f" {did_you_mean(name, public) if public else 'write one there.'}"
     )
 
 
@@ -160,8 +171,7 @@ class GymSimulator:
         self.observation_shape: tuple[int, ...] = self.space.shape if is_array else (self.size,)
         self.action_space = self._actions(first.action_space)
         self.masks: dict[int, np.ndarray] = {}  # of copies, by their identity: what may be done now
-        spec = getattr(first, "spec", None)
-        self.episode_limit: int | None = getattr(spec, "max_episode_steps", None)
+        self.episode_limit = _time_limit(first)
         self.cost_names = self._probe()
 
     def reset(self, seed: int, first: int = 0) -> np.ndarray:
@@ -212,6 +222,7 @@ class GymSimulator:
         numbers; where actions are masked, the mask follows.
         """
         try:
+            _refuse_other_arrays(self.space, observation)
             flat = np.asarray(gymnasium.spaces.flatten(self.space, observation), dtype=np.float64)
         except Exception as error:  # whatever flattening something else raises
             why = f"{type(error).__name__}: {error}"
@@ -225,11 +236,21 @@ class GymSimulator:
         return self.finite(flat)
 
     def finite(self, observation: np.ndarray) -> np.ndarray:
-        """The same; a NaN or an infinity in it is an error here, before a policy acts on it."""
-        if observation.dtype.kind == "f" and not np.isfinite(observation).all():
-            wrong = observation[~np.isfinite(observation)][0]
-            raise self.wrong(f"an observation holds {wrong}; observations must be finite")
+        """The same; a NaN or what is too large is an error here, before a policy acts on it."""
+        if observation.dtype.kind == "f":
+            fits = np.abs(observation, dtype=np.float64) < LARGEST_SEEN
+            if fits.all():
+                return observation
+            wrong = observation[~fits][0]
+            must = f"observations must be finite, and below {LARGEST_SEEN:g}"
+            raise self.wrong(f"an observation holds {wrong}; {must}")
         return observation
+
+    def holds(self, observations: np.ndarray) -> bool:
+        """Whether flat observations `[N, d]` lie between the bounds of the space."""
+        box: Any = gymnasium.spaces.flatten_space(self.space)
+        seen = observations[:, : self.size].astype(box.dtype)
+        return bool(((seen >= box.low) & (seen <= box.high)).all())
 
     def wrong(self, what: str) -> InputError:
         """An error that names this environment."""
@@ -263,7 +284,9 @@ class GymSimulator:
         space = self.action_space
         if not space.masked:
             if isinstance(info, Mapping) and "action_mask" in info:
-                raise self.wrong("info['action_mask'] is in a step's info, but not in a reset's")
+                raise self.wrong(
+                    "info['action_mask'] is in a step's info, but not in a reset's; give it in both"
+                )
             return
         try:
             mask = np.concatenate(
@@ -290,9 +313,18 @@ class GymSimulator:
 
     def _reward(self, reward: Any) -> float:
         try:
-            return float(np.asarray(reward).item())  # NumPy itself would make a NaN of None
+            number = float(np.asarray(reward).item())  # NumPy itself would make a NaN of None
         except USER_ERRORS:
-            raise self.wrong(f"reward {reward!r} is not a number") from None
+            what = f"reward {reward!r} is not a number"
+            raise self.wrong(f"{what}; it must be the second value of a step") from None
+        return self._bounded("its reward", number)
+
+    def _bounded(self, what: str, number: float) -> float:
+        """The same number; a NaN or one that cannot be squared in single precision is an error."""
+        if not abs(number) < LARGEST:
+            must = f"rewards and costs must be finite, and below {LARGEST:g}"
+            raise self.wrong(f"{what} is {number:g}; {must}")
+        return number
 
     def _end(self, name: str, end: Any) -> bool:
         try:
@@ -302,6 +334,9 @@ class GymSimulator:
 
     def _cost(self, cost: Any) -> np.ndarray:
         names = self._names(cost)
+        if isinstance(cost, Mapping) and {*names} == {*self.cost_names}:  # in any order
+            named = dict(zip(names, cost.values()))
+            names, cost = self.cost_names, {name: named[name] for name in self.cost_names}
         if names != self.cost_names:
             raise InputError(
                 f"environment '{self.name}' changed its costs from {list(self.cost_names)} to"
@@ -309,13 +344,11 @@ class GymSimulator:
             )
         numbers = list(cost.values()) if isinstance(cost, Mapping) else cost
         try:  # NumPy itself would make a NaN of None
-            values = np.array([float(one) for one in np.array(numbers).reshape(len(names))])
+            values = [float(one) for one in np.array(numbers).reshape(len(names))]
         except USER_ERRORS:
             raise self._no_cost(cost) from None
-        for name, value in zip(names, values):
-            if not np.isfinite(value):
-                raise self.wrong(f"cost '{name}' is {value}; costs must be finite")
-        return values
+        pairs = zip(names, values)
+        return np.array([self._bounded(f"cost '{name}'", value) for name, value in pairs])
 
     def _no_cost(self, cost: Any) -> InputError:
         return self.wrong(f"cost {cost!r} is not a number, a vector or a mapping to numbers")
@@ -331,9 +364,10 @@ class GymSimulator:
             return ("cost",)
         size, own = math.prod(shape), getattr(self.environments[0].unwrapped, "cost_names", None)
         names = tuple(f"cost{index}" for index in range(size)) if own is None else tuple(own)
-        if len(names) != size:
-            raise InputError(
-                f"environment '{self.name}' names {len(names)} costs but reports {size}."
+        if len(names) != size or isinstance(own, str):
+            raise self.wrong(
+                f"its cost_names are {own!r}, but a step reports {size} costs; give a list with a"
+                " name for each"
             )
         return names
 
@@ -399,7 +433,9 @@ class GymSimulator:
     def _expect_masks(self) -> None:
         """Let observations end with what may be done."""
         if self.action_space.low is not None:
-            raise self.wrong("info['action_mask'] is for choices, but its actions are continuous")
+            raise self.wrong(
+                "info['action_mask'] is for choices, but its actions are continuous; leave it out"
+            )
         self.action_space = replace(self.action_space, masked=True)
         self.observation_size = self.size + self.action_space.choices
         self.observation_shape = (self.observation_size,)
@@ -411,6 +447,29 @@ def random_actions(space: ActionSpace, random: np.random.Generator, mask: Any = 
         return space.to_environment(random.uniform(-1, 1, (len(mask), space.size)))
     chances = np.where(mask, random.random(np.shape(mask)), -1.0)  # all equal in rank
     return space.to_environment(space.choose(chances))
+
+
+def _refuse_other_arrays(space: Any, seen: Any) -> None:
+    """Refuse what flattening would take silently: another shape, or fractions cut off."""
+    if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
+        parts = space.items() if isinstance(space, gymnasium.spaces.Dict) else enumerate(space)
+        for name, part in parts:
+            _refuse_other_arrays(part, seen[name])
+    elif isinstance(space, gymnasium.spaces.Box):
+        array = np.asarray(seen)
+        if array.shape != space.shape:
+            raise ValueError(f"its shape is {list(array.shape)}, not {list(space.shape)}")
+        widest = max(KINDS.find(space.dtype.kind), KINDS.find("i"))
+        if not 0 <= KINDS.find(array.dtype.kind) <= widest:
+            raise ValueError(f"it holds {array.dtype}, not {space.dtype}")
+
+
+def _time_limit(env: Any) -> int | None:
+    """Steps after which an episode is cut, where the environment or a wrapper of it says so."""
+    limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
+    while limit is None and isinstance(env, gymnasium.Wrapper):
+        limit, env = getattr(env, "_max_episode_steps", None), env.env
+    return limit
 
 
 def _as_parts(info: Any) -> tuple[Any, ...]:
@@ -457,8 +516,6 @@ class GymSampler:
                 outcome = self.simulator.step_one(env, action + self._first_action)
                 successor, reward, cost, terminated, truncated = outcome
                 successor = self.simulator.finite(np.array(successor))
-                if not np.isfinite(reward):
-                    raise self.simulator.wrong(f"the reward is {reward}; it must be finite")
                 rewards = (reward, *self.limits.turn(cost[self._columns]))
                 rows.append((observation, action, rewards, successor, not terminated, first))
                 ended = terminated or truncated or rng.random() >= self.discount

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
+from reprlib import repr as brief
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -335,11 +336,13 @@ class NetworkPolicy:
         """
         if mask is not None:
             observation = self._with_mask(observation, mask)
-        shape = self.observation_shape
+        shape, space = self.observation_shape, self.action_space
         hint = (
             f"this policy takes [..., {', '.join(map(str, shape))}], of other spaces what"
             " gymnasium.spaces.flatten(space, observation) makes of them."
         )
+        if space.masked:
+            hint = f"{hint[:-1]}, and then {space.choices} zeros and ones, or those as mask=."
         try:
             values = np.asarray(observation, dtype=np.float64)
         except (TypeError, ValueError):
@@ -391,7 +394,7 @@ def refuse_other_spaces(spaces: Row, simulator: Copies) -> None:
         for one in ({**spaces_of(simulator), **spaces}, spaces_of(simulator))
     )
     changed = [name for name in was if was[name] != now.get(name)]
-    pairs = [f"{name} {was[name]}, now {now.get(name)}" for name in changed]
+    pairs = [f"{name} {brief(was[name])}, now {brief(now.get(name))}" for name in changed]
     if pairs:
         what = f"the environment is not what the policy was trained in ({'; '.join(pairs)})"
-        raise InputError(f"{what}; train anew.")
+        raise InputError(f"{what}; take the environment of that run, or train anew.")

@@ -216,16 +216,16 @@ def read_policy(path: Path, trust: bool = False) -> NetworkPolicy | TablePolicy:
         space = ActionSpace.from_json(notes["action_space"])
         shape = notes.get("observation_shape", arrays["seen/mean"].shape)
         return NetworkPolicy.of(arrays, space, tuple(shape), notes["checkpoint"], encoder)
+    except InputError:
+        raise
     except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"the checkpoint in {path} holds no whole policy ({error}).") from None
 
 
 def holds_policy(path: Path) -> bool:
-    """Whether a path is that of a run folder, a checkpoint, or an archive with a policy in it."""
-    if path.is_dir():
-        return (path / "config.json").is_file() or (path / "checkpoints").is_dir()
+    """Whether a path is that of a folder, a checkpoint, or an archive with a policy in it."""
     if path.suffix.lower() != ".npz" or not path.is_file():
-        return path.suffix == ".safetensors"
+        return path.is_dir() or path.suffix.lower() in (".safetensors", ".onnx")
     with named(path), opened(path) as file:
         meta = pop_label(arrays_in(file), finite=False)
     return isinstance(meta, dict) and meta.get("format") in (KIND, RESULT)

@@ -91,6 +91,7 @@ class RunFolder:
         file = self.path / "config.json"
         if not file.is_file():
             lacks = "it has no config.json" if self.path.is_dir() else "there is no such folder"
+            lacks = "it is a file; give the folder of a training" if self.path.is_file() else lacks
             raise InputError(f"{self.path} is not a run folder: {lacks}.")
         config = from_0_1(read_json(file))
         whole = all(isinstance(config.get(name), kind) for name, kind in REQUIRED.items())
@@ -131,6 +132,10 @@ class RunFolder:
                 return read_checkpoint(path)
             except InputError as error:
                 warnings.warn(f"{error} The one before is taken, if there is one.", stacklevel=2)
+        self.config  # noqa: B018, says what is no run folder at all
+        if (self.path / "evaluation.json").is_file() and not self.checkpoints():
+            remedy = "train one by the settings of its config.json"
+            raise InputError(f"{self.path} is a record of numbers, without its policy; {remedy}.")
         raise InputError(f"{self.path} holds no intact checkpoint; give another run folder.")
 
     def policy(self) -> tuple[Arrays, Row]:

@@ -47,6 +47,8 @@ from cmdpax.model.limits import Limits
 MOST_COUNTED = 1.0  # of a violation: so many times what an update can mend
 MOST_CHANGE = 0.05  # of a multiplier in an update, as a share of the price
 TRAVEL = 8.0  # the same over a whole run: a short one takes larger steps
+BYTES_SEEN, BYTES_DONE = 20, 12  # of a step in a record, for each number of it
+MOST_BYTES = 8e9  # of a batch
 CUT = (
     "update {}: no episode ended within the {} steps of rollout_steps, so limits are held to the"
     " beginnings of episodes; give more (and a larger batch), or the environment a time limit."
@@ -114,8 +116,15 @@ def train(
     chosen, start = replace(chosen, **shape), start or earlier.get("start")
     config = chosen.resolved(simulator.episode_limit, 1 if is_object else None)
     copies = config.batch // config.rollout_steps
+    _refuse_too_large(simulator, config.batch)
     if copies > 1 and workers is None:
         simulator = make_simulator(environment, copies)
+    if config.limits == TrainConfig.limits and "cost" not in simulator.cost_names:
+        costs = ", ".join(simulator.cost_names)
+        raise InputError(
+            f"environment '{name}' has no cost named 'cost', but {costs}; give limits on these, as"
+            " cmdpax check-env suggests them."
+        )
     Limits.parse(config.limits).columns(simulator.cost_names)  # refuses others before all work
     compilation.recall()
     learner, recorded = init(config, simulator), {"environment": name, **asdict(config)}
@@ -340,6 +349,16 @@ def restore(template: Learner, run_folder: RunFolder, simulator: Simulator) -> L
     return _with(template, arrays)
 
 
+def _refuse_too_large(simulator: Copies, batch: int) -> None:
+    """Refuse a batch that no memory holds, before the system ends the process without a word."""
+    size, outputs = simulator.observation_size, simulator.action_space.size
+    if (needed := batch * (BYTES_SEEN * size + BYTES_DONE * outputs)) > MOST_BYTES:
+        raise InputError(
+            f"a batch of {batch:,} steps with {size:,} numbers in an observation and {outputs:,}"
+            f" in an action takes {needed / 1e9:.0f} GB; make them smaller, or --batch."
+        )
+
+
 def begin_from(
     run_folder: RunFolder, learner: Learner, simulator: Simulator, config: ResolvedConfig
 ) -> Learner:
@@ -347,9 +366,9 @@ def begin_from(
 
     Of a published run, which has none, no critics are taken.
     """
+    before, now = (_row_names(one) for one in (run_folder.config["limits"], config.limits))
     arrays, notes = run_folder.policy()
     refuse_other_spaces(notes, simulator)
-    before, now = (_row_names(one) for one in (run_folder.config["limits"], config.limits))
     leaves = leaves_by_path(learner)
     sources = {name: name for name in leaves if name.startswith(("policy/", "seen/"))}
     if "scales/centre" in arrays:

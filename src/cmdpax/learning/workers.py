@@ -89,7 +89,7 @@ def worker_simulator(
             yield WorkerSimulator(one, count, environment, partial(ask, crew, workers=most))
         return
     if wanted != "ray":
-        refuse_silent("--workers", wanted)
+        refuse_silent("--workers", wanted, "a number, ray, or ")
     address = None if wanted == "ray" else wanted
     with ray_cluster(address, os.cpu_count() or 1, "--workers ray") as ray:
         actor = ray.remote(num_cpus=1, max_restarts=0)(Actor)

@@ -7,7 +7,7 @@
 - `ratios`: `(x + gamma E V - V) / (u - gamma E u)` of every state, with its rounding, for bounds;
 - `differences`: `x + E (V(s') - V(s))` of every choice, exactly 0 where nothing changes;
 - `policy_rows`: the sparse rows of `P_pi`, for deterministic and stochastic policies;
-- `reachable`, `distances`: breadth-first search; `order_rows`: the one form of every row.
+- `distances`: breadth-first search; `order_rows`: the one form of every row.
 
 Rows come in blocks, `rows(first, last)` (`rows.py`). Large models are shared among threads
 (`compiled.py`), a block of states each. `sweep`, whose states depend on each other, stays on one.
@@ -189,6 +189,8 @@ def fill_ratios(
             terms += 4.5e-16 * (first_choice[i + 1] - first_choice[i])
         for k in range(first_choice[i], first_choice[i + 1]):
             start, end = end, first_entry[k + 1 - begin]
+            if is_mean and shares[k] == 0.0:
+                continue
             gone = 1.0 if start == end else 0.0
             if len(lost) > 0:
                 gone = lost[k]
@@ -356,11 +358,6 @@ def _fill_mixed(first, rows, policy, pointers, columns, entries):
                 if entry > 0:
                     columns[place], entries[place] = successors[e], entry
                     place += 1
-
-
-def reachable(rows: Rows, initial: Array) -> Array:
-    """`[S]` booleans: states that some policy visits from the distribution `initial [S]`."""
-    return distances(rows, initial) >= 0
 
 
 def distances(rows: Rows, initial: Array) -> Array:

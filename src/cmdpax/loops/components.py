@@ -96,14 +96,16 @@ def find_order(rows: Rows) -> Order:
     flows, filled = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
     for c in np.flatnonzero(np.diff(starts.astype(np.int64)) >= LARGE):
         own = states[starts[c] : starts[c + 1]]
-        own.sort()
-        place[own] = np.arange(len(own), dtype=np.uint32)
-        n, within = len(own), (pointers, successors, readable(own), readable(place))
+        n, numbers = len(own), np.arange(len(own), dtype=np.uint32)
+        place[own] = numbers
+        within = pointers, successors, readable(own), readable(place)
         if _backward(*within, readable(finish)) <= FLOW:
             flows[c] = True
             own[:] = own[np.argsort(finish[own])]
             length = 0.0
         else:
+            own.sort()
+            place[own] = numbers
             own[:], length = _shorter(pointers, successors, own, place)
             entries, choices = (int((p[own + 1] - p[own]).sum()) for p in (pointers, first_choice))
             length = 0.0 if entries <= FEW * choices else length

@@ -245,6 +245,7 @@ def _result_from_archive(file: BinaryIO) -> Result:
     if "points" in numbers and numbers["points"].shape[-1] != 1 + len(limits.rows):
         raise InputError(f"array 'points' needs {1 + len(limits.rows)} columns.")
     return Result(
+        fingerprint=labels.pop("digest"),
         limits=limits,
         certificate=Certificate(**proof, minimise=minimise, utility=own),
         **numbers,

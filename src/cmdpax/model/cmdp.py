@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.prism import prism_fields
 from cmdpax.model.row_function import FunctionCMDP
 from cmdpax.model.tables import table_fields
+from cmdpax.model.toy_text import toy_text_fields
 from cmdpax.model.transitions import (
     CUBE,
     NORMALISE,
@@ -44,7 +46,6 @@ from cmdpax.model.transitions import (
     real_number,
     say_divided,
     step_fields,
-    toy_text_fields,
 )
 
 FIELDS = (  # of the constructor; thresholds besides
@@ -53,6 +54,7 @@ FIELDS = (  # of the constructor; thresholds besides
     *("state_names", "action_names", "constraint_names", "grid", "notes"),
 )
 OF_ROWS = ("available", "first_choice", "goal")  # arguments that say what transitions mean
+FLAGS = bool | np.bool_
 CRITERIA = ("discounted", "total", "average", "finite")
 
 
@@ -472,6 +474,8 @@ class CMDP:
         reward: str | None = None,
         minimise: bool | None = None,
         horizon: int | None = None,
+        criterion: str | None = None,
+        may_stay: bool | None = None,
         **fields: Any,
     ) -> "CMDP":
         """Build from a long table with one row for each successor.
@@ -480,13 +484,13 @@ class CMDP:
         `state`, `action`, `next_state`, `probability`, and one for the reward and for every
         quantity that has a limit. limits: texts such as `"cost<=3"`, by column. initial: a state,
         or `{state: probability}`. goal: states where the run ends, which need no rows. reward: the
-        column of the reward, by default `reward`. horizon: steps, each as the table says. A `.csv`
-        may say these itself, in lines above its head such as `# limit = cost<=3`; what is said here
-        counts first. fields: others of the constructor.
+        column of the reward, by default `reward`. horizon: steps, each as the table says.
+        criterion, may_stay: as in the constructor. A `.csv` may say these itself, in lines above
+        its head such as `# limit = cost<=3`; what is said here counts first. fields: others of the
+        constructor.
         """
         said = {"limits": limits, "initial": initial, "goal": goal, "minimise": minimise}
-        discount = 1.0 if discount is None and fields.get("criterion") == "average" else discount
-        said |= {"horizon": horizon}
+        said |= {"horizon": horizon, "criterion": criterion, "may_stay": may_stay}
         made = table_fields(table, discount=discount, reward=reward, **said)
         return cls(**made, **fields)
 
@@ -500,8 +504,8 @@ class CMDP:
         `[S, A]`, or `[A, S, S]` for what a transition pays. fields: `thresholds`, `initial` and
         others, as in the constructor.
         """
-        made = {"thresholds": [], **mdptoolbox_fields(P, R, constraints), **fields}
-        return cls(discount=discount, **made)
+        made = {"initial": None, **mdptoolbox_fields(P, R, constraints)}
+        return cls(discount=discount, **{"thresholds": [], **made, **fields})
 
     @classmethod
     def from_quantecon(
@@ -521,7 +525,7 @@ class CMDP:
         of -inf says that there is no such action. constraints: `[m, S, A]`, or `[m, L]`. fields:
         `thresholds`, `initial` and others, as in the constructor.
         """
-        made = quantecon_fields(R, Q, s_indices, a_indices, constraints)
+        made = {"initial": None, **quantecon_fields(R, Q, s_indices, a_indices, constraints)}
         return cls(discount=beta, **{"thresholds": [], **made, **fields})
 
     @classmethod
@@ -582,11 +586,19 @@ class CMDP:
 
         env: it has the table `env.unwrapped.P`. cost: `cost(s, a, next_s)`. initial: `[S]`, by
         default the environment's own. A transition with `terminated` leads to an extra absorbing
-        state of zero reward and cost.
+        state of zero reward and cost. Maps and names of FrozenLake, CliffWalking and Taxi are kept.
         """
         made = toy_text_fields(env, cost, initial)
         made |= {"thresholds": [limit], "senses": ["<="], "constraint_names": [cost_name]}
+        made["grid"] = Grid(**made["grid"]) if "grid" in made else None
         return cls(**made, discount=discount)
+
+
+def check_model(model: Any) -> None:
+    """Refuse what is no model, or one whose rows are a function."""
+    if not isinstance(model, CMDP):
+        advice = "; give from_rows stored=True" if isinstance(model, FunctionCMDP) else ""
+        raise InputError(f"model: a CMDP is needed, not {type(model).__name__}{advice}.")
 
 
 def _by_choice(field: str, numbers: Any, rows: Transitions, kept: Kept | None) -> np.ndarray:
@@ -628,10 +640,14 @@ def _state(what: str, state: Any, S: int, names: Sequence[str] | None) -> int:
     if isinstance(state, str):
         if names is None:
             raise InputError(f"{what}: '{state}' is a name; give state_names= too, or an index.")
-        if state not in names:
-            raise InputError(f"{what}: '{state}' is no state; {did_you_mean(state, names)}")
-        return list(names).index(state)
-    if isinstance(state, bool | np.bool_) or not isinstance(state, int | np.integer):
+        own = [s for s, name in enumerate(names) if name == state]
+        if len(own) != 1:
+            what += f": '{state}' is"
+            if own:
+                raise InputError(f"{what} the name of {len(own)} states; give an index.")
+            raise InputError(f"{what} no state; {did_you_mean(state, names)}")
+        return own[0]
+    if isinstance(state, FLAGS) or not isinstance(state, int | np.integer):
         raise InputError(f"{what}: {state!r} is neither the index nor the name of a state.")
     if not 0 <= state < S:
         raise InputError(f"{what}: state {state} is out of range; states are 0..{S - 1}.")
@@ -640,14 +656,19 @@ def _state(what: str, state: Any, S: int, names: Sequence[str] | None) -> int:
 
 def _mask(goal: Any, S: int, names: Sequence[str] | None) -> np.ndarray:
     """Goals `[S]` booleans, of a mask, an index, a name, or a list of indices and names."""
-    array = np.asarray(goal)
-    if array.dtype == bool:
-        if array.shape != (S,):
-            raise InputError(f"goal: a mask of shape {array.shape}, expected {(S,)}.")
-        return array
+    if isinstance(goal, list | tuple) and goal and all(isinstance(g, FLAGS) for g in goal):
+        goal = np.array(goal)
+    if isinstance(goal, np.ndarray) and goal.dtype == bool:
+        if goal.shape != (S,):
+            raise InputError(f"goal: a mask of shape {goal.shape}, expected {(S,)}.")
+        return goal
     mask = np.zeros(S, dtype=bool)
-    for state in [goal] if array.ndim == 0 else goal:
-        mask[_state("goal", state, S, names)] = True
+    is_one = isinstance(goal, str | Mapping) or not np.iterable(goal)
+    for state in [goal] if is_one else goal:
+        own = _state("goal", state, S, names)
+        if mask[own]:  # 0, 0, 1 is no mask
+            raise InputError(f"goal: state {own} is listed twice; a mask must be of booleans.")
+        mask[own] = True
     return mask
 
 
@@ -660,6 +681,9 @@ def _distribution(initial: Any, S: int, names: Sequence[str] | None) -> np.ndarr
         for state, chance in chances.items():
             spot = _state("initial", state, S, names)
             initial[spot] = real_number(f"initial, state {state!r}", chance)
+    if not np.iterable(initial):  # None too: other libraries have no initial state
+        wanted = f"give an index, a name, {{state: probability}}, or {S} probabilities"
+        raise InputError(f"initial: {initial!r} is no state; {wanted}.")
     start = float_array("initial", initial) + 0.0  # no -0.0, and no array of the caller's
     if start.shape != (S,):
         raise InputError(f"initial: shape {start.shape}, expected {(S,)}.")
@@ -708,17 +732,19 @@ def _at_end(field: str, pays: Any, earned: np.ndarray, S: int) -> np.ndarray:
 
 def _discount_factor(discount: Any) -> float:
     """A checked discount factor."""
-    number = float_array("discount", discount)
-    if number.ndim:
-        raise InputError(f"discount: shape {number.shape}, expected one number.")
-    if not 0 <= number <= 1:
-        raise InputError(f"discount is {float(number):g}; it must be between 0 and 1.")
-    return float(number) + 0.0
+    is_array = isinstance(discount, np.ndarray) and discount.ndim == 0
+    number = discount.item() if is_array else discount
+    if not isinstance(number, Real):
+        raise InputError(f"discount: a {type(discount).__name__}, expected one number.")
+    factor = float(number)
+    if not 0 <= factor <= 1:
+        raise InputError(f"discount is {factor:g}; it must be between 0 and 1.")
+    return factor + 0.0
 
 
 def _flag(field: str, value: Any) -> bool:
     """A checked truth value."""
-    if not isinstance(value, bool | np.bool_):
+    if not isinstance(value, FLAGS):
         raise InputError(f"{field} is {value!r}; it must be True or False.")
     return bool(value)
 
@@ -727,7 +753,7 @@ def _labels(field: str, names: Sequence[str] | None, count: int) -> tuple[str, .
     """One text for each of `count` things, or None."""
     if names is None:
         return None
-    if not np.iterable(names):
+    if isinstance(names, str) or not np.iterable(names):
         raise InputError(f"{field}: {names!r} is not a list.")
     texts = tuple(str(name) for name in names)
     for i, label in enumerate(texts):

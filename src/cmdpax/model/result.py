@@ -54,6 +54,7 @@ class Certificate:
     value_potentials: np.ndarray  # [1 + m, S]: values of the policy, each up to a constant
     dual_potential: np.ndarray  # [S]: optimal values of the pseudo-reward, up to a constant
     ranges: np.ndarray  # [1 + m, 2]: some policy has at most the first value, some the second
+    # (of the reward both may be the answer's own bounds, where no more is needed)
     range_potentials: np.ndarray  # [1 + m, 2, S]: of minus each function, and of it
     sizes: np.ndarray | None = None  # [1 + m]: values of |x| under the policy; None: not needed
     size_potentials: np.ndarray | None = None  # [1 + m, S]
@@ -132,7 +133,7 @@ class Result:
     certificate: Certificate
     scaled_gap: float  # in units of which eps is the tolerance: the range, or what rounding needs
     scaled_violation: float  # the largest, likewise
-    digest: str  # of the model this belongs to
+    fingerprint: Any  # of the model this belongs to: its digest, or the model that has one
     limits: Limits
     minimise: bool = False
     trace: list[Row] = field(default_factory=list)  # one row for each recorded step
@@ -144,6 +145,15 @@ class Result:
     mixture: Mixture | None = None  # probabilities and actions [S], one drawn at the start of a run
     notes: tuple[str, ...] = ()  # how the model was read, a sentence each
     utility: Utility | None = None  # whose value `reward` is; None: the model's reward
+
+    @cached_property
+    def digest(self) -> str:
+        """That of the model; made when it is asked for, which may take as long as a plan."""
+        return str(getattr(self.fingerprint, "digest", self.fingerprint))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied to another process: the digest instead of the model."""
+        return {**self.__dict__, "fingerprint": self.digest}
 
     @property
     def policies(self) -> tuple[np.ndarray, np.ndarray]:
@@ -200,7 +210,7 @@ class Result:
             margins=certificate.margin_bounds.mean(1),
             multipliers=certificate.weights,
             certificate=certificate,
-            digest=model.digest,
+            fingerprint=model,
             limits=model.limits,
             minimise=model.minimise,
             **fields,
@@ -278,15 +288,14 @@ class Result:
         else:
             side = "least" if self.minimise else "most"
             best = f"{self.reward:.9g}   (best possible: at {side} {proof.dual_bound:.9g})"
-            low, high = proof.ranges[0]
-            shares = f"{_percent(gap, self.reward)} of the {what}, {_percent(gap, high - low)}"
+            shares = f"{_percent(gap, self.reward)} of the {what}"
             best = best if self.utility is None else f"{self.utility.name} {best}"
             note = "   negative: the policy makes use of its violation" if gap < 0 else ""
+            low, high = proof.ranges[0]
             span = "of its range" if proof.utility is None else "from uniform to best,"
-            rows += [
-                (what, best),
-                ("gap", f"{gap:.3g}   ({shares} {span} {low:.6g} to {high:.6g}){note}"),
-            ]
+            if low < high or self.limits:  # else nobody asked for the range
+                shares += f", {_percent(gap, high - low)} {span} {low:.6g} to {high:.6g}"
+            rows += [(what, best), ("gap", f"{gap:.3g}   ({shares}){note}")]
             if self.utility is not None and not self.utility.is_proven:
                 rows.append(("proof", "numerical: the utility has no modulus of continuity"))
         if self.mixture is not None:

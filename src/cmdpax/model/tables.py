@@ -37,7 +37,7 @@ LONGEST_LINE, CHUNK = 1 << 20, 512  # characters of the head; rows parsed at a t
 DELIMITERS = ",;\t"
 SETTING = re.compile(r"#\s*(\w+)\s*=\s*(.*)")  # in a line above the head
 LISTS = {"limit": "limits", "initial": "initial", "goal": "goal"}  # may be said several times
-SINGLE = ("discount", "reward", "minimise", "horizon")
+SINGLE = ("discount", "reward", "minimise", "horizon", "criterion", "may_stay")
 Array = np.ndarray
 Codes = tuple[Array, list[str]]  # numbers of labels, [n], and the labels
 Choose = Callable[[Mapping[str, list[str]]], Row]  # what is written in a file -> what is chosen
@@ -65,10 +65,14 @@ def table_fields(table: Any, **said: Any) -> dict[str, Any]:
 
 def _chosen(said: Row, written: Mapping[str, list[str]]) -> Row:
     """What the caller said and, where that is None, what is written in the file."""
-    has_horizon = said.get("horizon") is not None or "horizon" in written
+
+    def word(name: str) -> Any:
+        return said[name] if said.get(name) is not None else written.get(name, [None])[0]
+
+    needs_discount = word("horizon") is None and word("criterion") != "average"
     for name, example in (("discount", "0.95"), ("initial", "idle")):
         is_said = said.get(name) is not None or name in written
-        if not is_said and not (name == "discount" and has_horizon):
+        if not is_said and (name != "discount" or needs_discount):
             remedy = f"give {name}=, or begin a .csv with a line '# {name} = {example}'"
             raise InputError(f"{name}: nothing says it; {remedy}.")
     read: Mapping[str, Callable[[], Any]] = {
@@ -81,6 +85,8 @@ def _chosen(said: Row, written: Mapping[str, list[str]]) -> Row:
         "goal": lambda: written.get("goal"),
         "reward": lambda: written.get("reward", ["reward"])[0],
         "minimise": lambda: _truth("minimise", written.get("minimise", ["false"])[0]),
+        "criterion": lambda: word("criterion"),
+        "may_stay": lambda: _truth("may_stay", written.get("may_stay", ["false"])[0]),
     }
     chosen = {name: said[name] if said.get(name) is not None else read[name]() for name in read}
     return chosen | {"limits": Limits.parse(chosen["limits"])}
@@ -144,6 +150,8 @@ def _fields(table: Table, chosen: Row) -> dict[str, Any]:
         "discount": chosen["discount"],
         "minimise": chosen["minimise"],
         "horizon": chosen["horizon"],
+        "criterion": chosen["criterion"],
+        "may_stay": chosen["may_stay"],
     }
     refuse_huge((S, A))
     fields["available"] = np.zeros((S, A), dtype=bool)

@@ -40,6 +40,10 @@ DENSE_STATES, DENSE_ENTRIES = 256, 4_000_000  # up to here dense linear algebra 
 WASTE = 0.1  # share of an array that may stay unused at its end
 NORMALISE = f"normalise them (within {ROW_SUM_TOLERANCE:g} of 1 it is done for you)"
 CUBE = "transitions: as many states as actions; read as [S, A, S], from_mdptoolbox reads [A, S, S]."
+FORMS = (
+    "[S, A, S], [A, S, S], successor lists, sparse matrices, one [S*A, S], or for every state a"
+    " list of choices {next state: probability}"
+)
 NO_ACTIONS = "the action set is empty; every state needs at least one action."
 HASHED = 1 << 20  # indices that are hashed at a time
 Array = np.ndarray
@@ -324,9 +328,11 @@ def _raw(transitions: Any, first_choice: Any) -> Raw:
         return Raw(*arrays, t.actions, t.action_of)
     if isinstance(transitions, Array) and transitions.dtype == object:
         transitions = list(transitions.ravel())  # mdptoolbox has arrays of sparse matrices
-    is_list = isinstance(transitions, list | tuple) and len(transitions) > 0
-    first = transitions[0] if is_list else None
-    if isinstance(first, list | tuple) and any(isinstance(row, Mapping) for row in first):
+    if transitions is None or isinstance(transitions, str | Mapping):
+        raise InputError(f"transitions: a {type(transitions).__name__}, expected {FORMS}.")
+    if isinstance(transitions, list | tuple) and _are_choices(transitions):
+        if first_choice is not None:
+            raise InputError("first_choice: these lists of choices need none; leave it out.")
         return _mappings(transitions)
     if isinstance(transitions, RowLists):
         return _row_lists(transitions, first_choice)
@@ -367,8 +373,7 @@ def _matrix(transitions: Any, is_by_choice: bool) -> tuple[sp.csr_array, int, in
         return sp.csr_array(array.reshape(S * A, S)), S, A
     is_whole = len(shape) == 2 and (is_by_choice or (shape[1] > 0 and shape[0] % shape[1] == 0))
     if not is_whole:
-        several = "[S, A, S], [A, S, S], successor lists, sparse matrices, or one [S*A, S]"
-        wanted = "[choices, S] with first_choice=" if is_by_choice else several
+        wanted = "[choices, S] with first_choice=; or leave that out" if is_by_choice else FORMS
         raise InputError(f"transitions: shape {shape}, expected {wanted}.")
     rows, S = shape
     _refuse_empty(S, rows)
@@ -390,18 +395,46 @@ def _are_matrices(transitions: Any) -> bool:
     return all(isinstance(part, Array) and part.shape == cube for part in transitions)
 
 
+def _are_choices(transitions: Sequence[Any]) -> bool:
+    """Whether a list has, for some state, a list of choices or what was meant as one."""
+    if any(isinstance(own, Array) or sp.issparse(own) for own in transitions):
+        return False
+    lists = (own if isinstance(own, list | tuple) else [own] for own in transitions)
+    return any(isinstance(choice, Mapping) for own in lists for choice in own)
+
+
 def _mappings(transitions: Sequence[Sequence[Mapping[int, float]]]) -> Raw:
     """A list of states, each a list of choices `{next state: probability}`."""
+    for s, own in enumerate(transitions):
+        if not (isinstance(own, list | tuple) and all(isinstance(k, Mapping) for k in own)):
+            what = f"transitions, state {s}: {str(own)[:80]}"
+            raise InputError(f"{what} is no list of choices {{next state: probability}}.")
     choices = [choice for state in transitions for choice in state]
     counts, lengths = [len(state) for state in transitions], [len(choice) for choice in choices]
-    try:
-        successors = np.array([to for choice in choices for to in choice], dtype=np.int64)
-        chances = np.array([p for choice in choices for p in choice.values()], dtype=np.float64)
-    except (AttributeError, TypeError, ValueError):
-        wanted = "every choice must be {next state: probability}, states by their numbers"
-        raise InputError(f"transitions: {wanted}.") from None
+    states = np.array([to for choice in choices for to in choice])
+    chances = np.array([chance for choice in choices for chance in choice.values()])
+    if states.dtype.kind not in "iu" or chances.dtype.kind not in NUMERIC:
+        for s, own in enumerate(transitions):
+            for a, choice in enumerate(own):
+                _check_choice(f"transitions, state {s}, choice {a}", choice)
     pointers = np.append(0, np.cumsum(counts)), np.append(0, np.cumsum(lengths))
-    return Raw(*pointers, successors, chances, max(counts, default=1))
+    numbers = states.astype(np.int64), chances.astype(np.float64)
+    return Raw(*pointers, *numbers, max(counts, default=1))
+
+
+def _check_choice(where: str, choice: Mapping[Any, Any]) -> None:
+    """Refuse what is no `{next state: probability}`."""
+    for to, chance in choice.items():
+        is_number = isinstance(to, int | np.integer) and not isinstance(to, bool)
+        if not is_number or abs(to) >= 1 << 62:
+            advice = (
+                "CMDP.from_step takes names"
+                if isinstance(to, str)
+                else "states are numbered from 0"
+            )
+            raise InputError(f"{where}: {to!r} is not the number of a state; {advice}.")
+        if not isinstance(chance, Real):
+            raise InputError(f"{where}: the probability of {to} is {chance!r}, not a number.")
 
 
 def _lists(successors: Array, probabilities: Array, first_choice: Any) -> Raw:
@@ -409,8 +442,9 @@ def _lists(successors: Array, probabilities: Array, first_choice: Any) -> Raw:
     axes = 3 if first_choice is None else 2
     if successors.ndim != axes or successors.shape != probabilities.shape:
         shapes = f"successors {successors.shape} and probabilities {probabilities.shape}"
-        wanted = "[S, A, B]" if axes == 3 else "[choices, B]"
-        raise InputError(f"transitions: {shapes} must both be {wanted}.")
+        wanted = "[S, A, B], or [choices, B] with first_choice=" if axes == 3 else "[choices, B]"
+        advice = "; matrices of actions go into a list" if successors.ndim == 2 == axes - 1 else ""
+        raise InputError(f"transitions: {shapes} must both be {wanted}{advice}.")
     if not np.issubdtype(successors.dtype, np.integer):
         raise InputError(f"transitions: successors must be integers, not {successors.dtype}.")
     K, B = int(np.prod(successors.shape[:-1])), successors.shape[-1]
@@ -760,40 +794,6 @@ def _outcome(
             raise InputError(f"{called}: successor {successor!r} is not one of the states.")
         numbers[index[successor]] = real_number(f"{called}, probability of {successor!r}", chance)
     return numbers, reward, costs
-
-
-def toy_text_fields(
-    env: Any, cost: Callable[[int, int, int], float], initial: Any = None
-) -> dict[str, Any]:
-    """Fields of a Gymnasium toy-text environment; see `CMDP.from_toy_text`."""
-    own = getattr(env, "unwrapped", env)
-    table = getattr(own, "P", None)
-    if table is None:
-        raise InputError(
-            "environment: it has no transition table `unwrapped.P`, as FrozenLake, Taxi and"
-            " CliffWalking have; build the model with CMDP.from_step, or train on the simulator."
-        )
-    end, A = len(table), len(table[0])
-    pairs = [Pair(end, a, {end: 1.0}, 0.0, [0.0]) for a in range(A)]
-    for s in range(end):
-        for a in range(A):
-            chances: dict[int, float] = {}
-            reward = costs = 0.0
-            for probability, successor, gain, terminated in table[s][a]:
-                target = end if terminated else int(successor)
-                chances[target] = chances.get(target, 0.0) + probability
-                reward += probability * gain
-                paid = cost(s, a, int(successor))
-                costs += probability * real_number(f"cost({s}, {a}, {successor})", paid)
-            pairs.append(Pair(s, a, chances, reward, [costs]))
-    start = getattr(own, "initial_state_distrib", None) if initial is None else initial
-    if start is None:
-        raise InputError("initial: the environment does not tell it; give the distribution [S].")
-    return {
-        **from_pairs(pairs, end + 1, A, 1),
-        "initial": np.append(float_array("initial", start), 0.0),
-        "state_names": [*(str(s) for s in range(end)), "end"],
-    }
 
 
 def hash_array(hasher: Any, array: np.ndarray) -> None:

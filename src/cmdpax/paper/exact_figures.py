@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from cmdpax.environments import cliff_world, finite
-from cmdpax.experiments.pictures import policy_picture
+from cmdpax.experiments.policy_pictures import policy_picture
 from cmdpax.paper import charts
 from cmdpax.paper.exact_study import JUDGED, ExactStudy
 from cmdpax.paper.settings import PROBLEMS, TOLERANCES

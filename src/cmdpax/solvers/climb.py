@@ -38,6 +38,7 @@ REFUSALS = 40  # certificates in a row that gain less than a tenth
 GAIN = 0.9
 INNER, OUTER, GROWTH = 60, 2000, 1.2  # of Algorithm 1 around a utility of visits
 TRIED = 8  # random policies that test concavity
+MANY_STATES = 30_000  # from which on factorising takes longer than climbing without limits
 WIDEST = 1e-3  # room that t has beyond what is attained, as a share of it
 
 
@@ -45,10 +46,11 @@ def objective_of(model: CMDP, utility: Any) -> tuple[CMDP, Objective]:
     """The linear model of a utility at the uniform policy, and its objective."""
     if not isinstance(utility, Utility):
         raise InputError("utility: give one of cmdpax.utilities, as in utilities.entropy().")
-    if model.criterion != "discounted" and not utility.is_of_values:
+    form = StandardForm.of(model)
+    if form.kind not in utility.criteria:
         raise InputError(
-            f"utility: visits are shares in discounted models only, and this one is"
-            f" {model.criterion}; use a utility of values, or a discount below 1."
+            f"utility: {utility.name} takes {' and '.join(utility.criteria)} models only, and this"
+            f" one is {form.kind}; see the table in docs/criteria.md."
         )
     shape = model.states, model.actions
     for term in utility.terms:
@@ -57,7 +59,7 @@ def objective_of(model: CMDP, utility: Any) -> tuple[CMDP, Objective]:
             raise InputError(f"utility: its visits have shape {visits.shape}, expected {shape}.")
     own = [_reward(model, reward) for reward in utility.rewards]
     rewards = np.array(own).reshape(-1, model.choices)
-    objective, form = Objective(utility, rewards), StandardForm.of(model)
+    objective = Objective(utility, rewards)
     uniform = form.uniform_policy()
     point = objective.point(form, uniform)
     value = utility.value(*point)
@@ -68,17 +70,27 @@ def objective_of(model: CMDP, utility: Any) -> tuple[CMDP, Objective]:
         )
     if not utility.is_ready:
         _refuse_not_concave(objective, form)
+    objective = replace(objective, at_uniform=value, size=utility.size(*point))
     if not utility.has_gradient:
         return model, objective
+    if not utility.is_of_values:  # some visits are tiny from where the model starts, and F is steep
+        even = form.replace(initial=np.full(form.states, 1 / form.states))
+        point = point[0], objective.point(even, uniform)[1]
     slope = objective.at(form, point)[1]
     linear = model.replace(reward=slope, minimise=False)
-    return linear, replace(objective, at_uniform=value)
+    return linear, objective
 
 
 def _reward(model: CMDP, reward: Any) -> np.ndarray:
     """A function of the model by choice, `[K]`, by its name or its array."""
     if not isinstance(reward, str):
-        return model.replace(reward=reward).reward
+        by_choice = model.replace(reward=reward).reward
+        if np.ndim(reward) != 1 and (np.ndim(reward) > 2 or model.horizon is not None):
+            raise InputError(
+                f"utility: an array has shape {np.shape(reward)}; give names, or numbers by choice,"
+                f" [{model.choices}]."
+            )
+        return by_choice
     if reward == "reward":
         return model.reward
     if reward not in model.constraint_names:
@@ -147,7 +159,10 @@ class Climb:
             self._named("corrective-columns")
             columns = ConcaveColumns(1e-2 * task.eps, stop=task.stop)
             return solve_certified(form, task, columns, **settings)
-        if utility.has_curvature and not settings and is_worth_while(form):
+        # without limits, and where F is continuous, a large model is climbed sooner
+        is_easy = form.states > MANY_STATES and not form.constraint_count and utility.is_proven
+        can_factorise = utility.has_curvature and not settings and is_worth_while(form)
+        if can_factorise and not is_easy:
             self._named("interior-point")
             try:
                 return interior_point(form, task)
@@ -203,6 +218,10 @@ def certified(
     """
     form = door.form.replace(objective=None)
     tolerance = 0.0 if form.is_small else ACCURACY * door.eps * float(door.scaled.units[0])
+    if tolerance and objective.utility.has_gradient:  # F may rise by less than what its slope can
+        point = objective.point(form, policy, tolerance) if touching is None else touching
+        rise = objective.tolerance(objective.utility.value(*point), door.eps)
+        tolerance = min(tolerance, ACCURACY * rise)
     numbers = objective, form, policy, weights, touching, tolerance
     bounds, bound, own, potential = utility_proof(*numbers)
     flat, wide = np.zeros(form.states), 1e-2 * door.eps * door.scaled.units
@@ -262,7 +281,7 @@ def said(
         trace=door.trace,
         seconds=time.perf_counter() - door.started,
     )
-    return replace(result, digest=model.digest, utility=utility)
+    return replace(result, fingerprint=model, utility=utility)
 
 
 def raised(model: CMDP, objective: Objective) -> CMDP:

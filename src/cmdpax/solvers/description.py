@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from cmdpax.exact.standard import StandardForm
-from cmdpax.model.cmdp import CMDP
+from cmdpax.files import plain
+from cmdpax.model.cmdp import CMDP, check_model
 from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.transitions import NEGLIGIBLE
 
@@ -35,18 +36,19 @@ class Series:
 class Description:
     """What `describe` says; `odd` has one sentence for everything that is."""
 
-    sizes: dict[str, int | float]
+    sizes: dict[str, int | float | str]
     series: tuple[Series, ...]
     odd: tuple[str, ...]
     notes: tuple[str, ...] = ()  # how the model was read
 
     def as_json(self) -> dict[str, Any]:
-        """Plain numbers and texts."""
-        series = [vars(one) for one in self.series]
+        """Plain numbers and texts; None for an end without end."""
+        series = [plain(vars(one)) for one in self.series]
         return {**self.sizes, "series": series, "odd": list(self.odd), "notes": list(self.notes)}
 
     def _rows(self) -> Rows:
-        head = [(name.replace("_", " "), f"{number:,}") for name, number in self.sizes.items()]
+        sizes = {name.replace("_", " "): number for name, number in self.sizes.items()}
+        head = [(name, one if isinstance(one, str) else f"{one:,}") for name, one in sizes.items()]
         columns = ("", "paid from", "to", "attainable from", "to", "limit")
         table = [
             (one.name, *(f"{x:.6g}" for x in (one.least, one.most, one.low, one.high)), one.limit)
@@ -64,6 +66,7 @@ class Description:
 
 def describe(model: CMDP) -> Description:
     """Sizes, components, ranges of values and oddities of a model; ranges take 2 (1 + m) plans."""
+    check_model(model)
     form, rows = StandardForm.of(model), model.transitions
     sizes, seen = np.diff(rows.order.starts), form.reachable
     counts, entry_states = (
@@ -74,14 +77,15 @@ def describe(model: CMDP) -> Description:
     stays[entry_states[rows.successors == entry_states]] = True
     alone = np.zeros(model.states, dtype=bool)
     alone[rows.order.members(0, len(sizes))] = np.repeat(sizes == 1, sizes)
-    facts: dict[str, int | float] = {
+    facts: dict[str, int | float | str] = {
         "states": model.policy_shape[-2],
         **({} if model.horizon is None else {"horizon": model.horizon}),
         "actions": model.actions,
         "choices": model.choices,
         "entries": len(rows.successors),
         "constraints": model.constraint_count,
-        "discount": model.discount,
+        "criterion": model.criterion,
+        **({} if model.criterion == "average" else {"discount": model.discount}),
         "components": len(sizes),
         "largest_component": int(sizes.max()),
         "states_in_cycles": int((~alone).sum()),
@@ -117,7 +121,8 @@ def _oddities(model: CMDP, seen: np.ndarray, series: tuple[Series, ...]) -> list
     unseen = np.flatnonzero(~seen.reshape(-1, S).any(0))  # at no time
     if unseen.size:
         first = model.state_names[unseen[0]] if model.state_names else unseen[0]
-        odd.append(f"{unseen.size:,} states are never reached, the first is {first}")
+        several = f"{unseen.size:,} states are never reached, the first is {first}"
+        odd.append(several if unseen.size > 1 else f"state {first} is never reached")
     if (np.diff(rows.first_choice) == 1).all():
         odd.append("no state has a choice: there is one policy")
     if rows.missed > NEGLIGIBLE:

@@ -23,6 +23,7 @@ import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from cmdpax import lagrangian
 from cmdpax.errors import NumericalError
@@ -33,6 +34,7 @@ from cmdpax.solvers.policy_classes import Array, from_visits
 
 STEPS = 200
 INSIDE = 0.99  # share of the way to the boundary that a step may go
+SPREAD = 0.5  # of the first visits, from all states evenly
 ROOM = 0.1  # first slack of a limit that is violated, in units of its range
 LEAST_AIM = 1e-9  # share of tau that is aimed at, at the least
 HALVINGS, WORSE = 30, 10.0  # of a step that makes the defect so much worse than ever
@@ -40,7 +42,7 @@ BEHIND = 0.3  # tau waits for the gradient, which is not linear, by this share o
 REFINEMENTS = 3
 RIDGE = 1e-14  # of a matrix with ones on its diagonal
 DENSE, FULL = 400, 0.1  # states, and share of entries, from which on a matrix is sparse
-FEW_STATES, MANY_STATES, NEIGHBOURS = 2000, 30_000, 100  # entries in a row, where states are many
+FEW_STATES, NEIGHBOURS, OPERATIONS = 2000, 100, 5e10  # entries in a row, where states are many
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,21 @@ class Central:
 
 
 def is_worth_while(form: StandardForm) -> bool:
-    """Whether the systems of a form can be factorised in little time and memory."""
+    """Whether the systems of a form can be factorised in little time and memory.
+
+    Where states are many, by the squares of what lies between a row's first entry and its diagonal,
+    in an order that keeps neighbours together: so many operations would do.
+    """
     if form.states <= FEW_STATES:
         return True
-    pattern = abs(form.criterion.flow(form))
-    each = np.diff(sp.csc_array(pattern).indptr)  # states that a choice knows
-    return form.states <= MANY_STATES and float((each**2).sum()) <= NEIGHBOURS * form.states
+    flow = sp.csr_array(abs(form.criterion.flow(form)))
+    each = np.diff(sp.csc_array(flow).indptr)  # states that a choice knows
+    if float((each**2).sum()) > NEIGHBOURS * form.states:
+        return False
+    pattern = sp.csr_matrix(flow @ flow.T)
+    place = np.argsort(reverse_cuthill_mckee(pattern, symmetric_mode=True))
+    first = np.minimum.reduceat(place[pattern.indices], pattern.indptr[:-1])
+    return float(((place - first) ** 2.0).sum()) <= OPERATIONS
 
 
 def interior_point(form: StandardForm, task: Task) -> Answer:
@@ -96,7 +107,7 @@ def interior_point(form: StandardForm, task: Task) -> Answer:
     point, best, least = path.start(), None, np.inf
     for number in range(1, STEPS + 1):
         value, off = path.gradient(point)
-        gap = point.products + float(np.abs(off) @ point.visits)
+        gap = path.gap(point, off)
         width = path.objective.tolerance(value + gap, task.eps) / task.eps
         margins = path.limits @ point.visits - form.thresholds
         task.record({"outer": 1, "evaluations": number, "gap": gap, "margins": margins})
@@ -136,19 +147,28 @@ class _Path:
         self.least = np.inf  # defect so far
 
     def start(self) -> Central:
-        """The uniform policy, and the plan against its gradient."""
-        form = self.form
-        policy = form.uniform_policy()
-        mass = form.transitions.by_state(form.criterion.visits(form, policy)) * policy
-        _, slope = self.objective.at(form, self.objective.point_of(form, mass))
+        """The uniform policy from initial states all over, and the plan against its gradient.
+
+        The path begins where every visit is large: small ones would grow by a factor in each step.
+        What they lack of visits from the form's own initial states, the first steps take away.
+        """
+        form, policy = self.form, self.form.uniform_policy()
+        even = form.reachable / form.reachable.sum()
+        for share in (SPREAD, 0.0):
+            spread = form.replace(initial=(1 - share) * form.initial + share * even)
+            mass = form.transitions.by_state(form.criterion.visits(spread, policy)) * policy
+            value, slope = self.objective.at(form, self.objective.point_of(form, mass))
+            if np.isfinite(value):
+                break
         best = form.criterion.plan(form, slope)
         visits, potential = mass[self.choices], best.values[form.reachable]
+        reduced = self.flow.T @ potential - slope[self.choices]
         margins = self.limits @ visits - form.thresholds
         slacks = np.maximum(margins, ROOM)
         # limits that are violated have a price, also where the uniform policy is best without
-        gap = best.value - float((slope * mass).sum()) + float((slacks - margins).sum())
+        gap = float(reduced @ visits) + float((slacks - margins).sum())
         each = max(gap, SMALLEST_WIDTH) / len(visits)
-        costs = np.maximum(self.flow.T @ potential - slope[self.choices], each / visits)
+        costs = np.maximum(reduced, each / visits)
         return Central(visits, slacks, potential, costs, each / slacks)
 
     def mass(self, visits: Array) -> Array:
@@ -168,8 +188,16 @@ class _Path:
         """How far a point is from an optimum; NaN outside the domain of F."""
         off = np.abs(self.limits @ point.visits - self.form.thresholds - point.slacks)
         value, dual = self.gradient(point)
-        total = point.products + float(np.abs(dual) @ point.visits) + float(off.sum())
-        return total if np.isfinite(value) else np.nan
+        return self.gap(point, dual) + float(off.sum()) if np.isfinite(value) else np.nan
+
+    def gap(self, point: Central, dual: Array) -> float:
+        """What F can lack of the optimum, but for limits that are violated. dual: of `gradient`."""
+        off = np.abs(self.lost(point.visits)) @ np.abs(point.potential)
+        return point.products + float(np.abs(dual) @ point.visits) + float(off)
+
+    def lost(self, visits: Array) -> Array:
+        """`rho - E mu`, by state: 0 for visits of a policy."""
+        return self.initial - self.flow @ visits
 
     def step(self, point: Central, dual: Array) -> Central:
         """Predict, correct, and go as far as the gradient agrees. dual: `[K]`, of `gradient`."""
@@ -183,7 +211,7 @@ class _Path:
             of_states[self.form.reachable],
             np.vstack([rows[:, self.choices], np.sqrt(w / u)[:, None] * self.limits]),
         )
-        lost = self.initial - self.flow @ mu
+        lost = self.lost(mu)
         off = self.limits @ mu - self.form.thresholds - u
 
         def direction(products: Array, limits: Array) -> Central:

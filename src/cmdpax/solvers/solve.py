@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError, NumericalError, check_count, check_number
-from cmdpax.exact.bounds import claim, mixed
+from cmdpax.exact.bounds import claim, claims, mixed
 from cmdpax.exact.certificate import certify, lagrangian_bound, scaled_errors, with_ray
-from cmdpax.exact.ranges import ROUGH, Ranges, attained_ranges
+from cmdpax.exact.planning import Plan
+from cmdpax.exact.ranges import Ranges, attained_ranges
 from cmdpax.exact.standard import (
     Renumbered,
     Scaled,
@@ -31,7 +32,7 @@ from cmdpax.exact.standard import (
     scaled,
 )
 from cmdpax.lagrangian import violation
-from cmdpax.model.cmdp import CMDP
+from cmdpax.model.cmdp import CMDP, check_model
 from cmdpax.model.result import Callback, Certificate, Mixture, Result, Row, Status, Trajectory
 from cmdpax.model.row_function import FunctionCMDP
 from cmdpax.solvers.algorithm import Answer, Oracle
@@ -228,9 +229,7 @@ def certified_gaps(model: CMDP, run: Trajectory, every: int = 1) -> np.ndarray:
 
 def choose(model: CMDP, method: Any, features: Any) -> tuple[Method, dict[str, Any]]:
     """The row of a method, its log-linear form if there are features, and what to pass it."""
-    if not isinstance(model, CMDP):
-        advice = "; give from_rows stored=True" if isinstance(model, FunctionCMDP) else ""
-        raise InputError(f"model: a CMDP is needed, not {type(model).__name__}{advice}.")
+    check_model(model)
     row = find_method(method) if isinstance(method, str) else of_oracle(method)
     if features is None:
         if row.features:
@@ -293,9 +292,8 @@ class _Door:
     def ranges(self) -> Ranges:
         """What policies can change."""
         if self.warm.ranges is None:
-            sharp = ROUGH if self.form.constraint_count else SHARP * self.eps
             guesses = self._heard("range_potentials")
-            self.warm.ranges = attained_ranges(self.form, self.stop, sharp, guesses)
+            self.warm.ranges = attained_ranges(self.form, self.stop, guesses)
         return self.warm.ranges
 
     @cached_property
@@ -356,27 +354,46 @@ class _Door:
         return self._result(self._trace(settings))
 
     def _unconstrained(self) -> Result:
-        """Without constraints one plan is the answer, and its values prove it."""
-        form, what = self.form, claim(self.form, self.form.reward)
-        guess, tolerance = self.ranges.potentials[0, 1], PLANNED * float(self.tolerances[0])
-        kind: dict[str, Any] = {"tolerance": tolerance, "stop": self.stop}
-        guess = guess[: form.states]
-        best = form.criterion.plan(form, what.reward, values=guess, **kind)
-        nothing, kind = np.zeros(0), {}
-        policies = form.criterion.answer(form, best.choices, ((1.0, best.choices),))
-        if form.criterion.parts == 1:
-            if form.is_small:
-                potential = form.criterion.upper(form, what, best.choices)
-            else:
-                potential = form.criterion.centred(form, best.values)
-            kind = {"potential": potential, "is_optimal": True}
-        proof, values = certify(form, policies, nothing, best.choices, self.ranges, **kind)
-        self._record(
-            {"outer": 1, "evaluations": 1, "gap": self._errors(proof)[0], "margins": nothing}
-        )
+        """Without constraints one plan is the answer, and its values prove it.
+
+        Most are as exact as rounding allows. Only where one is not it matters what policies change.
+        """
+        form = self.form
+        conceivable = form.criterion.scale(form, form.reward)[1]
+        best = self._planned(SHARP * self.eps * conceivable, self._heard("dual_potential"))
+        policies, proof, values = self._of_plan(best, None)
+        self.warm.ranges = Ranges.of_answer(form, proof.reward_bounds)
+        if proof.gap > self.tolerances[0]:
+            self.warm.ranges = own = attained_ranges(form, self.stop, best=best.values)
+            del self.ranges, self.tolerances
+            proof = replace(proof, ranges=own.bounds, range_potentials=own.potentials)
+            if proof.gap > self.tolerances[0] or own.narrow or not own.has_least:
+                best = self._planned(PLANNED * float(self.tolerances[0]), best.values)
+                policies, proof, values = self._of_plan(best, own)
+        row: Row = {"outer": 1, "evaluations": 1, "gap": self._errors(proof)[0]}
+        self._record({**row, "margins": values})
         status = self._status(proof)
         self.refused = int(status == "limit")  # the plan is the optimum, to rounding
         return self._said(status, (policies, proof, values))
+
+    def _planned(self, tolerance: float, guess: np.ndarray | None) -> Plan:
+        """A plan of the reward less its constant; guess: values `[S]`."""
+        form = self.form
+        kind: dict[str, Any] = {"tolerance": tolerance, "stop": self.stop}
+        return form.criterion.plan(form, claims(form)[0].reward, values=guess, **kind)
+
+    def _of_plan(self, best: Plan, ranges: Ranges | None) -> Proven:
+        """The policy of a plan of the reward, whose values prove it."""
+        form, criterion = self.form, self.form.criterion
+        kind: dict[str, Any] = {}
+        if criterion.parts == 1:
+            if form.is_small:
+                potential = criterion.upper(form, claims(form)[0], best.choices)
+            else:
+                potential = criterion.centred(form, best.values)
+            kind = {"potential": potential, "is_optimal": True}
+        policies = criterion.answer(form, best.choices, ((1.0, best.choices),))
+        return policies, *certify(form, policies, np.zeros(0), best.choices, ranges, **kind)
 
     def _by_pivots(self) -> Result | None:
         """The result of the key simplex; None where it ends without one that is certified."""
