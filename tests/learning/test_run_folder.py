@@ -417,6 +417,7 @@ def test_adopted_with_a_checkpoint_are_policies_set_aside_and_kept(tmp_path):
     np.testing.assert_array_equal(run.candidate(2)["policy/x"], [2.0])
     assert run.candidate(1) is None and run.kept() is None
     other.keep({}, {"checkpoint": 3, "updates": 3})
+    other.clear()
     (tmp_path / "third").mkdir()
     third = RunFolder(tmp_path / "third")
     third.adopt([other.path])
@@ -433,7 +434,9 @@ def test_what_is_kept_takes_the_place_of_the_last_unless_it_is_damaged(tmp_path,
     arrays, notes = run.policy()
     assert arrays.keys() == {"policy/x", "critics/y"} and arrays["policy/x"] == 4
     assert (notes["checkpoint"], notes["observation_shape"]) == (4, [3])
-    assert run.newest()[0]["policy/x"] == 5 and not (tmp_path / "candidates").exists()
+    assert run.newest()[0]["policy/x"] == 5
+    run.clear()
+    assert not (tmp_path / "candidates").exists()
     data = bytearray((tmp_path / part).read_bytes())
     data[-4] ^= 1
     (tmp_path / part).write_bytes(data)

@@ -842,7 +842,9 @@ def test_a_run_whose_last_policy_exceeds_a_limit_keeps_an_earlier_one(chosen, mo
 
 
 def test_the_same_policy_is_kept_whatever_is_killed_when(chosen, tmp_path, monkeypatch):
-    """Among the candidates, while they are judged, between the files of the one that is kept."""
+    """Among the candidates, while they are judged, between the files of the one that is kept, and
+    before the others are removed.
+    """
     folder, own, calls = tmp_path / "cut", training.collect, []
     with pytest.raises(Stopped):
         small(folder, **KEPT, callback=stop_at(50))
@@ -870,6 +872,15 @@ def test_the_same_policy_is_kept_whatever_is_killed_when(chosen, tmp_path, monke
         small(folder, **KEPT, resume=True)
     assert cmdpax.load_policy(folder).core.updates == 60  # nothing is chosen yet
     monkeypatch.setattr(run_folder, "write_bytes", write)
+    clear = RunFolder.clear
+
+    def stopped(run):
+        raise Stopped
+
+    monkeypatch.setattr(RunFolder, "clear", stopped)
+    with pytest.raises(Stopped):
+        small(folder, **KEPT, resume=True)
+    monkeypatch.setattr(RunFolder, "clear", clear)
     again = small(folder, **KEPT, resume=True)
     assert (again.kept, again.verdict) == (chosen.kept, chosen.verdict)
     assert kept_files(folder) == kept_files(chosen.folder)

@@ -77,8 +77,8 @@ class RunFolder:
 
     Readers use `config`, `rows`, `last_row`, `checkpoints`, `policy`, `kept` and `evaluation`. A
     training enters `begin` or `resume`, which keep others out, calls `rewind`, then `add` for every
-    row, `save` now and then, `set_aside` for late policies, and `keep` at the end; it goes on from
-    `newest`.
+    row, `save` now and then, `set_aside` for late policies, `keep` and `clear` at the end; it goes
+    on from `newest`.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -272,10 +272,13 @@ class RunFolder:
         _write(path, arrays, {"checkpoint": number})
 
     def keep(self, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> None:
-        """Make a late policy the run's; without arrays it is the last. The others are removed."""
+        """Make a late policy the run's; without arrays it is the last."""
         path = self.path / "kept.safetensors"
         path.with_suffix(".json").unlink(missing_ok=True)  # it is of other arrays
         _write(path, arrays, notes)
+
+    def clear(self) -> None:
+        """Remove the policies that were set aside: one is kept."""
         shutil.rmtree(self.path / "candidates", ignore_errors=True)
 
     def _keep(self, count: int) -> None:

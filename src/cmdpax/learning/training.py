@@ -248,6 +248,7 @@ def _kept(
         arrays = {} if choice.update == last else run_folder.candidate(choice.update) or {}
         notes = {"checkpoint": choice.update, "updates": last, **asdict(choice)}
         run_folder.keep(arrays, notes)
+    run_folder.clear()
     verdict = Verdict(**{**notes["verdict"], "limits": limits.texts})
     if notes["checkpoint"] == last:
         return policies[last], verdict, ""
