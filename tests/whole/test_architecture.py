@@ -86,7 +86,7 @@ BUDGETS = {
     "exact": 4170,
     "solvers": 5330,
     "environments": 685,
-    "learning": 6700,
+    "learning": 6935,
     "experiments": 1980,
     "report": 960,
     "paper": 2800,
