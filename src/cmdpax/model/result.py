@@ -273,7 +273,7 @@ class Result:
         why = {"time": "time was up", "rounding": "rounding keeps the bounds apart"}
         meaning = {
             "certified": f"optimal and feasible within {self.eps:g} of what {self._range}"
-            + (f", or {FLOOR:g} of its size" if self._is_narrow_range else ""),
+            + (f" or {FLOOR:g} of its size" if self._is_narrow_range else ""),
             "infeasible": "no policy meets all constraints",
             "limit": f"stopped before eps = {self.eps:g} was certified:"
             f" {why.get(self.reason, 'nothing improved any more')}",
@@ -305,7 +305,8 @@ class Result:
             text = f"a draw of {count} deterministic ones at the start of a run: {shares}"
             rows.append(("policy", text))
         rows += [("note", note) for note in self.notes]
-        share = f"   ({_percent(self.scaled_violation, 1.0)} of the range)"
+        whole = (self.eps, "what is tolerated") if self._is_narrow_range else (1.0, "the range")
+        share = f"   ({_percent(self.scaled_violation, whole[0])} of {whole[1]})"
         share = share if proof.violation else ""
         rows.append(("violation", f"{proof.violation:.3g}{share}"))
         return rows + self._table()
