@@ -3,7 +3,7 @@
     python benchmarks/known_optima.py --tasks tuning --methods spma-alm,ppo-alm --seeds 3 \
         --out FILE.jsonl --workers 2 [--set name=value ...] [--incumbents]
     python benchmarks/known_optima.py --table FILE.jsonl ...
-    python benchmarks/known_optima.py --rules --out RULES.jsonl, then --rules-table RULES.jsonl
+    python benchmarks/known_optima.py --choices FILE.jsonl ...
     python benchmarks/known_optima.py --exact [--tasks ...]
 
 The tasks and their exact answers are in `known_optima_tasks.py`. Half of them, `tuning`, may be
@@ -12,7 +12,7 @@ of one thread and one line of FILE.jsonl; what is there already is not run again
 defaults but for those of `--set`; `--incumbents` scales advantages and multipliers as incumbents
 do. The policy that a run leaves is evaluated exactly where the model is finite, else
 by 200 episodes. Of several seeds the table gives the median, then each. `--exact` computes the
-answers anew. `--rules` also judges other policies of a run than its last: `known_optima_rules.py`.
+answers anew. `--choices` has the last policy of each run beside the one that was kept.
 """
 
 import argparse
@@ -27,11 +27,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from known_optima_rules import Trail, rules_table
 from known_optima_tasks import (
     TASKS,
     TUNING,
     UNTOUCHED,
+    Answer,
+    Task,
     keep,
     kept_answers,
     outcome,
@@ -60,21 +61,13 @@ def run(job: Row) -> Row:
     started, rows = time.process_time(), list[Row]()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
-        trail = Trail(path) if "rules" in job else None
-        settings |= {"checkpoint_every": 1} if trail else {}
-
-        def see(row: Row) -> None:
-            rows.append(row)
-            if trail:
-                trail.add(row["update"])
-
         try:
             training = cmdpax.train(
                 task.problem.environment(),
                 job["method"],
                 limits=list(task.limits),
                 folder=path,
-                callback=see,
+                callback=rows.append,
                 **settings,
             )
         except cmdpax.CmdpaxError as error:
@@ -84,11 +77,24 @@ def run(job: Row) -> Row:
         seconds = round(time.process_time() - started, 1)
         if training:
             judged = outcome(task, answer, training.policy.core)
-            judged["verdict"] = verdict(training)
-            if trail:
-                judged["rules"] = trail.outcomes(task, answer)
+            judged |= {"verdict": verdict(training), **choice(task, answer, path)}
     last = {name: rows[-1][name] for name in ("samples", "multiplier")}
     return {**job, **last, "seconds": seconds, **judged, "digest": task.digest}
+
+
+def choice(task: Task, answer: Answer, folder: Path) -> Row:
+    """What judging took, in samples, and what the last policy is worth, if another was kept."""
+    import cmdpax
+    from cmdpax.learning.run_folder import RunFolder
+
+    run_folder = RunFolder(folder)
+    kept, newest = run_folder.kept(), run_folder.checkpoints()[0]
+    if kept is None:
+        return {"judging": 0}
+    row = {"judging": kept[1]["batches"] * run_folder.config["batch"]}
+    if kept[1]["checkpoint"] == kept[1]["updates"]:
+        return row
+    return row | {"last": outcome(task, answer, cmdpax.load_policy(newest).core)}
 
 
 def verdict(training: Any) -> Any:
@@ -104,7 +110,7 @@ def verdict(training: Any) -> Any:
 def key(row: Row) -> str:
     """What makes two lines the same run."""
     names = ("task", "method", "seed", "settings", "variant")
-    return json.dumps([row.get(name) for name in names] + ["rules" in row])
+    return json.dumps([row.get(name) for name in names])
 
 
 def execute(jobs: list[Row], out: Path, workers: int, script: str = __file__) -> None:
@@ -174,6 +180,44 @@ def table(rows: list[Row]) -> str:
             f" {', '.join(beyond)} | {lost} | {group[0]['samples']:,} | {seconds:.0f} | {said} |"
         )
     return "\n".join([*lines, "", *criteria(rows)])
+
+
+def choices(rows: list[Row]) -> str:
+    """Markdown: runs that kept an earlier policy, then all of them with either policy.
+
+    A limit that cannot be met has no part in the second, as in the criteria.
+    """
+    answers, rows = kept_answers(), [row for row in rows if "judging" in row]
+    lines = [
+        "| method | task | seed | violation in %: last, kept | regret in %: last, kept |",
+        "|---|---|---|---|---|",
+    ]
+    for row in (row for row in rows if "last" in row):
+        worst = [max(one["violation"].values()) for one in (row["last"], row)]
+        lost = [one["regret"] for one in (row["last"], row)]
+        lines.append(
+            f"| {variant(row)} | {row['task']} | {row['seed']} | {worst[0]:+.1f}, {worst[1]:+.1f} |"
+            f" {lost[0]:.1f}, {lost[1]:.1f} |"
+        )
+    lines += [
+        "",
+        "| method | policy | runs | violation <= 5% | largest | median regret | regret <= 20% |"
+        " judging, in % of the samples: median, largest |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for method in sorted({variant(row) for row in rows}):
+        group = [
+            row for row in rows if variant(row) == method and answers[row["task"]].least is None
+        ]
+        share = [100 * row["judging"] / row["samples"] for row in group] or [0.0]
+        for policy in ("last", "kept"):
+            outcomes = [row.get("last", row) if policy == "last" else row for row in group]
+            within, largest, median, small = scores(outcomes)
+            lines.append(
+                f"| {method} | {policy} | {len(group)} | {within:.0%} | {largest:+.1f}% |"
+                f" {median:.1f}% | {small:.0%} | {np.median(share):.0f}, {max(share):.0f} |"
+            )
+    return "\n".join(lines)
 
 
 def seeds(numbers: list[float], sign: str = "") -> str:
@@ -259,9 +303,8 @@ def main() -> None:
     parser.add_argument("--tasks", default="tuning")
     parser.add_argument("--methods", default="spma-alm,ppo-alm")
     parser.add_argument("--incumbents", action="store_true")
-    parser.add_argument("--rules", action="store_true", help="judge other policies too")
     parser.add_argument("--table", nargs="+", type=Path)
-    parser.add_argument("--rules-table", nargs="+", type=Path)
+    parser.add_argument("--choices", nargs="+", type=Path)
     parser.add_argument("--exact", action="store_true")
     options = parser.parse_args()
     if options.job:
@@ -270,8 +313,8 @@ def main() -> None:
     if options.table:
         print(table([row for path in options.table for row in read(path)]))
         return
-    if options.rules_table:
-        print(rules_table([row for path in options.rules_table for row in read(path)]))
+    if options.choices:
+        print(choices([row for path in options.choices for row in read(path)]))
         return
     names = selected(options.tasks)
     answers = kept_answers()
@@ -284,9 +327,8 @@ def main() -> None:
     if missing := [name for name in names if name not in answers]:
         sys.exit(f"no answer for {', '.join(missing)}; run --exact --tasks {','.join(missing)}.")
     settings = {**(INCUMBENTS if options.incumbents else {}), **dict(map(setting, options.set))}
-    rules = {"rules": {}} if options.rules else {}
     jobs = [
-        {"task": name, "method": method, "seed": seed, "settings": settings, **rules}
+        {"task": name, "method": method, "seed": seed, "settings": settings}
         for seed in range(options.seeds)
         for method in options.methods.split(",")
         for name in names

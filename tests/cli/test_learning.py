@@ -92,7 +92,7 @@ def test_what_is_given_beside_a_preset_stays(tmp_path, capsys, monkeypatch, form
 
     def train(environment, *, folder, resume, start, workers, worker_limit, callback, **settings):
         given.append(TrainConfig(**settings))
-        return SimpleNamespace(verdict=None, out_of_reach=())
+        return SimpleNamespace(verdict=None, out_of_reach=(), kept="")
 
     monkeypatch.setattr("cmdpax.learning.training.train", train)
     settings = ["--discount", "0.995", "--samples", "2000000", "--method", "cpo"]

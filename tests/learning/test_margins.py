@@ -140,12 +140,11 @@ def test_a_training_says_which_limit_it_never_kept():
     margins = Margins.empty(2)
     for cost in (9.0, 6.0, 7.0):
         margins = margins.add(np.array([[-cost, -cost - 0.2], [3.0, 3.1]]), np.full(2, 9.0))
-    verdict, sentences = margins.verdict(limits)
-    assert verdict is not None and verdict.word == "exceeded"
-    (sentence,) = sentences
+    assert margins.verdict(limits).word == "exceeded"
+    (sentence,) = margins.out_of_reach(limits)
     assert sentence.startswith("cost<=2 was not kept") and "6." in sentence
-    assert Margins.empty(2).verdict(limits) == (None, ())
-    assert Margins.empty(0).verdict(Limits.parse([])) == (None, ())
+    assert Margins.empty(2).verdict(limits) is None
+    assert Margins.empty(0).verdict(Limits.parse([])) is None
 
 
 def test_rows_in_the_users_orientation():

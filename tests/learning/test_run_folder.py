@@ -405,6 +405,49 @@ def test_the_furthest_intact_checkpoint_is_adopted(tmp_path):
     assert [int(path.stem) for path in other.checkpoints()] == [5]
 
 
+def test_adopted_with_a_checkpoint_are_policies_set_aside_and_kept(tmp_path):
+    other, run = RunFolder(tmp_path / "other"), RunFolder(tmp_path / "run")
+    with other.begin(CONFIG):
+        for number in range(1, 4):
+            other.add({"update": number})
+        other.set_aside(2, {"policy/x": np.full(1, 2.0)})
+        other.save(3, ARRAYS, {})
+    (tmp_path / "run").mkdir()
+    run.adopt([other.path])
+    np.testing.assert_array_equal(run.candidate(2)["policy/x"], [2.0])
+    assert run.candidate(1) is None and run.kept() is None
+    other.keep({}, {"checkpoint": 3, "updates": 3})
+    other.clear()
+    (tmp_path / "third").mkdir()
+    third = RunFolder(tmp_path / "third")
+    third.adopt([other.path])
+    assert third.kept()[1]["checkpoint"] == 3 and not (third.path / "candidates").exists()
+
+
+@pytest.mark.parametrize("part", ["kept.json", "kept.safetensors"])
+def test_what_is_kept_takes_the_place_of_the_last_unless_it_is_damaged(tmp_path, part):
+    run = RunFolder(tmp_path)
+    run.save(5, {"policy/x": np.full(1, 5.0), "critics/y": np.ones(1)}, {"observation_shape": [3]})
+    run.set_aside(4, {"policy/x": np.full(1, 4.0)})
+    assert run.policy()[1]["checkpoint"] == 5
+    run.keep(run.candidate(4), {"checkpoint": 4, "updates": 5})
+    arrays, notes = run.policy()
+    assert arrays.keys() == {"policy/x", "critics/y"} and arrays["policy/x"] == 4
+    assert (notes["checkpoint"], notes["observation_shape"]) == (4, [3])
+    assert run.newest()[0]["policy/x"] == 5
+    run.clear()
+    assert not (tmp_path / "candidates").exists()
+    data = bytearray((tmp_path / part).read_bytes())
+    data[-4] ^= 1
+    (tmp_path / part).write_bytes(data)
+    with pytest.warns(UserWarning, match=r"kept\.safetensors is damaged.*The last policy is taken"):
+        assert run.policy()[0]["policy/x"] == 5
+    run.keep({}, {"checkpoint": 5, "updates": 5})
+    assert run.policy()[0]["policy/x"] == 5
+    run.save(6, {"policy/x": np.full(1, 6.0)}, {})
+    assert run.kept() is None and run.policy()[0]["policy/x"] == 6  # the run went on
+
+
 def test_a_run_is_trained_by_one_process(tmp_path):
     run = RunFolder(tmp_path / "run")
     code = (

@@ -789,3 +789,142 @@ def test_importing_cmdpax_loads_none_of_the_deep_packages():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert answer.stdout.strip() == "[]"
+
+
+KEPT = {"environment": "probes:Bandit", "limits": "cost<=0.3", "samples": 6_000}
+KEPT |= {"batch": 100, "rollout_steps": 50, "checkpoint_every": 1}
+CHANCES = {42: 0.05, 46: 0.1, 48: 0.15, 52: 0.4, 60: 0.9}  # of the arm that pays and costs
+
+
+@pytest.fixture
+def by_hand(monkeypatch):
+    """Each update leaves a policy that pulls arm 1 with a chance of .6, or that of `CHANCES`."""
+
+    def learn(learner, *others):
+        chance = CHANCES.get(int(learner.update) + 1, 0.6)
+        layer = dict.fromkeys(("weight", "bias"))
+        *hidden, last = learner.policy["layers"]
+        layer["weight"] = 0 * last["weight"]
+        layer["bias"] = np.log(np.array([1 - chance, chance], np.float32))
+        return learner._replace(policy={"layers": [*hidden, layer]}), {}
+
+    monkeypatch.setattr(training, "learn", learn)
+
+
+def kept_files(folder):
+    """Names and bytes of whatever a choice leaves behind."""
+    assert not (folder / "candidates").exists()
+    return {file.name: file.read_bytes() for file in sorted(folder.glob("kept.*"))}
+
+
+@pytest.fixture
+def chosen(by_hand, tmp_path):
+    run = small(tmp_path / "chosen", **KEPT)
+    assert run.kept == "kept the policy of update 48 of 60: the last was beyond its limit on cost"
+    return run
+
+
+def test_a_run_whose_last_policy_exceeds_a_limit_keeps_an_earlier_one(chosen, monkeypatch):
+    """Metrics and checkpoints are those of a run that judges nothing."""
+    assert chosen.policy.core.updates == 48 and chosen.verdict.word == "kept"
+    assert chosen.verdict.episodes == 100 and chosen.verdict.mean["cost"] < 0.3
+    loaded = cmdpax.load_policy(chosen.folder)
+    assert loaded.core.updates == 48
+    np.testing.assert_array_equal(loaded.core.biases[-1], chosen.policy.core.biases[-1])
+    assert cmdpax.evaluate(chosen)["stochastic"].updates == 48
+    assert int(RunFolder(chosen.folder).newest()[0]["update"]) == 60
+    monkeypatch.setattr(training, "candidates", lambda updates: [])
+    monkeypatch.setattr(training, "choose", lambda *arguments: None)
+    plain = small(chosen.folder.with_name("plain"), **KEPT)
+    assert plain.verdict.word == "exceeded" and plain.kept == ""  # by the last training episodes
+    assert_same_run(chosen.folder, plain.folder)
+    assert not kept_files(plain.folder)
+
+
+def test_the_same_policy_is_kept_whatever_is_killed_when(chosen, tmp_path, monkeypatch):
+    """Among the candidates, while they are judged, between the files of the one that is kept, and
+    before the others are removed.
+    """
+    folder, own, calls = tmp_path / "cut", training.collect, []
+    with pytest.raises(Stopped):
+        small(folder, **KEPT, callback=stop_at(50))
+    assert len(list((folder / "candidates").glob("*.json"))) == 5
+
+    def stopping(*arguments):
+        calls.append(arguments)
+        if len(calls) == 13:  # the third of the six that judge
+            raise Stopped
+        return own(*arguments)
+
+    monkeypatch.setattr(training, "collect", stopping)
+    with pytest.raises(Stopped):
+        small(folder, **KEPT, resume=True)
+    monkeypatch.setattr(training, "collect", own)
+    write = run_folder.write_bytes
+
+    def failing(path, data):
+        if path.name == "kept.json":
+            raise Stopped
+        write(path, data)
+
+    monkeypatch.setattr(run_folder, "write_bytes", failing)
+    with pytest.raises(Stopped):
+        small(folder, **KEPT, resume=True)
+    assert cmdpax.load_policy(folder).core.updates == 60  # nothing is chosen yet
+    monkeypatch.setattr(run_folder, "write_bytes", write)
+    clear = RunFolder.clear
+
+    def stopped(run):
+        raise Stopped
+
+    monkeypatch.setattr(RunFolder, "clear", stopped)
+    with pytest.raises(Stopped):
+        small(folder, **KEPT, resume=True)
+    monkeypatch.setattr(RunFolder, "clear", clear)
+    again = small(folder, **KEPT, resume=True)
+    assert (again.kept, again.verdict) == (chosen.kept, chosen.verdict)
+    assert kept_files(folder) == kept_files(chosen.folder)
+    assert_same_run(folder, chosen.folder)
+    once_more = small(folder, **KEPT, resume=True)  # nothing is judged twice
+    assert (once_more.kept, once_more.verdict) == (chosen.kept, chosen.verdict)
+
+
+def test_a_damaged_candidate_cannot_be_kept(by_hand, tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(Stopped):
+        small(folder, **KEPT, callback=stop_at(59))
+    (file,) = (folder / "candidates").glob("*48.safetensors")
+    data = bytearray(file.read_bytes())
+    data[-3] ^= 1
+    file.write_bytes(data)
+    with pytest.warns(UserWarning, match=r"00000048\.safetensors is damaged.* cannot be kept"):
+        run = small(folder, **KEPT, resume=True)
+    assert run.policy.core.updates == 46 and "update 46 of 60" in run.kept
+
+
+def test_workers_change_nothing_about_what_is_kept(chosen, tmp_path):
+    small(tmp_path / "others", **KEPT, workers=2)
+    assert kept_files(tmp_path / "others") == kept_files(chosen.folder)
+
+
+def test_a_longer_run_goes_on_from_its_last_policy(chosen):
+    """What was kept is the run's until it has another checkpoint."""
+    longer = KEPT | {"samples": 6_500}
+    with pytest.warns(UserWarning, match="goes on at update 60"), pytest.raises(Stopped):
+        small(chosen.folder, **longer, resume=True, callback=stop_at(61))
+    assert RunFolder(chosen.folder).kept() is None
+    assert cmdpax.load_policy(chosen.folder).core.updates == 61
+    rows = RunFolder(chosen.folder).rows()
+    assert rows[60]["return"] == pytest.approx(CHANCES[60], abs=0.1)  # what acts is the last
+
+
+def test_a_start_takes_the_policy_that_was_kept(chosen, tmp_path):
+    run = small(tmp_path / "next", **KEPT | {"samples": 100}, start=chosen.folder)
+    assert run.metrics[0]["return"] == pytest.approx(CHANCES[48], abs=0.15)
+
+
+def test_a_last_policy_that_keeps_its_limits_is_kept(by_hand, tmp_path):
+    run = small(tmp_path / "run", **KEPT | {"limits": "cost<=0.95"})
+    assert run.kept == "" and run.policy.core.updates == 60 and run.verdict.episodes == 100
+    assert cmdpax.load_policy(run.folder).core.updates == 60
+    assert kept_files(run.folder).keys() == {"kept.json", "kept.safetensors"}

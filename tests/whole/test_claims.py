@@ -11,6 +11,7 @@ from statistics import median
 import numpy as np
 import plain_least_squares
 import pytest
+import vs_lp_report
 
 from cmdpax.environments import deep_sea
 from cmdpax.environments.by_name import tiles
@@ -88,17 +89,17 @@ def test_storm(times):
     assert measured == pytest.approx(ratio, rel=0.06)
 
 
-def test_small_models(times):
-    states, low, high, many, limits = numbers(CLAIMS["small models"])
-    ratios = [slower(times, family, int(states)) for family in times.families]
-    assert min(ratios) == pytest.approx(low, abs=0.05)
-    assert max(ratios) == pytest.approx(high, rel=0.06)
-    with_many = [
-        slower(times, family, 1000, constraints=int(limits), discount=discount)
-        for family in times.families
-        for discount in (0.9, 0.99, 0.999)
-    ]
-    assert max(with_many) == pytest.approx(many, rel=0.1)
+def test_small_models():
+    """Of every cell of the grid up to that size, none left out."""
+    least, most, low, high = numbers(CLAIMS["small models"])
+    with open(RESULTS / "vs_lp" / "grid.jsonl") as file:
+        rows = [json.loads(line) for line in file]
+    peers = sorted({row["solver"] for row in rows} - {vs_lp_report.US, "storm"})
+    best = vs_lp_report.ratios(rows, peers)
+    small = {cell: one.ratio for cell, one in best.items() if least <= cell[1] <= most}
+    assert len(small) == 3 * len(vs_lp_report.FAMILIES) * len(vs_lp_report.COUNTS)
+    assert min(small.values()) == pytest.approx(low, abs=0.05)
+    assert max(small.values()) == pytest.approx(high, rel=0.03)
 
 
 def test_last_iterates():

@@ -19,7 +19,6 @@ from cmdpax.learning.simulator import ActionSpace
 HOME = Path(__file__).parents[2]
 sys.path.append(str(HOME / "benchmarks"))
 import known_optima  # noqa: E402
-import known_optima_rules as rules  # noqa: E402
 import known_optima_tasks as suite  # noqa: E402
 from known_optima_tasks import TASKS, TUNING, UNTOUCHED, Finite  # noqa: E402
 
@@ -310,56 +309,16 @@ def test_a_failed_run_counts_against_its_method():
     assert lines[-1] == "| ppo-lag | tuning | 1 | 0% | +inf% | inf% | 0% | no |"
 
 
-def test_which_updates_the_rules_look_at():
-    assert rules.candidates(150) == [105, 110, 115, 120, 125, 130, 135, 140, 145, 150]
-    assert rules.candidates(6)[-1] == 6 and min(rules.candidates(6)) > 3
-    assert [*rules.late(150)] == [*range(136, 151)]
-    assert [*rules.late(4)] == [4]
-
-
-def test_the_best_policy_keeps_the_limits_first():
-    tries = {
-        "dear": (9.0, {"a": 0.1, "b": -50.0}),
-        "good": (5.0, {"a": 0.0, "b": -1.0}),
-        "idle": (4.0, {"a": -90.0, "b": -90.0}),
-    }
-    ranks = {name: rules.rank(*one) for name, one in tries.items()}
-    assert sorted(ranks, key=ranks.get) == ["dear", "idle", "good"]
-    assert rules.rank(0.0, {"a": 2.0, "b": 3.0}) > rules.rank(9.0, {"a": 4.0, "b": -9.0})
-
-
-def test_averaged_weights_have_the_last_statistics():
-    space = ActionSpace(low=-np.ones(1), high=np.ones(1))
-
-    def policy(value):
-        arrays = {
-            "policy/layers/0/weight": np.full((2, 1), value, np.float32),
-            "policy/layers/0/bias": np.full(1, 2 * value, np.float32),
-            "policy/log_std": np.full(1, -value, np.float32),
-            "seen/total": np.array(5.0),
-            "seen/mean": np.full(2, value),
-            "seen/squares": np.full(2, 5.0),
-        }
-        return NetworkPolicy.of(arrays, space, (2,), int(value))
-
-    mean = rules.averaged([policy(1.0), policy(2.0), policy(6.0)])
-    assert mean.weights[0].tolist() == [[3.0], [3.0]] and mean.weights[0].dtype == np.float32
-    assert mean.biases[0].tolist() == [6.0] and mean.log_std.tolist() == [-3.0]
-    assert mean.mean.tolist() == [6.0, 6.0] and mean.updates == 6
-
-
-def test_every_rule_judges_a_run_and_the_last_is_the_runs_own():
-    settings = {"samples": 1_000, "passes": 1}
-    job = {"task": "short-5", "method": "spma-alm", "seed": 0, "settings": settings, "rules": {}}
-    row = known_optima.run(job)
-    assert list(row["rules"]) == list(rules.RULES)
-    for name in ("return", "cost", "violation", "regret"):
-        assert row["rules"]["last"][name] == row[name]
-    assert row["rules"]["average"]["return"] != row["return"]
-    assert [one["samples"] for one in row["rules"].values()] == [0, 0, 10 * 20 * 5]
-    assert known_optima.key(row) == known_optima.key(job)
-    del job["rules"]
-    assert known_optima.key(row) != known_optima.key(job)
-    lines = rules.rules_table([row]).splitlines()
-    assert len(lines) == 5 and lines[-1].startswith("| spma-alm | best | 1 |")
-    assert lines[-1].endswith("| 100, 100 |")
+def test_the_last_policy_is_judged_beside_the_one_that_was_kept():
+    job = {"task": "short-5", "method": "spma-alm", "seed": 0}
+    few = known_optima.run(job | {"settings": {"samples": 1_000, "passes": 1}})
+    assert 0 < few["judging"] <= few["samples"] / 10
+    few.pop("last", None)
+    row = few | {"last": few, "seed": 1, "regret": 50.0, "violation": {"cost": -3.0}}
+    lines = known_optima.choices([few, row, {**few, "task": "cannot-be-met"}]).splitlines()
+    before, lost = few["violation"]["cost"], few["regret"]
+    method = known_optima.variant(few)
+    expected = f"| {method} | short-5 | 1 | {before:+.1f}, -3.0 | {lost:.1f}, 50.0 |"
+    assert lines[2] == expected
+    assert [line.split(" | ")[1:3] for line in lines[-2:]] == [["last", "2"], ["kept", "2"]]
+    assert lines[-1].split(" | ")[5] == f"{(lost + 50) / 2:.1f}%"

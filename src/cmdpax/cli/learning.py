@@ -95,8 +95,11 @@ def train(
             raise InputError(f"{str(error).rstrip('.')}; {_rest(place)}") from None
     takes_import = deep("cmdpax.learning.gym_simulator").names_module(environment)
     typed = f" --environment {environment}" if takes_import else ""
+    if run.kept:
+        out.print(run.kept)
     if run.verdict is not None:
-        out.print(f"{run.verdict} of training")
+        fresh = RunFolder(place).kept() is not None
+        out.print(f"{run.verdict}{'' if fresh else ' of training'}")
         for sentence in run.out_of_reach:
             out.print(sentence)
     out.print(f"trained; next: cmdpax evaluate {folder}{typed}")

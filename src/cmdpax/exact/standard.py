@@ -9,6 +9,7 @@ is not exact: solvers work there, and nothing scaled is ever certified.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -153,8 +154,14 @@ class StandardForm:
 
     @property
     def is_small(self) -> bool:
-        """Whether dense linear algebra is used, and batches of policies are possible."""
-        return self.transitions.is_small
+        """Whether systems are solved by LU without further ado: no tolerance, no guess."""
+        return self.transitions.is_small or self.is_narrow
+
+    @cached_property
+    def is_narrow(self) -> bool:
+        """Whether that is LU inside a narrow envelope (`loops/narrow.py`)."""
+        is_discounted = isinstance(self.criterion, Discounted) and self.criterion.parts == 1
+        return is_discounted and self.constraint_count > 0 and self.transitions.is_narrow
 
     @cached_property
     def reachable(self) -> np.ndarray:
@@ -321,12 +328,7 @@ class StandardForm:
         return self if evaluation.slope is None else self.replace(reward=evaluation.slope)
 
     def scaled(self, units: np.ndarray | None = None) -> "Scaled":
-        """The same problem with every value less its least, in units `[1 + m]`.
-
-        Policies are the same. Without units, the widths of possible values are mapped to 1. States
-        that are never reached have no say, but large numbers there would blur those of the others:
-        they are clipped.
-        """
+        """The form in units `[1 + m]`, or in the widths of possible values."""
         return scaled(self, units)
 
     def moved(self, offsets: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -350,17 +352,25 @@ def form_of(model: CMDP | FunctionCMDP) -> StandardForm:
 
 
 def scaled(form: StandardForm, units: np.ndarray | None = None) -> "Scaled":
-    """A form in units `[1 + m]`, or in the widths of possible values."""
-    criterion, (offsets, widths) = form.criterion, form.scales.T
-    units = widths if units is None else units
-    reward, constraints = form.moved(offsets, units)
-    thresholds = (form.thresholds - offsets[1:] * criterion.common) / units[1:]
-    constants, objective = np.array([constant for constant, _ in form.constants]), form.objective
-    shifts = (offsets - constants) * criterion.common
+    """A form less its constants, in units `[1 + m]`, or in the widths of possible values.
+
+    Policies are the same. Large numbers in states that are never reached would blur those of the
+    others: they are clipped.
+    """
+    units, objective = form.scales[:, 1] if units is None else units, form.objective
+    constants, values = zip(*form.constants, strict=True)
+    reward, constraints = form.moved(np.array(constants), units)
+    thresholds = less_values(form.thresholds, values[1:]) / units[1:]
     form = form.replace(reward=reward, constraints=constraints, thresholds=thresholds)
     if objective is not None:
         form = form.replace(objective=objective.in_units(float(units[0])))
-    return Scaled(form, units, shifts, offsets[0] * criterion.common)
+    return Scaled(form, units, float(values[0]))
+
+
+def less_values(thresholds: np.ndarray, values: Iterable[Fraction]) -> np.ndarray:
+    """Thresholds `[m]`, each less an exact value: large numbers may cancel there."""
+    pairs = zip(thresholds.tolist(), values, strict=True)
+    return np.array([float(Fraction(one) - value) if value else one for one, value in pairs])
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,8 +379,7 @@ class Scaled:
 
     form: StandardForm
     units: np.ndarray  # [1 + m]
-    shifts: np.ndarray  # [1 + m]: values of claims (`bounds.py`) less those of the scaled form
-    offset: float  # value of the reward's least
+    offset: float  # value of the reward's constant
 
     def weights(self, weights: np.ndarray) -> np.ndarray:
         """Prices `[m]` of the scaled form as those of the form it was made of."""
@@ -380,9 +389,9 @@ class Scaled:
         """Prices `[m]` of the form it was made of as those of the scaled form."""
         return weights * self.units[1:] / self.units[0]
 
-    def potential(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Values `[S]` of the scaled `r + w.c` as those of the claim; weights `[m]` are scaled."""
-        return values * self.units[0] + (self.shifts[0] + self.weights(weights) @ self.shifts[1:])
+    def potential(self, values: np.ndarray) -> np.ndarray:
+        """Values `[S]` of the scaled `r + w.c` as those of the claim (`bounds.py`)."""
+        return values * self.units[0]
 
     def ray(self, ray: np.ndarray) -> np.ndarray:
         """A ray `[m]`."""

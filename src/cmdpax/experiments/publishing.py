@@ -29,7 +29,7 @@ def publish(
     episodes: int = 100,
     seed: int = 12345,
 ) -> Row:
-    """Publish the newest policy of a run folder in `folder`, and return its card.
+    """Publish the policy of a run folder in `folder`, and return its card.
 
     The folder is new, or holds a record of the same run, which stays. environment, trust, episodes
     and seed are as for `evaluate`.
@@ -40,7 +40,7 @@ def publish(
         raise InputError(f"{target.path} is published already; give another folder.")
     if target.checkpoints() or (target.path.exists() and target.config != config):
         raise InputError(f"{target.path} holds another run; give another folder.")
-    arrays, _ = source.newest()
+    arrays, _ = source.policy()
     policy = read_network(source.path, trust)
     chosen = environment or trained_in(source, trust)
     measured = as_numbers(measure(policy, chosen, config, episodes, seed))

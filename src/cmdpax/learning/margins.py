@@ -127,25 +127,23 @@ class Margins(NamedTuple):
         half = (limits.bounds[:, 1] - limits.bounds[:, 0])[limits.rows] / 2
         return limits.row_thresholds + np.minimum(width, half)
 
-    def verdict(self, limits: Limits) -> tuple[Verdict | None, tuple[str, ...]]:
-        """By the last episodes of a training, and a sentence for each limit it never kept.
-
-        None without limits, or if no episode ended. In the last episodes the policy has hardly
-        changed: its steps have decayed.
-        """
+    def verdict(self, limits: Limits) -> Verdict | None:
+        """By the last episodes of a training; None without limits, or if no episode ended."""
         rows = self.last[~np.isnan(self.last).any(1)]
         if not len(limits) or not len(rows):
-            return None, ()
-        verdict = judge(limits, in_users_orientation(limits, rows))
+            return None
+        return judge(limits, in_users_orientation(limits, rows))
+
+    def out_of_reach(self, limits: Limits) -> tuple[str, ...]:
+        """A sentence for each limit that no estimate kept."""
         best = in_users_orientation(limits, self.best)
         never = limits.worst(self.best - limits.row_thresholds) < 0
-        sentences = [
+        return tuple(
             f"{text} was not kept at any time; the best estimate was {value:.4g}: give a limit"
             " that can be met, or more samples."
             for text, value, is_never in zip(limits.texts, best, never)
             if is_never
-        ]
-        return verdict, tuple(sentences) if verdict.word == "exceeded" else ()
+        )
 
 
 def in_users_orientation(limits: Limits, rows: Array | Sequence[float]) -> Array:

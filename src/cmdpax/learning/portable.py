@@ -173,9 +173,10 @@ class Policy:
 def load_policy(path: str | Path, *, trust: bool = False) -> Policy:
     """The policy of a run folder, of one checkpoint, of a `policy.npz`, or of a result's `.npz`.
 
-    Of a run folder it is the newest intact checkpoint. It needs neither JAX nor a simulator, and of
-    trained policies no package but NumPy; a custom network needs JAX and its module. trust: whether
-    that module may be imported because the folder names it.
+    Of a run folder it is the policy that was kept, or the last before training ended. It needs
+    neither JAX nor a simulator, and of trained policies no package but NumPy; a custom network
+    needs JAX and its module. trust: whether that module may be imported because the folder names
+    it.
     """
     return Policy(read_policy(Path(path), trust))
 
@@ -208,7 +209,7 @@ def read_policy(path: Path, trust: bool = False) -> NetworkPolicy | TablePolicy:
         raise InputError(f"{path}: an .onnx file is not read here; {remedy}.")
     if path.suffix.lower() == ".npz":
         return _from_archive(path)
-    arrays, notes = RunFolder(path).newest() if path.is_dir() else read_checkpoint(path)
+    arrays, notes = RunFolder(path).policy() if path.is_dir() else read_checkpoint(path)
     try:
         encoder = Encoder.from_json(notes.get("encoder"))
         refuse_untrusted(encoder, trust, path)

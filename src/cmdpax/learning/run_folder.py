@@ -5,6 +5,8 @@
 | config.json                       | environment and every setting; samples may grow later     |
 | metrics.jsonl                     | one row an update, without clocks                         |
 | checkpoints/N.safetensors, N.json | arrays after update N; their spaces and checksums         |
+| candidates/N.safetensors, N.json  | late policies, until the one that is kept is chosen       |
+| kept.safetensors, kept.json       | that one's arrays, if it is not the last; verdict on it   |
 | evaluation.json                   | what `evaluate` measured                                  |
 | card.json                         | of a published run, to which nobody writes any more       |
 | tensorboard/                      | for the eye only: never read here                         |
@@ -55,9 +57,11 @@ CHECKPOINTS_KEPT = 3  # older ones are removed
 REQUIRED: Row = {"environment": str, "method": str, "limits": list, "seed": int, "samples": int}
 REQUIRED |= {"discount": int | float, "discounted": bool}
 PARTS = ("reward", "costs")  # the same of evidence
+PAIR = (".safetensors", ".json")  # in the order in which they are written
 SUMS = ("sha256", "notes_sha256")  # of a checkpoint's arrays, and of its notes
 # of a checkpoint's notes, those that are there
 NOTES: Row = {"checkpoint": int, "action_space": dict, "observation_shape": list, "encoder": dict}
+NOTES |= {"updates": int, "verdict": dict, "exceeded": list}
 NAMES_OF_0_1 = {"limit": "limits", "horizon": "rollout_steps"}
 # what stood for "the method's own", which is None now
 OWN_OF_0_1 = dict.fromkeys(("batch", "minibatch", "trust_region", "penalty", "dual_step"), 0)
@@ -71,9 +75,10 @@ MOST_DIMENSIONS = 32  # that NumPy takes
 class RunFolder:
     """A run on disk at `path`, which need not exist yet.
 
-    Readers use `config`, `rows`, `last_row`, `checkpoints`, `newest` and `evaluation`. A training
-    enters `begin` or `resume`, which keep others out, calls `rewind`, then `add` for every row and
-    `save` now and then.
+    Readers use `config`, `rows`, `last_row`, `checkpoints`, `policy`, `kept` and `evaluation`. A
+    training enters `begin` or `resume`, which keep others out, calls `rewind`, then `add` for every
+    row, `save` now and then, `set_aside` for late policies, `keep` and `clear` at the end; it goes
+    on from `newest`.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -132,6 +137,34 @@ class RunFolder:
             remedy = "train one by the settings of its config.json"
             raise InputError(f"{self.path} is a record of numbers, without its policy; {remedy}.")
         raise InputError(f"{self.path} holds no intact checkpoint; give another run folder.")
+
+    def policy(self) -> tuple[Arrays, Row]:
+        """The same, with the policy that was kept instead of the last."""
+        arrays, notes = self.newest()
+        kept, choice = self.kept() or ({}, {})
+        return arrays | kept, notes | {name: choice[name] for name in ("checkpoint",) if choice}
+
+    def kept(self) -> tuple[Arrays, Row] | None:
+        """What `keep` wrote, if it is intact and the run did not go on since."""
+        path = self.path / "kept.safetensors"
+        if not path.with_suffix(".json").exists():
+            return None
+        try:
+            arrays, notes = read_checkpoint(path)
+        except InputError as error:
+            warnings.warn(f"{error} The last policy is taken.", stacklevel=3)
+            return None
+        last = [int(newest.stem) for newest in self.checkpoints()[:1]]
+        return (arrays, notes) if [notes.get("updates")] == last else None
+
+    def candidate(self, number: int) -> Arrays | None:
+        """What `set_aside` wrote; None if it is not there, or, with a warning, if it is damaged."""
+        path = self._aside(number)
+        try:
+            return read_checkpoint(path)[0] if path.with_suffix(".json").exists() else None
+        except InputError as error:
+            warnings.warn(f"{error} It cannot be kept.", stacklevel=2)
+            return None
 
     @property
     def evaluation(self) -> Row | None:
@@ -204,7 +237,7 @@ class RunFolder:
         remedy = "wait for it, or give another folder"
         refusal = f"{self.path} is being trained by another process; {remedy}."
         with locked(self.path / "lock", refusal):
-            for folder in (self.path, self.path / "checkpoints"):
+            for folder in (self.path, self.path / "checkpoints", self.path / "candidates"):
                 remove_parts(folder)
             yield
 
@@ -224,14 +257,29 @@ class RunFolder:
 
     def save(self, number: int, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> Path:
         """Write checkpoint `number`, and remove all but the last few; returns its arrays' file."""
-        path, data = self._checkpoint(number), pack(arrays)
+        path = self._checkpoint(number)
         path.parent.mkdir(exist_ok=True)
         with naming(self._metrics), open(self._metrics, "ab") as rows:
             os.fsync(rows.fileno())  # they come first, even if the power fails
-        write_bytes(path, data)
-        write_bytes(path.with_suffix(".json"), _described(data, {"checkpoint": number, **notes}))
+        _write(path, arrays, {"checkpoint": number, **notes})
         self._keep(CHECKPOINTS_KEPT)
         return path
+
+    def set_aside(self, number: int, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write the policy of update `number`, which may be kept in the end."""
+        path = self._aside(number)
+        path.parent.mkdir(exist_ok=True)
+        _write(path, arrays, {"checkpoint": number})
+
+    def keep(self, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> None:
+        """Make a late policy the run's; without arrays it is the last."""
+        path = self.path / "kept.safetensors"
+        path.with_suffix(".json").unlink(missing_ok=True)  # it is of other arrays
+        _write(path, arrays, notes)
+
+    def clear(self) -> None:
+        """Remove the policies that were set aside: one is kept."""
+        shutil.rmtree(self.path / "candidates", ignore_errors=True)
 
     def _keep(self, count: int) -> None:
         """Remove all checkpoints but the newest `count`, and halves of any."""
@@ -251,15 +299,18 @@ class RunFolder:
         """Copy the furthest intact checkpoint of other attempts, which may be at work, if any."""
         places = [path for other in others for path in RunFolder(other).checkpoints()]
         for path in sorted(places, key=lambda path: (path.stem, path), reverse=True):
-            other, copy = RunFolder(path.parents[1]), self._checkpoint(int(path.stem))
+            other = RunFolder(path.parents[1])
             try:
                 read_checkpoint(path)
                 lines = other._lines()
                 rows = [lines[update] for update in range(1, int(path.stem) + 1)]
-                copy.parent.mkdir(exist_ok=True)
-                for suffix in (".safetensors", ".json"):
-                    part = read_bytes(path.with_suffix(suffix), LARGEST_ARRAY)
-                    write_bytes(copy.with_suffix(suffix), part)
+                files = [path.with_suffix(suffix) for suffix in PAIR]
+                for pattern in ("candidates/*.*", "kept.*"):  # arrays first, as above
+                    files += sorted(other.path.glob(pattern), reverse=True)
+                for file in files:
+                    place = self.path / file.relative_to(other.path)
+                    place.parent.mkdir(exist_ok=True)
+                    write_bytes(place, read_bytes(file, LARGEST_ARRAY))
                 write_bytes(self._metrics, b"".join(rows))
                 # last: with its config, the folder can be resumed
                 config = read_bytes(other.path / "config.json", LARGEST_TEXT)
@@ -276,6 +327,9 @@ class RunFolder:
 
     def _checkpoint(self, number: int) -> Path:
         return self.path / "checkpoints" / f"{number:08d}.safetensors"
+
+    def _aside(self, number: int) -> Path:
+        return self.path / "candidates" / f"{number:08d}.safetensors"
 
     def _bytes(self) -> bytes:
         with named(self._metrics):
@@ -303,6 +357,13 @@ def read_checkpoint(path: Path) -> tuple[Arrays, Row]:
         raise InputError(f"checkpoint {path} cannot be read: {error}.") from None
     except InputError as error:
         raise InputError(f"checkpoint {path} is damaged: {error}") from None
+
+
+def _write(path: Path, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> None:
+    """The files of a checkpoint; it exists once its JSON does."""
+    data = pack(arrays)
+    write_bytes(path, data)
+    write_bytes(path.with_suffix(".json"), _described(data, notes))
 
 
 def pack(arrays: Mapping[str, np.ndarray]) -> bytes:

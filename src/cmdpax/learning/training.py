@@ -7,7 +7,7 @@ the uninterrupted one bit for bit on the same machine.
 
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from cmdpax.errors import InputError, NumericalError
 from cmdpax.files import Row
 from cmdpax.learning import compilation
 from cmdpax.learning.board import Board
+from cmdpax.learning.choice import candidates, choose
 from cmdpax.learning.config import (
     EPISODES,
     METHODS,
@@ -62,8 +63,9 @@ class Training:
     environment: Any  # as it was given to `train`
     folder: Path
     policy: Policy
-    verdict: Verdict | None  # by the last hundred episodes; None without limits
+    verdict: Verdict | None  # on this policy; None without limits
     out_of_reach: tuple[str, ...] = ()  # a sentence for each limit that no estimate kept
+    kept: str = ""  # a sentence if the policy is not the last
 
     @property
     def metrics(self) -> list[Row]:
@@ -143,9 +145,10 @@ def train(
             warnings.warn(_longer(earlier, config, int(learner.update)), stacklevel=2)
         run_folder.rewind(int(learner.update))
         learner = _learn(learner, stepped, config, run_folder, examine, callback)
-    verdict, sentences = learner.margins.verdict(Limits.parse(config.limits))
-    policy = Policy(policy_of(learner, simulator))
-    return Training(environment, place, policy, verdict, sentences)
+        policy, verdict, kept = _kept(learner, stepped, config, run_folder)
+    is_exceeded = verdict is not None and verdict.word == "exceeded"
+    never = learner.margins.out_of_reach(Limits.parse(config.limits)) if is_exceeded else ()
+    return Training(environment, place, Policy(policy), verdict, never, kept)
 
 
 def _learn(
@@ -158,6 +161,7 @@ def _learn(
 ) -> Learner:
     """The remaining updates of a run; `examine` measures a policy by the config."""
     limits, warned = Limits.parse(config.limits), False
+    aside = candidates(config.updates) if len(limits) else []
     board = Board(run_folder.path / "tensorboard")
     for update in range(int(learner.update), config.updates):
         acting, seed = policy_of(learner, simulator), (config.seed, update)
@@ -181,6 +185,8 @@ def _learn(
             observed = observed.shared()
         learner = learner._replace(observed=observed, update=np.asarray(update + 1))
         _refuse_nan(learner, run_folder)
+        if update + 1 in aside:
+            run_folder.set_aside(update + 1, _acting(learner))
         if not finished.completed and not warned:
             warned = True
             warnings.warn(CUT.format(update + 1, config.rollout_steps), stacklevel=3)
@@ -208,6 +214,47 @@ def _learn(
         if callback:
             callback(row)
     return learner
+
+
+def _kept(
+    learner: Learner, simulator: Simulator | Recorder, config: ResolvedConfig, run_folder: RunFolder
+) -> tuple[NetworkPolicy, Verdict | None, str]:
+    """The policy that a run keeps, the verdict on it, and a sentence if it is not the last."""
+    limits, last = Limits.parse(config.limits), config.updates
+    policies = {last: policy_of(learner, simulator)}
+
+    def is_there(update: int) -> bool:
+        arrays = run_folder.candidate(update)
+        if arrays is not None:
+            policies[update] = policy_of(_with(learner, arrays), simulator)
+        return arrays is not None
+
+    def play(update: int, number: int) -> np.ndarray:
+        seed = (config.seed, update, number)
+        batch, _ = collect(simulator, policies[update], limits, config.rollout_steps, seed)
+        finished = valued = episodes(batch.rewards, batch.ended)
+        if config.discounted:
+            valued = episodes(batch.rewards, batch.ended, config.discount)
+        costs = in_users_orientation(limits, valued.totals[1:].T)
+        return np.column_stack((finished.totals[0], costs))
+
+    finished = run_folder.kept()
+    if finished is not None:
+        arrays, notes = finished
+    else:
+        choice = choose(last, filter(is_there, candidates(last)), limits, play)
+        if choice is None:
+            return policies[last], learner.margins.verdict(limits), ""
+        arrays = {} if choice.update == last else run_folder.candidate(choice.update) or {}
+        notes = {"checkpoint": choice.update, "updates": last, **asdict(choice)}
+        run_folder.keep(arrays, notes)
+    run_folder.clear()
+    verdict = Verdict(**{**notes["verdict"], "limits": limits.texts})
+    if notes["checkpoint"] == last:
+        return policies[last], verdict, ""
+    why = f"the last was beyond its limit on {' and '.join(notes['exceeded'])}"
+    sentence = f"kept the policy of update {notes['checkpoint']} of {last}: {why}"
+    return policy_of(_with(learner, arrays), simulator), verdict, sentence
 
 
 class Dual(NamedTuple):
@@ -300,7 +347,7 @@ def restore(template: Learner, run_folder: RunFolder, simulator: Simulator) -> L
     if jax.tree.map(np.shape, arrays) != jax.tree.map(np.shape, leaves):
         where = f"the checkpoint in {run_folder.path}"
         raise InputError(f"{where} has other arrays than this config needs.")
-    return jax.tree.unflatten(jax.tree.structure(template), [arrays[name] for name in leaves])
+    return _with(template, arrays)
 
 
 def _refuse_too_large(simulator: Copies, batch: int) -> None:
@@ -321,7 +368,7 @@ def begin_from(
     Of a published run, which has none, no critics are taken.
     """
     before, now = (_row_names(one) for one in (run_folder.config["limits"], config.limits))
-    arrays, notes = run_folder.newest()
+    arrays, notes = run_folder.policy()
     refuse_other_spaces(notes, simulator)
     leaves = leaves_by_path(learner)
     sources = {name: name for name in leaves if name.startswith(("policy/", "seen/"))}
@@ -344,8 +391,7 @@ def begin_from(
             differing = [name for name in ours if ours[name] != was[name]]
             pairs = (f"{name} {was[name]}, here {ours[name]}" for name in differing)
             raise InputError(f"{where} ({'; '.join(pairs)}); give the same.")
-    leaves |= {name: arrays[source] for name, source in sources.items()}
-    return jax.tree.unflatten(jax.tree.structure(learner), list(leaves.values()))
+    return _with(learner, leaves | {name: arrays[source] for name, source in sources.items()})
 
 
 def _row_names(limits: Sequence[str]) -> list[tuple[str, float]]:
@@ -373,6 +419,18 @@ def leaves_by_path(learner: Learner) -> dict[str, np.ndarray]:
         field, slash, rest = text.partition("/")
         leaves[FIELDS_IN_FILES.get(field, field) + slash + rest] = np.asarray(leaf)
     return leaves
+
+
+def _with(learner: Learner, arrays: Mapping[str, np.ndarray]) -> Learner:
+    """The same state with some of its leaves replaced."""
+    leaves = [arrays.get(name, leaf) for name, leaf in leaves_by_path(learner).items()]
+    return jax.tree.unflatten(jax.tree.structure(learner), leaves)
+
+
+def _acting(learner: Learner) -> dict[str, np.ndarray]:
+    """The leaves that a policy is made of."""
+    names, leaves = ("policy/", "seen/", "update"), leaves_by_path(learner)
+    return {name: leaf for name, leaf in leaves.items() if name.startswith(names)}
 
 
 def recorded_name(environment: Any) -> str:

@@ -237,15 +237,18 @@ def can_be_limited(name: str) -> bool:
 def _parse(text: str) -> tuple[str, Sense, tuple[float, float]]:
     """Name, sense and bounds of one text."""
     one, both = _FORM.fullmatch(text), _RANGE.fullmatch(text)
+    ends = (0.0, 0.0)
     try:
         if both is not None:
-            low, high = float(both["low"]), float(both["high"])
+            low, high = ends = float(both["low"]), float(both["high"])
             if math.isfinite(low) and math.isfinite(high) and low <= high:
-                return both["name"], "in", (low, high)
+                return both["name"], "in", ends
         elif one is not None and math.isfinite(bound := float(one["bound"])):
             return one["name"], *_bounds(0, one["sense"], bound, bound)
     except ValueError:
         pass
+    if ends[0] > ends[1]:
+        raise InputError(f"limit '{text}': nothing lies in it; write the smaller number first.")
     raise InputError(
         f"limit '{text}' is not understood; write a cost's name, <=, >= or ==, and a number, as in"
         " 'cost<=25', or a range as in '2<=cost<=5'."

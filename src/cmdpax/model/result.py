@@ -108,8 +108,9 @@ def _is_narrow(low: float, high: float) -> bool:
 
 
 def _percent(part: float, whole: float) -> str:
-    """A share as a text, `1.2e-05%`."""
-    return f"{100 * part / abs(whole):.2g}%" if whole else "no share"
+    """A share as a text, `1.2e-05%` or `262%`."""
+    share = 100 * part / abs(whole) if whole else 0.0
+    return f"{share:,.0f}%" if share >= 100 else f"{share:.2g}%" if whole else "no share"
 
 
 def ray_sentence(ray: np.ndarray, bound: float | None) -> str:
@@ -272,7 +273,7 @@ class Result:
         why = {"time": "time was up", "rounding": "rounding keeps the bounds apart"}
         meaning = {
             "certified": f"optimal and feasible within {self.eps:g} of what {self._range}"
-            + (f", or {FLOOR:g} of size" if self._is_narrow_range else ""),
+            + (f" or {FLOOR:g} of its size" if self._is_narrow_range else ""),
             "infeasible": "no policy meets all constraints",
             "limit": f"stopped before eps = {self.eps:g} was certified:"
             f" {why.get(self.reason, 'nothing improved any more')}",
@@ -304,7 +305,9 @@ class Result:
             text = f"a draw of {count} deterministic ones at the start of a run: {shares}"
             rows.append(("policy", text))
         rows += [("note", note) for note in self.notes]
-        share = f"   ({100 * self.scaled_violation:.2g}% of the range)" if proof.violation else ""
+        whole = (self.eps, "what is tolerated") if self._is_narrow_range else (1.0, "the range")
+        share = f"   ({_percent(self.scaled_violation, whole[0])} of {whole[1]})"
+        share = share if proof.violation else ""
         rows.append(("violation", f"{proof.violation:.3g}{share}"))
         return rows + self._table()
 

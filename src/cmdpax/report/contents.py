@@ -24,7 +24,7 @@ from cmdpax.report.series import Replay, TrainingRun, read_run, reason
 from cmdpax.solvers.table import methods
 
 PICTURES = (".png", ".svg", ".jpg", ".jpeg", ".gif")
-SKIPPED = ("checkpoints", "tensorboard")  # folders with nothing to show
+SKIPPED = ("checkpoints", "candidates", "tensorboard")  # folders with nothing to show
 RESULT = ("status", "method", "reward", "gap", "violation", "eps", "seconds")  # shown of one
 MAX_REPLAYS = 8  # of runs of sweeps
 COLUMNS = 100  # of a table; the rest is counted

@@ -71,7 +71,8 @@ class Method:
     def check_criterion(self, criterion: str) -> None:
         """Refuse a criterion that the method does not take."""
         if criterion not in self.criteria:
-            taken = " and ".join(self.criteria)
+            *others, last = self.criteria
+            taken = f"{', '.join(others)} and {last}" if others else last
             raise InputError(
                 f"method '{self.name}' takes {taken} models only, and this one is {criterion}; the"
                 " default method takes it."
