@@ -51,7 +51,8 @@ def highs(algorithm: str, form: StandardForm, program: OccupancyProgram, seconds
     options |= {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
     options |= {"ipm_optimality_tolerance": 1e-10, "time_limit": float(seconds)}
     for option, setting in options.items():
-        solver.setOptionValue(option, setting)
+        if solver.setOptionValue(option, setting) != highspy.HighsStatus.kOk:
+            raise RuntimeError(f"HiGHS does not take {option}={setting}; install highspy-extras")
     solver.passModel(lp)
 
     def run() -> np.ndarray:

@@ -4,6 +4,7 @@ python benchmarks/vs_lp.py --report-only --figure docs/images/vs-lp.png
 """
 
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,6 +98,7 @@ def report(rows: list[Row]) -> str:
     if len(numbers):
         shares = [f"{(numbers >= level).mean():.0%} >= {level}" for level in (1, 2, 10)]
         lines += [f"{len(numbers)} cells: {', '.join(shares)}", ""]
+    lines += [*matrix(best), ""]
     lines += ["| cell | ours, s | best LP | ratio | Storm | not run |", "|---|---|---|---|---|---|"]
     for cell in sorted(best, key=lambda cell: (FAMILIES.index(cell[0]), *cell[1:])):
         one, other = best[cell], storm.get(cell)
@@ -106,6 +108,24 @@ def report(rows: list[Row]) -> str:
             f"| {named(cell)} | {one.ours:.3g} | {one.peer} | {said(one)} | {beside} | {absent} |"
         )
     return "\n".join(lines)
+
+
+def matrix(best: dict[tuple[Any, ...], Ratio]) -> list[str]:
+    """Markdown: the ratio of every family, size and discount, by m; in bold what we lose."""
+    kinds = [(S, 0.99) for S in SIZES] + [(1000, 0.9), (1000, 0.9999)]
+    lines = ["| family, S | " + " | ".join(f"m = {m}" for m in COUNTS) + " |"]
+    lines.append("|---" * (1 + len(COUNTS)) + "|")
+    for family, (S, discount) in product(FAMILIES, kinds):
+        own = [best.get((family, S, m, discount)) for m in COUNTS]
+        texts = ["" if one is None else said(one) for one in own]
+        texts = [
+            f"**{text}**" if one and one.ratio < 1 else text
+            for one, text in zip(own, texts, strict=True)
+        ]
+        if any(texts):
+            size = f"{S:,}" + ("" if discount == 0.99 else f" at {discount:g}")
+            lines.append(f"| {family}, {size} | {' | '.join(texts)} |")
+    return lines
 
 
 def named(cell: tuple[Any, ...]) -> str:

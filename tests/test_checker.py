@@ -208,7 +208,7 @@ def test_an_equality_out_of_reach_is_refused_with_a_signed_ray():
 
 
 def test_rejects_a_certified_status_without_the_accuracy():
-    loose = solve(MODEL, eps=0.5)
+    loose = solve(MODEL, "corrective-alm", eps=0.5)
     assert loose.scaled_gap > 1e-6 or loose.scaled_violation > 1e-6
     with pytest.raises(CertificateError, match="certified"):
         check(MODEL, replace(loose, eps=1e-9))

@@ -455,3 +455,207 @@ def test_a_utility_is_solved_checked_and_drawn(capsys, tmp_path):
     assert call(capsys, "show", "cliff-world", result, "--out", picture)[0] == 0
     code, _, error = call(capsys, "solve", "cliff-world", "--utility", "entrpy")
     assert code == 2 and "did you mean 'entropy'" in error
+
+
+TOWN = """\
+state,action,next_state,probability,minutes,toll
+home,road,bridge,0.9,10,0
+home,road,home,0.1,10,0
+home,motorway,bridge,1,4,3
+bridge,road,work,1,12,0
+bridge,motorway,work,1,5,2
+"""
+RESTS = """\
+state,action,next_state,probability,reward,cost
+a,work,a,1,1,1
+a,go,b,1,0,0
+b,rest,b,1,0,0
+"""
+TO_WORK = (
+    *("--discount", "1", "--initial", "home", "--goal", "work", "--reward", "minutes"),
+    *("--minimise", "--limit", "toll<=2.5"),
+)
+WHILE = ("--initial", "works", "--limit")  # the machine's limit follows
+EVERY = {  # a table, what it does not say, the answer, and further arguments of a UMB file
+    "discounted": (MACHINE, READ, 14.0, READ[:4]),
+    "total": (TOWN, TO_WORK, 14 + 25 / 27, ("--discount", "1", "--minimise", *TO_WORK[-2:])),
+    "finite": (MACHINE, ("--horizon", "6", *WHILE, "energy<=7"), 8.0, ()),
+    "average": (
+        MACHINE,
+        ("--criterion", "average", *WHILE, "energy<=1.2"),
+        1.4,
+        ("--criterion", "average", "--limit", "energy<=1.2"),
+    ),
+    "drawn": (
+        RESTS,
+        ("--criterion", "average", "--initial", "a", "--limit", "cost<=0.25"),
+        0.25,
+        ("--criterion", "average", "--limit", "cost<=0.25"),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_every_criterion_goes_through_every_command_and_file(capsys, tmp_path, kind):
+    text, read, best, of_umb = EVERY[kind]
+    (tmp_path / "m.csv").write_text(text)
+    names = ["m.csv", "m.npz", "m.json"]
+    table, *others = (str(tmp_path / name) for name in names)
+    result, picture, policy = (str(tmp_path / name) for name in ("r.npz", "p.png", "policy.npz"))
+    for path in others:
+        assert call(capsys, "export", table, path, *read)[0] == 0
+    for path, own in [(table, read), *((path, ()) for path in others)]:
+        code, out, err = call(capsys, "solve", path, *own, "--out", result, "--json")
+        assert (code, err) == (0, "") and json.loads(out)["reward"] == pytest.approx(best)
+        assert (json.loads(out)["mixture"] is not None) == (kind == "drawn")
+        assert call(capsys, "check", path, result, *own)[1].startswith("verified: certified")
+        code, out, _ = call(capsys, "frontier", path, *own, "--points", "3")
+        assert code == 0 and out.count("certified") >= 3
+        assert call(capsys, "show", path, result, *own, "--out", picture)[0] == 0
+        code, out, _ = call(capsys, "describe", path, *own, "--json")
+        assert code == 0 and json.loads(out)["criterion"] == kind.replace("drawn", "average")
+    assert call(capsys, "export", result, policy)[0] == 0
+    if of_umb:
+        pytest.importorskip("umbi")
+        umb = str(tmp_path / "m.umb")
+        assert call(capsys, "export", table, umb, *read)[0] == 0
+        code, out, _ = call(capsys, "solve", umb, *of_umb, "--json")
+        assert code == 0 and json.loads(out)["reward"] == pytest.approx(best)
+
+
+def of_machine(*words, limit="energy<=1.2"):
+    """Arguments for the machine, with a limit and an initial state."""
+    return (*words, *WHILE, limit)
+
+
+def towards_work(rows="", **instead):
+    """The way to work, with further rows, and other words for some."""
+    return TOWN + rows, [instead.get(word.removeprefix("--"), word) for word in TO_WORK]
+
+
+HEAD, A = TOWN.split("home")[0], "home,spin,home,1,"
+AVERAGE = ("--criterion", "average")
+ON_TOTAL, ON_AVERAGE = ("--method", "ppqa-alm", "--features", "f.npy"), of_machine(*AVERAGE)
+BAD = {
+    "goal out of reach": (
+        (f"{HEAD}home,walk,home,1,1,0\nbridge,road,work,1,12,0\n", TO_WORK),
+        "initial: from state 'home' no policy surely reaches the goal; mend its choices, give may",
+    ),
+    "goal not always reached": (
+        (f"{HEAD}home,road,pit,.1,1,0\nhome,road,work,.9,1,0\npit,stay,pit,1,1,0\n", TO_WORK),
+        "initial: from state 'home' no policy surely reaches the goal; mend its choices, give may",
+    ),
+    "goal misspelt": (towards_work(work="wrk"), "goal: there is no state 'wrk'; did you mean 'wo"),
+    "a cycle that earns": (
+        towards_work(A + "-1,0\n"),
+        "from state 'home', action 'spin', a run can go round for ever and better the reward each",
+    ),
+    "a cycle that betters a limit": (
+        towards_work(A + "1,-1\n"),
+        "from state 'home', action 'spin', a run can go round for ever and better constraint toll",
+    ),
+    "horizon 0": (of_machine("--horizon", "0"), "horizon is 0; it must be a whole number of at l"),
+    "horizon below 0": (of_machine("--horizon", "-3"), "horizon is -3; it must be a whole number"),
+    "criterion misspelt": (
+        of_machine("--criterion", "avrage"),
+        "criterion: 'avrage' is unknown; did you mean 'average'?",
+    ),
+    "discount on average": (
+        of_machine(*AVERAGE, "--discount", "0.9"),
+        "criterion: an average has no discount and no horizon; leave them out.",
+    ),
+    "horizon on average": (
+        of_machine(*AVERAGE, "--horizon", "9"),
+        "criterion: an average has no discount and no horizon; leave them out.",
+    ),
+    "goal on average": (
+        of_machine(*AVERAGE, "--goal", "broken"),
+        "goal: an average goes on for ever; leave it out, or the criterion.",
+    ),
+    "may-stay on average": (of_machine(*AVERAGE, "--may-stay"), "may_stay: it says when a run en"),
+    "may-stay with a discount": (
+        of_machine("--discount", "0.9", "--may-stay"),
+        "may_stay: it says when a run ends; leave it out but for discount 1.",
+    ),
+    "utility on total": (
+        (TOWN, (*TO_WORK, "--utility", "entropy")),
+        "utility: visits are shares in discounted models only, and this one is total; use a utilit",
+    ),
+    "utility on average": ((*ON_AVERAGE, "--utility", "entropy"), "and this one is average; use a"),
+    "utility with a horizon": (
+        of_machine("--horizon", "6", "--utility", "entropy"),
+        "and this one is finite; use a utility of values, or a discount below 1.",
+    ),
+    "features on total": (
+        (TOWN, (*TO_WORK, *ON_TOTAL)),
+        "method 'ppqa-alm' takes discounted models only, and this one is total; the default method",
+    ),
+    "features on average": (
+        (*ON_AVERAGE, *ON_TOTAL),
+        "method 'ppqa-alm' takes discounted models only, and this one is average; the default met",
+    ),
+    "gradients on average": (
+        (*ON_AVERAGE, "--method", "pqa-alm"),
+        "method 'pqa-alm' takes discounted and total models only, and this one is average; the def",
+    ),
+    "primal-dual with a horizon": (
+        of_machine("--horizon", "6", "--method", "npg-pd"),
+        "method 'npg-pd' takes discounted and total models only, and this one is finite; the defau",
+    ),
+    "pivots on average": (
+        (*ON_AVERAGE, "--method", "key-simplex"),
+        "method 'key-simplex' takes discounted, total and finite models only, and this one is ave",
+    ),
+    "cuts with cycles": (
+        (TOWN + A + "1,0\n", (*TO_WORK, "--method", "cutting-plane")),
+        "takes discounted, total and finite models only, and this one is total with cycles; the d",
+    ),
+    "a program with several ends": (
+        (RESTS, (*EVERY["drawn"][1], "--method", "lp")),
+        "averages of models with one end component, and this one has several; the default method",
+    ),
+    "no discount": (
+        of_machine(),
+        "discount: nothing says it; give discount=, or begin a .csv with",
+    ),
+    "discount 1 without an end": (
+        of_machine("--discount", "1"),
+        "from state 'works', action 'slow', some policy never ends, and no state has ended; give",
+    ),
+    "discount above 1": (
+        of_machine("--discount", "1.2"),
+        "discount is 1.2; it must be between 0 a",
+    ),
+    "a range of nothing": (
+        of_machine("--discount", "0.9", limit="7<=energy<=5"),
+        "limit '7<=energy<=5': nothing lies in it; write the smaller number first.",
+    ),
+    "a limit on nothing": (
+        of_machine("--discount", "0.9", limit="enrgy<=5"),
+        "there is no column 'enrgy'; did you mean 'energy'?",
+    ),
+    "initial misspelt": (
+        ("--discount", "0.9", "--initial", "wroks"),
+        "initial: there is no state 'wroks'; did you mean 'works'?",
+    ),
+    "no initial state": (
+        ("--discount", "0.9"),
+        "initial: nothing says it; give initial=, or begin",
+    ),
+    "theory on total": (
+        (TOWN, (*TO_WORK, "--method", "pqa-alm", "--set", "step=theory")),
+        "step 'theory' needs every state in the initial distribution",
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "sentence"), BAD.values(), ids=BAD)
+def test_a_wrong_word_is_refused_in_one_sentence(capsys, tmp_path, monkeypatch, given, sentence):
+    """What is wrong, where, and how to mend it; exit code 2, and nothing on standard output."""
+    monkeypatch.chdir(tmp_path)
+    text, words = given if len(given) == 2 and given[0].startswith("state,") else (MACHINE, given)
+    (tmp_path / "m.csv").write_text(text)
+    np.save("f.npy", np.random.default_rng(0).random((2 + text.startswith(TOWN[:60]), 3, 2)))
+    code, out, err = call(capsys, "solve", "m.csv", *words)
+    assert (code, out) == (2, "") and sentence in err
+    assert err.startswith("cmdpax: ") and err.count("\n") == 1

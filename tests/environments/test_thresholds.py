@@ -5,8 +5,10 @@ from hypothesis import strategies as st
 
 from cmdpax import solve
 from cmdpax.environments import queue
+from cmdpax.environments.families import instance
 from cmdpax.environments.thresholds import with_random_constraints, with_threshold
 from cmdpax.exact.standard import StandardForm
+from cmdpax.model.transitions import Transitions
 from models import cmdps
 
 
@@ -49,3 +51,12 @@ def test_random_constraints_leave_the_model_its_own():
     assert wide.constraint_count == 4 and wide.senses == ("<=", ">=", ">=", ">=")
     np.testing.assert_array_equal(wide.constraints[0], model.constraints[0])
     assert (solve(wide).multipliers > 0).any()  # something binds
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_how_a_model_is_solved_does_not_say_which_model_it_is(count, monkeypatch):
+    made = instance("grid", 400, constraints=count, seed=1)
+    assert StandardForm.of(made).is_narrow
+    monkeypatch.setattr(Transitions, "is_narrow", False)
+    again = instance("grid", 400, constraints=count, seed=1)
+    assert np.array_equal(made.thresholds, again.thresholds)

@@ -269,7 +269,7 @@ def test_a_gauge_does_not_overflow_silently_or_aloud():
 def test_a_constant_far_from_zero_is_taken_out():
     form = form_of("random", 5, 2, 2, 0.9, 0)
     reward = form.reward + 1e6
-    constant, value = form.criterion.constant(form, reward)
+    constant, value = form.criterion.constant_of(*form.span(reward))
     assert constant == reward.min() / 2 + reward.max() / 2
     assert float(value) == pytest.approx(constant / form.criterion.unit, rel=1e-15)
-    assert form.criterion.constant(form, form.reward) == (0.0, 0)
+    assert form.criterion.constant_of(*form.span(form.reward)) == (0.0, 0)

@@ -87,14 +87,21 @@ def test_pseudo_rewards_are_sums(model, seed):
 
 # ---- scaled, and back
 @given(cmdps(), st.integers(0, 10**6))
-def test_scaled_values_lie_between_0_and_1_and_translate_back(model, seed):
-    """Values by offset and width, weights and rays by their widths: one Lagrangian, one optimum."""
+def test_scaled_values_are_shares_of_their_widths_and_translate_back(model, seed):
+    """Values by constant and width, weights and rays by widths: one Lagrangian, one optimum.
+
+    A constant is the middle of rewards far from 0, and 0 else; then values are within 1.5 widths.
+    """
     form, rng = StandardForm.of(model), np.random.default_rng(seed)
     scaled = form.scaled()
     policy = model.by_choice(rng.dirichlet(np.ones(form.actions), form.states))
     own, inner = form.evaluate(policy), scaled.form.evaluate(policy)
     at_start = inner.values @ form.initial
-    assert (at_start >= -1e-12).all() and (at_start <= 1 + 1e-9).all()
+    assert (np.abs(at_start) <= 1.5 + 1e-9).all()
+    constants = np.array([float(value) for _, value in form.constants])
+    np.testing.assert_allclose(
+        at_start * form.scales[:, 1] + constants, own.values @ form.initial, rtol=1e-9, atol=1e-9
+    )
     rounding = 1e-9 * (1 + np.abs(form.thresholds) / form.constraint_scales)
     margins = own.margins / form.constraint_scales
     np.testing.assert_allclose(inner.margins, margins, atol=rounding.max(initial=1e-9))
@@ -111,7 +118,7 @@ def test_a_scaled_potential_proves_the_unscaled_bound():
     inner = scaled.form
     best = inner.criterion.plan(inner, inner.pseudo_reward(weights))
     own = scaled.weights(weights)
-    bound = lagrangian_bound(form, form.reward, own, scaled.potential(best.values, weights))
+    bound = lagrangian_bound(form, form.reward, own, scaled.potential(best.values))
     plan = form.criterion.plan(form, form.pseudo_reward(own))
     assert bound == pytest.approx(plan.value - own @ form.thresholds, rel=1e-9)
 
@@ -120,7 +127,7 @@ def test_unreachable_states_are_clipped():
     form = StandardForm.of(build("unreachable", 9, 2, 2, 0.9, 0))
     reward = np.where(form.reachable_choices, form.reward, 1e9)
     inner = form.replace(reward=reward).scaled().form
-    assert inner.reward.min() >= 0 and inner.reward.max() <= form.criterion.unit
+    assert np.ptp(inner.reward) <= form.criterion.unit * (1 + 1e-12)
 
 
 # ---- said back

@@ -64,11 +64,13 @@ def test_texts():
 
 @pytest.mark.parametrize(
     "text",
-    ["cost", "cost<25", "<=25", "cost<=", "cost<=nan", "cost<=many", "cost<=25 or so", "5<=x<=2"],
+    ["cost", "cost<25", "<=25", "cost<=", "cost<=nan", "cost<=many", "cost<=25 or so", "5<=x<=nan"],
 )
 def test_texts_that_are_not_understood(text):
     with pytest.raises(InputError, match="not understood"):
         Limits.parse([text])
+    with pytest.raises(InputError, match="'5<=x<=2': nothing lies in it; write the smaller number"):
+        Limits.parse(["5<=x<=2"])
 
 
 def test_limits_must_fit_the_environment():

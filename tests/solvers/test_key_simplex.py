@@ -5,9 +5,10 @@ import pytest
 
 from cmdpax import CMDP, check, solve
 from cmdpax.environments import garnet, grid_world, inventory, queue
+from cmdpax.environments.families import instance
 from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm
-from cmdpax.solvers import key_simplex, table
+from cmdpax.solvers import key_simplex, table, vertices
 from cmdpax.solvers import solve as door
 from cmdpax.solvers.key_simplex import Outcome, by_pivots, plans_before_pivots
 from cmdpax.solvers.programs import solve_program
@@ -118,6 +119,7 @@ def test_trouble_with_pivots_is_left_to_the_augmented_lagrangian(method, monkeyp
 
     for module in (door, table):
         monkeypatch.setattr(module, "by_pivots", in_trouble)
+    monkeypatch.setattr(door, "certified_vertices", lambda models, *_: [None] * len(models))
     result = solve(MODELS["garnet"], method)
     assert result.status == "certified" and result.method == (method or "corrective-alm")
 
@@ -130,15 +132,49 @@ def test_a_wrong_answer_of_pivots_is_refused(monkeypatch):
         return Outcome(answer, outcome.weights, outcome.pivots, outcome.values)
 
     monkeypatch.setattr(door, "by_pivots", careless)
+    monkeypatch.setattr(vertices, "MISSED", 1e9)  # any violation is small enough
     result = solve(MODELS["garnet"])
     assert result.status == "certified" and result.method == "corrective-alm"
 
 
-def test_it_goes_on_where_the_augmented_lagrangian_has_begun():
-    model = garnet(450, constraints=24, seed=1)
-    assert plans_before_pivots(StandardForm.of(model)) == 34
+WIDE, NARROW = garnet(450, constraints=24, seed=1), instance("grid", 420, constraints=4)
+
+
+@pytest.mark.parametrize("model", [WIDE, NARROW])
+def test_it_goes_on_where_the_augmented_lagrangian_has_begun(model):
+    form = StandardForm.of(model)
+    plans = plans_before_pivots(form)
+    assert plans and form.is_narrow == (model is NARROW)
+    result, alone = solve(model), solve(model, "corrective-alm")
+    for one in (result, alone):
+        check(model, one)
+        assert one.status == "certified"
+    assert result.method == "key-simplex" and alone.method == "corrective-alm"
+    assert len(result.trace) == plans + 1
+    width = float(np.ptp(result.certificate.ranges[0]))
+    assert result.reward == pytest.approx(alone.reward, abs=3e-6 * width)
+
+
+def test_elsewhere_the_augmented_lagrangian_goes_on_alone():
+    assert plans_before_pivots(StandardForm.of(garnet(450, constraints=3))) is None
+
+
+@pytest.mark.parametrize("model", [WIDE, NARROW])
+def test_without_pivots_phase_1_and_the_augmented_lagrangian_end_what_they_began(
+    model, monkeypatch
+):
+    def in_trouble(form, *_, **__):
+        return Outcome(None, np.zeros(form.constraint_count), 0, np.zeros(1))
+
+    monkeypatch.setattr(door, "by_pivots", in_trouble)
     result = solve(model)
     check(model, result)
-    assert result.status == "certified" and result.method == "key-simplex"
-    assert len(result.trace) == 35
-    assert plans_before_pivots(StandardForm.of(garnet(450, constraints=3))) is None
+    assert result.status == "certified" and result.method == "corrective-alm"
+
+
+def test_a_narrow_model_that_is_infeasible_is_proven_to_be():
+    model = grid_world(20, 21, feasible=False)
+    assert StandardForm.of(model).is_narrow
+    result = solve(model)
+    check(model, result)
+    assert result.status == "infeasible"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import plain
-from cmdpax import InputError, methods, solve, trajectory
+from cmdpax import CMDP, InputError, check, methods, solve, trajectory
 from cmdpax.environments import cliff_world, garnet
 from cmdpax.solvers.columns import Corrective
 from cmdpax.solvers.policy_classes import one_hot
@@ -138,3 +138,63 @@ def test_a_step_may_be_a_rule():
     assert len({run.rewards.tobytes() for run in runs}) == 3
     with pytest.raises(InputError, match="'fast' is neither a number"):
         trajectory(model, "pqa-alm", step="fast")
+
+
+# shop, road, home, where a run ends, with two actions each; each criterion by what it adds
+ROWS = [[{1: 0.5, 2: 0.5}, {2: 1.0}], [{0: 0.2, 2: 0.8}, {2: 1.0}], [{2: 1.0}, {2: 1.0}]]
+KINDS = {
+    "discounted": (ROWS, {"discount": 0.9}),
+    "total": (ROWS, {"discount": 1.0, "goal": 2}),
+    "total with cycles": (
+        [[{0: 1.0}, {2: 1.0}], *ROWS[1:]],  # one may wait in the shop for ever
+        {"discount": 1.0, "goal": 2},
+    ),
+    "average": ([*ROWS[:2], [{0: 1.0}, {1: 1.0}]], {"criterion": "average"}),
+    "finite": (ROWS, {"horizon": 3}),
+}
+
+
+def of_kind(kind):
+    """A model of one criterion whose limit binds."""
+    rows, more = KINDS[kind]
+    end = 0.0 if "goal" in more else 1.0
+    costs = np.array([[2.0, 1.0], [3.0, 1.0], [end, end]])
+    tolls = np.array([[0.0, 1.0], [0.0, 2.0], [0.0, 0.0]])
+    limit = {"average": 0.3, "total with cycles": 1.5}.get(kind, 0.5)
+    start = [0.6, 0.3, 0.1]
+    return CMDP(rows, costs, [tolls], [limit], start, senses="<=", minimise=True, **more)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", methods)
+def test_a_method_takes_its_criteria_and_refuses_the_others(name, kind):
+    """Every cell of the table: an answer that the checker accepts, or one sentence."""
+    row, model = methods[name], of_kind(kind)
+    budget = {one: count for one, count in SHORT.items() if one in row.budget}
+    kind_of_run = {**budget, "features": features_for(name, model)}
+    if kind not in row.criteria:
+        sentence = (
+            f"^method '{name}' takes .* only, and this one is {kind.split()[0]}.*; the default"
+        )
+        with pytest.raises(InputError, match=sentence):
+            solve(model, name, **kind_of_run)
+        return
+    result = solve(model, name, **kind_of_run)
+    check(model, result)
+    assert budget or max(result.scaled_gap, result.scaled_violation) <= 1e-5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_oracle_of_ones_own_takes_what_its_row_says(kind):
+    model, row = of_kind(kind), of_oracle(Corrective())
+    if kind in row.criteria:
+        assert solve(model, Corrective()).status == "certified"
+    else:
+        with pytest.raises(InputError, match="'Corrective' takes discounted, total and finite mod"):
+            solve(model, Corrective())
+
+
+@pytest.mark.parametrize("kind", ["total", "finite", "average"])
+def test_a_step_of_theory_is_for_a_discount(kind):
+    with pytest.raises(InputError, match=r"'theory' is for a discount|method 'pqa-alm' takes"):
+        solve(of_kind(kind), "pqa-alm", step="theory", outer=2, inner=2)

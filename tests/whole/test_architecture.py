@@ -81,21 +81,21 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 # lines, raised only on purpose
 BUDGETS = {
     "loose modules": 2880,
-    "loops": 3510,
-    "model": 4830,
-    "exact": 4140,
-    "solvers": 5300,
-    "environments": 680,
+    "loops": 4190,
+    "model": 4860,
+    "exact": 4170,
+    "solvers": 5330,
+    "environments": 685,
     "learning": 6935,
     "experiments": 1980,
     "report": 960,
     "paper": 2800,
     "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 35_440, 143, 9
+LINES, MODULES, LOOSE_MODULES = 35_700, 143, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
-    "one `solve`": 20,
+    "one `solve`": 21,
     "PQA-ALM": 5,
     "the corrective oracle": 7,
     "an update of SPMA-ALM": 9,

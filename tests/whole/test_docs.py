@@ -60,6 +60,26 @@ def test_the_long_examples_run(page, tmp_path, monkeypatch):
     follow(page, slow=True)
 
 
+def capabilities() -> str:
+    """Which methods take which criteria, as the page has it, from the table of methods."""
+    from cmdpax import methods
+
+    kinds = ("discounted", "total", "total with cycles", "average", "finite")
+    groups: dict = {}
+    for name, row in methods.items():
+        groups.setdefault(tuple(kind in row.criteria for kind in kinds), []).append(f"`{name}`")
+    rows = [
+        [", ".join(names), *("yes" if one else "no" for one in taken)]
+        for taken, names in sorted(groups.items(), key=lambda group: -sum(group[0]))
+    ]
+    head = ["methods", "discounted", "total, every policy ends", *kinds[2:4], "finite horizon"]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+
+
+def test_the_table_of_criteria_is_that_of_the_methods():
+    assert capabilities() in (DOCS / "criteria.md").read_text(), capabilities()
+
+
 def test_a_tutorial_is_a_notebook_too():
     text = (DOCS / "tutorials" / "spreadsheet.md").read_text()
     made = json.loads(pages.notebook(text))

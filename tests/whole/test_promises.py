@@ -1,17 +1,83 @@
 """Cases in which a certificate once said something else than it seemed to say, or nothing.
 
 The letters are those of the list that they were reported in. Others of it are tested where the code
-is: a chain near discount 1 (`exact/test_transient.py`), constants in rewards
-(`exact/test_certificate.py`), phase 1 that crawled (`solvers/test_feasibility.py`), time limits
-(`solvers/test_solve.py`), what an infeasible answer prints (`model/test_result.py`).
+is: a chain near discount 1 (X1 and X18, `exact/test_transient.py`), phase 1 that crawled (X6,
+`solvers/test_feasibility.py`), what an infeasible answer prints (X12, `model/test_result.py`).
 """
+
+from itertools import product
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from cmdpax import CMDP, check, environments, methods, solve
 from cmdpax.errors import CmdpaxError
 from cmdpax.exact.standard import StandardForm
+
+
+@pytest.mark.parametrize("capacity", [999, 9_999, 99_999])
+def test_x1_a_certificate_of_a_long_queue_is_about_its_reward(capacity):
+    """It was certified with a gap of .3% of the reward at 1e4 states, and of 2.7% at 1e5."""
+    result = solve(environments.queue(capacity=capacity))
+    assert result.status == "certified"
+    low, high = result.certificate.ranges[0]
+    assert result.certificate.gap <= min(1e-6 * (high - low), 1e-5 * abs(result.reward))
+
+
+@pytest.mark.parametrize("what", ["reward", "constraints"])
+@pytest.mark.parametrize("offset", [1e6, 1e9, -1e9])
+def test_x5_a_constant_takes_no_certificate_away(what, offset):
+    """All of 20 models ended as `limit`, after 500 steps that gained nothing."""
+    for seed in range(20):
+        rng = np.random.default_rng([12, seed])
+        rows = (
+            rng.dirichlet(np.ones(5), (5, 3)),
+            rng.normal(size=(5, 3)),
+            rng.normal(size=(2, 5, 3)),
+        )
+        model = CMDP(*rows, np.zeros(2), 0, 0.9)
+        table = rng.dirichlet(np.ones(3), 5)
+        met = StandardForm.of(model).evaluate(model.by_choice(table)).margins - 0.1
+        if what == "reward":
+            moved = model.replace(reward=model.reward + offset, thresholds=met)
+        else:
+            moved = model.replace(
+                constraints=model.constraints + offset, thresholds=met + offset / (1 - 0.9)
+            )
+        result = solve(moved)
+        assert result.status == "certified" and check(moved, result)
+        assert len(result.trace) < 100
+
+
+X14 = {
+    "discounted": environments.queue(capacity=19_999),
+    "grid": environments.grid_world(width=100, height=100),
+    "average": environments.queue(capacity=4_999).replace(criterion="average", thresholds=[0.25]),
+    "finite": CMDP(
+        environments.garnet(states=400).transitions.tensor, np.ones((400, 4)),
+        [np.random.default_rng(0).random((400, 4))], [4.0], 0, horizon=12, senses="<=",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", X14)
+def test_x14_a_limit_on_time_holds_from_the_first_second(kind):
+    """What is known by then is certified: no second plan is begun."""
+    model, plans = X14[kind], []
+    result = solve(model, time_limit=0, callback=plans.append)
+    assert (result.status, result.reason) == ("limit", "time") and len(plans) <= 1
+    assert check(model, result).status == "limit"
+    assert np.isfinite(result.certificate.gap)
+
+
+@pytest.mark.parametrize("eps", [1e-8, 1e-9])
+def test_x14_a_small_eps_does_not_stall(eps):
+    """Gaps of 4e-8 to 9e-8 stayed above rounding on a few models."""
+    for seed in range(10):
+        model = environments.garnet(states=60, constraints=3, seed=seed)
+        result = solve(model, eps=eps)
+        assert result.status == "certified" and len(result.trace) < 200
 
 
 @pytest.mark.parametrize(
@@ -181,3 +247,70 @@ def test_x18_a_probability_that_policies_hardly_change_binds(missing, width):
     result = solve(model)
     assert result.status == "certified" and check(model, result)
     assert result.policy[n, 1] == pytest.approx(0.5, abs=1e-4)
+
+
+def test_a_large_number_that_is_hardly_ever_met_does_not_blur_a_long_run():
+    """Its rounding counts by how often it is met: 1e9 once in 1e15 steps, a million steps ahead."""
+    moves = [[[1 - 1e-15, 1e-15]], [[1.0, 0.0]]]
+    reward, cost = [[0.3], [-1e9]], [[[0.1], [1e9]]]
+    model = CMDP(moves, reward, cost, [2e5], 0, 1 - 1e-6, senses="<=")
+    result = solve(model)
+    assert result.status == "certified" and check(model, result)
+    seldom = 1e-15 / (1 - 1 + 1e-6)  # visits of state 1, to first order
+    assert result.reward == pytest.approx(0.3e6 - 1e9 * seldom, rel=1e-9)
+    alone = model.replace(constraints=[], thresholds=[], senses=None)
+    assert solve(alone).status == "certified"
+
+
+def optimal_prices(model: CMDP) -> np.ndarray:
+    """Least and largest optimal price of each limit `[m, 2]`, of all deterministic policies.
+
+    `min_w max_pi V_0 + w.(V_c - b)`: a program over prices, then two more a limit on its optima.
+    """
+    form, points = StandardForm.of(model), []
+    for actions in product(range(model.actions), repeat=model.states):
+        values = form.evaluate(model.by_choice(np.eye(model.actions)[list(actions)]))
+        points.append([float(values.reward), *values.margins])
+    rewards, margins = np.array(points)[:, 0], np.array(points)[:, 1:]
+    fold = model.limits.fold(np.eye(margins.shape[1]))  # [M, m]
+    count, ends = margins.shape[1], np.empty((len(model.limits), 2))
+    cost = np.append(np.zeros(count), 1.0)
+    rows = np.column_stack([margins, -np.ones(len(points))])
+    sides = [(0, None)] * count + [(None, None)]
+    best = linprog(cost, A_ub=rows, b_ub=-rewards, bounds=sides)
+    room = best.fun + 1e-11 * (1 + abs(best.fun)) - rewards
+    for i, own in enumerate(fold.T):
+        for side, sign in enumerate((1.0, -1.0)):
+            end = linprog(sign * own, A_ub=margins, b_ub=room, bounds=sides[:-1])
+            ends[i, side] = sign * end.fun if end.status == 0 else -sign * np.inf
+    return ends
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_an_interval_of_prices_holds_every_optimal_price(block):
+    """Ties, limits that a deterministic policy meets exactly, equalities, two of one kind."""
+    wide = 0
+    for seed in range(10 * block, 10 * block + 10):
+        rng = np.random.default_rng([12, seed])
+        S, A, m = 3, 2, int(rng.integers(1, 4))
+        rows = rng.integers(-2, 3, (m, S, A)).astype(float)
+        if rng.random() < 0.3:
+            rows[-1] = rows[0]
+        moves = rng.dirichlet(np.ones(S), (S, A))
+        reward = rng.integers(-2, 3, (S, A)).astype(float)
+        model = CMDP(moves, reward, rows, np.zeros(m), 0, 0.8)
+        table = np.eye(A)[rng.integers(0, A, S)]
+        if rng.random() < 0.4:
+            table = rng.dirichlet(np.ones(A), S)
+        margins = StandardForm.of(model).evaluate(model.by_choice(table)).margins
+        senses = rng.choice([">=", "=="], m, p=[0.8, 0.2]).tolist()
+        model = model.replace(thresholds=margins, senses=senses)
+        result = solve(model)
+        assert result.status == "certified"
+        (low, high), (least, most) = result.price_bounds.T, optimal_prices(model).T
+        slack = 1e-5 * (1 + np.abs(result.multipliers))
+        assert (low <= least + slack).all() and (high >= most - slack).all(), seed
+        assert (low - slack <= result.multipliers).all()
+        assert (result.multipliers <= high + slack).all()
+        wide += int((most - least > 1e-3).any())
+    assert wide  # some are not unique

@@ -24,7 +24,7 @@ def with_threshold(model: CMDP, tightness: float, feasible: bool) -> CMDP:
     them can be met, although on large models the two policies are only roughly optimal. With
     `feasible=False` the threshold lies above everything that can be achieved.
     """
-    form, sign = StandardForm.of(model), model.limits.signs[0]
+    form, sign = planned_form(model), model.limits.signs[0]
     row, scale, plan = form.constraints[0], form.constraint_scales[0], form.criterion.plan
     safest = plan(form, row, tolerance=PLANNED * float(scale))
     if not feasible:
@@ -49,7 +49,7 @@ def with_random_constraints(model: CMDP, total: int, seed: int = 0) -> CMDP:
         thresholds=np.zeros(total),
         senses=[*model.senses, *[">="] * len(new)],
     )
-    form = StandardForm.of(wide)
+    form = planned_form(wide)
     scaled = form.constraints / form.constraint_scales[:, None]
     richest, safest = (
         policy_values(form, form.constraints, form.criterion.plan(form, reward).choices)
@@ -57,6 +57,16 @@ def with_random_constraints(model: CMDP, total: int, seed: int = 0) -> CMDP:
     )
     rows = 0.4 * richest + 0.6 * safest - 1e-3 * form.constraint_scales
     return wide.replace(thresholds=wide.limits.signs * rows)
+
+
+def planned_form(model: CMDP) -> StandardForm:
+    """The form by which thresholds are found, and of equally good policies always the same one.
+
+    Whether a model is narrow says how it is solved, and must not say which model it is.
+    """
+    form = StandardForm.of(model)
+    form.__dict__["is_narrow"] = False
+    return form
 
 
 def policy_values(

@@ -28,7 +28,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from cmdpax.errors import InputError
+from cmdpax.errors import InputError, NumericalError
+from cmdpax.exact.bounds import claims, policy_bounds
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.endings import Array, end_components, merged, towards
 from cmdpax.exact.planning import Plan
@@ -48,6 +49,7 @@ LEAK = 1e-4  # 1 - gamma of discounted plans
 ROUNDS, STALL = 100, 4  # plans, and how many of them without halving what is missing
 LARGEST_BIAS = 1e8  # h beyond so many rewards costs too many digits
 UNVISITED = 1e-12  # share of time that counts as none
+SAME = 1e-12  # what a value may be off, as a share of its terms
 ROUNDING = 1e-13  # of a gain, relative to the numbers it is the difference of
 SWITCH, REFINEMENTS = 1e-13, 3  # share of its terms that a better choice gains; of h in two vectors
 
@@ -86,12 +88,8 @@ class Average:
         """The same of a reward between two numbers."""
         return low, high - low or 1.0
 
-    def constant(self, form: "StandardForm", reward: Array) -> tuple[float, Fraction]:
-        """A number that all rewards `[K]` have in common, and its value, the same."""
-        return self.constant_of(*form.span(reward))
-
     def constant_of(self, low: float, high: float) -> tuple[float, Fraction]:
-        """The same of a reward between two numbers."""
+        """A number that all rewards between two have in common, and its value, the same."""
         middle = low / 2 + high / 2
         return (0.0, Fraction(0)) if abs(middle) <= high - low else (middle, Fraction(middle))
 
@@ -234,22 +232,39 @@ class Average:
         one_class = np.where(rows.by_state(stays), policy, lead)
         chain = Settled.of(rows, one_class)
         reached = chain.chances(form.initial) > 0
-        if (reached == stays).all() and len(np.unique(chain.label[stays])) == 1:
-            return (
-                ((1.0, one_class),)
-                if chain.is_sound(rows.under(one_class, form.reward))
-                else mixture
-            )
-        mass, passes = np.zeros(form.choices), np.zeros(form.states)
+        is_one = (reached == stays).all() and len(np.unique(chain.label[stays])) == 1
+        shares, mass, passes = np.zeros(form.choices), np.zeros(form.choices), np.zeros(form.states)
         for (share, choices), one in zip(mixture, settled, strict=True):
             visits = one.visits(form.initial)
-            passes += np.where(one.is_settled, 0.0, visits)
-            mass[choices] += share * (one.long_run(visits) + np.where(one.is_settled, 0.0, visits))
-        if (stays & (passes > UNVISITED)).any():
+            passing = np.where(one.is_settled, 0.0, visits)
+            passes += passing
+            shares[choices] += share * one.long_run(visits)
+            mass[choices] += share * passing
+        if not is_one and (stays & (passes > UNVISITED)).any():
             return mixture
+        mass += shares
         total = rows.by_state(rows.sums(mass))
-        own = mass / np.where(total > 0, total, 1.0)
-        return ((1.0, np.where(total > UNVISITED, own, lead)),)
+        own = np.where(total > UNVISITED, mass / np.where(total > 0, total, 1.0), lead)
+        own = one_class if is_one else own
+        if form.is_small:
+            is_same = self._has_values(form, own, shares)
+        else:
+            is_same = not is_one or chain.is_sound(rows.under(own, form.reward))
+        return ((1.0, own),) if is_same else mixture
+
+    def _has_values(self, form: "StandardForm", policy: Array, shares: Array) -> bool:
+        """Whether a policy `[K]` provably has the values of shares of time `[K]`."""
+        functions = claims(form)
+        try:
+            potentials = self.potentials(form, policy, functions)
+        except NumericalError:
+            return False
+        for what, potential in zip(functions, potentials, strict=True):
+            low, high = policy_bounds(form, policy, what._replace(rest=Fraction(0)), potential)
+            value, slack = float(shares @ what.reward), SAME * float(shares @ what.sizes)
+            if not (np.isfinite([low, high]).all() and low - slack <= value <= high + slack):
+                return False
+        return True
 
 
 @dataclass(frozen=True, eq=False)

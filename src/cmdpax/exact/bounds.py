@@ -47,7 +47,7 @@ class Claim(NamedTuple):
 
 def claim(form: "StandardForm", reward: np.ndarray) -> Claim:
     """One reward `[K]`, without the constant that only costs digits."""
-    return _claim(form, reward, *form.criterion.constant(form, reward))
+    return _claim(form, reward, *form.criterion.constant_of(*form.span(reward)))
 
 
 def _claim(form: "StandardForm", reward: np.ndarray, constant: float, value: Fraction) -> Claim:
@@ -66,10 +66,22 @@ def claims(form: "StandardForm") -> list[Claim]:
     return own
 
 
+def gauge_of_sizes(form: "StandardForm") -> np.ndarray:
+    """`u = max_pi V_e [S]`, e the size of every function as a share of the most it adds up to.
+
+    What rounding leaves of a large number then counts by how often the number is met.
+    """
+    plan, e = form.criterion.plan, form.criterion.unit * form.alive_choices
+    for one in claims(form):
+        most = plan(form, one.sizes).value
+        e = e + one.sizes / most if most > 0 else e
+    return plan(form, e).values
+
+
 def mixed(form: "StandardForm", reward: np.ndarray, weights: np.ndarray) -> Claim:
     """`V + w.(V_c - b)` for V the value of `reward [K]`, and weights `[m]`."""
     is_own = reward is form.reward
-    constant = form.constants[0] if is_own else form.criterion.constant(form, reward)
+    constant = form.constants[0] if is_own else form.criterion.constant_of(*form.span(reward))
     total, sizes, rest = _claim(form, reward, *constant)
     kept: list[Claim] | None = form.__dict__.get("claims")
     for i in np.flatnonzero(weights):

@@ -253,8 +253,8 @@ class Discounted:
     ) -> np.ndarray:
         """Values `[k, S]` less what is left of their residuals, where runs of small forms are long.
 
-        A solution is off by the rounding of its largest part, the constant, which is no part of a
-        potential: what rounding leaves of the others is small.
+        A solution is off by the rounding of its largest part, the constant, which with a gauge of 1
+        is no part of a potential: what rounding leaves of the others is small.
         """
         if not form.is_small or self.mass <= LONG:
             return values
@@ -264,7 +264,7 @@ class Discounted:
             changes = [change for change, _ in pairs]
             left = self.discount * rows.under(policy, np.stack(changes))
             left += right - (1 - self.discount) * values
-            if self.is_closed:
+            if self.is_closed and form.gauge is None:
                 seen = left[:, form.reachable_states]
                 left -= seen.min(1, keepdims=True) / 2 + seen.max(1, keepdims=True) / 2
             values = self.centred(form, values + self._solve(form, policy, left))
@@ -317,16 +317,12 @@ class Discounted:
         low, high = seen.min(-1, keepdims=True), seen.max(-1, keepdims=True)
         return np.clip(values, low, high) - (low / 2 + high / 2)
 
-    def constant(self, form: "StandardForm", reward: np.ndarray) -> tuple[float, Fraction]:
-        """A number c that all rewards `[K]` have in common, and its value, `c / (1 - gamma)`.
+    def constant_of(self, low: float, high: float) -> tuple[float, Fraction]:
+        """A number c that rewards between two have in common, and its value, `c / (1 - gamma)`.
 
         It is the middle of a range far from 0, and 0 for one that is not: there it would only cost
         the exactness of zeros. Where all policies end at one time its value is `c * total`.
         """
-        return self.constant_of(*form.span(reward))
-
-    def constant_of(self, low: float, high: float) -> tuple[float, Fraction]:
-        """The same of a reward between two numbers."""
         middle = low / 2 + high / 2
         is_common = self.is_closed or self.total is not None
         if not (is_common and abs(middle) > high - low):
@@ -394,7 +390,7 @@ class Discounted:
 def transition_matrix(form: "StandardForm", policy: np.ndarray) -> np.ndarray | Matrix:
     """`P_pi`: dense `[..., S, S]` for small models, sparse `[S, S]` for large ones."""
     rows = form.transitions
-    if not form.is_small:
+    if not rows.is_small:
         if policy.ndim > 1:
             raise InputError(
                 f"policy: batches need a small model; this one has {form.states} states."

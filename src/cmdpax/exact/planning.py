@@ -26,7 +26,7 @@ import numpy as np
 
 from cmdpax.errors import NumericalError
 from cmdpax.exact.systems import System, finite, fixed_point
-from cmdpax.loops import bellman, rare
+from cmdpax.loops import bellman, narrow, rare
 from cmdpax.loops.components import Order, part
 from cmdpax.loops.rows import Rows
 from cmdpax.loops.settling import settle
@@ -86,7 +86,9 @@ def plan(
 def exact(form: "StandardForm", reward: np.ndarray, start: np.ndarray | None) -> Plan:
     """Policy iteration from choices `[S]`; where runs are long, with more digits."""
     rows, pays = form.transitions, np.broadcast_to(reward, form.reward.shape)
-    if form.criterion.mass > LONG:
+    if form.is_narrow:
+        best = narrow.best_choices(form.kernel, pays, start)
+    elif form.criterion.mass > LONG:
         block, discount = rows.rows(0, form.states), form.criterion.discount
         best = rare.best_choices(block, pays, rows.lost, discount, start)
     else:

@@ -21,7 +21,7 @@ from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.planning import unsettled
 from cmdpax.exact.standard import StandardForm
 from cmdpax.exact.systems import finite, ill_conditioned
-from cmdpax.loops import small
+from cmdpax.loops import narrow, small
 from cmdpax.loops.compiled import readable
 from cmdpax.model.result import DIGITS, FLOOR, LARGEST_STEP, TINIEST
 from cmdpax.stopping import Stop, never
@@ -136,7 +136,8 @@ def _all_attained(form: StandardForm) -> tuple[np.ndarray, np.ndarray]:
     is_closed, vectors = criterion.is_closed and gauge is None, np.empty((len(own), 2, S))
     kind = readable(form.initial), criterion.reach, readable(form.reachable), is_closed
     share = 0.0 if S <= EXACT and len(own) <= FEW else ROUGH
-    if not small.plan_both(form.kernel, readable(rewards), *kind, share, vectors):
+    planned = narrow.plan_both if form.is_narrow else small.plan_both
+    if not planned(form.kernel, readable(rewards), *kind, share, vectors):
         raise unsettled()
     potentials = finite(vectors).reshape(-1, S)
     ends = small_extremes(form, rewards.reshape(-1, form.choices), sizes, potentials, gauge)

@@ -9,6 +9,7 @@ is not exact: solvers work there, and nothing scaled is ever certified.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -153,8 +154,14 @@ class StandardForm:
 
     @property
     def is_small(self) -> bool:
-        """Whether dense linear algebra is used, and batches of policies are possible."""
-        return self.transitions.is_small
+        """Whether systems are solved by LU without further ado: no tolerance, no guess."""
+        return self.transitions.is_small or self.is_narrow
+
+    @cached_property
+    def is_narrow(self) -> bool:
+        """Whether that is LU inside a narrow envelope (`loops/narrow.py`)."""
+        is_discounted = isinstance(self.criterion, Discounted) and self.criterion.parts == 1
+        return is_discounted and self.constraint_count > 0 and self.transitions.is_narrow
 
     @cached_property
     def reachable(self) -> np.ndarray:
@@ -321,12 +328,7 @@ class StandardForm:
         return self if evaluation.slope is None else self.replace(reward=evaluation.slope)
 
     def scaled(self, units: np.ndarray | None = None) -> "Scaled":
-        """The same problem with every value less its least, in units `[1 + m]`.
-
-        Policies are the same. Without units, the widths of possible values are mapped to 1. States
-        that are never reached have no say, but large numbers there would blur those of the others:
-        they are clipped.
-        """
+        """The form in units `[1 + m]`, or in the widths of possible values."""
         return scaled(self, units)
 
     def moved(self, offsets: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -350,17 +352,25 @@ def form_of(model: CMDP | FunctionCMDP) -> StandardForm:
 
 
 def scaled(form: StandardForm, units: np.ndarray | None = None) -> "Scaled":
-    """A form in units `[1 + m]`, or in the widths of possible values."""
-    criterion, (offsets, widths) = form.criterion, form.scales.T
-    units = widths if units is None else units
-    reward, constraints = form.moved(offsets, units)
-    thresholds = (form.thresholds - offsets[1:] * criterion.common) / units[1:]
-    constants, objective = np.array([constant for constant, _ in form.constants]), form.objective
-    shifts = (offsets - constants) * criterion.common
+    """A form less its constants, in units `[1 + m]`, or in the widths of possible values.
+
+    Policies are the same. Large numbers in states that are never reached would blur those of the
+    others: they are clipped.
+    """
+    units, objective = form.scales[:, 1] if units is None else units, form.objective
+    constants, values = zip(*form.constants, strict=True)
+    reward, constraints = form.moved(np.array(constants), units)
+    thresholds = less_values(form.thresholds, values[1:]) / units[1:]
     form = form.replace(reward=reward, constraints=constraints, thresholds=thresholds)
     if objective is not None:
         form = form.replace(objective=objective.in_units(float(units[0])))
-    return Scaled(form, units, shifts, offsets[0] * criterion.common)
+    return Scaled(form, units, float(values[0]))
+
+
+def less_values(thresholds: np.ndarray, values: Iterable[Fraction]) -> np.ndarray:
+    """Thresholds `[m]`, each less an exact value: large numbers may cancel there."""
+    pairs = zip(thresholds.tolist(), values, strict=True)
+    return np.array([float(Fraction(one) - value) if value else one for one, value in pairs])
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,8 +379,7 @@ class Scaled:
 
     form: StandardForm
     units: np.ndarray  # [1 + m]
-    shifts: np.ndarray  # [1 + m]: values of claims (`bounds.py`) less those of the scaled form
-    offset: float  # value of the reward's least
+    offset: float  # value of the reward's constant
 
     def weights(self, weights: np.ndarray) -> np.ndarray:
         """Prices `[m]` of the scaled form as those of the form it was made of."""
@@ -380,9 +389,9 @@ class Scaled:
         """Prices `[m]` of the form it was made of as those of the scaled form."""
         return weights * self.units[1:] / self.units[0]
 
-    def potential(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Values `[S]` of the scaled `r + w.c` as those of the claim; weights `[m]` are scaled."""
-        return values * self.units[0] + (self.shifts[0] + self.weights(weights) @ self.shifts[1:])
+    def potential(self, values: np.ndarray) -> np.ndarray:
+        """Values `[S]` of the scaled `r + w.c` as those of the claim (`bounds.py`)."""
+        return values * self.units[0]
 
     def ray(self, ray: np.ndarray) -> np.ndarray:
         """A ray `[m]`."""
@@ -500,11 +509,12 @@ def said_back(model: CMDP, proof: Certificate) -> Certificate:
     A ray prices one row of a constraint at the most (`Limits.unfold`).
     """
     limits, sign = model.limits, -1.0 if model.minimise else 1.0
-    if not (len(limits) or model.minimise):
+    if limits.are_rows and not model.minimise:
         return proof
-    first = limits.first_rows
-    signs, chosen = np.append(sign, limits.signs[first]), np.append(0, 1 + first)
-    low, high = proof.reward_bounds
+    first, low, high = limits.first_rows, *proof.reward_bounds
+    signs = np.append(sign, limits.signs[first])
+    chosen: Any = slice(None) if len(first) == len(limits.rows) else np.append(0, 1 + first)
+    sizes, size_potentials = proof.sizes, proof.size_potentials
     return replace(
         proof,
         reward_bounds=(-high + 0.0, -low + 0.0) if model.minimise else (low, high),
@@ -517,35 +527,39 @@ def said_back(model: CMDP, proof: Certificate) -> Certificate:
         ),
         ranges=_said_ranges(proof.ranges, chosen, signs),
         range_potentials=_said_potentials(proof.range_potentials, chosen, signs),
-        sizes=None if proof.sizes is None else proof.sizes[chosen],
-        size_potentials=None if proof.size_potentials is None else proof.size_potentials[chosen],
+        sizes=None if sizes is None else sizes[chosen],
+        size_potentials=None if size_potentials is None else size_potentials[chosen],
         minimise=model.minimise,
     )
 
 
 def _said_values(
-    potentials: np.ndarray, count: int, chosen: np.ndarray, signs: np.ndarray, S: int
+    potentials: np.ndarray, count: int, chosen: Any, signs: np.ndarray, S: int
 ) -> np.ndarray:
     """Potentials `[k count, n S]` of rows as those of the user's functions, `[k (1 + m), n S]`.
 
     A gauge, the last of several parts, has no sign.
     """
     own = potentials.reshape(-1, count, potentials.shape[-1])[:, chosen]
-    values = own[..., :-S] if potentials.shape[-1] > S else own  # a copy: no other is made
-    values *= signs[:, None]
-    values += 0.0
+    if potentials.shape[-1] == S:
+        own = own * signs[:, None]
+        own += 0.0
+        return own.reshape(-1, S)
+    own = own.copy()
+    own[..., :-S] *= signs[:, None]
+    own[..., :-S] += 0.0
     return own.reshape(-1, potentials.shape[-1])
 
 
-def _said_ranges(ranges: np.ndarray, chosen: np.ndarray, signs: np.ndarray) -> np.ndarray:
+def _said_ranges(ranges: np.ndarray, chosen: Any, signs: np.ndarray) -> np.ndarray:
     """Ranges `[1 + M, 2]` of rows as those of the user's functions `[1 + m, 2]`."""
     own = ranges[chosen]
     return np.where(signs[:, None] > 0, own, -own[:, ::-1]) + 0.0
 
 
-def _said_potentials(potentials: np.ndarray, chosen: np.ndarray, signs: np.ndarray) -> np.ndarray:
+def _said_potentials(potentials: np.ndarray, chosen: Any, signs: np.ndarray) -> np.ndarray:
     """Potentials `[1 + M, 2, S]` of -x and x as those of the user's functions."""
-    own = potentials[chosen]
+    own = np.array(potentials[chosen])
     own[signs < 0] = own[signs < 0, ::-1]
     return own
 

@@ -107,6 +107,11 @@ def contracted(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled(function, fastmath={"contract"})
 
 
+def spliced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: as `compiled`, but put in the place of its one call: it is compiled once less."""
+    return compiled(function, inline="always")
+
+
 def piece(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator: what `contracted` loops call, compiled into each of them and not cached by itself.
 
@@ -156,7 +161,18 @@ def _at(_typing: Any, address: Any) -> Any:
     return types.CPointer(types.float64)(types.int64), code
 
 
+def _frozen(_typing: Any, array: Any) -> Any:
+    """In compiled loops: the same array, as one that is only read (`readable`)."""
+
+    def code(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        context.nrt.incref(builder, array, arguments[0])
+        return arguments[0]
+
+    return array.copy(readonly=True)(array), code
+
+
 call_at: Any = intrinsic(_call_at)
+frozen: Any = intrinsic(_frozen)
 _pointer: Any = intrinsic(_at)
 
 

@@ -64,27 +64,28 @@ class Basis(NamedTuple):
     counts: Array  # [4] int64: tight constraints, ties with a vector, swaps, pivots
 
 
-def empty_basis(states: int, choices: int, constraints: int, swaps: int) -> Basis:
+@compiled
+def empty_basis(states, choices, constraints, swaps):
     """A basis without tight constraints; keys, advantages and margins are still to be filled in."""
     m, M = constraints, max(constraints, 1)
     return Basis(
-        keys=np.zeros(states, np.int64),
-        kinds=np.zeros(choices, np.int8),
-        advantages=np.zeros((1 + m, choices)),
-        reduced=np.zeros(choices),
-        margins=np.zeros(1 + m),
-        weights=np.zeros(m),
-        tight=np.zeros(M, np.int64),
-        extra=np.zeros(M, np.int64),
-        shares=np.zeros(M),
-        ties=np.zeros(M + 1, np.int64),
-        key_shares=np.zeros(M + 1),
-        vectors=np.zeros((M + 1, states)),
-        swaps=np.zeros((swaps, 2), np.int64),
-        swap_vectors=np.zeros((swaps, states)),
-        inverse=np.zeros((M, M)),
-        ray=np.zeros(m),
-        counts=np.zeros(4, np.int64),
+        np.zeros(states, np.int64),
+        np.zeros(choices, np.int8),
+        np.zeros((1 + m, choices)),
+        np.zeros(choices),
+        np.zeros(1 + m),
+        np.zeros(m),
+        np.zeros(M, np.int64),
+        np.zeros(M, np.int64),
+        np.zeros(M),
+        np.zeros(M + 1, np.int64),
+        np.zeros(M + 1),
+        np.zeros((M + 1, states)),
+        np.zeros((swaps, 2), np.int64),
+        np.zeros((swaps, states)),
+        np.zeros((M, M)),
+        np.zeros(m),
+        np.zeros(4, np.int64),
     )
 
 
@@ -350,7 +351,8 @@ def _forget(owner, basis, state):
     for t in range(last + 1):
         if ties[t] == state:
             ties[t] = ties[last]
-            G[t] = G[last]
+            for s in range(G.shape[1]):
+                G[t, s] = G[last, s]
             counts[TIES] -= 1
             return
 
@@ -416,7 +418,9 @@ def neighbours(kernel, owner, initial, factors, basis, points):
     `factors` are those of the keys. Prices that no such policy forbids are optimal.
     """
     keys, extra, vector = basis.keys, basis.extra, np.empty(len(initial))
-    points[:] = basis.margins
+    for row in range(len(points)):
+        for n in range(points.shape[1]):
+            points[row, n] = basis.margins[n]
     row, p = 1, basis.counts[TIGHT]
     if len(points) == 1 + p:
         for t in range(basis.counts[TIES]):

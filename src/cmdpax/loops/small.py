@@ -74,7 +74,8 @@ def best_keys(kernel, reward, keys, factors, values, sweeps):
     backed_up = np.empty(len(values))
     for _ in range(sweeps):
         _backup(kernel, reward, values, keys, backed_up)
-        values[:] = backed_up
+        for s in range(len(values)):
+            values[s] = backed_up[s]
     for _ in range(ITERATIONS):
         factorise(kernel, keys, factors)
         for s in range(len(values)):

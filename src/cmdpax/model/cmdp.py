@@ -185,6 +185,8 @@ class CMDP:
         start = _distribution(initial, S, self.state_names)
         self.initial = np.append(start, np.zeros(rows.states - S))
         self.may_stay = _flag("may_stay", may_stay)
+        if goal is not None and self.criterion == "average":
+            raise InputError("goal: an average goes on for ever; leave it out, or the criterion.")
         if self.may_stay and self.criterion != "total":
             raise InputError("may_stay: it says when a run ends; leave it out but for discount 1.")
         self.action_names = _action_labels(action_names, rows)
@@ -490,6 +492,7 @@ class CMDP:
         constructor.
         """
         said = {"limits": limits, "initial": initial, "goal": goal, "minimise": minimise}
+        _check_criterion(criterion)
         said |= {"horizon": horizon, "criterion": criterion, "may_stay": may_stay}
         made = table_fields(table, discount=discount, reward=reward, **said)
         return cls(**made, **fields)
@@ -567,6 +570,7 @@ class CMDP:
         default its own. fields: others of the constructor.
         """
         said = {"limits": limits, "initial": initial, "goal": goal, "minimise": minimise}
+        _check_criterion(fields.get("criterion"))
         is_one = horizon is not None or fields.get("criterion") == "average"
         discount = 1.0 if discount is None and is_one else discount
         made = umb_fields(path, discount=discount, reward=reward, **said)
@@ -703,9 +707,7 @@ def _distribution(initial: Any, S: int, names: Sequence[str] | None) -> np.ndarr
 
 def _criterion(criterion: Any, discount: Any, horizon: int | None) -> tuple[str, float]:
     """What is added up, and a checked discount factor; an average has none, which is 1."""
-    if criterion is not None and criterion not in CRITERIA:
-        hint = did_you_mean(str(criterion), CRITERIA)
-        raise InputError(f"criterion: {criterion!r} is unknown; {hint}")
+    _check_criterion(criterion)
     if discount is None and criterion != "average" and horizon is None:
         raise InputError(
             "discount: give it, for example 0.95; or horizon=, or criterion='average'."
@@ -719,6 +721,13 @@ def _criterion(criterion: Any, discount: Any, horizon: int | None) -> tuple[str,
         said = f"discount {factor:g}" if horizon is None else "a horizon"
         raise InputError(f"criterion: {criterion!r} does not go with {said}.")
     return criterion or own, factor
+
+
+def _check_criterion(criterion: Any) -> None:
+    """Refuse an unknown word."""
+    if criterion is not None and criterion not in CRITERIA:
+        hint = did_you_mean(str(criterion), CRITERIA)
+        raise InputError(f"criterion: {criterion!r} is unknown; {hint}")
 
 
 def _at_end(field: str, pays: Any, earned: np.ndarray, S: int) -> np.ndarray:

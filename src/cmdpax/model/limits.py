@@ -100,23 +100,40 @@ class Limits:
         return ", ".join(self.texts)
 
     @cached_property
+    def are_rows(self) -> bool:
+        """Whether every limit is `>=`: then limits and rows are the same."""
+        return all(sense == ">=" for sense in self.senses)
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows M: two for each equality and each range."""
+        return len(self.senses) + sum(sense in ("==", "in") for sense in self.senses)
+
+    @cached_property
+    def _sides(self) -> tuple[np.ndarray, ...]:
+        """`[M]` both: limit and side of each row."""
+        return np.nonzero(np.isfinite(self.bounds))
+
+    @cached_property
     def rows(self) -> np.ndarray:
         """`[M]`: the limit that each row of the standard form belongs to."""
-        return _frozen(np.argwhere(np.isfinite(self.bounds))[:, 0])
+        return _frozen(self._sides[0])
 
     @cached_property
     def signs(self) -> np.ndarray:
         """`[M]`: what turns the value into the row, +1 for a lower bound, -1 for an upper one."""
-        return _frozen(1.0 - 2.0 * np.argwhere(np.isfinite(self.bounds))[:, 1])
+        return _frozen(1.0 - 2.0 * self._sides[1])
 
     @cached_property
     def row_thresholds(self) -> np.ndarray:
         """`b [M]`: a row is met when `sign * V >= b`."""
-        return _frozen(self.signs * self.bounds[np.isfinite(self.bounds)] + 0.0)
+        return _frozen(self.signs * self.bounds[self._sides] + 0.0)
 
     @property
     def compared(self) -> np.ndarray:
         """`[M, 2]`: what each row is compared with: its own threshold, and the other of a range."""
+        if len(self.rows) == len(self):
+            return self.row_thresholds[:, None].repeat(2, 1)
         both = self.bounds[self.rows] * self.signs[:, None]
         return np.where(np.isfinite(both), both, self.row_thresholds[:, None])
 
@@ -125,7 +142,7 @@ class Limits:
 
         Where every limit is `>=`, the array itself comes back.
         """
-        if len(self.rows) == len(self) and (self.signs > 0).all():
+        if self.are_rows:
             return values
         shape = [1] * values.ndim
         shape[axis] = -1
@@ -220,15 +237,18 @@ def can_be_limited(name: str) -> bool:
 def _parse(text: str) -> tuple[str, Sense, tuple[float, float]]:
     """Name, sense and bounds of one text."""
     one, both = _FORM.fullmatch(text), _RANGE.fullmatch(text)
+    ends = (0.0, 0.0)
     try:
         if both is not None:
-            low, high = float(both["low"]), float(both["high"])
+            low, high = ends = float(both["low"]), float(both["high"])
             if math.isfinite(low) and math.isfinite(high) and low <= high:
-                return both["name"], "in", (low, high)
+                return both["name"], "in", ends
         elif one is not None and math.isfinite(bound := float(one["bound"])):
             return one["name"], *_bounds(0, one["sense"], bound, bound)
     except ValueError:
         pass
+    if ends[0] > ends[1]:
+        raise InputError(f"limit '{text}': nothing lies in it; write the smaller number first.")
     raise InputError(
         f"limit '{text}' is not understood; write a cost's name, <=, >= or ==, and a number, as in"
         " 'cost<=25', or a range as in '2<=cost<=5'."

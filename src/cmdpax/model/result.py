@@ -108,8 +108,9 @@ def _is_narrow(low: float, high: float) -> bool:
 
 
 def _percent(part: float, whole: float) -> str:
-    """A share as a text, `1.2e-05%`."""
-    return f"{100 * part / abs(whole):.2g}%" if whole else "no share"
+    """A share as a text, `1.2e-05%` or `262%`."""
+    share = 100 * part / abs(whole) if whole else 0.0
+    return f"{share:,.0f}%" if share >= 100 else f"{share:.2g}%" if whole else "no share"
 
 
 def ray_sentence(ray: np.ndarray, bound: float | None) -> str:
@@ -207,7 +208,7 @@ class Result:
             policy=tables[0][1] if is_one else None,
             mixture=None if is_one else tuple((share, own.argmax(1)) for share, own in tables),
             reward=(low + high) / 2,
-            margins=certificate.margin_bounds.mean(1),
+            margins=certificate.margin_bounds.sum(1) / 2,
             multipliers=certificate.weights,
             certificate=certificate,
             fingerprint=model,
@@ -304,7 +305,8 @@ class Result:
             text = f"a draw of {count} deterministic ones at the start of a run: {shares}"
             rows.append(("policy", text))
         rows += [("note", note) for note in self.notes]
-        share = f"   ({100 * self.scaled_violation:.2g}% of the range)" if proof.violation else ""
+        share = f"   ({_percent(self.scaled_violation, 1.0)} of the range)"
+        share = share if proof.violation else ""
         rows.append(("violation", f"{proof.violation:.3g}{share}"))
         return rows + self._table()
 

@@ -29,6 +29,7 @@ from cmdpax.errors import InputError
 from cmdpax.loops import bellman
 from cmdpax.loops.compiled import readable, unsigned
 from cmdpax.loops.components import Order, find_order, renumbered
+from cmdpax.loops.narrow import envelope_work
 from cmdpax.loops.rows import Block, RowArrays
 from cmdpax.model.limits import NUMERIC, listed
 
@@ -37,6 +38,7 @@ ROW_SUM_TOLERANCE = 1e-5
 NEGLIGIBLE = 1e-12  # what is divided away without a word
 MAX_ENTRIES = 2_000_000_000  # refuse to allocate more than this
 DENSE_STATES, DENSE_ENTRIES = 256, 4_000_000  # up to here dense linear algebra is faster
+NARROW_STATES, NARROW_WORK = 2000, 4e6  # the same of LU inside an envelope, and multiplications
 WASTE = 0.1  # share of an array that may stay unused at its end
 NORMALISE = f"normalise them (within {ROW_SUM_TOLERANCE:g} of 1 it is done for you)"
 CUBE = "transitions: as many states as actions; read as [S, A, S], from_mdptoolbox reads [A, S, S]."
@@ -138,7 +140,8 @@ class Transitions:
     def hashed(self) -> Any:
         """A hasher that has seen the rows; copy it to go on."""
         hasher = sha256()
-        pairs, lengths = (self.state_of, self.action_of), (np.diff(self.first_entry),)
+        pairs = self.state_of, self.action_of
+        lengths = (self.first_entry[1:] - self.first_entry[:-1],)
         for columns in (pairs, lengths, (self.successors,)):
             shape = (len(columns[0]), 2) if len(columns) > 1 else columns[0].shape
             hasher.update(str(shape).encode())
@@ -159,6 +162,13 @@ class Transitions:
     def is_small(self) -> bool:
         """Whether dense linear algebra is the better choice; batches of policies need it."""
         return self.states <= DENSE_STATES and self.states**2 * self.actions <= DENSE_ENTRIES
+
+    @cached_property
+    def is_narrow(self) -> bool:
+        """Whether it is not small, but LU of every policy stays close enough to the diagonal."""
+        if not DENSE_STATES < self.states <= NARROW_STATES:
+            return False
+        return envelope_work(self.rows(0, self.states), NARROW_WORK) < NARROW_WORK
 
     @property
     def state_of(self) -> Array:
@@ -235,7 +245,7 @@ class Transitions:
 
     def by_state(self, numbers: Array) -> Array:
         """What is said by state, `[..., S]`, for each of its choices, `[..., K]`."""
-        return np.repeat(numbers, np.diff(self.first_choice), axis=-1)
+        return numbers.repeat(self.first_choice[1:] - self.first_choice[:-1], axis=-1)
 
     def under(self, policy: Array, rewards: Array) -> Array:
         """Expected one-step rewards: `[..., K]` -> `[..., S]`.

@@ -131,6 +131,8 @@ class Corrective:
         bound = best.value - float(weights @ form.thresholds) + distance
         gap = bound - float(utility.value(mixed.reward, mixed.margins))
         richer = add_column(form, mixed, best, weights, self.accuracy, self.most)
+        if richer is mixed and not is_secant and np.array_equal(mixture, columns.mixture):
+            gap = 0.0  # planning repeats itself: what is left is rounding
         if is_secant and richer is mixed:
             secant = "never"
         elif secant != "never":

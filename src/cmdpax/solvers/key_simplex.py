@@ -26,30 +26,32 @@ MISSED = 1e-5  # share of eps by which margins and visits may be negative
 SWAPS = 100  # changes of keys between two refreshes
 MAX_PIVOTS = 100_000
 FLAT, BEYOND = 1e-9, 8.0  # slopes that count as 0; how often what may be missed a step goes beyond
-ALONE, LARGEST, MANY = 400, 1500, 20  # states, states and constraints: `plans_before_pivots`
+ALONE, LARGEST, MANY, PLANS = 400, 1500, 20, 20  # states, constraints: `plans_before_pivots`
 
 
 def plans_before_pivots(form: StandardForm) -> int | None:
     """After how many plans of the augmented Lagrangian the key simplex takes over; None: never.
 
-    CPU milliseconds of `solve` on a busy machine, discount .99, one core: the simplex alone / the
-    AL alone / at m = 50 and 1,000 states also the simplex from the AL's prices, both together.
+    CPU milliseconds of `solve` (`benchmarks/pivots.py`, a busy machine): 1,000 states, discount
+    .99, pivots after 0 / 10 / 20 / 40 plans from prices 0, without phase 1 / never.
 
-    | states, m | Garnet            | queue     | grid                | inventory           |
-    |-----------|-------------------|-----------|---------------------|---------------------|
-    | 300, 1    | 14 / 15           | 7 / 10    | 11 / 16             | 6 / 11              |
-    | 300, 10   | 31 / 69           | 12 / 32   | 53 / 98             | 30 / 72             |
-    | 300, 50   | 133 / 936         | 43 / 190  | 236 / 3049          | 236 / 3018          |
-    | 1000, 1   | 541 / 17          | 45 / 14   | 481 / 61            | 20 / 24             |
-    | 1000, 10  | 750 / 94          | 637 / 104 | 1542 / 590          | 182 / 345           |
-    | 1000, 50  | 2166 / 1597 / 527 | 198 / 340 | 3727 / 3978 / 2080  | 1103 / 5795 / 1179  |
+    | S = 1,000  | m = 1           | m = 10              | m = 50                |
+    |------------|-----------------|---------------------|-----------------------|
+    | Garnet     | 436/18/18/17/17 | 590/119/134/148/92  | 1429/348/346/321/1597 |
+    | queue      | 10/15/13/13/12  | 58/65/71/75/75      | 97/112/126/179/286    |
+    | grid       | 55/31/28/31/46  | 147/117/103/156/249 | 478/329/341/354/2453  |
+    | inventory  | 13/17/16/17/22  | 73/86/103/136/221   | 330/341/359/415/4440  |
+    | tight grid | 70/50/69/74/65  | 203/224/175/211/553 | 473/349/323/374/2188  |
+
+    On a narrow model twenty plans lose little where pivots alone are faster, and win elsewhere; a
+    wide one pays for each LU, so that few constraints are left to the augmented Lagrangian.
     """
     if form.criterion.parts > 1:
         return None
     if form.states <= ALONE:
         return 0
-    if form.states <= LARGEST and form.constraint_count >= MANY:
-        return 10 + form.constraint_count
+    if form.is_narrow or (form.states <= LARGEST and form.constraint_count >= MANY):
+        return PLANS
     return None
 
 

@@ -7,23 +7,16 @@ a leading axis n. Whatever is not of that kind, or is not certified there (a mod
 feasible policy, say), goes through the door by itself, from the result before it.
 """
 
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cmdpax.errors import InputError, check_number
-from cmdpax.exact.stack import Stack, is_plain
-from cmdpax.exact.standard import said_back
-from cmdpax.lagrangian import violation
-from cmdpax.loops import pivots, scenarios
-from cmdpax.loops.compiled import readable
 from cmdpax.model.cmdp import CMDP
-from cmdpax.model.result import Callback, Certificate, Result
-from cmdpax.solvers.key_simplex import ALONE, LOWERED, MAX_PIVOTS, MISSED, SWAPS
-from cmdpax.solvers.solve import ACCURACY, KEY, solve
+from cmdpax.model.result import Callback, Result
+from cmdpax.solvers.solve import solve
+from cmdpax.solvers.vertices import certified_vertices, has_vertex
 from cmdpax.stopping import Stopper
 
 TOGETHER = 256  # models in one call, at the most: what is kept for each grows with K - S
@@ -52,7 +45,7 @@ def solve_many(
     with Stopper() as stop:
         for numbers in _batches(listed):
             own = [listed[i] for i in numbers]
-            solved = _Batch(own, eps).results() if _is_plain(own[0]) else [None] * len(own)
+            solved = certified_vertices(own, eps) if has_vertex(own[0]) else [None] * len(own)
             for i, result in zip(numbers, solved):
                 if result is None:
                     result = _alone(i, listed, results, eps)
@@ -118,130 +111,12 @@ def _fits(one: CMDP, other: CMDP) -> bool:
     return is_alike and one.constraint_names == other.constraint_names
 
 
-def _is_plain(model: CMDP) -> bool:
-    """Whether the compiled loop is for such models."""
-    return is_plain(model) and model.states <= ALONE
-
-
 def _batches(models: list[CMDP]) -> Iterator[list[int]]:
     """Numbers of models, those of one shape together."""
     groups: dict[Any, list[int]] = {}
     for i, model in enumerate(models):
-        shape = model.states, model.choices, len(model.limits.rows)
-        groups.setdefault(shape if _is_plain(model) else "alone", []).append(i)
+        shape = model.states, model.choices, len(model.limits), model.limits.row_count
+        groups.setdefault(shape if has_vertex(model) else "alone", []).append(i)
     for numbers in groups.values():
         for first in range(0, len(numbers), TOGETHER):
             yield numbers[first : first + TOGETHER]
-
-
-@dataclass
-class _Batch:
-    """Models of one shape, and how accurately they are solved."""
-
-    models: list[CMDP]
-    eps: float
-
-    def results(self) -> list[Result | None]:
-        """A certified result for each model, or None."""
-        started, stack = time.perf_counter(), Stack(self.models)
-        bounds, range_potentials, is_settled = stack.ranges
-        if not is_settled:
-            return [None] * len(self.models)
-        tolerances, is_usual = stack.tolerances(self.eps)
-        units = np.where(tolerances > 0, tolerances, 1.0) / self.eps
-        optima = self._optima(stack, units)
-        whys, policies, prices, choices, dual, values, pivoted, points, counts = optima
-        weights = prices * units[:, :1] / units[:, 1:]
-        is_usual &= whys == pivots.OPTIMAL
-        proofs = stack.proofs(policies, weights, choices)
-        ends, rooms, uppers, value_potentials, dual_potentials = proofs
-        gaps = (uppers - ends[:, 0, 0]) / units[:, 0]
-        lacks = np.maximum(-rooms[..., 0], 0) / units[:, 1:]
-        is_usual &= np.maximum(gaps, lacks.max(1)) <= self.eps
-        seconds = (time.perf_counter() - started) / len(self.models)
-        off = ACCURACY * self.eps * units
-        said = points * units[:, None] - off[:, None]
-        said[..., 0] += (stack.span[0][:, 0] * stack.mass)[:, None]
-        errors = np.stack([dual - values[:, 0], *np.maximum(-values[:, 1:], 0).T], 1)
-        results: list[Result | None] = []
-        for n, model in enumerate(self.models):
-            if not is_usual[n]:
-                results.append(None)
-                continue
-            proof = Certificate(
-                reward_bounds=(float(ends[n, 0, 0]), float(ends[n, 0, 1])),
-                margin_bounds=rooms[n],
-                dual_bound=float(uppers[n]),
-                weights=weights[n],
-                value_potentials=value_potentials[n],
-                dual_potential=dual_potentials[n, 0],
-                ranges=bounds[n],
-                range_potentials=range_potentials[n],
-            )
-            limits, gap = model.limits, float(errors[n, 0])
-            first = limits.first_rows
-            row = {
-                "outer": 1,
-                "evaluations": int(pivoted[n]),
-                "gap": gap * units[n, 0],
-                "violation": float(violation(values[n, 1:] * units[n, 1:])),
-                "scaled_gap": gap,
-                "scaled_violation": float(errors[n, 1:].max()),
-                "seconds": seconds,
-            }
-            results.append(
-                Result.of(
-                    model,
-                    ((1.0, policies[n]),),
-                    said_back(model, proof),
-                    status="certified",
-                    method=KEY,
-                    eps=self.eps,
-                    values=limits.signs[first] * ends[n, 1:].mean(1)[first] + 0.0,
-                    scaled_gap=float(gaps[n]),
-                    scaled_violation=float(lacks[n].max()),
-                    trace=[row],
-                    seconds=seconds,
-                    points=said[n, : counts[n]],
-                    notes=model.notes,
-                )
-            )
-        return results
-
-    def _optima(self, stack: Stack, units: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The vertices of the scaled forms, as `scenarios.optima` gives them."""
-        (n, c, K), S = stack.functions.shape, stack.initial.shape[1]
-        m, (arrays, thresholds) = c - 1, stack.scaled(units)
-        allowed, count = MISSED * self.eps, 1 + max(m, K - S)
-        limits = np.empty((n, 4))
-        limits[:, 0], limits[:, 1], limits[:, 2] = allowed, allowed * stack.mass, MAX_PIVOTS
-        limits[:, 3] = LOWERED * self.eps / stack.mass
-        out = (
-            np.empty(n, np.int64),
-            np.zeros((n, K)),
-            np.zeros((n, m)),
-            np.zeros((n, S), np.int64),
-            np.zeros(n),
-            np.zeros((n, c)),
-            np.zeros(n, np.int64),
-            np.zeros((n, count, c)),
-            np.zeros(n, np.int64),
-        )
-        choices = out[3]
-        choices[:] = stack.rows.first_choice[:, :-1]
-        out[1][np.arange(n)[:, None], choices] = 1.0
-        reward, rewards = np.empty(K), np.empty((c, K))
-        scenarios.optima(
-            stack.kernel,
-            stack.owner,
-            stack.initial,
-            readable(arrays),
-            readable(thresholds),
-            units,
-            np.random.default_rng(0).random(K),
-            limits,
-            pivots.empty_basis(S, K, m, SWAPS),
-            (reward, readable(reward), rewards, readable(rewards)),
-            out,
-        )
-        return out

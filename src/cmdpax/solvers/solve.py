@@ -11,6 +11,7 @@ theorist's door: a fixed budget, no phase 1, and the whole history.
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError, NumericalError, check_count, check_number
-from cmdpax.exact.bounds import claim, claims, mixed
+from cmdpax.exact.bounds import claim, claims, gauge_of_sizes, mixed
 from cmdpax.exact.certificate import certify, lagrangian_bound, scaled_errors, with_ray
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.ranges import Ranges, attained_ranges
@@ -31,6 +32,7 @@ from cmdpax.exact.standard import (
     said_back,
     scaled,
 )
+from cmdpax.exact.systems import ill_conditioned
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP, check_model
 from cmdpax.model.result import Callback, Certificate, Mixture, Result, Row, Status, Trajectory
@@ -42,16 +44,23 @@ from cmdpax.solvers.columns import MAX_COLUMNS, Corrective, first_column
 from cmdpax.solvers.feasibility import RELAXED, Feasibility, decide_feasibility
 from cmdpax.solvers.key_simplex import by_pivots, plans_before_pivots
 from cmdpax.solvers.policy_classes import Features
-from cmdpax.solvers.table import Method, find_method, methods, of_oracle
+from cmdpax.solvers.table import (
+    ACCURACY,
+    DEFAULT,
+    KEY,
+    Method,
+    find_method,
+    methods,
+    of_oracle,
+)
+from cmdpax.solvers.vertices import certified_vertices, has_vertex
 from cmdpax.stopping import Stopper
 from cmdpax.utilities import Utility
 
-ACCURACY = 1e-2  # of values, relative to eps
 PLANNED = 0.25  # the same of a plan that is the answer
 SHARP = PLANNED / 10  # the same of a share of all possible values, before the range is known
 LOOSE = 1e-2  # accuracy of a certificate, relative to the range, once time is up
 REFUSALS, GAIN = 4, 0.9  # certificates in a row that gain less than a tenth before a search ends
-DEFAULT, KEY = "corrective-alm", "key-simplex"
 STARTED, FROM_START = 1e-3, 20  # error of the first plan of a start, and plans before phase 1
 TIGHTER = 4  # times that max-min is solved, each to a tenth of the tolerance before
 Proven = tuple[Mixture, Certificate, np.ndarray]  # policies, their proof, their values [m]
@@ -108,7 +117,41 @@ def solve(
     if utility is not None:
         return _solve_utility(model, utility, limits, {**own, **settings})
     may_pivot = method is None and not settings and memory_limit is None
+    if may_pivot and has_vertex(model):
+        result = _solve_small(model, eps, time_limit, callback, start)
+        if result is not None:
+            return result
     return _Door(model, *limits, may_pivot=may_pivot, start=start).solve({**own, **settings})
+
+
+def _solve_small(
+    model: CMDP,
+    eps: float,
+    time_limit: float | None,
+    callback: Callback | None,
+    start: Result | None,
+) -> Result | None:
+    """The certified vertex of a small model; None where the door is to be asked.
+
+    It takes less than a second: nobody looks at a clock.
+    """
+    _check_limits(callback, time_limit=time_limit)
+    if time_limit == 0:
+        return None
+    prices = None if start is None else model.limits.unfold(start.multipliers)
+    (result,) = certified_vertices([model], eps, prices)
+    if result is not None and callback is not None:
+        with Stopper():
+            callback(result.trace[0])
+    return result
+
+
+def _check_limits(callback: Any, **limits: float | None) -> None:
+    for name, limit in limits.items():
+        if limit is not None:
+            check_number(name, limit, least=0)
+    if callback is not None and not callable(callback):
+        raise InputError("callback: it must be a function that takes a row of the trace.")
 
 
 def _refuse_choices(*choices: Any) -> None:
@@ -242,9 +285,9 @@ def choose(model: CMDP, method: Any, features: Any) -> tuple[Method, dict[str, A
     if not (row.features or row.linear):
         names = ", ".join(one.name for one in methods.values() if one.features or one.linear)
         raise InputError(f"method '{row.name}' takes no features; these do: {names}.")
-    features = features if isinstance(features, Features) else Features(features)
     row = row if row.features else methods[row.linear]
     row.check_criterion(model.criterion)
+    features = features if isinstance(features, Features) else Features(features)
     features.check(model.states, model.actions)
     return row, {"features": features}
 
@@ -265,11 +308,8 @@ class _Door:
     start: Result | None = None  # of a model that resembles this one
 
     def __post_init__(self) -> None:
-        for name in ("time_limit", "memory_limit"):
-            if (limit := getattr(self, name)) is not None:
-                check_number(name, limit, least=0)
-        if self.callback is not None and not callable(self.callback):
-            raise InputError("callback: it must be a function that takes a row of the trace.")
+        limits = {"time_limit": self.time_limit, "memory_limit": self.memory_limit}
+        _check_limits(self.callback, **limits)
         self.started, self.stop = time.perf_counter(), Stopper(self.time_limit)
         self.form = form_of(self.model)
         self.explains &= isinstance(self.model, CMDP)
@@ -285,7 +325,6 @@ class _Door:
         self.trace: list[Row] = []
         self.accepted: Proven | None = None
         self.measured: tuple[Certificate, tuple[float, float]] | None = None  # the latest errors
-        self.plans: int | None = None  # of the search, after which pivots go on
         self.refused, self.smallest = 0, np.inf  # certificates in a row that gained nothing
 
     @cached_property
@@ -335,21 +374,22 @@ class _Door:
             form = self.scaled.form
             plans = 0 if method.name == KEY else None
             plans = plans_before_pivots(form) if self.may_pivot else plans
+            ahead = plans or 0
             if self.start is not None and form.constraint_count:
                 prices = self.model.limits.unfold(self.start.multipliers)
                 warm.multipliers = self.scaled.scaled_weights(prices)
-            if plans == 0 and not stop() and (result := self._by_pivots()) is not None:
-                return result
-            if self.start is not None and solver is not None and plans != 0:
-                result = self._from_start(partial(solver, **settings), most)
+                ahead = FROM_START + form.constraint_count if plans is None else ahead
+            if ahead and solver is not None:
+                result = self._ahead(partial(solver, **settings), most, ahead)
                 if result is not None:
                     return result
+            if plans is not None and not stop() and (result := self._by_pivots()) is not None:
+                return result
             known = warm.columns_for(form)
             verdict = decide_feasibility(form, self.eps, known, accuracy, most, stop)
             if verdict.status in ("infeasible", "open"):
                 return self._phase_one(verdict)
             if solver is not None:
-                self.plans = plans or None
                 return self._solved(partial(solver, **settings), verdict, most)
         return self._result(self._trace(settings))
 
@@ -373,6 +413,10 @@ class _Door:
         row: Row = {"outer": 1, "evaluations": 1, "gap": self._errors(proof)[0]}
         self._record({**row, "margins": values})
         status = self._status(proof)
+        if status == "limit" and self._sharper is not None:
+            sharper = self._sharper._unconstrained()
+            if sharper.status == "certified":
+                return sharper
         self.refused = int(status == "limit")  # the plan is the optimum, to rounding
         return self._said(status, (policies, proof, values))
 
@@ -425,23 +469,27 @@ class _Door:
             potentials = heard_potentials(self.model, potentials)
         return potentials if self.renumbered is None else self.renumbered.heard(potentials)
 
-    def _from_start(self, solver: Callable[..., Answer], most: int) -> Result | None:
-        """The result of a search from the start's prices, without phase 1; None if it ends without.
+    def _ahead(self, solver: Callable[..., Answer], most: int, plans: int) -> Result | None:
+        """The result of a search of so many plans, without phase 1; None if it ends without.
 
-        A feasible policy is shown by the certificate. Where none is, phase 1 has the next word.
+        It begins at the start's prices, or at 0. A feasible policy is shown by the certificate.
+        Where none is, pivots go on from the prices, or phase 1 from the columns.
         """
         form, warm = self.scaled.form, self.warm
-        assert warm.multipliers is not None
+        if warm.multipliers is None:
+            warm.multipliers = np.zeros(form.constraint_count)
         guess = self._heard("dual_potential")
         guess = None if guess is None else guess / self.scaled.units[0]
         reward, accuracy = form.pseudo_reward(warm.multipliers), ACCURACY * self.eps
         kind: dict[str, Any] = {"values": guess, "tolerance": STARTED, "stop": self.stop}
         best = form.criterion.plan(form, reward, **kind)
         columns = first_column(form, best, accuracy, warm.multipliers)
-        plans = len(self.trace) + FROM_START + form.constraint_count
         is_over = lambda: self._is_over() or len(self.trace) >= plans  # noqa: E731
         limits = self.eps, columns, most, is_over, None
-        answer = solver(form, Task(*limits, self._record, self._accept, warm))
+        try:
+            answer = solver(form, Task(*limits, self._record, self._accept, warm))
+        except NumericalError:  # the other ways may still do
+            return None
         if self.accepted:
             return self._result(answer)
         self.refused, self.smallest = 0, np.inf
@@ -461,14 +509,6 @@ class _Door:
             except NumericalError:
                 if verdict.status != "tight":
                     raise
-            if answer is not None and self.plans is not None and not self.accepted:
-                self.plans = None
-                if not self._is_over():
-                    result = self._by_pivots()
-                    if result is not None:
-                        return result
-                    columns = self.warm.columns_for(form) or columns
-                    continue
             is_done = self._is_over() or verdict.status != "tight" or share < 1
             if answer is not None and (is_done or self._accept(answer)):
                 return self._result(answer)
@@ -480,9 +520,8 @@ class _Door:
             columns = replace(columns, margins_of_columns=shifted, last_gap=None)
 
     def _is_over(self) -> bool:
-        """Whether to stop: time is up, rounding is all that is left, or pivots are to go on."""
-        is_handed_on = self.plans is not None and len(self.trace) >= self.plans
-        return is_handed_on or self.stop() or self.refused >= REFUSALS
+        """Whether to stop: time is up, or rounding is all that is left."""
+        return self.stop() or self.refused >= REFUSALS
 
     def _trace(self, settings: Mapping[str, Any]) -> Answer:
         """The answer of a fixed-budget run, whose weights are in the form's own units."""
@@ -564,7 +603,7 @@ class _Door:
         accuracy = LOOSE if self.stop() else ACCURACY * self.eps
         potential = None
         if not form.is_small and form.criterion.parts == 1:
-            potential = self.scaled.potential(plan.values, answer.weights)
+            potential = self.scaled.potential(plan.values)
             potential = form.criterion.centred(form, potential)
         kind: dict[str, Any] = {"potential": potential, "tolerances": accuracy * self.scaled.units}
         return policies, *certify(form, policies, weights, plan.choices, self.ranges, **kind)
@@ -572,6 +611,12 @@ class _Door:
     def _result(self, answer: Answer) -> Result:
         """The result of an answer on a model that is feasible within the tolerance."""
         proven = self.accepted or self._certify(answer)
+        if self._status(proven[1]) == "limit" and self._sharper is not None:
+            # where policies hardly differ, prices are rounding
+            free = replace(answer, weights=np.zeros_like(answer.weights), plan=None)
+            for door, one in ((self, free), (self._sharper, answer), (self._sharper, free)):
+                if door._status(door._certify(one)[1]) == "certified":
+                    return door._result(one)
         averaged = None if answer.averaged is None else self._averaged(answer.averaged)
         return self._said(self._status(proven[1]), proven, averaged, answer.points)
 
@@ -594,7 +639,7 @@ class _Door:
         ):  # there is none for more than what is known
             accuracy, values = LOOSE, columns.potentials[0]
             if values is not None:
-                potential = self.scaled.potential(values, np.zeros(form.constraint_count))
+                potential = self.scaled.potential(values)
         no_weights = np.zeros(form.constraint_count)
         kind: dict[str, Any] = {"potential": potential, "tolerances": accuracy * self.scaled.units}
         proof, values = certify(form, policies, no_weights, choices, self.ranges, **kind)
@@ -609,6 +654,10 @@ class _Door:
                 relaxations = self._relaxations() if self.explains else None
             else:
                 self.refused += 1
+        if status == "limit" and verdict.status != "open" and self._sharper is not None:
+            sharper = self._sharper._phase_one(verdict)
+            if sharper.status != "limit":
+                return sharper
         points = columns.points if status != "infeasible" else None
         return self._said(status, (policies, proof, values), points=points, relaxations=relaxations)
 
@@ -656,6 +705,8 @@ class _Door:
     ) -> Result:
         """The result, in the user's words."""
         policies, proof, values = proven
+        if not np.isfinite(proof.reward_bounds).all():
+            raise ill_conditioned()
         if isinstance(self.model, FunctionCMDP):
             self.warm.columns = None  # every vector counts there
         policies = self.form.said_policies(policies)
@@ -695,6 +746,20 @@ class _Door:
         rewards = points[:, 0] * self.scaled.units[0] - off[0]
         rewards = rewards + self.scaled.offset
         return np.column_stack([rewards, points[:, 1:] * self.scaled.units[1:] - off[1:]])
+
+    @cached_property
+    def _sharper(self) -> "_Door | None":
+        """This door with a gauge made for the form, where rounding is in the way of bounds."""
+        form = self.form
+        if not form.is_small or form.criterion.parts > 1 or form.objective is not None:
+            return None
+        other = copy(self)
+        other.form, other.warm = form.replace(), replace(self.warm, ranges=None)
+        other.form.__dict__["gauge"] = gauge_of_sizes(form)
+        for name in ("ranges", "tolerances"):
+            other.__dict__.pop(name, None)
+        other.measured, other.__dict__["_sharper"] = None, None
+        return other
 
     def _averaged(self, policy: np.ndarray) -> Row:
         """The policy of the average occupancy, evaluated, and what keeping all iterates takes."""

@@ -29,7 +29,8 @@ from cmdpax.solvers.policy_gradient import PolicyGradient, StepFunction, npg, pp
 from cmdpax.solvers.programs import convex_al, cutting_plane, dantzig_wolfe, linear_program
 from cmdpax.utilities import Utility
 
-ACCURACY = 1e-2  # of the values of columns, relative to eps
+ACCURACY = 1e-2  # of values, relative to eps
+DEFAULT, KEY = "corrective-alm", "key-simplex"
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class Method:
     def check_criterion(self, criterion: str) -> None:
         """Refuse a criterion that the method does not take."""
         if criterion not in self.criteria:
-            taken = " and ".join(self.criteria)
+            *others, last = self.criteria
+            taken = f"{', '.join(others)} and {last}" if others else last
             raise InputError(
                 f"method '{self.name}' takes {taken} models only, and this one is {criterion}; the"
                 " default method takes it."
@@ -245,7 +247,7 @@ REGULARISED = "O(log 1/eps) cuts, regularised"
 _columns = partial(_solve_with, lambda task: Corrective(ACCURACY * task.eps, task.most, task.stop))
 _rows = (
     Method(
-        *("corrective-alm", "Corrective ALM", AL, "cmdpax", FINITE, _columns, AL_SETTINGS),
+        *(DEFAULT, "Corrective ALM", AL, "cmdpax", FINITE, _columns, AL_SETTINGS),
         plans=True,
     ),
     Method("pqa-alm", "PQA-ALM", AL, LU, "O(eps^-6) evaluations", **_alm(pqa, "ppqa-alm")),
@@ -266,7 +268,7 @@ _rows = (
     _primal_dual("lin-rpg-pd", "Lin-RPG-PD", DING, "O(eps^-6) plus bias, m = 1"),
     _primal_dual("lin-reload", "Lin-ReLOAD", MOSKOVITZ, "none"),
     _primal_dual("lin-ppo-lag", "Lin-PPO-Lag", RAY, "none", passes=250),
-    Method("key-simplex", "Key dual simplex", "exact", "cmdpax", "exact", _pivots),
+    Method(KEY, "Key dual simplex", "exact", "cmdpax", "exact", _pivots),
     _exact("lp", "Linear program (HiGHS)", "Altman 1999", "exact", linear_program),
     _exact("dantzig-wolfe", "Dantzig-Wolfe", "Dantzig, Wolfe 1960", "finite", dantzig_wolfe),
     _exact("cutting-plane", "Cutting plane", GLADIN, REGULARISED, cutting_plane),
