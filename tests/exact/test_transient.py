@@ -108,7 +108,7 @@ def test_models_without_an_end_are_refused_by_name():
         solve(CMDP(moves, np.ones((2, 2)), np.zeros((0, 2, 2)), [], 0, 1.0))
 
 
-@pytest.mark.parametrize("missing", [1e-3, 1e-6, 1e-9, 1e-12, 0.0])
+@pytest.mark.parametrize("missing", [1e-3, 1e-5, 1e-6, 1e-7, 1e-9, 1e-12, 0.0])
 def test_a_certificate_near_discount_one_means_what_it_says(missing):
     """Reach the end with 0.9: careful steps take longer, fast ones break (X1, X18)."""
 
