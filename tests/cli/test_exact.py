@@ -579,12 +579,15 @@ BAD = {
     ),
     "utility on total": (
         (TOWN, (*TO_WORK, "--utility", "entropy")),
-        "utility: visits are shares in discounted models only, and this one is total; use a utilit",
+        "utility: entropy takes discounted models only, and this one is total; see the table in",
     ),
-    "utility on average": ((*ON_AVERAGE, "--utility", "entropy"), "and this one is average; use a"),
+    "utility on average": (
+        (*ON_AVERAGE, "--utility", "entropy"),
+        "and this one is average; see the",
+    ),
     "utility with a horizon": (
         of_machine("--horizon", "6", "--utility", "entropy"),
-        "and this one is finite; use a utility of values, or a discount below 1.",
+        "utility: entropy takes discounted models only, and this one is finite; see the table in",
     ),
     "features on total": (
         (TOWN, (*TO_WORK, *ON_TOTAL)),

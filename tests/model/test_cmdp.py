@@ -457,7 +457,9 @@ def test_garbage_is_refused_in_every_field(field: str, name: str) -> None:
         changes |= {"constraints": [COST] * count}
         sentence = r"thresholds\[\d\] is .*; it must be a number, or a pair \(low, high\)\."
     if field == "discount":
-        sentence = rf"discount: a {type(GARBAGE[name]).__name__}, expected one number\."
+        own, shape = type(GARBAGE[name]).__name__, getattr(GARBAGE[name], "shape", None)
+        what = f"a {own}" if shape is None else re.escape(f"an array of shape {shape}")
+        sentence = rf"discount: {what}, expected one number\."
     if field == "transitions" and name in ("None", "text", "dictionary"):
         sentence = rf"transitions: a {type(GARBAGE[name]).__name__}, expected \[S, A, S\], .*"
     if (field, name) == ("initial", "None"):

@@ -744,7 +744,9 @@ def _discount_factor(discount: Any) -> float:
     is_array = isinstance(discount, np.ndarray) and discount.ndim == 0
     number = discount.item() if is_array else discount
     if not isinstance(number, Real):
-        raise InputError(f"discount: a {type(discount).__name__}, expected one number.")
+        shape, kind = getattr(discount, "shape", None), type(discount).__name__
+        what = f"a {kind}" if shape is None else f"an array of shape {shape}"
+        raise InputError(f"discount: {what}, expected one number.")
     factor = float(number)
     if not 0 <= factor <= 1:
         raise InputError(f"discount is {factor:g}; it must be between 0 and 1.")
