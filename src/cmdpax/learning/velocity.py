@@ -11,8 +11,8 @@ those after the step, and zero at the start; Hopper's and Walker2d's observation
 
 `VelocitySimulator` keeps N simulations alive and steps them in one loop; all but the physics is
 compiled: NumPy would need twenty calls a step, for a few numbers each, which with two simulations
-cost as much as the physics. Ten or more are shared among threads: 20 of them step 1.3 to 1.7 times
-as fast on two as on one (`benchmarks/physics.py`).
+cost as much as the physics. Ten or more are shared among threads; how much faster that is depends
+on what else the machine does (`benchmarks/physics.py`).
 """
 
 import re
