@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cmdpax import CMDP, Grid, InputError
 from cmdpax.model.limits import listed
-from cmdpax.model.transitions import CUBE
+from cmdpax.model.reading import CUBE
 
 # two states, two actions, one constraint: small enough to check by hand
 DENSE = np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cmdpax import CMDP, InputError
-from cmdpax.model import transitions
+from cmdpax.model import numbers
 from cmdpax.model.product import Graph, Objective, numbered, product, row_fields
 
 STEPS = 5
@@ -148,7 +148,7 @@ def test_what_lies_beyond_the_goal_is_dropped_and_a_circle_never_ends():
 
 
 def test_a_product_of_an_absurd_size_is_refused(monkeypatch):
-    monkeypatch.setattr(transitions, "MAX_ENTRIES", 5)
+    monkeypatch.setattr(numbers, "MAX_ENTRIES", 5)
     with pytest.raises(InputError, match="would be more than"):
         product(line(4), [Objective(at(4, 1), np.ones(4))])
 

@@ -82,7 +82,7 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 BUDGETS = {
     "loose modules": 2880,
     "loops": 4190,
-    "model": 4860,
+    "model": 4930,
     "exact": 4170,
     "solvers": 5330,
     "environments": 685,
@@ -92,7 +92,7 @@ BUDGETS = {
     "paper": 2800,
     "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 35_770, 143, 9
+LINES, MODULES, LOOSE_MODULES = 35_850, 147, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 21,

@@ -16,7 +16,7 @@ from cmdpax.errors import InputError
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops.bellman import greedy
 from cmdpax.model.cmdp import CMDP
-from cmdpax.model.transitions import refuse_huge
+from cmdpax.model.numbers import refuse_huge
 
 MAX_NAMED_STATES = 10_000
 Family = Literal["garnet", "grid", "queue", "inventory"]

@@ -8,7 +8,7 @@ import numpy as np
 from cmdpax.environments.thresholds import check_tightness, with_threshold
 from cmdpax.errors import InputError
 from cmdpax.model.cmdp import CMDP, Grid
-from cmdpax.model.transitions import refuse_huge
+from cmdpax.model.numbers import refuse_huge
 
 MOVES = ((0, -1), (0, 1), (-1, 0), (1, 0))
 MOVE_NAMES = ("down", "up", "left", "right")

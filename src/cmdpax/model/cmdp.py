@@ -17,36 +17,36 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from cmdpax.errors import InputError, check_count, check_known, did_you_mean
+from cmdpax.errors import InputError, check_count, check_known
 from cmdpax.loops.rows import Block
+from cmdpax.model.arguments import (
+    action_labels,
+    by_choice,
+    check_criterion,
+    criterion_of,
+    discount_factor,
+    distribution,
+    end_payments,
+    flag,
+    goal_mask,
+    labels,
+)
 from cmdpax.model.foreign import mdptoolbox_fields, quantecon_fields, umb_fields
-from cmdpax.model.horizon import at_the_end, read_stages, unrolled
-from cmdpax.model.limits import LARGEST_NUMBER, Limits, listed
+from cmdpax.model.horizon import at_the_end, read_stages
+from cmdpax.model.limits import Limits, listed
+from cmdpax.model.numbers import float_array, hash_array
 from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.prism import prism_fields
+from cmdpax.model.reading import CUBE, is_cube, read_rows
 from cmdpax.model.row_function import FunctionCMDP
+from cmdpax.model.steps import step_fields
 from cmdpax.model.tables import table_fields
 from cmdpax.model.toy_text import toy_text_fields
-from cmdpax.model.transitions import (
-    CUBE,
-    NORMALISE,
-    ROW_SUM_TOLERANCE,
-    Kept,
-    Transitions,
-    float_array,
-    hash_array,
-    is_cube,
-    normalised,
-    read_rows,
-    real_number,
-    say_divided,
-    step_fields,
-)
+from cmdpax.model.transitions import Transitions
 
 FIELDS = (  # of the constructor; thresholds besides
     *("transitions", "reward", "constraints", "senses", "initial", "discount", "minimise"),
@@ -54,8 +54,6 @@ FIELDS = (  # of the constructor; thresholds besides
     *("state_names", "action_names", "constraint_names", "grid", "notes"),
 )
 OF_ROWS = ("available", "first_choice", "goal")  # arguments that say what transitions mean
-FLAGS = bool | np.bool_
-CRITERIA = ("discounted", "total", "average", "finite")
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,7 @@ class CMDP:
         grid: Grid | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        marked = None if goal is None else lambda S: _mask(goal, S, state_names)
+        marked = None if goal is None else lambda S: goal_mask(goal, S, state_names)
         self.horizon = None if horizon is None else check_count("horizon", horizon)
         ends = terminal_reward, terminal_constraints
         if self.horizon is not None:
@@ -149,9 +147,9 @@ class CMDP:
             read = read_rows(transitions, available, first_choice, marked)
         self.transitions, kept = read
         rows, (S, A) = self.transitions, self.policy_shape[-2:]
-        self.criterion, self.discount = _criterion(criterion, discount, self.horizon)
-        self.reward = _by_choice("reward", reward, rows, kept)
-        self.minimise = _flag("minimise", minimise)
+        self.criterion, self.discount = criterion_of(criterion, discount, self.horizon)
+        self.reward = by_choice("reward", reward, rows, kept)
+        self.minimise = flag("minimise", minimise)
         constraints, count = float_array("constraints", constraints), len(listed(thresholds))
         if constraints.ndim == 0:
             raise InputError(f"constraints: a number; give {(S, A)} numbers for each constraint.")
@@ -166,10 +164,10 @@ class CMDP:
         m = len(constraints)
         self.constraints = np.empty((m, rows.choices))
         for i, row in enumerate(constraints):
-            self.constraints[i] = _by_choice(f"constraints[{i}]", row, rows, kept)
+            self.constraints[i] = by_choice(f"constraints[{i}]", row, rows, kept)
         if count != m:
             raise InputError(f"thresholds: {count} given for {m} constraints; give one for each.")
-        names = _labels("constraint_names", constraint_names, m)
+        names = labels("constraint_names", constraint_names, m)
         if names and (len(set(names)) < m or "" in names):
             raise InputError("constraint_names: give each constraint a name of its own.")
         self.limits = Limits.of(thresholds, senses, names)
@@ -177,21 +175,21 @@ class CMDP:
             ("terminal_reward", "terminal_constraints"), ends, (self.reward, self.constraints)
         ):
             if pays is not None:
-                for own, at_end in zip(np.atleast_2d(earned), _at_end(field, pays, earned, S)):
+                for own, at_end in zip(np.atleast_2d(earned), end_payments(field, pays, earned, S)):
                     own += at_the_end(rows, at_end, self.discount)
-        self.state_names = _labels("state_names", state_names, S)
+        self.state_names = labels("state_names", state_names, S)
         if self.horizon is not None and np.shape(initial) == (rows.states,):
             initial = np.asarray(initial)[:S]  # of a model's own
-        start = _distribution(initial, S, self.state_names)
+        start = distribution(initial, S, self.state_names)
         self.initial = np.append(start, np.zeros(rows.states - S))
-        self.may_stay = _flag("may_stay", may_stay)
+        self.may_stay = flag("may_stay", may_stay)
         if goal is not None and self.criterion == "average":
             raise InputError("goal: an average goes on for ever; leave it out, or the criterion.")
         if self.may_stay and self.criterion != "total":
             raise InputError("may_stay: it says when a run ends; leave it out but for discount 1.")
-        self.action_names = _action_labels(action_names, rows)
+        self.action_names = action_labels(action_names, rows)
         self.grid = _checked_grid(grid, S, A)
-        self.notes = _labels("notes", notes, len(notes)) or ()
+        self.notes = labels("notes", notes, len(notes)) or ()
         if self.horizon is None and is_cube(transitions) and CUBE not in self.notes:
             self.notes += (CUBE,)
         for array in (self.reward, self.constraints, self.initial):
@@ -451,17 +449,17 @@ class CMDP:
         that all of cmdpax takes it, and not `solve` and `check` alone.
         """
         states, m = check_count("states", states), len(listed(thresholds))
-        factor = _discount_factor(discount)
+        factor = discount_factor(discount)
         if factor == 1 and not stored:
             raise InputError("discount: a model of rows needs one below 1; or give stored=True.")
-        names = _labels("constraint_names", constraint_names, m)
+        names = labels("constraint_names", constraint_names, m)
         limits = Limits.of(thresholds, senses, names)
-        start = _distribution(initial, states, None)
+        start = distribution(initial, states, None)
         start.setflags(write=False)
         kind: dict[str, Any] = {"limits": limits, "initial": start, "discount": factor}
-        kind["minimise"] = _flag("minimise", minimise)
+        kind["minimise"] = flag("minimise", minimise)
         model = FunctionCMDP.of(rows, states, m, **kind)
-        named = replace(model, action_names=_labels("action_names", action_names, model.actions))
+        named = replace(model, action_names=labels("action_names", action_names, model.actions))
         return cls(**named.fields()) if stored else named
 
     @classmethod
@@ -492,7 +490,7 @@ class CMDP:
         constructor.
         """
         said = {"limits": limits, "initial": initial, "goal": goal, "minimise": minimise}
-        _check_criterion(criterion)
+        check_criterion(criterion)
         said |= {"horizon": horizon, "criterion": criterion, "may_stay": may_stay}
         made = table_fields(table, discount=discount, reward=reward, **said)
         return cls(**made, **fields)
@@ -570,7 +568,7 @@ class CMDP:
         default its own. fields: others of the constructor.
         """
         said = {"limits": limits, "initial": initial, "goal": goal, "minimise": minimise}
-        _check_criterion(fields.get("criterion"))
+        check_criterion(fields.get("criterion"))
         is_one = horizon is not None or fields.get("criterion") == "average"
         discount = 1.0 if discount is None and is_one else discount
         made = umb_fields(path, discount=discount, reward=reward, **said)
@@ -603,192 +601,6 @@ def check_model(model: Any) -> None:
     if not isinstance(model, CMDP):
         advice = "; give from_rows stored=True" if isinstance(model, FunctionCMDP) else ""
         raise InputError(f"model: a CMDP is needed, not {type(model).__name__}{advice}.")
-
-
-def _by_choice(field: str, numbers: Any, rows: Transitions, kept: Kept | None) -> np.ndarray:
-    """Finite float64 numbers `[K]`, of `[S, A]` or of `[K]`, as the rows are or as they came."""
-    array = float_array(field, numbers)
-    if rows.horizon is not None:
-        flat = unrolled(field, array, rows, kept)
-    elif array.shape == (rows.states, rows.actions):
-        flat = array.reshape(-1)
-        flat = flat if rows.is_regular else flat[rows.cells]
-    elif array.shape == (rows.states, rows.actions, rows.states):
-        choices = np.repeat(np.arange(rows.choices), np.diff(rows.first_entry))
-        own = array[rows.state_of[choices], rows.action_of[choices], rows.successors]
-        flat = np.add.reduceat(rows.probabilities * own, rows.first_entry[:-1])
-    elif kept is not None and array.shape == (kept.came,):
-        flat = array[kept.rows]
-    elif array.shape == (rows.choices,):
-        flat = array
-    else:
-        shapes = f"{(rows.states, rows.actions)}, or {(rows.choices,)} by choice"
-        raise InputError(f"{field}: shape {array.shape}, expected {shapes}.")
-    if kept is not None:
-        flat = np.where(kept.rows < 0, 0.0, flat)  # goals
-    for k in np.flatnonzero(~np.isfinite(flat))[:1].tolist():
-        place = f"state {rows.state_of[k]}, action {rows.action_of[k]}"
-        what = f"{field} of {place} is {flat[k]}"
-        raise InputError(f"{what}; every entry must be a finite number.")
-    _refuse_large(field, flat)
-    return flat + 0.0  # a copy, and no -0.0
-
-
-def _refuse_large(field: str, numbers: np.ndarray) -> None:
-    if numbers.size and max(numbers.max(), -numbers.min()) > LARGEST_NUMBER:
-        raise InputError(f"{field}: it has entries beyond {LARGEST_NUMBER:g}; rescale it.")
-
-
-def _state(what: str, state: Any, S: int, names: Sequence[str] | None) -> int:
-    """The index of a state, which a user gave by index or name."""
-    if isinstance(state, str):
-        if names is None:
-            raise InputError(f"{what}: '{state}' is a name; give state_names= too, or an index.")
-        own = [s for s, name in enumerate(names) if name == state]
-        if len(own) != 1:
-            what += f": '{state}' is"
-            if own:
-                raise InputError(f"{what} the name of {len(own)} states; give an index.")
-            raise InputError(f"{what} no state; {did_you_mean(state, names)}")
-        return own[0]
-    if isinstance(state, FLAGS) or not isinstance(state, int | np.integer):
-        raise InputError(f"{what}: {state!r} is neither the index nor the name of a state.")
-    if not 0 <= state < S:
-        raise InputError(f"{what}: state {state} is out of range; states are 0..{S - 1}.")
-    return int(state)
-
-
-def _mask(goal: Any, S: int, names: Sequence[str] | None) -> np.ndarray:
-    """Goals `[S]` booleans, of a mask, an index, a name, or a list of indices and names."""
-    if isinstance(goal, list | tuple) and goal and all(isinstance(g, FLAGS) for g in goal):
-        goal = np.array(goal)
-    if isinstance(goal, np.ndarray) and goal.dtype == bool:
-        if goal.shape != (S,):
-            raise InputError(f"goal: a mask of shape {goal.shape}, expected {(S,)}.")
-        return goal
-    mask = np.zeros(S, dtype=bool)
-    is_one = isinstance(goal, str | Mapping) or not np.iterable(goal)
-    for state in [goal] if is_one else goal:
-        own = _state("goal", state, S, names)
-        if mask[own]:  # 0, 0, 1 is no mask
-            raise InputError(f"goal: state {own} is listed twice; a mask must be of booleans.")
-        mask[own] = True
-    return mask
-
-
-def _distribution(initial: Any, S: int, names: Sequence[str] | None) -> np.ndarray:
-    """A checked and normalised distribution, `[S]`, of a state, a mapping, or numbers `[S]`."""
-    if isinstance(initial, str | int | np.integer) and not isinstance(initial, bool):
-        initial = {initial: 1.0}
-    if isinstance(initial, Mapping):
-        chances, initial = initial, np.zeros(S)
-        for state, chance in chances.items():
-            spot = _state("initial", state, S, names)
-            initial[spot] = real_number(f"initial, state {state!r}", chance)
-    if not np.iterable(initial):  # None too: other libraries have no initial state
-        wanted = f"give an index, a name, {{state: probability}}, or {S} probabilities"
-        raise InputError(f"initial: {initial!r} is no state; {wanted}.")
-    start = float_array("initial", initial) + 0.0  # no -0.0, and no array of the caller's
-    if start.shape != (S,):
-        raise InputError(f"initial: shape {start.shape}, expected {(S,)}.")
-    for s in np.flatnonzero(~np.isfinite(start))[:1].tolist():
-        raise InputError(f"initial[{s}] is {start[s]}; every entry must be a finite number.")
-    _refuse_large("initial", start)
-    if (start < 0).any():
-        s = int(np.argmax(start < 0))
-        raise InputError(f"initial[{s}] is {start[s]}; probabilities may not be negative.")
-    with np.errstate(over="ignore"):
-        total = start.sum()
-    if abs(total - 1) > ROW_SUM_TOLERANCE:
-        raise InputError(f"initial: probabilities sum to {total:.9g}, not 1; {NORMALISE}.")
-    say_divided("initial: the probabilities", float(abs(total - 1)))
-    return normalised(start)
-
-
-def _criterion(criterion: Any, discount: Any, horizon: int | None) -> tuple[str, float]:
-    """What is added up, and a checked discount factor; an average has none, which is 1."""
-    _check_criterion(criterion)
-    if discount is None and criterion != "average" and horizon is None:
-        raise InputError(
-            "discount: give it, for example 0.95; or horizon=, or criterion='average'."
-        )
-    factor = _discount_factor(1.0 if discount is None else discount)
-    own = "total" if factor == 1 else "discounted"
-    own = own if horizon is None else "finite"
-    if criterion == "average" and (factor < 1 or horizon is not None):
-        raise InputError("criterion: an average has no discount and no horizon; leave them out.")
-    if criterion not in (None, "average", own):
-        said = f"discount {factor:g}" if horizon is None else "a horizon"
-        raise InputError(f"criterion: {criterion!r} does not go with {said}.")
-    return criterion or own, factor
-
-
-def _check_criterion(criterion: Any) -> None:
-    """Refuse an unknown word."""
-    if criterion is not None and criterion not in CRITERIA:
-        hint = did_you_mean(str(criterion), CRITERIA)
-        raise InputError(f"criterion: {criterion!r} is unknown; {hint}")
-
-
-def _at_end(field: str, pays: Any, earned: np.ndarray, S: int) -> np.ndarray:
-    """What states pay at the end, `[S]` or `[m, S]`, as rows `[1, S]` or `[m, S]`."""
-    array, shape = float_array(field, pays), (*earned.shape[:-1], S)
-    if array.shape != shape or not np.isfinite(array).all():
-        raise InputError(f"{field}: shape {array.shape}, expected {shape} finite numbers.")
-    _refuse_large(field, array)
-    return np.atleast_2d(array)
-
-
-def _discount_factor(discount: Any) -> float:
-    """A checked discount factor."""
-    is_array = isinstance(discount, np.ndarray) and discount.ndim == 0
-    number = discount.item() if is_array else discount
-    if not isinstance(number, Real):
-        shape, kind = getattr(discount, "shape", None), type(discount).__name__
-        what = f"a {kind}" if shape is None else f"an array of shape {shape}"
-        raise InputError(f"discount: {what}, expected one number.")
-    factor = float(number)
-    if not 0 <= factor <= 1:
-        raise InputError(f"discount is {factor:g}; it must be between 0 and 1.")
-    return factor + 0.0
-
-
-def _flag(field: str, value: Any) -> bool:
-    """A checked truth value."""
-    if not isinstance(value, FLAGS):
-        raise InputError(f"{field} is {value!r}; it must be True or False.")
-    return bool(value)
-
-
-def _labels(field: str, names: Sequence[str] | None, count: int) -> tuple[str, ...] | None:
-    """One text for each of `count` things, or None."""
-    if names is None:
-        return None
-    if isinstance(names, str) or not np.iterable(names):
-        raise InputError(f"{field}: {names!r} is not a list.")
-    texts = tuple(str(name) for name in names)
-    for i, label in enumerate(texts):
-        if not label.isascii() and any("\ud800" <= character <= "\udfff" for character in label):
-            raise InputError(f"{field}[{i}]: {label!r} is not valid text: half a surrogate pair.")
-    if len(texts) != count:
-        raise InputError(f"{field}: {len(texts)} names for {count}; give one for each.")
-    return texts
-
-
-def _action_labels(
-    names: Sequence[str] | Sequence[Sequence[str]] | None, rows: Transitions
-) -> tuple[str, ...] | tuple[tuple[str, ...], ...] | None:
-    """One text for each action, or for every state one for each of its choices."""
-    is_nested = isinstance(names, list | tuple) and any(
-        isinstance(own, list | tuple) for own in names
-    )
-    if names is None or not is_nested:
-        return _labels("action_names", names, rows.actions)  # type: ignore[arg-type]
-    if len(names) != rows.states:
-        raise InputError(f"action_names: {len(names)} lists for {rows.states} states.")
-    counts = np.diff(rows.first_choice).tolist()
-    own = (_labels(f"action_names[{s}]", list(names[s]), n) for s, n in enumerate(counts))
-    return tuple(labels for labels in own if labels is not None)
 
 
 def _checked_grid(grid: Grid | None, S: int, A: int) -> Grid | None:

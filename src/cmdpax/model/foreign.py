@@ -22,16 +22,10 @@ import scipy.sparse as sp
 from cmdpax.errors import InputError, check_known, needing
 from cmdpax.files import named, opened, parse_json
 from cmdpax.model.limits import Limits
+from cmdpax.model.numbers import float_array, real_array, refuse_huge
 from cmdpax.model.product import numbered
+from cmdpax.model.reading import NO_ACTIONS, RowLists, pointers_of
 from cmdpax.model.tables import start_of
-from cmdpax.model.transitions import (
-    NO_ACTIONS,
-    RowLists,
-    float_array,
-    pointers_of,
-    real_array,
-    refuse_huge,
-)
 
 LARGEST_UMB = 1_000_000_000  # bytes, unpacked
 PACKED: Mapping[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}

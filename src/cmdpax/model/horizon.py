@@ -14,7 +14,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from cmdpax.errors import InputError
-from cmdpax.model.transitions import Array, Kept, RowLists, Transitions, read_rows, refuse_huge
+from cmdpax.model.numbers import refuse_huge
+from cmdpax.model.reading import Kept, RowLists, read_rows
+from cmdpax.model.transitions import Array, Transitions
 
 STAGED = 4  # axes of transitions that depend on the time: [H, S, A, S]
 

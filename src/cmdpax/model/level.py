@@ -4,7 +4,7 @@ import numpy as np
 
 from cmdpax.errors import InputError
 from cmdpax.model.cmdp import CMDP
-from cmdpax.model.transitions import RowLists
+from cmdpax.model.reading import RowLists
 
 
 def with_a_level(model: CMDP, rewards: np.ndarray, low: float, high: float) -> CMDP:

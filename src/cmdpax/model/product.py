@@ -19,7 +19,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import breadth_first_order
 
-from cmdpax.model.transitions import RowLists, refuse_huge
+from cmdpax.model.numbers import refuse_huge
+from cmdpax.model.reading import RowLists
 
 Array = np.ndarray
 

@@ -28,7 +28,8 @@ import numpy as np
 from cmdpax.errors import InputError, check_known, did_you_mean, needing
 from cmdpax.files import Row, named, opened
 from cmdpax.model.limits import NUMERIC, Limits
-from cmdpax.model.transitions import NORMALISE, ROW_SUM_TOLERANCE, RowLists, refuse_huge
+from cmdpax.model.numbers import NORMALISE, ROW_SUM_TOLERANCE, refuse_huge
+from cmdpax.model.reading import RowLists
 
 NAMES = ("state", "action", "next_state")
 SUFFIXES = (".csv", ".parquet")

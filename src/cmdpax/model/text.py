@@ -18,7 +18,7 @@ from cmdpax.errors import InputError, check_count, did_you_mean
 from cmdpax.files import identified, parse_json
 from cmdpax.model.cmdp import CMDP, Grid
 from cmdpax.model.limits import Limits
-from cmdpax.model.transitions import Pair, from_pairs, staged
+from cmdpax.model.steps import Pair, from_pairs, staged
 
 MODEL = "cmdpax-model"
 VERSION = 2  # of models as .json, and of results

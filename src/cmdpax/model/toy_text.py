@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.model.transitions import Pair, float_array, from_pairs, real_number
+from cmdpax.model.numbers import float_array, real_number
+from cmdpax.model.steps import Pair, from_pairs
 
 STOPS = ("R", "G", "Y", "B")
 COMPASS = {"left": (-1.0, 0.0), "down": (0.0, -1.0), "right": (1.0, 0.0), "up": (0.0, 1.0)}

@@ -13,8 +13,8 @@ import numpy as np
 from cmdpax.exact.standard import StandardForm
 from cmdpax.files import plain
 from cmdpax.model.cmdp import CMDP, check_model
+from cmdpax.model.numbers import NEGLIGIBLE
 from cmdpax.model.prints import Rows, as_html, as_text
-from cmdpax.model.transitions import NEGLIGIBLE
 
 ACCURACY = 1e-6  # of attainable ranges, as a share of the range of conceivable values
 HUGE, SPREAD = 1e9, 1e9  # numbers, and quotients of numbers, that cost digits
