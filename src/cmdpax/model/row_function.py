@@ -20,12 +20,12 @@ from cmdpax.errors import InputError
 from cmdpax.loops import bellman
 from cmdpax.loops.compiled import readable
 from cmdpax.loops.rows import Block
-from cmdpax.model.limits import LARGEST_NUMBER, Limits
+from cmdpax.model.limits import LARGEST_NUMBER, NUMERIC, Limits
+from cmdpax.model.numbers import ROW_SUM_TOLERANCE, rounding
 from cmdpax.model.prints import Rows, as_html, as_text
 
 BLOCK = 1 << 14  # states that are asked for at a time: their rows stay in the processor's cache
 MAX_STATES = 2**31 - 1
-SUM_TOLERANCE = 1e-5  # how far the sum of a row may be from 1; it is then divided
 RowFunction = Callable[[int, int], Any]
 
 
@@ -159,7 +159,7 @@ class FunctionCMDP:
         chances = np.ascontiguousarray(chances, dtype=np.float64).reshape(-1)
         counts = _pointers(n, A, B)
         to = np.ascontiguousarray(successors, dtype=np.int32).reshape(-1)
-        facts = bellman.inspect_rows(counts[1].view(np.int32), to, chances, SUM_TOLERANCE)
+        facts = bellman.inspect_rows(counts[1].view(np.int32), to, chances, ROW_SUM_TOLERANCE)
         infinite, negative, off = facts[:3].astype(np.int64).tolist()
         for entry, wrong in (
             (infinite, "it must be finite"),
@@ -172,10 +172,9 @@ class FunctionCMDP:
             total = float(chances[off * B : (off + 1) * B].sum())
             where = f"state {first + off // A}, action {off % A}"
             raise InputError(f"rows: the probabilities of {where} sum to {total:.9g}, not 1.")
-        rounding = (B + 1) * float(np.finfo(np.float64).eps)
-        if facts[6] > rounding:
+        if facts[6] > rounding(B):
             chances = chances.copy()
-            bellman.normalise_rows(counts[1].view(np.int32), chances, rounding)
+            bellman.normalise_rows(counts[1].view(np.int32), chances, rounding(B))
         block = Block(*counts, readable(to).view(np.uint32), readable(chances))
         return Piece(first, block, rewards)
 
@@ -256,7 +255,7 @@ def _parts(function: RowFunction, first: int, last: int, m: int) -> tuple[np.nda
         wanted = "(successors, probabilities, reward, constraints)"
         raise InputError(f"rows({first}, {last}): return {wanted}.")
     arrays = tuple(np.asarray(part) for part in parts)
-    if any(array.dtype.kind not in "biuf" for array in arrays):
+    if any(array.dtype.kind not in NUMERIC for array in arrays):
         raise InputError(f"rows({first}, {last}): return arrays of real numbers.")
     return arrays
 
