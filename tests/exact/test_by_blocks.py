@@ -1,4 +1,4 @@
-"""Plans, values and visits computed block by block, against dense linear algebra on the same rows."""
+"""Plans, values and visits block by block, against dense linear algebra on the same rows."""
 
 from itertools import product
 
@@ -17,7 +17,7 @@ S, A, B, DISCOUNT = 6, 2, 3, 0.8
 
 
 def form_of(seed: int, **kind: object) -> tuple[BlockForm, np.ndarray, np.ndarray]:
-    """A random form with one limit; its transitions `[S, A, S]`; reward, cost and 1, `[3, S, A]`."""
+    """A random form, its transitions `[S, A, S]`, and reward, cost and 1, `[3, S, A]`."""
     rng = np.random.default_rng(seed)
     successors, chances = rng.integers(0, S, (S, A, B)), rng.dirichlet(np.ones(B), (S, A))
     reward, cost = rng.normal(size=(2, S, A))

@@ -9,7 +9,7 @@ from cmdpax.exact.stack import is_plain, stacked
 
 
 def test_every_model_keeps_its_numbers():
-    """Their choices have one and two successors: entries are padded, pointers say how many count."""
+    """Entries are padded where choices have fewer successors; pointers say how many count."""
     short = CMDP(np.eye(2)[:, None], [[1.0], [2.0]], [[[3.0], [4.0]]], [5.0], 0, 0.9, senses="<=")
     full = short.replace(
         transitions=np.full((2, 1, 2), 0.5), initial=1, discount=0.5, minimise=True, senses=">="
