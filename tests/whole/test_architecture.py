@@ -92,7 +92,7 @@ BUDGETS = {
     "paper": 2800,
     "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 35_850, 147, 9
+LINES, MODULES, LOOSE_MODULES = 35_900, 149, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 21,

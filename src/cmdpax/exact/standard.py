@@ -18,11 +18,12 @@ from typing import Any, cast
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.exact.average import Average, Settled
+from cmdpax.exact.average import Average
 from cmdpax.exact.by_blocks import BlockForm
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.endings import end_components
 from cmdpax.exact.objective import Objective
+from cmdpax.exact.settled import Settled
 from cmdpax.exact.transient import ended_states, ending_rows, without_ends
 from cmdpax.lagrangian import scalarise
 from cmdpax.loops import bellman
