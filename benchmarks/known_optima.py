@@ -4,6 +4,7 @@
         --out FILE.jsonl --workers 2 [--set name=value ...] [--incumbents]
     python benchmarks/known_optima.py --table FILE.jsonl ...
     python benchmarks/known_optima.py --choices FILE.jsonl ...
+    python benchmarks/known_optima.py --aims FILE.jsonl ...
     python benchmarks/known_optima.py --exact [--tasks ...]
 
 The tasks and their exact answers are in `known_optima_tasks.py`. Half of them, `tuning`, may be
@@ -12,7 +13,8 @@ of one thread and one line of FILE.jsonl; what is there already is not run again
 defaults but for those of `--set`; `--incumbents` scales advantages and multipliers as incumbents
 do. The policy that a run leaves is evaluated exactly where the model is finite, else
 by 200 episodes. Of several seeds the table gives the median, then each. `--exact` computes the
-answers anew. `--choices` has the last policy of each run beside the one that was kept.
+answers anew. `--choices` has the last policy of each run beside the one that was kept. `--aims` has
+the regret of the best policy that meets the aims of a run's last update, on finite models.
 """
 
 import argparse
@@ -32,10 +34,12 @@ from known_optima_tasks import (
     TUNING,
     UNTOUCHED,
     Answer,
+    Finite,
     Task,
     keep,
     kept_answers,
     outcome,
+    regret,
     scores,
 )
 
@@ -78,7 +82,7 @@ def run(job: Row) -> Row:
         if training:
             judged = outcome(task, answer, training.policy.core)
             judged |= {"verdict": verdict(training), **choice(task, answer, path)}
-    last = {name: rows[-1][name] for name in ("samples", "multiplier")}
+    last = {name: rows[-1][name] for name in ("samples", "multiplier", "aim")}
     return {**job, **last, "seconds": seconds, **judged, "digest": task.digest}
 
 
@@ -220,6 +224,35 @@ def choices(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def aims(rows: list[Row]) -> str:
+    """Markdown: what the aim of a run costs, and what the run lost, in per cent of the range."""
+    lines = [
+        "| task | limits | aim | regret of the aim | regret of the run |",
+        "|---|---|---|---|---|",
+    ]
+    for row in (row for row in rows if "aim" in row):
+        lost, said = price_of_aim(row), " ".join(f"{one:.4g}" for one in row["aim"].values())
+        if lost is not None:
+            cells = [row["task"], ", ".join(TASKS[row["task"]].limits), said, f"{lost:.1f}"]
+            lines.append(f"| {' | '.join(cells)} | {row['regret']:.1f} |")
+    return "\n".join(lines)
+
+
+def price_of_aim(row: Row) -> float | None:
+    """Regret of the best policy that meets the aims; infinite if none does; None if unknown."""
+    import cmdpax
+
+    task, answer = TASKS[row["task"]], kept_answers()[row["task"]]
+    if answer.least is not None or not isinstance(task.problem, Finite):
+        return None
+    texts = [
+        f"{name}<={aim!r}" if np.isfinite(high) else f"{name}>={aim!r}"
+        for (name, aim), high in zip(row["aim"].items(), task.parsed.bounds[:, 1])
+    ]
+    result = cmdpax.solve(task.problem.model(cmdpax.Limits.parse(texts), task.discount))
+    return regret(answer, result.reward) if result.status == "certified" else np.inf
+
+
 def seeds(numbers: list[float], sign: str = "") -> str:
     """The median, and the numbers of all seeds; `inf` where a run failed."""
     each = " ".join(f"{number:{sign}.1f}" for number in numbers)
@@ -305,6 +338,7 @@ def main() -> None:
     parser.add_argument("--incumbents", action="store_true")
     parser.add_argument("--table", nargs="+", type=Path)
     parser.add_argument("--choices", nargs="+", type=Path)
+    parser.add_argument("--aims", nargs="+", type=Path)
     parser.add_argument("--exact", action="store_true")
     options = parser.parse_args()
     if options.job:
@@ -315,6 +349,9 @@ def main() -> None:
         return
     if options.choices:
         print(choices([row for path in options.choices for row in read(path)]))
+        return
+    if options.aims:
+        print(aims([row for path in options.aims for row in read(path)]))
         return
     names = selected(options.tasks)
     answers = kept_answers()

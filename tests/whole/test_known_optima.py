@@ -322,3 +322,17 @@ def test_the_last_policy_is_judged_beside_the_one_that_was_kept():
     assert lines[2] == expected
     assert [line.split(" | ")[1:3] for line in lines[-2:]] == [["last", "2"], ["kept", "2"]]
     assert lines[-1].split(" | ")[5] == f"{(lost + 50) / 2:.1f}%"
+
+
+def test_the_aim_has_a_price_where_it_lies_within_the_limit():
+    answer, task = ANSWERS["six-states"], TASKS["six-states"]
+
+    def price(aim):
+        return known_optima.price_of_aim({"task": "six-states", "aim": {"cost": aim}})
+
+    tighter = cmdpax.Limits.parse(["cost<=6"])
+    lost = answer.optimum - task.problem.answer(tighter, 1.0).optimum
+    assert price(8.0) == pytest.approx(0, abs=1e-3)
+    assert price(6.0) == pytest.approx(100 * lost / (answer.best - answer.worst), abs=1e-3)
+    assert price(0.0) == np.inf  # no policy costs nothing
+    assert known_optima.price_of_aim({"task": "heater", "aim": {"energy": 39.0}}) is None
