@@ -30,7 +30,7 @@ from cmdpax.learning.config import METHODS
 from cmdpax.learning.scales import SLOW
 
 FIVE = ("six-states-units", "two-limits", "long-2000", "heater", "rare-danger")
-SHORT, RARE, VELOCITY = "short-5", "road", "velocity"
+SHORT, RARE, TIGHT, VELOCITY = "short-5", "road", "pump", "velocity"
 OUT = velocity_defaults.HOME / "results" / "known_optima" / "ablation.jsonl"
 METHOD = "spma-alm"
 OWN = METHODS[METHOD]
@@ -84,12 +84,16 @@ OF_THE_REWARD = {"units": "reward", "penalty": 0.02, "dual_step": 0.01, "inner":
 ONE_OUTPUT = {"scales.REWARD_OUTPUTS": 1.0, "scales.COST_OUTPUTS": 1.0}
 QUARTER, FOURFOLD = 0.25, 4.0
 VARIANTS = {
-    "base": Variant("the recipe as it is", tasks=(*FIVE, SHORT, RARE, VELOCITY)),
+    "base": Variant("the recipe as it is", tasks=(*FIVE, SHORT, RARE, TIGHT, VELOCITY)),
     "units": Variant(
         "penalty .02, dual step .01 every 10 batches, in units of the reward", OF_THE_REWARD
     ),
     "plain-critics": Variant("critics learn values as they are", {"critics": "plain"}),
     "one-decay": Variant("advantages of costs look as far as the reward's", {"cost_gae": 0.95}),
+    "short-decay": Variant("advantages of costs look two steps ahead", {"cost_gae": 0.5}),
+    "whole-reserve": Variant(
+        "the reserve is never given up", patches={"margins.PACE": 0.0}, tasks=(*FIVE, TIGHT)
+    ),
     "no-level": Variant(
         "values are not brought to their level", patches={"formulas.level_shift": no_level}
     ),
@@ -189,7 +193,7 @@ def table(rows: list[Row]) -> str:
     per cent; the last columns are over the five tasks together.
     """
     robots = [name for name in velocity_defaults.REFERENCES if any(name == r["task"] for r in rows)]
-    columns = [*FIVE, SHORT, *robots]
+    columns = [*FIVE, SHORT, RARE, TIGHT, *robots]
     heads = ["variant", "what is changed", *columns, "violation <= 5%", "largest", "median regret"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name, variant in VARIANTS.items():

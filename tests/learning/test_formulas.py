@@ -166,3 +166,8 @@ def test_standardised_advantages_have_mean_0_and_deviation_1_in_any_units():
 def test_the_linear_surrogate_is_the_mean_of_ratio_times_advantage():
     log_ratio, advantages = np.log([1.0, 2.0, 0.5]), np.array([[3.0, 1.0, 4.0], [1.0, 1.0, 1.0]])
     np.testing.assert_allclose(linear(log_ratio, advantages), [7 / 3, 3.5 / 3], rtol=1e-6)
+
+
+def test_costs_look_a_thirtieth_of_an_episode_ahead():
+    ahead = [1 / (1 - formulas.cost_decay(steps)) for steps in (5, 60, 150, 300, 600, 2000)]
+    np.testing.assert_allclose(ahead, [2, 2, 5, 10, 20, 20])

@@ -70,8 +70,8 @@ def test_values_are_centre_plus_unit_times_output():
     for critic, level in zip(raised, centre):
         critic[-1]["bias"] = critic[-1]["bias"] + float(level)
     config = replace(CONFIG, critics="plain")
-    ours = prepare(state.policy, state.critics, centre, unit, batch, config)
-    same = prepare(state.policy, raised, np.zeros(2), np.ones(2), batch, config)
+    ours = prepare(state.policy, state.critics, centre, unit, batch, 100.0, config)
+    same = prepare(state.policy, raised, np.zeros(2), np.ones(2), batch, 100.0, config)
     ours, same = ours._replace(centre=0), same._replace(centre=0)
     jax.tree.map(
         lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-4), ours, same
@@ -87,17 +87,21 @@ def test_what_followed_is_the_next_row_or_lies_beyond():
     successors[cut(ended)] = random.normal(size=(5, 11))
     batch = batch._replace(ended=ended, beyond=successors[cut(ended)])
     config, zero, one = replace(CONFIG, critics="plain"), np.zeros(2), np.ones(2)
-    ours = prepare(state.policy, state.critics, zero, one, batch, config)
+    ours = prepare(state.policy, state.critics, zero, one, batch, 100.0, config)
     values = [formulas.values(state.critics, one) for one in (batch.observation, successors)]
     expected = np.stack(
         [  # costs by a decay of their own
             formulas.generalised_advantage(one, *rest, 0 * ended, ended, config.discount, decay)
             for one, *rest, decay in zip(
-                batch.rewards, *values, (config.gae, config.cost_gae), strict=True
+                batch.rewards, *values, (config.gae, formulas.cost_decay(100.0)), strict=True
             )
         ]
     )
-    assert config.gae != config.cost_gae
+    given = prepare(
+        state.policy, state.critics, zero, one, batch, 100.0, replace(config, cost_gae=0.95)
+    )
+    assert (given.advantages[1] != ours.advantages[1]).any()
+    np.testing.assert_array_equal(given.advantages[0], ours.advantages[0])
     np.testing.assert_allclose(ours.advantages, expected.reshape(2, -1), rtol=1e-4, atol=1e-4)
 
 
@@ -145,7 +149,7 @@ def test_before_the_first_batch_there_is_no_value_but_the_level():
     start = init(CONFIG, make_simulator(TASK, 1))
     nothing = jax.tree.map(np.zeros_like, start.critics)
     zero, one = np.zeros(2, np.float32), np.ones(2, np.float32)
-    plain = prepare(start.policy, nothing, zero, one, batch, CONFIG)
+    plain = prepare(start.policy, nothing, zero, one, batch, 100.0, CONFIG)
     np.testing.assert_allclose(samples.targets, plain.targets, rtol=1e-6)
     jax.tree.map(np.testing.assert_array_equal, state.critics, start.critics)
 
@@ -156,7 +160,7 @@ def test_plain_critics_are_believed_from_the_first_batch_on():
     _, batch, samples = seen(1, config)
     start = init(config, make_simulator(TASK, 1))
     zero, one = np.zeros(2, np.float32), np.ones(2, np.float32)
-    said = prepare(start.policy, start.critics, zero, one, batch, config)
+    said = prepare(start.policy, start.critics, zero, one, batch, 100.0, config)
     np.testing.assert_array_equal(samples.targets, said.targets)
     assert np.abs(formulas.values(start.critics, samples.observation)).max() > 0.1
 

@@ -81,6 +81,27 @@ def test_aims():
     np.testing.assert_array_equal(margins.aims(limits, 0.0), limits.row_thresholds)
 
 
+def test_the_reserve_is_given_up_while_a_limit_is_exceeded_and_taken_back():
+    limits = Limits.parse(["cost<=20", "heat>=10"])
+    margins = Margins.empty(2)._replace(variance=np.full(2, 4.0), steady=np.full(2, 4.0))
+
+    def held(mean, updates):
+        nonlocal margins
+        for _ in range(updates):
+            margins = margins._replace(mean=np.array(mean)).hold(limits)
+        return margins.held
+
+    whole = margins.aims(limits, None)
+    assert held([-19.0, 11.0], 3) == 1  # kept, with or without room for the reserve
+    assert held([-19.0, 9.9], 5) == pytest.approx(0.75)  # one of them is exceeded
+    room = limits.row_thresholds
+    np.testing.assert_allclose(margins.aims(limits, None), room + 0.75 * (whole - room))
+    np.testing.assert_array_equal(margins.aims(limits, 0.2), [-16, 12])  # a user's own stays
+    assert held([-21.0, 11.0], 30) == 0
+    np.testing.assert_array_equal(margins.aims(limits, None), room)
+    assert held([-20.0, 10.0], 30) == 1
+
+
 def test_of_a_policy_that_just_meets_its_aim_a_hundred_episodes_keep_the_limit():
     limits, random, kept = Limits.parse(["cost<=25"]), np.random.default_rng(1), 0
     variance = np.array([100.0])

@@ -77,11 +77,12 @@ def test_jobs_are_what_the_variants_want():
         *deep_ablation.FIVE,
         "short-5",
         "road",
+        "pump",
         "Hopper",
         "Hopper",
     ]
     assert jobs[-1]["settings"] == {"samples": 1000, "reserve": 0.0}
-    assert len(deep_ablation.jobs_of(["base", "mean-length"], 2, None, 0, {})) == 14
+    assert len(deep_ablation.jobs_of(["base", "mean-length"], 2, None, 0, {})) == 16
 
 
 def rows_of(count):

@@ -30,7 +30,7 @@ EPISODES = 10  # of an evaluation
 WORKER_LIMIT = 600.0  # seconds within which a worker steps through its part of a batch
 SHAPE = ("batch", "rollout_steps", "minibatch")  # the environment has a say in them
 POSITIVE = ("learning_rate", "clip", "trust_region", "penalty", "dual_step")
-SHARES = ("discount", "gae", "cost_gae")
+SHARES = ("discount", "gae")
 DualOptimiser = Literal["plain", "adam"]
 Margin = Literal["smooth", "latest"]
 Standardise = Literal["combined", "separate"]
@@ -158,8 +158,8 @@ class TrainConfig:
     """Discount factor of the critics."""
     gae: float = 0.95
     """Decay of generalised advantage estimation, of the reward."""
-    cost_gae: float = 0.5
-    """The same of costs. A rare event is held against the few steps before it."""
+    cost_gae: float | None = None
+    """The same of costs. None: they look a thirtieth of an episode ahead, 2 to 20 steps."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers."""
     network: str | None = None
@@ -216,8 +216,9 @@ class TrainConfig:
             settings[name] = check_number(name, settings[name], least=0)
         if self.spma_step is not None:
             check_positive("spma_step", self.spma_step)
-        if self.reserve is not None:
-            check_share("reserve", self.reserve)
+        for name in ("reserve", "cost_gae"):
+            if settings[name] is not None:
+                settings[name] = check_share(name, settings[name])
         for name in SHARES:
             settings[name] = check_share(name, settings[name])
         if self.network is not None and ":" not in str(self.network):

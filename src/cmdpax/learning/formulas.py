@@ -26,6 +26,7 @@ Array = Any  # NumPy's or JAX's
 LOG_CIRCLE = math.log(2 * math.pi)
 Network = list[dict[str, Any]]
 Policy = dict[str, Any]
+LOOK_AHEAD = 30.0  # parts of an episode
 GAIN = 2**0.5
 jax.tree_util.register_static(Encoder)
 
@@ -204,6 +205,14 @@ def entropy(policy: Policy, output: Array) -> Array:
         return np.broadcast_to(level, output.shape[:-1])
     log_chances = log_softmax(output, parts_of(policy, output))
     return -(np.exp(log_chances) * log_chances).sum(-1)
+
+
+def cost_decay(steps: float) -> float:
+    """`1 - 1 / clip(steps / 30, 2, 20)`: advantages of costs look so far ahead in an episode.
+
+    In a short one an event is held against the few steps before it, where all others are noise.
+    """
+    return 1 - 1 / min(max(steps / LOOK_AHEAD, 2.0), 20.0)
 
 
 def generalised_advantage(

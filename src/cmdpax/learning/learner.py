@@ -99,9 +99,12 @@ def prepare(
     centre: np.ndarray,
     unit: np.ndarray,
     batch: Batch,
+    longest: float,
     config: ResolvedConfig,
 ) -> Samples:
     """Advantages and critic targets; a critic's value is `centre + unit * output`.
+
+    longest: steps of an episode.
 
     Where limits are discounted, the advantages of a cost at time t count `discount^t`: so much does
     the total change.
@@ -119,7 +122,10 @@ def prepare(
         value, next_value = value + shift[column], next_value + shift[column]
     kinds = np.stack((batch.rewards, value, next_value))  # [3, 1 + M, T, N]
     ends = (batch.terminated, batch.ended, discount)
-    parts = [(*kinds[:, :1], *ends, config.gae), (*kinds[:, 1:], *ends, config.cost_gae)]
+    decay = config.cost_gae
+    if decay is None:
+        decay = formulas.cost_decay(longest)
+    parts = [(*kinds[:, :1], *ends, config.gae), (*kinds[:, 1:], *ends, decay)]
     advantages = np.concatenate([formulas.generalised_advantage(*part) for part in parts])
     targets = (advantages + value).reshape(len(critics), -1).T
     if config.discounted:
@@ -142,6 +148,7 @@ def assess(
         scales.centre.astype(np.float32),
         scales.output_unit.astype(np.float32),
         batch,
+        longest,
         config,
     )
     scales = scales._replace(centre=samples.centre.astype(np.float64))

@@ -9,9 +9,12 @@ A few episodes of a policy that hardly moves change the estimate little; many re
 that followed every batch would be largest just when there was much cost by chance: `E[w c] = E[w]
 E[c] + penalty Var(c)` makes the policy shun whatever varies.
 
-Aim. `b + 1.645 sqrt(variance / 100)`: of a policy that just meets it, the mean of a hundred
-episodes keeps the limit with probability 95%. Of two variances, over the last hundred episodes or
-over more batches, the smaller: far beyond a limit a policy varies more than where it meets it.
+Aim. `b + held 1.645 sqrt(variance / 100)`: with `held = 1`, of a policy that just meets it, the
+mean of a hundred episodes keeps the limit with probability 95%. Of two variances, over the last
+hundred episodes or over more batches, the smaller: far beyond a limit a policy varies more than
+where it meets it. Aims may be out of reach together where limits are not; then multipliers would
+grow without end. So while any limit is exceeded the reserve is given up by and by, `held` -> 0,
+and taken back while all are kept.
 
 Verdict. By Student's t of at least two episodes, the confidence that the mean keeps a limit: `kept`
 from 95% on, `exceeded` below 5%, else `undecided`.
@@ -31,6 +34,7 @@ Array = np.ndarray
 DRIFT = 0.2  # of the reach: costs drift less than an update could move them
 EPISODES = 100  # of an evaluation that is to keep the limits, and of a verdict of training
 CONFIDENCE, DEVIATIONS = 0.95, 1.645
+PACE = 0.05  # of the reserve, given up or taken back in an update
 
 
 @dataclass(frozen=True)
@@ -84,12 +88,14 @@ class Margins(NamedTuple):
     steady: Array  # [M], the same over more batches
     best: Array  # [M], largest estimate so far
     last: Array  # [EPISODES, M], totals of the last episodes, oldest first; NaN before there were
+    held: Array  # share of the reserve that is aimed at, scalar
 
     @staticmethod
     def empty(rows: int) -> "Margins":
         """Before the first batch."""
         zero, none = np.zeros(rows), np.full(rows, -np.inf)
-        return Margins(zero, zero, zero, zero, none, np.full((EPISODES, rows), np.nan))
+        last = np.full((EPISODES, rows), np.nan)
+        return Margins(zero, zero, zero, zero, none, last, np.ones(()))
 
     def add(self, totals: Array, reach: Array, latest: bool = False) -> "Margins":
         """With episode totals `[M, E]` of a batch; `latest` forgets all others.
@@ -114,7 +120,13 @@ class Margins(NamedTuple):
             self.steady + slow * (square - self.steady),
             np.maximum(self.best, mean),
             np.concatenate((self.last, totals.T))[-EPISODES:],
+            self.held,
         )
+
+    def hold(self, limits: Limits) -> "Margins":
+        """A step towards the whole reserve where all limits are kept, else away from it."""
+        is_kept = bool((self.mean >= limits.row_thresholds).all())
+        return self._replace(held=(self.held + (PACE if is_kept else -PACE)).clip(0.0, 1.0))
 
     def aims(self, limits: Limits, reserve: float | None) -> Array:
         """What training aims at, `[M]`: the limits with a reserve, of a range at most its middle.
@@ -123,7 +135,9 @@ class Margins(NamedTuple):
         """
         by_share = (reserve or 0.0) * abs(limits.row_thresholds)
         variance = np.minimum(self.variance, self.steady)
-        width = DEVIATIONS * np.sqrt(variance / EPISODES) if reserve is None else by_share
+        width = by_share
+        if reserve is None:
+            width = self.held * DEVIATIONS * np.sqrt(variance / EPISODES)
         half = (limits.bounds[:, 1] - limits.bounds[:, 0])[limits.rows] / 2
         return limits.row_thresholds + np.minimum(width, half)
 

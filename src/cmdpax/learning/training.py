@@ -172,7 +172,7 @@ def _learn(
         length = float(finished.lengths.mean())
         margins = learner.margins.add(
             valued.totals[1:], learner.scales.reach, latest=config.margin == "latest"
-        )
+        ).hold(limits)
         longest = simulator.episode_limit or length
         learner, samples = assess(learner._replace(margins=margins), batch, longest, config)
         dual = Dual.of(learner, limits, config)
