@@ -9,6 +9,9 @@ from cmdpax.solvers.frontier import frontier
 def test_frontier_picture():
     figure = frontier_picture(frontier(queue(capacity=10), points=4), "energy", "<=", current=2.0)
     assert "energy" in figure.axes[0].get_xlabel() and "price" in figure.axes[1].get_ylabel()
+    assert figure.axes[0].get_ylabel().startswith("best reward")
+    costs = frontier_picture(frontier(queue(capacity=10), points=4), "energy", "<=", minimise=True)
+    assert costs.axes[0].get_ylabel().startswith("least cost")
     with pytest.raises(InputError, match="no points"):
         frontier_picture([], "energy", "<=")
 

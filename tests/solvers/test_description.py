@@ -6,6 +6,7 @@ from hypothesis import given, settings
 
 from cmdpax import CMDP, InputError, describe
 from cmdpax.environments import cliff_world, queue
+from cmdpax.solvers.description import Series
 from models import build, cmdps, large_path, uneven
 
 
@@ -95,3 +96,9 @@ def test_what_has_no_end_and_no_discount_is_said_in_plain_json():
 def test_what_is_no_model_is_refused(model):
     with pytest.raises(InputError, match="model: a CMDP is needed, not "):
         describe(model)
+
+
+def test_rounding_is_not_printed():
+    assert Series("sold", 0.0, 8.0, -3.1e-15, 8.0, "").row == ("sold", "0", "8", "0", "8", "")
+    endless = Series("cost", 0.0, 8.0, -3.1e-15, np.inf, "")
+    assert endless.row == ("cost", "0", "8", "-3.1e-15", "inf", "")

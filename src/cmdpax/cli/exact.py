@@ -158,13 +158,14 @@ def frontier(
 
         low, high = problem.limits.bounds[index].tolist()
         current = low if math.isfinite(low) else high
-        save(frontier_picture(curve, name, sense, current), out_file)
+        save(frontier_picture(curve, name, sense, current, problem.minimise), out_file)
     if as_json:
         content = {"constraint": name, "sense": sense, "points": [vars(point) for point in curve]}
         print(json.dumps(content))
     else:
-        table = Table(title=f"best reward against the threshold of '{name}' ({sense})")
-        for heading in ("threshold", "reward", "shadow price", "certified gap", "status"):
+        best = "least cost" if problem.minimise else "best reward"
+        table = Table(title=f"{best} against the threshold of '{name}' ({sense})")
+        for heading in ("threshold", best, "shadow price", "certified gap", "status"):
             table.add_column(heading, justify="right")
         for p in curve:
             numbers = (f"{p.threshold:.6g}", f"{p.reward:.6g}", f"{p.multiplier:.4g}")
