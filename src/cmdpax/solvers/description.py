@@ -31,15 +31,6 @@ class Series:
     high: float
     limit: str  # as it was written; empty for the reward
 
-    @property
-    def row(self) -> tuple[str, ...]:
-        """For a table; what is rounding beside the attainable range is 0."""
-        range_ = self.high - self.low
-        noise = 1e-12 * range_ if np.isfinite(range_) else 0.0
-        low, high = (0.0 if abs(end) <= noise else end for end in (self.low, self.high))
-        numbers = (f"{number:.6g}" for number in (self.least, self.most, low, high))
-        return (self.name, *numbers, self.limit)
-
 
 @dataclass(frozen=True)
 class Description:
@@ -59,7 +50,10 @@ class Description:
         sizes = {name.replace("_", " "): number for name, number in self.sizes.items()}
         head = [(name, one if isinstance(one, str) else f"{one:,}") for name, one in sizes.items()]
         columns = ("", "paid from", "to", "attainable from", "to", "limit")
-        table = [one.row for one in self.series]
+        table = [
+            (one.name, *(f"{x:.6g}" for x in (one.least, one.most, one.low, one.high)), one.limit)
+            for one in self.series
+        ]
         said = [("note", sentence) for sentence in self.notes]
         return [*head, columns, *table, *(("odd", sentence) for sentence in self.odd), *said]
 
@@ -118,7 +112,9 @@ def _series(form: StandardForm, name: str, numbers: np.ndarray, limit: str) -> S
         else sign * np.inf  # by going round a cycle
         for sign in (-1.0, 1.0)
     )
-    return Series(name, float(paid.min()), float(paid.max()), low + 0.0, high + 0.0, limit)
+    noise = 1e-12 * (high - low)  # infinite beside an end without end
+    ends = (0.0 if abs(end) <= noise < np.inf else end + 0.0 for end in (low, high))
+    return Series(name, float(paid.min()), float(paid.max()), *ends, limit)
 
 
 def _oddities(model: CMDP, seen: np.ndarray, series: tuple[Series, ...]) -> list[str]:
