@@ -1,4 +1,5 @@
 import json
+import os
 import random
 import subprocess
 import sys
@@ -159,3 +160,12 @@ def test_version(capsys):
     with pytest.raises(SystemExit, match=r"^0$"):
         main(["--version"])
     assert capsys.readouterr().out.startswith("cmdpax 0.")
+
+
+def test_commands_use_one_thread_of_blas_unless_told_otherwise():
+    code = "import os, cmdpax.cli.main; print(os.environ['OPENBLAS_NUM_THREADS'])"
+    for said, threads in ({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3"):
+        others = {key: text for key, text in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, env={**others, **said}, capture_output=True, text=True)
+        assert done.stdout.strip() == threads, done.stderr

@@ -7,10 +7,12 @@ from cmdpax.solvers.frontier import frontier
 
 
 def test_frontier_picture():
-    figure = frontier_picture(frontier(queue(capacity=10), points=4), "energy", "<=", current=2.0)
+    curve = frontier(queue(capacity=10), points=4)
+    figure = frontier_picture(curve, "energy", "<=", "least cost", current=2.0)
+    assert figure.axes[0].get_ylabel().startswith("least cost")
     assert "energy" in figure.axes[0].get_xlabel() and "price" in figure.axes[1].get_ylabel()
     with pytest.raises(InputError, match="no points"):
-        frontier_picture([], "energy", "<=")
+        frontier_picture([], "energy", "<=", "best reward")
 
 
 def test_surface_picture():

@@ -46,7 +46,7 @@ def by_hand(**changes) -> Result:
 def test_prints_in_the_user_s_words():
     limits = Limits.of([25, 10, 3, (2, 5)], ["<=", ">=", "==", "in"], ["cost", "up", "s", "heat"])
     assert str(by_hand(limits=limits, minimise=True)).splitlines() == [
-        "status      certified: optimal and feasible within 1e-06 of what policies can change",
+        "status      certified: optimal and feasible within 1e-06 of the range",
         "method      by-hand, 0.50 s",
         "reward      1.25   (best possible: at least 0.5)",
         "gap         1   (80% of the reward, 25% of its range -1 to 3)",

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 from cmdpax import CMDP, InputError, describe
-from cmdpax.environments import cliff_world, queue
+from cmdpax.environments import cliff_world, inventory, queue
 from models import build, cmdps, large_path, uneven
 
 
@@ -95,3 +95,8 @@ def test_what_has_no_end_and_no_discount_is_said_in_plain_json():
 def test_what_is_no_model_is_refused(model):
     with pytest.raises(InputError, match="model: a CMDP is needed, not "):
         describe(model)
+
+
+def test_rounding_is_no_attainable_value():
+    lost = describe(inventory()).series[1]  # a plan finds -9e-14
+    assert lost.low == 0.0 and not np.signbit(lost.low) and lost.high > 400

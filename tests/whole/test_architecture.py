@@ -90,7 +90,7 @@ BUDGETS = {
     "experiments": 1980,
     "report": 960,
     "paper": 2800,
-    "cli": 1190,
+    "cli": 1195,
 }
 LINES, MODULES, LOOSE_MODULES = 35_900, 149, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md

@@ -133,6 +133,10 @@ def test_the_site_builds_without_a_warning(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "<math" in (tmp_path / "mathematics.html").read_text()
+    reference = (tmp_path / "api.html").read_text()
+    modules = {"environments", "utilities", "methods"}  # and a mapping
+    for name in set(cmdpax.__all__) - modules:
+        assert f'id="cmdpax.{name}"' in reference, name
 
 
 def test_the_page_of_the_deep_study_is_what_the_records_make():

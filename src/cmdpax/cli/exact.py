@@ -153,18 +153,18 @@ def frontier(
 
         curve = frontiers.frontier(problem, index, points=points, eps=eps, callback=callback)
     name, sense = problem.constraint_names[index], problem.senses[index]
+    best = "least cost" if problem.minimise else "best reward"
     if out_file is not None:
         from cmdpax.experiments.pictures import frontier_picture, save
 
         low, high = problem.limits.bounds[index].tolist()
         current = low if math.isfinite(low) else high
-        save(frontier_picture(curve, name, sense, current), out_file)
+        save(frontier_picture(curve, name, sense, best, current), out_file)
     if as_json:
-        content = {"constraint": name, "sense": sense, "points": [vars(point) for point in curve]}
-        print(json.dumps(content))
+        print(json.dumps({"constraint": name, "sense": sense, "points": [vars(p) for p in curve]}))
     else:
-        table = Table(title=f"best reward against the threshold of '{name}' ({sense})")
-        for heading in ("threshold", "reward", "shadow price", "certified gap", "status"):
+        table = Table(title=f"{best} against the threshold of '{name}' ({sense})")
+        for heading in ("threshold", best, "shadow price", "certified gap", "status"):
             table.add_column(heading, justify="right")
         for p in curve:
             numbers = (f"{p.threshold:.6g}", f"{p.reward:.6g}", f"{p.multiplier:.4g}")

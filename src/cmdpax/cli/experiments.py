@@ -305,6 +305,7 @@ def demo(out_dir: Annotated[Path, tyro.conf.arg(name="out")] = Path("demo")) -> 
     from cmdpax.experiments.policy_pictures import policy_picture
     from cmdpax.paper.exact_figures import first
 
+    out.print("the first run on a machine compiles for about half a minute")
     codes = []
     for name in ("cliff-world", "deep-sea"):
         problem = finite[name]()

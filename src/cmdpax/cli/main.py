@@ -1,7 +1,6 @@
 """The command line.
 
-Exit codes: 0 certified, 1 check failed, 2 bad input, 3 infeasible, 4 limit, 130
-interrupted.
+Exit codes: 0 certified, 1 check failed, 2 bad input, 3 infeasible, 4 limit, 130 interrupted.
 """
 
 import re

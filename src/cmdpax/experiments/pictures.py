@@ -56,9 +56,9 @@ def escape_math(text: str) -> str:
 
 
 def frontier_picture(
-    curve: Sequence[FrontierPoint], name: str, sense: str, current: float | None = None
+    curve: Sequence[FrontierPoint], name: str, sense: str, best: str, current: float | None = None
 ) -> Figure:
-    """Best reward and shadow price against the budget `name`; `current` is the model's own."""
+    """`best` ("best reward") and price against the budget `name`; `current` is the model's own."""
     if not curve:
         raise InputError("frontier: there are no points to draw.")
     figure, name = Figure(figsize=(10, 3.8)), escape_math(name)
@@ -66,11 +66,11 @@ def frontier_picture(
     budget = [point.threshold for point in curve]
     dots: dict[str, Any] = {"marker": "o", "markersize": 3.5}
     left.plot(budget, [point.reward for point in curve], **dots, **STYLES[0])
-    left.set_ylabel("best reward $V_r^*$")
+    left.set_ylabel(f"{best} $V_r^*$")
     # a breakpoint has the price of the side before it
     where = "pre" if any(point.is_breakpoint for point in curve) else "mid"
     right.step(budget, [point.multiplier for point in curve], where=where, **dots, **STYLES[1])
-    right.set_ylabel("shadow price (reward per unit)")
+    right.set_ylabel("shadow price, per unit")
     for axes in (left, right):
         axes.set_xlabel(f"threshold b of '{name}'  ($V_c$ {sense} b)")
         axes.grid(alpha=0.3)
@@ -79,7 +79,7 @@ def frontier_picture(
             frame = ("data", "axes fraction")
             place: dict[str, Any] = {"xycoords": frame, "rotation": 90, "ha": "right"}
             axes.annotate("the model's b", (current, 0.03), fontsize=8, **place)
-    figure.suptitle(f"trade-off between reward and '{name}'", fontsize=11)
+    figure.suptitle(f"{best} against '{name}'", fontsize=11)
     figure.tight_layout()
     return figure
 

@@ -265,15 +265,15 @@ class Result:
     def _range(self) -> str:
         """What eps is a share of."""
         if self.certificate.utility is None:
-            return "policies can change"
-        return "the uniform policy lacks"
+            return "the range"
+        return "what the uniform policy lacks"
 
     def _rows(self) -> Rows:
         proof, gap, what = self.certificate, self.certificate.gap, self._what
         why = {"time": "time was up", "rounding": "rounding keeps the bounds apart"}
         meaning = {
-            "certified": f"optimal and feasible within {self.eps:g} of what {self._range}"
-            + (f" or {FLOOR:g} of its size" if self._is_narrow_range else ""),
+            "certified": f"optimal and feasible within {self.eps:g} of {self._range}"
+            + (f" or {FLOOR:g} of the size" if self._is_narrow_range else ""),
             "infeasible": "no policy meets all constraints",
             "limit": f"stopped before eps = {self.eps:g} was certified:"
             f" {why.get(self.reason, 'nothing improved any more')}",

@@ -112,7 +112,9 @@ def _series(form: StandardForm, name: str, numbers: np.ndarray, limit: str) -> S
         else sign * np.inf  # by going round a cycle
         for sign in (-1.0, 1.0)
     )
-    return Series(name, float(paid.min()), float(paid.max()), low + 0.0, high + 0.0, limit)
+    noise = 1e-12 * (high - low)  # infinite beside an end without end
+    ends = (0.0 if abs(end) <= noise < np.inf else end + 0.0 for end in (low, high))
+    return Series(name, float(paid.min()), float(paid.max()), *ends, limit)
 
 
 def _oddities(model: CMDP, seen: np.ndarray, series: tuple[Series, ...]) -> list[str]:
