@@ -52,7 +52,7 @@ def test_tolerances_are_shares_of_ranges_with_a_floor():
         np.zeros(3),
         np.ones(3),
     )
-    own = ranges.tolerances(1e-6, np.array([[-7.0], [3.0]]))
+    own = ranges.tolerances(1e-6, np.array([[-7.0, -7.0], [3.0, 3.0]]))
     np.testing.assert_allclose(own, [2e-6, 7 * FLOOR, 3 * FLOOR])
 
 

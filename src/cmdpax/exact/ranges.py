@@ -67,26 +67,15 @@ class Ranges:
     ) -> np.ndarray:
         """What gap and violations may be, `[1 + m]`.
 
-        thresholds: `[m, k]`, all that a constraint's values are compared with. sizes: `[1 + m]`.
+        thresholds: `[m, 2]`, what a constraint's values are compared with. sizes: `[1 + m]`.
         """
-        return tolerances_of(self.bounds, self.constants, self.largest, eps, thresholds, sizes)
-
-
-def tolerances_of(
-    bounds: np.ndarray,
-    constants: np.ndarray,
-    largest: np.ndarray,
-    eps: float,
-    thresholds: np.ndarray,
-    sizes: np.ndarray | float = 0.0,
-) -> np.ndarray:
-    """What gap and violations may be, `[..., 1 + m]`, of bounds `[..., 1 + m, 2]`."""
-    first = np.broadcast_to(bounds[..., :1, :1], (*bounds.shape[:-2], 1, thresholds.shape[-1]))
-    numbers = np.concatenate([bounds, np.concatenate([first, thresholds], -2)], -1)
-    own = np.maximum(np.abs(numbers - constants[..., None]).max(-1), sizes)
-    floor = np.maximum(FLOOR * own, DIGITS * np.abs(numbers).max(-1))
-    floor = np.maximum(floor, TINIEST * largest)
-    return np.maximum(eps * np.maximum(np.diff(bounds)[..., 0], 0.0), floor)
+        others = np.concatenate([self.bounds[:1], thresholds])  # the reward has none of its own
+        numbers = np.concatenate([self.bounds, others], 1)
+        own = np.maximum(np.abs(numbers - self.constants[:, None]).max(1), sizes)
+        floor = np.maximum(FLOOR * own, DIGITS * np.abs(numbers).max(1))
+        floor = np.maximum(floor, TINIEST * self.largest)
+        low, high = self.bounds.T
+        return np.maximum(eps * np.maximum(high - low, 0.0), floor)
 
 
 def attained_ranges(

@@ -127,12 +127,14 @@ class Limits:
     @cached_property
     def row_thresholds(self) -> np.ndarray:
         """`b [M]`: a row is met when `sign * V >= b`."""
+        if self.are_rows:
+            return _frozen(self.bounds[:, 0].copy())
         return _frozen(self.signs * self.bounds[self._sides] + 0.0)
 
     @property
     def compared(self) -> np.ndarray:
         """`[M, 2]`: what each row is compared with: its own threshold, and the other of a range."""
-        if len(self.rows) == len(self):
+        if self.row_count == len(self):
             return self.row_thresholds[:, None].repeat(2, 1)
         both = self.bounds[self.rows] * self.signs[:, None]
         return np.where(np.isfinite(both), both, self.row_thresholds[:, None])
@@ -148,6 +150,12 @@ class Limits:
         shape[axis] = -1
         # adding 0.0 turns the -0.0 of a negated zero into 0.0: one form for one number
         return np.take(values, self.rows, axis) * self.signs.reshape(shape) + 0.0
+
+    def said(self, values: np.ndarray) -> np.ndarray:
+        """Values `[M]` of the rows as those of the limits, `[m]`; exact."""
+        if self.are_rows:
+            return values
+        return self.signs[self.first_rows] * values[self.first_rows] + 0.0
 
     def margins(self, values: np.ndarray) -> np.ndarray:
         """Room left by values `[..., m]` -> `[..., m]`: >= 0 where the limit is kept."""

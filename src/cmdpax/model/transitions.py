@@ -168,7 +168,10 @@ class Transitions:
     @cached_property
     def cells(self) -> Array:
         """`[K]`: where each choice stands in a table `[S, A]`, row after row."""
-        return self.state_of.astype(np.int64) * self.actions + self.action_of
+        rows = self.actions * np.arange(self.states)
+        if self.labels is not None:
+            return self.by_state(rows) + self.labels
+        return self.by_state(rows - self.first_choice[:-1]) + np.arange(self.choices)
 
     def as_table(self, numbers: Array) -> Array:
         """What is said by choice `[..., K]` as a table `[..., S, A]`, 0 where there is none."""

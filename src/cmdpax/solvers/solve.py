@@ -399,8 +399,7 @@ class _Door:
         Most are as exact as rounding allows. Only where one is not it matters what policies change.
         """
         form = self.form
-        conceivable = form.criterion.scale(form, form.reward)[1]
-        best = self._planned(SHARP * self.eps * conceivable, self._heard("dual_potential"))
+        best = self._planned(SHARP * self.eps * form.scales[0, 1], self._heard("dual_potential"))
         policies, proof, values = self._of_plan(best, None)
         self.warm.ranges = Ranges.of_answer(form, proof.reward_bounds)
         if proof.gap > self.tolerances[0]:
@@ -714,7 +713,6 @@ class _Door:
         if self.renumbered is not None:
             policies = tuple((share, self.renumbered.policy(own)) for share, own in policies)
             proof = self.renumbered.certificate(proof)
-        first = limits.first_rows
         reason = ""
         if status == "limit":
             reason = "time" if self.stop() else "rounding" if self.refused else "no progress"
@@ -726,7 +724,7 @@ class _Door:
             reason=reason,
             method=self.method.name,
             eps=self.eps,
-            values=limits.signs[first] * values[first] + 0.0,
+            values=limits.said(values),
             scaled_gap=gap,
             scaled_violation=excess,
             trace=self.trace,
