@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 
 from cmdpax.environments import queue
-from cmdpax.exact.ranges import FLOOR, Ranges, attained_ranges
+from cmdpax.exact.bounds import best_bounds, claim
+from cmdpax.exact.ranges import FLOOR, ROUGH, Ranges, attained_ranges
 from cmdpax.exact.standard import StandardForm
 from models import build, cmdps, large_path
 
@@ -77,6 +78,20 @@ def test_values_of_a_plan_that_was_made_already_are_an_end_of_the_range():
         truth = true_ranges(form)
     assert truth[0, 1] - sharp.bounds[0, 1] <= 2e-9 * form.reward_scale
     np.testing.assert_array_equal(sharp.bounds[1], rough.bounds[1])
+
+
+def test_values_at_best_are_where_a_plan_of_the_same_function_ends():
+    with large_path(eliminates=False):
+        form = StandardForm.of(build("random", 400, 3, 2, 0.99, 1, 2))
+        ranges = attained_ranges(form)
+        for row, weights in zip((form.reward, *form.constraints), 0.5 * np.eye(3), strict=True):
+            own, values = claim(form, 0.5 * row), ranges.values_at_best(weights)
+            low, high = best_bounds(form, own, values, form.gauge)
+            assert low <= form.criterion.plan(form, 0.5 * row).value <= high
+            assert high - low <= 0.5 * ROUGH * form.scales[:, 1].max()
+    whole = ranges.values_at_best(np.array([2.0, 0.0, 3.0]))
+    parts = ranges.potentials[:, 1]
+    np.testing.assert_allclose(whole, 2 * parts[0] + 3 * parts[2], rtol=1e-15)
 
 
 def test_what_the_answer_attains_has_no_width():

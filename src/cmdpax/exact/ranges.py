@@ -62,6 +62,11 @@ class Ranges:
         bounds[0, 0] = min(bounds[0, 0], float(reward_bounds[1]))
         return replace(self, bounds=bounds)
 
+    def values_at_best(self, weights: np.ndarray) -> np.ndarray:
+        """`sum_i w_i max_pi V_i [S]`, roughly: a guess for planning `w.x`, weights `[1 + m]`."""
+        pairs = zip(weights.tolist(), self.potentials[:, 1], strict=True)
+        return np.asarray(sum(weight * own for weight, own in pairs if weight))
+
     def tolerances(
         self, eps: float, thresholds: np.ndarray, sizes: np.ndarray | float = 0.0
     ) -> np.ndarray:

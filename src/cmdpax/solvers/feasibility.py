@@ -9,8 +9,9 @@ Each is an AL subproblem with zero reward and zero multipliers, `min |max(target
 residual w is zero, or it is a ray: planning on `w.c` proves `max_pi w.(V_c - b) < target sum(w)`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import linprog
@@ -30,6 +31,7 @@ LOOSENESS = 0.01  # planning may err by this fraction of what is lacking, or of 
 SETTLED = 1e-3  # what the least violating mixture may still gain, as a share of what it lacks
 FURTHER = 20  # steps after the proof, at the most, towards the least violating mixture
 STEPS = 2000
+Guess = Callable[[np.ndarray], np.ndarray | None]
 
 
 @dataclass(frozen=True)
@@ -52,22 +54,26 @@ def decide_feasibility(
     accuracy: float = 0.0,
     most: int = MAX_COLUMNS,
     stop: Stop = never,
+    guess: Guess = lambda weights: None,
 ) -> Feasibility:
     """The verdict on a scaled form.
 
     columns: some to start from. accuracy: the error that values of columns may have (large models);
     a hundredth of eps does not blur a verdict. most: columns kept. stop: once it returns True the
-    verdict is "open", with the columns so far, at least one.
+    verdict is "open", with the columns so far, at least one. guess: of the values `[S]` that are
+    best for weights `[1 + m]` of the reward and the constraints, where a plan begins.
     """
     if columns is None:
         tolerance = max(accuracy, LOOSENESS)
-        best = form.criterion.plan(form, form.reward, tolerance=tolerance, stop=stop)
+        values = guess(np.append(1.0, np.zeros(form.constraint_count)))
+        best = form.criterion.plan(form, form.reward, values=values, tolerance=tolerance, stop=stop)
         columns = first_column(form, best, accuracy)
-    strict = _try_to_reach(form, columns, STRICT * eps, -RELAXED * eps, accuracy, most, stop)
+    rest: tuple[Any, ...] = accuracy, most, stop, guess
+    strict = _try_to_reach(form, columns, STRICT * eps, -RELAXED * eps, *rest)
     if strict.status != "tight":
         return strict
     lowest = -RELAXED * eps
-    relaxed = _try_to_reach(form, strict.columns, lowest, lowest, accuracy, most, stop)
+    relaxed = _try_to_reach(form, strict.columns, lowest, lowest, *rest)
     return replace(relaxed, status="tight") if relaxed.status == "feasible" else relaxed
 
 
@@ -135,6 +141,7 @@ def _try_to_reach(
     accuracy: float,
     most: int,
     stop: Stop,
+    guess: Guess,
 ) -> Feasibility:
     """Whether every margin can be at least `target`: "feasible", or "tight".
 
@@ -154,7 +161,8 @@ def _try_to_reach(
         if stop():
             return Feasibility("open", columns)
         ray = lack / lack.sum()
-        start, values = (best.choices, best.values) if best else (None, None)
+        start = best.choices if best else None
+        values = best.values if best else guess(np.append(0.0, ray))
         tolerance = max(accuracy, loosest * min(float(lack.max()), left))
         reward = np.tensordot(ray, form.constraints, 1)
         best = plan(form, reward, start, values=values, tolerance=tolerance, stop=stop)

@@ -386,7 +386,7 @@ class _Door:
             if plans is not None and not stop() and (result := self._by_pivots()) is not None:
                 return result
             known = warm.columns_for(form)
-            verdict = decide_feasibility(form, self.eps, known, accuracy, most, stop)
+            verdict = decide_feasibility(form, self.eps, known, accuracy, most, stop, self._guess)
             if verdict.status in ("infeasible", "open"):
                 return self._phase_one(verdict)
             if solver is not None:
@@ -468,6 +468,12 @@ class _Door:
             potentials = heard_potentials(self.model, potentials)
         return potentials if self.renumbered is None else self.renumbered.heard(potentials)
 
+    def _guess(self, weights: np.ndarray) -> np.ndarray | None:
+        """A guess of values `[S]` for planning `w.x` of the scaled form; None where none helps."""
+        if self.form.is_small or self.form.criterion.parts > 1:
+            return None
+        return self.ranges.values_at_best(weights / self.units)
+
     def _ahead(self, solver: Callable[..., Answer], most: int, plans: int) -> Result | None:
         """The result of a search of so many plans, without phase 1; None if it ends without.
 
@@ -477,8 +483,9 @@ class _Door:
         form, warm = self.scaled.form, self.warm
         if warm.multipliers is None:
             warm.multipliers = np.zeros(form.constraint_count)
-        guess = self._heard("dual_potential")
-        guess = None if guess is None else guess / self.scaled.units[0]
+        guess = self._guess(np.append(1.0, warm.multipliers))
+        if (heard := self._heard("dual_potential")) is not None:
+            guess = heard / self.units[0]
         reward, accuracy = form.pseudo_reward(warm.multipliers), ACCURACY * self.eps
         kind: dict[str, Any] = {"values": guess, "tolerance": STARTED, "stop": self.stop}
         best = form.criterion.plan(form, reward, **kind)
