@@ -59,7 +59,7 @@ def test_proofs_are_those_of_the_form(name):
         assert one == pytest.approx(other, rel=1e-12, abs=1e-12 * width)
     assert proof.dual_bound == pytest.approx(own.dual_bound, rel=1e-12, abs=1e-9 * width)
     assert proof.margin_bounds == pytest.approx(own.margin_bounds, rel=1e-9, abs=1e-7)
-    own_values = limits.said(values)
+    own_values = limits.signs[limits.first_rows] * values[limits.first_rows]
     assert result.values == pytest.approx(own_values, rel=1e-12, abs=1e-9)
     tight = -proof.margin_bounds[:, 0]
     assert (tight <= 1e-9 * (1 + np.abs(own_values))).all()

@@ -13,9 +13,7 @@ def test_each_sense_makes_its_rows():
     np.testing.assert_array_equal(limits.rows, [0, 1, 2, 2, 3, 3])
     np.testing.assert_array_equal(limits.signs, [-1, 1, 1, -1, 1, -1])
     np.testing.assert_array_equal(limits.row_thresholds, [-25, 10, 3, -3, 2, -5])
-    turned = limits.turn(np.array([1.0, 2, 3, 4]))
-    np.testing.assert_array_equal(turned, [-1, 2, 3, -3, 4, -4])
-    np.testing.assert_array_equal(limits.said(turned), [1, 2, 3, 4])
+    np.testing.assert_array_equal(limits.turn(np.array([1.0, 2, 3, 4])), [-1, 2, 3, -3, 4, -4])
     np.testing.assert_array_equal(limits.margins(np.array([20.0, 12, 4, 3])), [5, 2, -1, 1])
 
 
@@ -35,7 +33,7 @@ def test_thresholds_are_as_written():
 def test_where_nothing_turns_the_array_itself_comes_back():
     values = np.arange(6.0).reshape(2, 3)
     rows = Limits.of([1, 2], ">=")
-    assert rows.turn(values, axis=0) is values and rows.said(values) is values
+    assert rows.turn(values, axis=0) is values
     np.testing.assert_array_equal(rows.row_thresholds, [1, 2])
     turned = Limits.of([1, 2], ["<=", ">="]).turn(values, axis=0)
     np.testing.assert_array_equal(turned, [[0, -1, -2], [3, 4, 5]])

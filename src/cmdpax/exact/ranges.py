@@ -9,7 +9,7 @@ own policy, is a floor for what no policy can change. All are less the value of 
 which no policy can change either; it counts by its last digits alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +31,7 @@ GUESSED, BACKUPS = 0.2, 3  # the same where a guess is enough, and backups of a 
 NARROW = 1e-4  # share of possible values below which a range is
 EXACT, FEW = 64, 4  # states and functions up to which exact plans cost no more than rough ones
 ROUNDS = 8  # plans of one end, at the most
+Guess = Callable[[np.ndarray], np.ndarray | None]  # of values `[S]`, for weights `[1 + m]`
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +63,16 @@ class Ranges:
         bounds[0, 0] = min(bounds[0, 0], float(reward_bounds[1]))
         return replace(self, bounds=bounds)
 
-    def values_at_best(self, weights: np.ndarray) -> np.ndarray:
-        """`sum_i w_i max_pi V_i [S]`, roughly: a guess for planning `w.x`, weights `[1 + m]`."""
-        pairs = zip(weights.tolist(), self.potentials[:, 1], strict=True)
+    def guess(
+        self, form: StandardForm, units: np.ndarray, weights: np.ndarray
+    ) -> np.ndarray | None:
+        """`sum_i w_i max_pi V_i [S]`, roughly: where planning `w.x` begins, for weights `[1 + m]`.
+
+        In units `[1 + m]` of a scaled form; None where plans need no guess.
+        """
+        if form.is_small or form.criterion.parts > 1:
+            return None
+        pairs = zip((weights / units).tolist(), self.potentials[:, 1], strict=True)
         return np.asarray(sum(weight * own for weight, own in pairs if weight))
 
     def tolerances(

@@ -151,12 +151,6 @@ class Limits:
         # adding 0.0 turns the -0.0 of a negated zero into 0.0: one form for one number
         return np.take(values, self.rows, axis) * self.signs.reshape(shape) + 0.0
 
-    def said(self, values: np.ndarray) -> np.ndarray:
-        """Values `[M]` of the rows as those of the limits, `[m]`; exact."""
-        if self.are_rows:
-            return values
-        return self.signs[self.first_rows] * values[self.first_rows] + 0.0
-
     def margins(self, values: np.ndarray) -> np.ndarray:
         """Room left by values `[..., m]` -> `[..., m]`: >= 0 where the limit is kept."""
         return np.minimum(values - self.bounds[:, 0], self.bounds[:, 1] - values)

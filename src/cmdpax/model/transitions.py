@@ -168,10 +168,7 @@ class Transitions:
     @cached_property
     def cells(self) -> Array:
         """`[K]`: where each choice stands in a table `[S, A]`, row after row."""
-        rows = self.actions * np.arange(self.states)
-        if self.labels is not None:
-            return self.by_state(rows) + self.labels
-        return self.by_state(rows - self.first_choice[:-1]) + np.arange(self.choices)
+        return self.by_state(self.actions * np.arange(self.states)) + self.action_of
 
     def as_table(self, numbers: Array) -> Array:
         """What is said by choice `[..., K]` as a table `[..., S, A]`, 0 where there is none."""

@@ -263,7 +263,7 @@ def said(
     shares = errors(door, objective, proof)
     status: Status = "certified" if max(shares) <= door.eps else "limit"
     limits, spoken = model.limits, model.replace(minimise=utility.minimise)
-    back = said_back(spoken, proof)
+    back, first = said_back(spoken, proof), limits.first_rows
     if utility.minimise and back.utility is not None:
         back = replace(back, utility=replace(back.utility, at_uniform=-back.utility.at_uniform))
     reason = "" if status == "certified" else "time" if door.stop() else "no progress"
@@ -275,7 +275,7 @@ def said(
         reason=reason,
         method=door.method.name,
         eps=door.eps,
-        values=limits.said(values),
+        values=limits.signs[first] * values[first] + 0.0,
         scaled_gap=shares[0],
         scaled_violation=shares[1],
         trace=door.trace,

@@ -9,9 +9,8 @@ Each is an AL subproblem with zero reward and zero multipliers, `min |max(target
 residual w is zero, or it is a ray: planning on `w.c` proves `max_pi w.(V_c - b) < target sum(w)`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.optimize import linprog
@@ -19,6 +18,7 @@ from scipy.optimize import linprog
 from cmdpax.errors import NumericalError
 from cmdpax.exact.average import Average
 from cmdpax.exact.planning import Plan
+from cmdpax.exact.ranges import Guess
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops.mixing import best_mixture
 from cmdpax.solvers.columns import MAX_COLUMNS, Columns, add_column, first_column
@@ -31,7 +31,6 @@ LOOSENESS = 0.01  # planning may err by this fraction of what is lacking, or of 
 SETTLED = 1e-3  # what the least violating mixture may still gain, as a share of what it lacks
 FURTHER = 20  # steps after the proof, at the most, towards the least violating mixture
 STEPS = 2000
-Guess = Callable[[np.ndarray], np.ndarray | None]
 
 
 @dataclass(frozen=True)
@@ -60,20 +59,19 @@ def decide_feasibility(
 
     columns: some to start from. accuracy: the error that values of columns may have (large models);
     a hundredth of eps does not blur a verdict. most: columns kept. stop: once it returns True the
-    verdict is "open", with the columns so far, at least one. guess: of the values `[S]` that are
-    best for weights `[1 + m]` of the reward and the constraints, where a plan begins.
+    verdict is "open", with the columns so far, at least one. guess: where plans begin.
     """
     if columns is None:
         tolerance = max(accuracy, LOOSENESS)
         values = guess(np.append(1.0, np.zeros(form.constraint_count)))
         best = form.criterion.plan(form, form.reward, values=values, tolerance=tolerance, stop=stop)
         columns = first_column(form, best, accuracy)
-    rest: tuple[Any, ...] = accuracy, most, stop, guess
-    strict = _try_to_reach(form, columns, STRICT * eps, -RELAXED * eps, *rest)
+    kind = accuracy, most, stop, guess
+    strict = _try_to_reach(form, columns, STRICT * eps, -RELAXED * eps, *kind)
     if strict.status != "tight":
         return strict
     lowest = -RELAXED * eps
-    relaxed = _try_to_reach(form, strict.columns, lowest, lowest, *rest)
+    relaxed = _try_to_reach(form, strict.columns, lowest, lowest, *kind)
     return replace(relaxed, status="tight") if relaxed.status == "feasible" else relaxed
 
 
@@ -161,8 +159,7 @@ def _try_to_reach(
         if stop():
             return Feasibility("open", columns)
         ray = lack / lack.sum()
-        start = best.choices if best else None
-        values = best.values if best else guess(np.append(0.0, ray))
+        start, values = (best.choices, best.values) if best else (None, guess(np.append(0.0, ray)))
         tolerance = max(accuracy, loosest * min(float(lack.max()), left))
         reward = np.tensordot(ray, form.constraints, 1)
         best = plan(form, reward, start, values=values, tolerance=tolerance, stop=stop)
