@@ -1,7 +1,6 @@
 """Is a solve of this version slower, or larger, than one of another version? In one run, in turns.
 
     git worktree add ../before 476e393^       the last version with padded rows
-    python benchmarks/versions.py ../before/src OUT.jsonl 1e-6 1e5 1e6
     python benchmarks/versions.py ../before/src OUT.jsonl 6.3e-7 1e5 1e6    eps of the other version
 
 Garnet models with one limit, discount .99, eps 1e-6, one thread. Every solve has a process of its
