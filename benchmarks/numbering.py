@@ -1,9 +1,10 @@
 """Does the numbering of states cost time, or change a verdict?
 
     python benchmarks/numbering.py OUT.jsonl
+    python benchmarks/numbering.py OUT.jsonl 'queue 1e5, .999'      these rows of the record again
 
 A corridor, a grid world and a queue as they are built, and with their states numbered at random:
-seconds of `cmdpax.solve` (one thread, the best of five, solves of both taking turns), and the
+seconds of `cmdpax.solve` (one thread, the best of nine, solves of both taking turns), and the
 verdicts of 200 random numberings of small ones, feasible and infeasible.
 """
 
@@ -57,28 +58,29 @@ SMALL: dict[str, Any] = {
 }
 
 
-def main(out: Path) -> None:
-    rows = []
-    for name, make in LARGE.items():
-        model = make()
+def main(out: Path, wanted: list[str]) -> None:
+    lines = out.read_text().splitlines() if wanted else []
+    rows = {row["model"]: row for row in map(json.loads, lines)}
+    for name in wanted or LARGE:
+        model = LARGE[name]()
         other = renumbered(model, 0)
         results = [cmdpax.solve(model), cmdpax.solve(other)]
         calls = [
             lambda m=m: cmdpax.solve(m.replace(transitions=m.transitions.matrix))
             for m in (model, other)
         ]
-        ordered, permuted = best_seconds(*calls, rounds=5)
-        rows.append({"model": name, "seconds": ordered, "renumbered": permuted})
-        rows[-1] |= {"status": [result.status for result in results]}
+        ordered, permuted = best_seconds(*calls, rounds=9)
+        rows[name] = {"model": name, "seconds": ordered, "renumbered": permuted}
+        rows[name] |= {"status": [result.status for result in results]}
         print(f"{name:32} {ordered:7.3f} s {permuted:7.3f} s {permuted / ordered:5.2f}", flush=True)
-    for name, model in SMALL.items():
+    for name, model in () if wanted else SMALL.items():
         numberings = [renumbered(model, seed) for seed in range(PERMUTATIONS)]
         verdicts = Counter(cmdpax.solve(one).status for one in [model, *numberings])
-        rows.append({"model": name, "verdicts": dict(verdicts)})
+        rows[name] = {"model": name, "verdicts": dict(verdicts)}
         print(f"{name:32} {dict(verdicts)}", flush=True)
-    out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out.write_text("".join(json.dumps(row) + "\n" for row in rows.values()))
 
 
 if __name__ == "__main__":
     cmdpax.solve(garnet(300))  # compiles
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

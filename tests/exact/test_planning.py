@@ -6,6 +6,7 @@ from hypothesis import given, settings
 
 from cmdpax.environments import garnet, grid_world, inventory, queue
 from cmdpax.errors import NumericalError
+from cmdpax.exact import planning
 from cmdpax.exact.bounds import Claim, best_bounds
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.standard import StandardForm
@@ -127,6 +128,20 @@ def test_a_good_guess_needs_one_backup(sparse, monkeypatch):
     )
     plan(form, values=values + 5.0, tolerance=1e-8)  # a constant does not matter
     assert len(calls) == 1
+
+
+def test_policies_are_evaluated_no_better_than_the_tolerance_asks(sparse, monkeypatch):
+    form = form_of("random", 300, 4, 3, 0.99, 3)
+    asked, original = [], planning.fixed_point
+
+    def solved(system, right, allowed, guess):
+        asked.append(allowed)
+        return original(system, right, allowed, guess)
+
+    monkeypatch.setattr(planning, "fixed_point", solved)
+    with large_path(eliminates=False):
+        plan(form, tolerance=1e-3)
+    assert asked and min(asked) >= 1e-3 / (4 * form.criterion.reach)
 
 
 def test_loose_tolerance_is_a_bound_too(sparse):

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 
 from cmdpax.environments import queue
-from cmdpax.exact.ranges import FLOOR, Ranges, attained_ranges
+from cmdpax.exact.bounds import best_bounds, claim
+from cmdpax.exact.ranges import FLOOR, ROUGH, Ranges, attained_ranges
 from cmdpax.exact.standard import StandardForm
 from models import build, cmdps, large_path
 
@@ -52,7 +53,7 @@ def test_tolerances_are_shares_of_ranges_with_a_floor():
         np.zeros(3),
         np.ones(3),
     )
-    own = ranges.tolerances(1e-6, np.array([[-7.0], [3.0]]))
+    own = ranges.tolerances(1e-6, np.array([[-7.0, -7.0], [3.0, 3.0]]))
     np.testing.assert_allclose(own, [2e-6, 7 * FLOOR, 3 * FLOOR])
 
 
@@ -77,6 +78,21 @@ def test_values_of_a_plan_that_was_made_already_are_an_end_of_the_range():
         truth = true_ranges(form)
     assert truth[0, 1] - sharp.bounds[0, 1] <= 2e-9 * form.reward_scale
     np.testing.assert_array_equal(sharp.bounds[1], rough.bounds[1])
+
+
+def test_a_guess_is_where_a_plan_of_the_same_function_ends():
+    with large_path(eliminates=False):
+        form = StandardForm.of(build("random", 400, 3, 2, 0.99, 1, 2))
+        ranges = attained_ranges(form)
+        for row, weights in zip((form.reward, *form.constraints), 0.5 * np.eye(3), strict=True):
+            own, values = claim(form, 0.5 * row), ranges.guess(form, np.ones(3), weights)
+            low, high = best_bounds(form, own, values, form.gauge)
+            assert low <= form.criterion.plan(form, 0.5 * row).value <= high
+            assert high - low <= 0.5 * ROUGH * form.scales[:, 1].max()
+        whole = ranges.guess(form, np.array([4.0, 1.0, 2.0]), np.array([2.0, 0.0, 3.0]))
+    parts = ranges.potentials[:, 1]
+    np.testing.assert_allclose(whole, parts[0] / 2 + parts[2] * 1.5, rtol=1e-15)
+    assert ranges.guess(StandardForm.of(queue(30)), np.ones(3), np.ones(3)) is None
 
 
 def test_what_the_answer_attains_has_no_width():

@@ -32,7 +32,9 @@ def test_thresholds_are_as_written():
 
 def test_where_nothing_turns_the_array_itself_comes_back():
     values = np.arange(6.0).reshape(2, 3)
-    assert Limits.of([1, 2], ">=").turn(values, axis=0) is values
+    rows = Limits.of([1, 2], ">=")
+    assert rows.turn(values, axis=0) is values
+    np.testing.assert_array_equal(rows.row_thresholds, [1, 2])
     turned = Limits.of([1, 2], ["<=", ">="]).turn(values, axis=0)
     np.testing.assert_array_equal(turned, [[0, -1, -2], [3, 4, 5]])
     assert not np.signbit(turned[0, 0])  # one form for one number

@@ -502,7 +502,7 @@ def test_a_time_limit_ends_the_method(name, monkeypatch):
     """Phase 1 has its time, and the method has none."""
     model, own = garnet(states=60, constraints=5), cmdpax.solvers.solve.decide_feasibility
 
-    def decide(form, eps, columns, accuracy, most, stop):
+    def decide(form, eps, columns, accuracy, most, stop, guess):
         verdict = own(form, eps, columns, accuracy, most)
         stop.end = 0.0
         return verdict

@@ -30,7 +30,7 @@ from cmdpax.loops.compiled import readable
 if TYPE_CHECKING:
     from cmdpax.exact.standard import StandardForm
 
-UNIT_ROUNDING = float(np.finfo(float).eps)
+UNIT_ROUNDING, OUTWARDS = float(np.finfo(float).eps), np.array([-1.0, 1.0])
 
 
 class Claim(NamedTuple):
@@ -102,7 +102,7 @@ def policy_bounds(
 ) -> tuple[float, float]:
     """Bounds on the value of a policy `[K]`, or of one choice of each state, `[S]`."""
     ends = extremes(form, [what], potential[None], gauge, policy)
-    low, high = widened(form, ends, potential[None], [what.rest])[0]
+    low, high = widened(form, ends, potential[None], np.array([float(what.rest)]))[0]
     return float(low), float(high)
 
 
@@ -111,7 +111,7 @@ def best_bounds(
 ) -> tuple[float, float]:
     """Bounds on the value of the best policy; some policy attains the lower one."""
     ends = extremes(form, [what], potential[None], gauge)
-    low, high = widened(form, ends, potential[None], [what.rest])[0]
+    low, high = widened(form, ends, potential[None], np.array([float(what.rest)]))[0]
     return float(low), float(high)
 
 
@@ -190,35 +190,21 @@ def widened(
     form: "StandardForm",
     ends: np.ndarray,
     potentials: np.ndarray,
-    rests: "Sequence[Fraction | float] | np.ndarray",
+    rests: np.ndarray,
 ) -> np.ndarray:
-    """`rho.V + rho.u d/g + rest` from n extremes `[n, 2]`, with rounding, `[n, 2]`."""
-    own, chances, count = form.start
-    rest = np.array([float(one) for one in rests])
-    return rounded_outwards(chances, count, potentials[:, own], ends, rest)
+    """`rho.V + rho.u d/g + rest` with rounding, `[..., n, 2]`.
 
-
-def rounded_outwards(
-    chances: np.ndarray,
-    count: np.ndarray | float,
-    values: np.ndarray,
-    ends: np.ndarray,
-    rest: np.ndarray,
-) -> np.ndarray:
-    """`rho.V + ends + rest` with rounding, `[..., n, 2]`.
-
-    chances: `[..., k]`, those of the initial states. count: a number or `[..., 1, 1]`, of roundings
-    in a sum over them. values: `[..., n, k]`, there. ends: `[..., n, 2]`. rest: `[..., n]`.
+    Of n potentials, their extremes `[n, 2]` and rests `[..., n]`.
     """
-    chances = chances[..., None, :]
-    at_start = (values * chances).sum(-1)[..., None]
-    rounding = count * (np.abs(values) * chances).sum(-1)[..., None]
-    rest, outwards = rest[..., None], np.array([-1.0, 1.0])
+    own, chances, count = form.start
+    values, rest = potentials[:, own], rests[..., None]
+    at_start = (values * chances).sum(-1, keepdims=True)
+    rounding = count * (np.abs(values) * chances).sum(-1, keepdims=True)
     with np.errstate(invalid="ignore"):
         total = at_start + ends + rest
         size = rounding + count * np.abs(ends) + np.abs(rest) + 2 * np.abs(total)
         return np.where(
-            np.isfinite(size), total + outwards * UNIT_ROUNDING * size, outwards * np.inf
+            np.isfinite(size), total + OUTWARDS * (UNIT_ROUNDING * size), OUTWARDS * np.inf
         )
 
 

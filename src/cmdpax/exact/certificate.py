@@ -55,7 +55,8 @@ def certify(
     own, gauge = claims(form), form.gauge
     rests = [one.rest for one in own]
     room = [rest - Fraction(b) if rest else -b for rest, b in zip(rests[1:], form.thresholds)]
-    shares, all_bounds, all_margins, vectors = [], [], [], []
+    values_and_margins = np.array([rests, [rests[0], *room]], dtype=float)
+    shares, all_bounds, vectors = [], [], []
     for share, policy in policies:
         if is_optimal and potential is not None:
             potentials = potential[None]
@@ -64,9 +65,8 @@ def certify(
         ends = extremes(form, own, potentials, gauge, policy)
         shares.append(share)
         vectors.append(potentials)
-        all_bounds.append(widened(form, ends, potentials, rests))
-        all_margins.append(widened(form, ends[1:], potentials[1:], room))
-    bounds, margins = mean_bounds(shares, all_bounds), mean_bounds(shares, all_margins)
+        all_bounds.append(widened(form, ends, potentials, values_and_margins).reshape(-1, 2))
+    bounds, margins = mean_bounds(shares, all_bounds).reshape(2, -1, 2)
     ranges = Ranges.of_answer(form, bounds[0]) if ranges is None else ranges
     sizes, size_potentials = _sizes(form, policies[0][1], own, ranges)
     what = mixed(form, form.reward, weights)
@@ -74,7 +74,7 @@ def certify(
         potential = form.criterion.upper(form, what, choices, float(np.min(tolerances)))
     certificate = Certificate(
         reward_bounds=(float(bounds[0, 0]), float(bounds[0, 1])),
-        margin_bounds=margins,
+        margin_bounds=margins[1:],
         dual_bound=best_bounds(form, what, potential, gauge)[1],
         weights=weights,
         value_potentials=np.concatenate(vectors) if len(vectors) > 1 else vectors[0],

@@ -315,7 +315,7 @@ class Discounted:
             return values
         seen = values[..., form.reachable_states]
         low, high = seen.min(-1, keepdims=True), seen.max(-1, keepdims=True)
-        return np.clip(values, low, high) - (low / 2 + high / 2)
+        return values.clip(low, high) - (low / 2 + high / 2)
 
     def constant_of(self, low: float, high: float) -> tuple[float, Fraction]:
         """A number c that rewards between two have in common, and its value, `c / (1 - gamma)`.

@@ -12,11 +12,11 @@ changes nothing.
 Small models: exact policy iteration. Large ones are planned component by component, each to the end
 before those that lead to it: a state alone by one backup, others by policy iteration with sparse
 elimination (`loops/settling.py`) unless too much fills in, those by `_improve`. There evaluation of
-the greedy policy is inexact (its residual falls to a fraction of the present d) and stops as soon
-as the two bounds agree to the tolerance. Where fixed-point evaluation is slow the model is
-structured (a grid); then Gauss-Seidel sweeps in both directions carry news across the component
-before each evaluation. Where nearly all transitions follow a flow, sweeps in its order come first,
-for as long as each of them halves d.
+the greedy policy is inexact (its residual falls to a fraction of the present d, or of what the
+tolerance allows) and stops as soon as the two bounds agree to the tolerance. Where fixed-point
+evaluation is slow the model is structured (a grid); then Gauss-Seidel sweeps in both directions
+carry news across the component before each evaluation. Where nearly all transitions follow a flow,
+sweeps in its order come first, for as long as each of them halves d.
 """
 
 from dataclasses import dataclass
@@ -216,7 +216,8 @@ def _improve(
             forcing, stalled = forcing / 10, stalled + 1
         else:
             smallest, stalled = width, 0
-        right, allowed = reward[result.choices], forcing * width
+        right, enough = reward[result.choices], tolerance / (4 * reach)
+        allowed = max(forcing * width, enough)
         system = System(bellman.policy_rows(rows, result.choices), discount, closed=closed)
         if structured:
             guess = result.backed_up

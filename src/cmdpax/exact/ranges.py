@@ -9,7 +9,7 @@ own policy, is a floor for what no policy can change. All are less the value of 
 which no policy can change either; it counts by its last digits alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +31,7 @@ GUESSED, BACKUPS = 0.2, 3  # the same where a guess is enough, and backups of a 
 NARROW = 1e-4  # share of possible values below which a range is
 EXACT, FEW = 64, 4  # states and functions up to which exact plans cost no more than rough ones
 ROUNDS = 8  # plans of one end, at the most
+Guess = Callable[[np.ndarray], np.ndarray | None]  # of values `[S]`, for weights `[1 + m]`
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,31 +63,32 @@ class Ranges:
         bounds[0, 0] = min(bounds[0, 0], float(reward_bounds[1]))
         return replace(self, bounds=bounds)
 
+    def guess(
+        self, form: StandardForm, units: np.ndarray, weights: np.ndarray
+    ) -> np.ndarray | None:
+        """`sum_i w_i max_pi V_i [S]`, roughly: where planning `w.x` begins, for weights `[1 + m]`.
+
+        In units `[1 + m]` of a scaled form; None where plans need no guess.
+        """
+        if form.is_small or form.criterion.parts > 1:
+            return None
+        pairs = zip((weights / units).tolist(), self.potentials[:, 1], strict=True)
+        return np.asarray(sum(weight * own for weight, own in pairs if weight))
+
     def tolerances(
         self, eps: float, thresholds: np.ndarray, sizes: np.ndarray | float = 0.0
     ) -> np.ndarray:
         """What gap and violations may be, `[1 + m]`.
 
-        thresholds: `[m, k]`, all that a constraint's values are compared with. sizes: `[1 + m]`.
+        thresholds: `[m, 2]`, what a constraint's values are compared with. sizes: `[1 + m]`.
         """
-        return tolerances_of(self.bounds, self.constants, self.largest, eps, thresholds, sizes)
-
-
-def tolerances_of(
-    bounds: np.ndarray,
-    constants: np.ndarray,
-    largest: np.ndarray,
-    eps: float,
-    thresholds: np.ndarray,
-    sizes: np.ndarray | float = 0.0,
-) -> np.ndarray:
-    """What gap and violations may be, `[..., 1 + m]`, of bounds `[..., 1 + m, 2]`."""
-    first = np.broadcast_to(bounds[..., :1, :1], (*bounds.shape[:-2], 1, thresholds.shape[-1]))
-    numbers = np.concatenate([bounds, np.concatenate([first, thresholds], -2)], -1)
-    own = np.maximum(np.abs(numbers - constants[..., None]).max(-1), sizes)
-    floor = np.maximum(FLOOR * own, DIGITS * np.abs(numbers).max(-1))
-    floor = np.maximum(floor, TINIEST * largest)
-    return np.maximum(eps * np.maximum(np.diff(bounds)[..., 0], 0.0), floor)
+        others = np.concatenate([self.bounds[:1], thresholds])  # the reward has none of its own
+        numbers = np.concatenate([self.bounds, others], 1)
+        own = np.maximum(np.abs(numbers - self.constants[:, None]).max(1), sizes)
+        floor = np.maximum(FLOOR * own, DIGITS * np.abs(numbers).max(1))
+        floor = np.maximum(floor, TINIEST * self.largest)
+        low, high = self.bounds.T
+        return np.maximum(eps * np.maximum(high - low, 0.0), floor)
 
 
 def attained_ranges(

@@ -90,11 +90,11 @@ def find_order(rows: Rows) -> Order:
     pointers = readable(first_entry[first_choice])  # the union of all choices, as a sparse matrix
     states, starts = np.empty(S, dtype=np.uint32), np.zeros(S + 1, dtype=np.uint32)
     finish, *work = (np.zeros(S, dtype=np.uint32) for _ in range(6))
-    count = _search(pointers, successors, states, starts, finish, *work)
-    starts, leaks = starts[: count + 1].copy(), np.zeros(count, dtype=np.bool_)
-    place = np.empty(S, dtype=np.uint32)
+    leaks, leaves = (np.zeros(S, dtype=np.bool_) for _ in range(2))
+    count = _search(pointers, successors, states, starts, leaks, finish, leaves, *work)
+    starts, leaks, place = starts[: count + 1].copy(), leaks[:count].copy(), np.empty_like(states)
     flows, filled = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
-    for c in np.flatnonzero(np.diff(starts.astype(np.int64)) >= LARGE):
+    for c in np.flatnonzero(np.diff(starts) >= LARGE):
         own = states[starts[c] : starts[c + 1]]
         n, numbers = len(own), np.arange(len(own), dtype=np.uint32)
         place[own] = numbers
@@ -110,18 +110,17 @@ def find_order(rows: Rows) -> Order:
             entries, choices = (int((p[own + 1] - p[own]).sum()) for p in (pointers, first_choice))
             length = 0.0 if entries <= FEW * choices else length
         filled[c] = n > LARGEST or n * length**2 > most_work(n)  # as with so many columns in a row
-    if count > 1:
-        component = np.empty(S, dtype=np.uint32)
-        component[states] = np.repeat(np.arange(count, dtype=np.uint32), np.diff(starts))
-        _find_leaks(pointers, successors, readable(component), leaks)
     return Order(readable(states), readable(starts), readable(leaks), readable(flows), filled)
 
 
 @compiled
-def _search(pointers, successors, states, starts, finish, index, low, edge, path, stack):
-    """Tarjan's search; the number of components. Work arrays `[S]` come as zeros.
+def _search(
+    pointers, successors, states, starts, leaks, finish, leaves, index, low, edge, path, stack
+):
+    """Tarjan's search; the number of components. All arrays `[S]` come as zeros.
 
     `finish` numbers states as the search leaves them: most lead to those that it has left before.
+    `leaves` says which lead to a component that was complete before their own.
     """
     S = len(states)
     done = np.uint32(0xFFFFFFFF)  # index of a state whose component is complete
@@ -146,7 +145,9 @@ def _search(pointers, successors, states, starts, finish, index, low, edge, path
                     depth += 1
                     is_deeper = True
                     break
-                if index[t] != done:
+                if index[t] == done:
+                    leaves[s] = True
+                else:
                     lowest = min(lowest, low[t])
             low[s] = lowest
             if is_deeper:
@@ -160,6 +161,7 @@ def _search(pointers, successors, states, starts, finish, index, low, edge, path
                     waiting -= 1
                     t = stack[waiting]
                     index[t] = done
+                    leaks[count] |= leaves[t]
                     states[placed] = t
                     placed += 1
                 count += 1
@@ -179,14 +181,6 @@ def _backward(pointers, successors, states, place, finish):
                 back += finish[t] > finish[s]
                 count += 1
     return back / count
-
-
-@compiled
-def _find_leaks(pointers, successors, component, leaks):
-    for s in range(len(component)):
-        for e in range(pointers[s], pointers[s + 1]):
-            if component[successors[e]] != component[s]:
-                leaks[component[s]] = True
 
 
 @compiled

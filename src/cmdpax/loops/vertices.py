@@ -393,7 +393,7 @@ def _outwards(model, values, low, high, rest, doubt):
 
 @compiled
 def _tolerance(functions, shares, i, ranges):
-    """What the gap or a violation may be, given an attained range (`ranges.tolerances_of`)."""
+    """What the gap or a violation may be, given an attained range (`Ranges.tolerances`)."""
     rest, own, largest = functions.rests[i, 0], 0.0, 0.0
     for j in range(4 if i > 0 else 2):
         number = ranges[i, j] if j < 2 else functions.compared[i - 1, j - 2]

@@ -127,12 +127,14 @@ class Limits:
     @cached_property
     def row_thresholds(self) -> np.ndarray:
         """`b [M]`: a row is met when `sign * V >= b`."""
+        if self.are_rows:
+            return _frozen(self.bounds[:, 0].copy())
         return _frozen(self.signs * self.bounds[self._sides] + 0.0)
 
     @property
     def compared(self) -> np.ndarray:
         """`[M, 2]`: what each row is compared with: its own threshold, and the other of a range."""
-        if len(self.rows) == len(self):
+        if self.row_count == len(self):
             return self.row_thresholds[:, None].repeat(2, 1)
         both = self.bounds[self.rows] * self.signs[:, None]
         return np.where(np.isfinite(both), both, self.row_thresholds[:, None])

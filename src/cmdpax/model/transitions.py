@@ -168,7 +168,7 @@ class Transitions:
     @cached_property
     def cells(self) -> Array:
         """`[K]`: where each choice stands in a table `[S, A]`, row after row."""
-        return self.state_of.astype(np.int64) * self.actions + self.action_of
+        return self.by_state(self.actions * np.arange(self.states)) + self.action_of
 
     def as_table(self, numbers: Array) -> Array:
         """What is said by choice `[..., K]` as a table `[..., S, A]`, 0 where there is none."""

@@ -18,6 +18,7 @@ from scipy.optimize import linprog
 from cmdpax.errors import NumericalError
 from cmdpax.exact.average import Average
 from cmdpax.exact.planning import Plan
+from cmdpax.exact.ranges import Guess
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops.mixing import best_mixture
 from cmdpax.solvers.columns import MAX_COLUMNS, Columns, add_column, first_column
@@ -52,22 +53,25 @@ def decide_feasibility(
     accuracy: float = 0.0,
     most: int = MAX_COLUMNS,
     stop: Stop = never,
+    guess: Guess = lambda weights: None,
 ) -> Feasibility:
     """The verdict on a scaled form.
 
     columns: some to start from. accuracy: the error that values of columns may have (large models);
     a hundredth of eps does not blur a verdict. most: columns kept. stop: once it returns True the
-    verdict is "open", with the columns so far, at least one.
+    verdict is "open", with the columns so far, at least one. guess: where plans begin.
     """
     if columns is None:
         tolerance = max(accuracy, LOOSENESS)
-        best = form.criterion.plan(form, form.reward, tolerance=tolerance, stop=stop)
+        values = guess(np.append(1.0, np.zeros(form.constraint_count)))
+        best = form.criterion.plan(form, form.reward, values=values, tolerance=tolerance, stop=stop)
         columns = first_column(form, best, accuracy)
-    strict = _try_to_reach(form, columns, STRICT * eps, -RELAXED * eps, accuracy, most, stop)
+    kind = accuracy, most, stop, guess
+    strict = _try_to_reach(form, columns, STRICT * eps, -RELAXED * eps, *kind)
     if strict.status != "tight":
         return strict
     lowest = -RELAXED * eps
-    relaxed = _try_to_reach(form, strict.columns, lowest, lowest, accuracy, most, stop)
+    relaxed = _try_to_reach(form, strict.columns, lowest, lowest, *kind)
     return replace(relaxed, status="tight") if relaxed.status == "feasible" else relaxed
 
 
@@ -135,6 +139,7 @@ def _try_to_reach(
     accuracy: float,
     most: int,
     stop: Stop,
+    guess: Guess,
 ) -> Feasibility:
     """Whether every margin can be at least `target`: "feasible", or "tight".
 
@@ -154,7 +159,7 @@ def _try_to_reach(
         if stop():
             return Feasibility("open", columns)
         ray = lack / lack.sum()
-        start, values = (best.choices, best.values) if best else (None, None)
+        start, values = (best.choices, best.values) if best else (None, guess(np.append(0.0, ray)))
         tolerance = max(accuracy, loosest * min(float(lack.max()), left))
         reward = np.tensordot(ray, form.constraints, 1)
         best = plan(form, reward, start, values=values, tolerance=tolerance, stop=stop)

@@ -308,8 +308,7 @@ class _Door:
     start: Result | None = None  # of a model that resembles this one
 
     def __post_init__(self) -> None:
-        limits = {"time_limit": self.time_limit, "memory_limit": self.memory_limit}
-        _check_limits(self.callback, **limits)
+        _check_limits(self.callback, time_limit=self.time_limit, memory_limit=self.memory_limit)
         self.started, self.stop = time.perf_counter(), Stopper(self.time_limit)
         self.form = form_of(self.model)
         self.explains &= isinstance(self.model, CMDP)
@@ -385,8 +384,8 @@ class _Door:
                     return result
             if plans is not None and not stop() and (result := self._by_pivots()) is not None:
                 return result
-            known = warm.columns_for(form)
-            verdict = decide_feasibility(form, self.eps, known, accuracy, most, stop)
+            known, guess = warm.columns_for(form), partial(self.ranges.guess, form, self.units)
+            verdict = decide_feasibility(form, self.eps, known, accuracy, most, stop, guess)
             if verdict.status in ("infeasible", "open"):
                 return self._phase_one(verdict)
             if solver is not None:
@@ -399,8 +398,7 @@ class _Door:
         Most are as exact as rounding allows. Only where one is not it matters what policies change.
         """
         form = self.form
-        conceivable = form.criterion.scale(form, form.reward)[1]
-        best = self._planned(SHARP * self.eps * conceivable, self._heard("dual_potential"))
+        best = self._planned(SHARP * self.eps * form.scales[0, 1], self._heard("dual_potential"))
         policies, proof, values = self._of_plan(best, None)
         self.warm.ranges = Ranges.of_answer(form, proof.reward_bounds)
         if proof.gap > self.tolerances[0]:
@@ -478,8 +476,9 @@ class _Door:
         form, warm = self.scaled.form, self.warm
         if warm.multipliers is None:
             warm.multipliers = np.zeros(form.constraint_count)
-        guess = self._heard("dual_potential")
-        guess = None if guess is None else guess / self.scaled.units[0]
+        guess = self.ranges.guess(form, self.units, np.append(1.0, warm.multipliers))
+        if (heard := self._heard("dual_potential")) is not None:
+            guess = heard / self.units[0]
         reward, accuracy = form.pseudo_reward(warm.multipliers), ACCURACY * self.eps
         kind: dict[str, Any] = {"values": guess, "tolerance": STARTED, "stop": self.stop}
         best = form.criterion.plan(form, reward, **kind)
@@ -634,9 +633,7 @@ class _Door:
         if verdict.status != "open":  # there is time: the first plan was a loose one
             reward, tolerance = claim(form, form.reward).reward, float(self.tolerances[0])
             choices = form.criterion.plan(form, reward, choices, tolerance=tolerance).choices
-        elif (
-            not form.is_small and form.criterion.parts == 1
-        ):  # there is none for more than what is known
+        elif not form.is_small and form.criterion.parts == 1:  # none for more than what is known
             accuracy, values = LOOSE, columns.potentials[0]
             if values is not None:
                 potential = self.scaled.potential(values)
@@ -677,9 +674,7 @@ class _Door:
                 senses=None,
                 minimise=False,
             )
-            sides = [(low, False)] * bool(np.isfinite(low)) + [(high, True)] * bool(
-                np.isfinite(high)
-            )
+            sides = [side for side in ((low, False), (high, True)) if np.isfinite(side[0])]
             for bound, minimise in sides:
                 end = self.stop.end
                 left = None if end is None else end - time.perf_counter()
@@ -711,10 +706,10 @@ class _Door:
             self.warm.columns = None  # every vector counts there
         policies = self.form.said_policies(policies)
         limits, (gap, excess) = self.model.limits, self._errors(proof)
+        first = limits.first_rows
         if self.renumbered is not None:
             policies = tuple((share, self.renumbered.policy(own)) for share, own in policies)
             proof = self.renumbered.certificate(proof)
-        first = limits.first_rows
         reason = ""
         if status == "limit":
             reason = "time" if self.stop() else "rounding" if self.refused else "no progress"
@@ -743,8 +738,7 @@ class _Door:
         Those of rows, not of limits: both sides of an equality have a price of their own.
         """
         off = ACCURACY * self.eps * self.scaled.units
-        rewards = points[:, 0] * self.scaled.units[0] - off[0]
-        rewards = rewards + self.scaled.offset
+        rewards = points[:, 0] * self.scaled.units[0] - off[0] + self.scaled.offset
         return np.column_stack([rewards, points[:, 1:] * self.scaled.units[1:] - off[1:]])
 
     @cached_property
