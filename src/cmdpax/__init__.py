@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = version("cmdpax")
 _HOMES = {  # where each public name lives; a module is loaded when a name of it is first used
-    "checker": ("Verified", "check"),
+    "checker.check": ("Verified", "check"),
     "errors": ("CertificateError", "CmdpaxError", "InputError", "NumericalError"),
     "learning.evaluation": ("Evidence", "evaluate"),
     "learning.margins": ("Verdict",),
@@ -48,7 +48,7 @@ __all__ = sorted([*_HOME, *_MODULES])
 
 if TYPE_CHECKING:
     from cmdpax import environments, utilities
-    from cmdpax.checker import Verified, check
+    from cmdpax.checker.check import Verified, check
     from cmdpax.errors import CertificateError, CmdpaxError, InputError, NumericalError
     from cmdpax.learning.evaluation import Evidence, evaluate
     from cmdpax.learning.margins import Verdict

@@ -67,12 +67,18 @@ UNGUARDED = {
     "experiments/store.py: read_bytes",  # its own source, to digest
 }
 # who may ask whether a limit is an upper or a lower bound, and who may know a discount factor
-SENSES = ("model/limits.py", "model/text.py", "model/result.py", "model/prints.py", "checker.py")
+SENSES = (
+    "model/limits.py",
+    "model/text.py",
+    "model/result.py",
+    "model/prints.py",
+    "checker/limits.py",
+)
 DISCOUNT = (
     *("model/", "exact/standard.py", "exact/discounted.py", "exact/planning.py"),
     *("exact/bounds.py", "exact/proper.py", "exact/average.py", "exact/stack.py"),
     "exact/by_blocks.py",
-    *("exact/systems.py", "loops/", "checker.py", "environments/", "learning/"),
+    *("exact/systems.py", "loops/", "checker/", "environments/", "learning/"),
     "solvers/description.py",  # says it
 )
 # names that the glossary replaced: `weights`, `action_values`, `successor`, or the noun itself
@@ -80,7 +86,8 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 2880,
+    "loose modules": 1900,
+    "checker": 1085,
     "loops": 4190,
     "model": 4930,
     "exact": 4170,
@@ -92,7 +99,7 @@ BUDGETS = {
     "paper": 2800,
     "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 35_900, 149, 9
+LINES, MODULES, LOOSE_MODULES = 36_000, 160, 8
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 21,
@@ -101,6 +108,7 @@ READING = {
     "an update of SPMA-ALM": 9,
     "a baseline": 4,
     "a utility": 5,
+    "a proof": 6,
 }
 
 
@@ -147,7 +155,8 @@ def test_a_room_imports_lower_floors_and_rooms_to_its_left(file):
 
 
 def test_the_checker_shares_no_code_with_the_solvers():
-    assert rooms_imported("checker.py") == {"errors"}
+    inside = [file for file in FILES if room(file) == "checker"]
+    assert set().union(*map(rooms_imported, inside)) == {"errors", "checker"}
 
 
 def test_nobody_imports_the_paper_but_the_command_line():

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.table import Table
 
-from cmdpax import checker
+from cmdpax.checker import check as checker
 from cmdpax.cli.terminal import EXIT, Json, StatusLine, complain, out
 from cmdpax.environments import finite
 from cmdpax.environments.by_name import AS_IT_IS, Reading, open_features, open_model

@@ -11,7 +11,7 @@ import tyro
 from rich.live import Live
 from rich.table import Table
 
-from cmdpax import checker
+from cmdpax.checker import check as checker
 from cmdpax.cli.terminal import EXIT, StatusLine, err, out
 from cmdpax.environments import finite
 from cmdpax.errors import InputError, check_count
