@@ -40,7 +40,7 @@ _HOMES = {  # where each public name lives; a module is loaded when a name of it
     "solvers.solve": ("certified_gaps", "solve", "trajectory"),
     "solvers.surface": ("frontier_surface",),
     "solvers.table": ("Method", "methods"),
-    "utilities": ("Utility",),
+    "utilities.utility": ("Utility",),
 }
 _MODULES = ("environments", "utilities")
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from cmdpax.solvers.solve import certified_gaps, solve, trajectory
     from cmdpax.solvers.surface import frontier_surface
     from cmdpax.solvers.table import Method, methods
-    from cmdpax.utilities import Utility
+    from cmdpax.utilities.utility import Utility
 
 
 def __getattr__(name: str) -> Any:

@@ -86,7 +86,8 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1900,
+    "loose modules": 1275,
+    "utilities": 665,
     "checker": 1085,
     "loops": 4190,
     "model": 4930,
@@ -99,7 +100,7 @@ BUDGETS = {
     "paper": 2800,
     "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 36_000, 160, 8
+LINES, MODULES, LOOSE_MODULES = 36_020, 162, 7
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 21,
@@ -107,7 +108,7 @@ READING = {
     "the corrective oracle": 7,
     "an update of SPMA-ALM": 9,
     "a baseline": 4,
-    "a utility": 5,
+    "a utility": 6,
     "a proof": 6,
 }
 

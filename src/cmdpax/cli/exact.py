@@ -23,7 +23,7 @@ from cmdpax.solvers import frontier as frontiers
 from cmdpax.solvers import solve as door
 from cmdpax.solvers.description import describe as description_of
 from cmdpax.solvers.table import methods
-from cmdpax.utilities import from_text
+from cmdpax.utilities.ready import from_text
 
 Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
 Read = Annotated[Reading, tyro.conf.OmitArgPrefixes]

@@ -10,7 +10,7 @@ import numpy as np
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.limits import Limits
 from cmdpax.model.prints import Rows, as_html, as_text
-from cmdpax.utilities import Utility
+from cmdpax.utilities.utility import Utility
 
 Status = Literal["certified", "infeasible", "limit"]
 Row = dict[str, Any]  # of a trace
