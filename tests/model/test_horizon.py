@@ -12,7 +12,8 @@ from scipy.optimize import linprog
 
 import cmdpax
 from cmdpax import CMDP, InputError, check, load_model, load_result, methods, save_model, solve
-from cmdpax.files import arrays_in, opened
+from cmdpax.files.arrays import arrays_in
+from cmdpax.files.reading import opened
 from cmdpax.learning.portable import load_policy
 from models import assert_same, assert_valid
 

@@ -49,7 +49,7 @@ HOSTS = {
     "pickle": (),
     "cloudpickle": (),
     "safetensors": (),
-    "tomllib": ("files.py",),
+    "tomllib": ("files/reading.py",),
     "imageio_ffmpeg": ("learning/video.py",),
     "pyarrow": ("experiments/results.py", "model/tables.py"),
     "stormpy": ("model/prism.py",),
@@ -58,7 +58,7 @@ HOSTS = {
 }
 # who may open a file without the guards of `files`: those who append or lock, and write an archive
 OPENERS = (
-    *("files.py", "learning/run_folder.py", "learning/board.py"),
+    *("files/reading.py", "files/written.py", "learning/run_folder.py", "learning/board.py"),
     *("experiments/store.py", "experiments/executors.py"),
 )
 READS = {"read_text", "read_bytes", "load", "memmap", "fromfile", "ZipFile"}
@@ -86,7 +86,8 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 1275,
+    "loose modules": 785,
+    "files": 530,
     "utilities": 665,
     "checker": 1085,
     "loops": 4190,
@@ -100,7 +101,7 @@ BUDGETS = {
     "paper": 2800,
     "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 36_020, 162, 7
+LINES, MODULES, LOOSE_MODULES = 36_060, 165, 6
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 21,
@@ -189,7 +190,9 @@ def test_files_are_read_with_the_guards_of_one_reader():
     openers = {file for file, function in calls if getattr(function, "id", "") == "open"}
     assert openers <= set(OPENERS)
     reads = {(file, getattr(function, "attr", "")) for file, function in calls}
-    unguarded = {f"{file}: {name}" for file, name in reads if file != "files.py" and name in READS}
+    unguarded = {
+        f"{file}: {name}" for file, name in reads if room(file) != "files" and name in READS
+    }
     assert unguarded == UNGUARDED
 
 

@@ -14,7 +14,8 @@ from cmdpax.cli.terminal import EXIT, Json, StatusLine, complain, out
 from cmdpax.environments import finite
 from cmdpax.environments.by_name import AS_IT_IS, Reading, open_features, open_model
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.files import Row, writable_path
+from cmdpax.files.reading import Row
+from cmdpax.files.written import writable_path
 from cmdpax.learning.config import METHODS
 from cmdpax.learning.portable import holds_policy, load_policy, save_policy
 from cmdpax.model.archive import load_result, save_model, save_result

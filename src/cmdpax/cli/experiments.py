@@ -20,7 +20,7 @@ from cmdpax.experiments.executors import Execute, find_executor
 from cmdpax.experiments.runs import Run
 from cmdpax.experiments.store import Store
 from cmdpax.experiments.sweep import subset
-from cmdpax.files import Row
+from cmdpax.files.reading import Row
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.paper.settings import Task, find_sweep
 from cmdpax.solvers.solve import solve

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from cmdpax.cli.terminal import Json, TrainingBar, deep, err, out
 from cmdpax.errors import InputError
-from cmdpax.files import Row
+from cmdpax.files.reading import Row
 from cmdpax.learning.config import ROLLOUT_STEPS, WORKER_LIMIT, TrainConfig
 from cmdpax.learning.encoders import CONVOLUTIONAL
 from cmdpax.learning.run_folder import RunFolder

@@ -38,7 +38,8 @@ from pathlib import Path
 import cmdpax
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.experiments.runs import Run, carry_out, load_code
-from cmdpax.files import Row, is_part, locked, naming, read_json, remove_parts, write_json
+from cmdpax.files.reading import Row, read_json
+from cmdpax.files.written import is_part, locked, naming, remove_parts, write_json
 from cmdpax.learning.run_folder import RunFolder
 
 PACKAGES = ("numpy", "scipy", "numba", "highspy", "jax", "jaxlib", "optax", "gymnasium", "mujoco")

@@ -33,23 +33,20 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.files import (
-    LARGEST_ARRAY,
+from cmdpax.files.arrays import LARGEST_ARRAY
+from cmdpax.files.reading import (
     LARGEST_ROWS,
     LARGEST_TEXT,
     Row,
     checked_json,
-    locked,
     named,
-    naming,
     opened,
     parse_json,
     parse_rows,
     read_bytes,
     read_json,
-    remove_parts,
-    write_bytes,
 )
+from cmdpax.files.written import locked, naming, remove_parts, write_bytes
 
 Arrays = dict[str, np.ndarray]
 CHECKPOINTS_KEPT = 3  # older ones are removed

@@ -18,7 +18,7 @@ import numpy as np
 
 from cmdpax import lagrangian
 from cmdpax.errors import InputError, NumericalError
-from cmdpax.files import Row
+from cmdpax.files.reading import Row
 from cmdpax.learning import compilation
 from cmdpax.learning.board import Board
 from cmdpax.learning.choice import candidates, choose

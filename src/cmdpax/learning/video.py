@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from cmdpax.errors import InputError, check_count
-from cmdpax.files import replacing, writable_path
+from cmdpax.files.written import replacing, writable_path
 from cmdpax.learning.evaluation import trained_in
 from cmdpax.learning.gym_simulator import (
     USER_ERRORS,

@@ -30,7 +30,8 @@ from cmdpax.experiments.results import read_lines, write_lines
 from cmdpax.experiments.runs import Run
 from cmdpax.experiments.store import Store, versions
 from cmdpax.experiments.sweep import Sweep
-from cmdpax.files import Row, named, read_bytes, read_json, write_bytes, write_json, write_rows
+from cmdpax.files.reading import Row, named, read_bytes, read_json
+from cmdpax.files.written import write_bytes, write_json, write_rows
 from cmdpax.learning.config import METHODS, SHAPE
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits

@@ -18,7 +18,7 @@ from typing import Any
 from cmdpax.environments import finite
 from cmdpax.environments.by_name import drawn_states, seeded
 from cmdpax.errors import InputError
-from cmdpax.files import Row, checked_json, read_bytes, read_rows
+from cmdpax.files.reading import Row, checked_json, read_bytes, read_rows
 from cmdpax.model.archive import load_result
 from cmdpax.report.series import Replay, TrainingRun, read_run, reason
 from cmdpax.solvers.table import methods

@@ -19,7 +19,8 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 
 from cmdpax.errors import InputError
-from cmdpax.files import LARGEST_TOML, Row, plain, read_bytes
+from cmdpax.files.reading import LARGEST_TOML, Row, read_bytes
+from cmdpax.files.written import plain
 from cmdpax.report.contents import COLUMNS, Contents, Table, text
 from cmdpax.report.series import POINTS, TrainingRun, environments
 
