@@ -101,7 +101,7 @@ BUDGETS = {
     "paper": 2800,
     "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 36_060, 165, 6
+LINES, MODULES, LOOSE_MODULES = 36_060, 167, 6
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 21,

@@ -22,13 +22,8 @@ import numpy as np
 
 from cmdpax.errors import InputError, check_count, check_positive
 from cmdpax.learning.encoders import Encoder
-from cmdpax.learning.gym_simulator import (
-    USER_ERRORS,
-    as_input_error,
-    beside,
-    make_simulator,
-    name_of,
-)
+from cmdpax.learning.environment_names import USER_ERRORS, as_input_error, beside, name_of
+from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.policy import NetworkPolicy, spaces_of
 from cmdpax.learning.rollout import record_of
 from cmdpax.learning.run_folder import pack, unpack
