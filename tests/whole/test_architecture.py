@@ -91,7 +91,7 @@ BUDGETS = {
     "utilities": 665,
     "checker": 1085,
     "loops": 4190,
-    "model": 4930,
+    "model": 4950,
     "exact": 4170,
     "solvers": 5330,
     "environments": 685,
@@ -101,7 +101,7 @@ BUDGETS = {
     "paper": 2800,
     "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 36_060, 167, 6
+LINES, MODULES, LOOSE_MODULES = 36_070, 169, 6
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 21,

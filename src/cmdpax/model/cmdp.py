@@ -14,9 +14,8 @@ and the model's own states are those of all times (`horizon.py`).
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -35,10 +34,12 @@ from cmdpax.model.arguments import (
     goal_mask,
     labels,
 )
+from cmdpax.model.digest import digest_of, digest_of_0_1
 from cmdpax.model.foreign import mdptoolbox_fields, quantecon_fields, umb_fields
+from cmdpax.model.grid import Grid, checked_grid
 from cmdpax.model.horizon import at_the_end, read_stages
 from cmdpax.model.limits import Limits, listed
-from cmdpax.model.numbers import float_array, hash_array
+from cmdpax.model.numbers import float_array
 from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.prism import prism_fields
 from cmdpax.model.reading import CUBE, is_cube, read_rows
@@ -54,17 +55,6 @@ FIELDS = (  # of the constructor; thresholds besides
     *("state_names", "action_names", "constraint_names", "grid", "notes"),
 )
 OF_ROWS = ("available", "first_choice", "goal")  # arguments that say what transitions mean
-
-
-@dataclass(frozen=True)
-class Grid:
-    """How to draw a model whose states are cells: cells, directions of actions, marked states."""
-
-    cells: tuple[tuple[float, float], ...]  # (x, y) of each state
-    moves: tuple[tuple[float, float], ...]  # (dx, dy) of each action
-    hazards: tuple[int, ...] = ()
-    goals: tuple[int, ...] = ()
-    absorbing: tuple[int, ...] = ()  # states with nothing left to choose: no arrow is drawn there
 
 
 class CMDP:
@@ -188,7 +178,7 @@ class CMDP:
         if self.may_stay and self.criterion != "total":
             raise InputError("may_stay: it says when a run ends; leave it out but for discount 1.")
         self.action_names = action_labels(action_names, rows)
-        self.grid = _checked_grid(grid, S, A)
+        self.grid = checked_grid(grid, S, A)
         self.notes = labels("notes", notes, len(notes)) or ()
         if self.horizon is None and is_cube(transitions) and CUBE not in self.notes:
             self.notes += (CUBE,)
@@ -361,41 +351,13 @@ class CMDP:
     @cached_property
     def digest(self) -> str:
         """Fingerprint of what the user said, labels apart; how it is stored has no part in it."""
-        hasher = self.transitions.hashed.copy()
-        for array in (self.reward, self.constraints, self.limits.bounds, self.initial):
-            hash_array(hasher, array)
-        hasher.update(f"{self.senses} {self.minimise} {self.discount!r}".encode())
-        hasher.update(b" may stay" * self.may_stay + b" average" * (self.criterion == "average"))
-        if self.horizon is not None:
-            hasher.update(f"horizon {self.horizon}".encode())
-        return hasher.hexdigest()
+        return digest_of(self)
 
     def matches(self, digest: str) -> bool:
         """Whether a result's fingerprint is this model's; results of version 0.1 have another."""
         if digest.startswith("0.1:"):
-            return digest == f"0.1:{self._digest_of_0_1()}"
+            return digest == f"0.1:{digest_of_0_1(self)}"
         return digest == self.digest
-
-    def _digest_of_0_1(self) -> str:
-        """As version 0.1 made it: of rows padded to `[S, A, B]`, and of constraints as `>=`.
-
-        Pairs that did not exist were copies of the state's first choice.
-        """
-        rows = self.transitions
-        padded = np.zeros((2, rows.choices, rows.longest))
-        lengths = np.diff(rows.first_entry)
-        places = np.arange(len(rows.successors)) - np.repeat(rows.first_entry[:-1], lengths)
-        choice = np.repeat(np.arange(rows.choices), lengths)
-        padded[0, choice, places], padded[1, choice, places] = rows.successors, rows.probabilities
-        successors, chances = (np.moveaxis(rows.filled(part.T), 0, -1) for part in padded)
-        turned = rows.filled(self.limits.turn(self.constraints, axis=0))
-        hasher = sha256()
-        numbers = rows.filled(self.reward), turned, self.limits.row_thresholds, self.initial
-        for array in (successors.astype(np.int32), chances, *numbers):
-            hash_array(hasher, array)
-        mask = self.available
-        hasher.update((b"" if mask is None else mask.tobytes()) + repr(self.discount).encode())
-        return hasher.hexdigest()
 
     def uniform_policy(self) -> np.ndarray:
         """The policy that chooses uniformly among the actions of each state, `[S, A]`."""
@@ -601,17 +563,3 @@ def check_model(model: Any) -> None:
     if not isinstance(model, CMDP):
         advice = "; give from_rows stored=True" if isinstance(model, FunctionCMDP) else ""
         raise InputError(f"model: a CMDP is needed, not {type(model).__name__}{advice}.")
-
-
-def _checked_grid(grid: Grid | None, S: int, A: int) -> Grid | None:
-    """Drawing instructions that fit S states and A actions."""
-    if grid is None:
-        return None
-    if not isinstance(grid, Grid):
-        raise InputError("grid: it must be a cmdpax.Grid.")
-    marked = grid.hazards + grid.goals + grid.absorbing
-    cells, moves = len(grid.cells), len(grid.moves)
-    if (cells, moves) != (S, A) or any(not 0 <= s < S for s in marked):
-        own = f"{cells} cells and {moves} moves"
-        raise InputError(f"grid: it describes {own}; the model has {S} and {A}.")
-    return grid
