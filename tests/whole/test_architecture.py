@@ -87,7 +87,7 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 # lines, raised only on purpose
 BUDGETS = {
     "loose modules": 785,
-    "files": 530,
+    "files": 540,
     "utilities": 665,
     "checker": 1085,
     "loops": 4190,
@@ -101,7 +101,7 @@ BUDGETS = {
     "paper": 2800,
     "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 36_070, 169, 6
+LINES, MODULES, LOOSE_MODULES = 36_090, 170, 6
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 21,

@@ -132,6 +132,15 @@ def parse_rows(text: bytes) -> tuple[list[Row], list[int]]:
     return rows, damaged
 
 
+def row_of(line: bytes) -> Row:
+    """The object on a line of JSON; empty if there is none."""
+    try:
+        row = parse_json(line, finite=False)
+    except InputError:
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
 def checked_json(path: str | Path) -> Row:
     """The object in a JSON file."""
     return _object(read_bytes(path))
