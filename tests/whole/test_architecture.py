@@ -98,10 +98,10 @@ BUDGETS = {
     "learning": 6935,
     "experiments": 1980,
     "report": 960,
-    "paper": 2800,
+    "paper": 2820,
     "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 36_090, 170, 6
+LINES, MODULES, LOOSE_MODULES = 36_130, 171, 6
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 21,
