@@ -32,7 +32,7 @@ HOSTS = {
         f"learning/{file}.py"
         for file in [
             *("formulas", "learner", "traced_descent", "trust_region", "training"),
-            *("own_network", "compilation"),
+            *("own_network", "compilation", "saved"),
         ]
     ),
     "optax": ("learning/learner.py", "learning/traced_descent.py"),
@@ -95,13 +95,13 @@ BUDGETS = {
     "exact": 4170,
     "solvers": 5330,
     "environments": 685,
-    "learning": 6935,
+    "learning": 6955,
     "experiments": 1980,
     "report": 960,
     "paper": 2820,
     "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 36_130, 171, 6
+LINES, MODULES, LOOSE_MODULES = 36_145, 172, 6
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 21,
