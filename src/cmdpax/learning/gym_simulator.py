@@ -198,9 +198,9 @@ class GymSimulator:
                 )
             return
         try:
-            mask = np.concatenate(
-                [np.asarray(part, dtype=np.float64).reshape(-1) for part in _as_parts(info)]
-            )
+            masks = info["action_mask"]  # of all parts of an action
+            parts = masks if isinstance(masks, tuple) else (masks,)
+            mask = np.concatenate([np.asarray(one, dtype=np.float64).reshape(-1) for one in parts])
         except (TypeError, ValueError, LookupError):
             mask = np.empty(0)
         ends = np.cumsum(space.parts or (space.choices,))[:-1]
@@ -379,9 +379,3 @@ def _time_limit(env: Any) -> int | None:
     while limit is None and isinstance(env, gymnasium.Wrapper):
         limit, env = getattr(env, "_max_episode_steps", None), env.env
     return limit
-
-
-def _as_parts(info: Any) -> tuple[Any, ...]:
-    """The masks of all parts of an action."""
-    mask = info["action_mask"]
-    return mask if isinstance(mask, tuple) else (mask,)

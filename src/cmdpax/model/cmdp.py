@@ -249,12 +249,6 @@ class CMDP:
         H, S, A = self.policy_shape
         return table[..., : H * S, :].reshape(*table.shape[:-2], H, S, A)
 
-    def state_label(self, state: int) -> str:
-        """The name of a state, or its number; with a horizon also its time."""
-        time, own = divmod(state, self.policy_shape[-2])
-        label = f"'{self.state_names[own]}'" if self.state_names else f"{own}"
-        return label if self.horizon is None else f"{label} at time {time}"
-
     def by_choice(self, table: np.ndarray) -> np.ndarray:
         """A policy `[..., S, A]` by choice, `[..., K]`."""
         table = np.asarray(table)
@@ -292,22 +286,18 @@ class CMDP:
         rows = self.transitions
         uneven = "" if self.available is None else f" at most, {rows.choices:,} choices in all"
         steps = [] if self.horizon is None else [("horizon", f"{self.horizon:,} steps")]
+        discount = ("discount", f"{self.discount:.12g}")
         return [
             ("states", f"{self.policy_shape[-2]:,}"),
             *steps,
             ("actions", f"{rows.actions:,}{uneven}"),
             ("successors", f"{rows.longest} at most, {len(rows.successors):,} in all"),
-            self._what_counts(),
+            ("counts", "the long-run average") if self.criterion == "average" else discount,
             *([("runs", "may stay for ever where nothing is paid")] if self.may_stay else []),
             ("objective", f"{'minimise' if self.minimise else 'maximise'} the reward"),
             *(("subject to", text) for text in self.limits.texts),
             *(("note", sentence) for sentence in self.notes),
         ]
-
-    def _what_counts(self) -> tuple[str, str]:
-        if self.criterion == "average":
-            return "counts", "the long-run average"
-        return "discount", f"{self.discount:.12g}"
 
     def __str__(self) -> str:
         return as_text(self._rows())

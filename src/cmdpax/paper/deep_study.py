@@ -133,7 +133,8 @@ def choose_settings(rows: Sequence[Row]) -> dict[str, Row]:
         scores = dict[Cell, tuple[bool, float]]()
         for point, own in groups.items():
             if own.keys() >= set(tasks):
-                excess = max(_or_infinite(own[task]["excess"]) for task in tasks)
+                exceeded = [own[task]["excess"] for task in tasks]
+                excess = max(np.inf if one is None else one for one in exceeded)
                 scored = np.mean(
                     [(own[task]["return"] or 0.0) / best_printed(task) for task in tasks]
                 )
@@ -144,10 +145,6 @@ def choose_settings(rows: Sequence[Row]) -> dict[str, Row]:
             best = dict(zip(SEARCHED, winner))
             chosen[method] = {name: best[name] for name in SEARCHED if name in grid}
     return chosen
-
-
-def _or_infinite(number: float | None) -> float:
-    return np.inf if number is None else number
 
 
 def sweep_text(sweep: Sweep) -> str:
