@@ -38,7 +38,7 @@ from cmdpax.model.digest import digest_of, digest_of_0_1
 from cmdpax.model.foreign import mdptoolbox_fields, quantecon_fields, umb_fields
 from cmdpax.model.grid import Grid, checked_grid
 from cmdpax.model.horizon import at_the_end, read_stages
-from cmdpax.model.limits import Limits, listed
+from cmdpax.model.limits import Limited, Limits, listed
 from cmdpax.model.numbers import float_array
 from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.prism import prism_fields
@@ -57,7 +57,7 @@ FIELDS = (  # of the constructor; thresholds besides
 OF_ROWS = ("available", "first_choice", "goal")  # arguments that say what transitions mean
 
 
-class CMDP:
+class CMDP(Limited):
     """A finite constrained Markov decision process.
 
     Parameters
@@ -213,11 +213,6 @@ class CMDP:
         return self.transitions.choices
 
     @property
-    def constraint_count(self) -> int:
-        """Number of constraints m."""
-        return len(self.limits)
-
-    @property
     def first_choice(self) -> np.ndarray:
         """`[S + 1]` int32: the first choice of every state, and K."""
         return self.transitions.first_choice
@@ -259,21 +254,6 @@ class CMDP:
         end = np.broadcast_to(np.eye(A)[0], (*batch, S, A))  # where nothing is left to choose
         flat = np.concatenate([table.reshape(*batch, H * S, A), end], -2)
         return self.transitions.by_choice(flat)
-
-    @property
-    def thresholds(self) -> np.ndarray:
-        """As written: `[m]`, or `[m, 2]` (low, high) where one of them is a range."""
-        return self.limits.thresholds
-
-    @property
-    def senses(self) -> tuple[str, ...]:
-        """`">="`, `"<="`, `"=="` or `"in"` for each constraint."""
-        return self.limits.senses
-
-    @property
-    def constraint_names(self) -> tuple[str, ...]:
-        """As given, or `c0`, `c1`, ..."""
-        return self.limits.names
 
     def __repr__(self) -> str:
         rows = self.transitions
