@@ -89,19 +89,19 @@ BUDGETS = {
     "loose modules": 785,
     "files": 540,
     "utilities": 665,
-    "checker": 1085,
+    "checker": 1080,
     "loops": 4190,
-    "model": 4950,
+    "model": 4910,
     "exact": 4170,
     "solvers": 5330,
     "environments": 685,
-    "learning": 6955,
+    "learning": 6950,
     "experiments": 1980,
-    "report": 960,
+    "report": 955,
     "paper": 2820,
     "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 36_145, 172, 6
+LINES, MODULES, LOOSE_MODULES = 36_100, 172, 6
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 21,
@@ -109,7 +109,7 @@ READING = {
     "the corrective oracle": 7,
     "an update of SPMA-ALM": 9,
     "a baseline": 4,
-    "a utility": 6,
+    "a utility": 5,
     "a proof": 6,
 }
 
