@@ -26,7 +26,8 @@ import attack_kills
 import attack_models
 
 from cmdpax.experiments.store import versions
-from cmdpax.files import read_rows, write_rows
+from cmdpax.files.reading import read_rows
+from cmdpax.files.written import write_rows
 
 RECORDS = HOME / "results" / "attack"
 Outcome = tuple[int, str | None]  # how many were tried in a case, and what went wrong

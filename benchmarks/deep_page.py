@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from cmdpax.experiments.statistics import bootstrap_interval
-from cmdpax.paper.deep_study import DeepStudy, Record, best_printed, place
+from cmdpax.paper.deep_records import Record, best_printed
+from cmdpax.paper.deep_study import DeepStudy, place
 from cmdpax.paper.deep_tables import differences
 from cmdpax.paper.settings import (
     ABLATIONS,

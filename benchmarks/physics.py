@@ -37,7 +37,8 @@ import numpy as np
 from vs_omnisafe import EPOCH, omnisafe, omnisafe_versions, seconds_of
 
 from cmdpax.experiments.store import versions
-from cmdpax.files import read_rows, write_rows
+from cmdpax.files.reading import read_rows
+from cmdpax.files.written import write_rows
 from cmdpax.learning import training
 from cmdpax.learning.velocity import TASKS, VelocitySimulator
 from cmdpax.loops.compiled import shared_threads, thread_count

@@ -20,7 +20,8 @@ import gymnasium
 
 import cmdpax
 from cmdpax.experiments.store import installed, versions
-from cmdpax.files import read_rows, write_rows
+from cmdpax.files.reading import read_rows
+from cmdpax.files.written import write_rows
 from cmdpax.learning.run_folder import RunFolder
 
 HERE = Path(__file__).resolve().parent

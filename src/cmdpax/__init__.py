@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = version("cmdpax")
 _HOMES = {  # where each public name lives; a module is loaded when a name of it is first used
-    "checker": ("Verified", "check"),
+    "checker.check": ("Verified", "check"),
     "errors": ("CertificateError", "CmdpaxError", "InputError", "NumericalError"),
     "learning.evaluation": ("Evidence", "evaluate"),
     "learning.margins": ("Verdict",),
     "learning.portable": ("Policy", "load_policy", "save_policy"),
     "learning.training": ("Training", "train"),
     "model.archive": ("load_model", "load_result", "save_model", "save_result"),
-    "model.cmdp": ("CMDP", "Grid"),
+    "model.cmdp": ("CMDP",),
+    "model.grid": ("Grid",),
     "model.limits": ("Limits",),
     "model.result": (
         "Certificate",
@@ -40,7 +41,7 @@ _HOMES = {  # where each public name lives; a module is loaded when a name of it
     "solvers.solve": ("certified_gaps", "solve", "trajectory"),
     "solvers.surface": ("frontier_surface",),
     "solvers.table": ("Method", "methods"),
-    "utilities": ("Utility",),
+    "utilities.utility": ("Utility",),
 }
 _MODULES = ("environments", "utilities")
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -48,14 +49,15 @@ __all__ = sorted([*_HOME, *_MODULES])
 
 if TYPE_CHECKING:
     from cmdpax import environments, utilities
-    from cmdpax.checker import Verified, check
+    from cmdpax.checker.check import Verified, check
     from cmdpax.errors import CertificateError, CmdpaxError, InputError, NumericalError
     from cmdpax.learning.evaluation import Evidence, evaluate
     from cmdpax.learning.margins import Verdict
     from cmdpax.learning.portable import Policy, load_policy, save_policy
     from cmdpax.learning.training import Training, train
     from cmdpax.model.archive import load_model, load_result, save_model, save_result
-    from cmdpax.model.cmdp import CMDP, Grid
+    from cmdpax.model.cmdp import CMDP
+    from cmdpax.model.grid import Grid
     from cmdpax.model.limits import Limits
     from cmdpax.model.result import (
         Certificate,
@@ -73,7 +75,7 @@ if TYPE_CHECKING:
     from cmdpax.solvers.solve import certified_gaps, solve, trajectory
     from cmdpax.solvers.surface import frontier_surface
     from cmdpax.solvers.table import Method, methods
-    from cmdpax.utilities import Utility
+    from cmdpax.utilities.utility import Utility
 
 
 def __getattr__(name: str) -> Any:

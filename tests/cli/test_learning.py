@@ -17,8 +17,9 @@ import pytest
 
 import probes
 from calls import call
+from cmdpax.learning.checkpoints import read_checkpoint
 from cmdpax.learning.config import TrainConfig
-from cmdpax.learning.run_folder import RunFolder, read_checkpoint
+from cmdpax.learning.run_folder import RunFolder
 from cmdpax.learning.training import train
 
 SETTINGS = {

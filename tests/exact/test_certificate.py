@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cmdpax import CMDP, CertificateError, check, checker, solve
+from cmdpax import CMDP, CertificateError, check, solve
+from cmdpax.checker import bounds as checker
+from cmdpax.checker.facts import Facts
+from cmdpax.checker.limits import limit_rows
 from cmdpax.environments import cliff_world, deep_sea
 from cmdpax.exact.certificate import certify, lagrangian_bound, scaled_errors, with_ray
 from cmdpax.exact.ranges import attained_ranges
@@ -102,7 +105,7 @@ def test_what_cancels_leaves_its_rounding(seed, digits):
         for one in met
     ]
     model = CMDP(np.ones((1, 2, 1)), [[1.0, 0.0]], constraints, thresholds, [1.0], discount)
-    form, rows = StandardForm.of(model), checker._rows(model)
+    form, rows = StandardForm.of(model), limit_rows(model)
     for ray in (np.full(2, rng.random()), rng.random(2)):
         exact = max(
             sum(
@@ -113,8 +116,8 @@ def test_what_cancels_leaves_its_rounding(seed, digits):
         )
         nothing, potential = np.zeros(2), np.zeros(1)
         ours = lagrangian_bound(form, nothing, ray, potential)
-        facts = checker._Facts(model, np.array([True]), None)
-        theirs = checker._lagrangian_bound(facts, 0.0, rows, ray, potential)
+        facts = Facts(model, np.array([True]), None)
+        theirs = checker.lagrangian_bound(facts, nothing, rows, ray, potential)
         assert exact <= theirs <= ours
 
 

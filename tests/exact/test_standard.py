@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cmdpax import CMDP, checker
+from cmdpax import CMDP
+from cmdpax.checker import bounds as checker
+from cmdpax.checker.facts import Facts, visited
+from cmdpax.checker.policies import checked_policy
 from cmdpax.exact.bounds import best_bounds, claim, policy_bounds
 from cmdpax.exact.certificate import certify, lagrangian_bound, with_ray
 from cmdpax.exact.discounted import Discounted
@@ -246,19 +249,19 @@ def test_bounds_hold_for_any_vector_in_rational_arithmetic(criterion, drawn):
         chances = (probabilities[:, :, None] * tensor).sum(1)
         return EXACT_VALUE[criterion](form, chances, (probabilities * reward).sum(1))
 
-    facts = checker._Facts(model, checker._visited(model), gauge)
+    facts = Facts(model, visited(model), gauge)
     exact, what = value(rational_rows(policy)), claim(form, form.reward)
     low, high = policy_bounds(form, model.by_choice(policy), what, potential, gauge)
     assert low <= exact <= high
-    normalised = checker._checked_policy(model, policy)
-    less, more = checker._policy_bounds(facts, normalised, model.reward, potential)
+    normalised = checked_policy(model, policy)
+    less, more = checker.policy_bounds(facts, normalised, model.reward, potential)
     assert low <= less <= exact <= more <= high
     free = [range(n) for n in np.diff(model.first_choice)]
     choices = (np.eye(A, dtype=int)[list(actions)] for actions in product(*free))
     best = max(value(choice) for choice in choices)
     low, high = best_bounds(form, what, potential, gauge)
     assert low <= best <= high
-    less, more = checker._best_bounds(facts, *checker._centred(facts, model.reward), potential)
+    less, more = checker.best_bounds(facts, *checker.centred(facts, model.reward), potential)
     assert low <= less <= best <= more <= high
 
 

@@ -13,8 +13,9 @@ from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import init
 from cmdpax.learning.policy import NetworkPolicy, Statistics, fastest_forward, forward, tanh
 from cmdpax.learning.run_folder import RunFolder
+from cmdpax.learning.saved import restore
 from cmdpax.learning.simulator import ActionSpace
-from cmdpax.learning.training import restore, train
+from cmdpax.learning.training import train
 from policies import network
 from short_run import SMALL
 

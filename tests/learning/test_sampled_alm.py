@@ -11,7 +11,7 @@ from cmdpax import CMDP, InputError, utilities
 from cmdpax.environments import deep_sea
 from cmdpax.environments.by_name import tiles
 from cmdpax.exact.standard import StandardForm
-from cmdpax.learning.gym_simulator import GymSampler
+from cmdpax.learning.gym_sampler import GymSampler
 from cmdpax.learning.sampled_alm import (
     SampledSettings,
     VisitedStates,

@@ -21,12 +21,13 @@ import pytest
 import cmdpax
 import probes
 from cmdpax import InputError, NumericalError, lagrangian
-from cmdpax.learning import run_folder, training
+from cmdpax.learning import checkpoints, run_folder, training
 from cmdpax.learning.config import TrainConfig
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import init
 from cmdpax.learning.run_folder import RunFolder
-from cmdpax.learning.training import Dual, leaves_by_path, train
+from cmdpax.learning.saved import leaves_by_path
+from cmdpax.learning.training import Dual, train
 from cmdpax.model.limits import Limits
 from short_run import SMALL
 
@@ -553,16 +554,6 @@ def test_the_plain_lagrangian_weighs_by_its_multipliers(tmp_path):
     assert all(row["weight"]["cost"] > row["multiplier"]["cost"] for row in rows[1:])
 
 
-def config_of(settings):
-    return TrainConfig.of({k: v for k, v in settings.items() if k != "environment"}).resolved()
-
-
-def test_names_of_arrays_in_files_are_those_of_0_1():
-    learner = init(config_of(SMALL), make_simulator(SMALL["environment"], 1))
-    names = {"policy/layers/0/weight", "policy/log_std", "multiplier", "seen/mean"}
-    assert names | {"update", "seen/total"} <= leaves_by_path(learner).keys()
-
-
 @pytest.fixture
 def run_of_0_1(finished, tmp_path):
     """The finished run as 0.1 would have left it.
@@ -579,12 +570,12 @@ def run_of_0_1(finished, tmp_path):
         del config[name]
     (folder / "config.json").write_text(json.dumps(config))
     for path in RunFolder(folder).checkpoints():
-        arrays, notes = run_folder.read_checkpoint(path)
+        arrays, notes = checkpoints.read_checkpoint(path)
         own = ("policy/", "critics/", "policy_adam/", "critics_adam/", "dual_adam/", "seen/")
         old = {name: array for name, array in arrays.items() if name.startswith(own)}
         old |= {name: arrays[name] for name in ("multiplier", "update")}
         old |= {"centre": np.zeros(2), "margin": np.zeros(1)}
-        path.write_bytes(run_folder.pack(old))
+        path.write_bytes(checkpoints.pack(old))
         first = {"checkpoint": notes["checkpoint"]}
         first["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
         rest = {name: notes[name] for name in notes if name not in (*first, "notes_sha256")}
@@ -860,18 +851,18 @@ def test_the_same_policy_is_kept_whatever_is_killed_when(chosen, tmp_path, monke
     with pytest.raises(Stopped):
         small(folder, **KEPT, resume=True)
     monkeypatch.setattr(training, "collect", own)
-    write = run_folder.write_bytes
+    write = checkpoints.write_bytes
 
     def failing(path, data):
         if path.name == "kept.json":
             raise Stopped
         write(path, data)
 
-    monkeypatch.setattr(run_folder, "write_bytes", failing)
+    monkeypatch.setattr(checkpoints, "write_bytes", failing)
     with pytest.raises(Stopped):
         small(folder, **KEPT, resume=True)
     assert cmdpax.load_policy(folder).core.updates == 60  # nothing is chosen yet
-    monkeypatch.setattr(run_folder, "write_bytes", write)
+    monkeypatch.setattr(checkpoints, "write_bytes", write)
     clear = RunFolder.clear
 
     def stopped(run):

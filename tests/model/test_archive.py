@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cmdpax
-from cmdpax import CMDP, InputError, Result, check, files, solve
+from cmdpax import CMDP, InputError, Result, check, solve
 from cmdpax.environments import cliff_world, garnet
+from cmdpax.files import arrays as stored
 from cmdpax.model.archive import load_model, load_result, save_model, save_result
 from damage import fuzz, npy, npz_files, refused, unzipped, zipped
 from models import assert_same, assert_valid, build, labelled
@@ -673,7 +674,7 @@ def test_large_arrays_stay_in_the_file(tmp_path: Path, monkeypatch: pytest.Monke
     """Memory-mapped, not copied: the constructor takes canonical, read-only transitions as they
     are.
     """
-    monkeypatch.setattr(files, "MAPPED", 1000)
+    monkeypatch.setattr(stored, "MAPPED", 1000)
     model = garnet(states=50, branching=4)
     save_model(model, tmp_path / "large.npz")
     loaded = load_model(tmp_path / "large.npz")
@@ -686,7 +687,7 @@ def test_large_arrays_stay_in_the_file(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_mapped_array_is_checked_against_its_checksum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "MAPPED", 1000)
+    monkeypatch.setattr(stored, "MAPPED", 1000)
     path = tmp_path / "large.npz"
     save_model(garnet(states=50, branching=4), path)
     data = bytearray(path.read_bytes())

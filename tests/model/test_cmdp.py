@@ -107,68 +107,6 @@ def test_shapes_and_prints() -> None:
     assert "maximise the reward" in str(build())
 
 
-@pytest.mark.parametrize("initial", [1, "b", {"b": 1.0}, {1: 1.0}, np.int64(1)])
-def test_the_initial_state_by_index_or_name(initial: Any) -> None:
-    model = build(initial=initial, state_names=["a", "b"])
-    assert model.initial.tolist() == [0.0, 1.0]
-
-
-def test_actions_have_names_of_their_own_in_every_state() -> None:
-    names = [["go"], ["stay", "leave"]]
-    model = build(available=MASK, action_names=names)
-    assert model.action_names == (("go",), ("stay", "leave"))
-    assert model.action_labels == ("action 0", "action 1")
-    assert build(action_names=["x", "y"]).action_labels == ("x", "y")
-
-
-def test_the_initial_distribution_is_normalised() -> None:
-    with pytest.warns(UserWarning, match="initial: the probabilities miss a sum of 1"):
-        assert build(initial=[1 + 5e-9, 0.0]).initial.sum() == 1.0
-
-
-# ---- the fingerprint
-def test_digest_is_of_what_is_said_not_of_labels_or_storage() -> None:
-    model = build()
-    sparse = [sp.csr_array(DENSE[:, a]) for a in range(2)]
-    same: list[dict[str, Any]] = [
-        {"state_names": ["a", "b"], "action_names": ["x", "y"], "constraint_names": ["c"]},
-        {"grid": Grid(((0.0, 0.0), (1.0, 0.0)), ((0.0, 1.0), (1.0, 0.0)))},
-        {"transitions": sparse},
-        {"transitions": sp.coo_array(DENSE.reshape(4, 2))},
-        {"transitions": DENSE.tolist(), "reward": [[1, 2], [0, 3]]},
-        {"transitions": (np.array([[[0, 1, 1]] * 2] * 2), wide_rows())},
-        {"senses": [">="], "minimise": False, "available": np.ones((2, 2), dtype=bool)},
-    ]
-    for changes in same:
-        assert build(**changes).digest == model.digest, changes
-    chances = DENSE.copy()
-    chances[0, 0] = [0.5 + 1e-9, 0.5 - 1e-9]
-    other: list[dict[str, Any]] = [
-        {"discount": 0.8},
-        {"thresholds": [2.5]},
-        {"senses": ["<="]},
-        {"senses": ["=="]},
-        {"thresholds": [(2.0, 3.0)]},
-        {"minimise": True},
-        {"initial": [0.5, 0.5]},
-        {"reward": np.zeros((2, 2))},
-        {"constraints": [COST + 1]},
-        {"constraints": [COST, COST], "thresholds": [2.0, 2.0]},
-        {"transitions": chances},
-        {"available": MASK},
-    ]
-    digests = [build(**changes).digest for changes in other]
-    assert len({model.digest, *digests}) == 1 + len(other)
-    assert build(reward=np.full((2, 2), -0.0)).digest == build(reward=np.zeros((2, 2))).digest
-    turned = build(constraints=[-COST], thresholds=[-2.0], senses=["<="])
-    assert turned.digest != model.digest  # it is said the other way round
-
-
-def wide_rows() -> np.ndarray:
-    """The probabilities of `DENSE` for successors 0, 1, 1: as lists with an unused place."""
-    return np.concatenate([DENSE, np.zeros((2, 2, 1))], axis=2)
-
-
 # ---- immutability, copies
 @pytest.mark.parametrize(
     "field", ["first_choice", "reward", "constraints", "thresholds", "initial"]

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cmdpax import InputError, files
+from cmdpax import InputError
 from cmdpax.environments import garnet
+from cmdpax.files import reading
 from cmdpax.model import archive, text
 from cmdpax.model.archive import load_model, save_model
 from damage import fuzz, json_files, measured, refused
@@ -234,7 +235,7 @@ def test_numbers_beyond_floating_point(tmp_path: Path) -> None:
 
 def test_json_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path)
-    monkeypatch.setattr(archive, "read_bytes", partial(files.read_bytes, most=100))
+    monkeypatch.setattr(archive, "read_bytes", partial(reading.read_bytes, most=100))
     sentence = r"it has [\d,]+ bytes, more than the 100 that are read; give a smaller one\."
     refused(path, sentence, load_model)
 

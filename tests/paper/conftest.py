@@ -4,7 +4,7 @@ from dataclasses import asdict
 import pytest
 
 from cmdpax.learning.config import TrainConfig
-from cmdpax.paper.deep_study import write_record
+from cmdpax.paper.deep_records import write_record
 from cmdpax.paper.settings import ALL_TASKS
 
 

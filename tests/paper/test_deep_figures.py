@@ -3,7 +3,8 @@ import pytest
 
 from cmdpax.experiments.statistics import mean_interval
 from cmdpax.paper import deep_figures
-from cmdpax.paper.deep_study import DeepStudy, Record
+from cmdpax.paper.deep_records import Record
+from cmdpax.paper.deep_study import DeepStudy
 from cmdpax.paper.settings import LIMIT, RESULTS, TASKS, TITLES
 
 

@@ -3,7 +3,8 @@
 import json
 
 from cmdpax.experiments.results import write_lines
-from cmdpax.paper.deep_study import DeepStudy, write_record
+from cmdpax.paper.deep_records import write_record
+from cmdpax.paper.deep_study import DeepStudy
 from cmdpax.paper.deep_tables import write_other_tables, write_search_table, write_tables
 from cmdpax.paper.settings import TASKS, TITLES
 

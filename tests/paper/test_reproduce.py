@@ -7,7 +7,7 @@ from cmdpax.cli.main import main
 from cmdpax.experiments.results import write_lines
 from cmdpax.experiments.store import Store
 from cmdpax.paper import rate, reproduce
-from cmdpax.paper.deep_study import read_records
+from cmdpax.paper.deep_records import read_records
 from cmdpax.paper.exact_study import ExactStudy
 
 

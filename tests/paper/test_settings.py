@@ -8,7 +8,7 @@ import pytest
 from cmdpax import InputError
 from cmdpax.learning.config import METHODS, TrainConfig
 from cmdpax.paper import settings
-from cmdpax.paper.deep_study import task_name
+from cmdpax.paper.deep_records import task_name
 from cmdpax.paper.settings import DEEP_SWEEP, SEEDS, SWEEPS, TASKS, TITLES, find_sweep
 from cmdpax.solvers.table import find_method
 

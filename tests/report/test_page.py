@@ -10,7 +10,7 @@ import pytest
 
 from cmdpax import InputError
 from cmdpax.cli.main import main
-from cmdpax.files import parse_json
+from cmdpax.files.reading import parse_json
 from cmdpax.report import write_report
 from cmdpax.report.contents import gather
 from cmdpax.report.page import compose

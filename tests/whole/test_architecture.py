@@ -32,7 +32,7 @@ HOSTS = {
         f"learning/{file}.py"
         for file in [
             *("formulas", "learner", "traced_descent", "trust_region", "training"),
-            *("own_network", "compilation"),
+            *("own_network", "compilation", "saved"),
         ]
     ),
     "optax": ("learning/learner.py", "learning/traced_descent.py"),
@@ -49,7 +49,7 @@ HOSTS = {
     "pickle": (),
     "cloudpickle": (),
     "safetensors": (),
-    "tomllib": ("files.py",),
+    "tomllib": ("files/reading.py",),
     "imageio_ffmpeg": ("learning/video.py",),
     "pyarrow": ("experiments/results.py", "model/tables.py"),
     "stormpy": ("model/prism.py",),
@@ -58,7 +58,7 @@ HOSTS = {
 }
 # who may open a file without the guards of `files`: those who append or lock, and write an archive
 OPENERS = (
-    *("files.py", "learning/run_folder.py", "learning/board.py"),
+    *("files/reading.py", "files/written.py", "learning/run_folder.py", "learning/board.py"),
     *("experiments/store.py", "experiments/executors.py"),
 )
 READS = {"read_text", "read_bytes", "load", "memmap", "fromfile", "ZipFile"}
@@ -67,12 +67,18 @@ UNGUARDED = {
     "experiments/store.py: read_bytes",  # its own source, to digest
 }
 # who may ask whether a limit is an upper or a lower bound, and who may know a discount factor
-SENSES = ("model/limits.py", "model/text.py", "model/result.py", "model/prints.py", "checker.py")
+SENSES = (
+    "model/limits.py",
+    "model/text.py",
+    "model/result.py",
+    "model/prints.py",
+    "checker/limits.py",
+)
 DISCOUNT = (
     *("model/", "exact/standard.py", "exact/discounted.py", "exact/planning.py"),
     *("exact/bounds.py", "exact/proper.py", "exact/average.py", "exact/stack.py"),
     "exact/by_blocks.py",
-    *("exact/systems.py", "loops/", "checker.py", "environments/", "learning/"),
+    *("exact/systems.py", "loops/", "checker/", "environments/", "learning/"),
     "solvers/description.py",  # says it
 )
 # names that the glossary replaced: `weights`, `action_values`, `successor`, or the noun itself
@@ -80,19 +86,22 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 2880,
+    "loose modules": 785,
+    "files": 540,
+    "utilities": 665,
+    "checker": 1080,
     "loops": 4190,
-    "model": 4930,
+    "model": 4910,
     "exact": 4170,
     "solvers": 5330,
     "environments": 685,
-    "learning": 6935,
+    "learning": 6950,
     "experiments": 1980,
-    "report": 960,
-    "paper": 2800,
+    "report": 955,
+    "paper": 2820,
     "cli": 1195,
 }
-LINES, MODULES, LOOSE_MODULES = 35_900, 149, 9
+LINES, MODULES, LOOSE_MODULES = 36_100, 172, 6
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 21,
@@ -101,6 +110,7 @@ READING = {
     "an update of SPMA-ALM": 9,
     "a baseline": 4,
     "a utility": 5,
+    "a proof": 6,
 }
 
 
@@ -147,7 +157,8 @@ def test_a_room_imports_lower_floors_and_rooms_to_its_left(file):
 
 
 def test_the_checker_shares_no_code_with_the_solvers():
-    assert rooms_imported("checker.py") == {"errors"}
+    inside = [file for file in FILES if room(file) == "checker"]
+    assert set().union(*map(rooms_imported, inside)) == {"errors", "checker"}
 
 
 def test_nobody_imports_the_paper_but_the_command_line():
@@ -179,7 +190,9 @@ def test_files_are_read_with_the_guards_of_one_reader():
     openers = {file for file, function in calls if getattr(function, "id", "") == "open"}
     assert openers <= set(OPENERS)
     reads = {(file, getattr(function, "attr", "")) for file, function in calls}
-    unguarded = {f"{file}: {name}" for file, name in reads if file != "files.py" and name in READS}
+    unguarded = {
+        f"{file}: {name}" for file, name in reads if room(file) != "files" and name in READS
+    }
     assert unguarded == UNGUARDED
 
 

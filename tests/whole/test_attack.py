@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cmdpax import solve
-from cmdpax.files import read_rows
+from cmdpax.files.reading import read_rows
 from models import build
 
 

@@ -16,7 +16,8 @@ import vs_lp_report
 from cmdpax.environments import deep_sea
 from cmdpax.environments.by_name import tiles
 from cmdpax.exact.standard import StandardForm
-from cmdpax.paper.deep_study import DeepStudy, best_printed
+from cmdpax.paper.deep_records import best_printed
+from cmdpax.paper.deep_study import DeepStudy
 from cmdpax.paper.exact_study import ExactStudy
 from cmdpax.paper.settings import LIMIT, PROBLEMS, TABLE_ENTRIES, TASKS
 from cmdpax.solvers.policy_classes import Features, LogLinear

@@ -17,11 +17,13 @@ GOLDEN = Path(__file__).parents[1] / "data" / "signatures.txt"
 
 
 def members(value: type) -> list[str]:
-    """Names of a class's own public functions and properties, in the order of the source."""
+    """Names of public functions and properties of a class, its own first, then inherited ones."""
     kinds = (FunctionType, staticmethod, classmethod, property)
     fields = getattr(value, "__dataclass_fields__", {})
-    own = [name for name in vars(value) if not name.startswith("_") and name not in fields]
-    return [name for name in own if isinstance(vars(value)[name], kinds)]
+    ours = [one for one in value.__mro__ if one.__module__.startswith("cmdpax")]
+    own = [(name, vars(one)[name]) for one in ours for name in vars(one)]
+    public = [name for name, kind in own if isinstance(kind, kinds) and not name.startswith("_")]
+    return [name for name in dict.fromkeys(public) if name not in fields]
 
 
 def signature(value: Any) -> str:

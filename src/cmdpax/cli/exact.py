@@ -9,12 +9,13 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.table import Table
 
-from cmdpax import checker
+from cmdpax.checker import check as checker
 from cmdpax.cli.terminal import EXIT, Json, StatusLine, complain, out
 from cmdpax.environments import finite
 from cmdpax.environments.by_name import AS_IT_IS, Reading, open_features, open_model
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.files import Row, writable_path
+from cmdpax.files.reading import Row
+from cmdpax.files.written import writable_path
 from cmdpax.learning.config import METHODS
 from cmdpax.learning.portable import holds_policy, load_policy, save_policy
 from cmdpax.model.archive import load_result, save_model, save_result
@@ -23,7 +24,7 @@ from cmdpax.solvers import frontier as frontiers
 from cmdpax.solvers import solve as door
 from cmdpax.solvers.description import describe as description_of
 from cmdpax.solvers.table import methods
-from cmdpax.utilities import from_text
+from cmdpax.utilities.ready import from_text
 
 Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
 Read = Annotated[Reading, tyro.conf.OmitArgPrefixes]

@@ -11,7 +11,7 @@ import tyro
 from rich.live import Live
 from rich.table import Table
 
-from cmdpax import checker
+from cmdpax.checker import check as checker
 from cmdpax.cli.terminal import EXIT, StatusLine, err, out
 from cmdpax.environments import finite
 from cmdpax.errors import InputError, check_count
@@ -20,7 +20,7 @@ from cmdpax.experiments.executors import Execute, find_executor
 from cmdpax.experiments.runs import Run
 from cmdpax.experiments.store import Store
 from cmdpax.experiments.sweep import subset
-from cmdpax.files import Row
+from cmdpax.files.reading import Row
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.paper.settings import Task, find_sweep
 from cmdpax.solvers.solve import solve

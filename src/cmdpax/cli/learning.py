@@ -15,7 +15,7 @@ from rich.table import Table
 
 from cmdpax.cli.terminal import Json, TrainingBar, deep, err, out
 from cmdpax.errors import InputError
-from cmdpax.files import Row
+from cmdpax.files.reading import Row
 from cmdpax.learning.config import ROLLOUT_STEPS, WORKER_LIMIT, TrainConfig
 from cmdpax.learning.encoders import CONVOLUTIONAL
 from cmdpax.learning.run_folder import RunFolder
@@ -93,7 +93,7 @@ def train(
             if bar.first is None:  # nothing was done yet
                 raise
             raise InputError(f"{str(error).rstrip('.')}; {_rest(place)}") from None
-    takes_import = deep("cmdpax.learning.gym_simulator").names_module(environment)
+    takes_import = deep("cmdpax.learning.environment_names").names_module(environment)
     typed = f" --environment {environment}" if takes_import else ""
     if run.kept:
         out.print(run.kept)

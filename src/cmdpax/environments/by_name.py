@@ -17,7 +17,8 @@ import numpy as np
 
 from cmdpax.environments import finite
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.files import arrays_in, named, opened, read_array
+from cmdpax.files.arrays import arrays_in, read_array
+from cmdpax.files.reading import named, opened
 from cmdpax.model.archive import load_model
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.prism import SUFFIXES as PROGRAMS

@@ -7,7 +7,8 @@ import numpy as np
 
 from cmdpax.environments.thresholds import check_tightness, with_threshold
 from cmdpax.errors import InputError
-from cmdpax.model.cmdp import CMDP, Grid
+from cmdpax.model.cmdp import CMDP
+from cmdpax.model.grid import Grid
 from cmdpax.model.numbers import refuse_huge
 
 MOVES = ((0, -1), (0, 1), (-1, 0), (1, 0))
@@ -136,8 +137,7 @@ def grid_world(
     reward, cost = np.zeros((cells + 1, 4)), np.zeros((1, cells + 1, 4))
     reward[goal] = 1.0
     cost[0, :cells] = is_hazard[:, None]
-    initial = np.zeros(cells + 1)
-    initial[:height] = 1 / height
+    initial = np.where(np.arange(cells + 1) < height, 1 / height, 0.0)
     grid = None
     if cells <= DRAWABLE_CELLS:
         marked = tuple(np.flatnonzero(is_hazard).tolist())

@@ -19,7 +19,7 @@ import numpy as np
 from cmdpax.errors import InputError
 from cmdpax.exact.bounds import best_bounds, claim, mixed, policy_bounds
 from cmdpax.model.result import FLOOR, UtilityProof
-from cmdpax.utilities import Utility
+from cmdpax.utilities.utility import Utility
 
 if TYPE_CHECKING:
     from cmdpax.exact.standard import StandardForm

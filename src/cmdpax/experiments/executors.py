@@ -127,10 +127,8 @@ def in_ray(
     here, pending = os.getcwd(), store.pending(runs)
     folder = str(store.folder.absolute())
     with processes.ray_cluster(address, workers, "--executor ray") as ray:
-        task, is_gone = (
-            ray.remote(num_cpus=1, max_retries=0)(carry_out_alone),
-            processes.watch_head(ray),
-        )
+        task = ray.remote(num_cpus=1, max_retries=0)(carry_out_alone)
+        is_gone = processes.watch_head(ray)
         deaths = _Deaths(store, pending, "Ray's logs")
         waiting = {task.remote(folder, here, run.text): run for run in pending}
         while waiting:

@@ -16,7 +16,7 @@ from matplotlib.tri import Triangulation
 from PIL import Image
 
 from cmdpax.errors import InputError
-from cmdpax.files import replacing
+from cmdpax.files.written import replacing
 from cmdpax.model.result import FrontierPoint, FrontierRegion
 
 # colours that colour-blind readers tell apart, each with a dash pattern for print without colour

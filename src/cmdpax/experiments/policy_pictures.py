@@ -24,7 +24,8 @@ from matplotlib.patches import Circle, Rectangle
 
 from cmdpax.exact.standard import StandardForm
 from cmdpax.experiments.pictures import HATCHES, LEGEND, STYLES, escape_math
-from cmdpax.model.cmdp import CMDP, Grid
+from cmdpax.model.cmdp import CMDP
+from cmdpax.model.grid import Grid
 
 HAZARD: dict[str, Any] = {"facecolor": "#f4b6a6", "hatch": "///"}
 GOAL: dict[str, Any] = {"facecolor": "#b9e3c0", "hatch": "..."}
@@ -164,9 +165,9 @@ def _axis(words: Sequence[str]) -> list[str]:
     """The places along an axis: numbers by size, other words as they come."""
     places = [word for word in dict.fromkeys(words) if word]
     numbers = {place: _number(place) for place in places}
-    return (
-        places if None in numbers.values() else sorted(places, key=lambda word: numbers[word] or 0)
-    )
+    if None in numbers.values():
+        return places
+    return sorted(places, key=lambda word: numbers[word] or 0)
 
 
 def _opacity(visits: np.ndarray) -> np.ndarray:

@@ -9,7 +9,8 @@ from typing import Any
 
 from cmdpax.errors import InputError
 from cmdpax.experiments.store import versions
-from cmdpax.files import Row, plain, read_json, write_json
+from cmdpax.files.reading import Row, read_json
+from cmdpax.files.written import plain, write_json
 from cmdpax.learning.evaluation import as_numbers, measure, trained_in
 from cmdpax.learning.policy import spaces_of
 from cmdpax.learning.portable import read_network

@@ -25,7 +25,8 @@ from cmdpax.errors import InputError
 from cmdpax.experiments.runs import Run
 from cmdpax.experiments.statistics import Interval, mean_interval
 from cmdpax.experiments.store import Store, difference, versions
-from cmdpax.files import Row, plain, read_rows, replacing, writable_path, write_rows, write_text
+from cmdpax.files.reading import Row, read_rows
+from cmdpax.files.written import plain, replacing, writable_path, write_rows, write_text
 
 SUMMARY = (
     *("problem", "method", "configurations", "eligible", "runs", "failed", "samples"),

@@ -20,7 +20,7 @@ import numpy as np
 
 from cmdpax.environments.by_name import open_features, open_model, seeded
 from cmdpax.errors import check_known, check_number
-from cmdpax.files import Row
+from cmdpax.files.reading import Row
 from cmdpax.learning.config import EPISODES, SHAPE, TrainConfig
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits

@@ -38,7 +38,8 @@ from pathlib import Path
 import cmdpax
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.experiments.runs import Run, carry_out, load_code
-from cmdpax.files import Row, is_part, locked, naming, read_json, remove_parts, write_json
+from cmdpax.files.reading import Row, read_json
+from cmdpax.files.written import is_part, locked, naming, remove_parts, write_json
 from cmdpax.learning.run_folder import RunFolder
 
 PACKAGES = ("numpy", "scipy", "numba", "highspy", "jax", "jaxlib", "optax", "gymnasium", "mujoco")
@@ -125,13 +126,10 @@ class Store:
         """Updates up to the furthest checkpoint of its attempts, from which a retry goes on."""
         newest = [
             path
-            for attempt in self._usable(self.attempts(run))
+            for attempt in filter(_is_usable, self.attempts(run))
             for path in RunFolder(attempt).checkpoints()[:1]
         ]
         return max((int(path.stem) for path in newest), default=0)
-
-    def _usable(self, attempts: Iterable[Path]) -> list[Path]:
-        return [path for path in attempts if _is_usable(path)]
 
     def result(self, run: Run) -> Row | None:
         """Run, versions and outcome, once it is finished."""
@@ -194,7 +192,7 @@ class Store:
             try:
                 made = {"run": json.loads(run.text), "versions": versions()}
                 write_json(folder / RUN, made)
-                outcome = work(folder, self._usable(earlier), meter.note)
+                outcome = work(folder, list(filter(_is_usable, earlier)), meter.note)
                 write_json(folder / RESULT, {**made, "outcome": outcome})
                 others = [read_json(path / SPENT) for path in self.attempts(run) if path != folder]
                 spent: Row = {

@@ -36,7 +36,7 @@ import numpy as np
 
 from cmdpax.errors import InputError, check_known
 from cmdpax.experiments.runs import EXACT, LIMITS, Run, check_problems, exact_run, train_run
-from cmdpax.files import LARGEST_TOML, Row, named, parse_json, parse_toml, read_bytes
+from cmdpax.files.reading import LARGEST_TOML, Row, named, parse_json, parse_toml, read_bytes
 from cmdpax.learning.config import METHODS, TrainConfig
 from cmdpax.learning.run_folder import NAMES_OF_0_1
 from cmdpax.solvers.table import Method, find_method

@@ -11,7 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from cmdpax.files import Row
+from cmdpax.files.reading import Row
 
 
 class Board:

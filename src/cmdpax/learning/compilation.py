@@ -19,7 +19,8 @@ import jax
 import jaxlib
 
 from cmdpax.errors import InputError
-from cmdpax.files import read_bytes, remove_parts, write_bytes
+from cmdpax.files.reading import read_bytes
+from cmdpax.files.written import remove_parts, write_bytes
 from cmdpax.loops.compiled import processor
 
 MOST_ENTRIES = 300  # of some 20 kB; of more the oldest go

@@ -13,9 +13,11 @@ import numpy as np
 from scipy.special import betaincinv, stdtrit
 
 from cmdpax.errors import InputError, check_count
-from cmdpax.files import Row, plain
+from cmdpax.files.reading import Row
+from cmdpax.files.written import plain
 from cmdpax.learning.config import EPISODES
-from cmdpax.learning.gym_simulator import make_simulator, names_module
+from cmdpax.learning.environment_names import names_module
+from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.margins import CONFIDENCE, Verdict, judge
 from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces, spaces_of
 from cmdpax.learning.portable import read_network

@@ -5,44 +5,31 @@ names are the environment's attribute `cost_names` if it has one, else `cost0`, 
 of six values (Safety-Gymnasium) carries the cost as its third. A missing, infinite or NaN cost, or
 one of another length than before, is an error: a limit on a cost that reads zero protects nobody.
 
-Whatever somebody's code raises when it is imported, made, reset or stepped becomes one sentence
-that says where. While a module that a name holds is imported, and while its environments are made,
-the current folder is the last place where Python looks for modules: `beside`. At no other time is
-it looked into.
+Whatever somebody's code raises when it is reset or stepped becomes one sentence that says where.
 """
 
-import importlib
-import inspect
 import math
-import os
-import sys
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from difflib import get_close_matches
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 
-from cmdpax.errors import InputError, did_you_mean
-from cmdpax.learning.robots import TASKS, register
-from cmdpax.learning.simulator import (
-    ActionSpace,
-    Experience,
-    ModelSimulator,
-    Policy,
-    Simulator,
-    Transition,
-    draw,
+from cmdpax.errors import InputError
+from cmdpax.learning.environment_names import (
+    USER_ERRORS,
+    as_input_error,
+    environment_factory,
+    is_object,
+    name_of,
 )
+from cmdpax.learning.robots import TASKS
+from cmdpax.learning.simulator import ActionSpace, ModelSimulator, Simulator, Transition
 from cmdpax.learning.velocity import VelocitySimulator
 from cmdpax.model.cmdp import CMDP
-from cmdpax.model.limits import Limits, can_be_limited
+from cmdpax.model.limits import can_be_limited
 
-USER_ERRORS = (Exception, SystemExit)  # what somebody's code may raise
 LARGEST_SEEN = 1e100  # of observations, whose squares are added up
 LARGEST = 1e15  # of rewards and costs: squares and sums are taken in single precision
 KINDS = "buifc"  # of arrays, from narrow to wide
@@ -59,84 +46,6 @@ def make_simulator(environment: Any, count: int) -> Simulator:
     if isinstance(environment, str) and environment in TASKS:
         return VelocitySimulator(environment, count)
     return GymSimulator(environment, count)
-
-
-def environment_factory(environment: Any, pictures: bool = False) -> Callable[[], Any]:
-    """How to make one copy of what `GymSimulator` takes.
-
-    With `pictures`, a named environment draws what it shows, if it can.
-    """
-    if _is_object(environment):
-        return lambda: environment
-    if callable(environment):
-        return environment
-    if not isinstance(environment, str):
-        raise InputError(
-            f"environment: {environment!r} is no name, no function that makes an environment, no"
-            " environment and no CMDP."
-        )
-    options: dict[str, Any] = {"render_mode": "rgb_array"} if pictures else {}
-    module, colon, name = environment.partition(":")
-    if not colon:
-        return partial(gymnasium.make, _registered(environment), **options)
-    if not module or not name:
-        raise InputError(f"environment '{environment}': write module:function, as in heater:make.")
-    try:
-        content = beside(importlib.import_module, module)
-    except ImportError as error:
-        remedy = "install it, or go to the folder where it lies"
-        if module.endswith(".py"):
-            remedy = f"leave out .py, as in {module[:-3]}:{name}"
-        raise InputError(
-            f"environment '{environment}': module '{module}' cannot be imported ({error});"
-            f" {remedy}."
-        ) from None
-    except USER_ERRORS as error:
-        raise as_input_error(environment, f"importing '{module}'", error) from error
-    make = getattr(content, name, None)
-    if callable(make):
-        return partial(beside, make, **options if _takes(make, "render_mode") else {})
-    if name in gymnasium.registry:
-        return partial(beside, gymnasium.make, name, **options)
-    public = [
-        key
-        for key, value in vars(content).items()
-        if callable(value) and key[0] != "_" and getattr(value, "__module__", "") == module
-    ]
-    raise InputError(
-        f"environment '{environment}': module '{module}' has no function '{name}';"
-        f" {did_you_mean(name, public) if public else 'write one there.'}"
-    )
-
-
-def names_module(environment: str) -> bool:
-    """Whether a module is imported to make an environment of that name."""
-    return ":" in environment
-
-
-def beside(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """`call(*arguments, **options)`, with the current folder as the last to look for modules in."""
-    here = os.getcwd()
-    sys.path.append(here)
-    try:
-        return call(*arguments, **options)
-    finally:  # this entry, not an equal one of somebody else's
-        sys.path[:] = [entry for entry in sys.path if entry is not here]
-
-
-def as_input_error(name: str, doing: str, error: BaseException) -> InputError:
-    """What an environment raised, as a sentence; an `InputError` of ours stays as it is."""
-    if isinstance(error, InputError):
-        return error
-    if isinstance(error, SyntaxError):
-        what, file, line = error.msg, error.filename, error.lineno
-    else:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        what, file, line = " ".join(str(error).split()), place.filename, place.lineno
-    where = f"{Path(file or '').name}, line {line}"
-    return InputError(
-        f"environment '{name}': {doing} raised {type(error).__name__}: {what} ({where})."
-    )
 
 
 class GymSimulator:
@@ -160,7 +69,7 @@ class GymSimulator:
                 "it is a vector of environments; give one copy, of which as many are made as are"
                 " needed"
             )
-        if count > 1 and _is_object(environment):
+        if count > 1 and is_object(environment):
             raise self.wrong(
                 f"{count} copies are needed, but an environment object is one; give a function that"
                 " makes it"
@@ -289,9 +198,9 @@ class GymSimulator:
                 )
             return
         try:
-            mask = np.concatenate(
-                [np.asarray(part, dtype=np.float64).reshape(-1) for part in _as_parts(info)]
-            )
+            masks = info["action_mask"]  # of all parts of an action
+            parts = masks if isinstance(masks, tuple) else (masks,)
+            mask = np.concatenate([np.asarray(one, dtype=np.float64).reshape(-1) for one in parts])
         except (TypeError, ValueError, LookupError):
             mask = np.empty(0)
         ends = np.cumsum(space.parts or (space.choices,))[:-1]
@@ -470,83 +379,3 @@ def _time_limit(env: Any) -> int | None:
     while limit is None and isinstance(env, gymnasium.Wrapper):
         limit, env = getattr(env, "_max_episode_steps", None), env.env
     return limit
-
-
-def _as_parts(info: Any) -> tuple[Any, ...]:
-    """The masks of all parts of an action."""
-    mask = info["action_mask"]
-    return mask if isinstance(mask, tuple) else (mask,)
-
-
-class GymSampler:
-    """Episodes of one Gymnasium environment with discrete actions; a `Sampler`.
-
-    environment: as for `GymSimulator`; limits: on discounted costs, as in `["cost<=25"]`; discount:
-    gamma in [0, 1). Observations are as the environment gives them.
-    """
-
-    minimise = False
-
-    def __init__(self, environment: Any, limits: Sequence[str], discount: float) -> None:
-        if not 0 <= discount < 1:
-            raise InputError(f"discount is {discount}; it must lie in [0, 1).")
-        self.simulator, self.limits = GymSimulator(environment), Limits.parse(limits)
-        space = self.simulator.action_space
-        if space.low is not None or isinstance(space.start, tuple):
-            raise self.simulator.wrong(
-                "its actions are not discrete; log-linear policies need a finite set of actions"
-            )
-        self.actions, self.discount, self._first_action = space.choices, discount, space.start
-        self.thresholds = self.limits.row_thresholds
-        self._columns = self.limits.columns(self.simulator.cost_names)
-        states = getattr(self.simulator.space, "n", None)
-        self.states: int | None = None if states is None else int(states)
-        self._is_seeded = False
-
-    def collect(self, policy: Policy, episodes: int, rng: np.random.Generator) -> Experience:
-        """The steps of that many episodes; they end also where the environment ends them."""
-        env, rows = self.simulator.environments[0], []
-        for _ in range(episodes):
-            # the environment keeps its own generator after the first seed
-            seed = None if self._is_seeded else int(rng.integers(2**31))
-            self._is_seeded, first, ended = True, True, False
-            observation = self.simulator.finite(np.array(self.simulator.reset_one(env, seed)))
-            while not ended:
-                action = int(draw(policy(observation[None]), rng)[0])
-                outcome = self.simulator.step_one(env, action + self._first_action)
-                successor, reward, cost, terminated, truncated = outcome
-                successor = self.simulator.finite(np.array(successor))
-                rewards = (reward, *self.limits.turn(cost[self._columns]))
-                rows.append((observation, action, rewards, successor, not terminated, first))
-                ended = terminated or truncated or rng.random() >= self.discount
-                observation, first = successor, False
-        return Experience(*(np.array(column) for column in zip(*rows, strict=True)))
-
-
-def name_of(environment: Any) -> str:
-    """What messages call an environment: its name, its function's, or its class's."""
-    if isinstance(environment, str):
-        return environment
-    return str(getattr(environment, "__name__", type(environment).__name__))
-
-
-def _is_object(environment: Any) -> bool:
-    """Whether this is an environment itself, neither a name nor what makes one."""
-    return hasattr(environment, "step") and not isinstance(environment, type)
-
-
-def _registered(name: str) -> str:
-    register()
-    if name in gymnasium.registry:
-        return name
-    close = get_close_matches(name, [*TASKS, *gymnasium.registry], n=1)
-    hint = f"give {', '.join(TASKS)}, a Gymnasium id, or module:function."
-    hint = f"did you mean '{close[0]}'?" if close else hint
-    raise InputError(f"environment '{name}' is not known; {hint}")
-
-
-def _takes(function: Callable[..., Any], parameter: str) -> bool:
-    try:
-        return parameter in inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False

@@ -10,7 +10,7 @@ import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.learning.encoders import BLOCK, Array, Encoder
-from cmdpax.learning.gym_simulator import USER_ERRORS, beside
+from cmdpax.learning.environment_names import USER_ERRORS, beside
 
 
 class OwnNetwork:

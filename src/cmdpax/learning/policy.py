@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.files import Row
+from cmdpax.files.reading import Row
 from cmdpax.learning.encoders import Encoder
 from cmdpax.learning.simulator import ActionSpace, Copies
 

@@ -18,21 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cmdpax.errors import InputError, check_count
-from cmdpax.files import (
-    Row,
-    arrays_in,
-    identified,
-    named,
-    opened,
-    pop_label,
-    replacing,
-    writable_path,
-    write_archive,
-    write_bytes,
-)
+from cmdpax.files.arrays import arrays_in, pop_label, write_archive
+from cmdpax.files.reading import Row, identified, named, opened
+from cmdpax.files.written import replacing, writable_path, write_bytes
+from cmdpax.learning.checkpoints import read_checkpoint
 from cmdpax.learning.encoders import Encoder, refuse_untrusted
 from cmdpax.learning.policy import NetworkPolicy, spaces_of
-from cmdpax.learning.run_folder import RunFolder, read_checkpoint
+from cmdpax.learning.run_folder import RunFolder
 from cmdpax.learning.simulator import ActionSpace
 
 if TYPE_CHECKING:  # a policy is loaded without what models need

@@ -12,64 +12,48 @@
 | tensorboard/                      | for the eye only: never read here                         |
 | lock                              | held by whoever trains                                    |
 
-Files are whole or not there. Of a checkpoint the arrays come first: it exists once its JSON does,
-whatever is killed when; it is intact if its JSON is, byte for byte, what `save` writes about these
-arrays. Reading never executes code and needs NumPy alone. Whatever is damaged is refused with one
-sentence, an `InputError`; a row that is still being written is no damage.
+Files are whole or not there; `checkpoints` has those of arrays. Reading never executes code and
+needs NumPy alone. Whatever is damaged is refused with one sentence, an `InputError`; a row that is
+still being written is no damage.
 """
 
-import hashlib
 import json
-import math
 import os
 import shutil
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from reprlib import repr as brief
 from typing import Any
 
 import numpy as np
 
 from cmdpax.errors import InputError
-from cmdpax.files import (
-    LARGEST_ARRAY,
+from cmdpax.files.arrays import LARGEST_ARRAY
+from cmdpax.files.reading import (
     LARGEST_ROWS,
     LARGEST_TEXT,
     Row,
     checked_json,
-    locked,
     named,
-    naming,
     opened,
-    parse_json,
     parse_rows,
     read_bytes,
     read_json,
-    remove_parts,
-    write_bytes,
+    row_of,
 )
+from cmdpax.files.written import locked, naming, remove_parts, write_bytes
+from cmdpax.learning.checkpoints import PAIR, Arrays, read_checkpoint, write_pair
 
-Arrays = dict[str, np.ndarray]
 CHECKPOINTS_KEPT = 3  # older ones are removed
 # of a config, what its readers rely on
 REQUIRED: Row = {"environment": str, "method": str, "limits": list, "seed": int, "samples": int}
 REQUIRED |= {"discount": int | float, "discounted": bool}
 PARTS = ("reward", "costs")  # the same of evidence
-PAIR = (".safetensors", ".json")  # in the order in which they are written
-SUMS = ("sha256", "notes_sha256")  # of a checkpoint's arrays, and of its notes
-# of a checkpoint's notes, those that are there
-NOTES: Row = {"checkpoint": int, "action_space": dict, "observation_shape": list, "encoder": dict}
-NOTES |= {"updates": int, "verdict": dict, "exceeded": list}
 NAMES_OF_0_1 = {"limit": "limits", "horizon": "rollout_steps"}
 # what stood for "the method's own", which is None now
 OWN_OF_0_1 = dict.fromkeys(("batch", "minibatch", "trust_region", "penalty", "dual_step"), 0)
 OWN_OF_0_1 |= {"kl_stop": -1, "gradient_clip": -1}
-# safetensors' names of NumPy's types; its files hold arrays of the last type first
-TYPES = {"BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "U16": "<u2", "F16": "<f2"}
-TYPES |= {"I32": "<i4", "U32": "<u4", "F32": "<f4", "F64": "<f8", "I64": "<i8", "U64": "<u8"}
-MOST_DIMENSIONS = 32  # that NumPy takes
 
 
 class RunFolder:
@@ -115,7 +99,7 @@ class RunFolder:
         try:
             with opened(self._metrics) as file:
                 file.seek(max(0, self._metrics.stat().st_size - 4096))
-                return _row(file.read(4096).split(b"\n")[-2]) or None
+                return row_of(file.read(4096).split(b"\n")[-2]) or None
         except (OSError, IndexError, InputError):
             return None
 
@@ -261,7 +245,7 @@ class RunFolder:
         path.parent.mkdir(exist_ok=True)
         with naming(self._metrics), open(self._metrics, "ab") as rows:
             os.fsync(rows.fileno())  # they come first, even if the power fails
-        _write(path, arrays, {"checkpoint": number, **notes})
+        write_pair(path, arrays, {"checkpoint": number, **notes})
         self._keep(CHECKPOINTS_KEPT)
         return path
 
@@ -269,13 +253,13 @@ class RunFolder:
         """Write the policy of update `number`, which may be kept in the end."""
         path = self._aside(number)
         path.parent.mkdir(exist_ok=True)
-        _write(path, arrays, {"checkpoint": number})
+        write_pair(path, arrays, {"checkpoint": number})
 
     def keep(self, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> None:
         """Make a late policy the run's; without arrays it is the last."""
         path = self.path / "kept.safetensors"
         path.with_suffix(".json").unlink(missing_ok=True)  # it is of other arrays
-        _write(path, arrays, notes)
+        write_pair(path, arrays, notes)
 
     def clear(self) -> None:
         """Remove the policies that were set aside: one is kept."""
@@ -337,85 +321,8 @@ class RunFolder:
 
     def _lines(self) -> dict[int, bytes]:
         """Lines of the metrics by their update; whatever is no row is passed over."""
-        pairs = ((_row(line).get("update"), line + b"\n") for line in self._bytes().split(b"\n"))
+        pairs = ((row_of(line).get("update"), line + b"\n") for line in self._bytes().split(b"\n"))
         return {update: line for update, line in pairs if isinstance(update, int)}
-
-
-def read_checkpoint(path: Path) -> tuple[Arrays, Row]:
-    """Arrays and notes of one checkpoint, from the path of either of its files."""
-    try:
-        text = read_bytes(path.with_suffix(".json"), LARGEST_TEXT)
-        data = read_bytes(path.with_suffix(".safetensors"), LARGEST_ARRAY)
-        notes = _row(text)
-        if text not in (_described(data, notes), _described_by_0_1(data, notes)):
-            raise InputError("its checksum does not match.")
-        for name in NOTES.keys() & notes.keys():
-            if not isinstance(notes[name], NOTES[name]):
-                raise InputError(f"its {name} is of another kind.")
-        return unpack(data), notes
-    except OSError as error:
-        raise InputError(f"checkpoint {path} cannot be read: {error}.") from None
-    except InputError as error:
-        raise InputError(f"checkpoint {path} is damaged: {error}") from None
-
-
-def _write(path: Path, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> None:
-    """The files of a checkpoint; it exists once its JSON does."""
-    data = pack(arrays)
-    write_bytes(path, data)
-    write_bytes(path.with_suffix(".json"), _described(data, notes))
-
-
-def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Arrays in the safetensors format, byte for byte as its own package writes them.
-
-    The length of the header (8 bytes, little-endian), the header in JSON, and the data.
-    """
-    kinds = {np.dtype(dtype): kind for kind, dtype in TYPES.items()}
-    rank, header, parts, end = list(kinds), {}, [], 0
-    for name in sorted(arrays, key=lambda name: (-rank.index(arrays[name].dtype), name)):
-        array, start = arrays[name], end
-        parts.append(array.tobytes())
-        end += array.nbytes
-        entry = {"dtype": kinds[array.dtype], "shape": list(array.shape)}
-        header[name] = {**entry, "data_offsets": [start, end]}
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)
-    return b"".join((len(text).to_bytes(8, "little"), text, *parts))
-
-
-def unpack(data: bytes) -> Arrays:
-    """The arrays that `pack` wrote; read-only. An InputError says what is wrong with the data."""
-    start = 8 + int.from_bytes(data[:8], "little")
-    header, arrays, end = parse_json(data[8:start]), {}, 0
-    if not isinstance(header, dict):
-        raise InputError("its header is no JSON object.")
-    header.pop("__metadata__", None)
-    for name, entry in header.items():
-        if not _is_entry(entry):
-            raise InputError(f"array '{name}' is described by {brief(entry)}.")
-    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-        dtype, shape, (first, last) = TYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
-        if first != end or last - first != math.prod(shape) * np.dtype(dtype).itemsize:
-            raise InputError(f"array '{name}' has other bytes than its shape needs.")
-        if start + last > len(data):
-            raise InputError(f"array '{name}' is longer than the file.")
-        arrays[name] = np.frombuffer(data[start + first : start + last], dtype).reshape(shape)
-        end = last
-    if start + end != len(data):
-        raise InputError("its data are not as long as its header says.")
-    return arrays
-
-
-def _is_entry(entry: Any) -> bool:
-    """Whether an entry of a header has a type, a shape that NumPy takes, and two offsets."""
-    if not isinstance(entry, dict) or entry.get("dtype") not in (*TYPES,):
-        return False
-    shape, offsets = entry.get("shape"), entry.get("data_offsets")
-    if not isinstance(shape, list) or not isinstance(offsets, list):
-        return False
-    is_whole = all(type(number) is int and 0 <= number < 2**40 for number in (*shape, *offsets))
-    return is_whole and len(shape) <= MOST_DIMENSIONS and len(offsets) == 2
 
 
 def from_0_1(config: Row) -> Row:
@@ -430,26 +337,3 @@ def from_0_1(config: Row) -> Row:
         renamed["gradient_clip"] = 0.0  # it was written down, but not used
     renamed.pop("critic_centre", None)  # of critics that were not normalised
     return renamed | {"units": "reward", "critics": "plain", "cost_gae": renamed.get("gae", 0.95)}
-
-
-def _row(line: bytes) -> Row:
-    """The object on a line of JSON; empty if there is none."""
-    try:
-        row = parse_json(line, finite=False)
-    except InputError:
-        return {}
-    return row if isinstance(row, dict) else {}
-
-
-def _described(data: bytes, notes: Mapping[str, Any]) -> bytes:
-    """The JSON file of a checkpoint: its notes, and checksums of its arrays and of these notes."""
-    own = {name: value for name, value in notes.items() if name not in SUMS}
-    parts = (data, json.dumps(own, sort_keys=True).encode())
-    sums = (hashlib.sha256(part).hexdigest() for part in parts)
-    return json.dumps({**own, **dict(zip(SUMS, sums))}, indent=1).encode()
-
-
-def _described_by_0_1(data: bytes, notes: Mapping[str, Any]) -> bytes:
-    """The same in 0.1, which had no checksum of the notes."""
-    first = {"checkpoint": notes.get("checkpoint"), "sha256": hashlib.sha256(data).hexdigest()}
-    return json.dumps({**first, **notes, **first}, indent=1).encode()

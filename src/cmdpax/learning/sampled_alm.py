@@ -29,7 +29,7 @@ from cmdpax.errors import InputError
 from cmdpax.learning.simulator import Experience, Sampler
 from cmdpax.solvers.policy_classes import Array, Features, LogLinear, one_hot, softmax
 from cmdpax.solvers.policy_gradient import StepFunction, pqa
-from cmdpax.utilities import Utility
+from cmdpax.utilities.utility import Utility
 
 RIDGE = 1e-9  # share of the regression's mean diagonal; pairs that were never visited get Q = 0
 FeatureMap = Callable[[Array], Array]  # observations [n, ...] -> [n, A, d]

@@ -7,7 +7,7 @@ the uninterrupted one bit for bit on the same machine.
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ import numpy as np
 
 from cmdpax import lagrangian
 from cmdpax.errors import InputError, NumericalError
-from cmdpax.files import Row
+from cmdpax.files.reading import Row
 from cmdpax.learning import compilation
 from cmdpax.learning.board import Board
 from cmdpax.learning.choice import candidates, choose
@@ -35,10 +35,18 @@ from cmdpax.learning.evaluation import Evidence, means, measure_in, simulator_fo
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import Learner, assess, init, learn
 from cmdpax.learning.margins import Verdict, in_users_orientation
-from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces, spaces_of
+from cmdpax.learning.policy import NetworkPolicy
 from cmdpax.learning.portable import Policy
 from cmdpax.learning.rollout import collect, episodes
 from cmdpax.learning.run_folder import RunFolder
+from cmdpax.learning.saved import (
+    acting_leaves,
+    begin_from,
+    policy_of,
+    restore,
+    save,
+    with_leaves,
+)
 from cmdpax.learning.simulator import Copies, Recorder, Simulator
 from cmdpax.learning.traced_descent import adam
 from cmdpax.learning.workers import worker_simulator
@@ -53,7 +61,6 @@ CUT = (
     "update {}: no episode ended within the {} steps of rollout_steps, so limits are held to the"
     " beginnings of episodes; give more (and a larger batch), or the environment a time limit."
 )
-FIELDS_IN_FILES = {"observed": "seen"}  # what 0.1 called it
 
 
 @dataclass(frozen=True)
@@ -186,7 +193,7 @@ def _learn(
         learner = learner._replace(observed=observed, update=np.asarray(update + 1))
         _refuse_nan(learner, run_folder)
         if update + 1 in aside:
-            run_folder.set_aside(update + 1, _acting(learner))
+            run_folder.set_aside(update + 1, acting_leaves(learner))
         if not finished.completed and not warned:
             warned = True
             warnings.warn(CUT.format(update + 1, config.rollout_steps), stacklevel=3)
@@ -226,7 +233,7 @@ def _kept(
     def is_there(update: int) -> bool:
         arrays = run_folder.candidate(update)
         if arrays is not None:
-            policies[update] = policy_of(_with(learner, arrays), simulator)
+            policies[update] = policy_of(with_leaves(learner, arrays), simulator)
         return arrays is not None
 
     def play(update: int, number: int) -> np.ndarray:
@@ -254,7 +261,7 @@ def _kept(
         return policies[last], verdict, ""
     why = f"the last was beyond its limit on {' and '.join(notes['exceeded'])}"
     sentence = f"kept the policy of update {notes['checkpoint']} of {last}: {why}"
-    return policy_of(_with(learner, arrays), simulator), verdict, sentence
+    return policy_of(with_leaves(learner, arrays), simulator), verdict, sentence
 
 
 class Dual(NamedTuple):
@@ -309,47 +316,6 @@ class Dual(NamedTuple):
         return learner._replace(multiplier=moved)
 
 
-def policy_of(learner: Learner, simulator: Copies) -> NetworkPolicy:
-    """The current policy for NumPy."""
-    layers, observed = learner.policy["layers"], learner.observed
-    dense = [layer for layer in layers if "weight" in layer]
-    return NetworkPolicy(
-        [layer["weight"] for layer in dense],
-        [layer["bias"] for layer in dense],
-        learner.policy.get("log_std"),
-        observed.mean,
-        observed.scale,
-        simulator.action_space,
-        simulator.observation_shape,
-        int(learner.update),
-        layers[0].get("encoder"),
-        layers[0].get("parameters", ()),
-    )
-
-
-def save(learner: Learner, simulator: Copies, run_folder: RunFolder) -> None:
-    """Write a checkpoint of the whole state, with what its policy needs of the environment.
-
-    Compiled code is kept along with it.
-    """
-    spaces = spaces_of(policy_of(learner, simulator))
-    run_folder.save(int(learner.update), leaves_by_path(learner), spaces)
-    compilation.keep()
-
-
-def restore(template: Learner, run_folder: RunFolder, simulator: Simulator) -> Learner:
-    """The state of the newest intact checkpoint; `template`, of its shape, if there is none yet."""
-    if not run_folder.checkpoints():
-        return template
-    arrays, notes = run_folder.newest()
-    refuse_other_spaces(notes, simulator)
-    leaves = leaves_by_path(template)
-    if jax.tree.map(np.shape, arrays) != jax.tree.map(np.shape, leaves):
-        where = f"the checkpoint in {run_folder.path}"
-        raise InputError(f"{where} has other arrays than this config needs.")
-    return _with(template, arrays)
-
-
 def _refuse_too_large(simulator: Copies, batch: int) -> None:
     """Refuse a batch that no memory holds, before the system ends the process without a word."""
     size, outputs = simulator.observation_size, simulator.action_space.size
@@ -360,47 +326,6 @@ def _refuse_too_large(simulator: Copies, batch: int) -> None:
         )
 
 
-def begin_from(
-    run_folder: RunFolder, learner: Learner, simulator: Simulator, config: ResolvedConfig
-) -> Learner:
-    """A new state with policy, normaliser and critics of another run; the rest is `learner`'s.
-
-    Of a published run, which has none, no critics are taken.
-    """
-    before, now = (_row_names(one) for one in (run_folder.config["limits"], config.limits))
-    arrays, notes = run_folder.policy()
-    refuse_other_spaces(notes, simulator)
-    leaves = leaves_by_path(learner)
-    sources = {name: name for name in leaves if name.startswith(("policy/", "seen/"))}
-    if "scales/centre" in arrays:
-        centre, square = learner.scales.centre.copy(), learner.scales.square.copy()
-        for row, predicted in enumerate(now):
-            if predicted in before:
-                other = before.index(predicted)
-                own = [leaf for leaf in leaves if leaf.startswith(f"critics/{row}/")]
-                sources |= {leaf: leaf.replace(f"/{row}/", f"/{other}/", 1) for leaf in own}
-                centre[row], square[row] = (
-                    arrays[f"scales/{part}"][other] for part in ("centre", "square")
-                )
-        leaves |= {"scales/centre": centre, "scales/square": square}
-    for name, source in sources.items():
-        if source not in arrays or arrays[source].shape != leaves[name].shape:
-            where = f"the policy of {run_folder.path} has other layers"
-            ours = {"hidden": [*config.hidden], "network": config.network}
-            was = {name: run_folder.config.get(name) for name in ours}
-            differing = [name for name in ours if ours[name] != was[name]]
-            pairs = (f"{name} {was[name]}, here {ours[name]}" for name in differing)
-            raise InputError(f"{where} ({'; '.join(pairs)}); give the same.")
-    return _with(learner, leaves | {name: arrays[source] for name, source in sources.items()})
-
-
-def _row_names(limits: Sequence[str]) -> list[tuple[str, float]]:
-    """What each critic predicts: the reward, then the cost and orientation of each row."""
-    parsed = Limits.parse(limits)
-    rows = zip([parsed.names[i] for i in parsed.rows], parsed.signs.tolist())
-    return [("", 1.0), *rows]
-
-
 def _longer(earlier: Row, config: ResolvedConfig, update: int) -> str:
     """How the decay of a run goes on that was to have fewer samples."""
     was, now = (1 - update / (one // config.batch) for one in (earlier["samples"], config.samples))
@@ -409,28 +334,6 @@ def _longer(earlier: Row, config: ResolvedConfig, update: int) -> str:
         f" {earlier['samples']:,}: step sizes, which decay linearly to 0 over a run, are"
         f" {now:.0%} of the first now, where they were {was:.0%}."
     )
-
-
-def leaves_by_path(learner: Learner) -> dict[str, np.ndarray]:
-    """Leaves of the state by their path, as in `policy/layers/0/weight`, in the tree's order."""
-    leaves = {}
-    for path, leaf in jax.tree_util.tree_flatten_with_path(learner)[0]:
-        text = jax.tree_util.keystr(path, simple=True, separator="/")
-        field, slash, rest = text.partition("/")
-        leaves[FIELDS_IN_FILES.get(field, field) + slash + rest] = np.asarray(leaf)
-    return leaves
-
-
-def _with(learner: Learner, arrays: Mapping[str, np.ndarray]) -> Learner:
-    """The same state with some of its leaves replaced."""
-    leaves = [arrays.get(name, leaf) for name, leaf in leaves_by_path(learner).items()]
-    return jax.tree.unflatten(jax.tree.structure(learner), leaves)
-
-
-def _acting(learner: Learner) -> dict[str, np.ndarray]:
-    """The leaves that a policy is made of."""
-    names, leaves = ("policy/", "seen/", "update"), leaves_by_path(learner)
-    return {name: leaf for name, leaf in leaves.items() if name.startswith(names)}
 
 
 def recorded_name(environment: Any) -> str:

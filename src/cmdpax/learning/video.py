@@ -19,14 +19,10 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from cmdpax.errors import InputError, check_count
-from cmdpax.files import replacing, writable_path
+from cmdpax.files.written import replacing, writable_path
+from cmdpax.learning.environment_names import USER_ERRORS, as_input_error, environment_factory
 from cmdpax.learning.evaluation import trained_in
-from cmdpax.learning.gym_simulator import (
-    USER_ERRORS,
-    GymSimulator,
-    as_input_error,
-    environment_factory,
-)
+from cmdpax.learning.gym_simulator import GymSimulator
 from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces
 from cmdpax.learning.portable import read_network
 from cmdpax.learning.run_folder import RunFolder

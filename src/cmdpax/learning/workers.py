@@ -21,17 +21,12 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError, check_count, check_positive
+from cmdpax.learning.checkpoints import pack, unpack
 from cmdpax.learning.encoders import Encoder
-from cmdpax.learning.gym_simulator import (
-    USER_ERRORS,
-    as_input_error,
-    beside,
-    make_simulator,
-    name_of,
-)
+from cmdpax.learning.environment_names import USER_ERRORS, as_input_error, beside, name_of
+from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.policy import NetworkPolicy, spaces_of
 from cmdpax.learning.rollout import record_of
-from cmdpax.learning.run_folder import pack, unpack
 from cmdpax.learning.simulator import ActionSpace, Record, Simulator
 from cmdpax.model.cmdp import CMDP
 from cmdpax.processes import LocalCrew, RayCrew, alone, ask, ray_cluster, refuse_silent, serve

@@ -20,16 +20,9 @@ from typing import Any, BinaryIO, get_args
 import numpy as np
 
 from cmdpax.errors import InputError, check_count, did_you_mean
-from cmdpax.files import (
-    arrays_in,
-    identified,
-    named,
-    opened,
-    pop_label,
-    read_bytes,
-    replacing,
-    write_archive,
-)
+from cmdpax.files.arrays import arrays_in, pop_label, write_archive
+from cmdpax.files.reading import identified, named, opened, read_bytes
+from cmdpax.files.written import replacing
 from cmdpax.model import text
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.foreign import umb_bytes

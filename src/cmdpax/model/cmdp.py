@@ -14,9 +14,8 @@ and the model's own states are those of all times (`horizon.py`).
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -35,10 +34,12 @@ from cmdpax.model.arguments import (
     goal_mask,
     labels,
 )
+from cmdpax.model.digest import digest_of, digest_of_0_1
 from cmdpax.model.foreign import mdptoolbox_fields, quantecon_fields, umb_fields
+from cmdpax.model.grid import Grid, checked_grid
 from cmdpax.model.horizon import at_the_end, read_stages
-from cmdpax.model.limits import Limits, listed
-from cmdpax.model.numbers import float_array, hash_array
+from cmdpax.model.limits import Limited, Limits, listed
+from cmdpax.model.numbers import float_array
 from cmdpax.model.prints import Rows, as_html, as_text
 from cmdpax.model.prism import prism_fields
 from cmdpax.model.reading import CUBE, is_cube, read_rows
@@ -56,18 +57,7 @@ FIELDS = (  # of the constructor; thresholds besides
 OF_ROWS = ("available", "first_choice", "goal")  # arguments that say what transitions mean
 
 
-@dataclass(frozen=True)
-class Grid:
-    """How to draw a model whose states are cells: cells, directions of actions, marked states."""
-
-    cells: tuple[tuple[float, float], ...]  # (x, y) of each state
-    moves: tuple[tuple[float, float], ...]  # (dx, dy) of each action
-    hazards: tuple[int, ...] = ()
-    goals: tuple[int, ...] = ()
-    absorbing: tuple[int, ...] = ()  # states with nothing left to choose: no arrow is drawn there
-
-
-class CMDP:
+class CMDP(Limited):
     """A finite constrained Markov decision process.
 
     Parameters
@@ -188,7 +178,7 @@ class CMDP:
         if self.may_stay and self.criterion != "total":
             raise InputError("may_stay: it says when a run ends; leave it out but for discount 1.")
         self.action_names = action_labels(action_names, rows)
-        self.grid = _checked_grid(grid, S, A)
+        self.grid = checked_grid(grid, S, A)
         self.notes = labels("notes", notes, len(notes)) or ()
         if self.horizon is None and is_cube(transitions) and CUBE not in self.notes:
             self.notes += (CUBE,)
@@ -223,11 +213,6 @@ class CMDP:
         return self.transitions.choices
 
     @property
-    def constraint_count(self) -> int:
-        """Number of constraints m."""
-        return len(self.limits)
-
-    @property
     def first_choice(self) -> np.ndarray:
         """`[S + 1]` int32: the first choice of every state, and K."""
         return self.transitions.first_choice
@@ -259,12 +244,6 @@ class CMDP:
         H, S, A = self.policy_shape
         return table[..., : H * S, :].reshape(*table.shape[:-2], H, S, A)
 
-    def state_label(self, state: int) -> str:
-        """The name of a state, or its number; with a horizon also its time."""
-        time, own = divmod(state, self.policy_shape[-2])
-        label = f"'{self.state_names[own]}'" if self.state_names else f"{own}"
-        return label if self.horizon is None else f"{label} at time {time}"
-
     def by_choice(self, table: np.ndarray) -> np.ndarray:
         """A policy `[..., S, A]` by choice, `[..., K]`."""
         table = np.asarray(table)
@@ -275,21 +254,6 @@ class CMDP:
         end = np.broadcast_to(np.eye(A)[0], (*batch, S, A))  # where nothing is left to choose
         flat = np.concatenate([table.reshape(*batch, H * S, A), end], -2)
         return self.transitions.by_choice(flat)
-
-    @property
-    def thresholds(self) -> np.ndarray:
-        """As written: `[m]`, or `[m, 2]` (low, high) where one of them is a range."""
-        return self.limits.thresholds
-
-    @property
-    def senses(self) -> tuple[str, ...]:
-        """`">="`, `"<="`, `"=="` or `"in"` for each constraint."""
-        return self.limits.senses
-
-    @property
-    def constraint_names(self) -> tuple[str, ...]:
-        """As given, or `c0`, `c1`, ..."""
-        return self.limits.names
 
     def __repr__(self) -> str:
         rows = self.transitions
@@ -302,22 +266,18 @@ class CMDP:
         rows = self.transitions
         uneven = "" if self.available is None else f" at most, {rows.choices:,} choices in all"
         steps = [] if self.horizon is None else [("horizon", f"{self.horizon:,} steps")]
+        discount = ("discount", f"{self.discount:.12g}")
         return [
             ("states", f"{self.policy_shape[-2]:,}"),
             *steps,
             ("actions", f"{rows.actions:,}{uneven}"),
             ("successors", f"{rows.longest} at most, {len(rows.successors):,} in all"),
-            self._what_counts(),
+            ("counts", "the long-run average") if self.criterion == "average" else discount,
             *([("runs", "may stay for ever where nothing is paid")] if self.may_stay else []),
             ("objective", f"{'minimise' if self.minimise else 'maximise'} the reward"),
             *(("subject to", text) for text in self.limits.texts),
             *(("note", sentence) for sentence in self.notes),
         ]
-
-    def _what_counts(self) -> tuple[str, str]:
-        if self.criterion == "average":
-            return "counts", "the long-run average"
-        return "discount", f"{self.discount:.12g}"
 
     def __str__(self) -> str:
         return as_text(self._rows())
@@ -361,41 +321,13 @@ class CMDP:
     @cached_property
     def digest(self) -> str:
         """Fingerprint of what the user said, labels apart; how it is stored has no part in it."""
-        hasher = self.transitions.hashed.copy()
-        for array in (self.reward, self.constraints, self.limits.bounds, self.initial):
-            hash_array(hasher, array)
-        hasher.update(f"{self.senses} {self.minimise} {self.discount!r}".encode())
-        hasher.update(b" may stay" * self.may_stay + b" average" * (self.criterion == "average"))
-        if self.horizon is not None:
-            hasher.update(f"horizon {self.horizon}".encode())
-        return hasher.hexdigest()
+        return digest_of(self)
 
     def matches(self, digest: str) -> bool:
         """Whether a result's fingerprint is this model's; results of version 0.1 have another."""
         if digest.startswith("0.1:"):
-            return digest == f"0.1:{self._digest_of_0_1()}"
+            return digest == f"0.1:{digest_of_0_1(self)}"
         return digest == self.digest
-
-    def _digest_of_0_1(self) -> str:
-        """As version 0.1 made it: of rows padded to `[S, A, B]`, and of constraints as `>=`.
-
-        Pairs that did not exist were copies of the state's first choice.
-        """
-        rows = self.transitions
-        padded = np.zeros((2, rows.choices, rows.longest))
-        lengths = np.diff(rows.first_entry)
-        places = np.arange(len(rows.successors)) - np.repeat(rows.first_entry[:-1], lengths)
-        choice = np.repeat(np.arange(rows.choices), lengths)
-        padded[0, choice, places], padded[1, choice, places] = rows.successors, rows.probabilities
-        successors, chances = (np.moveaxis(rows.filled(part.T), 0, -1) for part in padded)
-        turned = rows.filled(self.limits.turn(self.constraints, axis=0))
-        hasher = sha256()
-        numbers = rows.filled(self.reward), turned, self.limits.row_thresholds, self.initial
-        for array in (successors.astype(np.int32), chances, *numbers):
-            hash_array(hasher, array)
-        mask = self.available
-        hasher.update((b"" if mask is None else mask.tobytes()) + repr(self.discount).encode())
-        return hasher.hexdigest()
 
     def uniform_policy(self) -> np.ndarray:
         """The policy that chooses uniformly among the actions of each state, `[S, A]`."""
@@ -601,17 +533,3 @@ def check_model(model: Any) -> None:
     if not isinstance(model, CMDP):
         advice = "; give from_rows stored=True" if isinstance(model, FunctionCMDP) else ""
         raise InputError(f"model: a CMDP is needed, not {type(model).__name__}{advice}.")
-
-
-def _checked_grid(grid: Grid | None, S: int, A: int) -> Grid | None:
-    """Drawing instructions that fit S states and A actions."""
-    if grid is None:
-        return None
-    if not isinstance(grid, Grid):
-        raise InputError("grid: it must be a cmdpax.Grid.")
-    marked = grid.hazards + grid.goals + grid.absorbing
-    cells, moves = len(grid.cells), len(grid.moves)
-    if (cells, moves) != (S, A) or any(not 0 <= s < S for s in marked):
-        own = f"{cells} cells and {moves} moves"
-        raise InputError(f"grid: it describes {own}; the model has {S} and {A}.")
-    return grid

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from cmdpax.errors import InputError, check_known, needing
-from cmdpax.files import named, opened, parse_json
+from cmdpax.files.reading import named, opened, parse_json
 from cmdpax.model.limits import Limits
 from cmdpax.model.numbers import float_array, real_array, refuse_huge
 from cmdpax.model.product import numbered

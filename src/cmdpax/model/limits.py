@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from reprlib import repr as brief
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
@@ -228,6 +228,32 @@ class Limits:
                     f"limit '{text}' is on a cost that the environment does not have; {hint}"
                 )
         return [list(cost_names).index(name) for name in self.names]
+
+
+class Limited(Protocol):
+    """What has limits on m constraints, and says them back: a model, a result."""
+
+    limits: Limits
+
+    @property
+    def constraint_count(self) -> int:
+        """Number of constraints m."""
+        return len(self.limits)
+
+    @property
+    def thresholds(self) -> np.ndarray:
+        """As written: `[m]`, or `[m, 2]` (low, high) where one of them is a range."""
+        return self.limits.thresholds
+
+    @property
+    def senses(self) -> tuple[str, ...]:
+        """`">="`, `"<="`, `"=="` or `"in"` for each constraint."""
+        return self.limits.senses
+
+    @property
+    def constraint_names(self) -> tuple[str, ...]:
+        """As given, or `c0`, `c1`, ..."""
+        return self.limits.names
 
 
 def can_be_limited(name: str) -> bool:

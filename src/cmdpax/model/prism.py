@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError, needing
-from cmdpax.files import named, opened
+from cmdpax.files.reading import named, opened
 from cmdpax.model.product import Graph, Objective, Product, numbered, product, row_fields
 
 SUFFIXES = (".nm", ".pm", ".prism", ".mdp", ".jani")

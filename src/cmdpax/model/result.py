@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from cmdpax.model.cmdp import CMDP
-from cmdpax.model.limits import Limits
+from cmdpax.model.limits import Limited, Limits
 from cmdpax.model.prints import Rows, as_html, as_text
-from cmdpax.utilities import Utility
+from cmdpax.utilities.utility import Utility
 
 Status = Literal["certified", "infeasible", "limit"]
 Row = dict[str, Any]  # of a trace
@@ -120,7 +120,7 @@ def ray_sentence(ray: np.ndarray, bound: float | None) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Result(Limited):
     """One deployable policy and what is known about it."""
 
     status: Status
@@ -164,21 +164,6 @@ class Result:
             return np.ones(1), self.policy[None]
         shares, actions = zip(*self.mixture, strict=True)
         return np.array(shares), np.eye(int(np.max(actions)) + 1)[np.stack(actions)]
-
-    @property
-    def constraint_names(self) -> tuple[str, ...]:
-        """One for each constraint."""
-        return self.limits.names
-
-    @property
-    def senses(self) -> tuple[str, ...]:
-        """`">="`, `"<="`, `"=="` or `"in"` for each constraint."""
-        return self.limits.senses
-
-    @property
-    def thresholds(self) -> np.ndarray:
-        """As the model has them: `[m]`, or `[m, 2]` where one is a range."""
-        return self.limits.thresholds
 
     @cached_property
     def price_bounds(self) -> np.ndarray | None:

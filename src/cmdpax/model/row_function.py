@@ -20,7 +20,7 @@ from cmdpax.errors import InputError
 from cmdpax.loops import bellman
 from cmdpax.loops.compiled import readable
 from cmdpax.loops.rows import Block
-from cmdpax.model.limits import LARGEST_NUMBER, NUMERIC, Limits
+from cmdpax.model.limits import LARGEST_NUMBER, NUMERIC, Limited, Limits
 from cmdpax.model.numbers import ROW_SUM_TOLERANCE, rounding
 from cmdpax.model.prints import Rows, as_html, as_text
 
@@ -38,7 +38,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class FunctionCMDP:
+class FunctionCMDP(Limited):
     """A constrained MDP whose rows are a function; `CMDP.from_rows` makes it.
 
     `cmdpax.solve` and `cmdpax.check` take it. All else needs arrays: `CMDP.from_rows(...,
@@ -101,26 +101,6 @@ class FunctionCMDP:
     def policy_shape(self) -> tuple[int, int]:
         """`(S, A)`."""
         return self.states, self.actions
-
-    @property
-    def constraint_count(self) -> int:
-        """Number of constraints m."""
-        return len(self.limits)
-
-    @property
-    def thresholds(self) -> np.ndarray:
-        """As written: `[m]`, or `[m, 2]` (low, high) where one of them is a range."""
-        return self.limits.thresholds
-
-    @property
-    def senses(self) -> tuple[str, ...]:
-        """`">="`, `"<="`, `"=="` or `"in"` for each constraint."""
-        return self.limits.senses
-
-    @property
-    def constraint_names(self) -> tuple[str, ...]:
-        """As given, or `c0`, `c1`, ..."""
-        return self.limits.names
 
     def pieces(self, backwards: bool = False) -> Iterator[Piece]:
         """All rows, block after block, in the order of states or in the opposite one."""

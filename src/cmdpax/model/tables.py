@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError, check_known, did_you_mean, needing
-from cmdpax.files import Row, named, opened
+from cmdpax.files.reading import Row, named, opened
 from cmdpax.model.limits import NUMERIC, Limits
 from cmdpax.model.numbers import NORMALISE, ROW_SUM_TOLERANCE, refuse_huge
 from cmdpax.model.reading import RowLists

@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cmdpax.errors import InputError, check_count, did_you_mean
-from cmdpax.files import identified, parse_json
-from cmdpax.model.cmdp import CMDP, Grid
+from cmdpax.files.reading import identified, parse_json
+from cmdpax.model.cmdp import CMDP
+from cmdpax.model.grid import Grid
 from cmdpax.model.limits import Limits
 from cmdpax.model.steps import Pair, from_pairs, staged
 

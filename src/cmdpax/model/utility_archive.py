@@ -14,7 +14,8 @@ import numpy as np
 from cmdpax.errors import InputError
 from cmdpax.model import text
 from cmdpax.model.result import Result, UtilityProof
-from cmdpax.utilities import READY, Utility, made_again
+from cmdpax.utilities.ready import READY, made_again
+from cmdpax.utilities.utility import Utility
 
 PROOF = ("values", "visits", "policy", "uniform", "at_uniform")
 ARRAYS = ("utility_numbers", *(f"utility_{name}" for name in PROOF))

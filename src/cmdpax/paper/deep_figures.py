@@ -14,9 +14,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from cmdpax.experiments.statistics import mean_interval
-from cmdpax.files import Row
+from cmdpax.files.reading import Row
 from cmdpax.paper.charts import finish, legend_lines, panel, style
-from cmdpax.paper.deep_study import DeepStudy, Record, budget, task_name
+from cmdpax.paper.deep_records import Record, task_name
+from cmdpax.paper.deep_study import DeepStudy, budget
 from cmdpax.paper.settings import (
     ABLATION_SEEDS,
     ABLATIONS,

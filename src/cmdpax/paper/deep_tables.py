@@ -14,9 +14,10 @@ import numpy as np
 
 from cmdpax.experiments import statistics
 from cmdpax.experiments.results import write_table
-from cmdpax.files import Row
+from cmdpax.files.reading import Row
 from cmdpax.learning.config import TrainConfig
-from cmdpax.paper.deep_study import DeepStudy, Record
+from cmdpax.paper.deep_records import Record
+from cmdpax.paper.deep_study import DeepStudy
 from cmdpax.paper.settings import (
     INCUMBENTS,
     LIMIT,

@@ -34,7 +34,7 @@ from cmdpax.environments.by_name import tiles as tile_features
 from cmdpax.errors import InputError
 from cmdpax.exact.standard import StandardForm
 from cmdpax.experiments.results import provenance, read_lines, write_lines, write_table
-from cmdpax.files import Row
+from cmdpax.files.reading import Row
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Trajectory

@@ -28,7 +28,7 @@ from cmdpax.environments import finite
 from cmdpax.errors import NumericalError
 from cmdpax.exact.standard import StandardForm
 from cmdpax.experiments.results import provenance, read_lines, write_lines
-from cmdpax.files import Row
+from cmdpax.files.reading import Row
 from cmdpax.model.cmdp import CMDP
 from cmdpax.paper.charts import Line, rates
 from cmdpax.paper.exact_study import Say, silence

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.experiments.pictures import save
 from cmdpax.experiments.store import Store
-from cmdpax.files import write_bytes
+from cmdpax.files.written import write_bytes
 from cmdpax.paper import deep_figures, deep_study, deep_tables, exact_figures, exact_study
 from cmdpax.paper.exact_study import ExactStudy, Say, silence
 from cmdpax.paper.rate import RateStudy, rate_figure

@@ -248,14 +248,14 @@ def paper_settings_sweep(chosen: Mapping[str, Mapping[str, Any]]) -> Sweep:
         "paper-settings",
         settings={"environment": _cheapest_first(TASKS), "samples": SAMPLES},
         methods={
-            method: {**_without_method(training_settings(method)), **own}
+            method: {
+                name: one
+                for name, one in {**training_settings(method), **own}.items()
+                if name not in ("method", "samples")
+            }
             for method, own in chosen.items()
         },
     )
-
-
-def _without_method(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: one for name, one in settings.items() if name not in ("method", "samples")}
 
 
 ABLATIONS = {"penalties": "penalty", "dual-steps": "dual_step"}  # sweep, and what it varies

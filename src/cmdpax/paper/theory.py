@@ -30,7 +30,7 @@ from cmdpax.environments import finite
 from cmdpax.environments.by_name import tiles
 from cmdpax.exact.standard import StandardForm
 from cmdpax.experiments.results import provenance, read_lines, write_lines
-from cmdpax.files import Row
+from cmdpax.files.reading import Row
 from cmdpax.paper.charts import finish, panel, style
 from cmdpax.paper.exact_study import Say, silence
 from cmdpax.paper.rate import SIGMA, RateStudy

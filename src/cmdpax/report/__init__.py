@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from cmdpax.files import Row, writable_path, write_bytes
+from cmdpax.files.reading import Row
+from cmdpax.files.written import writable_path, write_bytes
 from cmdpax.report.contents import gather
 from cmdpax.report.page import compose
 from cmdpax.report.series import problems
@@ -35,6 +36,7 @@ def write_report(
     writable_path(out, ".html", ".htm")
     shown, left_out = problems(contents.replays, folder, callback)
     contents.passed_over += left_out
-    page = compose(contents, shown)
-    write_bytes(out, page.encode(errors="replace"))  # names of files need not be text
+    write_bytes(
+        out, compose(contents, shown).encode(errors="replace")
+    )  # names of files need not be text
     return Report(out, contents.passed_over)

@@ -18,7 +18,7 @@ from typing import Any
 from cmdpax.environments import finite
 from cmdpax.environments.by_name import drawn_states, seeded
 from cmdpax.errors import InputError
-from cmdpax.files import Row, checked_json, read_bytes, read_rows
+from cmdpax.files.reading import Row, checked_json, read_bytes, read_rows
 from cmdpax.model.archive import load_result
 from cmdpax.report.series import Replay, TrainingRun, read_run, reason
 from cmdpax.solvers.table import methods
@@ -152,13 +152,9 @@ def _files(contents: Contents) -> Iterator[Path]:
         else:
             with contents.passing_over(path):
                 skipped = (*SKIPPED, "work") if (path / "store.json").exists() else SKIPPED
-                waiting += sorted(
-                    (one for one in path.iterdir() if not _is_skipped(one, skipped)), reverse=True
-                )
-
-
-def _is_skipped(path: Path, folders: Sequence[str]) -> bool:
-    return path.name.startswith(".") or (path.name in folders and path.is_dir())
+                shown = (one for one in path.iterdir() if not one.name.startswith("."))
+                inside = [one for one in shown if one.name not in skipped or not one.is_dir()]
+                waiting += sorted(inside, reverse=True)
 
 
 def _is_header(header: Row) -> bool:

@@ -19,7 +19,8 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 
 from cmdpax.errors import InputError
-from cmdpax.files import LARGEST_TOML, Row, plain, read_bytes
+from cmdpax.files.reading import LARGEST_TOML, Row, read_bytes
+from cmdpax.files.written import plain
 from cmdpax.report.contents import COLUMNS, Contents, Table, text
 from cmdpax.report.series import POINTS, TrainingRun, environments
 
@@ -44,7 +45,8 @@ def compose(contents: Contents, problems: Sequence[Row]) -> str:
         ("settings", "Settings", _settings(contents)),
         ("notes", "Notes", _notes(contents)),
     ]
-    sections.append(("passed-over", "Passed over", _passed_over(contents)))  # the last to know
+    missed = Table("not shown, or not in full", ["file", "why"], contents.passed_over)
+    sections.append(("passed-over", "Passed over", _table(missed)))  # the last to know
     shown = [(anchor, title, body) for anchor, title, body in sections if body]
     data = {"problems": list(problems), "environments": environments(contents.runs)}
     content = json.dumps(plain(data), separators=(",", ":"), allow_nan=False)
@@ -256,7 +258,3 @@ def _notes(contents: Contents) -> str:
             content = parser.render(read_bytes(path, NOTE_BYTES).decode(errors="replace"))
             notes += _details(contents.name(path), content, "card prose", opened)
     return notes
-
-
-def _passed_over(contents: Contents) -> str:
-    return _table(Table("not shown, or not in full", ["file", "why"], contents.passed_over))

@@ -22,7 +22,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -35,7 +35,8 @@ from cmdpax.environments.by_name import drawn_states, open_features, open_model
 from cmdpax.errors import InputError, NumericalError, check_count
 from cmdpax.exact.standard import StandardForm
 from cmdpax.experiments.results import provenance
-from cmdpax.files import Row, read_json, write_text
+from cmdpax.files.reading import Row, read_json
+from cmdpax.files.written import write_text
 from cmdpax.learning.config import METHODS
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.cmdp import CMDP
@@ -176,13 +177,12 @@ def _cost(model: CMDP, replay: Replay, features: np.ndarray | None) -> float:
 def _common(title: str, model: CMDP) -> Row:
     """What the runs of one problem have in common."""
     assert model.grid is not None
-    names = model.constraint_names or [f"c{i}" for i in range(model.constraint_count)]
     return {
         "title": title,
         "optimum": solve(model, eps=1e-12).reward,
         "states": list(model.state_names or map(str, range(model.states))),
         "actions": list(model.action_labels),
-        "constraints": list(names),
+        "constraints": list(model.constraint_names),
         **asdict(model.grid),
     }
 
@@ -320,9 +320,9 @@ def read_run(folder: Path, name: str) -> tuple[TrainingRun, dict[str, str]]:
     except (InputError, OSError) as error:
         complaints["evaluation.json"], evaluation = reason(error, folder), {}
     costs = [cost for cost in whole[0]["cost"] if all(cost in row["cost"] for row in whole)]
-    series = {"return": _column(row["return"] for row in whole)}
-    series |= {cost: _column(row["cost"][cost] for row in whole) for cost in costs}
-    samples = _column(row["samples"] for row in whole)
+    series = {"return": np.array([float(row["return"]) for row in whole])}
+    series |= {cost: np.array([float(row["cost"][cost]) for row in whole]) for cost in costs}
+    samples = np.array([float(row["samples"]) for row in whole])
     return TrainingRun(name, config, samples, series, evaluation), complaints
 
 
@@ -353,10 +353,6 @@ def _is_whole(row: Row) -> bool:
     costs = row["cost"].values() if isinstance(row.get("cost"), dict) else [None]
     numbers = [row.get("samples"), row.get("return"), *costs]
     return all(isinstance(number, int | float) and abs(number) < 1e300 for number in numbers)
-
-
-def _column(numbers: Iterable[float]) -> np.ndarray:
-    return np.array(list(numbers), dtype=np.float64)
 
 
 def _rounded(numbers: np.ndarray) -> list[float]:

@@ -28,7 +28,7 @@ from cmdpax.solvers.columns import MAX_COLUMNS, first_column
 from cmdpax.solvers.concave_columns import ConcaveColumns
 from cmdpax.solvers.feasibility import decide_feasibility
 from cmdpax.solvers.interior import interior_point, is_worth_while
-from cmdpax.utilities import Utility, refuse_not_concave
+from cmdpax.utilities.utility import Utility, refuse_not_concave
 
 if TYPE_CHECKING:
     from cmdpax.solvers.solve import _Door

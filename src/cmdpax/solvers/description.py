@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cmdpax.exact.standard import StandardForm
-from cmdpax.files import plain
+from cmdpax.files.written import plain
 from cmdpax.model.cmdp import CMDP, check_model
 from cmdpax.model.numbers import NEGLIGIBLE
 from cmdpax.model.prints import Rows, as_html, as_text

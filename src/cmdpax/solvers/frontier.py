@@ -20,7 +20,7 @@ from cmdpax.solvers.climb import objective_of
 from cmdpax.solvers.key_simplex import breakpoints, plans_before_pivots
 from cmdpax.solvers.solve import scaled_form, solve, solve_again
 from cmdpax.stopping import Stop, Stopper
-from cmdpax.utilities import Utility
+from cmdpax.utilities.utility import Utility
 
 POINTS = 25  # of a curve with too many breakpoints
 SAME = 1e-7  # relative difference of two prices that are one

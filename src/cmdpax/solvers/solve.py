@@ -55,7 +55,7 @@ from cmdpax.solvers.table import (
 )
 from cmdpax.solvers.vertices import certified_vertices, has_vertex
 from cmdpax.stopping import Stopper
-from cmdpax.utilities import Utility
+from cmdpax.utilities.utility import Utility
 
 PLANNED = 0.25  # the same of a plan that is the answer
 SHARP = PLANNED / 10  # the same of a share of all possible values, before the range is known

@@ -27,7 +27,7 @@ from cmdpax.solvers.key_simplex import by_pivots
 from cmdpax.solvers.policy_classes import Features, LogLinear, Tabular
 from cmdpax.solvers.policy_gradient import PolicyGradient, StepFunction, npg, ppg, pqa, spma
 from cmdpax.solvers.programs import convex_al, cutting_plane, dantzig_wolfe, linear_program
-from cmdpax.utilities import Utility
+from cmdpax.utilities.utility import Utility
 
 ACCURACY = 1e-2  # of values, relative to eps
 DEFAULT, KEY = "corrective-alm", "key-simplex"

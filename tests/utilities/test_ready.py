@@ -1,4 +1,4 @@
-"""Ready utilities: values by hand, gradients by difference quotients, concavity, sums, texts."""
+"""Ready utilities: values by hand, gradients by difference quotients, concavity, texts."""
 
 import math
 
@@ -7,6 +7,7 @@ import pytest
 
 from cmdpax import utilities
 from cmdpax.errors import InputError
+from cmdpax.utilities.ready import from_text, made_again
 
 RANDOM = np.random.default_rng(0)
 VISITS = RANDOM.dirichlet([1.0] * 6).reshape(3, 2)
@@ -86,14 +87,6 @@ def test_values_by_hand():
     assert huber.value(np.array([3.0])) == -3  # 2 (1/2 + 1)
 
 
-def test_the_least_of_a_box_is_at_the_corner_that_is_said():
-    utility = READY["fairness"] + utilities.soft_limit("c", most=0.3)
-    low, high = np.array([0.2, 0.3, 0.1]), np.array([0.5, 0.4, 0.8])
-    corner = utility.value(utility.lowest(low, high))
-    for _ in range(200):
-        assert utility.value(RANDOM.uniform(low, high)) >= corner
-
-
 def test_a_log_of_transitions_becomes_shares():
     visits = utilities.recorded_visits([0, 0, 2, 1], [1, 1, 0, 0], (3, 2))
     assert np.array_equal(visits, [[0, 0.5], [0.25, 0], [0.25, 0]])
@@ -136,26 +129,20 @@ def test_ones_own_functions_may_write_on_what_they_get():
     assert np.array_equal(visits, VISITS)
 
 
-def test_a_number_stands_on_either_side():
-    both = [2.0 * utilities.entropy(), utilities.entropy() * 2.0]
-    values = [utility.value(np.zeros(0), VISITS) for utility in both]
-    assert values[0] == values[1] == 2 * utilities.entropy().value(np.zeros(0), VISITS)
-
-
 def test_a_ready_utility_is_made_again_from_its_recipe():
     for utility in READY.values():
         recipes = [{**term.recipe, "weight": term.weight} for term in utility.terms]
-        again, (x, _) = utilities.made_again(recipes, utility.minimise), points(utility)
+        again, (x, _) = made_again(recipes, utility.minimise), points(utility)
         assert again.value(*x) == utility.value(*x) and again.name == utility.name
 
 
 def test_texts_of_the_command_line():
-    assert utilities.from_text("entropy").terms[0].recipe["over"] == "states"
-    assert utilities.from_text("entropy:pairs").terms[0].recipe["over"] == "pairs"
-    assert utilities.from_text("fairness:a, b").rewards == ("a", "b")
-    assert utilities.from_text("max-min:a,b").rewards == ("a", "b")
+    assert from_text("entropy").terms[0].recipe["over"] == "states"
+    assert from_text("entropy:pairs").terms[0].recipe["over"] == "pairs"
+    assert from_text("fairness:a, b").rewards == ("a", "b")
+    assert from_text("max-min:a,b").rewards == ("a", "b")
     with pytest.raises(InputError, match="did you mean 'entropy'"):
-        utilities.from_text("entrpy")
+        from_text("entrpy")
 
 
 @pytest.mark.parametrize(
@@ -190,10 +177,10 @@ def test_texts_of_the_command_line():
         (lambda: utilities.own(np.sum, None), "its gradient is None"),
         (lambda: utilities.own(np.sum, np.cos, "reward"), "a list of names"),
         (lambda: utilities.own(np.sum, np.cos, []), "a list of names"),
-        (lambda: utilities.from_text(""), "utility '' is not known"),
-        (lambda: utilities.from_text("entropy:pairs,states"), "takes one word"),
-        (lambda: utilities.from_text("fairness"), "a list of names"),
-        (lambda: utilities.from_text("max-min:a"), "at least two"),
+        (lambda: from_text(""), "utility '' is not known"),
+        (lambda: from_text("entropy:pairs,states"), "takes one word"),
+        (lambda: from_text("fairness"), "a list of names"),
+        (lambda: from_text("max-min:a"), "at least two"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(make, sentence):
@@ -221,9 +208,3 @@ def test_the_curvature_is_what_the_gradient_changes_by(utility):
     pairs, states = utility.curvature(values, visits)
     expected = pairs * change + states * change.sum(1, keepdims=True)
     assert (before - after) / 2e-5 == pytest.approx(expected, rel=1e-6, abs=1e-8)
-
-
-def test_the_root_is_that_of_the_curvature_of_values():
-    utility = utilities.fairness(["a", "b"], alpha=2.0) + utilities.linear("a")
-    root = utility.root(np.array([2.0, 3.0, 1.0]))
-    assert root.T @ root == pytest.approx(np.diag([2 / 8, 2 / 27, 0.0]), rel=1e-3, abs=1e-9)

@@ -114,6 +114,38 @@ def mutations(result):
     }
 
 
+def shortest_path(may_stay):
+    """To wait costs nothing in state 2, and to go on costs; it is left by one of two choices."""
+    rows = [[{0: 0.5, 1: 0.5}, {2: 1.0}], [{2: 1.0}, {3: 1.0}], [{2: 1.0}, {3: 1.0}], [{3: 1.0}]]
+    pays, counts = [1.0, 1.0, 3.0, 5.0, 0.0, 1.0, 0.0], [[2.0, 0.5, 0.5, 0.0, 0.0, 0.0, 0.0]]
+    kind = {"goal": [3], "minimise": True, "senses": "<=", "may_stay": may_stay}
+    return CMDP(rows, pays, counts, [1.0], 0, 1.0, **kind)
+
+
+CRITERIA = {
+    "average": MODEL.replace(criterion="average", thresholds=[0.3, 0.3]),
+    "finite": MODEL.replace(discount=1.0, horizon=4, thresholds=[-9.0, -9.0]),
+    "total": shortest_path(False),
+    "may stay": shortest_path(True),
+}
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+def test_claims_of_every_criterion_are_judged(name):
+    model = CRITERIA[name]
+    result = solve(model)
+    assert check(model, result).status == "certified"
+    proof = result.certificate
+    better = 1e-6 if result.minimise else -1e-6
+    for changes in (
+        {"dual_bound": proof.dual_bound + better},
+        {"dual_potential": proof.dual_potential[:-1]},
+        {"value_potentials": -1 - proof.value_potentials},
+    ):
+        with pytest.raises(CertificateError, match="check failed"):
+            check(model, with_proof(result, **changes))
+
+
 NAMES = list(mutations(RESULT))
 
 
