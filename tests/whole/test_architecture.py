@@ -95,13 +95,13 @@ BUDGETS = {
     "exact": 4170,
     "solvers": 5330,
     "environments": 685,
-    "learning": 6950,
+    "learning": 6980,
     "experiments": 1980,
     "report": 955,
     "paper": 2820,
     "cli": 1195,
 }
-LINES, MODULES, LOOSE_MODULES = 36_100, 172, 6
+LINES, MODULES, LOOSE_MODULES = 36_200, 172, 6
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 21,

@@ -113,8 +113,8 @@ def _series(form: StandardForm, name: str, numbers: np.ndarray, limit: str) -> S
         for sign in (-1.0, 1.0)
     )
     noise = 1e-12 * (high - low)  # infinite beside an end without end
-    ends = (0.0 if abs(end) <= noise < np.inf else end + 0.0 for end in (low, high))
-    return Series(name, float(paid.min()), float(paid.max()), *ends, limit)
+    low, high = (0.0 if abs(end) <= noise < np.inf else end + 0.0 for end in (low, high))
+    return Series(name, float(paid.min()), float(paid.max()), low, high, limit)
 
 
 def _oddities(model: CMDP, seen: np.ndarray, series: tuple[Series, ...]) -> list[str]:
