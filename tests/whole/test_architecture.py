@@ -81,7 +81,7 @@ FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field 
 # lines, raised only on purpose
 BUDGETS = {
     "loose modules": 2880,
-    "loops": 4190,
+    "loops": 4300,
     "model": 4930,
     "exact": 4170,
     "solvers": 5330,
@@ -92,7 +92,7 @@ BUDGETS = {
     "paper": 2800,
     "cli": 1190,
 }
-LINES, MODULES, LOOSE_MODULES = 35_900, 149, 9
+LINES, MODULES, LOOSE_MODULES = 36_000, 149, 9
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 21,
