@@ -16,9 +16,12 @@ from timing import best_seconds
 import cmdpax
 from cmdpax.environments import finite
 from cmdpax.exact.standard import StandardForm
+from cmdpax.loops import compiled
 from cmdpax.paper import settings as paper
 from cmdpax.paper.exact_study import configurations
 from cmdpax.solvers.feasibility import largest_multiplier
+
+compiled.PATIENCE = 0.0  # seconds are those of machine code
 
 EARLY = 20  # iterates that must agree: those of a chaotic oscillation part from rounding on
 

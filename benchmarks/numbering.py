@@ -21,7 +21,10 @@ import cmdpax
 from cmdpax.environments import garnet, grid_world, queue
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from cmdpax.loops import compiled
 from models import renumbered
+
+compiled.PATIENCE = 0.0  # seconds are those of machine code
 
 PERMUTATIONS = 200
 

@@ -36,6 +36,9 @@ from scipy.sparse.linalg import splu
 
 import cmdpax
 from cmdpax.exact.standard import StandardForm
+from cmdpax.loops import compiled
+
+compiled.PATIENCE = 0.0  # seconds are those of machine code
 
 KINDS = ("plan", "cmdpax")  # of our answers
 DISCOUNTS, ROUNDS, SOUND_SECONDS = (0.99, 0.999), 7, 5.0

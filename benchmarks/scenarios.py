@@ -17,6 +17,9 @@ import scipy.sparse as sp
 
 import cmdpax
 from cmdpax.environments.families import instance
+from cmdpax.loops import compiled
+
+compiled.PATIENCE = 0.0  # seconds are those of machine code
 
 ROUNDS, MODELS = 5, 500
 

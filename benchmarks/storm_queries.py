@@ -30,7 +30,10 @@ from scipy.sparse.linalg import splu
 
 import cmdpax
 from cmdpax.exact.standard import StandardForm
+from cmdpax.loops import compiled
 from cmdpax.solvers.programs import solve_program
+
+compiled.PATIENCE = 0.0  # seconds are those of machine code
 
 SECONDS, EPS = 60.0, 1e-6
 SHORT, TIMES = 10.0, 3  # seconds of a work that is repeated, and how often

@@ -24,6 +24,9 @@ import cmdpax
 from cmdpax import environments
 from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm
+from cmdpax.loops import compiled
+
+compiled.PATIENCE = 0.0  # seconds are those of machine code
 
 EPS = 1e-6
 

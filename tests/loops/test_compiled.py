@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 from numba.core.caching import CompileResultCacheImpl
 
-from cmdpax.loops.compiled import compiled, contracted, readable, unsigned
+from cmdpax.environments import cliff_world, garnet, queue
+from cmdpax.loops import compiled as house
+from cmdpax.loops.compiled import at_once, compiled, contracted, frozen, readable, unsigned
+from cmdpax.solvers.solve import solve
 
 IN_A_FORK = """
 import os, signal
@@ -46,7 +49,7 @@ def halve(x):
     return x / 2
 
 
-@pytest.mark.parametrize("decorator", [compiled, contracted])
+@pytest.mark.parametrize("decorator", [compiled, at_once, contracted])
 def test_without_a_folder_for_the_cache_loops_are_compiled_all_the_same(decorator, monkeypatch):
     assert decorator(halve)._cache.cache_path is not None
     monkeypatch.setattr(CompileResultCacheImpl, "_locator_classes", [])
@@ -54,7 +57,66 @@ def test_without_a_folder_for_the_cache_loops_are_compiled_all_the_same(decorato
     assert loop._cache.cache_path is None and loop(3.0) == 1.5
 
 
-SOLVE = "import cmdpax; print(cmdpax.solve(cmdpax.environments.deep_sea()).reward.hex())"
+@compiled
+def doubled(numbers):
+    total = 0.0
+    for number in frozen(numbers):
+        total += 2 * number
+    return total
+
+
+@compiled
+def doubled_twice(numbers):
+    return doubled(numbers) + doubled(numbers)
+
+
+def test_loops_are_compiled_once_that_pays_and_what_they_call_by_itself(monkeypatch):
+    monkeypatch.setattr(house, "_is_cached", lambda loop: False)
+    monkeypatch.setattr(house, "PATIENCE", np.inf)
+    assert doubled_twice(np.ones(3)) == 12.0
+    assert not doubled.signatures and not doubled_twice.signatures
+    many = np.ones(house.LARGE + 1)
+    assert doubled(many) == 2 * len(many) and len(doubled.signatures) == 1
+    assert doubled_twice(np.ones(3)) == 12.0 and not doubled_twice.signatures
+    monkeypatch.setattr(house, "PATIENCE", 0.0)
+    assert doubled_twice(np.ones(3)) == 12.0 and len(doubled_twice.signatures) == 1
+
+
+PLAINLY = """
+import numpy as np
+import cmdpax
+from cmdpax.loops import compiled
+compiled.PATIENCE = np.inf
+for name, kind in {kinds}:
+    result = cmdpax.solve(getattr(cmdpax.environments, name)(**kind))
+    proof = result.certificate
+    for part in result.policy, proof.reward_bounds, proof.dual_bound, proof.value_potentials:
+        print(np.asarray(part).tobytes().hex())
+"""
+
+
+def test_first_answers_need_no_machine_code_and_are_the_same_to_the_last_bit(tmp_path):
+    """On a new machine, without patience's end: nothing is compiled, and no number differs."""
+    kinds = [("cliff_world", {}), ("garnet", {"states": 20}), ("queue", {"capacity": 450})]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-W", "error", "-c", PLAINLY.format(kinds=kinds)]
+    ran = subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert not list(tmp_path.rglob("*.nb?"))
+    own = []
+    for builder, (_, kind) in zip((cliff_world, garnet, queue), kinds, strict=True):
+        result = solve(builder(**kind))
+        proof = result.certificate
+        for part in result.policy, proof.reward_bounds, proof.dual_bound, proof.value_potentials:
+            own.append(np.asarray(part).tobytes().hex())
+    assert ran.stdout.decode().split() == own
+
+
+BUILD = """
+import cmdpax
+from cmdpax.loops import compiled
+compiled.PATIENCE = 0.0
+print(float(cmdpax.environments.garnet(states=30).thresholds[0]).hex())
+"""
 
 
 def damage(path, way):
@@ -68,14 +130,14 @@ def damage(path, way):
 
 
 def test_damaged_files_of_the_cache_are_compiled_again(tmp_path):
-    """First the machine code that solves left in a cache of their own is damaged, then its index;
-    the next solve gives the same number, whatever it finds.
+    """First the machine code that others left in a cache of their own is damaged, then its index;
+    the next one gives the same number, whatever it finds.
     """
     environment, answers = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}, []
     for suffix in ("nbc", "nbi", None):
-        command = [sys.executable, "-c", SOLVE]
-        solved = subprocess.run(command, env=environment, check=True, capture_output=True)
-        answers.append(solved.stdout)
+        command = [sys.executable, "-c", BUILD]
+        built = subprocess.run(command, env=environment, check=True, capture_output=True)
+        answers.append(built.stdout)
         if suffix:
             files = sorted(path for path in tmp_path.rglob(f"*.{suffix}") if path.is_file())
             assert len(files) >= 4
@@ -85,10 +147,10 @@ def test_damaged_files_of_the_cache_are_compiled_again(tmp_path):
 
 
 LOOP = """
-from cmdpax.loops.compiled import compiled, inlined
+from cmdpax.loops.compiled import at_once, inlined
 from other import SHIFT, double, piece_of_it, wrapped
 inlined(wrapped, double)
-@compiled
+@at_once
 def loop(x):
     return wrapped(x) + piece_of_it(x) + SHIFT
 print(loop(1.0), len(loop.stats.cache_hits))

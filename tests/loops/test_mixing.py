@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cmdpax import lagrangian
-from cmdpax.loops import mixing
+from cmdpax.loops import compiled, mixing
 from cmdpax.loops.mixing import best_mixture
 
 
@@ -103,7 +103,8 @@ def test_small_effects_count_beside_a_large_one():
     assert mixed_value(alpha, *problem) == pytest.approx(best_by_enumeration(*problem))
 
 
-def test_every_kind_of_array_is_compiled_once():
+def test_every_kind_of_array_is_compiled_once(monkeypatch):
+    monkeypatch.setattr(compiled, "PATIENCE", 0.0)
     rng = np.random.default_rng(0)
     rewards, margins, multipliers = rng.random(5), rng.random((5, 2)), rng.random(2)
     multipliers.setflags(write=False)

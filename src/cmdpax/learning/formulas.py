@@ -20,7 +20,7 @@ import numpy as np
 from cmdpax import lagrangian
 from cmdpax.learning.encoders import Encoder
 from cmdpax.learning.policy import FORBIDDEN
-from cmdpax.loops.compiled import compiled
+from cmdpax.loops.compiled import at_once
 
 Array = Any  # NumPy's or JAX's
 LOG_CIRCLE = math.log(2 * math.pi)
@@ -237,7 +237,7 @@ def generalised_advantage(
     return advantage
 
 
-@compiled
+@at_once
 def accumulate(sums, carry_on):  # type: ignore[no-untyped-def]
     """`S_t += carry_t S_{t+1}` from the last t to the first: `[K, T, N]` in place, `[T, N]`."""
     for row in sums:

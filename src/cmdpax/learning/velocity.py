@@ -28,8 +28,8 @@ from cmdpax.learning.policy import NetworkPolicy, forward, inline_parts
 from cmdpax.learning.robots import EPISODE_STEPS, TASKS, Task
 from cmdpax.learning.simulator import ActionSpace, Record, Transition
 from cmdpax.loops.compiled import (
+    at_once,
     call_at,
-    compiled,
     memory_at,
     piece,
     shared_threads,
@@ -257,7 +257,7 @@ def c_functions(names: Sequence[str]) -> np.ndarray | None:
     return None
 
 
-@compiled
+@at_once
 def healthy(state, bounds):  # type: ignore[no-untyped-def]
     """Whether an episode goes on: `low < height < high`, `|angle| < tilt`, `|others| < size`.
 
@@ -271,7 +271,7 @@ def healthy(state, bounds):  # type: ignore[no-untyped-def]
     return good
 
 
-@compiled
+@at_once
 def measure(  # type: ignore[no-untyped-def]
     before, after, state, action, elapsed, speed, rules, filled
 ):
@@ -316,7 +316,7 @@ inline_parts()
 act = piece(forward)
 
 
-@compiled
+@at_once
 def steps_until_an_end(physics, box, network, counters, rules, noise, record, first):  # type: ignore[no-untyped-def]
     """Fill in a record from step `first` on; the step after the last one, and whether any ended.
 

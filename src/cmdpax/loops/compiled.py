@@ -1,8 +1,9 @@
 """How is a loop compiled, and shared among threads? The only file that imports numba.
 
-A loop is compiled when it is first called, and its machine code is cached on disk. It looks at no
-bounds: whoever calls it checks the arguments. Arrays that a loop only reads come through
-`readable`, indices through `unsigned`, so that each loop is compiled for one kind of array alone.
+On a new machine a loop runs as Python at first, and is compiled where that pays; its machine code
+is cached on disk. It looks at no bounds: whoever calls it checks the arguments. Arrays that a loop
+only reads come through `readable`, indices through `unsigned`, so that each loop is compiled for
+one kind of array alone.
 
 Large models are worked on by all threads that numba may use: `NUMBA_NUM_THREADS`, or else all
 processors that this process may run on. Every thread has blocks of states of its own, so that no
@@ -11,6 +12,8 @@ number depends on how many threads there are.
 
 import hashlib
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,20 +29,41 @@ for _name in ("NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES"):
 
 from llvmlite import binding, ir  # noqa: E402
 from numba import carray, get_num_threads, njit, types  # noqa: E402
-from numba.extending import intrinsic, overload  # noqa: E402
+from numba.extending import intrinsic, lower_builtin, overload, type_callable  # noqa: E402
 
 Array = np.ndarray
 BLOCK = 1 << 16  # states that one thread treats at a time; models of fewer stay on one thread
 CONSTANTS = (bool, int, float, str, tuple, np.generic)  # numba takes them for what they are now
 FOREIGN = ("numba", "numpy", "llvmlite")  # whose versions numba and `pip` look after
+PATIENCE = 2e-4  # seconds of Python before a loop is compiled, for each byte of its code: a third
+LARGE = 1 << 19  # numbers in arrays; loops over more are compiled at once
 _sources: dict[Any, Any] = {}  # what `inlined` compiles in place of functions
 
 
+class _Turn(threading.local):
+    """What a thread is at: loops that it runs as Python, and its seconds of compiling so far."""
+
+    depth, compiling = 0, 0.0
+
+
+_turn = _Turn()
+
+
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """Decorator: `function` as machine code, once that pays (`_wait`); the numbers are the same.
+
+    `options` are further ones of `numba.njit`.
+    """
+    loop = at_once(function, **options)
+    _wait(loop, is_part="inline" in options)
+    return loop
+
+
+def at_once(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Decorator: `function` as machine code, which runs without Python's lock.
 
-    `options` are further ones of `numba.njit`. Where no folder can be written, nothing is cached;
-    where cached files are damaged, or of another source, the loop is compiled again.
+    Where no folder can be written, nothing is cached; where cached files are damaged, or of another
+    source, the loop is compiled again.
     """
     options = {"nogil": True, "error_model": "numpy", **options}
     try:
@@ -48,6 +72,53 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
         return njit(function, **options)
     _mend_cache(loop)
     return loop
+
+
+def _wait(loop: Any, is_part: bool) -> None:
+    """Let a loop run as the Python that it is until that took a share of what compiling it takes.
+
+    So does whatever it calls: what takes longest is compiled first. Nobody waits where machine code
+    is in the cache, or arrays are large. is_part: whether it is compiled in the place of its one
+    call alone.
+    """
+    machine_code, spent, length = loop._compile_for_args, 0.0, -1
+
+    def entry(*arguments: Any) -> Callable[..., Any]:  # numba asks for it, and calls it
+        nonlocal length
+        if length < 0:
+            length = 0 if _is_cached(loop) else _length(loop)
+        is_due = spent >= PATIENCE * length and not (is_part and _turn.depth)
+        if not is_due and (_turn.depth or _size(arguments) <= LARGE):
+            return python
+        start = time.thread_time()
+        code: Callable[..., Any] = machine_code(*arguments)
+        _turn.compiling += time.thread_time() - start
+        return code
+
+    def python(*arguments: Any) -> Any:
+        nonlocal spent
+        start, compiling = time.thread_time(), _turn.compiling
+        _turn.depth += 1
+        try:
+            with np.errstate(all="ignore"):  # as machine code does
+                return loop.py_func(*arguments)
+        finally:
+            _turn.depth -= 1
+            spent += time.thread_time() - start - (_turn.compiling - compiling)
+
+    loop._compile_for_args = entry
+
+
+def _length(loop: Any) -> int:
+    """Bytes of Python's code in a loop and in whatever it calls."""
+    return sum(len(code.co_code) for _, codes in _reached(loop) for code in codes)
+
+
+def _size(arguments: Any) -> int:
+    """Of all arrays among arguments."""
+    if isinstance(arguments, tuple):
+        return sum(map(_size, arguments))
+    return arguments.size if isinstance(arguments, Array) else 0
 
 
 def _mend_cache(loop: Any) -> None:
@@ -76,22 +147,34 @@ def _mend_cache(loop: Any) -> None:
 
 def digest(loop: Any) -> str:
     """Of all that machine code follows from, in the loop and in whatever it calls of ours."""
-    reached, ahead, texts = set(), [loop], []
+    texts = []
+    for one, codes in _reached(loop):
+        if isinstance(one, CONSTANTS):
+            texts.append(repr(one))
+            continue
+        texts.append(repr(sorted(getattr(one, "targetoptions", {}).items())))
+        for code in codes:
+            texts.append(repr((code.co_code, code.co_names, code.co_varnames)))
+            texts += [repr(value) for value in code.co_consts if type(value) is not CodeType]
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
+
+
+def _reached(loop: Any) -> Iterator[tuple[Any, list[CodeType]]]:
+    """The loop, whatever it calls of ours, each with its bytecode, and constants that they name."""
+    reached, ahead = set(), [loop]
     while ahead:
         one = ahead.pop()
         function = getattr(one, "_defn", getattr(one, "py_func", one))  # of intrinsics; of loops
         if isinstance(function, CONSTANTS):
-            texts.append(repr(function))
+            yield function, []
         is_ours = getattr(function, "__module__", "").partition(".")[0] not in FOREIGN
         if isinstance(function, FunctionType) and is_ours and function not in reached:
             reached.add(function)
-            texts.append(repr(sorted(getattr(one, "targetoptions", {}).items())))
-            for code in _codes(function.__code__):
-                texts.append(repr((code.co_code, code.co_names, code.co_varnames)))
-                texts += [repr(value) for value in code.co_consts if type(value) is not CodeType]
+            codes = list(_codes(function.__code__))
+            yield one, codes
+            for code in codes:
                 ahead += [function.__globals__.get(name) for name in code.co_names]
             ahead.append(_sources.get(function))
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -102,9 +185,19 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(value)
 
 
+def _is_cached(loop: Any) -> bool:
+    """Whether machine code of the loop, as it is now, lies on the disk for this processor."""
+    with suppress(Exception):  # no folder, or whatever reading of half a file raises
+        cache = loop._cache._cache_file
+        cache._source_stamp = digest(loop)
+        names = cache._load_index()
+        return bool(names) and any(loop.targetctx.codegen().magic_tuple() in key for key in names)
+    return False
+
+
 def contracted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: as `compiled`, but `a * b + c` may be rounded once instead of twice."""
-    return compiled(function, fastmath={"contract"})
+    """Decorator: as `at_once`, but `a * b + c` may be rounded once instead of twice."""
+    return at_once(function, fastmath={"contract"})
 
 
 def spliced(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -161,22 +254,24 @@ def _at(_typing: Any, address: Any) -> Any:
     return types.CPointer(types.float64)(types.int64), code
 
 
-def _frozen(_typing: Any, array: Any) -> Any:
-    """In compiled loops: the same array, as one that is only read (`readable`)."""
-
-    def code(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        context.nrt.incref(builder, array, arguments[0])
-        return arguments[0]
-
-    return array.copy(readonly=True)(array), code
+def frozen(array: Array) -> Array:
+    """In loops: the same array, as one that is only read."""
+    return readable(array)
 
 
+def _keep(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """The code of `frozen`."""
+    context.nrt.incref(builder, *signature.args, *arguments)
+    return arguments[0]
+
+
+type_callable(frozen)(lambda _: lambda array: array.copy(readonly=True))
+lower_builtin(frozen, types.Array)(_keep)
 call_at: Any = intrinsic(_call_at)
-frozen: Any = intrinsic(_frozen)
 _pointer: Any = intrinsic(_at)
 
 
-@compiled
+@at_once
 def memory_at(address, size):  # type: ignore[no-untyped-def]
     """In compiled loops: the float64 array `[size]` that lies at an address."""
     return carray(_pointer(address), size)

@@ -50,10 +50,14 @@ def _minimise(effects, rewards, multipliers, penalty, x):
     """The active-set method, in place on `x [k + m]`; effects `[m, k + m]`, rewards `[k + m]`."""
     m, n = effects.shape
     k = n - m
-    free, direction, gradient, weights = x > 0, np.empty(n), np.empty(n), np.empty(m)
-    largest_reward, largest_effects = np.abs(rewards).max(), np.empty(m)
+    free, direction, gradient = np.empty(n, np.bool_), np.empty(n), np.empty(n)
+    weights, largest_reward, largest_effects = np.empty(m), 0.0, np.zeros(m)
+    for j in range(n):
+        free[j] = x[j] > 0
+        largest_reward = max(largest_reward, abs(rewards[j]))
     for i in range(m):
-        largest_effects[i] = np.abs(effects[i, :k]).max()
+        for j in range(k):
+            largest_effects[i] = max(largest_effects[i], abs(effects[i, j]))
     entered, is_blocked = -1, True
     for _ in range(100 + 20 * n):
         _differentiate(effects, rewards, multipliers, penalty, x, weights, gradient)

@@ -12,7 +12,14 @@ import numpy as np
 
 from cmdpax.loops.compiled import Array, compiled, readable
 from cmdpax.loops.rows import Block
-from cmdpax.loops.small import Factors, centre, empty_factors, factorise, substitute
+from cmdpax.loops.small import (
+    Factors,
+    backup_all,
+    centre,
+    empty_factors,
+    factorise,
+    substitute,
+)
 
 SWITCH, ITERATIONS = 1e-12, 1000  # as in `small`
 SIDE = 16  # functions swept side by side: values of some thousand states stay in a cache
@@ -181,7 +188,6 @@ def _sweep_both(kernel, rewards, initial, reach, rough, most, is_open, potential
 
     Potentials are written to. They end before where their rate says that all take more than `most`.
     """
-    first_choice, first_entry, successors, chances = kernel
     n, _, S = potentials.shape
     K, N = rewards.shape[2], 2 * n
     pays, values, backed_up = np.empty((K, N)), np.zeros((S, N)), np.empty((S, N))
@@ -193,28 +199,7 @@ def _sweep_both(kernel, rewards, initial, reach, rough, most, is_open, potential
     sweep, is_slow = 0, False
     while open_count > 0 and not is_slow and sweep < most:
         sweep += 1
-        for j in range(N):
-            low[j], high[j], start[j] = np.inf, -np.inf, 0.0
-        for s in range(S):
-            for k in range(first_choice[s], first_choice[s + 1]):
-                for j in range(N):
-                    total[j] = pays[k, j]
-                for e in range(first_entry[k], first_entry[k + 1]):
-                    chance, t = chances[e], successors[e]
-                    for j in range(N):
-                        total[j] += chance * values[t, j]
-                if k == first_choice[s]:
-                    for j in range(N):
-                        backed_up[s, j] = total[j]
-                else:
-                    for j in range(N):
-                        backed_up[s, j] = max(backed_up[s, j], total[j])
-            for j in range(N):
-                change = backed_up[s, j] - values[s, j]
-                low[j], high[j] = min(low[j], change), max(high[j], change)
-            if initial[s] != 0.0:
-                for j in range(N):
-                    start[j] += initial[s] * backed_up[s, j]
+        backup_all(kernel, pays, initial, N, values, backed_up, total, start, low, high)
         values, backed_up = backed_up, values
         is_look = sweep % LOOK == 0
         is_slow = is_look

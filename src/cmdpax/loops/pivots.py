@@ -33,8 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cmdpax.loops.compiled import Array, compiled
-from cmdpax.loops.rows import Block
-from cmdpax.loops.small import Factors, substitute, substitute_all
+from cmdpax.loops.small import substitute, substitute_all
 
 SMALLEST = 1e-10  # pivot, relative to the largest change of a price
 SINGULAR = 1e-13  # what is left of a column of W, relative to its size, if it depends on others
@@ -89,20 +88,14 @@ def empty_basis(states, choices, constraints, swaps):
     )
 
 
-def pivot(
-    kernel: Block, owner: Array, initial: Array, factors: Factors, basis: Basis, limits: Array
-) -> int:
+@compiled
+def pivot(kernel, owner, initial, factors, basis, limits):
     """Pivots until the basis is optimal, there is a ray, or swaps are full; why it ended.
 
     kernel: rows of `gamma P`. owner: `[K]`, the state of each choice. initial: `[S]`. factors: LU
     of `I - K_pi` for the keys of the last refresh. limits: what margins and what visits
     may miss, and how many pivots there may be.
     """
-    return int(_pivot(kernel, owner, initial, factors, basis, limits))
-
-
-@compiled
-def _pivot(kernel, owner, initial, factors, basis, limits):
     keys, kinds, R, d, u, w, tight, extra, x, ties, y, G, swaps, H, inverse, ray, counts = basis
     m, K, S = len(w), len(d), len(keys)
     change, slope, parts = np.zeros(m), np.empty(K), np.empty(len(tight))
@@ -128,7 +121,7 @@ def _pivot(kernel, owner, initial, factors, basis, limits):
             marked[i] = False
         for a in range(p):
             marked[tight[a]] = True
-        best, kind, which, sign = 0.0, -1, -1, 1.0
+        best, kind, which, sign = 0.0, -1, np.int64(-1), 1.0
         if forced >= 0:
             kind, which = 1, forced
         else:
@@ -236,10 +229,7 @@ def _pivot(kernel, owner, initial, factors, basis, limits):
             t = counts[TIES]
             ties[t] = state
             counts[TIES] += 1
-            for s in range(S):
-                G[t, s] = 0.0
-            G[t, state] = 1.0
-            substitute(factors, G[t])
+            unit_solution(factors, state, G[t])
             _bring_up_to_date(kernel, owner, G[t], swaps, H, counts[SWAPS])
     return TROUBLE
 
@@ -248,7 +238,8 @@ def _pivot(kernel, owner, initial, factors, basis, limits):
 def _ratio(R, d, w, kinds, change, slope, tight, p, smallest):
     """How far prices can move, and the choice or the place in `tight` that stops them."""
     m, K = len(w), len(d)
-    slope[:] = 0.0
+    for k in range(K):
+        slope[k] = 0.0
     for i in range(m):
         if change[i] != 0.0:
             for k in range(K):
@@ -265,6 +256,15 @@ def _ratio(R, d, w, kinds, change, slope, tight, p, smallest):
             if ratio < step:
                 step, entering, is_price = ratio, a, True
     return step, entering, is_price
+
+
+@compiled
+def unit_solution(factors, state, vector):
+    """`g_s = (I - K_pi)^-1 e_s` of a state, in place on `vector [S]`."""
+    for s in range(len(vector)):
+        vector[s] = 0.0
+    vector[state] = 1.0
+    substitute(factors, vector)
 
 
 @compiled
@@ -307,17 +307,16 @@ def _swap(kernel, owner, initial, basis, tie):
         mass += initial[t] * H[n, t]
     swaps[n, 0], swaps[n, 1] = old, new
     counts[SWAPS] += 1
-    pays = R[:, new].copy()
-    for i in range(len(pays)):
-        u[i] += mass * pays[i]
     flows = np.empty(len(kinds))
     for k in range(len(kinds)):
         flows[k] = outflow(kernel, owner, H[n], k)
-    for i in range(len(pays)):
-        if pays[i] != 0.0:
+    for i in range(len(R)):
+        pay = R[i, new]
+        u[i] += mass * pay
+        if pay != 0.0:
             for k in range(len(kinds)):
-                R[i, k] -= pays[i] * flows[k]
-    R[:, new] = 0.0
+                R[i, k] -= pay * flows[k]
+        R[i, new] = 0.0
     keys[s], extra[place], kinds[new], kinds[old] = new, old, 1, 2
     for t in range(counts[TIES]):
         _update(kernel, owner, G[t], old, new, H[n])
@@ -432,10 +431,9 @@ def neighbours(kernel, owner, initial, factors, basis, points):
                     row += 1
         return
     for s in range(len(keys)):
-        vector[:] = 0.0
-        vector[s] = 1.0
-        substitute(factors, vector)
-        for k in range(kernel[0][s], kernel[0][s + 1]):
+        unit_solution(factors, s, vector)
+        for choice in range(kernel[0][s], kernel[0][s + 1]):
+            k = np.int64(choice)
             if k != keys[s]:
                 _switched(kernel, owner, initial, basis, vector, k, points[row])
                 row += 1

@@ -169,7 +169,8 @@ def _evaluate(own, chosen, V, starts, columns, entries, row, marks, heap):
     pointers, others, chances, pays = own
     n, used, work = len(V), 0, 0
     right = np.empty(n)
-    marks[:] = n
+    for i in range(n):
+        marks[i] = n
     for i in range(n):
         k = chosen[i]
         total, pivot, waiting = pays[k], 1.0, 0

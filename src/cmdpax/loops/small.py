@@ -275,7 +275,6 @@ def _sweep_both(kernel, rewards, initial, reach, rough, open_ones, potentials):
 
     Potentials are written to. `open_ones` has the functions for which it ends before: so many.
     """
-    first_choice, first_entry, successors, chances = kernel
     n, _, S = potentials.shape
     K, left, count, own = rewards.shape[2], n, 0, np.arange(n)
     pays, values, backed_up = np.empty((K, 2 * n)), np.zeros((S, 2 * n)), np.empty((S, 2 * n))
@@ -287,29 +286,7 @@ def _sweep_both(kernel, rewards, initial, reach, rough, open_ones, potentials):
                 pays[k, 2 * i + side] = rewards[i, side, k]
     most = SWEEPS if rough == 0.0 else ROUGH_SWEEPS
     for sweep in range(1, most + 1):
-        N = 2 * left
-        for j in range(N):
-            low[j], high[j], start[j] = np.inf, -np.inf, 0.0
-        for s in range(S):
-            for k in range(first_choice[s], first_choice[s + 1]):
-                for j in range(N):
-                    total[j] = pays[k, j]
-                for e in range(first_entry[k], first_entry[k + 1]):
-                    chance, t = chances[e], successors[e]
-                    for j in range(N):
-                        total[j] += chance * values[t, j]
-                if k == first_choice[s]:
-                    for j in range(N):
-                        backed_up[s, j] = total[j]
-                else:
-                    for j in range(N):
-                        backed_up[s, j] = max(backed_up[s, j], total[j])
-            for j in range(N):
-                change = backed_up[s, j] - values[s, j]
-                low[j], high[j] = min(low[j], change), max(high[j], change)
-            if initial[s] != 0.0:
-                for j in range(N):
-                    start[j] += initial[s] * backed_up[s, j]
+        backup_all(kernel, pays, initial, 2 * left, values, backed_up, total, start, low, high)
         values, backed_up = backed_up, values
         for i in range(left - 1, -1, -1):
             a, b = 2 * i, 2 * i + 1
@@ -337,6 +314,37 @@ def _sweep_both(kernel, rewards, initial, reach, rough, open_ones, potentials):
         if left == 0:
             break
     return count
+
+
+@compiled
+def backup_all(kernel, pays, initial, N, values, backed_up, total, start, low, high):
+    """`T V` of N functions side by side, `[S, .]` in place, for `pays [K, .]`.
+
+    Also its initial values and its least and largest changes, `[.]`; total: `[.]`, to work in.
+    """
+    first_choice, first_entry, successors, chances = kernel
+    for j in range(N):
+        low[j], high[j], start[j] = np.inf, -np.inf, 0.0
+    for s in range(len(values)):
+        for k in range(first_choice[s], first_choice[s + 1]):
+            for j in range(N):
+                total[j] = pays[k, j]
+            for e in range(first_entry[k], first_entry[k + 1]):
+                chance, t = chances[e], successors[e]
+                for j in range(N):
+                    total[j] += chance * values[t, j]
+            if k == first_choice[s]:
+                for j in range(N):
+                    backed_up[s, j] = total[j]
+            else:
+                for j in range(N):
+                    backed_up[s, j] = max(backed_up[s, j], total[j])
+        for j in range(N):
+            change = backed_up[s, j] - values[s, j]
+            low[j], high[j] = min(low[j], change), max(high[j], change)
+        if initial[s] != 0.0:
+            for j in range(N):
+                start[j] += initial[s] * backed_up[s, j]
 
 
 @compiled

@@ -103,7 +103,8 @@ def _relax(first, last, pointers, columns, entries, right, discount, now, moved)
 @compiled
 def _relax_transposed(pointers, columns, entries, right, discount, now, moved):
     """One step for occupancies; the sum of its absolute changes."""
-    moved[:] = right
+    for s in range(len(now)):
+        moved[s] = right[s]
     for s in range(len(now)):
         mass = discount * now[s]
         for k in range(pointers[s], pointers[s + 1]):

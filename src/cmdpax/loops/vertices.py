@@ -10,10 +10,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cmdpax.loops import pivots
 from cmdpax.loops.bellman import search
 from cmdpax.loops.compiled import Array, compiled, frozen, spliced
-from cmdpax.loops.pivots import OPTIMAL, REFRESH, SWAPS, TIES, TIGHT, empty_basis
+from cmdpax.loops.pivots import (
+    OPTIMAL,
+    PIVOTS,
+    REFRESH,
+    SWAPS,
+    TIES,
+    TIGHT,
+    empty_basis,
+    neighbours,
+    pivot,
+    refresh,
+    unit_solution,
+)
 from cmdpax.loops.rows import Block
 from cmdpax.loops.small import (
     SWEEPS,
@@ -462,7 +473,7 @@ def _vertex(
     limits = np.array([allowed, allowed / unit, shares.most])
     rewards, thresholds = frozen(functions.perturbed), frozen(functions.thresholds)
     why = _optimum(model, rewards, thresholds, factors, basis, limits)
-    numbers[0] = basis.counts[pivots.PIVOTS]
+    numbers[0] = basis.counts[PIVOTS]
     if why != OPTIMAL:
         return False
     reached = np.empty(c)
@@ -610,24 +621,26 @@ def _scalarise(rewards, weights, reward):
 @spliced
 def _clear(basis):
     """Forget all but the keys."""
-    basis.kinds[:] = 0
-    basis.counts[:] = 0
+    for k in range(len(basis.kinds)):
+        basis.kinds[k] = 0
+    for n in range(len(basis.counts)):
+        basis.counts[n] = 0
 
 
 @spliced
 def _optimum(model, rewards, thresholds, factors, basis, limits):
     """Pivots to the end, from keys that are optimal for the basis's prices; why they ended."""
     kernel, owner, initial = model.kernel, model.owner, model.initial
-    pivots.refresh(kernel, initial, rewards, thresholds, factors, basis)
+    refresh(kernel, initial, rewards, thresholds, factors, basis)
     for k in range(len(basis.reduced)):
         reduced = basis.advantages[0, k]
         for i in range(len(basis.weights)):
             reduced += basis.weights[i] * basis.advantages[1 + i, k]
         basis.reduced[k] = min(reduced, 0.0)
-    why = pivots._pivot(kernel, owner, initial, factors, basis, limits)
+    why = pivot(kernel, owner, initial, factors, basis, limits)
     while why == REFRESH:
         _refresh(kernel, initial, rewards, thresholds, factors, basis)
-        why = pivots._pivot(kernel, owner, initial, factors, basis, limits)
+        why = pivot(kernel, owner, initial, factors, basis, limits)
     return why
 
 
@@ -635,12 +648,10 @@ def _optimum(model, rewards, thresholds, factors, basis, limits):
 def _refresh(kernel, initial, rewards, thresholds, factors, basis):
     """Everything anew from the keys, and the vectors of ties from their LU."""
     factorise(kernel, basis.keys, factors)
-    pivots.refresh(kernel, initial, rewards, thresholds, factors, basis)
+    refresh(kernel, initial, rewards, thresholds, factors, basis)
     basis.counts[SWAPS] = 0
     for t in range(basis.counts[TIES]):
-        basis.vectors[t] = 0.0
-        basis.vectors[t, basis.ties[t]] = 1.0
-        substitute(factors, basis.vectors[t])
+        unit_solution(factors, basis.ties[t], basis.vectors[t])
 
 
 @spliced
@@ -659,7 +670,7 @@ def _points(model, rewards, thresholds, factors, basis, mixed, limits, points):
     else:
         _refresh(kernel, initial, rewards, thresholds, factors, basis)
         count = 1 + len(basis.reduced) - len(basis.keys)
-    pivots.neighbours(kernel, owner, initial, factors, basis, points[:count])
+    neighbours(kernel, owner, initial, factors, basis, points[:count])
     return count
 
 
@@ -667,7 +678,8 @@ def _points(model, rewards, thresholds, factors, basis, mixed, limits, points):
 def _policy(owner, basis, policy):
     """The policy `[K]` with the visits of the basis, in place."""
     totals = np.zeros(len(basis.keys))
-    policy[:] = 0.0
+    for k in range(len(policy)):
+        policy[k] = 0.0
     for s in range(len(totals)):
         policy[basis.keys[s]] = 1.0
     for b in range(basis.counts[TIGHT]):

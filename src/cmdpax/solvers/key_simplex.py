@@ -220,9 +220,7 @@ def _refresh(parts: tuple, owner: np.ndarray, factors: small.Factors, basis: Bas
     pivots.refresh(*parts, factors, basis)
     basis.counts[pivots.SWAPS] = 0
     for t in range(basis.counts[pivots.TIES]):
-        basis.vectors[t] = 0.0
-        basis.vectors[t, basis.ties[t]] = 1.0
-        small.substitute(factors, basis.vectors[t])
+        pivots.unit_solution(factors, basis.ties[t], basis.vectors[t])
 
 
 def _policy(form: StandardForm, owner: np.ndarray, basis: Basis) -> np.ndarray:
