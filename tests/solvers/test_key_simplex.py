@@ -138,9 +138,10 @@ def test_a_wrong_answer_of_pivots_is_refused(monkeypatch):
 
 
 WIDE, NARROW = garnet(450, constraints=24, seed=1), instance("grid", 420, constraints=4)
+LONG = instance("queue", 2200, constraints=24)
 
 
-@pytest.mark.parametrize("model", [WIDE, NARROW])
+@pytest.mark.parametrize("model", [WIDE, NARROW, LONG])
 def test_it_goes_on_where_the_augmented_lagrangian_has_begun(model):
     form = StandardForm.of(model)
     plans = plans_before_pivots(form)
@@ -155,8 +156,15 @@ def test_it_goes_on_where_the_augmented_lagrangian_has_begun(model):
     assert result.reward == pytest.approx(alone.reward, abs=3e-6 * width)
 
 
-def test_elsewhere_the_augmented_lagrangian_goes_on_alone():
-    assert plans_before_pivots(StandardForm.of(garnet(450, constraints=3))) is None
+def test_on_grids_the_augmented_lagrangian_goes_on_for_longer():
+    assert plans_before_pivots(StandardForm.of(instance("grid", 2500, constraints=24))) == 48
+
+
+@pytest.mark.parametrize(
+    "model", [garnet(450, constraints=3), garnet(1600, constraints=24), queue(2200)]
+)
+def test_elsewhere_the_augmented_lagrangian_goes_on_alone(model):
+    assert plans_before_pivots(StandardForm.of(model)) is None
 
 
 @pytest.mark.parametrize("model", [WIDE, NARROW])

@@ -27,6 +27,7 @@ SWAPS = 100  # changes of keys between two refreshes
 MAX_PIVOTS = 100_000
 FLAT, BEYOND = 1e-9, 8.0  # slopes that count as 0; how often what may be missed a step goes beyond
 ALONE, LARGEST, MANY, PLANS = 400, 1500, 20, 20  # states, constraints: `plans_before_pivots`
+SHORT, WORK, KEPT = 32, 3e8, 5e7  # states of a move; multiplications of an LU; numbers of a basis
 
 
 def plans_before_pivots(form: StandardForm) -> int | None:
@@ -52,7 +53,12 @@ def plans_before_pivots(form: StandardForm) -> int | None:
         return 0
     if form.is_narrow or (form.states <= LARGEST and form.constraint_count >= MANY):
         return PLANS
-    return None
+    if form.constraint_count < MANY or form.choices * form.constraint_count > KEPT:
+        return None
+    reach = form.transitions.reach
+    if form.states * reach**2 > WORK:
+        return None
+    return PLANS if reach <= SHORT else 2 * form.constraint_count
 
 
 @dataclass(frozen=True)
@@ -155,7 +161,8 @@ def _begin(
     if weights is not None:
         basis.weights[:] = weights
     kernel, initial = form.kernel, readable(form.initial)
-    owner, factors = readable(rows.state_of.astype(np.int64)), small.empty_factors(form.states)
+    owner, reach = readable(rows.state_of.astype(np.int64)), None if form.is_small else rows.reach
+    factors = small.empty_factors(form.states, reach)
     plan = form.criterion.plan(form, form.pseudo_reward(basis.weights), stop=stop)
     basis.keys[:] = plan.choices
     small.factorise(kernel, basis.keys, factors)
