@@ -52,7 +52,7 @@ def plans_before_pivots(form: StandardForm) -> int | None:
 
     | S = 10,000, m = 50 | queue    | inventory | grid            | tight grid      |
     |--------------------|----------|-----------|-----------------|-----------------|
-    |                    | .7/-/-/1 | 3/-/-/12  | 19/7.9/-/14     | 45/25/16/24     |
+    |                    | .7/-/-/1 | 3/-/-/12  | 19/7.9/9.2/14   | 45/25/16/24     |
 
     Where moves are short, twenty plans do. On a grid far more choices change places: pivots are for
     the end of the search.
