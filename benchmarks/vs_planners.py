@@ -40,6 +40,7 @@ ALGORITHMS = {
     "mdpsolver": ("mpi", "mpi gs", "vi", "vi gs", "pi"),
     "quantecon": ("modified_policy_iteration", "policy_iteration", "value_iteration"),
 }
+NAMES = [name for own in ALGORITHMS.values() for name in own]
 TOLERANCE, WORST, LIMIT, REPEATS = 1e-6, 1e-4, 30, 3
 BUILDING = 10  # CPU seconds in which a peer takes a model over
 
@@ -130,6 +131,7 @@ def main() -> None:
     parser.add_argument("--records", type=Path, default=RECORDS)
     parser.add_argument("--families", nargs="*", default=FAMILIES, choices=FAMILIES)
     parser.add_argument("--sizes", nargs="*", type=int, default=SIZES, choices=SIZES)
+    parser.add_argument("--algorithms", nargs="*", default=NAMES, choices=NAMES)
     parser.add_argument("--report-only", action="store_true")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -141,18 +143,20 @@ def main() -> None:
     records.parent.mkdir(parents=True, exist_ok=True)
     rows = list(map(json.loads, records.open())) if records.exists() else []
     wanted = [case for case in CASES if case[0] in options.families and case[1] in options.sizes]
-    for row in () if options.report_only else sweep(rows, wanted):
+    for row in () if options.report_only else sweep(rows, wanted, options.algorithms):
         rows.append(row)
         with records.open("a") as out:
             out.write(json.dumps(row) + "\n")
     print(report(rows))
 
 
-def sweep(rows: list[dict[str, Any]], wanted: list[tuple[str, int]]) -> Iterator[dict[str, Any]]:
+def sweep(
+    rows: list[dict[str, Any]], wanted: list[tuple[str, int]], names: list[str]
+) -> Iterator[dict[str, Any]]:
     """What is not among the rows yet, one after another."""
     versions = installed(("cmdpax", "numpy", "numba", "mdpsolver", "quantecon"))
     finished = {tuple(row[name] for name in KEY) for row in rows}
-    pairs = [(peer, one) for peer, algorithms in ALGORITHMS.items() for one in algorithms]
+    pairs = [(peer, one) for peer, own in ALGORITHMS.items() for one in own if one in names]
     for (family, states), (peer, algorithm) in product(wanted, pairs):
         if (family, states, peer, algorithm) in finished:
             continue

@@ -242,14 +242,13 @@ def _improve(
         if choices is not None:
             changed = float((choices != result.choices).mean())
         choices = result.choices
-        right, allowed = reward[choices], forcing * width
+        share = forcing if structured else max(forcing, min(changed, LOOSEST))
+        right, allowed = reward[choices], max(share * width, tolerance / (4 * reach))
         system = System(bellman.policy_rows(rows, choices), discount, closed=closed)
         if structured:
             guess = result.backed_up
             values = system.solve(right, allowed, guess, mixes_slowly=True, stop=stop)
         else:
-            loose = max(forcing, min(changed, LOOSEST)) * width
-            allowed = max(loose, tolerance / (4 * reach))
             values, settled = fixed_point(system, right, allowed, result.backed_up)
             structured = not settled
             if structured and is_trial:
