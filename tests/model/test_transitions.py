@@ -15,13 +15,6 @@ def test_matrix_and_tensor_agree() -> None:
     np.testing.assert_array_equal(rows.tensor, DENSE)
 
 
-def test_reach_is_the_longest_way() -> None:
-    chances = np.zeros((4, 1, 4))
-    for s, t in enumerate((1, 1, 0, 3)):
-        chances[s, 0, t] = 1.0
-    assert CMDP(chances, np.zeros((4, 1)), [], [], 0, 0.9).transitions.reach == 2
-
-
 @pytest.mark.parametrize(
     ("shape", "is_small"),
     [((256, 4, 1), True), ((257, 1, 1), False), ((256, 61, 1), True), ((256, 62, 1), False)],

@@ -137,6 +137,14 @@ def test_it_goes_on_where_the_augmented_lagrangian_has_begun(model):
     assert result.reward == pytest.approx(alone.reward, abs=3e-6 * width)
 
 
+def test_reach_is_the_longest_way():
+    chances = np.zeros((4, 1, 4))
+    for s, t in enumerate((1, 1, 0, 3)):
+        chances[s, 0, t] = 1.0
+    model = CMDP(chances, np.zeros((4, 1)), [], [], 0, 0.9)
+    assert key_simplex.reach_of(StandardForm.of(model)) == 2
+
+
 def test_on_grids_the_augmented_lagrangian_goes_on_for_longer():
     assert plans_before_pivots(StandardForm.of(instance("grid", 2500, constraints=24))) == 96
 

@@ -22,12 +22,9 @@ LOOK, FALLEN = 20, 0.7  # after so many sweeps errors are to have fallen to this
 
 
 class Factors(NamedTuple):
-    """LU of `I - K_pi`; row s is 0 but for the columns `left[s] .. right[s] - 1`.
+    """LU of `I - K_pi`; row s is 0 but for the columns `left[s] .. right[s] - 1`."""
 
-    Its number in column c is `numbers[s, c - first[s]]`.
-    """
-
-    numbers: Array  # [S, S], or [S, W] where no row has more; what lies outside is not set
+    numbers: Array  # [S, W]: column c of row s is at c - first[s]; what lies outside is not set
     first: Array  # [S] int64
     left: Array  # [S] int64
     right: Array  # [S] int64
@@ -128,8 +125,7 @@ def factorise_mean(kernel, policy, factors):
         for k in range(first_choice[s], first_choice[s + 1]):
             if policy[k] != 0.0:
                 for e in range(first_entry[k], first_entry[k + 1]):
-                    column = np.int64(successors[e]) - first[s]
-                    numbers[s, column] -= policy[k] * chances[e]
+                    numbers[s, np.int64(successors[e]) - first[s]] -= policy[k] * chances[e]
         _eliminate(factors, s)
 
 
@@ -145,15 +141,14 @@ def _eliminate(factors, row):
     numbers, first, left, right = factors
     here = first[row]
     for i in range(left[row], row):
-        there = first[i]
         factor = numbers[row, i - here]
         if factor != 0.0:
-            factor /= numbers[i, i - there]
+            factor /= numbers[i, i - first[i]]
             numbers[row, i - here] = factor
             for column in range(right[row], right[i]):
                 numbers[row, column - here] = 0.0
             right[row] = max(right[row], right[i])
-            own, other = np.uint64(i + 1 - here), np.uint64(i + 1 - there)
+            own, other = np.uint64(i + 1 - here), np.uint64(i + 1 - first[i])
             for j in range(np.uint64(right[i] - i - 1)):  # unsigned: indices are as they are
                 numbers[row, own + j] -= factor * numbers[i, other + j]
 
@@ -243,9 +238,8 @@ def plan_both(kernel, rewards, initial, reach, reachable, is_closed, rough, pote
     potentials[:] = 0.0
     if is_closed:
         count = _sweep_both(kernel, rewards, initial, reach, rough, open_ones, potentials)
-    edges = np.zeros((3, S), np.int64)
+    edges, keys = np.zeros((3, S), np.int64), np.empty((2, S), np.int64)
     factors = Factors(np.empty((S, S)), edges[0], edges[1], edges[2])
-    keys = np.empty((2, S), np.int64)
     backed_up, ends, is_best = np.empty(S), np.zeros((2, 2)), np.zeros(2, np.bool_)
     for place in range(count):
         i, is_done = open_ones[place], False

@@ -106,12 +106,6 @@ class Transitions:
         return int(np.diff(self.first_entry).max())
 
     @cached_property
-    def reach(self) -> int:
-        """The largest distance of a transition in the numbering."""
-        own = self.state_of.repeat(np.diff(self.first_entry))
-        return int(np.abs(self.successors - own).max(initial=0))
-
-    @cached_property
     def matrix(self) -> sp.csr_array:
         """Transition matrix `[K, S]`."""
         entries = self.probabilities, self.successors, self.first_entry

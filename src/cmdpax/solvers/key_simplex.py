@@ -65,10 +65,17 @@ def plans_before_pivots(form: StandardForm) -> int | None:
         return PLANS
     if form.constraint_count < MANY or form.choices * form.constraint_count > KEPT:
         return None
-    reach = form.transitions.reach
+    reach = reach_of(form)
     if form.states * reach**2 > WORK:
         return None
     return PLANS if reach <= SHORT else FOR_EACH * form.constraint_count
+
+
+def reach_of(form: StandardForm) -> int:
+    """The largest distance of a transition in the numbering."""
+    rows = form.transitions
+    own = rows.state_of.repeat(np.diff(rows.first_entry))
+    return int(np.abs(rows.successors - own).max(initial=0))
 
 
 @dataclass(frozen=True)
@@ -171,8 +178,8 @@ def _begin(
     if weights is not None:
         basis.weights[:] = weights
     kernel, initial = form.kernel, readable(form.initial)
-    owner, reach = readable(rows.state_of.astype(np.int64)), None if form.is_small else rows.reach
-    factors = small.empty_factors(form.states, reach)
+    owner = readable(rows.state_of.astype(np.int64))
+    factors = small.empty_factors(form.states, None if form.is_small else reach_of(form))
     plan = form.criterion.plan(form, form.pseudo_reward(basis.weights), stop=stop)
     basis.keys[:] = plan.choices
     small.factorise(kernel, basis.keys, factors)
