@@ -1,16 +1,23 @@
 """When is the key simplex to take over from the augmented Lagrangian? What its rule was chosen by.
 
     python benchmarks/pivots.py [--sizes 1000] [--constraints 1 10 50] [--plans 0 10 20 40]
+    python benchmarks/pivots.py --degenerate 1000
 
 CPU milliseconds of `solve`, the best of three in turns, with so many plans before pivots; at the
 end without any pivots, and with the rule, `solvers/key_simplex.plans_before_pivots`. In brackets
 the pivots, none where the search had ended before.
+
+--degenerate: so many models of few numbers, with copies of choices and of constraints and with
+thresholds that some policy just meets (`tests/models.py`). Pivots may not stall: how did they end,
+after how many, and what does `solve` say of each?
 """
 
 import argparse
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 from timing import best_seconds
 from vs_lp import fresh, model_of
 from vs_lp_report import CELL, FAMILIES
@@ -18,6 +25,8 @@ from vs_lp_report import CELL, FAMILIES
 import cmdpax
 from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers import solve as door
+from cmdpax.solvers.key_simplex import by_pivots
+from models import degenerate
 
 Rule = Callable[[StandardForm], int | None]
 ROUNDS = 3
@@ -32,7 +41,11 @@ def main() -> None:
     parser.add_argument("--constraints", nargs="*", type=int, default=(1, 10, 50))
     parser.add_argument("--discount", type=float, default=0.99)
     parser.add_argument("--plans", nargs="*", type=int, default=(0, 10, 20, 40))
+    parser.add_argument("--degenerate", type=int)
     options = parser.parse_args()
+    if options.degenerate:
+        print(endings(options.degenerate))
+        return
     rules: dict[str, Rule] = {str(plans): after(plans) for plans in options.plans}
     rules |= {"never": after(None), "rule": door.plans_before_pivots}
     print("| family, S, m | " + " | ".join(rules) + " |")
@@ -46,6 +59,23 @@ def main() -> None:
                 times = best_seconds(*calls, rounds=ROUNDS)
                 cells = (f"{1e3 * one:.0f} ({n:,})" for one, n in zip(times, pivots, strict=True))
                 print(f"| {family}, {states:,}, {m} | {' | '.join(cells)} |", flush=True)
+
+
+def endings(count: int) -> str:
+    """How pivots end on degenerate models, after how many, and the verdicts of `solve`."""
+    ends: Counter[str] = Counter()
+    pivots, multiples = np.empty(count, int), np.empty(count)
+    for seed in range(count):
+        model = degenerate(seed)
+        outcome = by_pivots(door.scaled_form(model, 1e-6).form, 1e-6)
+        trouble = outcome.answer is None and outcome.ray is None
+        ends["trouble" if trouble else "optimal" if outcome.answer else "infeasible"] += 1
+        ends[f"solve: {cmdpax.solve(model).status}"] += 1
+        pivots[seed] = outcome.pivots
+        multiples[seed] = outcome.pivots / (model.states + model.constraint_count)
+    said = ", ".join(f"{name} {n:,}" for name, n in sorted(ends.items()))
+    middle, most = np.median(pivots), pivots.max()
+    return f"{said}; pivots: median {middle:.0f}, at most {most}, {multiples.max():.1f} (S + m)"
 
 
 def after(plans: int | None) -> Rule:

@@ -2,15 +2,19 @@
 
     python benchmarks/scenarios.py [STATES]
 
-CPU seconds, all taking turns in one run, medians of five rounds: 500 random models of 20 states and
-500 scenarios of one (rewards and budget change), in a loop and by `solve_many`; then models of
-STATES (100,000) states of which 1% have new chances, cold and from the result before the change.
+CPU seconds of one thread, taking turns in one run, medians of three rounds: 500 random models of
+20 states and 500 scenarios of one (rewards and budget change), in a loop and by `solve_many`; then
+models of STATES (100,000) states of which 1% have new chances or new rewards, or whose budget is 1%
+tighter, cold and from the result before the change.
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
+
+os.environ["NUMBA_NUM_THREADS"] = "1"
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +25,7 @@ from cmdpax.loops import compiled
 
 compiled.PATIENCE = 0.0  # seconds are those of machine code
 
-ROUNDS, MODELS = 5, 500
+ROUNDS, MODELS = 3, 500
 
 
 def ratio(name: str, make: Callable[[], Any], plain: Callable[..., Any], ours: Any) -> None:
@@ -35,7 +39,7 @@ def ratio(name: str, make: Callable[[], Any], plain: Callable[..., Any], ours: A
             row[place] = time.process_time() - started
     one, other = np.median(seconds, 0)
     print(
-        f"{name:28} plain {one:8.3f} s   ours {other:8.3f} s   ratio {one / other:.2f}", flush=True
+        f"{name:32} plain {one:8.3f} s   ours {other:8.3f} s   ratio {one / other:.2f}", flush=True
     )
 
 
@@ -50,6 +54,31 @@ def with_new_chances(model: cmdpax.CMDP, seed: int) -> cmdpax.CMDP:
     arrays = chances, rows.successors, rows.first_entry
     matrix = sp.csr_array(arrays, shape=(rows.choices, rows.states))
     return model.replace(transitions=matrix, first_choice=rows.first_choice)
+
+
+def with_new_rewards(model: cmdpax.CMDP, seed: int) -> cmdpax.CMDP:
+    """The same model, where 1% of the states pay up to a tenth more or less."""
+    rng, factors = np.random.default_rng(seed), np.ones(model.choices)
+    own = np.zeros(model.states, dtype=bool)
+    own[rng.choice(model.states, model.states // 100, replace=False)] = True
+    changed = model.transitions.by_state(own)
+    factors[changed] += 0.1 * (2 * rng.random(changed.sum()) - 1)
+    return model.replace(reward=model.reward * factors)
+
+
+def with_tighter_budget(model: cmdpax.CMDP, seed: int) -> cmdpax.CMDP:
+    """The same model, whose only limit is up to 1% tighter."""
+    share = 0.01 * np.random.default_rng(seed).random()
+    return model.replace(
+        thresholds=model.thresholds + model.limits.signs * share * np.abs(model.thresholds)
+    )
+
+
+CHANGES = {
+    "1% of rows changed": with_new_chances,
+    "1% of rewards changed": with_new_rewards,
+    "a tighter budget": with_tighter_budget,
+}
 
 
 def main(states: int) -> None:
@@ -71,13 +100,15 @@ def main(states: int) -> None:
         ratio(name, make, lambda models: [cmdpax.solve(one) for one in models], cmdpax.solve_many)
     for family in ("garnet", "queue", "grid"):
         model = instance(family, states, discount=0.9 if family == "garnet" else 0.99)
-        before, seeds = cmdpax.solve(model), iter(range(2 * ROUNDS))
-        ratio(
-            f"{family}, 1% of rows changed",
-            lambda model=model, seeds=seeds: with_new_chances(model, next(seeds) // 2),
-            cmdpax.solve,
-            lambda changed, before=before: cmdpax.solve(changed, start=before),
-        )
+        before = cmdpax.solve(model)
+        for name, change in CHANGES.items():
+            seeds = iter(range(2 * ROUNDS))
+            ratio(
+                f"{family}, {name}",
+                lambda model=model, seeds=seeds, change=change: change(model, next(seeds) // 2),
+                cmdpax.solve,
+                lambda changed, before=before: cmdpax.solve(changed, start=before),
+            )
 
 
 if __name__ == "__main__":

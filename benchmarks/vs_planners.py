@@ -1,23 +1,27 @@
 """Planning alone, without constraints: ours beside `mdpsolver` and QuantEcon, from zero values.
 
     pip install mdpsolver quantecon
-    python benchmarks/vs_planners.py [--records results/vs_lp/planners.jsonl]
+    python benchmarks/vs_planners.py [--families garnet] [--sizes 10000]
+    python benchmarks/vs_planners.py --report-only
 
 Everybody gets the same model (Garnet, queue, grid; 1e4 and 1e5 states; discount .99), one thread,
 and starts from zero values. Each of a peer's algorithms is run at a tolerance of 1e-6, the error of
 its values is measured in every state against a plan exact to rounding, and ours is asked for an
 error that is not larger than what was measured, and measured too. Times are CPU seconds of solving
 alone, the median of three in turns; finding the order of states is part of ours, compilation of
-nobody's. A peer's row is its fastest algorithm that is within 1e-4; who takes more than 120 s is
-stopped, and counts as at least that.
+nobody's. A peer's row is its fastest algorithm that is within 1e-4; who takes more than 30 CPU
+seconds is stopped. Cells that are in the records are not run again.
 """
 
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +35,17 @@ from cmdpax.processes import ONE_THREAD
 
 compiled.PATIENCE = 0.0  # seconds are those of machine code
 
-CASES = [(family, S) for S in (10_000, 100_000) for family in ("garnet", "queue", "grid")]
+RECORDS = Path(__file__).parents[1] / "results" / "vs_lp" / "planners.jsonl"
+FAMILIES, SIZES = ("garnet", "queue", "grid"), (10_000, 100_000)
+CASES = [(family, S) for S in SIZES for family in FAMILIES]
+KEY = "family", "states", "peer", "algorithm"
 ALGORITHMS = {
-    "mdpsolver": ("mpi", "mpi gs", "vi gs", "pi"),
+    "mdpsolver": ("mpi", "mpi gs", "vi", "vi gs", "pi"),
     "quantecon": ("modified_policy_iteration", "policy_iteration", "value_iteration"),
 }
-TOLERANCE, WORST, LIMIT, REPEATS = 1e-6, 1e-4, 120.0, 3
+NAMES = [name for own in ALGORITHMS.values() for name in own]
+TOLERANCE, WORST, LIMIT, REPEATS = 1e-6, 1e-4, 30, 3
+BUILDING = 10  # CPU seconds in which a peer takes a model over
 
 
 def fresh(family: str, states: int) -> StandardForm:
@@ -70,8 +79,7 @@ def mdpsolver_run(form: StandardForm, algorithm: str) -> tuple[np.ndarray, float
         update=update or "standard",
         tolerance=TOLERANCE,
         parallel=False,
-        postProcessing=False,
-        makeFinalCheck=False,
+        makeFinalCheck=False,  # without its post-processing values are off by a constant
     )
     seconds = time.process_time() - started
     return np.array(solver.getValueVector()), seconds
@@ -98,6 +106,8 @@ def run_one(peer: str, algorithm: str, family: str, states: int) -> dict[str, An
     own = {"mdpsolver": mdpsolver_run, "quantecon": quantecon_run}[peer]
     theirs, ours, errors = [], [], []
     for _ in range(REPEATS):
+        most = int(time.process_time()) + BUILDING + LIMIT
+        resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
         values, seconds = own(form, algorithm)
         theirs.append(seconds)
         error = float(np.abs(values - exact).max())
@@ -121,7 +131,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--records", type=Path)
+    parser.add_argument("--records", type=Path, default=RECORDS)
+    parser.add_argument("--families", nargs="*", default=FAMILIES, choices=FAMILIES)
+    parser.add_argument("--sizes", nargs="*", type=int, default=SIZES, choices=SIZES)
+    parser.add_argument("--algorithms", nargs="*", default=NAMES, choices=NAMES)
     parser.add_argument("--report-only", action="store_true")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -129,34 +142,39 @@ def main() -> None:
         peer, algorithm, family, states = options.one
         print(json.dumps(run_one(peer, algorithm, family, int(states))))
         return
-    rows = [json.loads(line) for line in options.records.open()] if options.report_only else sweep()
-    if options.records and not options.report_only:
-        options.records.parent.mkdir(parents=True, exist_ok=True)
-        options.records.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    records: Path = options.records
+    records.parent.mkdir(parents=True, exist_ok=True)
+    rows = list(map(json.loads, records.open())) if records.exists() else []
+    wanted = [case for case in CASES if case[0] in options.families and case[1] in options.sizes]
+    for row in () if options.report_only else sweep(rows, wanted, options.algorithms):
+        rows.append(row)
+        with records.open("a") as out:
+            out.write(json.dumps(row) + "\n")
     print(report(rows))
 
 
-def sweep() -> list[dict[str, Any]]:
-    rows, versions = [], installed(("cmdpax", "numpy", "numba", "mdpsolver", "quantecon"))
-    for family, states in CASES:
-        for peer, algorithms in ALGORITHMS.items():
-            for algorithm in algorithms:
-                row = {"family": family, "states": states, "peer": peer, "algorithm": algorithm}
-                command = [sys.executable, __file__, "--one", peer, algorithm, family, str(states)]
-                environment = {**os.environ, **ONE_THREAD}
-                kind: dict[str, Any] = {"env": environment, "text": True, "capture_output": True}
-                try:
-                    done = subprocess.run(command, **kind, timeout=2 * LIMIT)
-                    lines = done.stdout.strip().splitlines()
-                    words = done.stderr.strip().splitlines()
-                    own = (
-                        json.loads(lines[-1]) if done.returncode == 0 else {"note": words[-1][:200]}
-                    )
-                except subprocess.TimeoutExpired:
-                    own = {"note": f"not within {LIMIT:.0f} s"}
-                rows.append({**row, **own, "versions": versions})
-                print({**row, **own}, file=sys.stderr, flush=True)
-    return rows
+def sweep(
+    rows: list[dict[str, Any]], wanted: list[tuple[str, int]], names: list[str]
+) -> Iterator[dict[str, Any]]:
+    """What is not among the rows yet, one after another."""
+    versions = installed(("cmdpax", "numpy", "numba", "mdpsolver", "quantecon"))
+    finished = {tuple(row[name] for name in KEY) for row in rows}
+    pairs = [(peer, one) for peer, own in ALGORITHMS.items() for one in own if one in names]
+    for (family, states), (peer, algorithm) in product(wanted, pairs):
+        if (family, states, peer, algorithm) in finished:
+            continue
+        row = dict(zip(KEY, (family, states, peer, algorithm), strict=True))
+        command = [sys.executable, __file__, "--one", peer, algorithm, family, str(states)]
+        kind: dict[str, Any] = {"text": True, "capture_output": True}
+        done = subprocess.run(command, env={**os.environ, **ONE_THREAD}, **kind)
+        if done.returncode == 0:
+            row |= json.loads(done.stdout.strip().splitlines()[-1])
+        else:
+            words = done.stderr.strip().splitlines()
+            late = f"not within {LIMIT} s"
+            row["note"] = late if done.returncode < 0 or not words else words[-1][:200]
+        print(row, file=sys.stderr, flush=True)
+        yield {**row, "versions": versions}
 
 
 def report(rows: list[dict[str, Any]]) -> str:

@@ -215,6 +215,26 @@ def renumbered(model: CMDP, seed: int) -> CMDP:
     )
 
 
+def degenerate(seed: int) -> CMDP:
+    """Few numbers, copies of choices and of constraints, thresholds that some policy just meets."""
+    rng = np.random.default_rng(seed)
+    S, A, m, B = (int(rng.integers(*ends)) for ends in ((2, 20), (1, 5), (1, 7), (1, 4)))
+    successors = rng.integers(0, S, (S, A, B))
+    reward = rng.integers(0, 3, (S, A)).astype(float)
+    constraints = rng.integers(0, 2, (m, S, A)).astype(float)
+    if A > 1 and seed % 2:
+        successors[:, 1], reward[:, 1] = successors[:, 0], reward[:, 0]
+        constraints[:, :, 1] = constraints[:, :, 0]
+    constraints[-1] = constraints[0]
+    discount = float(rng.choice([0.5, 0.9, 0.99, 0.999]))
+    rows = successors, np.full((S, A, B), 1 / B)
+    model = CMDP(rows, reward, constraints, np.zeros(m), 0, discount)
+    form = StandardForm.of(model)
+    values = form.evaluate(form.uniform_policy()).margins
+    share = rng.choice([0.0, -0.05, 0.05])
+    return model.replace(thresholds=values + share * np.abs(values))
+
+
 def dense_transitions(model: CMDP, policy: np.ndarray) -> np.ndarray:
     """`P_pi [S, S]` by brute force, for choices `[S]` or probabilities `[K]`."""
     matrix, rows = np.zeros((model.states, model.states)), model.transitions

@@ -11,7 +11,7 @@ from cmdpax.exact.bounds import Claim, best_bounds
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops import bellman
-from models import STRUCTURES, build, cmdps, large_path, uneven
+from models import STRUCTURES, build, cmdps, large_path, renumbered, uneven
 
 
 def form_of(*arguments) -> StandardForm:
@@ -142,6 +142,20 @@ def test_policies_are_evaluated_no_better_than_the_tolerance_asks(sparse, monkey
     with large_path(eliminates=False):
         plan(form, tolerance=1e-3)
     assert asked and min(asked) >= 1e-3 / (4 * form.criterion.reach)
+
+
+def test_random_models_are_planned_before_their_order_is_found(sparse):
+    form = form_of("random", 300, 4, 3, 0.99, 3)
+    plan(form)
+    assert "order" not in vars(form.transitions)
+    check(form)
+
+
+def test_transitions_that_lead_far_may_mix_slowly_all_the_same(sparse):
+    form = StandardForm.of(renumbered(queue(400, discount=0.9999), 0))
+    plan(form)
+    assert "order" in vars(form.transitions)
+    check(form)
 
 
 def test_loose_tolerance_is_a_bound_too(sparse):

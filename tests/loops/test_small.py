@@ -33,6 +33,22 @@ def test_systems_are_solved_as_by_lapack(model, transpose):
         np.testing.assert_allclose(solved, np.linalg.solve(system, right.T).T, rtol=1e-9)
 
 
+def test_factors_near_the_diagonal_are_those_of_whole_rows():
+    form = StandardForm.of(queue(60))
+    keys, S = form.transitions.first_choice[:-1].astype(np.int64), form.states
+    right = np.arange(float(S))
+    solved = []
+    for reach in (None, 1):
+        factors, vector, columns = small.empty_factors(S, reach), right.copy(), right[:, None] + 0
+        small.factorise(form.kernel, keys, factors)
+        small.substitute(factors, vector)
+        small.substitute_all(factors, columns)
+        np.testing.assert_array_equal(columns[:, 0], vector)
+        solved.append(vector)
+    assert factors.numbers.shape == (S, 3)
+    np.testing.assert_array_equal(*solved)
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_no_choice_is_better_than_the_best_ones(model):
     form = StandardForm.of(model)

@@ -12,6 +12,7 @@ from cmdpax.solvers import key_simplex, table, vertices
 from cmdpax.solvers import solve as door
 from cmdpax.solvers.key_simplex import Outcome, by_pivots, plans_before_pivots
 from cmdpax.solvers.programs import solve_program
+from models import degenerate
 
 MODELS = {
     "garnet": garnet(60, constraints=4, seed=2),
@@ -19,26 +20,6 @@ MODELS = {
     "grid": grid_world(7, 7, seed=3),
     "inventory": inventory(50),
 }
-
-
-def degenerate(seed: int) -> CMDP:
-    """Few numbers, copies of choices and of constraints, thresholds that some policy just meets."""
-    rng = np.random.default_rng(seed)
-    S, A, m, B = (int(rng.integers(*ends)) for ends in ((2, 20), (1, 5), (1, 7), (1, 4)))
-    successors = rng.integers(0, S, (S, A, B))
-    reward = rng.integers(0, 3, (S, A)).astype(float)
-    constraints = rng.integers(0, 2, (m, S, A)).astype(float)
-    if A > 1 and seed % 2:
-        successors[:, 1], reward[:, 1] = successors[:, 0], reward[:, 0]
-        constraints[:, :, 1] = constraints[:, :, 0]
-    constraints[-1] = constraints[0]
-    discount = float(rng.choice([0.5, 0.9, 0.99, 0.999]))
-    rows = successors, np.full((S, A, B), 1 / B)
-    model = CMDP(rows, reward, constraints, np.zeros(m), 0, discount)
-    form = StandardForm.of(model)
-    values = form.evaluate(form.uniform_policy()).margins
-    share = rng.choice([0.0, -0.05, 0.05])
-    return model.replace(thresholds=values + share * np.abs(values))
 
 
 def scaled(model: CMDP, eps: float = 1e-6) -> StandardForm:
@@ -138,9 +119,10 @@ def test_a_wrong_answer_of_pivots_is_refused(monkeypatch):
 
 
 WIDE, NARROW = garnet(450, constraints=24, seed=1), instance("grid", 420, constraints=4)
+LONG = instance("queue", 2200, constraints=24)
 
 
-@pytest.mark.parametrize("model", [WIDE, NARROW])
+@pytest.mark.parametrize("model", [WIDE, NARROW, LONG])
 def test_it_goes_on_where_the_augmented_lagrangian_has_begun(model):
     form = StandardForm.of(model)
     plans = plans_before_pivots(form)
@@ -155,8 +137,23 @@ def test_it_goes_on_where_the_augmented_lagrangian_has_begun(model):
     assert result.reward == pytest.approx(alone.reward, abs=3e-6 * width)
 
 
-def test_elsewhere_the_augmented_lagrangian_goes_on_alone():
-    assert plans_before_pivots(StandardForm.of(garnet(450, constraints=3))) is None
+def test_reach_is_the_longest_way():
+    chances = np.zeros((4, 1, 4))
+    for s, t in enumerate((1, 1, 0, 3)):
+        chances[s, 0, t] = 1.0
+    model = CMDP(chances, np.zeros((4, 1)), [], [], 0, 0.9)
+    assert key_simplex.reach_of(StandardForm.of(model)) == 2
+
+
+def test_on_grids_the_augmented_lagrangian_goes_on_for_longer():
+    assert plans_before_pivots(StandardForm.of(instance("grid", 2500, constraints=24))) == 96
+
+
+@pytest.mark.parametrize(
+    "model", [garnet(450, constraints=3), garnet(1600, constraints=24), queue(2200)]
+)
+def test_elsewhere_the_augmented_lagrangian_goes_on_alone(model):
+    assert plans_before_pivots(StandardForm.of(model)) is None
 
 
 @pytest.mark.parametrize("model", [WIDE, NARROW])

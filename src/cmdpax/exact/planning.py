@@ -17,8 +17,13 @@ tolerance allows) and stops as soon as the two bounds agree to the tolerance. Wh
 evaluation is slow the model is structured (a grid); then Gauss-Seidel sweeps in both directions
 carry news across the component before each evaluation. Where nearly all transitions follow a flow,
 sweeps in its order come first, for as long as each of them halves d.
+
+The order of components takes as long as half a plan of a random model, which does without: where
+it is not known yet and transitions lead far, the whole model is tried first, for as long as
+fixed-point steps evaluate it.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,6 +47,8 @@ LONG = 1e2  # steps of a run beyond which values lose digits
 SWEEPS = 100  # in the order of the flow, while each change is at most half of the one before
 ROUNDS = 5  # through all components; the first is enough, but for rounding
 FORCING = 0.01  # residual of an inexact evaluation, relative to d; 0.1 diverges on grids
+SAMPLED, LONG_WAY = 64, 0.1  # states, and share of all: do transitions lead so far on average?
+LOOSEST = 0.5  # the same while that share of the choices changes
 ROUNDING = 1e-13  # of d, relative to the values it is the difference of
 STALL = 10  # iterations without halving d; then what rounding in evaluations explains is accepted
 
@@ -80,7 +87,18 @@ def plan(
             values = criterion.values(form, start, reward, tolerance=FORCING)
     rows, kind = form.transitions, (criterion.discount, criterion.reach, criterion.is_closed)
     vectors = np.broadcast_to(reward, form.reward.shape), np.broadcast_to(values, form.states)
+    if criterion.is_closed and "order" not in vars(rows) and _lead_far(rows):
+        with suppress(NumericalError):
+            return _improve(rows, *kind[:2], *vectors, tolerance, stop, is_trial=True).plan(form)
     return _planned(rows, rows.order, *kind, *vectors, tolerance, stop).plan(form)
+
+
+def _lead_far(rows: Rows) -> bool:
+    """Whether transitions lead far in the numbering; of a few first choices."""
+    S, (first_choice, first_entry, successors, _) = rows.states, rows.rows(0, rows.states)
+    own = np.linspace(0, S - 1, min(S, SAMPLED)).astype(np.int64)
+    to = successors[first_entry[first_choice[own]] % len(successors)]  # an empty last choice
+    return bool(np.abs(to - own).mean() > LONG_WAY * S)
 
 
 def exact(form: "StandardForm", reward: np.ndarray, start: np.ndarray | None) -> Plan:
@@ -197,13 +215,18 @@ def _improve(
     stop: Stop,
     closed: bool = True,
     flows: bool = False,
+    is_trial: bool = False,
 ) -> _Backup:
     """Policy iteration with inexact evaluation, which tightens unless d has halved.
 
+    While many choices still change, a policy is not worth evaluating well.
+
     closed: whether no choice leads out of these rows. flows: whether nearly all transitions lead to
-    earlier states. reach: what an error in one step amounts to in a value.
+    earlier states. reach: what an error in one step amounts to in a value. is_trial: give up
+    where fixed-point steps do not evaluate a policy.
     """
     forcing, smallest, stalled, structured = FORCING, np.inf, 0, flows or not closed
+    choices, changed = None, 0.0 if values.any() else 1.0
     if flows:
         values = _swept(rows, discount, reward, values, tolerance / reach)
     for _ in range(ITERATIONS):
@@ -216,15 +239,20 @@ def _improve(
             forcing, stalled = forcing / 10, stalled + 1
         else:
             smallest, stalled = width, 0
-        right, enough = reward[result.choices], tolerance / (4 * reach)
-        allowed = max(forcing * width, enough)
-        system = System(bellman.policy_rows(rows, result.choices), discount, closed=closed)
+        if choices is not None:
+            changed = float((choices != result.choices).mean())
+        choices = result.choices
+        share = forcing if structured else max(forcing, min(changed, LOOSEST))
+        right, allowed = reward[choices], max(share * width, tolerance / (4 * reach))
+        system = System(bellman.policy_rows(rows, choices), discount, closed=closed)
         if structured:
             guess = result.backed_up
             values = system.solve(right, allowed, guess, mixes_slowly=True, stop=stop)
         else:
             values, settled = fixed_point(system, right, allowed, result.backed_up)
             structured = not settled
+            if structured and is_trial:
+                raise unsettled()
         if structured and not flows:
             bellman.sweep(rows, reward, values, discount, True)
             bellman.sweep(rows, reward, values, discount, False)

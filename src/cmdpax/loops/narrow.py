@@ -121,8 +121,8 @@ def plan_both(kernel, rewards, initial, reach, reachable, is_closed, rough, pote
     """
     n, _, S = potentials.shape
     potentials[:] = 0.0
-    numbers, keys, backed_up = np.empty((S, S)), np.empty((2, S), np.int64), np.empty(S)
-    factors = Factors(numbers, np.zeros(S, np.int64), np.zeros(S, np.int64))
+    edges, keys, backed_up = np.zeros((3, S), np.int64), np.empty((2, S), np.int64), np.empty(S)
+    factors = Factors(np.empty((S, S)), edges[0], edges[1], edges[2])
     ends, is_best = np.zeros((2, 2)), np.zeros(2, np.bool_)
     most = EVALUATIONS[1] + EVALUATIONS[0] * _envelope_work(kernel, np.inf) / len(kernel[2])
     for first in range(0, n, SIDE):

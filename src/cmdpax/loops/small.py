@@ -24,15 +24,19 @@ LOOK, FALLEN = 20, 0.7  # after so many sweeps errors are to have fallen to this
 class Factors(NamedTuple):
     """LU of `I - K_pi`; row s is 0 but for the columns `left[s] .. right[s] - 1`."""
 
-    numbers: Array  # [S, S]; what lies outside is not set
+    numbers: Array  # [S, W]: column c of row s is at c - first[s]; what lies outside is not set
+    first: Array  # [S] int64
     left: Array  # [S] int64
     right: Array  # [S] int64
 
 
-def empty_factors(states: int) -> Factors:
-    """Room for the factors of so many states."""
-    edges = (np.zeros(states, np.int64) for _ in range(2))
-    return Factors(np.empty((states, states)), *edges)
+def empty_factors(states: int, reach: int | None = None) -> Factors:
+    """Room for the factors of so many states, none of whose transitions goes beyond `reach`."""
+    first, left, right = (np.zeros(states, np.int64) for _ in range(3))
+    if reach is None or 2 * reach + 1 >= states:
+        return Factors(np.empty((states, states)), first, left, right)
+    first += np.arange(-reach, states - reach)
+    return Factors(np.empty((states, 2 * reach + 1)), first, left, right)
 
 
 def best_choices(kernel: Block, reward: Array, start: Array | None) -> tuple[Array, Array] | None:
@@ -90,17 +94,17 @@ def best_keys(kernel, reward, keys, factors, values, sweeps):
 def factorise(kernel, keys, factors):
     """LU of `I - K_pi` in place on `factors`; without pivoting, as for any M-matrix."""
     _, first_entry, successors, chances = kernel
-    numbers, left, right = factors
+    numbers, first, left, right = factors
     for s in range(len(keys)):
         left[s], right[s] = s, s + 1
         start, end = first_entry[keys[s]], first_entry[keys[s] + 1]
         for e in range(start, end):
             left[s], right[s] = _widened(left[s], right[s], successors[e])
         for column in range(left[s], right[s]):
-            numbers[s, column] = 0.0
-        numbers[s, s] = 1.0
+            numbers[s, column - first[s]] = 0.0
+        numbers[s, s - first[s]] = 1.0
         for e in range(start, end):
-            numbers[s, successors[e]] -= chances[e]
+            numbers[s, np.int64(successors[e]) - first[s]] -= chances[e]
         _eliminate(factors, s)
 
 
@@ -108,7 +112,7 @@ def factorise(kernel, keys, factors):
 def factorise_mean(kernel, policy, factors):
     """The same for a policy `[K]`."""
     first_choice, first_entry, successors, chances = kernel
-    numbers, left, right = factors
+    numbers, first, left, right = factors
     for s in range(len(numbers)):
         left[s], right[s] = s, s + 1
         for k in range(first_choice[s], first_choice[s + 1]):
@@ -116,12 +120,12 @@ def factorise_mean(kernel, policy, factors):
                 for e in range(first_entry[k], first_entry[k + 1]):
                     left[s], right[s] = _widened(left[s], right[s], successors[e])
         for column in range(left[s], right[s]):
-            numbers[s, column] = 0.0
-        numbers[s, s] = 1.0
+            numbers[s, column - first[s]] = 0.0
+        numbers[s, s - first[s]] = 1.0
         for k in range(first_choice[s], first_choice[s + 1]):
             if policy[k] != 0.0:
                 for e in range(first_entry[k], first_entry[k + 1]):
-                    numbers[s, successors[e]] -= policy[k] * chances[e]
+                    numbers[s, np.int64(successors[e]) - first[s]] -= policy[k] * chances[e]
         _eliminate(factors, s)
 
 
@@ -134,72 +138,76 @@ def _widened(left, right, column):
 @compiled
 def _eliminate(factors, row):
     """Eliminate a row, given those before it."""
-    numbers, left, right = factors
+    numbers, first, left, right = factors
+    here = first[row]
     for i in range(left[row], row):
-        factor = numbers[row, i]
+        factor = numbers[row, i - here]
         if factor != 0.0:
-            factor /= numbers[i, i]
-            numbers[row, i] = factor
+            factor /= numbers[i, i - first[i]]
+            numbers[row, i - here] = factor
             for column in range(right[row], right[i]):
-                numbers[row, column] = 0.0
+                numbers[row, column - here] = 0.0
             right[row] = max(right[row], right[i])
-            for column in range(i + 1, right[i]):
-                numbers[row, column] -= factor * numbers[i, column]
+            own, other = np.uint64(i + 1 - here), np.uint64(i + 1 - first[i])
+            for j in range(np.uint64(right[i] - i - 1)):  # unsigned: indices are as they are
+                numbers[row, own + j] -= factor * numbers[i, other + j]
 
 
 @compiled
 def substitute(factors, vector):
     """Solve `L U x = b` in place on `vector [S]`."""
-    numbers, left, right = factors
+    numbers, first, left, right = factors
     S = len(vector)
     for i in range(S):
-        vector[i] -= _product(numbers, i, vector, left[i], i)
+        vector[i] -= _product(numbers, i, first[i], vector, left[i], i)
     for step in range(S):
         i = S - 1 - step
-        vector[i] = (vector[i] - _product(numbers, i, vector, i + 1, right[i])) / numbers[i, i]
+        rest = vector[i] - _product(numbers, i, first[i], vector, i + 1, right[i])
+        vector[i] = rest / numbers[i, i - first[i]]
 
 
 @compiled
-def _product(numbers, row, vector, start, end):
-    """`sum_j numbers[row, j] vector[j]` over a range, as four sums: none waits for another."""
+def _product(numbers, row, first, vector, start, end):
+    """`sum_j numbers[row, j - first] vector[j]` over a range, as four sums: none waits."""
     a = b = c = d = 0.0
     last = start + 4 * ((end - start) // 4)
     for j in range(start, last, 4):
-        a += numbers[row, j] * vector[j]
-        b += numbers[row, j + 1] * vector[j + 1]
-        c += numbers[row, j + 2] * vector[j + 2]
-        d += numbers[row, j + 3] * vector[j + 3]
+        i = j - first
+        a += numbers[row, i] * vector[j]
+        b += numbers[row, i + 1] * vector[j + 1]
+        c += numbers[row, i + 2] * vector[j + 2]
+        d += numbers[row, i + 3] * vector[j + 3]
     for j in range(max(last, start), end):
-        a += numbers[row, j] * vector[j]
+        a += numbers[row, j - first] * vector[j]
     return (a + b) + (c + d)
 
 
 @compiled
 def substitute_all(factors, columns):
     """The same for n vectors side by side, in place on `columns [S, n]`."""
-    numbers, left, right = factors
+    numbers, first, left, right = factors
     S, n = columns.shape
     for i in range(S):
         for other in range(left[i], i):
-            factor = numbers[i, other]
+            factor = numbers[i, other - first[i]]
             if factor != 0.0:
                 for j in range(n):
                     columns[i, j] -= factor * columns[other, j]
     for step in range(S):
         i = S - 1 - step
         for other in range(i + 1, right[i]):
-            factor = numbers[i, other]
+            factor = numbers[i, other - first[i]]
             if factor != 0.0:
                 for j in range(n):
                     columns[i, j] -= factor * columns[other, j]
         for j in range(n):
-            columns[i, j] /= numbers[i, i]
+            columns[i, j] /= numbers[i, i - first[i]]
 
 
 @compiled
 def _solve_each(factors, vectors, transpose):
     """Solve for every vector, in place on `[n, S]`; `U' L' x = b` with `transpose`."""
-    numbers, left, right = factors
+    numbers, first, left, right = factors
     S = len(numbers)
     for n in range(len(vectors)):
         x = vectors[n]
@@ -207,13 +215,13 @@ def _solve_each(factors, vectors, transpose):
             substitute(factors, x)
             continue
         for i in range(S):
-            x[i] /= numbers[i, i]
+            x[i] /= numbers[i, i - first[i]]
             for column in range(i + 1, right[i]):
-                x[column] -= numbers[i, column] * x[i]
+                x[column] -= numbers[i, column - first[i]] * x[i]
         for step in range(S):
             i = S - 1 - step
             for column in range(left[i], i):
-                x[column] -= numbers[i, column] * x[i]
+                x[column] -= numbers[i, column - first[i]] * x[i]
 
 
 @compiled
@@ -230,8 +238,8 @@ def plan_both(kernel, rewards, initial, reach, reachable, is_closed, rough, pote
     potentials[:] = 0.0
     if is_closed:
         count = _sweep_both(kernel, rewards, initial, reach, rough, open_ones, potentials)
-    lu = np.empty((S, S)), np.zeros(S, np.int64), np.zeros(S, np.int64)
-    factors, keys = Factors(lu[0], lu[1], lu[2]), np.empty((2, S), np.int64)
+    edges, keys = np.zeros((3, S), np.int64), np.empty((2, S), np.int64)
+    factors = Factors(np.empty((S, S)), edges[0], edges[1], edges[2])
     backed_up, ends, is_best = np.empty(S), np.zeros((2, 2)), np.zeros(2, np.bool_)
     for place in range(count):
         i, is_done = open_ones[place], False

@@ -147,7 +147,8 @@ def certify_all(models, prices, shares, answers):
     owner, chances = np.empty(K, np.int64), np.empty(models.rows.successors.shape[1])
     steps, frontier = np.empty(S, np.int64), np.empty(S, np.uint32)
     reachable, nothing = np.empty(S, np.bool_), frozen(np.empty(0))
-    factors = Factors(np.empty((S, S)), np.zeros(S, np.int64), np.zeros(S, np.int64))
+    edges = np.zeros((3, S), np.int64)
+    factors = Factors(np.empty((S, S)), edges[0], edges[1], edges[2])
     basis = empty_basis(S, K, M, shares.swaps)
     functions = _Functions(
         np.empty((c, K)),
