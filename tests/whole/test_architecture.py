@@ -93,7 +93,7 @@ BUDGETS = {
     "loops": 4300,
     "model": 4910,
     "exact": 4170,
-    "solvers": 5330,
+    "solvers": 5350,
     "environments": 685,
     "learning": 6980,
     "experiments": 1980,

@@ -30,6 +30,8 @@ When the key of s becomes a, with theta = N(s; (s, a)):
 
 from typing import NamedTuple
 
+from typing import Any
+
 import numpy as np
 
 from cmdpax.loops.compiled import Array, compiled
@@ -121,7 +123,8 @@ def pivot(kernel, owner, initial, factors, basis, limits):
             marked[i] = False
         for a in range(p):
             marked[tight[a]] = True
-        best, kind, which, sign = 0.0, -1, np.int64(-1), 1.0
+        best, kind, sign = 0.0, -1, 1.0
+        which: Any = np.int64(-1)
         if forced >= 0:
             kind, which = 1, forced
         else:
