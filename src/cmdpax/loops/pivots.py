@@ -28,9 +28,7 @@ When the key of s becomes a, with theta = N(s; (s, a)):
 """
 # mypy: disable-error-code="no-untyped-def"
 
-from typing import NamedTuple
-
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
