@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cmdpax import CMDP, InputError
+from cmdpax import InputError
 from cmdpax.model.arguments import (
     action_labels,
     by_choice,
@@ -17,22 +17,7 @@ from cmdpax.model.arguments import (
     goal_mask,
     labels,
 )
-
-DENSE = np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]])
-COST = np.array([[1.0, 0.0], [0.0, 1.0]])
-GOOD: dict[str, Any] = {
-    "transitions": DENSE,
-    "reward": [[1.0, 2.0], [0.0, 3.0]],
-    "constraints": [COST],
-    "thresholds": [2.0],
-    "initial": [1.0, 0.0],
-    "discount": 0.9,
-}
-MASK = [[False, True], [True, True]]
-
-
-def build(**changes: Any) -> CMDP:
-    return CMDP(**{**GOOD, **changes})
+from two_states import MASK, build
 
 
 @pytest.mark.parametrize("initial", [1, "b", {"b": 1.0}, {1: 1.0}, np.int64(1)])

@@ -12,23 +12,7 @@ from hypothesis import strategies as st
 from cmdpax import CMDP, Grid, InputError
 from cmdpax.model.limits import listed
 from cmdpax.model.reading import CUBE
-
-# two states, two actions, one constraint: small enough to check by hand
-DENSE = np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]])
-COST = np.array([[1.0, 0.0], [0.0, 1.0]])
-GOOD: dict[str, Any] = {
-    "transitions": DENSE,
-    "reward": [[1.0, 2.0], [0.0, 3.0]],
-    "constraints": [COST],
-    "thresholds": [2.0],
-    "initial": [1.0, 0.0],
-    "discount": 0.9,
-}
-MASK = [[False, True], [True, True]]
-
-
-def build(**changes: Any) -> CMDP:
-    return CMDP(**{**GOOD, **changes})
+from two_states import COST, DENSE, GOOD, MASK, build
 
 
 def every_sense(**changes: Any) -> CMDP:

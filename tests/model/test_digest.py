@@ -6,24 +6,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from cmdpax import CMDP, Grid
+from cmdpax import Grid
 from cmdpax.model.digest import digest_of, digest_of_0_1
-
-DENSE = np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]])
-COST = np.array([[1.0, 0.0], [0.0, 1.0]])
-GOOD: dict[str, Any] = {
-    "transitions": DENSE,
-    "reward": [[1.0, 2.0], [0.0, 3.0]],
-    "constraints": [COST],
-    "thresholds": [2.0],
-    "initial": [1.0, 0.0],
-    "discount": 0.9,
-}
-MASK = [[False, True], [True, True]]
-
-
-def build(**changes: Any) -> CMDP:
-    return CMDP(**{**GOOD, **changes})
+from two_states import COST, DENSE, GOOD, MASK, build
 
 
 def test_digest_is_of_what_is_said_not_of_labels_or_storage() -> None:
