@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cmdpax import CMDP
-from cmdpax.exact import by_blocks
 from cmdpax.exact.bounds import Claim
-from cmdpax.exact.by_blocks import BlockForm
 from cmdpax.exact.discounted import Discounted
+from cmdpax.exact.forms import BlockForm
 
 S, A, B, DISCOUNT = 6, 2, 3, 0.8
 
@@ -48,7 +47,7 @@ def test_a_plan_is_the_best_of_all_policies(seed):
     pays = np.tensordot(mixed, functions, 1)
     policies = [np.array(actions) for actions in product(range(A), repeat=S)]
     best = max(form.initial @ values_of(tensor, pays, actions) for actions in policies)
-    plan = by_blocks.plan(form.criterion, form, mixed)
+    plan = form.criterion.plan(form, mixed)
     assert plan.value >= best - 1e-9
     np.testing.assert_allclose(plan.value, best, rtol=1e-9, atol=1e-9)
     own = form.initial @ values_of(tensor, pays, plan.choices)
@@ -60,16 +59,16 @@ def test_values_and_visits_are_those_of_linear_systems(seed):
     form, tensor, functions = form_of(seed)
     actions = np.random.default_rng(seed).integers(0, A, S)
     claims = [Claim(row, np.abs(row)) for row in np.eye(3)[:2]]
-    vectors = by_blocks.potentials(form.criterion, form, actions, claims)
+    vectors = form.criterion.potentials(form, actions, claims)
     for vector, pays in zip(vectors, functions, strict=False):
         exact = values_of(tensor, pays, actions)
         middle = (exact.min() + exact.max()) / 2
         np.testing.assert_allclose(vector, exact - middle, atol=1e-10)
-    visits = by_blocks.visits(form.criterion, form, actions)
+    visits = form.criterion.visits(form, actions)
     chain = tensor[np.arange(S), actions]
     exact = np.linalg.solve(np.eye(S) - DISCOUNT * chain.T, form.initial)
     np.testing.assert_allclose(visits, exact, atol=1e-12)
-    guess = by_blocks.visits(form.criterion, form, actions, guess=exact + 0.1)
+    guess = form.criterion.visits(form, actions, guess=exact + 0.1)
     np.testing.assert_allclose(guess, exact, atol=1e-12)
     value, (cost,) = form.returns(actions, visits)
     each = np.arange(S)

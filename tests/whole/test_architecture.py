@@ -77,7 +77,7 @@ SENSES = (
 DISCOUNT = (
     *("model/", "exact/standard.py", "exact/discounted.py", "exact/planning.py"),
     *("exact/bounds.py", "exact/proper.py", "exact/average.py", "exact/stack.py"),
-    "exact/by_blocks.py",
+    *("exact/by_blocks.py", "exact/transient.py"),
     *("exact/systems.py", "loops/", "checker/", "environments/", "learning/"),
     "solvers/description.py",  # says it
 )

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cmdpax.exact import by_blocks
+from cmdpax.exact.forms import BlockForm
 from cmdpax.loops import bellman, small
 from cmdpax.loops.compiled import readable
 
@@ -144,9 +145,9 @@ def extremes(
     Ratios are rounded outwards. potentials: `[n, S]`, or `[n, 2 S]` and `[n, 4 S]`, with a gauge of
     their own. policy: `[K]` or `[S]`; None: the better choice of every state.
     """
-    if isinstance(form, by_blocks.BlockForm):
+    if isinstance(form, BlockForm):
         pairs = zip(what, potentials, strict=True)
-        each = [by_blocks.extremes(form.criterion, form, *pair, policy) for pair in pairs]
+        each = [by_blocks.extremes(form, *pair, policy) for pair in pairs]
         return np.array(each).reshape(-1, 2)
     rows, discount = form.transitions, form.criterion.discount
     if policy is not None and np.issubdtype(policy.dtype, np.integer):

@@ -15,13 +15,14 @@ choices `[S]`, one of its own for every state.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
 from cmdpax.errors import InputError
 from cmdpax.exact import by_blocks, proper
+from cmdpax.exact.forms import BlockForm
 from cmdpax.exact.planning import LONG, Plan, plan
 from cmdpax.exact.systems import Chain, finite, ill_conditioned
 from cmdpax.loops import bellman
@@ -29,6 +30,7 @@ from cmdpax.loops.rows import Matrix
 from cmdpax.loops.small import solve_dense
 from cmdpax.loops.systems import batch_occupancies, batch_values
 from cmdpax.model.result import Mixture
+from cmdpax.stopping import Stop, never
 
 if TYPE_CHECKING:
     from cmdpax.exact.bounds import Claim
@@ -161,8 +163,8 @@ class Discounted:
         Large models: so accurate that values of the form's rewards are off by at most `tolerance`;
         from a `guess [S]`.
         """
-        if isinstance(form, by_blocks.BlockForm):
-            return by_blocks.visits(self, form, policy, tolerance=tolerance, guess=guess)
+        if isinstance(form, BlockForm):
+            return by_blocks.visits(form, policy, tolerance, guess)
         _check_policy(form, policy)
         if _is_batch(form, policy):
             rows = form.transitions.rows(0, form.states)
@@ -205,12 +207,29 @@ class Discounted:
         A = form.actions
         return 2 * self.discount * A * self.mass**3, A * self.mass**4
 
-    def plan(self, form: "StandardForm", reward: np.ndarray, *rest: Any, **kind: Any) -> Plan:
-        """The best policy for one reward `[K]`, as `planning.plan` has it."""
-        planned = plan if self.cycles is None else proper.plan
-        if isinstance(form, by_blocks.BlockForm):
-            planned = by_blocks.plan
-        return planned(self, form, reward, *rest, **kind)
+    def plan(
+        self,
+        form: "StandardForm",
+        reward: np.ndarray,
+        start: np.ndarray | None = None,
+        *,
+        values: np.ndarray | None = None,
+        tolerance: float = 0.0,
+        stop: Stop = never,
+    ) -> Plan:
+        """Maximise the value of `reward [K]`.
+
+        start: choices `[S]` to begin with (default: greedy). values: a guess of the values `[S]`,
+        used instead by large models. tolerance: the absolute error that `value` may have (0:
+        rounding); small models are solved exactly in any case. stop: polled now and then by large
+        models; if it returns True they give what they have: `value` is still an upper bound, of a
+        worse policy.
+        """
+        if isinstance(form, BlockForm):
+            return by_blocks.plan(form, reward, values, tolerance, stop)
+        if self.cycles is not None:
+            return proper.plan(form, reward, start, values, tolerance, stop)
+        return plan(self, form, reward, start, values, tolerance, stop)
 
     def backed_up(self, form: "StandardForm", reward: np.ndarray, values: np.ndarray) -> np.ndarray:
         """`T V [S]` for a reward `[K]` and values `[S]`."""
@@ -230,8 +249,8 @@ class Discounted:
         Large models: accurate to `tolerance [k]`. States that are never reached are cut to the
         range of those that are: large numbers there would only cost digits.
         """
-        if isinstance(form, by_blocks.BlockForm):
-            return by_blocks.potentials(self, form, policy, claims, tolerance)
+        if isinstance(form, BlockForm):
+            return by_blocks.potentials(form, policy, claims, tolerance)
         if form.is_small:
             right = form.transitions.under(policy, np.stack([one.reward for one in claims]))
         else:
@@ -276,7 +295,7 @@ class Discounted:
         """A potential that bounds a claim's value from above; `choices [S]` are near optimal."""
         if self.cycles is None:
             return self.potentials(form, choices, (what,))[0]
-        return proper.upper(self, form, what, choices, tolerance)
+        return proper.upper(form, what, choices, tolerance)
 
     def answer(
         self, form: "StandardForm", policy: np.ndarray, mixture: Mixture | None = None

@@ -32,11 +32,12 @@ import numpy as np
 from cmdpax.errors import NumericalError
 from cmdpax.exact.systems import System, finite, fixed_point
 from cmdpax.loops import bellman, narrow, rare
-from cmdpax.loops.components import Order, part
+from cmdpax.loops.components import part
 from cmdpax.loops.rows import Rows
 from cmdpax.loops.settling import settle
 from cmdpax.loops.small import best_choices
-from cmdpax.stopping import Stop, never
+from cmdpax.model.transitions import Transitions
+from cmdpax.stopping import Stop
 
 if TYPE_CHECKING:
     from cmdpax.exact.discounted import Discounted
@@ -66,31 +67,25 @@ def plan(
     criterion: "Discounted",
     form: "StandardForm",
     reward: np.ndarray,
-    start: np.ndarray | None = None,
-    *,
-    values: np.ndarray | None = None,
-    tolerance: float = 0.0,
-    stop: Stop = never,
+    start: np.ndarray | None,
+    values: np.ndarray | None,
+    tolerance: float,
+    stop: Stop,
 ) -> Plan:
-    """Maximise the value of `reward [K]`.
-
-    start: choices `[S]` to begin with (default: greedy). values: a guess of the values `[S]`, used
-    instead by large models. tolerance: the absolute error that `value` may have (0: rounding);
-    small models are solved exactly in any case. stop: polled now and then by large models; if it
-    returns True they give what they have: `value` is still an upper bound, of a worse policy.
-    """
+    """Maximise the value of `reward [K]`; parameters as in `Discounted.plan`."""
     if form.is_small:
         return exact(form, reward, start)
     if values is None:
         values = np.zeros(form.states)
         if start is not None:
             values = criterion.values(form, start, reward, tolerance=FORCING)
-    rows, kind = form.transitions, (criterion.discount, criterion.reach, criterion.is_closed)
+    rows, kind = form.transitions, (criterion.discount, criterion.reach)
     vectors = np.broadcast_to(reward, form.reward.shape), np.broadcast_to(values, form.states)
+    numbers = *kind, *vectors, tolerance, stop
     if criterion.is_closed and "order" not in vars(rows) and _lead_far(rows):
         with suppress(NumericalError):
-            return _improve(rows, *kind[:2], *vectors, tolerance, stop, is_trial=True).plan(form)
-    return _planned(rows, rows.order, *kind, *vectors, tolerance, stop).plan(form)
+            return _improve(rows, *numbers, is_trial=True).plan(form)
+    return _planned(rows, *numbers, criterion.is_closed).plan(form)
 
 
 def _lead_far(rows: Rows) -> bool:
@@ -118,18 +113,17 @@ def exact(form: "StandardForm", reward: np.ndarray, start: np.ndarray | None) ->
 
 
 def _planned(
-    rows: Rows,
-    order: Order,
+    rows: Transitions,
     discount: float,
     reach: float,
-    closed: bool,
     reward: np.ndarray,
     values: np.ndarray,
     tolerance: float,
     stop: Stop,
+    closed: bool,
 ) -> "_Backup":
     """Component by component, until one backup of all states proves the tolerance."""
-    error = tolerance
+    order, error = rows.order, tolerance
     for done in range(ROUNDS + 1):
         if order.is_plain and order.filled[0]:
             break

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from cmdpax.exact.bounds import best_bounds, claim, claims, small_extremes, widened
-from cmdpax.exact.by_blocks import BlockForm
 from cmdpax.exact.discounted import Discounted
+from cmdpax.exact.forms import BlockForm
 from cmdpax.exact.planning import unsettled
 from cmdpax.exact.standard import StandardForm
 from cmdpax.exact.systems import finite, ill_conditioned

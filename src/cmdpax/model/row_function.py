@@ -36,6 +36,11 @@ class Piece(NamedTuple):
     block: Block
     rewards: np.ndarray  # [1 + m, n A]: the reward, then every constraint, as the user has them
 
+    @property
+    def here(self) -> slice:
+        """Its n states."""
+        return slice(self.first, self.first + len(self.block.first_choice) - 1)
+
 
 @dataclass(frozen=True, eq=False)
 class FunctionCMDP(Limited):

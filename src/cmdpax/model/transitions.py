@@ -34,6 +34,16 @@ HASHED = 1 << 20  # indices that are hashed at a time
 Array = np.ndarray
 
 
+def entries_of(starts: Array, lengths: Array) -> tuple[Array, Array]:
+    """Entries of k choices, one choice after another, and pointers `[k + 1]` to them.
+
+    starts, lengths: `[k]`, where the entries of each begin now, and their number.
+    """
+    first_entry = np.append(0, np.cumsum(lengths))
+    shifts = np.repeat(starts - first_entry[:-1], lengths)
+    return first_entry, np.arange(first_entry[-1]) + shifts
+
+
 @dataclass(frozen=True, eq=False)
 class Transitions:
     """Checked rows in their one form, read-only, shared by models that differ in other things."""
