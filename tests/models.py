@@ -143,21 +143,6 @@ def labelled(**changes: Any) -> CMDP:
     return CMDP(**{**fields, **changes})
 
 
-def every_sense(**changes: Any) -> CMDP:
-    """Two states, two actions; four limits of different senses on multiples of one cost."""
-    cost = np.array([[1.0, 0.0], [0.0, 1.0]])
-    fields: dict[str, Any] = {
-        "transitions": np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]]),
-        "reward": np.array([[1.0, 2.0], [0.0, 3.0]]),
-        "constraints": [cost, 2 * cost, 3 * cost, 4 * cost],
-        "thresholds": [2.0, 1.0, 5.0, (6.0, 7.0)],
-        "initial": [1.0, 0.0],
-        "discount": 0.9,
-        "senses": ["<=", ">=", "==", "in"],
-    }
-    return CMDP(**{**fields, **changes})
-
-
 def assert_same(one: CMDP, other: CMDP) -> None:
     """The same numbers to the last bit, and the same labels."""
     assert one.digest == other.digest

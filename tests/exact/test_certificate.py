@@ -20,7 +20,8 @@ from cmdpax.exact.certificate import (
 )
 from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm
-from models import cmdps, every_sense
+from models import cmdps
+from two_states import every_sense
 
 
 @given(cmdps(constraints=(1, 4), states=12), st.integers(0, 10**6))

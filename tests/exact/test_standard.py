@@ -18,7 +18,8 @@ from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm
 from cmdpax.exact.transient import ended_states
-from models import build, cmdps, every_sense, uneven
+from models import build, cmdps, uneven
+from two_states import every_sense
 
 
 # ---- how a form is made

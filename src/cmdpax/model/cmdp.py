@@ -23,24 +23,25 @@ import numpy as np
 from cmdpax.errors import InputError, check_count, check_known
 from cmdpax.loops.rows import Block
 from cmdpax.model.arguments import (
+    Grid,
     action_labels,
+    add_at_the_end,
     by_choice,
     check_criterion,
+    checked_grid,
+    constraint_rows,
     criterion_of,
     discount_factor,
     distribution,
-    end_payments,
     flag,
     goal_mask,
     labels,
 )
 from cmdpax.model.digest import digest_of, digest_of_0_1
 from cmdpax.model.foreign import mdptoolbox_fields, quantecon_fields, umb_fields
-from cmdpax.model.grid import Grid, checked_grid
-from cmdpax.model.horizon import at_the_end, read_stages
+from cmdpax.model.horizon import read_stages
 from cmdpax.model.limits import Limited, Limits, listed
-from cmdpax.model.numbers import float_array
-from cmdpax.model.prints import Rows, as_html, as_text
+from cmdpax.model.prints import MODEL, Printed, Rows
 from cmdpax.model.prism import prism_fields
 from cmdpax.model.reading import CUBE, is_cube, read_rows
 from cmdpax.model.row_function import FunctionCMDP
@@ -57,7 +58,7 @@ FIELDS = (  # of the constructor; thresholds besides
 OF_ROWS = ("available", "first_choice", "goal")  # arguments that say what transitions mean
 
 
-class CMDP(Limited):
+class CMDP(Limited, Printed):
     """A finite constrained Markov decision process.
 
     Parameters
@@ -101,6 +102,8 @@ class CMDP(Limited):
     criterion: str  # what is added up: "discounted", "total" (at discount 1) or "average"
     discount: float
 
+    _title = MODEL
+
     def __init__(
         self,
         transitions: Any,
@@ -128,45 +131,26 @@ class CMDP(Limited):
     ) -> None:
         marked = None if goal is None else lambda S: goal_mask(goal, S, state_names)
         self.horizon = None if horizon is None else check_count("horizon", horizon)
-        ends = terminal_reward, terminal_constraints
         if self.horizon is not None:
             read = read_stages(transitions, self.horizon, available, first_choice, marked)
-        elif any(pays is not None for pays in ends):
+        elif terminal_reward is not None or terminal_constraints is not None:
             raise InputError("terminal_reward, terminal_constraints: give a horizon= too.")
         else:
             read = read_rows(transitions, available, first_choice, marked)
         self.transitions, kept = read
-        rows, (S, A) = self.transitions, self.policy_shape[-2:]
+        rows, (S, A) = self.transitions, self.transitions.policy_shape[-2:]
         self.criterion, self.discount = criterion_of(criterion, discount, self.horizon)
         self.reward = by_choice("reward", reward, rows, kept)
         self.minimise = flag("minimise", minimise)
-        constraints, count = float_array("constraints", constraints), len(listed(thresholds))
-        if constraints.ndim == 0:
-            raise InputError(f"constraints: a number; give {(S, A)} numbers for each constraint.")
-        sizes = (rows.choices, rows.choices if kept is None else kept.came)
-        is_table = constraints.shape == (S, A) and not (count == S and A in sizes)
-        if self.horizon is None:
-            is_table |= A != S and constraints.shape == (S, A, S)  # else it is S constraints
-        else:
-            is_table |= count == 1 < self.horizon and constraints.shape == self.policy_shape
-        if is_table or (constraints.ndim == 1 and constraints.size):
-            constraints = constraints[None]
-        m = len(constraints)
-        self.constraints = np.empty((m, rows.choices))
-        for i, row in enumerate(constraints):
-            self.constraints[i] = by_choice(f"constraints[{i}]", row, rows, kept)
-        if count != m:
-            raise InputError(f"thresholds: {count} given for {m} constraints; give one for each.")
+        self.constraints = constraint_rows(constraints, len(listed(thresholds)), rows, kept)
+        m = len(self.constraints)
         names = labels("constraint_names", constraint_names, m)
         if names and (len(set(names)) < m or "" in names):
             raise InputError("constraint_names: give each constraint a name of its own.")
         self.limits = Limits.of(thresholds, senses, names)
-        for field, pays, earned in zip(
-            ("terminal_reward", "terminal_constraints"), ends, (self.reward, self.constraints)
-        ):
-            if pays is not None:
-                for own, at_end in zip(np.atleast_2d(earned), end_payments(field, pays, earned, S)):
-                    own += at_the_end(rows, at_end, self.discount)
+        add_at_the_end("terminal_reward", terminal_reward, self.reward, rows, self.discount)
+        at_end = "terminal_constraints", terminal_constraints
+        add_at_the_end(*at_end, self.constraints, rows, self.discount)
         self.state_names = labels("state_names", state_names, S)
         if self.horizon is not None and np.shape(initial) == (rows.states,):
             initial = np.asarray(initial)[:S]  # of a model's own
@@ -199,8 +183,7 @@ class CMDP(Limited):
     @property
     def policy_shape(self) -> tuple[int, ...]:
         """`(S, A)`, or `(H, S, A)` with a horizon."""
-        shape, H = (self.transitions.states, self.transitions.actions), self.transitions.horizon
-        return shape if H is None else (H, shape[0] // (H + 1), shape[1])
+        return self.transitions.policy_shape
 
     @property
     def actions(self) -> int:
@@ -278,12 +261,6 @@ class CMDP(Limited):
             *(("subject to", text) for text in self.limits.texts),
             *(("note", sentence) for sentence in self.notes),
         ]
-
-    def __str__(self) -> str:
-        return as_text(self._rows())
-
-    def _repr_html_(self) -> str:
-        return as_html("constrained Markov decision process", self._rows())
 
     def replace(self, **changes: Any) -> "CMDP":
         """A copy with other fields, as the constructor takes them; everything else stays as it was.

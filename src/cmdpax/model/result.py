@@ -9,7 +9,7 @@ import numpy as np
 
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.limits import Limited, Limits
-from cmdpax.model.prints import Rows, as_html, as_text
+from cmdpax.model.prints import Printed, Rows
 from cmdpax.utilities.utility import Utility
 
 Status = Literal["certified", "infeasible", "limit"]
@@ -38,7 +38,7 @@ class UtilityProof:
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
+class Certificate(Printed):
     """Claims about a policy, and the vectors that prove them to anyone with the model.
 
     "Best" means largest, or smallest where the model minimises. Weights and ray have one price for
@@ -64,6 +64,8 @@ class Certificate:
     ray_potential: np.ndarray | None = None  # [S]
     minimise: bool = False
     utility: UtilityProof | None = None  # then "reward" is the value of a utility
+
+    _title = "certificate"
 
     @property
     def gap(self) -> float:
@@ -95,12 +97,6 @@ class Certificate:
             rows.append(("ray", ray_sentence(self.ray, self.ray_bound)))
         return rows
 
-    def __str__(self) -> str:
-        return as_text(self._rows())
-
-    def _repr_html_(self) -> str:
-        return as_html("certificate", self._rows())
-
 
 def _is_narrow(low: float, high: float) -> bool:
     """Whether an interval is as good as a number."""
@@ -120,7 +116,7 @@ def ray_sentence(ray: np.ndarray, bound: float | None) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Result(Limited):
+class Result(Limited, Printed):
     """One deployable policy and what is known about it."""
 
     status: Status
@@ -236,6 +232,10 @@ class Result(Limited):
         return f"Result({self.status}, method={self.method!r}, {numbers})"
 
     @property
+    def _title(self) -> str:
+        return f"result: {self.status}"
+
+    @property
     def _is_narrow_range(self) -> bool:
         """Whether some range is so narrow that the floor of tolerances counts."""
         sizes = np.abs(self.certificate.ranges).max(1)
@@ -315,12 +315,6 @@ class Result(Limited):
                 text += f" ({prices[i, 0]:.4g} to {prices[i, 1]:.4g})"
             rows.append((name, f"{value:.8g}", f"{sense} {bound}", f"{margin:.3g}", text))
         return rows
-
-    def __str__(self) -> str:
-        return as_text(self._rows())
-
-    def _repr_html_(self) -> str:
-        return as_html(f"result: {self.status}", self._rows())
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from cmdpax.loops.compiled import readable
 from cmdpax.loops.rows import Block
 from cmdpax.model.limits import LARGEST_NUMBER, NUMERIC, Limited, Limits
 from cmdpax.model.numbers import ROW_SUM_TOLERANCE, rounding
-from cmdpax.model.prints import Rows, as_html, as_text
+from cmdpax.model.prints import MODEL, Printed, Rows
 
 BLOCK = 1 << 14  # states that are asked for at a time: their rows stay in the processor's cache
 MAX_STATES = 2**31 - 1
@@ -43,7 +43,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class FunctionCMDP(Limited):
+class FunctionCMDP(Limited, Printed):
     """A constrained MDP whose rows are a function; `CMDP.from_rows` makes it.
 
     `cmdpax.solve` and `cmdpax.check` take it. All else needs arrays: `CMDP.from_rows(...,
@@ -63,6 +63,7 @@ class FunctionCMDP(Limited):
     criterion = "discounted"
     horizon = None
     notes: tuple[str, ...] = ()
+    _title = MODEL
 
     @staticmethod
     def of(function: Any, states: int, m: int, **fields: Any) -> "FunctionCMDP":
@@ -223,12 +224,6 @@ class FunctionCMDP(Limited):
             ("objective", f"{'minimise' if self.minimise else 'maximise'} the reward"),
             *(("subject to", text) for text in self.limits.texts),
         ]
-
-    def __str__(self) -> str:
-        return as_text(self._rows())
-
-    def _repr_html_(self) -> str:
-        return as_html("constrained Markov decision process", self._rows())
 
 
 def _parts(function: RowFunction, first: int, last: int, m: int) -> tuple[np.ndarray, ...]:

@@ -71,6 +71,13 @@ class Transitions:
         """Number of choices K."""
         return len(self.first_entry) - 1
 
+    @property
+    def policy_shape(self) -> tuple[int, ...]:
+        """`(S, A)`, or `(H, S, A)` with a horizon, S then the states of one time."""
+        if self.horizon is None:
+            return self.states, self.actions
+        return self.horizon, self.states // (self.horizon + 1), self.actions
+
     @cached_property
     def _arrays(self) -> RowArrays:
         pointers = unsigned(self.first_choice), unsigned(self.first_entry)
