@@ -48,7 +48,7 @@ def by_choice(field: str, numbers: Any, rows: Transitions, kept: Kept | None) ->
         flat = array.reshape(-1)
         flat = flat if rows.is_regular else flat[rows.cells]
     elif array.shape == (rows.states, rows.actions, rows.states):
-        choices = np.repeat(np.arange(rows.choices), np.diff(rows.first_entry))
+        choices = rows.entry_choices
         own = array[rows.state_of[choices], rows.action_of[choices], rows.successors]
         flat = np.add.reduceat(rows.probabilities * own, rows.first_entry[:-1])
     elif kept is not None and array.shape == (kept.came,):

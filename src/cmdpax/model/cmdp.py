@@ -357,17 +357,14 @@ class CMDP(Limited, Printed):
         index, `{state: probability}`, or a distribution `[S]`. stored: whether to tabulate it, so
         that all of cmdpax takes it, and not `solve` and `check` alone.
         """
-        states, m = check_count("states", states), len(listed(thresholds))
-        factor = discount_factor(discount)
+        states, factor = check_count("states", states), discount_factor(discount)
         if factor == 1 and not stored:
             raise InputError("discount: a model of rows needs one below 1; or give stored=True.")
-        names = labels("constraint_names", constraint_names, m)
-        limits = Limits.of(thresholds, senses, names)
-        start = distribution(initial, states, None)
+        names = labels("constraint_names", constraint_names, len(listed(thresholds)))
+        limits, start = Limits.of(thresholds, senses, names), distribution(initial, states, None)
         start.setflags(write=False)
-        kind: dict[str, Any] = {"limits": limits, "initial": start, "discount": factor}
-        kind["minimise"] = flag("minimise", minimise)
-        model = FunctionCMDP.of(rows, states, m, **kind)
+        kind = factor, flag("minimise", minimise)
+        model = FunctionCMDP.of(rows, states, limits, start, *kind)
         named = replace(model, action_names=labels("action_names", action_names, model.actions))
         return cls(**named.fields()) if stored else named
 
@@ -501,7 +498,6 @@ class CMDP(Limited, Printed):
         """
         made = toy_text_fields(env, cost, initial)
         made |= {"thresholds": [limit], "senses": ["<="], "constraint_names": [cost_name]}
-        made["grid"] = Grid(**made["grid"]) if "grid" in made else None
         return cls(**made, discount=discount)
 
 

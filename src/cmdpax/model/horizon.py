@@ -137,7 +137,7 @@ def unrolled(field: str, array: Array, rows: Transitions, kept: Kept | None) -> 
         table[:-1] = array
         return table.reshape(-1)[rows.cells]
     if array.shape == (H, S, A, S):
-        choice = np.repeat(np.arange(rows.choices - S), np.diff(rows.first_entry)[:-S])
+        choice = rows.entry_choices[:-S]
         to, states = rows.successors[: len(choice)] % S, rows.state_of[choice]
         own = array[states // S, states % S, rows.action_of[choice], to]
         paid = rows.probabilities[: len(choice)] * own

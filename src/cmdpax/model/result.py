@@ -241,23 +241,13 @@ class Result(Limited, Printed):
         sizes = np.abs(self.certificate.ranges).max(1)
         return bool((self.eps * np.ptp(self.certificate.ranges, axis=1) < FLOOR * sizes).any())
 
-    @property
-    def _what(self) -> str:
-        """What `reward` is the value of."""
-        return "reward" if self.certificate.utility is None else "utility"
-
-    @property
-    def _range(self) -> str:
-        """What eps is a share of."""
-        if self.certificate.utility is None:
-            return "the range"
-        return "what the uniform policy lacks"
-
     def _rows(self) -> Rows:
-        proof, gap, what = self.certificate, self.certificate.gap, self._what
+        proof, gap, what, whole = self.certificate, self.certificate.gap, "reward", "the range"
+        if proof.utility is not None:
+            what, whole = "utility", "what the uniform policy lacks"
         why = {"time": "time was up", "rounding": "rounding keeps the bounds apart"}
         meaning = {
-            "certified": f"optimal and feasible within {self.eps:g} of {self._range}"
+            "certified": f"optimal and feasible within {self.eps:g} of {whole}"
             + (f" or {FLOOR:g} of the size" if self._is_narrow_range else ""),
             "infeasible": "no policy meets all constraints",
             "limit": f"stopped before eps = {self.eps:g} was certified:"
@@ -290,8 +280,8 @@ class Result(Limited, Printed):
             text = f"a draw of {count} deterministic ones at the start of a run: {shares}"
             rows.append(("policy", text))
         rows += [("note", note) for note in self.notes]
-        whole = (self.eps, "what is tolerated") if self._is_narrow_range else (1.0, "the range")
-        share = f"   ({_percent(self.scaled_violation, whole[0])} of {whole[1]})"
+        unit = (self.eps, "what is tolerated") if self._is_narrow_range else (1.0, "the range")
+        share = f"   ({_percent(self.scaled_violation, unit[0])} of {unit[1]})"
         share = share if proof.violation else ""
         rows.append(("violation", f"{proof.violation:.3g}{share}"))
         return rows + self._table()

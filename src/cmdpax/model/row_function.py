@@ -66,17 +66,17 @@ class FunctionCMDP(Limited, Printed):
     _title = MODEL
 
     @staticmethod
-    def of(function: Any, states: int, m: int, **fields: Any) -> "FunctionCMDP":
-        """Look at all rows once; A and B are those of the first state."""
+    def of(function: Any, states: int, limits: Limits, *rest: Any) -> "FunctionCMDP":
+        """Look at all rows once; A and B are those of the first state. rest: the other fields."""
         if not callable(function):
             raise InputError("rows: it must be a function, rows(first, last).")
         if states > MAX_STATES:
             raise InputError(f"states is {states:,}; at most {MAX_STATES:,} can be numbered.")
-        parts = _parts(function, 0, 1, m)
-        if parts[0].ndim != 3 or parts[0].shape[0] != 1 or 0 in parts[0].shape:
-            said = f"successors of shape {parts[0].shape}, expected (1, actions, branching)"
+        shape = _parts(function, 0, 1, len(limits))[0].shape
+        if len(shape) != 3 or shape[0] != 1 or 0 in shape:
+            said = f"successors of shape {shape}, expected (1, actions, branching)"
             raise InputError(f"rows(0, 1): {said}.")
-        model = FunctionCMDP(function, states, *parts[0].shape[1:], **fields)
+        model = FunctionCMDP(function, states, *shape[1:], limits, *rest)
         model._refuse_moods()
         for _ in model.pieces():
             pass
@@ -143,9 +143,10 @@ class FunctionCMDP(Limited, Printed):
             where, number = f"state {first + k // A}, action {k % A}", rewards[f, k]
             raise InputError(f"rows: the {name} of {where} is {number}; it must be finite.")
         chances = np.ascontiguousarray(chances, dtype=np.float64).reshape(-1)
-        counts = _pointers(n, A, B)
+        first_choice = np.arange(0, n * A + 1, A, dtype=np.uint32)
+        first_entry = np.arange(0, n * A * B + 1, B, dtype=np.uint32)
         to = np.ascontiguousarray(successors, dtype=np.int32).reshape(-1)
-        facts = bellman.inspect_rows(counts[1].view(np.int32), to, chances, ROW_SUM_TOLERANCE)
+        facts = bellman.inspect_rows(first_entry.view(np.int32), to, chances, ROW_SUM_TOLERANCE)
         infinite, negative, off = facts[:3].astype(np.int64).tolist()
         for entry, wrong in (
             (infinite, "it must be finite"),
@@ -160,8 +161,9 @@ class FunctionCMDP(Limited, Printed):
             raise InputError(f"rows: the probabilities of {where} sum to {total:.9g}, not 1.")
         if facts[6] > rounding(B):
             chances = chances.copy()
-            bellman.normalise_rows(counts[1].view(np.int32), chances, rounding(B))
-        block = Block(*counts, readable(to).view(np.uint32), readable(chances))
+            bellman.normalise_rows(first_entry.view(np.int32), chances, rounding(B))
+        pointers = readable(first_choice), readable(first_entry)
+        block = Block(*pointers, readable(to).view(np.uint32), readable(chances))
         return Piece(first, block, rewards)
 
     @cached_property
@@ -238,9 +240,3 @@ def _parts(function: RowFunction, first: int, last: int, m: int) -> tuple[np.nda
     if any(array.dtype.kind not in NUMERIC for array in arrays):
         raise InputError(f"rows({first}, {last}): return arrays of real numbers.")
     return arrays
-
-
-def _pointers(n: int, A: int, B: int) -> tuple[np.ndarray, np.ndarray]:
-    """First choices `[n + 1]` and first entries `[n A + 1]` of a block."""
-    choices = np.arange(0, n * A + 1, A, dtype=np.uint32)
-    return readable(choices), readable(np.arange(0, n * A * B + 1, B, dtype=np.uint32))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError
+from cmdpax.model.arguments import Grid
 from cmdpax.model.numbers import float_array, real_number
 from cmdpax.model.steps import Pair, from_pairs
 
@@ -55,10 +56,7 @@ def toy_text_fields(
 
 
 def _drawing(own: Any, end: int, A: int) -> dict[str, Any]:
-    """Names of states and actions, and how to draw them; numbers where the map is not known.
-
-    `grid` has the arguments of `Grid`.
-    """
+    """Names of states and actions, and how to draw them; numbers where the map is not known."""
     lake, shape = np.asarray(getattr(own, "desc", [])), getattr(own, "shape", None)
     if lake.ndim == 2 and lake.size == end and A == 4:
         marks = lake.astype("U1")
@@ -81,12 +79,12 @@ def _map(hazards: np.ndarray, goals: np.ndarray, actions: tuple[str, ...]) -> di
     rows, columns = np.indices(hazards.shape).reshape(2, -1).tolist()
     height, width = hazards.shape
     cells = [(float(x), float(height - 1 - y)) for y, x in zip(rows, columns)]
-    grid = {
-        "cells": (*cells, (float(width), 0.0)),
-        "moves": tuple(COMPASS[action] for action in actions),
-        "hazards": tuple(np.flatnonzero(hazards).tolist()),
-        "goals": tuple(np.flatnonzero(goals).tolist()),
-        "absorbing": (hazards.size,),
-    }
+    grid = Grid(
+        cells=(*cells, (float(width), 0.0)),
+        moves=tuple(COMPASS[action] for action in actions),
+        hazards=tuple(np.flatnonzero(hazards).tolist()),
+        goals=tuple(np.flatnonzero(goals).tolist()),
+        absorbing=(hazards.size,),
+    )
     names = [f"({y}, {x})" for y, x in zip(rows, columns)]
     return {"state_names": [*names, "end"], "action_names": actions, "grid": grid}

@@ -182,6 +182,11 @@ class Transitions:
             return self.labels
         return np.arange(self.choices, dtype=np.int32) - self.by_state(self.first_choice[:-1])
 
+    @property
+    def entry_choices(self) -> Array:
+        """`[e]`: the choice of each entry."""
+        return np.repeat(np.arange(self.choices), np.diff(self.first_entry))
+
     @cached_property
     def cells(self) -> Array:
         """`[K]`: where each choice stands in a table `[S, A]`, row after row."""
