@@ -67,12 +67,8 @@ class Average:
         is_one = len(np.unique(label[seen])) == 1 and inner[rows.by_state(seen)].all()
         return Average(label, inner, inside, None if is_one else Outside.of(form, label, inner))
 
-    def scale(self, form: "StandardForm", reward: Array) -> tuple[float, float]:
-        """`min x` and `span(x)` over reachable choices (span 1 if it is zero)."""
-        return self.scale_of(*form.span(reward))
-
     def scale_of(self, low: float, high: float) -> tuple[float, float]:
-        """The same of a reward between two numbers."""
+        """`low` and `high - low`, of rewards between them (1 for a width of 0)."""
         return low, high - low or 1.0
 
     def constant_of(self, low: float, high: float) -> tuple[float, Fraction]:

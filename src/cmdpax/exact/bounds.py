@@ -27,6 +27,7 @@ from cmdpax.exact import by_blocks
 from cmdpax.exact.forms import BlockForm
 from cmdpax.loops import bellman, small
 from cmdpax.loops.compiled import readable
+from cmdpax.model.transitions import is_deterministic
 
 if TYPE_CHECKING:
     from cmdpax.exact.standard import StandardForm
@@ -150,7 +151,7 @@ def extremes(
         each = [by_blocks.extremes(form, *pair, policy) for pair in pairs]
         return np.array(each).reshape(-1, 2)
     rows, discount = form.transitions, form.criterion.discount
-    if policy is not None and np.issubdtype(policy.dtype, np.integer):
+    if policy is not None and is_deterministic(policy):
         policy = rows.deterministic(policy)
     ends = np.empty((len(what), 2))
     if form.criterion.parts > 1:

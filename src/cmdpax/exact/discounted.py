@@ -30,6 +30,7 @@ from cmdpax.loops.rows import Matrix
 from cmdpax.loops.small import solve_dense
 from cmdpax.loops.systems import batch_occupancies, batch_values
 from cmdpax.model.result import Mixture
+from cmdpax.model.transitions import is_deterministic
 from cmdpax.stopping import Stop, never
 
 if TYPE_CHECKING:
@@ -85,16 +86,12 @@ class Discounted:
         """What an error in one step amounts to in the values of those before."""
         return self.discount / (1 - self.discount) if self.steps is None else self.steps
 
-    def scale(self, form: "StandardForm", reward: np.ndarray) -> tuple[float, float]:
-        """`min x` and `span(x) / (1 - gamma)` over reachable pairs (span 1 if it is zero).
+    def scale_of(self, low: float, high: float) -> tuple[float, float]:
+        """`low` and `(high - low) / (1 - gamma)`, of rewards between them (1 for a width of 0).
 
         Where policies end, their common constant c, which is 0 where visits vary, and
         `max |x - c| * steps`.
         """
-        return self.scale_of(*form.span(reward))
-
-    def scale_of(self, low: float, high: float) -> tuple[float, float]:
-        """The same of a reward between two numbers."""
         if not self.is_closed:
             constant = self.constant_of(low, high)[0]
             return constant, (max(constant - low, high - constant, 0.0) or 1.0) * self.mass
@@ -102,7 +99,7 @@ class Discounted:
 
     def value_range(self, form: "StandardForm", reward: np.ndarray) -> tuple[float, float]:
         """Two numbers that hold every conceivable value of a reward `[K]` between them."""
-        least, width = self.scale(form, reward)
+        least, width = self.scale_of(*form.span(reward))
         value = least * self.common
         return value - (0.0 if self.is_closed else width), value + width
 
@@ -429,11 +426,6 @@ def _check_policy(form: "StandardForm", policy: np.ndarray) -> None:
     if policy.shape[-1] != count:
         advice = "form.transitions.by_choice(policy) turns a table [..., S, A]"
         raise InputError(f"policy: shape {policy.shape}, expected [..., {count}]; {advice}.")
-
-
-def is_deterministic(policy: np.ndarray) -> bool:
-    """Whether a policy is one choice of each state, `[S]`, and not probabilities `[..., K]`."""
-    return bool(np.issubdtype(policy.dtype, np.integer))
 
 
 def _is_batch(form: "StandardForm", policy: np.ndarray) -> bool:

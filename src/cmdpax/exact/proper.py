@@ -24,6 +24,7 @@ from cmdpax.exact import planning
 from cmdpax.exact.endings import Array, end_components, merged, towards, way
 from cmdpax.exact.planning import Plan
 from cmdpax.loops import bellman
+from cmdpax.model.transitions import is_deterministic
 from cmdpax.stopping import Stop, never
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def _best(
 
 def ending(form: "StandardForm", policy: Array, before: Array) -> Array:
     """The policy `[K]`, or choices `[S]`; where no end can be reached, choices `before [S]`."""
-    rows, is_choice = form.transitions, np.issubdtype(policy.dtype, np.integer)
+    rows, is_choice = form.transitions, is_deterministic(policy)
     used = rows.deterministic(policy) > 0 if is_choice else policy > 0
     ends = np.zeros(rows.states, dtype=bool)
     ends[rows.state_of[used & (np.diff(rows.first_entry) == 0)]] = True

@@ -28,7 +28,7 @@ from cmdpax.loops.rows import Block
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Certificate, Mixture
 from cmdpax.model.row_function import FunctionCMDP
-from cmdpax.model.transitions import Transitions
+from cmdpax.model.transitions import Transitions, is_deterministic
 
 SHORT = 1e-3  # 1 - gamma below which it is asked whether all policies end
 
@@ -100,7 +100,7 @@ class StandardForm(Form):
         rows, cycles = self.transitions, self.criterion.cycles
         said = []
         for share, policy in policies:
-            if np.issubdtype(policy.dtype, np.integer):
+            if is_deterministic(policy):
                 policy = rows.deterministic(policy)
             said.append((share, policy if cycles is None else cycles.said(policy)))
         return tuple(said)

@@ -44,6 +44,11 @@ def entries_of(starts: Array, lengths: Array) -> tuple[Array, Array]:
     return first_entry, np.arange(first_entry[-1]) + shifts
 
 
+def is_deterministic(policy: Array) -> bool:
+    """Whether a policy is one choice of each state, `[S]`, and not probabilities `[..., K]`."""
+    return bool(np.issubdtype(policy.dtype, np.integer))
+
+
 @dataclass(frozen=True, eq=False)
 class Transitions:
     """Checked rows in their one form, read-only, shared by models that differ in other things."""
@@ -257,7 +262,7 @@ class Transitions:
 
         policy: probabilities `[..., K]`, or a choice of each state, `[S]` integers.
         """
-        if np.issubdtype(policy.dtype, np.integer):
+        if is_deterministic(policy):
             return rewards[..., policy]
         return self.sums(rewards * policy)
 

@@ -101,7 +101,7 @@ def _series(form: StandardForm, name: str, numbers: np.ndarray, limit: str) -> S
     if cycles is not None:
         numbers = form.transitions.by_state(form.alive) * numbers[cycles.origin] * ~cycles.settles
     paid = numbers[form.reachable_choices]
-    tolerance = ACCURACY * criterion.scale(form, numbers)[1]
+    tolerance = ACCURACY * criterion.scale_of(*form.span(numbers))[1]
     low, high = (
         sign * criterion.plan(form, sign * numbers, tolerance=tolerance).value
         if cycles is None or not (sign * numbers[cycles.inner] > 0).any()
