@@ -145,12 +145,7 @@ class Average:
         return self._planned(form, what.reward, None, tolerance, never)[1]
 
     def _planned(
-        self,
-        form: "StandardForm",
-        reward: Array,
-        guess: Array | None,
-        tolerance: float,
-        stop: Stop,
+        self, form: "StandardForm", reward: Array, guess: Array | None, tolerance: float, stop: Stop
     ) -> tuple[Plan, Array]:
         """The plan, and the potential that bounds it."""
         own = self.inside

@@ -189,10 +189,7 @@ def small_extremes(
 
 
 def widened(
-    form: "StandardForm",
-    ends: np.ndarray,
-    potentials: np.ndarray,
-    rests: np.ndarray,
+    form: "StandardForm", ends: np.ndarray, potentials: np.ndarray, rests: np.ndarray
 ) -> np.ndarray:
     """`rho.V + rho.u d/g + rest` with rounding, `[..., n, 2]`.
 

@@ -40,8 +40,8 @@ class Evaluation:
     values: np.ndarray  # [..., 1 + m, S]: V_0, then every V_i
     reward: np.ndarray  # [...]: V_0(rho)
     margins: np.ndarray  # [..., m]: V_i(rho) - b_i
-    slope: np.ndarray | None = None  # [K], of another objective: V_0 is then that of this reward
-    visits: np.ndarray | None = None  # [S], of another objective
+    slope: np.ndarray | None = None  # [K], gradient of another objective; V_0 is then its value
+    visits: np.ndarray | None = None  # [S], where there is another objective
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,10 +170,14 @@ class StandardForm(Form):
         own = self.reachable_states
         return own if isinstance(own, slice) else self.transitions.by_state(own)
 
+    @property
+    def _counted(self) -> np.ndarray | slice:
+        """Index of the choices of reachable states before a run has ended."""
+        return self.reachable_choices if self.criterion.is_closed else self.alive_choices
+
     def span(self, reward: np.ndarray) -> tuple[float, float]:
         """The least and the largest number in a reward `[K]` before a run has ended."""
-        is_closed = self.criterion.is_closed
-        seen = reward[self.reachable_choices if is_closed else self.alive_choices]
+        seen = reward[self._counted]
         return float(seen.min(initial=np.inf)), float(seen.max(initial=-np.inf))
 
     @cached_property
@@ -181,8 +185,7 @@ class StandardForm(Form):
         """The spans of the reward and of all constraints."""
         if not self.is_small:
             return super().spans
-        is_closed = self.criterion.is_closed
-        seen = self.constraints[:, self.reachable_choices if is_closed else self.alive_choices]
+        seen = self.constraints[:, self._counted]
         ends = seen.min(1, initial=np.inf).tolist(), seen.max(1, initial=-np.inf).tolist()
         return [self.span(self.reward), *zip(*ends, strict=True)]
 
@@ -215,13 +218,12 @@ class StandardForm(Form):
         return self.scales[1:, 1]
 
     def replace(self, **changes: Any) -> "StandardForm":
-        """A copy with other fields; what was found about reachable states is shared."""
+        """A copy with other fields; what is known of reachable states is shared."""
         copy = replace(self, **changes)
         if not {"transitions", "initial"} & changes.keys():
             names = {"distances", "reachable", "reachable_choices", "alive", "alive_choices"}
-            names |= {"gauge", "kernel"}
-            names &= self.__dict__.keys() - ({"kernel"} if "criterion" in changes else set())
-            copy.__dict__.update({name: getattr(self, name) for name in names})
+            names |= {"gauge"} if "criterion" in changes else {"gauge", "kernel"}
+            copy.__dict__.update({name: vars(self)[name] for name in names & vars(self).keys()})
         return copy
 
     def in_order(self) -> "Renumbered":

@@ -220,7 +220,7 @@ class CMDP(Limited, Printed):
         return tuple(f"action {a}" for a in range(self.actions))
 
     def as_table(self, numbers: np.ndarray) -> np.ndarray:
-        """What is said by choice, `[..., K]`, as a table `[..., S, A]`, 0 where there is none."""
+        """Numbers by choice, `[..., K]`, as a table `[..., S, A]`, 0 where there is no choice."""
         table = self.transitions.as_table(np.asarray(numbers))
         if self.horizon is None:
             return table

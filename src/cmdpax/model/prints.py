@@ -9,7 +9,7 @@ MODEL = "constrained Markov decision process"  # its title
 
 
 class Printed(Protocol):
-    """What prints as a table of `_rows`, under `_title` in a notebook."""
+    """What prints as a table of rows, with a title in a notebook."""
 
     @property
     def _title(self) -> str: ...

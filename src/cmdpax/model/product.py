@@ -178,11 +178,7 @@ def row_fields(result: Product) -> dict[str, Any]:
     """The rows of a product as arguments of `CMDP`."""
     graph = result.graph
     lists = RowLists(graph.first_entry, graph.successors, graph.probabilities)
-    fields = {
-        "transitions": lists,
-        "first_choice": graph.first_choice,
-        "initial": graph.initial,
-    }
+    fields = {"transitions": lists, "first_choice": graph.first_choice, "initial": graph.initial}
     return fields | ({"goal": result.goal} if result.goal.any() else {})
 
 
