@@ -53,7 +53,7 @@ HOSTS = {
     "imageio_ffmpeg": ("learning/video.py",),
     "pyarrow": ("experiments/results.py", "model/tables.py"),
     "stormpy": ("model/prism.py",),
-    "umbi": ("model/foreign.py",),
+    "umbi": ("model/umb.py",),
     "PIL": ("experiments/pictures.py", "learning/video.py"),
 }
 # who may open a file without the guards of `files`: those who append or lock, and write an archive

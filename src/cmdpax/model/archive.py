@@ -25,11 +25,11 @@ from cmdpax.files.reading import identified, named, opened, read_bytes
 from cmdpax.files.written import replacing
 from cmdpax.model import text
 from cmdpax.model.cmdp import CMDP
-from cmdpax.model.foreign import umb_bytes
 from cmdpax.model.horizon import as_layers
 from cmdpax.model.limits import Limits
 from cmdpax.model.reading import RowLists, read_rows
 from cmdpax.model.result import Certificate, Mixture, Result, Status
+from cmdpax.model.umb import umb_bytes
 from cmdpax.model.utility_archive import ARRAYS as UTILITY_ARRAYS
 from cmdpax.model.utility_archive import packed, unpacked
 

@@ -38,7 +38,7 @@ from cmdpax.model.arguments import (
     labels,
 )
 from cmdpax.model.digest import digest_of, digest_of_0_1
-from cmdpax.model.foreign import mdptoolbox_fields, quantecon_fields, umb_fields
+from cmdpax.model.foreign import mdptoolbox_fields, quantecon_fields, toy_text_fields
 from cmdpax.model.horizon import read_stages
 from cmdpax.model.limits import Limited, Limits, listed
 from cmdpax.model.prints import MODEL, Printed, Rows
@@ -47,8 +47,8 @@ from cmdpax.model.reading import CUBE, is_cube, read_rows
 from cmdpax.model.row_function import FunctionCMDP
 from cmdpax.model.steps import step_fields
 from cmdpax.model.tables import table_fields
-from cmdpax.model.toy_text import toy_text_fields
 from cmdpax.model.transitions import Transitions
+from cmdpax.model.umb import umb_fields
 
 FIELDS = (  # of the constructor; thresholds besides
     *("transitions", "reward", "constraints", "senses", "initial", "discount", "minimise"),
