@@ -9,7 +9,7 @@ whatever the vector is (`bounds.py`):
 - infeasibility: a ray `y >= 0` with `max_pi y.(V - b) < 0` rules out every policy;
 - ranges: how much policies can change each value at the least (`ranges.py`).
 
-Everything is in the orientation and the units of the form; `said_back` says it in the model's own.
+Everything is in the orientation and the units of the form; `said_back` turns it into the model's.
 """
 
 from dataclasses import replace

@@ -189,15 +189,16 @@ class Discounted:
         return self.unit * form.initial
 
     def fallback(self, form: "StandardForm", mass: np.ndarray) -> np.ndarray:
-        """Choices `[S]` for states that visits `mass [K]` do not tell of."""
+        """Choices `[S]` for states in which visits `mass [K]` are 0."""
         if self.cycles is not None:
             return self.cycles.start
         return bellman.greedy(form.transitions.first_choice, form.reward)[0]
 
     def smoothness(self, form: "StandardForm") -> tuple[float, float]:
-        """What a value of span 1 is smooth to as a function of a table, and its squared slope.
+        """`2 gamma A / (1-gamma)^3` and `A / (1-gamma)^4`.
 
-        `2 gamma A / (1-gamma)^3` and at most `A / (1-gamma)^4`.
+        Bounds on the curvature and on the squared slope of a value of span 1, as a function of a
+        table of probabilities.
         """
         if not self.is_closed:
             raise InputError("step: 'theory' is for a discount well below 1; give a number.")

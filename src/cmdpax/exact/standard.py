@@ -1,11 +1,11 @@
-"""The one problem that the mathematics knows, how it is made, scaled and translated back.
+"""The one problem that the mathematics knows, how it is made, scaled and numbered anew.
 
     maximise V_0(pi)  subject to  V_i(pi) >= b_i,   in one criterion.
 
 `StandardForm.of` turns a model's signs: a reward to be minimised is negated, `<=` is negated, `==`
 and a range become two rows. That is exact in floating point, so a certificate of the form holds for
-the user's numbers; `said_back` translates it. `scaled` maps every range of values to [0, 1], which
-is not exact: solvers work there, and nothing scaled is ever certified.
+the user's numbers; `certificate.said_back` turns it back. `scaled` maps every range of values to
+[0, 1], which is not exact: solvers work there, and nothing scaled is ever certified.
 """
 
 from collections.abc import Iterable
@@ -327,7 +327,7 @@ def less_values(thresholds: np.ndarray, values: Iterable[Fraction]) -> np.ndarra
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """A form in other units, and the only code that translates its numbers back."""
+    """A form in other units, and what turns its numbers back."""
 
     form: StandardForm
     units: np.ndarray  # [1 + m]
@@ -352,7 +352,7 @@ class Scaled:
 
 @dataclass(frozen=True, eq=False)
 class Renumbered:
-    """A form in another numbering, and the only code that translates its vectors back."""
+    """A form in another numbering of states, and what turns its vectors back."""
 
     form: StandardForm
     choices: np.ndarray  # [K]: as the form it was made of numbers them

@@ -1,4 +1,4 @@
-"""When does a run end, and what follows where it must?
+"""The form of a model whose runs end: what would follow an end is left out.
 
 An ended state is one where every choice stays and nothing is paid. If no policy can avoid the ended
 states for ever, values are finite at discount 1 too: the kernel K is gamma P without what leads to
@@ -6,9 +6,9 @@ an end, and the largest expected number of steps `u = max_pi E steps` has `u - K
 choice. That gauge (`bounds.py`) is itself the proof that all policies end, and it does not grow as
 gamma goes to 1.
 
-Where some policies go on for ever (`endings.py`), only those that surely end are looked at. Choices
-after which the end cannot be reached surely are dropped. If a run may stay where nothing is paid,
-the states of such cycles get one more choice, to settle there, after which nothing follows.
+Where some policies go on for ever (`endings.py`), only those that surely end count. Choices after
+which the end cannot be reached surely are dropped. If a run may stay where nothing is paid, the
+states of such cycles get one more choice, to settle there, after which nothing follows.
 """
 
 from dataclasses import dataclass, replace
@@ -30,11 +30,11 @@ UNVISITED = 1e-12  # share of visits, or of a choice, that counts as none
 
 
 def with_ends(model: CMDP, form: "StandardForm") -> "StandardForm":
-    """The form of a model whose runs may end, without what follows an end.
+    """The form of a model, without what follows an end.
 
-    Where every policy ends, rows lack what leads there. At discount 1, where some policy never
-    ends, they are those of policies that surely do; a model in which a cycle earns, or no end can
-    be reached, is refused.
+    Where every policy ends, rows lack the entries that lead to an end. At discount 1, where some
+    policy never ends, the form has the policies that surely do; a model in which a cycle earns, or
+    in which no end can be reached, is refused. Below 1 such a model keeps its form.
     """
     ended, seen = ended_states(model), form.reachable
     inner = end_components(model.transitions, form.transitions.by_state(seen & ~ended))[1]
@@ -91,7 +91,10 @@ def _surely_ending(model: CMDP, form: "StandardForm", ended: Array, inner: Array
 
 
 def _in_steps_of(form: "StandardForm", choices: Array, steps: Array) -> "StandardForm":
-    """The form whose unit are the steps of choices `[S]`; steps: `[K]`, 1 until a run has ended."""
+    """The form that counts on so many steps at most as choices `[S]` take.
+
+    steps: `[K]`, 1 until a run has ended.
+    """
     most = float(form.criterion.values(form, choices, steps).max(initial=1.0))
     return form.replace(criterion=replace(form.criterion, steps=most))
 
@@ -126,7 +129,7 @@ def without_ends(rows: Transitions, ended: Array) -> Transitions:
 
 @dataclass(frozen=True, eq=False)
 class Cycles:
-    """What is known of a form in which some policies never end."""
+    """The choices of a form in which some policies never end."""
 
     inner: Array  # [K] booleans: choices inside of end components
     start: Array  # [S], choices that surely lead to an end
