@@ -21,7 +21,6 @@ import numpy as np
 from numba import njit
 
 import cmdpax
-from cmdpax.exact.by_blocks import plan
 from cmdpax.exact.standard import form_of
 from cmdpax.loops import compiled
 
@@ -102,7 +101,7 @@ def run(family: str, states: int, free: bool) -> dict:
     model = timed(times, "build", lambda: build(states, free))
     form = form_of(model)
     kind = {"values": np.zeros(model.states), "stop": lambda: True}
-    timed(times, "backup", lambda: plan(form.criterion, form, form.reward, **kind))
+    timed(times, "backup", lambda: form.criterion.plan(form, form.reward, **kind))
     kind.clear()
     result = timed(times, "solve", lambda: cmdpax.solve(model))
     solved = peak()

@@ -195,7 +195,7 @@ def judge(
         gap, violation = answer.scaled_gap, answer.scaled_violation
         return {"gap": gap, "violation": violation, "solved": answer.status == "certified"}
     if isinstance(answer, float):
-        offset, width = form.criterion.scale(form, form.reward)
+        offset, width = form.criterion.scale_of(*form.span(form.reward))
         value = answer * width + offset * form.criterion.mass
         sign = -1.0 if model.minimise else 1.0
         low, high = sorted((sign * reference.reward, sign * reference.certificate.dual_bound))

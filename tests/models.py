@@ -11,6 +11,8 @@ import pytest
 from hypothesis import strategies as st
 
 from cmdpax import CMDP, Grid
+from cmdpax.exact.discounted import Discounted
+from cmdpax.exact.forms import BlockForm
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops import components
 from cmdpax.model.transitions import Transitions
@@ -18,6 +20,7 @@ from cmdpax.model.transitions import Transitions
 STRUCTURES = ("random", "cycle", "absorbing", "identity", "reset", "unreachable", "chain")
 KINDS = ("normal", "uniform", "binary", "scaled", "redundant", "constant")
 DISCOUNTS = (0.0, 0.5, 0.9, 0.99, 0.999)
+BLOCK_SHAPE = 6, 2, 3  # states, actions and successors of `block_form`
 OFFSETS = (-0.3, -0.05, -1e-3, -1e-6, -3e-7, 0.0, 3e-7, 1e-6, 1e-3, 0.05, 0.3)
 
 
@@ -213,6 +216,28 @@ def renumbered(model: CMDP, seed: int) -> CMDP:
         state_names=None,
         grid=None,
     )
+
+
+def block_form(seed: int, **kind: Any) -> tuple[BlockForm, np.ndarray, np.ndarray]:
+    """A random form of a function, its transitions `[S, A, S]`, and reward, cost and 1 `[3, S, A]`.
+
+    Its discount is 0.8.
+    """
+    (S, A, B), rng = BLOCK_SHAPE, np.random.default_rng(seed)
+    successors, chances = rng.integers(0, S, (S, A, B)), rng.dirichlet(np.ones(B), (S, A))
+    reward, cost = rng.normal(size=(2, S, A))
+
+    def rows(first: int, last: int) -> tuple[np.ndarray, ...]:
+        here = slice(first, last)
+        return successors[here], chances[here], reward[here], cost[None, here]
+
+    chosen = {"initial": {0: 0.25, 3: 0.75}, "thresholds": [1.0], "senses": "<=", **kind}
+    model = CMDP.from_rows(rows, states=S, discount=0.8, **chosen)
+    tensor = np.zeros((S, A, S))
+    for s, a, b in np.ndindex(S, A, B):
+        tensor[s, a, successors[s, a, b]] += chances[s, a, b]
+    form = BlockForm.of(model, Discounted(0.8))
+    return form, tensor, np.stack([reward, cost, np.ones((S, A))])
 
 
 def degenerate(seed: int) -> CMDP:

@@ -21,3 +21,13 @@ MASK = [[False, True], [True, True]]
 
 def build(**changes: Any) -> CMDP:
     return CMDP(**{**GOOD, **changes})
+
+
+def every_sense(**changes: Any) -> CMDP:
+    """The model with four limits of different senses, on multiples of its cost."""
+    limits = {
+        "constraints": [COST, 2 * COST, 3 * COST, 4 * COST],
+        "thresholds": [2.0, 1.0, 5.0, (6.0, 7.0)],
+        "senses": ["<=", ">=", "==", "in"],
+    }
+    return build(**{**limits, **changes})

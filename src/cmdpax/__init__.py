@@ -23,7 +23,7 @@ _HOMES = {  # where each public name lives; a module is loaded when a name of it
     "learning.training": ("Training", "train"),
     "model.archive": ("load_model", "load_result", "save_model", "save_result"),
     "model.cmdp": ("CMDP",),
-    "model.grid": ("Grid",),
+    "model.arguments": ("Grid",),
     "model.limits": ("Limits",),
     "model.result": (
         "Certificate",
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from cmdpax.learning.portable import Policy, load_policy, save_policy
     from cmdpax.learning.training import Training, train
     from cmdpax.model.archive import load_model, load_result, save_model, save_result
+    from cmdpax.model.arguments import Grid
     from cmdpax.model.cmdp import CMDP
-    from cmdpax.model.grid import Grid
     from cmdpax.model.limits import Limits
     from cmdpax.model.result import (
         Certificate,

@@ -11,10 +11,17 @@ from cmdpax.checker import bounds as checker
 from cmdpax.checker.facts import Facts
 from cmdpax.checker.limits import limit_rows
 from cmdpax.environments import cliff_world, deep_sea
-from cmdpax.exact.certificate import certify, lagrangian_bound, scaled_errors, with_ray
+from cmdpax.exact.certificate import (
+    certify,
+    lagrangian_bound,
+    said_back,
+    scaled_errors,
+    with_ray,
+)
 from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm
 from models import cmdps
+from two_states import every_sense
 
 
 @given(cmdps(constraints=(1, 4), states=12), st.integers(0, 10**6))
@@ -134,3 +141,32 @@ def test_margins_lie_within_their_bounds_in_rational_numbers(threshold):
         claim = replace(result.certificate, margin_bounds=rounded)
         with pytest.raises(CertificateError, match="margin 0"):
             check(model, replace(result, certificate=claim))
+
+
+def test_a_certificate_is_said_in_the_model_s_words():
+    model = every_sense(minimise=True)
+    form = StandardForm.of(model)
+    policy, weights = form.uniform_policy(), np.array([1.0, 0.0, 2.0, 0.0, 0.0, 3.0])
+    actions = form.criterion.plan(form, form.pseudo_reward(weights)).choices
+    certificate, _ = certify(form, ((1.0, policy),), weights, actions, attained_ranges(form))
+    proof = with_ray(form, certificate, weights, actions)
+    said = said_back(model, proof)
+    assert said.minimise
+    assert said.reward_bounds == (-proof.reward_bounds[1], -proof.reward_bounds[0])
+    assert said.dual_bound == -proof.dual_bound and said.gap == proof.gap
+    np.testing.assert_array_equal(said.weights, [1, 0, 2, -3])
+    np.testing.assert_array_equal(said.ray, [1, 0, 2, -3])
+    assert said.ray_bound == proof.ray_bound
+    np.testing.assert_array_equal(said.ray_potential, proof.ray_potential)
+    rows = proof.margin_bounds
+    worst = [rows[0], rows[1], np.minimum(rows[2], rows[3]), np.minimum(rows[4], rows[5])]
+    np.testing.assert_array_equal(said.margin_bounds, worst)
+    assert said.violation == proof.violation
+    signs = np.array([-1.0, -1.0, 1.0, 1.0, 1.0])[:, None]
+    np.testing.assert_array_equal(
+        said.value_potentials, signs * proof.value_potentials[[0, 1, 2, 3, 5]]
+    )
+    middle = model.limits.margins(
+        np.array([form.criterion.values(form, policy, c) @ form.initial for c in model.constraints])
+    )
+    assert ((said.margin_bounds[:, 0] <= middle) & (middle <= said.margin_bounds[:, 1])).all()

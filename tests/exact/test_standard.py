@@ -13,37 +13,21 @@ from cmdpax.checker import bounds as checker
 from cmdpax.checker.facts import Facts, visited
 from cmdpax.checker.policies import checked_policy
 from cmdpax.exact.bounds import best_bounds, claim, policy_bounds
-from cmdpax.exact.certificate import certify, lagrangian_bound, with_ray
+from cmdpax.exact.certificate import certify, lagrangian_bound
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.ranges import attained_ranges
-from cmdpax.exact.standard import StandardForm, said_back
+from cmdpax.exact.standard import StandardForm
 from cmdpax.exact.transient import ended_states
 from models import build, cmdps, uneven
-
-DENSE = np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]])
-REWARD = np.array([[1.0, 2.0], [0.0, 3.0]])
-COST = np.array([[1.0, 0.0], [0.0, 1.0]])
-
-
-def every_sense(**changes) -> CMDP:
-    parts = {
-        "transitions": DENSE,
-        "reward": REWARD,
-        "constraints": [COST, 2 * COST, 3 * COST, 4 * COST],
-        "thresholds": [2.0, 1.0, 5.0, (6.0, 7.0)],
-        "initial": [1.0, 0.0],
-        "discount": 0.9,
-        "senses": ["<=", ">=", "==", "in"],
-    }
-    return CMDP(**{**parts, **changes})
+from two_states import every_sense
 
 
 # ---- how a form is made
 def test_at_most_is_negated_and_two_sides_make_two_rows():
     form = StandardForm.of(every_sense(minimise=True))
-    np.testing.assert_array_equal(form.reward, -REWARD.ravel())
-    rows = [-COST, 2 * COST, 3 * COST, -3 * COST, 4 * COST, -4 * COST]
-    np.testing.assert_array_equal(form.constraints, np.reshape(rows, (6, 4)))
+    np.testing.assert_array_equal(form.reward, [-1, -2, 0, -3])
+    factors = np.array([-1.0, 2, 3, -3, 4, -4])
+    np.testing.assert_array_equal(form.constraints, np.outer(factors, [1, 0, 0, 1]))
     np.testing.assert_array_equal(form.thresholds, [-2, 1, 5, -5, 6, -7])
     assert form.constraint_count == 6 and form.criterion == Discounted(0.9)
     for array in (form.reward, form.constraints, form.thresholds):
@@ -131,36 +115,6 @@ def test_unreachable_states_are_clipped():
     reward = np.where(form.reachable_choices, form.reward, 1e9)
     inner = form.replace(reward=reward).scaled().form
     assert np.ptp(inner.reward) <= form.criterion.unit * (1 + 1e-12)
-
-
-# ---- said back
-def test_a_certificate_is_said_in_the_model_s_words():
-    model = every_sense(minimise=True)
-    form = StandardForm.of(model)
-    policy, weights = form.uniform_policy(), np.array([1.0, 0.0, 2.0, 0.0, 0.0, 3.0])
-    actions = form.criterion.plan(form, form.pseudo_reward(weights)).choices
-    certificate, _ = certify(form, ((1.0, policy),), weights, actions, attained_ranges(form))
-    proof = with_ray(form, certificate, weights, actions)
-    said = said_back(model, proof)
-    assert said.minimise
-    assert said.reward_bounds == (-proof.reward_bounds[1], -proof.reward_bounds[0])
-    assert said.dual_bound == -proof.dual_bound and said.gap == proof.gap
-    np.testing.assert_array_equal(said.weights, [1, 0, 2, -3])
-    np.testing.assert_array_equal(said.ray, [1, 0, 2, -3])
-    assert said.ray_bound == proof.ray_bound
-    np.testing.assert_array_equal(said.ray_potential, proof.ray_potential)
-    rows = proof.margin_bounds
-    worst = [rows[0], rows[1], np.minimum(rows[2], rows[3]), np.minimum(rows[4], rows[5])]
-    np.testing.assert_array_equal(said.margin_bounds, worst)
-    assert said.violation == proof.violation
-    signs = np.array([-1.0, -1.0, 1.0, 1.0, 1.0])[:, None]
-    np.testing.assert_array_equal(
-        said.value_potentials, signs * proof.value_potentials[[0, 1, 2, 3, 5]]
-    )
-    middle = model.limits.margins(
-        np.array([form.criterion.values(form, policy, c) @ form.initial for c in model.constraints])
-    )
-    assert ((said.margin_bounds[:, 0] <= middle) & (middle <= said.margin_bounds[:, 1])).all()
 
 
 # ---- a law of every criterion: whatever the potential, the bounds hold in exact arithmetic

@@ -70,6 +70,17 @@ def test_incomplete_factors_are_exact_for_a_chain():
     np.testing.assert_allclose(solution, exact, rtol=1e-10)
 
 
+def test_a_breakdown_is_no_error_where_only_its_parts_are_machine_code(monkeypatch):
+    """Machine code returns Python's numbers, whose division by 0 raises."""
+    dot = systems._dot.py_func
+    monkeypatch.setattr(systems, "_dot", lambda left, right: float(dot(left, right)))
+    sizes, solution = np.array([1.0, 2.0, 4.0]), np.ones(3)
+    system = Matrix.of(sp.csr_array(np.diag(sizes)))
+    arrays = *system.parts, systems.incomplete_factors(system), sizes, solution
+    systems._bicgstab.py_func(*arrays, 0.0, 5, True)  # its residual is 0
+    np.testing.assert_array_equal(solution, 1.0)
+
+
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_incomplete_factors_keep_the_pattern_and_positive_pivots(structure):
     model = build(structure, 60, 2, 3, 0.999, 7)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from cmdpax.environments import garnet, queue
-from cmdpax.exact.certificate import certify
+from cmdpax.exact.certificate import certify, said_back
 from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.stack import is_plain, stacked
-from cmdpax.exact.standard import StandardForm, said_back
+from cmdpax.exact.standard import StandardForm
 from cmdpax.loops.vertices import two_product, two_sum
 from cmdpax.solvers.vertices import certified_vertices
 

@@ -5,14 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cmdpax import InputError
+from cmdpax import Grid, InputError
 from cmdpax.model.arguments import (
     action_labels,
+    add_at_the_end,
     by_choice,
+    checked_grid,
     criterion_of,
     discount_factor,
     distribution,
-    end_payments,
     flag,
     goal_mask,
     labels,
@@ -107,7 +108,7 @@ def test_a_discount_is_one_number() -> None:
             discount_factor(discount)
 
 
-def test_flags_labels_and_payments_at_the_end() -> None:
+def test_flags_and_labels() -> None:
     assert flag("minimise", np.True_) is True
     with pytest.raises(InputError, match="minimise is 1; it must be True or False"):
         flag("minimise", 1)
@@ -124,9 +125,35 @@ def test_flags_labels_and_payments_at_the_end() -> None:
     assert action_labels([["go"], ["stay", "leave"]], rows) == (("go",), ("stay", "leave"))
     with pytest.raises(InputError, match=r"action_names\[0\]: 2 names for 1"):
         action_labels([["go", "on"], ["stay", "leave"]], rows)
-    earned = np.zeros((1, 3))
-    np.testing.assert_array_equal(
-        end_payments("terminal_constraints", [[1, 2]], earned, 2), [[1.0, 2.0]]
-    )
+
+
+def test_payments_at_the_end_are_earned_by_the_last_step() -> None:
+    """In the mean of where it leads, times the discount."""
+    rows = build(horizon=2).transitions
+    earned = np.zeros((1, rows.choices))
+    add_at_the_end("terminal_constraints", [[8, 4]], earned, rows, 0.5)
+    np.testing.assert_array_equal(earned, [[0, 0, 0, 0, 3.0, 2.0, 4.0, 2.5, 0, 0]])
+    add_at_the_end("terminal_constraints", None, earned, rows, 0.5)
     with pytest.raises(InputError, match=r"expected \(1, 2\) finite numbers"):
-        end_payments("terminal_constraints", [1.0, 2.0], earned, 2)
+        add_at_the_end("terminal_constraints", [1.0, 2.0], earned, rows, 0.5)
+
+
+ROW = Grid(((0.0, 0.0), (1.0, 0.0)), ((1.0, 0.0),), goals=(1,))
+
+
+def test_a_drawing_fits_its_model():
+    assert checked_grid(ROW, 2, 1) is ROW and checked_grid(None, 2, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("grid", "sentence"),
+    [
+        ("square", r"it must be a cmdpax\.Grid"),
+        (Grid(ROW.cells[:1], ROW.moves), "1 cells and 1 moves; the model has 2 and 1"),
+        (Grid(ROW.cells, ()), "2 cells and 0 moves; the model has 2 and 1"),
+        (Grid(ROW.cells, ROW.moves, absorbing=(2,)), "2 cells and 1 moves; the model has 2 and 1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(grid, sentence):
+    with pytest.raises(InputError, match=sentence):
+        checked_grid(grid, 2, 1)

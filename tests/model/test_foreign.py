@@ -1,18 +1,15 @@
 """Layouts of other libraries give the same model as our own."""
 
-import gzip
-import io
-import json
-import sys
-import tarfile
-from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from cmdpax import CMDP, InputError, save_model, solve
-from cmdpax.model import foreign
+from cmdpax import CMDP, InputError, solve
+from cmdpax.exact.standard import StandardForm
 
 S, A = 3, 3  # square on purpose: no shape says which axis is which
 RNG = np.random.default_rng(0)
@@ -136,130 +133,105 @@ def test_quantecon_refusals(arguments, sentence):
         CMDP.from_quantecon(*arguments, **({"beta": 0.9} if len(arguments) < 3 else {}), initial=0)
 
 
-# ---- UMB
-@pytest.fixture
-def umb(tmp_path):
-    """Two rooms and a door: `stay` or `go`, which fails with chance 1/4, then the door."""
-    ats = pytest.importorskip("umbi.ats", reason="umbi is not installed (extra 'umb')")
-    model = ats.ExplicitAts()
-    model.time, model.num_players = ats.TimeType.DISCRETE, 1
-    model.choice_action_to_name = ["stay", "go"]
-    model.num_choice_actions = 2
-    for _ in range(3):
-        model.add_state()
-    model.set_initial_states([0])
-    rooms = [(0, 0, {0: 4}), (0, 1, {1: 3, 0: 1}), (1, 1, {2: 3, 1: 1}), (1, 1, {2: 4})]
-    for s, a, chances in (*rooms, (2, 0, {2: 4})):
-        choice = model.add_state_choice(state=s)
-        choice.action = a
-        for to, weight in chances.items():
-            choice.add_branch(target=to, prob=Fraction(weight, 4))
-    model.add_ap_annotation(name="door").set_state_values([False, False, True])
-    pay = model.add_reward_annotation(name="pay")
-    pay.set_state_values([1.0, 2.0, 0.0])
-    pay.set_choice_values([0.5, 0.0, 0.0, 7.0, 0.0])
-    model.add_reward_annotation(name="noise").set_branch_values([0.0, 8.0, 4.0, 8.0, 0.0, 2.0, 0.0])
-    model.validate()
-    ats.write(model, tmp_path / "rooms.umb")
-    return tmp_path / "rooms.umb"
+# ---- Gymnasium's toy text
+def frozen_lake() -> Any:
+    return gymnasium.make("FrozenLake-v1", is_slippery=True)
 
 
-def test_a_umb_file_is_the_model_that_it_says(umb):
-    model = CMDP.from_umb(umb, discount=0.9, limits=["noise<=10"], goal="door", minimise=True)
-    assert (model.states, model.choices, model.minimise) == (3, 5, True)
-    np.testing.assert_allclose(model.reward, [1.5, 1.0, 2.0, 9.0, 0.0])
-    np.testing.assert_allclose(model.constraints, [[0.0, 7.0, 6.0, 2.0, 0.0]])
-    assert model.transitions.tensor[0, 1].tolist() == [0.25, 0.75, 0.0]
-    assert model.action_names == (("stay", "go"), ("go", "go#2"), ("stay",))
-    assert model.limits.texts == ("noise<=10",) and model.initial.tolist() == [1.0, 0.0, 0.0]
-    other = CMDP.from_umb(umb, discount=0.9, reward="noise", initial=1)
-    np.testing.assert_allclose(other.reward, [0.0, 7.0, 6.0, 2.0, 0.0])
-    assert other.initial.tolist() == [0.0, 1.0, 0.0]
+def hole(s: int, a: int, successor: int) -> float:
+    return float(successor in (5, 7, 11, 12))
 
 
-def test_what_a_umb_file_does_not_have_is_named(umb):
-    with pytest.raises(InputError, match=r"rooms\.umb: reward 'pai' is not known; did you"):
-        CMDP.from_umb(umb, discount=0.9, reward="pai")
-    with pytest.raises(InputError, match=r"goal: label 'dor' is not known; did you mean 'door'"):
-        CMDP.from_umb(umb, discount=0.9, goal=["dor"])
-    with pytest.raises(InputError, match="discount: nothing says it"):
-        CMDP.from_umb(umb)
+def test_from_toy_text_has_the_values_of_the_table() -> None:
+    """Values of a random policy, against plain iteration on the environment's own table."""
+    env, discount = frozen_lake(), 0.95
+    model = CMDP.from_toy_text(env, hole, limit=0.1, discount=discount, cost_name="holes")
+    assert (model.states, model.senses, model.constraint_names) == (17, ("<=",), ("holes",))
+    assert model.state_names is not None and model.state_names[-1] == "end"
+    assert model.available is None
+    policy = np.random.default_rng(0).dirichlet(np.ones(4), size=17)
+    V, C = np.zeros(16), np.zeros(16)
+    for _ in range(800):
+        new_V, new_C = np.zeros(16), np.zeros(16)
+        for s in range(16):
+            for a in range(4):
+                for p, successor, gain, terminated in env.unwrapped.P[s][a]:
+                    stays = discount * (not terminated)
+                    new_V[s] += policy[s, a] * p * (gain + stays * V[successor])
+                    new_C[s] += policy[s, a] * p * (hole(s, a, successor) + stays * C[successor])
+        V, C = new_V, new_C
+    form = StandardForm.of(model)
+    rewards = np.stack([model.reward, *model.constraints])
+    policy = model.by_choice(policy)
+    values = form.criterion.values(form, policy, rewards)
+    np.testing.assert_allclose(values[:, :16], [V, C], atol=1e-12)
+    assert values[0, 16] == values[1, 16] == 0
+    assert float(form.evaluate(policy).margins[0]) == pytest.approx(0.1 - C[0], abs=1e-12)
 
 
-def test_a_model_is_written_as_umb_and_storm_reads_it(tmp_path):
-    pytest.importorskip("umbi")
-    mask = np.ones((S, A), dtype=bool)
-    mask[1, 2] = False
-    model = plain().replace(available=mask, action_names=["a", "b", "c"], constraint_names=["cost"])
-    save_model(model, tmp_path / "m.umb")
-    back = CMDP.from_umb(tmp_path / "m.umb", discount=0.9, limits=["cost<=4"])
-    assert back.action_names[1] == ("a", "b")
-    assert back.choices == model.choices == 8
-    np.testing.assert_array_equal(back.reward, model.reward)
-    np.testing.assert_array_equal(back.constraints, model.constraints)
-    np.testing.assert_array_equal(back.transitions.probabilities, model.transitions.probabilities)
-    with pytest.raises(InputError, match="UMB knows first states that are equally likely alone"):
-        save_model(model.replace(initial=[0.25, 0.75, 0.0]), tmp_path / "m.umb")
-    stormpy = pytest.importorskip("stormpy")
-    storm = stormpy.build_model_from_umb(str(tmp_path / "m.umb"))
-    assert (storm.nr_states, storm.nr_choices) == (3, 8)
-    assert set(storm.reward_models) == {"reward", "cost"}
+def test_from_toy_text_explains_what_is_wrong() -> None:
+    def attempt(env: Any, cost: Any = hole, **options: Any) -> CMDP:
+        return CMDP.from_toy_text(env, cost, limit=0.1, discount=0.9, **options)
+
+    class Bare:
+        P = frozen_lake().unwrapped.P
+
+    with pytest.raises(InputError, match=r"no transition table `unwrapped\.P`"):
+        attempt(gymnasium.make("CartPole-v1"))
+    with pytest.raises(InputError, match=r"initial: shape \(3,\), expected \(17,\)"):
+        attempt(frozen_lake(), initial=[1.0, 0.0])
+    with pytest.raises(
+        InputError, match=r"initial: the environment does not tell it; give the distribution"
+    ):
+        attempt(Bare())
+    for bad in (np.nan, None):
+        with pytest.raises(InputError, match=rf"cost\(0, 0, 0\): {bad} is not a finite number"):
+            attempt(frozen_lake(), lambda s, a, successor, bad=bad: bad)
 
 
-def members(path) -> dict[str, bytes]:
-    with tarfile.open(path) as archive:
-        return {one.name: archive.extractfile(one).read() for one in archive if one.isfile()}
+def test_a_lake_is_drawn_as_its_map() -> None:
+    model = CMDP.from_toy_text(frozen_lake(), hole, limit=0.1, discount=0.9)
+    grid = model.grid
+    assert grid is not None and grid.hazards == (5, 7, 11, 12) and grid.goals == (15,)
+    assert grid.cells[0] == (0.0, 3.0) and grid.cells[15] == (3.0, 0.0)  # the first row is above
+    assert grid.absorbing == (16,)
+    assert model.state_names is not None and model.state_names[6] == "(1, 2)"
+    assert model.action_names == ("left", "down", "right", "up")
 
 
-def write(path, parts, packed=gzip.compress):
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name, content in parts.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    path.write_bytes(packed(buffer.getvalue()))
+@pytest.mark.parametrize("name", ["FrozenLake-v1", "CliffWalking-v1"])
+def test_actions_lead_where_the_picture_says(name: str) -> None:
+    """Off the edge a step stays; into the cliff it leads back to the start."""
+    env = gymnasium.make(name, is_slippery=False)
+    model = CMDP.from_toy_text(env, lambda s, a, t: 0.0, limit=1.0, discount=0.9)
+    grid = model.grid
+    assert grid is not None
+    places = {place: s for s, place in enumerate(grid.cells[:-1])}
+    for s, row in env.unwrapped.P.items():
+        for a, [(_, target, *_)] in row.items():
+            x, y = grid.cells[s]
+            beside = places.get((x + grid.moves[a][0], y + grid.moves[a][1]), s)
+            is_cliff = name.startswith("Cliff") and beside in grid.hazards
+            if s not in (*grid.hazards, *grid.goals):
+                assert target == (36 if is_cliff else beside)
 
 
-def test_a_umb_file_need_not_be_packed(umb):
-    expected = CMDP.from_umb(umb, discount=0.9).digest
-    write(umb, members(umb), packed=bytes)
-    assert CMDP.from_umb(umb, discount=0.9).digest == expected
+def test_a_taxi_has_names() -> None:
+    env = gymnasium.make("Taxi-v4")
+    model = CMDP.from_toy_text(env, lambda s, a, t: 1.0, limit=100.0, discount=0.9)
+    names = model.state_names
+    assert names is not None and len(set(names)) == 501
+    assert names[env.unwrapped.encode(2, 3, 4, 1)] == "(2, 3, taxi, G)"
+    assert names[env.unwrapped.encode(0, 0, 2, 3)] == "(0, 0, Y, B)"
+    drop = model.action_labels.index("drop off")
+    s = env.unwrapped.encode(0, 4, 4, 1)  # with the passenger, where he wants to go
+    *_, reward, terminated = env.unwrapped.P[s][drop][0]
+    assert terminated and reward == 20 and model.as_table(model.reward)[s, drop] == 20
 
 
-def test_damaged_umb_files_are_one_sentence(umb):
-    """Whatever is cut out, cut short or overwritten: a model, or an InputError with the name."""
-    parts, rng = members(umb), np.random.default_rng(0)
-    sentences = []
-    for name, content in parts.items():
-        for bad in (None, b"", content[:-1], content + b"\0", rng.bytes(len(content))):
-            broken = {key: value for key, value in parts.items() if key != name}
-            write(umb, broken if bad is None else {**broken, name: bad})
-            try:
-                CMDP.from_umb(umb, discount=0.9, limits=["noise<=10"])
-            except InputError as error:
-                sentences.append(str(error))
-    assert len(sentences) > len(parts) and not any("\n" in sentence for sentence in sentences)
-    umb.write_bytes(b"\x1f\x8bnothing")
-    with pytest.raises(InputError, match=r"rooms\.umb: it is not a UMB file, or a damaged one"):
-        CMDP.from_umb(umb, discount=0.9)
-
-
-def test_a_umb_file_allocates_nothing_that_it_does_not_hold(umb, monkeypatch):
-    parts = members(umb)
-    index = json.loads(parts["index.json"])
-    index["transition-system"]["#states"] = 10**15
-    write(umb, {**parts, "index.json": json.dumps(index).encode()})
-    with pytest.raises(InputError, match="it claims 1000000000000000 states, more than"):
-        CMDP.from_umb(umb, discount=0.9)
-    write(umb, {**parts, "zeros": bytes(10**6)})
-    monkeypatch.setattr(foreign, "LARGEST_UMB", 10**5)
-    with pytest.raises(InputError, match="it unpacks to more than 100,000 bytes"):
-        CMDP.from_umb(umb, discount=0.9)
-
-
-def test_without_umbi_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "umbi", None)
-    monkeypatch.setitem(sys.modules, "umbi.umb", None)
-    with pytest.raises(InputError, match=r"needs the package 'umbi.*'; install cmdpax\[umb\]"):
-        CMDP.from_umb("rooms.umb", discount=0.9)
+def test_an_unknown_table_has_numbers() -> None:
+    table = {0: {0: [(1.0, 1, 0.0, False)]}, 1: {0: [(1.0, 0, 1.0, True)]}}
+    model = CMDP.from_toy_text(
+        SimpleNamespace(P=table), lambda s, a, t: 0.0, 1.0, 0.9, initial=[1.0, 0.0]
+    )
+    assert model.state_names == ("0", "1", "end") and model.grid is None

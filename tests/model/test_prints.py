@@ -1,4 +1,4 @@
-from cmdpax.model.prints import as_html, as_text
+from cmdpax.model.prints import Printed, as_html, as_text
 
 ROWS = [("name", "a text of its own"), ("head", "x", "long"), ("a longer name", "12.5", "1")]
 
@@ -22,3 +22,14 @@ def test_html_says_the_same_and_escapes():
     assert "colspan='2'>a text of its own<" in html and "colspan='1'>12.5<" in html
     assert "<script>" not in as_html("t", [("x", "<script>")])
     assert as_html("nothing", []).endswith("<tbody></tbody></table>")
+
+
+def test_what_has_rows_and_a_title_prints_itself():
+    class Two(Printed):
+        _title = "two"
+
+        def _rows(self):
+            return [("one", "1"), ("three", "3")]
+
+    assert str(Two()) == "one    1\nthree  3"
+    assert Two()._repr_html_() == as_html("two", [("one", "1"), ("three", "3")])

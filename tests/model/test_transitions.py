@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cmdpax import CMDP
-from cmdpax.model.transitions import Transitions
+from cmdpax.model.transitions import Transitions, entries_of
 
 DENSE = np.array([[[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0], [0.25, 0.75]]])
 
@@ -27,7 +27,7 @@ def test_small_models_have_few_dense_entries(shape: tuple[int, ...], is_small: b
     assert rows.is_small == is_small
 
 
-def test_what_is_said_by_choice_becomes_tables_and_sums() -> None:
+def test_numbers_by_choice_become_tables_and_sums() -> None:
     """State 0 has the actions 0 and 2, state 1 has action 1: three choices of six pairs."""
     mask = np.array([[True, False, True], [False, True, False]])
     model = CMDP(np.ones((2, 3, 2)) / 2, np.zeros((2, 3)), [], [], 0, 0.9, available=mask)
@@ -42,3 +42,18 @@ def test_what_is_said_by_choice_becomes_tables_and_sums() -> None:
     np.testing.assert_array_equal(rows.under(np.array([0.25, 0.75, 1]), numbers), [1.75, 4])
     table = np.array([[0.25, 0.25, 0.5], [0.5, 0.5, 0.0]])  # no pair (0, 1): it counts for (0, 0)
     np.testing.assert_array_equal(rows.by_choice(table), [0.5, 0.5, 1])
+
+
+def test_entries_of_choices_in_another_order() -> None:
+    """Choices 2 and 0 of three with 1, 2 and 3 entries; their entries are 3, 4, 5 and 0."""
+    first_entry, entries = entries_of(np.array([3, 0]), np.array([3, 1]))
+    np.testing.assert_array_equal(first_entry, [0, 3, 4])
+    np.testing.assert_array_equal(entries, [3, 4, 5, 0])
+
+
+def test_choices_of_entries_and_shapes_of_policies() -> None:
+    rows = CMDP(DENSE, np.zeros((2, 2)), [], [], 0, 0.9).transitions
+    np.testing.assert_array_equal(rows.entry_choices, [0, 0, 1, 2, 3, 3])
+    assert rows.policy_shape == (2, 2)
+    layers = CMDP(DENSE, np.zeros((2, 2)), [], [], 0, horizon=3).transitions
+    assert layers.states == 8 and layers.policy_shape == (3, 2, 2)

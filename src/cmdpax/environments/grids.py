@@ -7,8 +7,8 @@ import numpy as np
 
 from cmdpax.environments.thresholds import check_tightness, with_threshold
 from cmdpax.errors import InputError
+from cmdpax.model.arguments import Grid
 from cmdpax.model.cmdp import CMDP
-from cmdpax.model.grid import Grid
 from cmdpax.model.numbers import refuse_huge
 
 MOVES = ((0, -1), (0, 1), (-1, 0), (1, 0))

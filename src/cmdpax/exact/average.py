@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from cmdpax.exact.standard import StandardForm
 
 UNVISITED = 1e-12  # share of time that counts as none
-SAME = 1e-12  # what a value may be off, as a share of its terms
+SAME = 1e-12  # share of its terms by which a value may be off
 
 
 @dataclass(frozen=True, eq=False)
 class Average:
-    """The criterion of one form; `Discounted` has the same functions."""
+    """The criterion of one form, with the functions of `Discounted`."""
 
     label: Array  # [S]: the end component of each state; -1: none
     inner: Array  # [K] booleans: choices inside of one
@@ -67,12 +67,8 @@ class Average:
         is_one = len(np.unique(label[seen])) == 1 and inner[rows.by_state(seen)].all()
         return Average(label, inner, inside, None if is_one else Outside.of(form, label, inner))
 
-    def scale(self, form: "StandardForm", reward: Array) -> tuple[float, float]:
-        """`min x` and `span(x)` over reachable choices (span 1 if it is zero)."""
-        return self.scale_of(*form.span(reward))
-
     def scale_of(self, low: float, high: float) -> tuple[float, float]:
-        """The same of a reward between two numbers."""
+        """`low` and `high - low`, of rewards between them (1 for a width of 0)."""
         return low, high - low or 1.0
 
     def constant_of(self, low: float, high: float) -> tuple[float, Fraction]:
@@ -81,14 +77,14 @@ class Average:
         return (0.0, Fraction(0)) if abs(middle) <= high - low else (middle, Fraction(middle))
 
     def gauge(self, form: "StandardForm") -> None:
-        """Every potential has its own."""
+        """None: every potential has its own."""
 
     def centred(self, form: "StandardForm", values: Array) -> Array:
-        """As they are."""
+        """The values as they are: every potential has its own constant."""
         return values
 
     def smoothness(self, form: "StandardForm") -> tuple[float, float]:
-        """There is none."""
+        """Refused: no bound is known."""
         raise InputError("step: 'theory' is for a discount well below 1; give a number.")
 
     def flow(self, form: "StandardForm") -> sp.csr_array:
@@ -126,7 +122,7 @@ class Average:
         return towards(rows, usable, visited)
 
     def action_values(self, form: "StandardForm", reward: Array, values: Array) -> Array:
-        """There are none: whoever needs them takes a discount."""
+        """Refused: there are none."""
         raise InputError("an average has no action values; the default method takes it.")
 
     def plan(
@@ -149,12 +145,7 @@ class Average:
         return self._planned(form, what.reward, None, tolerance, never)[1]
 
     def _planned(
-        self,
-        form: "StandardForm",
-        reward: Array,
-        guess: Array | None,
-        tolerance: float,
-        stop: Stop,
+        self, form: "StandardForm", reward: Array, guess: Array | None, tolerance: float, stop: Stop
     ) -> tuple[Plan, Array]:
         """The plan, and the potential that bounds it."""
         own = self.inside

@@ -24,8 +24,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cmdpax.exact import by_blocks
+from cmdpax.exact.forms import BlockForm
 from cmdpax.loops import bellman, small
 from cmdpax.loops.compiled import readable
+from cmdpax.model.transitions import is_deterministic
 
 if TYPE_CHECKING:
     from cmdpax.exact.standard import StandardForm
@@ -144,12 +146,12 @@ def extremes(
     Ratios are rounded outwards. potentials: `[n, S]`, or `[n, 2 S]` and `[n, 4 S]`, with a gauge of
     their own. policy: `[K]` or `[S]`; None: the better choice of every state.
     """
-    if isinstance(form, by_blocks.BlockForm):
+    if isinstance(form, BlockForm):
         pairs = zip(what, potentials, strict=True)
-        each = [by_blocks.extremes(form.criterion, form, *pair, policy) for pair in pairs]
+        each = [by_blocks.extremes(form, *pair, policy) for pair in pairs]
         return np.array(each).reshape(-1, 2)
     rows, discount = form.transitions, form.criterion.discount
-    if policy is not None and np.issubdtype(policy.dtype, np.integer):
+    if policy is not None and is_deterministic(policy):
         policy = rows.deterministic(policy)
     ends = np.empty((len(what), 2))
     if form.criterion.parts > 1:
@@ -187,10 +189,7 @@ def small_extremes(
 
 
 def widened(
-    form: "StandardForm",
-    ends: np.ndarray,
-    potentials: np.ndarray,
-    rests: np.ndarray,
+    form: "StandardForm", ends: np.ndarray, potentials: np.ndarray, rests: np.ndarray
 ) -> np.ndarray:
     """`rho.V + rho.u d/g + rest` with rounding, `[..., n, 2]`.
 

@@ -9,11 +9,12 @@ whatever the vector is (`bounds.py`):
 - infeasibility: a ray `y >= 0` with `max_pi y.(V - b) < 0` rules out every policy;
 - ranges: how much policies can change each value at the least (`ranges.py`).
 
-Everything here is in the orientation and the units of the form; `standard.said_back` translates.
+Everything is in the orientation and the units of the form; `said_back` turns it into the model's.
 """
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from cmdpax.exact.bounds import (
 )
 from cmdpax.exact.ranges import Ranges
 from cmdpax.exact.standard import StandardForm
+from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Certificate, Mixture
 
 
@@ -129,3 +131,72 @@ def lagrangian_bound(
     reward 0 and a ray for weights, a negative one rules out every policy.
     """
     return best_bounds(form, mixed(form, reward, weights), potential, form.gauge)[1]
+
+
+def said_back(model: CMDP, proof: Certificate) -> Certificate:
+    """A certificate of the model's form in the model's own orientation; exact.
+
+    A ray prices one row of a constraint at the most (`Limits.unfold`).
+    """
+    limits, sign = model.limits, -1.0 if model.minimise else 1.0
+    if limits.are_rows and not model.minimise:
+        return proof
+    first, low, high = limits.first_rows, *proof.reward_bounds
+    signs = np.append(sign, limits.signs[first])
+    chosen: Any = slice(None) if len(first) == len(limits.rows) else np.append(0, 1 + first)
+    sizes, size_potentials = proof.sizes, proof.size_potentials
+    return replace(
+        proof,
+        reward_bounds=(-high + 0.0, -low + 0.0) if model.minimise else (low, high),
+        margin_bounds=limits.worst(proof.margin_bounds.T).T,
+        dual_bound=sign * proof.dual_bound + 0.0,
+        weights=limits.fold(proof.weights),
+        ray=None if proof.ray is None else limits.fold(proof.ray),
+        value_potentials=_said_values(
+            proof.value_potentials, 1 + len(limits.rows), chosen, signs, model.states
+        ),
+        ranges=_said_ranges(proof.ranges, chosen, signs),
+        range_potentials=_said_potentials(proof.range_potentials, chosen, signs),
+        sizes=None if sizes is None else sizes[chosen],
+        size_potentials=None if size_potentials is None else size_potentials[chosen],
+        minimise=model.minimise,
+    )
+
+
+def _said_values(
+    potentials: np.ndarray, count: int, chosen: Any, signs: np.ndarray, S: int
+) -> np.ndarray:
+    """Potentials `[k count, n S]` of rows as those of the user's functions, `[k (1 + m), n S]`.
+
+    A gauge, the last of several parts, has no sign.
+    """
+    own = potentials.reshape(-1, count, potentials.shape[-1])[:, chosen]
+    if potentials.shape[-1] == S:
+        own = own * signs[:, None]
+        own += 0.0
+        return own.reshape(-1, S)
+    own = own.copy()
+    own[..., :-S] *= signs[:, None]
+    own[..., :-S] += 0.0
+    return own.reshape(-1, potentials.shape[-1])
+
+
+def _said_ranges(ranges: np.ndarray, chosen: Any, signs: np.ndarray) -> np.ndarray:
+    """Ranges `[1 + M, 2]` of rows as those of the user's functions `[1 + m, 2]`."""
+    own = ranges[chosen]
+    return np.where(signs[:, None] > 0, own, -own[:, ::-1]) + 0.0
+
+
+def _said_potentials(potentials: np.ndarray, chosen: Any, signs: np.ndarray) -> np.ndarray:
+    """Potentials `[1 + M, 2, S]` of -x and x as those of the user's functions."""
+    own = np.array(potentials[chosen])
+    own[signs < 0] = own[signs < 0, ::-1]
+    return own
+
+
+def heard_potentials(model: CMDP, potentials: np.ndarray) -> np.ndarray:
+    """Potentials `[1 + m, 2, S]` of the user's functions as those of the form's rows."""
+    limits, sign = model.limits, -1.0 if model.minimise else 1.0
+    return _said_potentials(
+        potentials, np.append(0, 1 + limits.rows), np.append(sign, limits.signs)
+    )

@@ -15,13 +15,14 @@ choices `[S]`, one of its own for every state.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
 from cmdpax.errors import InputError
 from cmdpax.exact import by_blocks, proper
+from cmdpax.exact.forms import BlockForm
 from cmdpax.exact.planning import LONG, Plan, plan
 from cmdpax.exact.systems import Chain, finite, ill_conditioned
 from cmdpax.loops import bellman
@@ -29,6 +30,8 @@ from cmdpax.loops.rows import Matrix
 from cmdpax.loops.small import solve_dense
 from cmdpax.loops.systems import batch_occupancies, batch_values
 from cmdpax.model.result import Mixture
+from cmdpax.model.transitions import is_deterministic
+from cmdpax.stopping import Stop, never
 
 if TYPE_CHECKING:
     from cmdpax.exact.bounds import Claim
@@ -83,16 +86,12 @@ class Discounted:
         """What an error in one step amounts to in the values of those before."""
         return self.discount / (1 - self.discount) if self.steps is None else self.steps
 
-    def scale(self, form: "StandardForm", reward: np.ndarray) -> tuple[float, float]:
-        """`min x` and `span(x) / (1 - gamma)` over reachable pairs (span 1 if it is zero).
+    def scale_of(self, low: float, high: float) -> tuple[float, float]:
+        """`low` and `(high - low) / (1 - gamma)`, of rewards between them (1 for a width of 0).
 
         Where policies end, their common constant c, which is 0 where visits vary, and
         `max |x - c| * steps`.
         """
-        return self.scale_of(*form.span(reward))
-
-    def scale_of(self, low: float, high: float) -> tuple[float, float]:
-        """The same of a reward between two numbers."""
         if not self.is_closed:
             constant = self.constant_of(low, high)[0]
             return constant, (max(constant - low, high - constant, 0.0) or 1.0) * self.mass
@@ -100,7 +99,7 @@ class Discounted:
 
     def value_range(self, form: "StandardForm", reward: np.ndarray) -> tuple[float, float]:
         """Two numbers that hold every conceivable value of a reward `[K]` between them."""
-        least, width = self.scale(form, reward)
+        least, width = self.scale_of(*form.span(reward))
         value = least * self.common
         return value - (0.0 if self.is_closed else width), value + width
 
@@ -161,8 +160,8 @@ class Discounted:
         Large models: so accurate that values of the form's rewards are off by at most `tolerance`;
         from a `guess [S]`.
         """
-        if isinstance(form, by_blocks.BlockForm):
-            return by_blocks.visits(self, form, policy, tolerance=tolerance, guess=guess)
+        if isinstance(form, BlockForm):
+            return by_blocks.visits(form, policy, tolerance, guess)
         _check_policy(form, policy)
         if _is_batch(form, policy):
             rows = form.transitions.rows(0, form.states)
@@ -190,27 +189,45 @@ class Discounted:
         return self.unit * form.initial
 
     def fallback(self, form: "StandardForm", mass: np.ndarray) -> np.ndarray:
-        """Choices `[S]` for states that visits `mass [K]` do not tell of."""
+        """Choices `[S]` for states in which visits `mass [K]` are 0."""
         if self.cycles is not None:
             return self.cycles.start
         return bellman.greedy(form.transitions.first_choice, form.reward)[0]
 
     def smoothness(self, form: "StandardForm") -> tuple[float, float]:
-        """What a value of span 1 is smooth to as a function of a table, and its squared slope.
+        """`2 gamma A / (1-gamma)^3` and `A / (1-gamma)^4`.
 
-        `2 gamma A / (1-gamma)^3` and at most `A / (1-gamma)^4`.
+        Bounds on the curvature and on the squared slope of a value of span 1, as a function of a
+        table of probabilities.
         """
         if not self.is_closed:
             raise InputError("step: 'theory' is for a discount well below 1; give a number.")
         A = form.actions
         return 2 * self.discount * A * self.mass**3, A * self.mass**4
 
-    def plan(self, form: "StandardForm", reward: np.ndarray, *rest: Any, **kind: Any) -> Plan:
-        """The best policy for one reward `[K]`, as `planning.plan` has it."""
-        planned = plan if self.cycles is None else proper.plan
-        if isinstance(form, by_blocks.BlockForm):
-            planned = by_blocks.plan
-        return planned(self, form, reward, *rest, **kind)
+    def plan(
+        self,
+        form: "StandardForm",
+        reward: np.ndarray,
+        start: np.ndarray | None = None,
+        *,
+        values: np.ndarray | None = None,
+        tolerance: float = 0.0,
+        stop: Stop = never,
+    ) -> Plan:
+        """Maximise the value of `reward [K]`.
+
+        start: choices `[S]` to begin with (default: greedy). values: a guess of the values `[S]`,
+        used instead by large models. tolerance: the absolute error that `value` may have (0:
+        rounding); small models are solved exactly in any case. stop: polled now and then by large
+        models; if it returns True they give what they have: `value` is still an upper bound, of a
+        worse policy.
+        """
+        if isinstance(form, BlockForm):
+            return by_blocks.plan(form, reward, values, tolerance, stop)
+        if self.cycles is not None:
+            return proper.plan(form, reward, start, values, tolerance, stop)
+        return plan(self, form, reward, start, values, tolerance, stop)
 
     def backed_up(self, form: "StandardForm", reward: np.ndarray, values: np.ndarray) -> np.ndarray:
         """`T V [S]` for a reward `[K]` and values `[S]`."""
@@ -230,8 +247,8 @@ class Discounted:
         Large models: accurate to `tolerance [k]`. States that are never reached are cut to the
         range of those that are: large numbers there would only cost digits.
         """
-        if isinstance(form, by_blocks.BlockForm):
-            return by_blocks.potentials(self, form, policy, claims, tolerance)
+        if isinstance(form, BlockForm):
+            return by_blocks.potentials(form, policy, claims, tolerance)
         if form.is_small:
             right = form.transitions.under(policy, np.stack([one.reward for one in claims]))
         else:
@@ -276,7 +293,7 @@ class Discounted:
         """A potential that bounds a claim's value from above; `choices [S]` are near optimal."""
         if self.cycles is None:
             return self.potentials(form, choices, (what,))[0]
-        return proper.upper(self, form, what, choices, tolerance)
+        return proper.upper(form, what, choices, tolerance)
 
     def answer(
         self, form: "StandardForm", policy: np.ndarray, mixture: Mixture | None = None
@@ -410,11 +427,6 @@ def _check_policy(form: "StandardForm", policy: np.ndarray) -> None:
     if policy.shape[-1] != count:
         advice = "form.transitions.by_choice(policy) turns a table [..., S, A]"
         raise InputError(f"policy: shape {policy.shape}, expected [..., {count}]; {advice}.")
-
-
-def is_deterministic(policy: np.ndarray) -> bool:
-    """Whether a policy is one choice of each state, `[S]`, and not probabilities `[..., K]`."""
-    return bool(np.issubdtype(policy.dtype, np.integer))
 
 
 def _is_batch(form: "StandardForm", policy: np.ndarray) -> bool:

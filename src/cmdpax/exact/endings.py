@@ -22,7 +22,7 @@ def end_components(rows: Transitions, usable: Array) -> tuple[Array, Array]:
 
     usable: `[K]` booleans, the choices that count.
     """
-    owner, entry_choice = rows.state_of, _entry_choices(rows)
+    owner, entry_choice = rows.state_of, rows.entry_choices
     inner = usable & (np.diff(rows.first_entry) > 0)
     label, count = np.full(rows.states, -1), -1
     while count != (count := int(inner.sum())) and count:
@@ -44,7 +44,7 @@ def surely(rows: Transitions, usable: Array, target: Array) -> tuple[Array, Arra
 
     usable: `[K]` booleans, the choices that count.
     """
-    owner, entry_choice = rows.state_of, _entry_choices(rows)
+    owner, entry_choice = rows.state_of, rows.entry_choices
     live = np.ones(rows.states, dtype=bool)
     while True:
         kept = usable & live[owner]
@@ -61,7 +61,7 @@ def towards(rows: Transitions, usable: Array, target: Array) -> Array:
     States that cannot reach it, and the target itself, get their first choice.
     """
     nearer = way(rows, usable, target)[1]
-    entry_choice = _entry_choices(rows)
+    entry_choice = rows.entry_choices
     good = usable[entry_choice] & (rows.successors == nearer[rows.state_of[entry_choice]])
     choices = rows.first_choice[:-1].copy()
     good_choices = entry_choice[good][::-1]  # the first of several stays
@@ -71,7 +71,7 @@ def towards(rows: Transitions, usable: Array, target: Array) -> Array:
 
 def way(rows: Transitions, usable: Array, target: Array) -> tuple[Array, Array]:
     """States `[S]` that can reach the target, and the next state of each on its way, `[S]`."""
-    S, entry_choice = rows.states, _entry_choices(rows)
+    S, entry_choice = rows.states, rows.entry_choices
     used, first = usable[entry_choice], np.flatnonzero(target)
     heads = np.append(rows.successors[used], np.full(len(first), S))
     tails = np.append(rows.state_of[entry_choice[used]], first)
@@ -106,11 +106,6 @@ def merged(rows: Transitions, label: Array, inner: Array) -> Merged:
     entries = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data
     most = int(np.diff(first).max())
     return Merged(Transitions(first, *entries, most), state, choices)
-
-
-def _entry_choices(rows: Transitions) -> Array:
-    """`[e]`: the choice of each entry."""
-    return np.repeat(np.arange(rows.choices), np.diff(rows.first_entry))
 
 
 def _graph(links: tuple[Array, Array], size: int) -> sp.csr_array:

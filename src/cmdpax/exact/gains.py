@@ -15,7 +15,7 @@ from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.endings import Array, merged, towards
 from cmdpax.exact.settled import LEAK, Settled, leaving
 from cmdpax.loops import bellman
-from cmdpax.model.transitions import Transitions
+from cmdpax.model.transitions import Transitions, entries_of
 from cmdpax.stopping import Stop
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ class Inside:
         place = np.cumsum(label >= 0) - 1
         counts = np.bincount(place[rows.state_of[choices]], minlength=len(states))
         lengths = np.diff(rows.first_entry)[choices]
-        first_entry = np.append(0, np.cumsum(lengths))
-        entries = np.repeat(rows.first_entry[choices] - first_entry[:-1], lengths)
-        entries = entries + np.arange(first_entry[-1])
+        first_entry, entries = entries_of(rows.first_entry[choices], lengths)
         first = np.append(0, np.cumsum(counts)).astype(np.int32)
         to = place[rows.successors[entries]].astype(np.int32)
         parts = first_entry.astype(np.int32), to, rows.probabilities[entries]

@@ -11,12 +11,12 @@ changes nothing.
 
 Small models: exact policy iteration. Large ones are planned component by component, each to the end
 before those that lead to it: a state alone by one backup, others by policy iteration with sparse
-elimination (`loops/settling.py`) unless too much fills in, those by `_improve`. There evaluation of
-the greedy policy is inexact (its residual falls to a fraction of the present d, or of what the
-tolerance allows) and stops as soon as the two bounds agree to the tolerance. Where fixed-point
-evaluation is slow the model is structured (a grid); then Gauss-Seidel sweeps in both directions
-carry news across the component before each evaluation. Where nearly all transitions follow a flow,
-sweeps in its order come first, for as long as each of them halves d.
+elimination (`loops/settling.py`) unless too much fills in, those by `_Task.improved`. There
+evaluation of the greedy policy is inexact (its residual falls to a fraction of the present d, or of
+what the tolerance allows) and stops as soon as the two bounds agree to the tolerance. Where
+fixed-point evaluation is slow the model is structured (a grid); then Gauss-Seidel sweeps in both
+directions carry news across the component before each evaluation. Where nearly all transitions
+follow a flow, sweeps in its order come first, for as long as each of them halves d.
 
 The order of components takes as long as half a plan of a random model, which does without: where
 it is not known yet and transitions lead far, the whole model is tried first, for as long as
@@ -24,7 +24,7 @@ fixed-point steps evaluate it.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,7 +36,7 @@ from cmdpax.loops.components import Order, part
 from cmdpax.loops.rows import Rows
 from cmdpax.loops.settling import settle
 from cmdpax.loops.small import best_choices
-from cmdpax.stopping import Stop, never
+from cmdpax.stopping import Stop
 
 if TYPE_CHECKING:
     from cmdpax.exact.discounted import Discounted
@@ -66,31 +66,30 @@ def plan(
     criterion: "Discounted",
     form: "StandardForm",
     reward: np.ndarray,
-    start: np.ndarray | None = None,
-    *,
-    values: np.ndarray | None = None,
-    tolerance: float = 0.0,
-    stop: Stop = never,
+    start: np.ndarray | None,
+    values: np.ndarray | None,
+    tolerance: float,
+    stop: Stop,
 ) -> Plan:
-    """Maximise the value of `reward [K]`.
-
-    start: choices `[S]` to begin with (default: greedy). values: a guess of the values `[S]`, used
-    instead by large models. tolerance: the absolute error that `value` may have (0: rounding);
-    small models are solved exactly in any case. stop: polled now and then by large models; if it
-    returns True they give what they have: `value` is still an upper bound, of a worse policy.
-    """
+    """Maximise the value of `reward [K]`; parameters as in `Discounted.plan`."""
     if form.is_small:
         return exact(form, reward, start)
     if values is None:
         values = np.zeros(form.states)
         if start is not None:
             values = criterion.values(form, start, reward, tolerance=FORCING)
-    rows, kind = form.transitions, (criterion.discount, criterion.reach, criterion.is_closed)
-    vectors = np.broadcast_to(reward, form.reward.shape), np.broadcast_to(values, form.states)
+    rows, values = form.transitions, np.broadcast_to(values, form.states)
+    kind = criterion.discount, criterion.reach, criterion.is_closed, tolerance, stop
+    task = _Task(rows, np.broadcast_to(reward, form.reward.shape), *kind)
+    best = None
     if criterion.is_closed and "order" not in vars(rows) and _lead_far(rows):
         with suppress(NumericalError):
-            return _improve(rows, *kind[:2], *vectors, tolerance, stop, is_trial=True).plan(form)
-    return _planned(rows, rows.order, *kind, *vectors, tolerance, stop).plan(form)
+            best = task.improved(values, is_trial=True)
+    if best is None:
+        best = task.by_components(rows.order, values)
+    shift = criterion.reach * best.high
+    upper = best.backed_up + (shift if form.criterion.is_closed else shift * form.alive)
+    return Plan(best.choices, upper, float((form.initial * upper).sum()))
 
 
 def _lead_far(rows: Rows) -> bool:
@@ -117,45 +116,6 @@ def exact(form: "StandardForm", reward: np.ndarray, start: np.ndarray | None) ->
     return Plan(choices, values, float((form.initial * values).sum()))
 
 
-def _planned(
-    rows: Rows,
-    order: Order,
-    discount: float,
-    reach: float,
-    closed: bool,
-    reward: np.ndarray,
-    values: np.ndarray,
-    tolerance: float,
-    stop: Stop,
-) -> "_Backup":
-    """Component by component, until one backup of all states proves the tolerance."""
-    error = tolerance
-    for done in range(ROUNDS + 1):
-        if order.is_plain and order.filled[0]:
-            break
-        if done or values.any() or not discount:  # zeros are no guess
-            result = _backed_up(rows, discount, reach, reward, values, closed)
-            rounding = ROUNDING * result.size * (1 + reach if done == ROUNDS else 1.0)
-            if reach * result.width <= max(tolerance, reach * rounding) or stop():
-                return result
-        values, component = np.array(values), 0
-        allowed = error / (4 * reach) if reach else 0.0
-        while True:
-            component = settle(rows, order, component, reward, values, discount, allowed)
-            if component == len(order.starts) - 1 or order.is_plain or stop():
-                break
-            own = part(rows, order, component, values)
-            states = order.members(component, component + 1)
-            pays = reward[own.choices] + discount * own.outside
-            numbers = pays, values[states], error / 2, stop
-            kind = closed and not order.leaks[component], bool(order.flows[component])
-            values[states] = _improve(own.rows, discount, reach, *numbers, *kind).middle
-            component += 1
-        values, error = finite(values), error / 10
-    flows = order.is_plain and bool(order.flows[0])
-    return _improve(rows, discount, reach, reward, values, tolerance, stop, closed, flows)
-
-
 @dataclass(frozen=True)
 class _Backup:
     """`T V` of a model, or of a part of it, and what its change d says."""
@@ -164,8 +124,6 @@ class _Backup:
     backed_up: np.ndarray  # [S]
     low: float  # min d, at most 0 where other states do not change
     high: float  # max d
-    reach: float  # what d at one step amounts to in a value: gamma / (1 - gamma), or steps
-    closed: bool  # whether a constant may be added to the values
 
     @property
     def width(self) -> float:
@@ -177,102 +135,121 @@ class _Backup:
         """The largest value."""
         return max(-float(self.backed_up.min()), float(self.backed_up.max()))
 
-    @property
-    def middle(self) -> np.ndarray:
-        """Values `[S]` whose d lies around 0."""
-        return self.backed_up + (self.reach * (self.low + self.high) / 2 if self.closed else 0.0)
 
-    def plan(self, form: "StandardForm") -> Plan:
-        """The plan of a whole model: its values are upper bounds."""
-        shift = self.reach * self.high
-        upper = self.backed_up + (shift if form.criterion.is_closed else shift * form.alive)
-        return Plan(self.choices, upper, float((form.initial * upper).sum()))
+@dataclass(frozen=True)
+class _Task:
+    """Rows of a large model, or of a part of it, and a reward to plan for."""
 
+    rows: Rows
+    reward: np.ndarray  # [K]
+    discount: float
+    reach: float  # what d at one step amounts to in a value: gamma / (1 - gamma), or steps
+    closed: bool  # whether no choice leads out of these rows, so that constants may be added
+    tolerance: float  # what reach * (max d - min d) may be
+    stop: Stop
 
-def _backed_up(
-    rows: Rows,
-    discount: float,
-    reach: float,
-    reward: np.ndarray,
-    values: np.ndarray,
-    closed: bool = True,
-) -> _Backup:
-    choices, backed_up = bellman.backup(rows, reward, values, discount)
-    change = backed_up - values
-    low, high = float(change.min()), float(change.max())
-    if not closed:
-        low, high = min(low, 0.0), max(high, 0.0)
-    return _Backup(choices, backed_up, low, high, reach, closed)
+    def backed_up(self, values: np.ndarray) -> _Backup:
+        """`T V` of values `[S]`."""
+        choices, backed_up = bellman.backup(self.rows, self.reward, values, self.discount)
+        change = backed_up - values
+        low, high = float(change.min()), float(change.max())
+        if not self.closed:
+            low, high = min(low, 0.0), max(high, 0.0)
+        return _Backup(choices, backed_up, low, high)
 
+    def is_done(self, result: _Backup, is_stuck: bool) -> bool:
+        """Whether a backup proves the tolerance, or rounding is all that is left, or to stop.
 
-def _improve(
-    rows: Rows,
-    discount: float,
-    reach: float,
-    reward: np.ndarray,
-    values: np.ndarray,
-    tolerance: float,
-    stop: Stop,
-    closed: bool = True,
-    flows: bool = False,
-    is_trial: bool = False,
-) -> _Backup:
-    """Policy iteration with inexact evaluation, which tightens unless d has halved.
+        is_stuck: then what rounding in evaluations explains is accepted.
+        """
+        rounding = ROUNDING * result.size * (1 + self.reach if is_stuck else 1.0)
+        is_enough = self.reach * result.width <= max(self.tolerance, self.reach * rounding)
+        return is_enough or self.stop()
 
-    While many choices still change, a policy is not worth evaluating well.
+    def by_components(self, order: Order, values: np.ndarray) -> _Backup:
+        """Component by component, until one backup of all states proves the tolerance."""
+        rows, reward, discount, reach = self.rows, self.reward, self.discount, self.reach
+        error = self.tolerance
+        for done in range(ROUNDS + 1):
+            if order.is_plain and order.filled[0]:
+                break
+            if done or values.any() or not discount:  # zeros are no guess
+                result = self.backed_up(values)
+                if self.is_done(result, done == ROUNDS):
+                    return result
+            values, component = np.array(values), 0
+            allowed = error / (4 * reach) if reach else 0.0
+            while True:
+                component = settle(rows, order, component, reward, values, discount, allowed)
+                if component == len(order.starts) - 1 or order.is_plain or self.stop():
+                    break
+                own = part(rows, order, component, values)
+                states = order.members(component, component + 1)
+                task = replace(
+                    self,
+                    rows=own.rows,
+                    reward=reward[own.choices] + discount * own.outside,
+                    closed=self.closed and not order.leaks[component],
+                    tolerance=error / 2,
+                )
+                best = task.improved(values[states], bool(order.flows[component]))
+                middle = reach * (best.low + best.high) / 2 if task.closed else 0.0
+                values[states] = best.backed_up + middle
+                component += 1
+            values, error = finite(values), error / 10
+        return self.improved(values, order.is_plain and bool(order.flows[0]))
 
-    closed: whether no choice leads out of these rows. flows: whether nearly all transitions lead to
-    earlier states. reach: what an error in one step amounts to in a value. is_trial: give up
-    where fixed-point steps do not evaluate a policy.
-    """
-    forcing, smallest, stalled, structured = FORCING, np.inf, 0, flows or not closed
-    choices, changed = None, 0.0 if values.any() else 1.0
-    if flows:
-        values = _swept(rows, discount, reward, values, tolerance / reach)
-    for _ in range(ITERATIONS):
-        result = _backed_up(rows, discount, reach, reward, values, closed)
-        width = result.width
-        rounding = ROUNDING * result.size * (1 + reach if stalled >= STALL else 1.0)
-        if reach * width <= max(tolerance, reach * rounding) or stop():
-            return result
-        if width > smallest / 2:
-            forcing, stalled = forcing / 10, stalled + 1
-        else:
-            smallest, stalled = width, 0
-        if choices is not None:
-            changed = float((choices != result.choices).mean())
-        choices = result.choices
-        share = forcing if structured else max(forcing, min(changed, LOOSEST))
-        right, allowed = reward[choices], max(share * width, tolerance / (4 * reach))
-        system = System(bellman.policy_rows(rows, choices), discount, closed=closed)
-        if structured:
-            guess = result.backed_up
-            values = system.solve(right, allowed, guess, mixes_slowly=True, stop=stop)
-        else:
-            values, settled = fixed_point(system, right, allowed, result.backed_up)
-            structured = not settled
-            if structured and is_trial:
-                raise unsettled()
-        if structured and not flows:
-            bellman.sweep(rows, reward, values, discount, True)
-            bellman.sweep(rows, reward, values, discount, False)
-    raise unsettled()
+    def improved(self, values: np.ndarray, flows: bool = False, is_trial: bool = False) -> _Backup:
+        """Policy iteration with inexact evaluation, which tightens unless d has halved.
 
+        While many choices still change, a policy is not worth evaluating well.
 
-def _swept(
-    rows: Rows, discount: float, reward: np.ndarray, values: np.ndarray, tolerance: float
-) -> np.ndarray:
-    """Values after sweeps in the order of the flow, while they halve their change.
+        values: a guess `[S]`. flows: whether nearly all transitions lead to earlier states.
+        is_trial: give up where fixed-point steps do not evaluate a policy.
+        """
+        rows, reward, discount = self.rows, self.reward, self.discount
+        forcing, smallest, stalled, structured = FORCING, np.inf, 0, flows or not self.closed
+        choices, changed = None, 0.0 if values.any() else 1.0
+        if flows:
+            values = self._swept(values)
+        for _ in range(ITERATIONS):
+            result = self.backed_up(values)
+            width = result.width
+            if self.is_done(result, stalled >= STALL):
+                return result
+            if width > smallest / 2:
+                forcing, stalled = forcing / 10, stalled + 1
+            else:
+                smallest, stalled = width, 0
+            if choices is not None:
+                changed = float((choices != result.choices).mean())
+            choices = result.choices
+            share = forcing if structured else max(forcing, min(changed, LOOSEST))
+            right = reward[choices]
+            allowed = max(share * width, self.tolerance / (4 * self.reach))
+            system = System(bellman.policy_rows(rows, choices), discount, closed=self.closed)
+            if structured:
+                guess = result.backed_up
+                values = system.solve(right, allowed, guess, mixes_slowly=True, stop=self.stop)
+            else:
+                values, settled = fixed_point(system, right, allowed, result.backed_up)
+                structured = not settled
+                if structured and is_trial:
+                    raise unsettled()
+            if structured and not flows:
+                bellman.sweep(rows, reward, values, discount, True)
+                bellman.sweep(rows, reward, values, discount, False)
+        raise unsettled()
 
-    tolerance: what a change may be at the end.
-    """
-    values, before = np.array(values), np.inf
-    for _ in range(SWEEPS):
-        change = bellman.sweep(rows, reward, values, discount, False)
-        if change > before / 2 or change <= tolerance / 4:
-            break
-        before = change
-    return values
+    def _swept(self, values: np.ndarray) -> np.ndarray:
+        """Values `[S]` after sweeps in the order of the flow, while they halve their change."""
+        values, before = np.array(values), np.inf
+        for _ in range(SWEEPS):
+            change = bellman.sweep(self.rows, self.reward, values, self.discount, False)
+            if change > before / 2 or change <= self.tolerance / self.reach / 4:
+                break
+            before = change
+        return values
 
 
 def unsettled() -> NumericalError:

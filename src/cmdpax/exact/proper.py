@@ -16,7 +16,7 @@ value, for `x + (1 - gamma) P V`, V the values so far: a proximal step, whose fi
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from cmdpax.exact import planning
 from cmdpax.exact.endings import Array, end_components, merged, towards, way
 from cmdpax.exact.planning import Plan
 from cmdpax.loops import bellman
+from cmdpax.model.transitions import is_deterministic
 from cmdpax.stopping import Stop, never
 
 if TYPE_CHECKING:
@@ -38,29 +39,25 @@ TRIES, MORE = 10, 4.0  # how often, and how much more than its excess, is added 
 
 
 def plan(
-    criterion: "Discounted",
     form: "StandardForm",
     reward: Array,
-    start: Array | None = None,
-    *,
-    values: Array | None = None,
-    tolerance: float = 0.0,
+    start: Array | None,
+    values: Array | None,
+    tolerance: float,
     stop: Stop = never,
     free: float = 0.0,
 ) -> Plan:
-    """Maximise the value of `reward [K]` over policies that surely end; see `planning.plan`.
+    """Maximise the value of `reward [K]` over policies that surely end; see `Discounted.plan`.
 
     free: what a choice in a cycle may cost and still count as free.
     """
-    assert criterion.cycles is not None
+    cycles = form.criterion.cycles
+    assert cycles is not None
     free = max(free, FREE * float(np.abs(reward).max(initial=0.0)))
-    label, inner = end_components(
-        form.transitions, criterion.cycles.inner & (np.abs(reward) <= free)
-    )
-    kind: dict[str, float | Stop] = {"tolerance": tolerance, "stop": stop}
+    label, inner = end_components(form.transitions, cycles.inner & (np.abs(reward) <= free))
     if not inner.any():
-        first = criterion.cycles.start if start is None else start
-        return _best(criterion, form, reward, first, values, **kind)  # type: ignore[arg-type]
+        first = cycles.start if start is None else start
+        return _best(form, reward, first, values, tolerance, stop)
     whole = merged(form.transitions, label, inner)
     rows, owner = whole.rows, whole.rows.state_of
     ends = np.zeros(rows.states, dtype=bool)
@@ -76,31 +73,29 @@ def plan(
     alive = np.zeros(rows.states, dtype=bool)
     alive[whole.state[form.alive]] = True
     small.__dict__["alive"] = alive
-    best = _best(criterion, small, pays, first, None, **kind)  # type: ignore[arg-type]
+    best = _best(small, pays, first, None, tolerance, stop)
     exits = whole.choices[best.choices]  # [S']: the choice by which each merged state is left
     exit_of = exits[whole.state]
     at_exit = form.transitions.state_of[exit_of] == np.arange(form.states)
     choices = np.where(at_exit, exit_of, towards(form.transitions, inner, at_exit))
-    cycles, first_choice = criterion.cycles, form.transitions.first_choice
     policy = form.transitions.deterministic(choices)
     policy = cycles.settling(form.transitions, policy, at_exit & cycles.settles[exit_of])
-    choices = bellman.greedy(first_choice, policy)[0]
+    choices = bellman.greedy(form.transitions.first_choice, policy)[0]
     return Plan(choices, best.values[whole.state], best.value)
 
 
 def _best(
-    criterion: "Discounted",
     form: "StandardForm",
     reward: Array,
     start: Array,
     values: Array | None,
-    *,
     tolerance: float,
     stop: Stop,
 ) -> Plan:
     """The plan of a form whose cycles all cost something, from choices `[S]` that end."""
     if form.is_small:
         return planning.exact(form, reward, start)
+    criterion = cast("Discounted", form.criterion)
     rows, leak = form.transitions, LEAK / criterion.mass
     leaky = replace(criterion, discount=1 - leak, steps=1 / leak, cycles=None)
     choices, least = start, np.inf
@@ -118,7 +113,7 @@ def _best(
         least, values = min(gain, least), exact
         nearer = reward + leak * bellman.expected(rows, exact)
         loose = max(tolerance, planning.ROUNDING * float(np.abs(exact).max())) / LEAK
-        better = planning.plan(leaky, form, nearer, values=exact, tolerance=loose, stop=stop)
+        better = planning.plan(leaky, form, nearer, None, exact, loose, stop)
         choices = ending(form, better.choices, choices)
     assert best is not None
     return best
@@ -126,7 +121,7 @@ def _best(
 
 def ending(form: "StandardForm", policy: Array, before: Array) -> Array:
     """The policy `[K]`, or choices `[S]`; where no end can be reached, choices `before [S]`."""
-    rows, is_choice = form.transitions, np.issubdtype(policy.dtype, np.integer)
+    rows, is_choice = form.transitions, is_deterministic(policy)
     used = rows.deterministic(policy) > 0 if is_choice else policy > 0
     ends = np.zeros(rows.states, dtype=bool)
     ends[rows.state_of[used & (np.diff(rows.first_entry) == 0)]] = True
@@ -136,13 +131,7 @@ def ending(form: "StandardForm", policy: Array, before: Array) -> Array:
     return np.where(rows.by_state(reaches), policy, rows.deterministic(before))
 
 
-def upper(
-    criterion: "Discounted",
-    form: "StandardForm",
-    what: "Claim",
-    choices: Array,
-    tolerance: float = 0.0,
-) -> Array:
+def upper(form: "StandardForm", what: "Claim", choices: Array, tolerance: float) -> Array:
     """A potential `[2 S]` that bounds the value of a claim from above: V, and no gauge.
 
     choices: `[S]`, near optimal.
@@ -154,9 +143,7 @@ def upper(
     start, values = choices, None
     for _ in range(TRIES):
         reward = what.reward + bonus * alive
-        best = plan(
-            criterion, form, reward, start, values=values, tolerance=tolerance, free=2 * bonus
-        )
+        best = plan(form, reward, start, values, tolerance, free=2 * bonus)
         potential = np.append(best.values * form.alive, np.zeros(form.states))
         over = excess(form, what, potential)
         if over <= 0:

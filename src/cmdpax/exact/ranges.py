@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from cmdpax.exact.bounds import best_bounds, claim, claims, small_extremes, widened
-from cmdpax.exact.by_blocks import BlockForm
 from cmdpax.exact.discounted import Discounted
+from cmdpax.exact.forms import BlockForm
 from cmdpax.exact.planning import unsettled
 from cmdpax.exact.standard import StandardForm
 from cmdpax.exact.systems import finite, ill_conditioned
@@ -171,7 +171,7 @@ def _attained(
     """
     criterion, plan = form.criterion, form.criterion.plan
     ends, errors = [0.0, 0.0], [0.0, 0.0]
-    tolerance = ROUGH * criterion.scale(form, row)[1]
+    tolerance = ROUGH * criterion.scale_of(*form.span(row))[1]
     claims = [claim(form, sign * row) for sign in (-1.0, 1.0)]
     guesses: list[np.ndarray | None] = [None, None] if own is None else list(own)
     for done in range(ROUNDS):
@@ -230,7 +230,7 @@ def _attained_by_plans(
     for side, sign in ((1, 1.0), (0, -1.0)):
         what = claim(form, sign * row)
         if cycles is None or not (what.reward[cycles.inner] > 0).any():
-            kind: dict[str, Any] = {"tolerance": ROUGH * criterion.scale(form, row)[1]}
+            kind: dict[str, Any] = {"tolerance": ROUGH * criterion.scale_of(*form.span(row))[1]}
             for _ in range(ROUNDS):
                 best = criterion.plan(form, what.reward, **kind, stop=stop)
                 potentials[side] = criterion.potentials(form, best.choices, (what,))[0]

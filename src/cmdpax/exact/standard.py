@@ -1,14 +1,13 @@
-"""The one problem that the mathematics knows, how it is made, scaled and translated back.
+"""The one problem that the mathematics knows, how it is made, scaled and numbered anew.
 
     maximise V_0(pi)  subject to  V_i(pi) >= b_i,   in one criterion.
 
 `StandardForm.of` turns a model's signs: a reward to be minimised is negated, `<=` is negated, `==`
 and a range become two rows. That is exact in floating point, so a certificate of the form holds for
-the user's numbers; `said_back` translates it. `scaled` maps every range of values to [0, 1], which
-is not exact: solvers work there, and nothing scaled is ever certified.
+the user's numbers; `certificate.said_back` turns it back. `scaled` maps every range of values to
+[0, 1], which is not exact: solvers work there, and nothing scaled is ever certified.
 """
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,22 +16,19 @@ from typing import Any, cast
 
 import numpy as np
 
-from cmdpax.errors import InputError
 from cmdpax.exact.average import Average
-from cmdpax.exact.by_blocks import BlockForm
 from cmdpax.exact.discounted import Discounted
-from cmdpax.exact.endings import end_components
+from cmdpax.exact.forms import BlockForm, Form
 from cmdpax.exact.objective import Objective
 from cmdpax.exact.settled import Settled
-from cmdpax.exact.transient import ended_states, ending_rows, without_ends
-from cmdpax.lagrangian import scalarise
+from cmdpax.exact.transient import with_ends
 from cmdpax.loops import bellman
 from cmdpax.loops.compiled import readable
 from cmdpax.loops.rows import Block
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Certificate, Mixture
 from cmdpax.model.row_function import FunctionCMDP
-from cmdpax.model.transitions import Transitions
+from cmdpax.model.transitions import Transitions, is_deterministic
 
 SHORT = 1e-3  # 1 - gamma below which it is asked whether all policies end
 
@@ -44,12 +40,12 @@ class Evaluation:
     values: np.ndarray  # [..., 1 + m, S]: V_0, then every V_i
     reward: np.ndarray  # [...]: V_0(rho)
     margins: np.ndarray  # [..., m]: V_i(rho) - b_i
-    slope: np.ndarray | None = None  # [K], of another objective: V_0 is then that of this reward
-    visits: np.ndarray | None = None  # [S], of another objective
+    slope: np.ndarray | None = None  # [K], gradient of another objective; V_0 is then its value
+    visits: np.ndarray | None = None  # [S], where there is another objective
 
 
 @dataclass(frozen=True, eq=False)
-class StandardForm:
+class StandardForm(Form):
     """Maximise `V_0` subject to `V_i >= b_i`, i = 1..m. It has no names, no senses and no eps."""
 
     transitions: Transitions
@@ -64,13 +60,7 @@ class StandardForm:
 
     @staticmethod
     def of(model: CMDP) -> "StandardForm":
-        """The form of a model; arrays that need no turning are the model's own.
-
-        Where there is a horizon, or the discount reaches far or is 1 and every policy ends, rows
-        lack what leads to an end. At discount 1, where some policy never ends, they are those of
-        policies that surely do; a model in which a cycle earns, or no end can be reached, is
-        refused.
-        """
+        """The form of a model; arrays that need no turning are the model's own."""
         form = StandardForm(
             model.transitions,
             -model.reward + 0.0 if model.minimise else model.reward,
@@ -83,16 +73,7 @@ class StandardForm:
             return form.replace(criterion=Average.of(form))
         if 1 - model.discount >= SHORT and model.horizon is None:
             return form
-        ended, seen = ended_states(model), form.reachable
-        inner = end_components(model.transitions, form.transitions.by_state(seen & ~ended))[1]
-        if inner.any():
-            return form if model.discount < 1 else _ending(model, form, seen, ended, inner)
-        rows, total = without_ends(model.transitions, ended | ~seen), _steps(model)
-        form = form.replace(transitions=rows, criterion=Discounted(model.discount, 1.0))
-        form.__dict__.update(reachable=seen, alive=seen & ~ended)
-        gauge = form.gauge
-        steps = max(1.0, float(gauge.max(initial=1.0))) if gauge is not None else 1.0
-        return form.replace(criterion=Discounted(model.discount, steps, total=total))
+        return with_ends(model, form)
 
     @property
     def kind(self) -> str:
@@ -119,7 +100,7 @@ class StandardForm:
         rows, cycles = self.transitions, self.criterion.cycles
         said = []
         for share, policy in policies:
-            if np.issubdtype(policy.dtype, np.integer):
+            if is_deterministic(policy):
                 policy = rows.deterministic(policy)
             said.append((share, policy if cycles is None else cycles.said(policy)))
         return tuple(said)
@@ -147,11 +128,6 @@ class StandardForm:
     def choices(self) -> int:
         """Number of choices K."""
         return self.transitions.choices
-
-    @property
-    def constraint_count(self) -> int:
-        """Number of rows m; a constraint of the model may have two."""
-        return len(self.thresholds)
 
     @property
     def is_small(self) -> bool:
@@ -194,39 +170,24 @@ class StandardForm:
         own = self.reachable_states
         return own if isinstance(own, slice) else self.transitions.by_state(own)
 
+    @property
+    def _counted(self) -> np.ndarray | slice:
+        """Index of the choices of reachable states before a run has ended."""
+        return self.reachable_choices if self.criterion.is_closed else self.alive_choices
+
     def span(self, reward: np.ndarray) -> tuple[float, float]:
         """The least and the largest number in a reward `[K]` before a run has ended."""
-        is_closed = self.criterion.is_closed
-        seen = reward[self.reachable_choices if is_closed else self.alive_choices]
+        seen = reward[self._counted]
         return float(seen.min(initial=np.inf)), float(seen.max(initial=-np.inf))
 
     @cached_property
     def spans(self) -> list[tuple[float, float]]:
         """The spans of the reward and of all constraints."""
         if not self.is_small:
-            return [self.span(row) for row in (self.reward, *self.constraints)]
-        is_closed = self.criterion.is_closed
-        seen = self.constraints[:, self.reachable_choices if is_closed else self.alive_choices]
+            return super().spans
+        seen = self.constraints[:, self._counted]
         ends = seen.min(1, initial=np.inf).tolist(), seen.max(1, initial=-np.inf).tolist()
         return [self.span(self.reward), *zip(*ends, strict=True)]
-
-    @cached_property
-    def scales(self) -> np.ndarray:
-        """Offsets and widths of the reward and of all constraints, `[1 + m, 2]`."""
-        return np.array([self.criterion.scale_of(*span) for span in self.spans])
-
-    @cached_property
-    def constants(self) -> list[tuple[float, Fraction]]:
-        """Constants in the reward and in all constraints, and their values."""
-        return [self.criterion.constant_of(*span) for span in self.spans]
-
-    @cached_property
-    def start(self) -> tuple[np.ndarray, np.ndarray, float]:
-        """States where a run may start, their chances, and how often a sum over them is rounded."""
-        own = np.flatnonzero(self.initial)
-        chances = self.initial[own]
-        # their sum counts as a whole
-        return own, chances, len(own) + 8 + abs(math.fsum(chances) - 1) / np.finfo(float).eps
 
     @cached_property
     def kernel(self) -> Block:
@@ -247,11 +208,6 @@ class StandardForm:
         return self.criterion.gauge(self)
 
     @cached_property
-    def largest_reward(self) -> float:
-        """The largest number of reachable choices, in the reward and all constraints."""
-        return max(*(max(-low, high) for low, high in self.spans), np.finfo(float).tiny)
-
-    @cached_property
     def reward_scale(self) -> float:
         """Width of the possible values of the reward (1 if it is zero)."""
         return float(self.scales[0, 1])
@@ -262,13 +218,12 @@ class StandardForm:
         return self.scales[1:, 1]
 
     def replace(self, **changes: Any) -> "StandardForm":
-        """A copy with other fields; what was found about reachable states is shared."""
+        """A copy with other fields; what is known of reachable states is shared."""
         copy = replace(self, **changes)
         if not {"transitions", "initial"} & changes.keys():
             names = {"distances", "reachable", "reachable_choices", "alive", "alive_choices"}
-            names |= {"gauge", "kernel"}
-            names &= self.__dict__.keys() - ({"kernel"} if "criterion" in changes else set())
-            copy.__dict__.update({name: getattr(self, name) for name in names})
+            names |= {"gauge"} if "criterion" in changes else {"gauge", "kernel"}
+            copy.__dict__.update({name: vars(self)[name] for name in names & vars(self).keys()})
         return copy
 
     def in_order(self) -> "Renumbered":
@@ -302,10 +257,6 @@ class StandardForm:
         """
         reward = (visits * self.reward[choices]).sum()
         return float(reward), (visits * self.constraints[:, choices]).sum(-1)
-
-    def pseudo_reward(self, weights: np.ndarray) -> np.ndarray:
-        """`r + sum_i w_i c_i`, for weights `[..., m]` -> `[..., K]`."""
-        return scalarise(self.reward, self.constraints, weights)
 
     def evaluate(self, policy: np.ndarray) -> Evaluation:
         """V_0, all V_i and the margins of a policy `[..., K]`.
@@ -376,7 +327,7 @@ def less_values(thresholds: np.ndarray, values: Iterable[Fraction]) -> np.ndarra
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """A form in other units, and the only code that translates its numbers back."""
+    """A form in other units, and what turns its numbers back."""
 
     form: StandardForm
     units: np.ndarray  # [1 + m]
@@ -401,7 +352,7 @@ class Scaled:
 
 @dataclass(frozen=True, eq=False)
 class Renumbered:
-    """A form in another numbering, and the only code that translates its vectors back."""
+    """A form in another numbering of states, and what turns its vectors back."""
 
     form: StandardForm
     choices: np.ndarray  # [K]: as the form it was made of numbers them
@@ -427,147 +378,3 @@ class Renumbered:
             name: vector[..., self.place] for name, vector in vectors.items() if vector is not None
         }
         return replace(proof, **moved)
-
-
-def _steps(model: CMDP) -> Fraction | None:
-    """`sum_t gamma^t` over the steps of a horizon."""
-    gamma = Fraction(model.discount)
-    if model.horizon is None:
-        return None
-    if gamma == 1:
-        return Fraction(model.horizon)
-    return (1 - gamma**model.horizon) / (1 - gamma)
-
-
-def _ending(
-    model: CMDP, form: StandardForm, seen: np.ndarray, ended: np.ndarray, inner: np.ndarray
-) -> StandardForm:
-    """The form of policies that surely end, where others go on for ever with `inner [K]`."""
-    if not ended.any() and not model.may_stay:
-        raise InputError(
-            f"discount is 1, but {_choice(model, int(np.flatnonzero(inner)[0]))} some policy never"
-            " ends, and no state has ended; give goal=, or a discount below 1."
-        )
-    made = ending_rows(model, seen, ended)
-    if isinstance(made, int):
-        place = "where nothing is paid" if model.may_stay else "the goal"
-        remedy = "mend its choices" if model.may_stay else "mend its choices, give may_stay=True"
-        raise InputError(
-            f"initial: from {_state(model, made)} no policy surely reaches {place}; {remedy}, or a"
-            " discount below 1."
-        )
-    rows, cycles, live = made
-    for name, row, names in _said_rows(model, form):
-        earning = cycles.inner & (row[cycles.origin] > 0)
-        for k in cycles.origin[np.flatnonzero(earning)[:1]].tolist():
-            raise InputError(
-                f"discount is 1, but {_choice(model, k)} a run can go round for ever and better"
-                f" {name}{names} each time; give a discount below 1, or no such cycle."
-            )
-    own = ~cycles.settles & rows.by_state(live & seen & ~ended)
-    reward, constraints = (
-        np.where(own, array[..., cycles.origin], 0.0) for array in (form.reward, form.constraints)
-    )
-    criterion = Discounted(1.0, 1.0, cycles)
-    form = form.replace(
-        transitions=rows, reward=reward, constraints=constraints, criterion=criterion
-    )
-    form.__dict__["alive"] = form.reachable & live & ~ended
-    for choices in (cycles.start, None):  # the steps of some policy, then the least
-        steps = rows.by_state(form.alive.astype(float))
-        if choices is None:
-            choices = form.criterion.plan(form, -steps).choices
-        most = float(form.criterion.values(form, choices, steps).max(initial=1.0))
-        form = form.replace(criterion=Discounted(1.0, most, cycles))
-    return form
-
-
-def _said_rows(model: CMDP, form: StandardForm) -> list[tuple[str, np.ndarray, str]]:
-    """The functions of a form with their names."""
-    names = [model.constraint_names[i] for i in model.limits.rows]
-    constraints = zip(["constraint "] * len(names), form.constraints, names, strict=True)
-    return [("the reward", form.reward, ""), *constraints]
-
-
-def _state(model: CMDP, s: int) -> str:
-    return f"state '{model.state_names[s]}'" if model.state_names else f"state {s}"
-
-
-def _choice(model: CMDP, choice: int) -> str:
-    """A choice of the model, for an error."""
-    rows = model.transitions
-    s, a = int(rows.state_of[choice]), int(rows.action_of[choice])
-    names = model.action_names
-    own = names[s][choice - rows.first_choice[s]] if names and not isinstance(names[0], str) else ""
-    own = own or (model.action_labels[a] if names else "")
-    action = f"'{own}'" if own else f"{a}"
-    return f"from {_state(model, s)}, action {action},"
-
-
-def said_back(model: CMDP, proof: Certificate) -> Certificate:
-    """A certificate of the model's form in the model's own orientation; exact.
-
-    A ray prices one row of a constraint at the most (`Limits.unfold`).
-    """
-    limits, sign = model.limits, -1.0 if model.minimise else 1.0
-    if limits.are_rows and not model.minimise:
-        return proof
-    first, low, high = limits.first_rows, *proof.reward_bounds
-    signs = np.append(sign, limits.signs[first])
-    chosen: Any = slice(None) if len(first) == len(limits.rows) else np.append(0, 1 + first)
-    sizes, size_potentials = proof.sizes, proof.size_potentials
-    return replace(
-        proof,
-        reward_bounds=(-high + 0.0, -low + 0.0) if model.minimise else (low, high),
-        margin_bounds=limits.worst(proof.margin_bounds.T).T,
-        dual_bound=sign * proof.dual_bound + 0.0,
-        weights=limits.fold(proof.weights),
-        ray=None if proof.ray is None else limits.fold(proof.ray),
-        value_potentials=_said_values(
-            proof.value_potentials, 1 + len(limits.rows), chosen, signs, model.states
-        ),
-        ranges=_said_ranges(proof.ranges, chosen, signs),
-        range_potentials=_said_potentials(proof.range_potentials, chosen, signs),
-        sizes=None if sizes is None else sizes[chosen],
-        size_potentials=None if size_potentials is None else size_potentials[chosen],
-        minimise=model.minimise,
-    )
-
-
-def _said_values(
-    potentials: np.ndarray, count: int, chosen: Any, signs: np.ndarray, S: int
-) -> np.ndarray:
-    """Potentials `[k count, n S]` of rows as those of the user's functions, `[k (1 + m), n S]`.
-
-    A gauge, the last of several parts, has no sign.
-    """
-    own = potentials.reshape(-1, count, potentials.shape[-1])[:, chosen]
-    if potentials.shape[-1] == S:
-        own = own * signs[:, None]
-        own += 0.0
-        return own.reshape(-1, S)
-    own = own.copy()
-    own[..., :-S] *= signs[:, None]
-    own[..., :-S] += 0.0
-    return own.reshape(-1, potentials.shape[-1])
-
-
-def _said_ranges(ranges: np.ndarray, chosen: Any, signs: np.ndarray) -> np.ndarray:
-    """Ranges `[1 + M, 2]` of rows as those of the user's functions `[1 + m, 2]`."""
-    own = ranges[chosen]
-    return np.where(signs[:, None] > 0, own, -own[:, ::-1]) + 0.0
-
-
-def _said_potentials(potentials: np.ndarray, chosen: Any, signs: np.ndarray) -> np.ndarray:
-    """Potentials `[1 + M, 2, S]` of -x and x as those of the user's functions."""
-    own = np.array(potentials[chosen])
-    own[signs < 0] = own[signs < 0, ::-1]
-    return own
-
-
-def heard_potentials(model: CMDP, potentials: np.ndarray) -> np.ndarray:
-    """Potentials `[1 + m, 2, S]` of the user's functions as those of the form's rows."""
-    limits, sign = model.limits, -1.0 if model.minimise else 1.0
-    return _said_potentials(
-        potentials, np.append(0, 1 + limits.rows), np.append(sign, limits.signs)
-    )

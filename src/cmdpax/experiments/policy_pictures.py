@@ -24,8 +24,8 @@ from matplotlib.patches import Circle, Rectangle
 
 from cmdpax.exact.standard import StandardForm
 from cmdpax.experiments.pictures import HATCHES, LEGEND, STYLES, escape_math
+from cmdpax.model.arguments import Grid
 from cmdpax.model.cmdp import CMDP
-from cmdpax.model.grid import Grid
 
 HAZARD: dict[str, Any] = {"facecolor": "#f4b6a6", "hatch": "///"}
 GOAL: dict[str, Any] = {"facecolor": "#b9e3c0", "hatch": "..."}

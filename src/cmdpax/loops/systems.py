@@ -236,7 +236,10 @@ def _bicgstab(pointers, columns, entries, factors, right, solution, target, step
             direction[s] = residual[s] + beta * (direction[s] - omega * image[s])
         _substitute(pointers, columns, factors, direction, half)
         _product(pointers, columns, entries, half, image)
-        alpha = overlap / _dot(shadow, image)
+        length = _dot(shadow, image)
+        if length == 0.0:  # it has broken down
+            return
+        alpha = overlap / length
         for s in range(S):
             residual[s] -= alpha * image[s]
         _substitute(pointers, columns, factors, residual, other)

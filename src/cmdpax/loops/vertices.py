@@ -76,7 +76,7 @@ class Shares(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What is proven about each model, in the model's own orientation (`standard.said_back`)."""
+    """What is proven about each model, in the model's own orientation (`certificate.said_back`)."""
 
     are_certified: Array  # [n] booleans; if not, nothing else counts
     policies: Array  # [n, K]

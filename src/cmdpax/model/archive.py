@@ -25,11 +25,11 @@ from cmdpax.files.reading import identified, named, opened, read_bytes
 from cmdpax.files.written import replacing
 from cmdpax.model import text
 from cmdpax.model.cmdp import CMDP
-from cmdpax.model.foreign import umb_bytes
 from cmdpax.model.horizon import as_layers
 from cmdpax.model.limits import Limits
 from cmdpax.model.reading import RowLists, read_rows
 from cmdpax.model.result import Certificate, Mixture, Result, Status
+from cmdpax.model.umb import umb_bytes
 from cmdpax.model.utility_archive import ARRAYS as UTILITY_ARRAYS
 from cmdpax.model.utility_archive import packed, unpacked
 
@@ -44,6 +44,7 @@ PROOF_ARRAYS = (*BOUNDS, "value_potentials", "dual_potential")
 RANGE_ARRAYS = ("ranges", "range_potentials")  # from version 3 on
 RAY_ARRAYS = ("ray", "ray_bound", "ray_potential")
 EXTRAS = ("sizes", "size_potentials", "gauge")  # of a certificate, where they are needed
+CERTIFICATE_ARRAYS = (*PROOF_ARRAYS, *RANGE_ARRAYS, *RAY_ARRAYS, *EXTRAS)
 MIXED_ARRAYS = ("shares", "mixture")  # instead of a policy
 PARTS = (1, 2, 4)  # vectors over states in a potential
 OPTIONAL_ARRAYS = ("points", "relaxations")  # of a result
@@ -51,8 +52,6 @@ RESULT_ARRAYS = ("policy", *SCALARS, *OF_CONSTRAINTS)
 LABELS = ("status", "method", "digest")
 RESULT_META = (*LABELS, "constraint_names", "senses", "trace")
 VERSIONS = {text.MODEL: 3, RESULT: 3}  # written
-AVERAGED = {1: "mixture", 2: "averaged", 3: "averaged"}  # what each version calls it
-
 KINDS = {"available": "b"}  # of dtype; every other array holds numbers
 
 
@@ -93,17 +92,14 @@ def save_result(result: Result, path: str | os.PathLike[str]) -> None:
     else:
         shares, actions = zip(*result.mixture, strict=True)
         arrays = {"shares": np.array(shares), "mixture": np.stack(actions).astype(np.int32)}
-    own = RESULT_ARRAYS[1:]
-    arrays |= {name: np.asarray(getattr(result, name), dtype=np.float64) for name in own}
-    parts: list[tuple[Any, str]]
-    parts = [(result.certificate, name) for name in (*PROOF_ARRAYS, *RANGE_ARRAYS, *RAY_ARRAYS)]
-    parts += [
-        *((result.certificate, name) for name in EXTRAS),
-        *((result, name) for name in OPTIONAL_ARRAYS),
-    ]
-    for part, name in parts:
-        if (value := getattr(part, name)) is not None:
-            arrays[name] = np.asarray(value, dtype=np.float64)
+    for part, own in (
+        (result, RESULT_ARRAYS[1:]),
+        (result.certificate, CERTIFICATE_ARRAYS),
+        (result, OPTIONAL_ARRAYS),
+    ):
+        for name in own:
+            if (value := getattr(part, name)) is not None:
+                arrays[name] = np.asarray(value, dtype=np.float64)
     names = (*RESULT_META, "averaged", "minimise", "reason", "notes")
     meta = {name: getattr(result, name) for name in names}
     if result.utility is not None or result.certificate.utility is not None:
@@ -175,31 +171,12 @@ def _turned(senses: list[str], array: np.ndarray) -> np.ndarray:
 
 def _result_from_archive(file: BinaryIO) -> Result:
     required = {*RESULT_ARRAYS, *PROOF_ARRAYS} - {"values", "policy"}
-    optional = (
-        *("values", "policy", *MIXED_ARRAYS, *RANGE_ARRAYS, *RAY_ARRAYS),
-        *(*EXTRAS, *OPTIONAL_ARRAYS, *UTILITY_ARRAYS),
-    )
+    others = ("values", "policy", *MIXED_ARRAYS, *OPTIONAL_ARRAYS, *UTILITY_ARRAYS)
+    optional = sorted({*others, *CERTIFICATE_ARRAYS} - required)
     meta, arrays = _read_archive(file, RESULT, sorted(required), optional)
-    averaged, is_old = AVERAGED[meta["version"]], meta["version"] < 3
-    known = ("format", "version", *RESULT_META, averaged)
-    text.checked_keys("meta", meta, known, ("minimise", "reason", "notes", "utility"))
-    of_utility = {name: arrays.pop(name) for name in UTILITY_ARRAYS if name in arrays}
-    labels: dict[str, Any] = {name: text.typed(f"meta.{name}", meta[name], str) for name in LABELS}
-    labels["reason"] = text.typed("meta.reason", meta.get("reason", ""), str)
-    labels["notes"] = tuple(text.texts("meta.notes", meta.get("notes") or []))
-    if is_old and labels["status"] == "marginal":
-        labels["status"] = "limit"
-    if labels["status"] not in get_args(Status):
-        hint = did_you_mean(labels["status"][:40], get_args(Status))
-        raise InputError(f"meta.status: {brief(labels['status'])} is unknown; {hint}")
+    labels = _labels(meta)
     names, senses = (text.texts(f"meta.{key}", meta[key]) for key in ("constraint_names", "senses"))
-    rows = text.typed("meta.trace", meta["trace"], list)
-    labels["trace"] = [text.typed(f"meta.trace[{i}]", row, dict) for i, row in enumerate(rows)]
-    if meta[averaged] is not None:
-        labels["averaged"] = text.typed(f"meta.{averaged}", meta[averaged], dict)
-    labels["minimise"] = minimise = meta.get("minimise", False)
-    if not isinstance(minimise, bool):
-        raise InputError(f"meta.minimise: {brief(minimise)} is neither true nor false.")
+    of_utility = {name: arrays.pop(name) for name in UTILITY_ARRAYS if name in arrays}
     rays = {name in arrays for name in RAY_ARRAYS}
     mixture, policy = _mixture(arrays), arrays.get("policy")
     if (policy is None) == (mixture is None) or (policy is not None and policy.ndim not in (2, 3)):
@@ -213,9 +190,7 @@ def _result_from_archive(file: BinaryIO) -> Result:
     S = arrays["mixture"].shape[1] if policy is None else len(policy)
     if policy is not None and policy.ndim == 3:  # those of all times
         S = (policy.shape[0] + 1) * policy.shape[1]
-    numbers = _shaped(arrays, S, len(names))
-    numbers["mixture"] = mixture
-    numbers.setdefault("policy", None)
+    numbers = {"policy": None, **_shaped(arrays, S, len(names)), "mixture": mixture}
     numbers.pop("shares", None)
     if meta["version"] == 1:
         # the first files have no values
@@ -224,7 +199,7 @@ def _result_from_archive(file: BinaryIO) -> Result:
             numbers[name] = _turned(senses, numbers[name])
         numbers["value_potentials"] = _turned([">=", *senses], numbers["value_potentials"])
         labels["digest"] = f"0.1:{labels['digest']}"
-    if is_old:  # their eps was a share of something else, and is not verified
+    if meta["version"] < 3:  # their eps was a share of something else, and is not verified
         numbers["ranges"] = np.full((1 + len(names), 2), np.nan)
         numbers["range_potentials"] = np.zeros((1 + len(names), 2, S))
         numbers["scaled_gap"] = numbers["scaled_violation"] = np.nan
@@ -232,18 +207,40 @@ def _result_from_archive(file: BinaryIO) -> Result:
         if name not in numbers:
             raise InputError(f"arrays: '{name}' is missing.")
     labels["utility"], own = unpacked(meta.get("utility"), of_utility, S)
-    of_proof = (*PROOF_ARRAYS, *RANGE_ARRAYS, *RAY_ARRAYS, *EXTRAS)
-    proof = {name: numbers.pop(name) for name in of_proof if name in numbers}
+    proof = {name: numbers.pop(name) for name in CERTIFICATE_ARRAYS if name in numbers}
     limits = Limits.of(numbers.pop("thresholds"), senses, names)
     if "points" in numbers and numbers["points"].shape[-1] != 1 + len(limits.rows):
         raise InputError(f"array 'points' needs {1 + len(limits.rows)} columns.")
     return Result(
         fingerprint=labels.pop("digest"),
         limits=limits,
-        certificate=Certificate(**proof, minimise=minimise, utility=own),
+        certificate=Certificate(**proof, minimise=labels["minimise"], utility=own),
         **numbers,
         **labels,
     )
+
+
+def _labels(meta: dict[str, Any]) -> dict[str, Any]:
+    """What is not numbers in a result, but for names and senses."""
+    averaged = "mixture" if meta["version"] == 1 else "averaged"
+    known = ("format", "version", *RESULT_META, averaged)
+    text.checked_keys("meta", meta, known, ("minimise", "reason", "notes", "utility"))
+    labels: dict[str, Any] = {name: text.typed(f"meta.{name}", meta[name], str) for name in LABELS}
+    labels["reason"] = text.typed("meta.reason", meta.get("reason", ""), str)
+    labels["notes"] = tuple(text.texts("meta.notes", meta.get("notes") or []))
+    if meta["version"] < 3 and labels["status"] == "marginal":
+        labels["status"] = "limit"
+    if labels["status"] not in get_args(Status):
+        hint = did_you_mean(labels["status"][:40], get_args(Status))
+        raise InputError(f"meta.status: {brief(labels['status'])} is unknown; {hint}")
+    rows = text.typed("meta.trace", meta["trace"], list)
+    labels["trace"] = [text.typed(f"meta.trace[{i}]", row, dict) for i, row in enumerate(rows)]
+    if meta[averaged] is not None:
+        labels["averaged"] = text.typed(f"meta.{averaged}", meta[averaged], dict)
+    labels["minimise"] = meta.get("minimise", False)
+    if not isinstance(labels["minimise"], bool):
+        raise InputError(f"meta.minimise: {brief(labels['minimise'])} is neither true nor false.")
+    return labels
 
 
 def _mixture(arrays: Mapping[str, np.ndarray]) -> Mixture | None:

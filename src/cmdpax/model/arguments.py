@@ -4,13 +4,14 @@ Every refusal is one sentence: which argument, what is wrong with it, what is ex
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.model.horizon import unrolled
+from cmdpax.model.horizon import at_the_end, unrolled
 from cmdpax.model.numbers import (
     NORMALISE,
     ROW_SUM_TOLERANCE,
@@ -27,6 +28,17 @@ FLAGS = bool | np.bool_
 CRITERIA = ("discounted", "total", "average", "finite")
 
 
+@dataclass(frozen=True)
+class Grid:
+    """How to draw a model whose states are cells: cells, directions of actions, marked states."""
+
+    cells: tuple[tuple[float, float], ...]  # (x, y) of each state
+    moves: tuple[tuple[float, float], ...]  # (dx, dy) of each action
+    hazards: tuple[int, ...] = ()
+    goals: tuple[int, ...] = ()
+    absorbing: tuple[int, ...] = ()  # states with nothing left to choose: no arrow is drawn there
+
+
 def by_choice(field: str, numbers: Any, rows: Transitions, kept: Kept | None) -> np.ndarray:
     """Finite float64 numbers `[K]`, of `[S, A]` or of `[K]`, as the rows are or as they came."""
     array = float_array(field, numbers)
@@ -36,7 +48,7 @@ def by_choice(field: str, numbers: Any, rows: Transitions, kept: Kept | None) ->
         flat = array.reshape(-1)
         flat = flat if rows.is_regular else flat[rows.cells]
     elif array.shape == (rows.states, rows.actions, rows.states):
-        choices = np.repeat(np.arange(rows.choices), np.diff(rows.first_entry))
+        choices = rows.entry_choices
         own = array[rows.state_of[choices], rows.action_of[choices], rows.successors]
         flat = np.add.reduceat(rows.probabilities * own, rows.first_entry[:-1])
     elif kept is not None and array.shape == (kept.came,):
@@ -56,13 +68,47 @@ def by_choice(field: str, numbers: Any, rows: Transitions, kept: Kept | None) ->
     return flat + 0.0  # a copy, and no -0.0
 
 
-def end_payments(field: str, pays: Any, earned: np.ndarray, S: int) -> np.ndarray:
-    """What states pay at the end, `[S]` or `[m, S]`, as rows `[1, S]` or `[m, S]`."""
-    array, shape = float_array(field, pays), (*earned.shape[:-1], S)
+def constraint_rows(
+    constraints: Any, count: int, rows: Transitions, kept: Kept | None
+) -> np.ndarray:
+    """Numbers of m constraints by choice, `[m, K]`, of `[m, S, A]` and the other forms.
+
+    Without the axis m they are one. count: of thresholds, which says it where the shape does not.
+    """
+    array, (*H, S, A) = float_array("constraints", constraints), rows.policy_shape
+    if array.ndim == 0:
+        raise InputError(f"constraints: a number; give {(S, A)} numbers for each constraint.")
+    sizes = (rows.choices, rows.choices if kept is None else kept.came)
+    is_one = array.shape == (S, A) and not (count == S and A in sizes)
+    if H:
+        is_one |= count == 1 < H[0] and array.shape == (*H, S, A)
+    else:
+        is_one |= A != S and array.shape == (S, A, S)  # else it is S constraints
+    if is_one or (array.ndim == 1 and array.size):
+        array = array[None]
+    numbers = np.empty((len(array), rows.choices))
+    for i, row in enumerate(array):
+        numbers[i] = by_choice(f"constraints[{i}]", row, rows, kept)
+    if count != (m := len(array)):
+        raise InputError(f"thresholds: {count} given for {m} constraints; give one for each.")
+    return numbers
+
+
+def add_at_the_end(
+    field: str, pays: Any, earned: np.ndarray, rows: Transitions, discount: float
+) -> None:
+    """Add what states pay at the end, `[S]` or `[m, S]`, to what choices earn, `[K]` or `[m, K]`.
+
+    pays: None, if nothing is paid there.
+    """
+    if pays is None:
+        return
+    array, shape = float_array(field, pays), (*earned.shape[:-1], rows.policy_shape[-2])
     if array.shape != shape or not np.isfinite(array).all():
         raise InputError(f"{field}: shape {array.shape}, expected {shape} finite numbers.")
     refuse_large(field, array)
-    return np.atleast_2d(array)
+    for own, at_end in zip(np.atleast_2d(earned), np.atleast_2d(array)):
+        own += at_the_end(rows, at_end, discount)
 
 
 def state_index(what: str, state: Any, S: int, names: Sequence[str] | None) -> int:
@@ -206,3 +252,17 @@ def action_labels(
     counts = np.diff(rows.first_choice).tolist()
     own = (labels(f"action_names[{s}]", list(names[s]), n) for s, n in enumerate(counts))
     return tuple(labels for labels in own if labels is not None)
+
+
+def checked_grid(grid: Grid | None, S: int, A: int) -> Grid | None:
+    """Drawing instructions that fit S states and A actions."""
+    if grid is None:
+        return None
+    if not isinstance(grid, Grid):
+        raise InputError("grid: it must be a cmdpax.Grid.")
+    marked = grid.hazards + grid.goals + grid.absorbing
+    cells, moves = len(grid.cells), len(grid.moves)
+    if (cells, moves) != (S, A) or any(not 0 <= s < S for s in marked):
+        own = f"{cells} cells and {moves} moves"
+        raise InputError(f"grid: it describes {own}; the model has {S} and {A}.")
+    return grid

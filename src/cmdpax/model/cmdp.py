@@ -23,31 +23,32 @@ import numpy as np
 from cmdpax.errors import InputError, check_count, check_known
 from cmdpax.loops.rows import Block
 from cmdpax.model.arguments import (
+    Grid,
     action_labels,
+    add_at_the_end,
     by_choice,
     check_criterion,
+    checked_grid,
+    constraint_rows,
     criterion_of,
     discount_factor,
     distribution,
-    end_payments,
     flag,
     goal_mask,
     labels,
 )
 from cmdpax.model.digest import digest_of, digest_of_0_1
-from cmdpax.model.foreign import mdptoolbox_fields, quantecon_fields, umb_fields
-from cmdpax.model.grid import Grid, checked_grid
-from cmdpax.model.horizon import at_the_end, read_stages
+from cmdpax.model.foreign import mdptoolbox_fields, quantecon_fields, toy_text_fields
+from cmdpax.model.horizon import read_stages
 from cmdpax.model.limits import Limited, Limits, listed
-from cmdpax.model.numbers import float_array
-from cmdpax.model.prints import Rows, as_html, as_text
+from cmdpax.model.prints import MODEL, Printed, Rows
 from cmdpax.model.prism import prism_fields
 from cmdpax.model.reading import CUBE, is_cube, read_rows
 from cmdpax.model.row_function import FunctionCMDP
 from cmdpax.model.steps import step_fields
 from cmdpax.model.tables import table_fields
-from cmdpax.model.toy_text import toy_text_fields
 from cmdpax.model.transitions import Transitions
+from cmdpax.model.umb import umb_fields
 
 FIELDS = (  # of the constructor; thresholds besides
     *("transitions", "reward", "constraints", "senses", "initial", "discount", "minimise"),
@@ -57,7 +58,7 @@ FIELDS = (  # of the constructor; thresholds besides
 OF_ROWS = ("available", "first_choice", "goal")  # arguments that say what transitions mean
 
 
-class CMDP(Limited):
+class CMDP(Limited, Printed):
     """A finite constrained Markov decision process.
 
     Parameters
@@ -101,6 +102,8 @@ class CMDP(Limited):
     criterion: str  # what is added up: "discounted", "total" (at discount 1) or "average"
     discount: float
 
+    _title = MODEL
+
     def __init__(
         self,
         transitions: Any,
@@ -128,45 +131,26 @@ class CMDP(Limited):
     ) -> None:
         marked = None if goal is None else lambda S: goal_mask(goal, S, state_names)
         self.horizon = None if horizon is None else check_count("horizon", horizon)
-        ends = terminal_reward, terminal_constraints
         if self.horizon is not None:
             read = read_stages(transitions, self.horizon, available, first_choice, marked)
-        elif any(pays is not None for pays in ends):
+        elif terminal_reward is not None or terminal_constraints is not None:
             raise InputError("terminal_reward, terminal_constraints: give a horizon= too.")
         else:
             read = read_rows(transitions, available, first_choice, marked)
         self.transitions, kept = read
-        rows, (S, A) = self.transitions, self.policy_shape[-2:]
+        rows, (S, A) = self.transitions, self.transitions.policy_shape[-2:]
         self.criterion, self.discount = criterion_of(criterion, discount, self.horizon)
         self.reward = by_choice("reward", reward, rows, kept)
         self.minimise = flag("minimise", minimise)
-        constraints, count = float_array("constraints", constraints), len(listed(thresholds))
-        if constraints.ndim == 0:
-            raise InputError(f"constraints: a number; give {(S, A)} numbers for each constraint.")
-        sizes = (rows.choices, rows.choices if kept is None else kept.came)
-        is_table = constraints.shape == (S, A) and not (count == S and A in sizes)
-        if self.horizon is None:
-            is_table |= A != S and constraints.shape == (S, A, S)  # else it is S constraints
-        else:
-            is_table |= count == 1 < self.horizon and constraints.shape == self.policy_shape
-        if is_table or (constraints.ndim == 1 and constraints.size):
-            constraints = constraints[None]
-        m = len(constraints)
-        self.constraints = np.empty((m, rows.choices))
-        for i, row in enumerate(constraints):
-            self.constraints[i] = by_choice(f"constraints[{i}]", row, rows, kept)
-        if count != m:
-            raise InputError(f"thresholds: {count} given for {m} constraints; give one for each.")
+        self.constraints = constraint_rows(constraints, len(listed(thresholds)), rows, kept)
+        m = len(self.constraints)
         names = labels("constraint_names", constraint_names, m)
         if names and (len(set(names)) < m or "" in names):
             raise InputError("constraint_names: give each constraint a name of its own.")
         self.limits = Limits.of(thresholds, senses, names)
-        for field, pays, earned in zip(
-            ("terminal_reward", "terminal_constraints"), ends, (self.reward, self.constraints)
-        ):
-            if pays is not None:
-                for own, at_end in zip(np.atleast_2d(earned), end_payments(field, pays, earned, S)):
-                    own += at_the_end(rows, at_end, self.discount)
+        add_at_the_end("terminal_reward", terminal_reward, self.reward, rows, self.discount)
+        at_end = "terminal_constraints", terminal_constraints
+        add_at_the_end(*at_end, self.constraints, rows, self.discount)
         self.state_names = labels("state_names", state_names, S)
         if self.horizon is not None and np.shape(initial) == (rows.states,):
             initial = np.asarray(initial)[:S]  # of a model's own
@@ -199,8 +183,7 @@ class CMDP(Limited):
     @property
     def policy_shape(self) -> tuple[int, ...]:
         """`(S, A)`, or `(H, S, A)` with a horizon."""
-        shape, H = (self.transitions.states, self.transitions.actions), self.transitions.horizon
-        return shape if H is None else (H, shape[0] // (H + 1), shape[1])
+        return self.transitions.policy_shape
 
     @property
     def actions(self) -> int:
@@ -237,7 +220,7 @@ class CMDP(Limited):
         return tuple(f"action {a}" for a in range(self.actions))
 
     def as_table(self, numbers: np.ndarray) -> np.ndarray:
-        """What is said by choice, `[..., K]`, as a table `[..., S, A]`, 0 where there is none."""
+        """Numbers by choice, `[..., K]`, as a table `[..., S, A]`, 0 where there is no choice."""
         table = self.transitions.as_table(np.asarray(numbers))
         if self.horizon is None:
             return table
@@ -278,12 +261,6 @@ class CMDP(Limited):
             *(("subject to", text) for text in self.limits.texts),
             *(("note", sentence) for sentence in self.notes),
         ]
-
-    def __str__(self) -> str:
-        return as_text(self._rows())
-
-    def _repr_html_(self) -> str:
-        return as_html("constrained Markov decision process", self._rows())
 
     def replace(self, **changes: Any) -> "CMDP":
         """A copy with other fields, as the constructor takes them; everything else stays as it was.
@@ -380,17 +357,14 @@ class CMDP(Limited):
         index, `{state: probability}`, or a distribution `[S]`. stored: whether to tabulate it, so
         that all of cmdpax takes it, and not `solve` and `check` alone.
         """
-        states, m = check_count("states", states), len(listed(thresholds))
-        factor = discount_factor(discount)
+        states, factor = check_count("states", states), discount_factor(discount)
         if factor == 1 and not stored:
             raise InputError("discount: a model of rows needs one below 1; or give stored=True.")
-        names = labels("constraint_names", constraint_names, m)
-        limits = Limits.of(thresholds, senses, names)
-        start = distribution(initial, states, None)
+        names = labels("constraint_names", constraint_names, len(listed(thresholds)))
+        limits, start = Limits.of(thresholds, senses, names), distribution(initial, states, None)
         start.setflags(write=False)
-        kind: dict[str, Any] = {"limits": limits, "initial": start, "discount": factor}
-        kind["minimise"] = flag("minimise", minimise)
-        model = FunctionCMDP.of(rows, states, m, **kind)
+        kind = factor, flag("minimise", minimise)
+        model = FunctionCMDP.of(rows, states, limits, start, *kind)
         named = replace(model, action_names=labels("action_names", action_names, model.actions))
         return cls(**named.fields()) if stored else named
 
@@ -524,7 +498,6 @@ class CMDP(Limited):
         """
         made = toy_text_fields(env, cost, initial)
         made |= {"thresholds": [limit], "senses": ["<="], "constraint_names": [cost_name]}
-        made["grid"] = Grid(**made["grid"]) if "grid" in made else None
         return cls(**made, discount=discount)
 
 

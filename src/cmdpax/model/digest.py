@@ -30,9 +30,8 @@ def digest_of_0_1(model: "CMDP") -> str:
     """
     rows = model.transitions
     padded = np.zeros((2, rows.choices, rows.longest))
-    lengths = np.diff(rows.first_entry)
-    places = np.arange(len(rows.successors)) - np.repeat(rows.first_entry[:-1], lengths)
-    choice = np.repeat(np.arange(rows.choices), lengths)
+    choice = rows.entry_choices
+    places = np.arange(len(rows.successors)) - rows.first_entry[choice]
     padded[0, choice, places], padded[1, choice, places] = rows.successors, rows.probabilities
     successors, chances = (np.moveaxis(rows.filled(part.T), 0, -1) for part in padded)
     turned = rows.filled(model.limits.turn(model.constraints, axis=0))

@@ -128,8 +128,7 @@ def unrolled(field: str, array: Array, rows: Transitions, kept: Kept | None) -> 
     array: `[S, A]`, or by choice, of every step; or `[H, ...]` of each, or by choice one step after
     another; or `[H, S, A, S]` of transitions; or `[K]` itself if the rows came as layers.
     """
-    H = rows.horizon or 1
-    S, A = rows.states // (H + 1), rows.actions
+    H, S, A = rows.policy_shape
     if kept is None and array.shape == (rows.choices,):
         return array
     came = rows.choices - S if kept is None else kept.came
@@ -138,7 +137,7 @@ def unrolled(field: str, array: Array, rows: Transitions, kept: Kept | None) -> 
         table[:-1] = array
         return table.reshape(-1)[rows.cells]
     if array.shape == (H, S, A, S):
-        choice = np.repeat(np.arange(rows.choices - S), np.diff(rows.first_entry)[:-S])
+        choice = rows.entry_choices[:-S]
         to, states = rows.successors[: len(choice)] % S, rows.state_of[choice]
         own = array[states // S, states % S, rows.action_of[choice], to]
         paid = rows.probabilities[: len(choice)] * own
@@ -153,8 +152,7 @@ def unrolled(field: str, array: Array, rows: Transitions, kept: Kept | None) -> 
 
 def at_the_end(rows: Transitions, pays: Array, discount: float) -> Array:
     """What the last step earns by where it leads, `[K]`, if states pay `[S]` at the end."""
-    H = rows.horizon or 1
-    S = rows.states // (H + 1)
+    H, S, _ = rows.policy_shape
     first, end = rows.first_choice[(H - 1) * S], rows.first_choice[H * S]
     entries = slice(rows.first_entry[first], rows.first_entry[end])
     paid = rows.probabilities[entries] * pays[rows.successors[entries] - H * S]

@@ -2,8 +2,25 @@
 
 from collections.abc import Sequence
 from html import escape
+from typing import Protocol
 
 Rows = Sequence[Sequence[str]]
+MODEL = "constrained Markov decision process"  # its title
+
+
+class Printed(Protocol):
+    """What prints as a table of rows, with a title in a notebook."""
+
+    @property
+    def _title(self) -> str: ...
+
+    def _rows(self) -> Rows: ...
+
+    def __str__(self) -> str:
+        return as_text(self._rows())
+
+    def _repr_html_(self) -> str:
+        return as_html(self._title, self._rows())
 
 
 def as_text(rows: Rows) -> str:

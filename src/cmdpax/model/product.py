@@ -21,8 +21,7 @@ from scipy.sparse.csgraph import breadth_first_order
 
 from cmdpax.model.numbers import refuse_huge
 from cmdpax.model.reading import RowLists
-
-Array = np.ndarray
+from cmdpax.model.transitions import Array, entries_of
 
 
 class Objective(NamedTuple):
@@ -91,10 +90,7 @@ class Graph:
         """The states `kept [S]` alone, without the choices of those that have `ended [S]`."""
         chosen = np.flatnonzero((kept & ~ended)[self.choice_states])
         lengths = np.diff(self.first_entry)[chosen]
-        first_entry = np.append(0, np.cumsum(lengths))
-        entries = np.arange(first_entry[-1]) + np.repeat(
-            self.first_entry[chosen] - first_entry[:-1], lengths
-        )
+        first_entry, entries = entries_of(self.first_entry[chosen], lengths)
         counts = np.where(ended, 0, np.diff(self.first_choice))[kept]
         return Graph(
             np.append(0, np.cumsum(counts)),
@@ -182,11 +178,7 @@ def row_fields(result: Product) -> dict[str, Any]:
     """The rows of a product as arguments of `CMDP`."""
     graph = result.graph
     lists = RowLists(graph.first_entry, graph.successors, graph.probabilities)
-    fields = {
-        "transitions": lists,
-        "first_choice": graph.first_choice,
-        "initial": graph.initial,
-    }
+    fields = {"transitions": lists, "first_choice": graph.first_choice, "initial": graph.initial}
     return fields | ({"goal": result.goal} if result.goal.any() else {})
 
 

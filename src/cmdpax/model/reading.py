@@ -23,7 +23,7 @@ from cmdpax.model.numbers import (
     rounding,
     say_divided,
 )
-from cmdpax.model.transitions import Array, Transitions
+from cmdpax.model.transitions import Array, Transitions, entries_of
 
 WASTE = 0.1  # share of an array that may stay unused at its end
 CUBE = "transitions: as many states as actions; read as [S, A, S], from_mdptoolbox reads [A, S, S]."
@@ -308,9 +308,7 @@ def _available(raw: Raw, mask: Array) -> tuple[Raw, Array]:
 def _selected(raw: Raw, kept: Array, counts: Array) -> Raw:
     """The rows `kept [K]` alone, so many of each state."""
     lengths = np.diff(raw.first_entry)[kept]
-    first_entry = np.append(0, np.cumsum(lengths))
-    shifts = np.repeat(raw.first_entry[kept] - first_entry[:-1], lengths)
-    entries = np.arange(first_entry[-1]) + shifts
+    first_entry, entries = entries_of(raw.first_entry[kept], lengths)
     parts = raw.successors[entries], raw.probabilities[entries], raw.actions
     labels = None if raw.labels is None else raw.labels[kept]
     return Raw(np.append(0, np.cumsum(counts)), first_entry, *parts, labels)

@@ -9,7 +9,7 @@ import numpy as np
 
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.limits import Limited, Limits
-from cmdpax.model.prints import Rows, as_html, as_text
+from cmdpax.model.prints import Printed, Rows
 from cmdpax.utilities.utility import Utility
 
 Status = Literal["certified", "infeasible", "limit"]
@@ -38,7 +38,7 @@ class UtilityProof:
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
+class Certificate(Printed):
     """Claims about a policy, and the vectors that prove them to anyone with the model.
 
     "Best" means largest, or smallest where the model minimises. Weights and ray have one price for
@@ -64,6 +64,8 @@ class Certificate:
     ray_potential: np.ndarray | None = None  # [S]
     minimise: bool = False
     utility: UtilityProof | None = None  # then "reward" is the value of a utility
+
+    _title = "certificate"
 
     @property
     def gap(self) -> float:
@@ -95,12 +97,6 @@ class Certificate:
             rows.append(("ray", ray_sentence(self.ray, self.ray_bound)))
         return rows
 
-    def __str__(self) -> str:
-        return as_text(self._rows())
-
-    def _repr_html_(self) -> str:
-        return as_html("certificate", self._rows())
-
 
 def _is_narrow(low: float, high: float) -> bool:
     """Whether an interval is as good as a number."""
@@ -120,7 +116,7 @@ def ray_sentence(ray: np.ndarray, bound: float | None) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Result(Limited):
+class Result(Limited, Printed):
     """One deployable policy and what is known about it."""
 
     status: Status
@@ -236,28 +232,22 @@ class Result(Limited):
         return f"Result({self.status}, method={self.method!r}, {numbers})"
 
     @property
+    def _title(self) -> str:
+        return f"result: {self.status}"
+
+    @property
     def _is_narrow_range(self) -> bool:
         """Whether some range is so narrow that the floor of tolerances counts."""
         sizes = np.abs(self.certificate.ranges).max(1)
         return bool((self.eps * np.ptp(self.certificate.ranges, axis=1) < FLOOR * sizes).any())
 
-    @property
-    def _what(self) -> str:
-        """What `reward` is the value of."""
-        return "reward" if self.certificate.utility is None else "utility"
-
-    @property
-    def _range(self) -> str:
-        """What eps is a share of."""
-        if self.certificate.utility is None:
-            return "the range"
-        return "what the uniform policy lacks"
-
     def _rows(self) -> Rows:
-        proof, gap, what = self.certificate, self.certificate.gap, self._what
+        proof, gap, what, whole = self.certificate, self.certificate.gap, "reward", "the range"
+        if proof.utility is not None:
+            what, whole = "utility", "what the uniform policy lacks"
         why = {"time": "time was up", "rounding": "rounding keeps the bounds apart"}
         meaning = {
-            "certified": f"optimal and feasible within {self.eps:g} of {self._range}"
+            "certified": f"optimal and feasible within {self.eps:g} of {whole}"
             + (f" or {FLOOR:g} of the size" if self._is_narrow_range else ""),
             "infeasible": "no policy meets all constraints",
             "limit": f"stopped before eps = {self.eps:g} was certified:"
@@ -290,8 +280,8 @@ class Result(Limited):
             text = f"a draw of {count} deterministic ones at the start of a run: {shares}"
             rows.append(("policy", text))
         rows += [("note", note) for note in self.notes]
-        whole = (self.eps, "what is tolerated") if self._is_narrow_range else (1.0, "the range")
-        share = f"   ({_percent(self.scaled_violation, whole[0])} of {whole[1]})"
+        unit = (self.eps, "what is tolerated") if self._is_narrow_range else (1.0, "the range")
+        share = f"   ({_percent(self.scaled_violation, unit[0])} of {unit[1]})"
         share = share if proof.violation else ""
         rows.append(("violation", f"{proof.violation:.3g}{share}"))
         return rows + self._table()
@@ -315,12 +305,6 @@ class Result(Limited):
                 text += f" ({prices[i, 0]:.4g} to {prices[i, 1]:.4g})"
             rows.append((name, f"{value:.8g}", f"{sense} {bound}", f"{margin:.3g}", text))
         return rows
-
-    def __str__(self) -> str:
-        return as_text(self._rows())
-
-    def _repr_html_(self) -> str:
-        return as_html(f"result: {self.status}", self._rows())
 
 
 @dataclass(frozen=True, eq=False)

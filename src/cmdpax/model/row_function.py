@@ -22,7 +22,7 @@ from cmdpax.loops.compiled import readable
 from cmdpax.loops.rows import Block
 from cmdpax.model.limits import LARGEST_NUMBER, NUMERIC, Limited, Limits
 from cmdpax.model.numbers import ROW_SUM_TOLERANCE, rounding
-from cmdpax.model.prints import Rows, as_html, as_text
+from cmdpax.model.prints import MODEL, Printed, Rows
 
 BLOCK = 1 << 14  # states that are asked for at a time: their rows stay in the processor's cache
 MAX_STATES = 2**31 - 1
@@ -36,9 +36,14 @@ class Piece(NamedTuple):
     block: Block
     rewards: np.ndarray  # [1 + m, n A]: the reward, then every constraint, as the user has them
 
+    @property
+    def here(self) -> slice:
+        """Its n states."""
+        return slice(self.first, self.first + len(self.block.first_choice) - 1)
+
 
 @dataclass(frozen=True, eq=False)
-class FunctionCMDP(Limited):
+class FunctionCMDP(Limited, Printed):
     """A constrained MDP whose rows are a function; `CMDP.from_rows` makes it.
 
     `cmdpax.solve` and `cmdpax.check` take it. All else needs arrays: `CMDP.from_rows(...,
@@ -58,19 +63,20 @@ class FunctionCMDP(Limited):
     criterion = "discounted"
     horizon = None
     notes: tuple[str, ...] = ()
+    _title = MODEL
 
     @staticmethod
-    def of(function: Any, states: int, m: int, **fields: Any) -> "FunctionCMDP":
-        """Look at all rows once; A and B are those of the first state."""
+    def of(function: Any, states: int, limits: Limits, *rest: Any) -> "FunctionCMDP":
+        """Look at all rows once; A and B are those of the first state. rest: the other fields."""
         if not callable(function):
             raise InputError("rows: it must be a function, rows(first, last).")
         if states > MAX_STATES:
             raise InputError(f"states is {states:,}; at most {MAX_STATES:,} can be numbered.")
-        parts = _parts(function, 0, 1, m)
-        if parts[0].ndim != 3 or parts[0].shape[0] != 1 or 0 in parts[0].shape:
-            said = f"successors of shape {parts[0].shape}, expected (1, actions, branching)"
+        shape = _parts(function, 0, 1, len(limits))[0].shape
+        if len(shape) != 3 or shape[0] != 1 or 0 in shape:
+            said = f"successors of shape {shape}, expected (1, actions, branching)"
             raise InputError(f"rows(0, 1): {said}.")
-        model = FunctionCMDP(function, states, *parts[0].shape[1:], **fields)
+        model = FunctionCMDP(function, states, *shape[1:], limits, *rest)
         model._refuse_moods()
         for _ in model.pieces():
             pass
@@ -137,9 +143,10 @@ class FunctionCMDP(Limited):
             where, number = f"state {first + k // A}, action {k % A}", rewards[f, k]
             raise InputError(f"rows: the {name} of {where} is {number}; it must be finite.")
         chances = np.ascontiguousarray(chances, dtype=np.float64).reshape(-1)
-        counts = _pointers(n, A, B)
+        first_choice = np.arange(0, n * A + 1, A, dtype=np.uint32)
+        first_entry = np.arange(0, n * A * B + 1, B, dtype=np.uint32)
         to = np.ascontiguousarray(successors, dtype=np.int32).reshape(-1)
-        facts = bellman.inspect_rows(counts[1].view(np.int32), to, chances, ROW_SUM_TOLERANCE)
+        facts = bellman.inspect_rows(first_entry.view(np.int32), to, chances, ROW_SUM_TOLERANCE)
         infinite, negative, off = facts[:3].astype(np.int64).tolist()
         for entry, wrong in (
             (infinite, "it must be finite"),
@@ -154,8 +161,9 @@ class FunctionCMDP(Limited):
             raise InputError(f"rows: the probabilities of {where} sum to {total:.9g}, not 1.")
         if facts[6] > rounding(B):
             chances = chances.copy()
-            bellman.normalise_rows(counts[1].view(np.int32), chances, rounding(B))
-        block = Block(*counts, readable(to).view(np.uint32), readable(chances))
+            bellman.normalise_rows(first_entry.view(np.int32), chances, rounding(B))
+        pointers = readable(first_choice), readable(first_entry)
+        block = Block(*pointers, readable(to).view(np.uint32), readable(chances))
         return Piece(first, block, rewards)
 
     @cached_property
@@ -219,12 +227,6 @@ class FunctionCMDP(Limited):
             *(("subject to", text) for text in self.limits.texts),
         ]
 
-    def __str__(self) -> str:
-        return as_text(self._rows())
-
-    def _repr_html_(self) -> str:
-        return as_html("constrained Markov decision process", self._rows())
-
 
 def _parts(function: RowFunction, first: int, last: int, m: int) -> tuple[np.ndarray, ...]:
     """What the function returns for a block, as four arrays of real numbers."""
@@ -238,9 +240,3 @@ def _parts(function: RowFunction, first: int, last: int, m: int) -> tuple[np.nda
     if any(array.dtype.kind not in NUMERIC for array in arrays):
         raise InputError(f"rows({first}, {last}): return arrays of real numbers.")
     return arrays
-
-
-def _pointers(n: int, A: int, B: int) -> tuple[np.ndarray, np.ndarray]:
-    """First choices `[n + 1]` and first entries `[n A + 1]` of a block."""
-    choices = np.arange(0, n * A + 1, A, dtype=np.uint32)
-    return readable(choices), readable(np.arange(0, n * A * B + 1, B, dtype=np.uint32))

@@ -39,6 +39,10 @@ DELIMITERS = ",;\t"
 SETTING = re.compile(r"#\s*(\w+)\s*=\s*(.*)")  # in a line above the head
 LISTS = {"limit": "limits", "initial": "initial", "goal": "goal"}  # may be said several times
 SINGLE = ("discount", "reward", "minimise", "horizon", "criterion", "may_stay")
+UNSAID: Mapping[str, Any] = {
+    **dict.fromkeys(("horizon", "criterion", "goal")),
+    **{"discount": 1.0, "reward": "reward", "minimise": False, "may_stay": False},
+}
 Array = np.ndarray
 Codes = tuple[Array, list[str]]  # numbers of labels, [n], and the labels
 Choose = Callable[[Mapping[str, list[str]]], Row]  # what is written in a file -> what is chosen
@@ -66,35 +70,21 @@ def table_fields(table: Any, **said: Any) -> dict[str, Any]:
 
 def _chosen(said: Row, written: Mapping[str, list[str]]) -> Row:
     """What the caller said and, where that is None, what is written in the file."""
-
-    def word(name: str) -> Any:
-        return said[name] if said.get(name) is not None else written.get(name, [None])[0]
-
-    needs_discount = word("horizon") is None and word("criterion") != "average"
+    chosen = {name: value for name, value in said.items() if value is not None}
+    for name, words in written.items():
+        if name in chosen:
+            continue
+        chosen[name] = words[0] if name in SINGLE else words
+        if name in ("discount", "horizon"):
+            chosen[name] = _number(name, words[0])
+        elif name in ("minimise", "may_stay"):
+            chosen[name] = check_known(name, words[0].lower(), ("true", "false")) == "true"
+    needs_discount = "horizon" not in chosen and chosen.get("criterion") != "average"
     for name, example in (("discount", "0.95"), ("initial", "idle")):
-        is_said = said.get(name) is not None or name in written
-        if not is_said and (name != "discount" or needs_discount):
+        if name not in chosen and (name != "discount" or needs_discount):
             remedy = f"give {name}=, or begin a .csv with a line '# {name} = {example}'"
             raise InputError(f"{name}: nothing says it; {remedy}.")
-    read: Mapping[str, Callable[[], Any]] = {
-        "discount": lambda: _number("discount", written.get("discount", ["1"])[0]),
-        "horizon": lambda: (
-            _number("horizon", written["horizon"][0]) if "horizon" in written else None
-        ),
-        "initial": lambda: written["initial"],
-        "limits": lambda: written.get("limits", []),
-        "goal": lambda: written.get("goal"),
-        "reward": lambda: written.get("reward", ["reward"])[0],
-        "minimise": lambda: _truth("minimise", written.get("minimise", ["false"])[0]),
-        "criterion": lambda: word("criterion"),
-        "may_stay": lambda: _truth("may_stay", written.get("may_stay", ["false"])[0]),
-    }
-    chosen = {name: said[name] if said.get(name) is not None else read[name]() for name in read}
-    return chosen | {"limits": Limits.parse(chosen["limits"])}
-
-
-def _truth(what: str, word: str) -> bool:
-    return check_known(what, word.lower(), ("true", "false")) == "true"
+    return {**UNSAID, **chosen, "limits": Limits.parse(chosen.get("limits", ()))}
 
 
 def _number(what: str, text: str) -> float:

@@ -16,8 +16,8 @@ import numpy as np
 
 from cmdpax.errors import InputError, check_count, did_you_mean
 from cmdpax.files.reading import identified, parse_json
+from cmdpax.model.arguments import Grid
 from cmdpax.model.cmdp import CMDP
-from cmdpax.model.grid import Grid
 from cmdpax.model.limits import Limits
 from cmdpax.model.steps import Pair, from_pairs, staged
 

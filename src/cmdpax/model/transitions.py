@@ -10,7 +10,7 @@ increase within a choice, each occurs once, none has probability 0. So equal mod
 bytes, whichever way they were written: dense, sparse, as lists, as a function or as a table.
 
 Tables `[S, A]` are for people, and for methods that work on one number of actions everywhere:
-`Transitions` turns what is said by choice, `[K]`, into them and back.
+`Transitions` turns numbers by choice, `[K]`, into them and back.
 """
 
 from dataclasses import dataclass
@@ -34,6 +34,21 @@ HASHED = 1 << 20  # indices that are hashed at a time
 Array = np.ndarray
 
 
+def entries_of(starts: Array, lengths: Array) -> tuple[Array, Array]:
+    """Entries of k choices, one choice after another, and pointers `[k + 1]` to them.
+
+    starts, lengths: `[k]`, where the entries of each begin now, and their number.
+    """
+    first_entry = np.append(0, np.cumsum(lengths))
+    shifts = np.repeat(starts - first_entry[:-1], lengths)
+    return first_entry, np.arange(first_entry[-1]) + shifts
+
+
+def is_deterministic(policy: Array) -> bool:
+    """Whether a policy is one choice of each state, `[S]`, and not probabilities `[..., K]`."""
+    return bool(np.issubdtype(policy.dtype, np.integer))
+
+
 @dataclass(frozen=True, eq=False)
 class Transitions:
     """Checked rows in their one form, read-only, shared by models that differ in other things."""
@@ -44,7 +59,7 @@ class Transitions:
     probabilities: Array  # [e]
     actions: int  # A
     labels: Array | None = None  # [K] int32, the action of each choice; None: 0, 1, ... in a state
-    missed: float = 0.0  # by how much the sum of a row missed 1, as it came, at most
+    missed: float = 0.0  # how far the sums of rows were from 1 as they came, at most
     horizon: int | None = None  # H, if states are those of the times 0 .. H (`horizon.py`)
 
     def __post_init__(self) -> None:
@@ -60,6 +75,13 @@ class Transitions:
     def choices(self) -> int:
         """Number of choices K."""
         return len(self.first_entry) - 1
+
+    @property
+    def policy_shape(self) -> tuple[int, ...]:
+        """`(S, A)`, or `(H, S, A)` with a horizon, S then the states of one time."""
+        if self.horizon is None:
+            return self.states, self.actions
+        return self.horizon, self.states // (self.horizon + 1), self.actions
 
     @cached_property
     def _arrays(self) -> RowArrays:
@@ -130,10 +152,7 @@ class Transitions:
             hasher.update(str(shape).encode())
             for i in range(0, len(columns[0]), HASHED):
                 parts = [column[i : i + HASHED] for column in columns]
-                block = np.empty((len(parts[0]), len(parts)), np.int64)
-                for k, part in enumerate(parts):
-                    block[:, k] = part
-                hasher.update(block.data)
+                hasher.update(np.stack(parts, -1, dtype=np.int64).data)
         hash_array(hasher, self.probabilities)
         return hasher
 
@@ -165,13 +184,18 @@ class Transitions:
             return self.labels
         return np.arange(self.choices, dtype=np.int32) - self.by_state(self.first_choice[:-1])
 
+    @property
+    def entry_choices(self) -> Array:
+        """`[e]`: the choice of each entry."""
+        return np.repeat(np.arange(self.choices), np.diff(self.first_entry))
+
     @cached_property
     def cells(self) -> Array:
         """`[K]`: where each choice stands in a table `[S, A]`, row after row."""
         return self.by_state(self.actions * np.arange(self.states)) + self.action_of
 
     def as_table(self, numbers: Array) -> Array:
-        """What is said by choice `[..., K]` as a table `[..., S, A]`, 0 where there is none."""
+        """Numbers by choice `[..., K]` as a table `[..., S, A]`, 0 where there is no choice."""
         shape = *numbers.shape[:-1], self.states, self.actions
         if self.is_regular:
             return numbers.reshape(shape)
@@ -180,7 +204,7 @@ class Transitions:
         return table.reshape(shape)
 
     def filled(self, numbers: Array) -> Array:
-        """The same, with the state's first choice where there is none.
+        """The same table, with the number of the state's first choice where there is no choice.
 
         A policy may then choose any of the A actions in every state; `by_choice` takes it back.
         """
@@ -190,7 +214,7 @@ class Transitions:
     def by_choice(self, table: Array) -> Array:
         """A policy `[..., S, A]` by choice, `[..., K]`: the transpose of `filled`.
 
-        What stands where there is no choice counts for the state's first one.
+        A number where there is no choice is added to that of the state's first one.
         """
         flat = table.reshape(*table.shape[:-2], self.states * self.actions)
         if self.is_regular:
@@ -227,7 +251,7 @@ class Transitions:
         return np.add.reduceat(numbers, self.first_choice[:-1], axis=-1)
 
     def by_state(self, numbers: Array) -> Array:
-        """What is said by state, `[..., S]`, for each of its choices, `[..., K]`."""
+        """Numbers by state, `[..., S]`, repeated for each of its choices, `[..., K]`."""
         return numbers.repeat(self.first_choice[1:] - self.first_choice[:-1], axis=-1)
 
     def under(self, policy: Array, rewards: Array) -> Array:
@@ -235,7 +259,7 @@ class Transitions:
 
         policy: probabilities `[..., K]`, or a choice of each state, `[S]` integers.
         """
-        if np.issubdtype(policy.dtype, np.integer):
+        if is_deterministic(policy):
             return rewards[..., policy]
         return self.sums(rewards * policy)
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cmdpax.errors import InputError, NumericalError
-from cmdpax.exact.certificate import certify, scaled_errors
+from cmdpax.exact.certificate import certify, said_back, scaled_errors
 from cmdpax.exact.objective import Objective, utility_proof
-from cmdpax.exact.standard import StandardForm, said_back
+from cmdpax.exact.standard import StandardForm
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.level import with_a_level
 from cmdpax.model.result import Certificate, Result, Status

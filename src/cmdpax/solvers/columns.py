@@ -31,7 +31,7 @@ from typing import Literal, cast
 import numpy as np
 
 from cmdpax.errors import NumericalError
-from cmdpax.exact.by_blocks import BlockForm
+from cmdpax.exact.forms import BlockForm
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops.mixing import best_mixture

@@ -14,7 +14,7 @@ from cmdpax.exact.standard import StandardForm
 from cmdpax.files.written import plain
 from cmdpax.model.cmdp import CMDP, check_model
 from cmdpax.model.numbers import NEGLIGIBLE
-from cmdpax.model.prints import Rows, as_html, as_text
+from cmdpax.model.prints import Printed, Rows
 
 ACCURACY = 1e-6  # of attainable ranges, as a share of the range of conceivable values
 HUGE, SPREAD = 1e9, 1e9  # numbers, and quotients of numbers, that cost digits
@@ -33,13 +33,15 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Description:
+class Description(Printed):
     """What `describe` says; `odd` has one sentence for everything that is."""
 
     sizes: dict[str, int | float | str]
     series: tuple[Series, ...]
     odd: tuple[str, ...]
     notes: tuple[str, ...] = ()  # how the model was read
+
+    _title = "model"
 
     def as_json(self) -> dict[str, Any]:
         """Plain numbers and texts; None for an end without end."""
@@ -56,12 +58,6 @@ class Description:
         ]
         said = [("note", sentence) for sentence in self.notes]
         return [*head, columns, *table, *(("odd", sentence) for sentence in self.odd), *said]
-
-    def __str__(self) -> str:
-        return as_text(self._rows())
-
-    def _repr_html_(self) -> str:
-        return as_html("model", self._rows())
 
 
 def describe(model: CMDP) -> Description:
@@ -105,7 +101,7 @@ def _series(form: StandardForm, name: str, numbers: np.ndarray, limit: str) -> S
     if cycles is not None:
         numbers = form.transitions.by_state(form.alive) * numbers[cycles.origin] * ~cycles.settles
     paid = numbers[form.reachable_choices]
-    tolerance = ACCURACY * criterion.scale(form, numbers)[1]
+    tolerance = ACCURACY * criterion.scale_of(*form.span(numbers))[1]
     low, high = (
         sign * criterion.plan(form, sign * numbers, tolerance=tolerance).value
         if cycles is None or not (sign * numbers[cycles.inner] > 0).any()

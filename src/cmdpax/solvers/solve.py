@@ -20,18 +20,17 @@ import numpy as np
 
 from cmdpax.errors import InputError, NumericalError, check_count, check_number
 from cmdpax.exact.bounds import claim, claims, gauge_of_sizes, mixed
-from cmdpax.exact.certificate import certify, lagrangian_bound, scaled_errors, with_ray
+from cmdpax.exact.certificate import (
+    certify,
+    heard_potentials,
+    lagrangian_bound,
+    said_back,
+    scaled_errors,
+    with_ray,
+)
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.ranges import Ranges, attained_ranges
-from cmdpax.exact.standard import (
-    Renumbered,
-    Scaled,
-    StandardForm,
-    form_of,
-    heard_potentials,
-    said_back,
-    scaled,
-)
+from cmdpax.exact.standard import Renumbered, Scaled, StandardForm, form_of, scaled
 from cmdpax.exact.systems import ill_conditioned
 from cmdpax.lagrangian import violation
 from cmdpax.model.cmdp import CMDP, check_model
