@@ -78,8 +78,8 @@ def _wait(loop: Any, is_part: bool) -> None:
     """Let a loop run as the Python that it is until that took a share of what compiling it takes.
 
     So does whatever it calls: what takes longest is compiled first. Nobody waits where machine code
-    is in the cache, or arrays are large. is_part: whether it is compiled in the place of its one
-    call alone.
+    is in the cache, or arrays are large. is_part: whether it is compiled in the place of its
+    calls alone.
     """
     machine_code, spent, length = loop._compile_for_args, 0.0, -1
 
@@ -201,7 +201,7 @@ def contracted(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def spliced(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: as `compiled`, but put in the place of its one call: it is compiled once less."""
+    """Decorator: as `compiled`, but put in the place of each call."""
     return compiled(function, inline="always")
 
 
