@@ -9,6 +9,7 @@ digits, be a step as rare as 1e-300. LU (`small.py`) would have `1 - p` and no d
 
 import numpy as np
 
+from cmdpax.loops.bellman import chance_of_end
 from cmdpax.loops.compiled import Array, compiled, readable
 from cmdpax.loops.rows import Block
 
@@ -119,9 +120,7 @@ def _left(rows, reward, lost, discount, k, s, values):
     """`d = x + gamma E V - V` of choice k of state s, and what its terms amount to."""
     _, first_entry, successors, chances = rows
     first, last = first_entry[k], first_entry[k + 1]
-    gone = 1.0 if first == last else 0.0
-    if len(lost) > 0:
-        gone = lost[k]
+    gone = chance_of_end(lost, k, last - first)
     change = (1.0 - discount + discount * gone) * values[s]
     total, size = reward[k] - change, abs(reward[k]) + abs(change)
     for e in range(first, last):
@@ -140,9 +139,7 @@ def _best_keys(rows, reward, lost, discount, is_closed, keys, values):
         for s in range(S):
             k = keys[s]
             first, last = first_entry[k], first_entry[k + 1]
-            gone = 1.0 if first == last else 0.0
-            if len(lost) > 0:
-                gone = lost[k]
+            gone = chance_of_end(lost, k, last - first)
             rest[s] = 1.0 - discount + discount * gone
             for e in range(first, last):
                 moves[s, successors[e]] += discount * chances[e]
