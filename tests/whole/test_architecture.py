@@ -101,7 +101,7 @@ BUDGETS = {
     "paper": 2820,
     "cli": 1195,
 }
-LINES, MODULES, LOOSE_MODULES = 36_400, 172, 6
+LINES, MODULES, LOOSE_MODULES = 36_400, 173, 6
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 21,
