@@ -28,7 +28,7 @@ When the key of s becomes a, with theta = N(s; (s, a)):
 """
 # mypy: disable-error-code="no-untyped-def"
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,7 +39,6 @@ SMALLEST = 1e-10  # pivot, relative to the largest change of a price
 SINGULAR = 1e-13  # what is left of a column of W, relative to its size, if it depends on others
 OPTIMAL, INFEASIBLE, REFRESH, TROUBLE = range(4)  # why pivots ended
 TIGHT, TIES, SWAPS, PIVOTS = range(4)  # places in `counts`
-CONSTRAINT, EXTRA, KEY = range(3)  # what leaves
 
 
 class Basis(NamedTuple):
@@ -97,37 +96,105 @@ def pivot(kernel, owner, initial, factors, basis, limits):
     of `I - K_pi` for the keys of the last refresh. limits: what margins and what visits
     may miss, and how many pivots there may be.
     """
-    R, d, w, kinds = basis.advantages, basis.reduced, basis.weights, basis.kinds
-    tight, extra, counts, m, K = basis.tight, basis.extra, basis.counts, len(w), len(d)
-    change, slope, N = np.zeros(m), np.empty(K), np.empty((m + 1, len(tight)))
-    forced = np.int64(-1)
+    keys, kinds, R, d, u, w, tight, extra, x, ties, y, G, swaps, H, inverse, ray, counts = basis
+    m, K, S = len(w), len(d), len(keys)
+    change, slope, parts = np.zeros(m), np.empty(K), np.empty(len(tight))
+    N, marked = np.empty((m + 1, len(tight))), np.zeros(m, dtype=np.bool_)
+    lowest, visited = limits[0], limits[1]
+    forced = -1
     while counts[PIVOTS] < limits[2]:
-        p = counts[TIGHT]
-        if not _invert(R, tight, extra, p, basis.inverse):
+        p, tie_count = counts[TIGHT], counts[TIES]
+        if not _invert(R, tight, extra, p, inverse):
             return TROUBLE
-        _visit(kernel, owner, initial, basis, N)
+        for b in range(p):
+            x[b] = 0.0
+            for a in range(p):
+                x[b] -= inverse[b, a] * u[1 + tight[a]]
+        for t in range(tie_count):
+            y[t] = 0.0
+            for s in range(S):
+                y[t] += initial[s] * G[t, s]
+            for b in range(p):
+                N[t, b] = outflow(kernel, owner, G[t], extra[b])
+                y[t] -= N[t, b] * x[b]
+        for i in range(m):
+            marked[i] = False
+        for a in range(p):
+            marked[tight[a]] = True
+        best, kind, sign = 0.0, -1, 1.0
+        which: Any = np.int64(-1)
         if forced >= 0:
-            kind, which, sign = EXTRA, forced, 1.0
+            kind, which = 1, forced
         else:
-            kind, which, sign = _leaving(basis, N, limits)
-        if which < 0:
+            for i in range(m):
+                if marked[i]:
+                    continue
+                slack = u[1 + i]
+                for b in range(p):
+                    slack += R[1 + i, extra[b]] * x[b]
+                is_off = slack < -lowest or (w[i] > 0.0 and slack > lowest)
+                if is_off and slack * slack > best:  # norms are at least 1
+                    for a in range(p):
+                        parts[a] = 0.0
+                    for b in range(p):
+                        own = R[1 + i, extra[b]]
+                        for a in range(p):
+                            parts[a] += inverse[b, a] * own
+                    norm = 1.0
+                    for a in range(p):
+                        norm += parts[a] * parts[a]
+                    if slack * slack > best * norm:
+                        best, kind, which = slack * slack / norm, 0, i
+                        sign = 1.0 if slack < 0.0 else -1.0
+            for b in range(p):
+                if x[b] < -visited:
+                    norm = 0.0
+                    for a in range(p):
+                        norm += inverse[b, a] * inverse[b, a]
+                    if x[b] * x[b] > best * norm:
+                        best, kind, which = x[b] * x[b] / norm, 1, b
+            for t in range(tie_count):
+                if y[t] < -visited:
+                    for a in range(p):
+                        parts[a] = 0.0
+                    for b in range(p):
+                        for a in range(p):
+                            parts[a] += inverse[b, a] * N[t, b]
+                    norm = 0.0
+                    for a in range(p):
+                        norm += parts[a] * parts[a]
+                    if y[t] * y[t] > best * norm:
+                        best, kind, which = y[t] * y[t] / norm, 2, t
+        if kind < 0:
             return OPTIMAL
         counts[PIVOTS] += 1
-        if kind == KEY:
-            if counts[SWAPS] == len(basis.swaps):
+        if kind == 2:
+            if counts[SWAPS] == len(swaps):
                 return REFRESH
             forced = _swap(kernel, owner, initial, basis, which)
             continue
-        forced = np.int64(-1)
-        largest = _edge(basis, kind, which, sign, change)
+        forced = -1
+        for i in range(m):
+            change[i] = 0.0
+        if kind == 0:
+            change[which] = sign
+            for a in range(p):
+                for b in range(p):
+                    change[tight[a]] -= sign * inverse[b, a] * R[1 + which, extra[b]]
+        else:
+            for a in range(p):
+                change[tight[a]] = -inverse[which, a]
+        largest = 0.0
+        for i in range(m):
+            largest = max(largest, abs(change[i]))
         step, entering, is_price = _ratio(
             R, d, w, kinds, change, slope, tight, p, SMALLEST * largest
         )
-        if kind == CONSTRAINT and sign < 0.0 and w[which] <= step:
+        if kind == 0 and sign < 0.0 and w[which] <= step:
             step, entering, is_price = w[which], -1, True
         elif entering < 0:
             for i in range(m):
-                basis.ray[i] = max(change[i], 0.0)
+                ray[i] = max(change[i], 0.0)
             return INFEASIBLE
         for k in range(K):
             d[k] = min(d[k] + step * slope[k], 0.0) if kinds[k] == 0 else 0.0
@@ -138,7 +205,7 @@ def pivot(kernel, owner, initial, factors, basis, limits):
                 w[which] = 0.0
                 continue
             w[tight[entering]] = 0.0
-            if kind == CONSTRAINT:
+            if kind == 0:
                 tight[entering] = which
                 continue
             left = extra[which]
@@ -147,7 +214,7 @@ def pivot(kernel, owner, initial, factors, basis, limits):
             counts[TIGHT] -= 1
             _forget(owner, basis, owner[left])
             continue
-        if kind == CONSTRAINT:
+        if kind == 0:
             tight[p], extra[p] = which, entering
             counts[TIGHT] += 1
         else:
@@ -156,97 +223,16 @@ def pivot(kernel, owner, initial, factors, basis, limits):
             extra[which] = entering
             _forget(owner, basis, owner[left])
         kinds[entering], d[entering] = 2, 0.0
-        _remember(kernel, owner, factors, basis, owner[entering])
+        state, is_new = owner[entering], True
+        for t in range(counts[TIES]):
+            is_new = is_new and ties[t] != state
+        if is_new:
+            t = counts[TIES]
+            ties[t] = state
+            counts[TIES] += 1
+            unit_solution(factors, state, G[t])
+            _bring_up_to_date(kernel, owner, G[t], swaps, H, counts[SWAPS])
     return TROUBLE
-
-
-@spliced
-def _visit(kernel, owner, initial, basis, N):
-    """Visits x of extra choices and y of the keys of ties; `N [ties, p]`, in place."""
-    u, tight, extra, x, y = basis.margins, basis.tight, basis.extra, basis.shares, basis.key_shares
-    G, p = basis.vectors, basis.counts[TIGHT]
-    for b in range(p):
-        x[b] = 0.0
-        for a in range(p):
-            x[b] -= basis.inverse[b, a] * u[1 + tight[a]]
-    for t in range(basis.counts[TIES]):
-        y[t] = 0.0
-        for s in range(len(initial)):
-            y[t] += initial[s] * G[t, s]
-        for b in range(p):
-            N[t, b] = outflow(kernel, owner, G[t], extra[b])
-            y[t] -= N[t, b] * x[b]
-
-
-@spliced
-def _leaving(basis, N, limits):
-    """What leaves, its number (-1: nothing does), and the sign of its change."""
-    R, w, extra, inverse = basis.advantages, basis.weights, basis.extra, basis.inverse
-    x, y, m, p = basis.shares, basis.key_shares, len(basis.weights), basis.counts[TIGHT]
-    parts, is_tight = np.empty(len(basis.tight)), np.zeros(m, np.bool_)
-    best, kind, which, sign = 0.0, CONSTRAINT, np.int64(-1), 1.0
-    for a in range(p):
-        is_tight[basis.tight[a]] = True
-    for i in range(m):
-        if is_tight[i]:
-            continue
-        slack = basis.margins[1 + i]
-        for b in range(p):
-            slack += R[1 + i, extra[b]] * x[b]
-        is_off = slack < -limits[0] or (w[i] > 0.0 and slack > limits[0])
-        if is_off and slack * slack > best:  # norms are at least 1
-            for a in range(p):
-                parts[a] = 0.0
-            for b in range(p):
-                own = R[1 + i, extra[b]]
-                for a in range(p):
-                    parts[a] += inverse[b, a] * own
-            norm = 1.0
-            for a in range(p):
-                norm += parts[a] * parts[a]
-            if slack * slack > best * norm:
-                best, kind, which = slack * slack / norm, CONSTRAINT, np.int64(i)
-                sign = 1.0 if slack < 0.0 else -1.0
-    for b in range(p):
-        if x[b] < -limits[1]:
-            norm = 0.0
-            for a in range(p):
-                norm += inverse[b, a] * inverse[b, a]
-            if x[b] * x[b] > best * norm:
-                best, kind, which = x[b] * x[b] / norm, EXTRA, np.int64(b)
-    for t in range(basis.counts[TIES]):
-        if y[t] < -limits[1]:
-            for a in range(p):
-                parts[a] = 0.0
-            for b in range(p):
-                for a in range(p):
-                    parts[a] += inverse[b, a] * N[t, b]
-            norm = 0.0
-            for a in range(p):
-                norm += parts[a] * parts[a]
-            if y[t] * y[t] > best * norm:
-                best, kind, which = y[t] * y[t] / norm, KEY, np.int64(t)
-    return kind, which, sign
-
-
-@spliced
-def _edge(basis, kind, which, sign, change):
-    """How prices change where a constraint or an extra choice leaves, in place; the largest."""
-    R, tight, inverse, p = basis.advantages, basis.tight, basis.inverse, basis.counts[TIGHT]
-    for i in range(len(change)):
-        change[i] = 0.0
-    if kind == CONSTRAINT:
-        change[which] = sign
-        for a in range(p):
-            for b in range(p):
-                change[tight[a]] -= sign * inverse[b, a] * R[1 + which, basis.extra[b]]
-    else:
-        for a in range(p):
-            change[tight[a]] = -inverse[which, a]
-    largest = 0.0
-    for i in range(len(change)):
-        largest = max(largest, abs(change[i]))
-    return largest
 
 
 @compiled
@@ -295,9 +281,22 @@ def outflow(kernel, owner, vector, k):
 @compiled
 def _swap(kernel, owner, initial, basis, tie):
     """Let the key of a tie change places with its largest extra choice; that one's place in J."""
-    R, G, H, x = basis.advantages, basis.vectors, basis.swap_vectors, basis.shares
-    keys, kinds, extra, counts = basis.keys, basis.kinds, basis.extra, basis.counts
-    s, place = basis.ties[tie], -1
+    keys, kinds, R, u, extra, x = (
+        basis.keys,
+        basis.kinds,
+        basis.advantages,
+        basis.margins,
+        basis.extra,
+        basis.shares,
+    )
+    ties, G, swaps, H, counts = (
+        basis.ties,
+        basis.vectors,
+        basis.swaps,
+        basis.swap_vectors,
+        basis.counts,
+    )
+    s, place = ties[tie], -1
     for b in range(counts[TIGHT]):
         if owner[extra[b]] == s and (place < 0 or x[b] > x[place]):
             place = b
@@ -307,14 +306,14 @@ def _swap(kernel, owner, initial, basis, tie):
     for t in range(len(initial)):
         H[n, t] = G[tie, t] / theta
         mass += initial[t] * H[n, t]
-    basis.swaps[n, 0], basis.swaps[n, 1] = old, new
+    swaps[n, 0], swaps[n, 1] = old, new
     counts[SWAPS] += 1
     flows = np.empty(len(kinds))
     for k in range(len(kinds)):
         flows[k] = outflow(kernel, owner, H[n], k)
     for i in range(len(R)):
         pay = R[i, new]
-        basis.margins[i] += mass * pay
+        u[i] += mass * pay
         if pay != 0.0:
             for k in range(len(kinds)):
                 R[i, k] -= pay * flows[k]
@@ -334,19 +333,11 @@ def _update(kernel, owner, vector, old, new, swapped):
             vector[s] += moved * swapped[s]
 
 
-@spliced
-def _remember(kernel, owner, factors, basis, state):
-    """The vector of a state that has an extra choice, unless it is there."""
-    ties, swaps, counts = basis.ties, basis.swaps, basis.counts
-    t = counts[TIES]
-    for tie in range(t):
-        if ties[tie] == state:
-            return
-    ties[t] = state
-    counts[TIES] += 1
-    unit_solution(factors, state, basis.vectors[t])
-    for n in range(counts[SWAPS]):
-        _update(kernel, owner, basis.vectors[t], swaps[n, 0], swaps[n, 1], basis.swap_vectors[n])
+@compiled
+def _bring_up_to_date(kernel, owner, vector, swaps, swap_vectors, count):
+    """The same after all changes since the last refresh."""
+    for n in range(count):
+        _update(kernel, owner, vector, swaps[n, 0], swaps[n, 1], swap_vectors[n])
 
 
 @compiled

@@ -14,7 +14,7 @@ component is left to whoever asked.
 import numpy as np
 
 from cmdpax.loops.bellman import best_alone
-from cmdpax.loops.compiled import Array, compiled, readable, spliced
+from cmdpax.loops.compiled import Array, compiled, readable
 from cmdpax.loops.components import Order, fill_part, most_work
 from cmdpax.loops.rows import Rows
 
@@ -177,7 +177,12 @@ def _evaluate(own, chosen, V, starts, columns, entries, row, marks, heap):
         for e in range(pointers[k], pointers[k + 1]):
             j = others[e]
             row[j], marks[j] = -chances[e], i
-            waiting, used = _add(j, i, heap, waiting, columns, used)
+            if j < i:
+                _push(heap, waiting, j)
+                waiting += 1
+            else:
+                columns[used] = j
+                used += 1
         while waiting > 0:
             j = _pop(heap, waiting)
             waiting -= 1
@@ -194,7 +199,12 @@ def _evaluate(own, chosen, V, starts, columns, entries, row, marks, heap):
                     row[t] -= part
                 else:
                     row[t], marks[t] = -part, i
-                    waiting, used = _add(t, i, heap, waiting, columns, used)
+                    if t < i:
+                        _push(heap, waiting, t)
+                        waiting += 1
+                    else:
+                        columns[used] = t
+                        used += 1
         right[i] = total / pivot
         for q in range(starts[i], used):
             entries[q] = row[columns[q]] / pivot
@@ -208,18 +218,14 @@ def _evaluate(own, chosen, V, starts, columns, entries, row, marks, heap):
     return True
 
 
-@spliced
-def _add(column, row, heap, waiting, columns, used):
-    """A new entry of a row: those before the diagonal wait in a heap. The numbers of both kinds."""
-    if column >= row:
-        columns[used] = column
-        return waiting, used + 1
-    i = waiting
-    while i > 0 and heap[(i - 1) >> 1] > column:
+@compiled
+def _push(heap, count, number):
+    """Add a number to a heap of `count`."""
+    i = count
+    while i > 0 and heap[(i - 1) >> 1] > number:
         heap[i] = heap[(i - 1) >> 1]
         i = (i - 1) >> 1
-    heap[i] = column
-    return waiting + 1, used
+    heap[i] = number
 
 
 @compiled
