@@ -90,7 +90,7 @@ BUDGETS = {
     "files": 540,
     "utilities": 665,
     "checker": 1080,
-    "loops": 4252,
+    "loops": 4253,
     "model": 4910,
     "exact": 4170,
     "solvers": 5350,
