@@ -24,7 +24,7 @@ from cmdpax.errors import NumericalError
 from cmdpax.exact import systems
 from cmdpax.exact.systems import System, fixed_point
 from cmdpax.loops import compiled
-from cmdpax.loops.systems import Rows
+from cmdpax.loops.rows import Matrix
 
 compiled.PATIENCE = 0.0  # seconds are those of machine code
 
@@ -66,7 +66,7 @@ def compare(way: str, states: int, discount: float) -> str:
     rights["occupancies"] = np.full(states, 1 / states)
     failures, times = [], []
     for chain in HARD:
-        rows = Rows.of(hard_chain(chain, states))
+        rows = Matrix.of(hard_chain(chain, states))
         for kind, right in rights.items():
             system = System(rows, discount, transpose=kind == "occupancies")
             is_solved, seconds = attempt(way, system, right)
@@ -84,7 +84,8 @@ def main() -> None:
     parser.add_argument("--states", type=int, default=30_000)
     parser.add_argument("--discount", type=float, default=0.9999)
     options = parser.parse_args()
-    attempt("the whole", System(Rows.of(hard_chain("walk", 500)), 0.999), np.ones(500))  # compiles
+    small = System(Matrix.of(hard_chain("walk", 500)), 0.999)
+    attempt("the whole", small, np.ones(500))  # compiles
     for way in WAYS:
         print(f"{way:36} {compare(way, options.states, options.discount)}", flush=True)
 

@@ -15,6 +15,8 @@ from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.forms import BlockForm
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops import components
+from cmdpax.loops.compiled import readable
+from cmdpax.loops.rows import Block
 from cmdpax.model.transitions import Transitions
 
 STRUCTURES = ("random", "cycle", "absorbing", "identity", "reset", "unreachable", "chain")
@@ -269,6 +271,14 @@ def dense_transitions(model: CMDP, policy: np.ndarray) -> np.ndarray:
             for e in range(rows.first_entry[k], rows.first_entry[k + 1]):
                 matrix[s, rows.successors[e]] += weight * rows.probabilities[e]
     return matrix
+
+
+def own_block(model: CMDP, first: int, last: int) -> tuple[Block, np.ndarray]:
+    """Rows of the states `first .. last - 1`, choices and entries counted from 0, and rewards."""
+    first_choice, first_entry, *entries = model.rows(first, last)
+    pays = model.reward[first_choice[0] : first_choice[-1]]
+    pointers = (readable(part - part[0]) for part in (first_choice, first_entry))
+    return Block(*pointers, *entries), readable(pays)
 
 
 def random_policies(model: CMDP, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:

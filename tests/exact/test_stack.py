@@ -26,10 +26,21 @@ def test_every_model_keeps_its_numbers():
     np.testing.assert_array_equal(stack.bounds, [[[-np.inf, 5]], [[5, np.inf]]])
 
 
+def test_a_stack_of_several_is_padded():
+    alike = [garnet(states=8, branching=1 + seed % 3, seed=seed) for seed in range(4)]
+    counts = [len(model.transitions.successors) for model in alike]
+    rows = stacked(alike).rows
+    assert rows.successors.shape == rows.probabilities.shape == (4, max(counts))
+    for n, (model, count) in enumerate(zip(alike, counts, strict=True)):
+        assert (rows.probabilities[n, :count] == model.transitions.probabilities).all()
+        assert not rows.probabilities[n, count:].any()
+
+
 @pytest.mark.parametrize(
     ("changes", "plain"),
     [
         ({}, True),
+        ({"constraints": [], "thresholds": []}, True),
         ({"discount": 0.9995}, False),  # it is asked whether all policies end
         ({"discount": None, "criterion": "average"}, False),
     ],

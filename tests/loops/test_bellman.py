@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cmdpax.errors import InputError
 from cmdpax.loops import bellman, compiled, systems
 from cmdpax.model.cmdp import CMDP
-from models import STRUCTURES, build, cmdps, dense_transitions, random_policies, uneven
+from models import STRUCTURES, build, cmdps, dense_transitions, own_block, random_policies, uneven
 
 
 def everything(model: CMDP) -> list[np.ndarray]:
@@ -91,6 +91,19 @@ def test_sweep_is_gauss_seidel_with_exact_self_loops(backwards):
     change = bellman.sweep(model.transitions, model.reward, start, 0.9, backwards)
     np.testing.assert_allclose(start, expected, rtol=1e-13)
     assert change == np.abs(start - before).max()
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_sweep_block_by_block_is_that_of_all_states(backwards):
+    model = uneven(40, 3)
+    rows, values = model.transitions, np.random.default_rng(0).normal(size=40)
+    whole, changes = values.copy(), []
+    largest = bellman.sweep(rows, model.reward, whole, 0.9, backwards)
+    for first in range(30, -10, -10) if backwards else range(0, 40, 10):
+        block, pays = own_block(model, first, first + 10)
+        changes.append(bellman.sweep_block(first, block, pays, values, 0.9, backwards))
+    np.testing.assert_array_equal(values, whole)
+    assert max(changes) == largest
 
 
 def test_one_backward_sweep_crosses_a_corridor():

@@ -19,7 +19,6 @@ def test_rank_one_changes_are_those_of_a_new_policy(model, most):
     basis, factors = pivots.empty_basis(S, K, m, 200), small.empty_factors(S)
     basis.keys[:] = form.criterion.plan(form, form.reward).choices
     basis.kinds[basis.keys] = 1
-    small.factorise(form.kernel, basis.keys, factors)
     rewards = readable(np.vstack([form.reward[None], form.constraints]))
     parts = form.kernel, readable(form.initial), rewards, readable(form.thresholds)
     pivots.refresh(*parts, factors, basis)
@@ -27,7 +26,8 @@ def test_rank_one_changes_are_those_of_a_new_policy(model, most):
     owner = readable(form.transitions.state_of.astype(np.int64))
     limits = np.array([1e-10, 1e-10 * form.criterion.mass, most])
     why = pivots.pivot(form.kernel, owner, parts[1], factors, basis, limits)
-    assert why == (pivots.OPTIMAL if most == 1000 else why)
+    done = basis.counts[pivots.PIVOTS]
+    assert why == pivots.OPTIMAL or (most < 1000 and why == pivots.TROUBLE and done == most)
     policy = form.transitions.deterministic(basis.keys)
     truth = form.evaluate(policy)
     np.testing.assert_allclose(basis.margins, np.append(truth.reward, truth.margins), atol=1e-9)

@@ -90,7 +90,7 @@ BUDGETS = {
     "files": 540,
     "utilities": 665,
     "checker": 1080,
-    "loops": 4300,
+    "loops": 4253,
     "model": 4904,
     "exact": 3998,
     "solvers": 5350,
@@ -101,7 +101,7 @@ BUDGETS = {
     "paper": 2820,
     "cli": 1195,
 }
-LINES, MODULES, LOOSE_MODULES = 36_400, 172, 6
+LINES, MODULES, LOOSE_MODULES = 36_400, 173, 6
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 21,

@@ -45,7 +45,7 @@ def plan(
     for done in range(SWEEPS):
         if done or values is None:  # a guess may be good enough
             for part, own in form.parts((reward,), done % 2 == 0):
-                blocks.sweep_block(
+                bellman.sweep_block(
                     part.first, part.block, readable(own[0]), current, discount, done % 2 == 0
                 )
         low, high = np.inf, -np.inf

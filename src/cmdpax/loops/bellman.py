@@ -62,29 +62,32 @@ def sweep(rows: Rows, reward: Array, values: Array, discount: float, backwards: 
     For `reward [K]`; from the last state to the first if `backwards`. The largest change.
     """
     block = rows.rows(0, rows.states)
-    return float(_sweep(block, readable(reward), values, discount, backwards))
+    return float(sweep_block(0, block, readable(reward), values, discount, backwards))
 
 
 @compiled
-def _sweep(rows, reward, values, discount, backwards):
-    largest = 0.0
-    S = len(values)
-    for step in range(S):
-        s = S - 1 - step if backwards else step
-        value = best_alone(s, rows, reward, values, discount)[1]
-        largest, values[s] = max(largest, abs(value - values[s])), value
+def sweep_block(first, rows, reward, values, discount, backwards):
+    """The loop of `sweep`, for a block of states from `first` on; `reward [k]` of its choices."""
+    largest, n = 0.0, len(rows[0]) - 1
+    for step in range(n):
+        i = n - 1 - step if backwards else step
+        value = best_alone(i, first, rows, reward, values, discount)[1]
+        largest, values[first + i] = max(largest, abs(value - values[first + i])), value
     return largest
 
 
 @compiled
-def best_alone(s, rows, reward, values, discount):
-    """The best choice of a state and its value, all other values as they are."""
+def best_alone(i, first, rows, reward, values, discount):
+    """The best choice of state `first + i` and its value, all other values as they are.
+
+    That is `max_k (r(k) + gamma sum_{s' != s} p V(s')) / (1 - gamma p(s))`.
+    """
     first_choice, first_entry, successors, probabilities = rows
-    best, choice = -np.inf, first_choice[s]
-    for k in range(first_choice[s], first_choice[s + 1]):
+    best, choice = -np.inf, first_choice[i]
+    for k in range(first_choice[i], first_choice[i + 1]):
         next_value, stay = 0.0, 0.0
         for e in range(first_entry[k], first_entry[k + 1]):
-            if successors[e] == s:
+            if successors[e] == first + i:
                 stay += probabilities[e]
             else:
                 next_value += probabilities[e] * values[successors[e]]
@@ -167,7 +170,8 @@ def ratios(
     return low, high
 
 
-def ratio_rounding(longest: int) -> float:
+@compiled
+def ratio_rounding(longest):
     """What rounding of a ratio amounts to, as a share of its terms, for rows of so many entries."""
     return 2.220446049250313e-16 * (2.5 * longest + 10.0)
 
@@ -191,9 +195,7 @@ def fill_ratios(
             start, end = end, first_entry[k + 1 - begin]
             if is_mean and shares[k] == 0.0:
                 continue
-            gone = 1.0 if start == end else 0.0
-            if len(lost) > 0:
-                gone = lost[k]
+            gone = chance_of_end(lost, k, end - start)
             change, moved, loss, risen = -gone * value, gone * abs(value), gone * scale, 0.0
             for e in range(start - origin, end - origin):
                 step = probabilities[e] * (values[successors[e]] - value)
@@ -221,6 +223,14 @@ def fill_ratios(
             is_over = discount < 1.0 or value == 0.0
             low, high = _quotient(sum_d, sum_error, sum_g, sum_doubt, is_over)
         lows[i], highs[i] = low, high
+
+
+@compiled
+def chance_of_end(lost, k, entries):
+    """The chance `lost [K]` that nothing follows a choice; if not given: 1 if it has no entries."""
+    if len(lost) > 0:
+        return lost[k]
+    return 1.0 if entries == 0 else 0.0
 
 
 @compiled
@@ -270,9 +280,7 @@ def _differences(first, rows, reward, sizes, values, tails, lost, total, size):
         value = values[first + i]
         for k in range(first_choice[i], first_choice[i + 1]):
             start, end = end, first_entry[k + 1 - begin]
-            gone = 1.0 if start == end else 0.0
-            if len(lost) > 0:
-                gone = lost[k]
+            gone = chance_of_end(lost, k, end - start)
             change, moved = -gone * value, gone * abs(value)
             for e in range(start - origin, end - origin):
                 step, more = values[successors[e]] - value, 0.0

@@ -1,9 +1,8 @@
 """One pass over a block of rows that is made as it is needed, for a model of many blocks.
 
 Choices and entries of a block are counted from 0, its states from `first` on; vectors over states
-are those of the whole model.
+are those of the whole model. Plans take `bellman.sweep_block` and `bellman.fill_backup`.
 
-- `sweep_block`: Bellman's operator in place, state after state (Gauss-Seidel);
 - `step_block`: values of several functions under a policy, in place or into another array;
 - `push_block`: the same for visits: what a state has left over goes on to its successors;
 - `send_block`: what visits of a block send to all states.
@@ -18,31 +17,12 @@ from cmdpax.loops.compiled import compiled
 
 
 @compiled
-def sweep_block(first, rows, reward, values, discount, backwards):
-    """`V(s) <- max_k (r(k) + gamma sum_{s' != s} p V(s')) / (1 - gamma p(s))`, for `reward [k]`."""
-    first_choice, first_entry, successors, probabilities = rows
-    n = len(first_choice) - 1
-    for step in range(n):
-        i = n - 1 - step if backwards else step
-        s = np.uint32(first + i)
-        best = -np.inf
-        for k in range(first_choice[i], first_choice[i + 1]):
-            next_value = stay = 0.0
-            for e in range(first_entry[k], first_entry[k + 1]):
-                if successors[e] == s:
-                    stay += probabilities[e]
-                else:
-                    next_value += probabilities[e] * values[successors[e]]
-            best = max(best, (reward[k] + discount * next_value) / (1.0 - discount * stay))
-        values[s] = best
-
-
-@compiled
 def step_block(first, rows, rewards, shares, values, discount, backwards, target, lows, highs):
     """`V_f <- x_f + gamma P_pi V_f` of F functions `rewards [F, k]`, for `values [S, F]`.
 
-    shares: `[k]`, of the policy. target: `values` itself, or another array `[S, F]`; `lows [F]` and
-    `highs [F]` take part in the least and the largest change. In place self-loops are solved for.
+    shares: `[k]`, of the policy. backwards: 1 or 0 if target is `values` itself, where self-loops
+    are solved for; -1 if it is another array `[S, F]`. lows, highs: `[F]`, the least and the
+    largest change so far, in place.
     """
     first_choice, first_entry, successors, probabilities = rows
     n, F = len(first_choice) - 1, rewards.shape[0]

@@ -35,13 +35,13 @@ Array = np.ndarray
 BLOCK = 1 << 16  # states that one thread treats at a time; models of fewer stay on one thread
 CONSTANTS = (bool, int, float, str, tuple, np.generic)  # numba takes them for what they are now
 FOREIGN = ("numba", "numpy", "llvmlite")  # whose versions numba and `pip` look after
-PATIENCE = 2e-4  # seconds of Python before a loop is compiled, for each byte of its code: a third
+PATIENCE = 2e-4  # seconds of Python for each byte of code: a third of what compiling it takes
 LARGE = 1 << 19  # numbers in arrays; loops over more are compiled at once
 _sources: dict[Any, Any] = {}  # what `inlined` compiles in place of functions
 
 
 class _Turn(threading.local):
-    """What a thread is at: loops that it runs as Python, and its seconds of compiling so far."""
+    """Of one thread: how many loops it is inside of as Python, and its seconds of compiling."""
 
     depth, compiling = 0, 0.0
 
@@ -75,11 +75,11 @@ def at_once(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
 
 
 def _wait(loop: Any, is_part: bool) -> None:
-    """Let a loop run as the Python that it is until that took a share of what compiling it takes.
+    """Run a loop as Python until that has taken `PATIENCE` for each byte of its code; then compile.
 
-    So does whatever it calls: what takes longest is compiled first. Nobody waits where machine code
-    is in the cache, or arrays are large. is_part: whether it is compiled in the place of its one
-    call alone.
+    Whatever it calls does the same: what takes longest is compiled first. A loop is compiled at
+    once where its machine code is in the cache, or its arrays are large. is_part: whether it is
+    put in the place of its calls, and compiled with them.
     """
     machine_code, spent, length = loop._compile_for_args, 0.0, -1
 
@@ -115,7 +115,7 @@ def _length(loop: Any) -> int:
 
 
 def _size(arguments: Any) -> int:
-    """Of all arrays among arguments."""
+    """Numbers in all arrays among arguments."""
     if isinstance(arguments, tuple):
         return sum(map(_size, arguments))
     return arguments.size if isinstance(arguments, Array) else 0
@@ -146,7 +146,7 @@ def _mend_cache(loop: Any) -> None:
 
 
 def digest(loop: Any) -> str:
-    """Of all that machine code follows from, in the loop and in whatever it calls of ours."""
+    """A digest of all that decides about machine code: the loop and whatever it calls of ours."""
     texts = []
     for one, codes in _reached(loop):
         if isinstance(one, CONSTANTS):
@@ -201,7 +201,7 @@ def contracted(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def spliced(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: as `compiled`, but put in the place of its one call: it is compiled once less."""
+    """Decorator: as `compiled`, but put in the place of each call."""
     return compiled(function, inline="always")
 
 

@@ -429,32 +429,26 @@ def _inside(which, place, first, matrix, starts, others, chances):
 def outside(matrix: Matrix, which: Array, place: Array, first: int, values: Array) -> Array:
     """`sum_t P(s, t) V(t)` over the t outside the component of `inside`, `[n]`; V `[S]`."""
     totals = np.zeros(len(which))
-    _outside(readable(which), place, first, matrix.parts, readable(values), totals)
+    _outside(readable(which), place, first, matrix.parts, readable(values), totals, False)
     return totals
-
-
-@compiled
-def _outside(which, place, first, matrix, values, totals):
-    pointers, columns, entries = matrix
-    last = first + len(which)
-    for i in range(len(which)):
-        for e in range(pointers[which[i]], pointers[which[i] + 1]):
-            if not first <= place[columns[e]] < last:
-                totals[i] += entries[e] * values[columns[e]]
 
 
 def send_outside(
     matrix: Matrix, which: Array, place: Array, first: int, mass: Array, vector: Array
 ) -> None:
     """Add `sum_s mass(s) P(s, t)` to `vector [S]` at the t outside; mass `[n]`."""
-    _send_outside(readable(which), place, first, matrix.parts, readable(mass), vector)
+    _outside(readable(which), place, first, matrix.parts, readable(mass), vector, True)
 
 
 @compiled
-def _send_outside(which, place, first, matrix, mass, vector):
+def _outside(which, place, first, matrix, source, target, transpose):
     pointers, columns, entries = matrix
     last = first + len(which)
     for i in range(len(which)):
         for e in range(pointers[which[i]], pointers[which[i] + 1]):
-            if not first <= place[columns[e]] < last:
-                vector[columns[e]] += entries[e] * mass[i]
+            t = columns[e]
+            if not first <= place[t] < last:
+                if transpose:
+                    target[t] += entries[e] * source[i]
+                else:
+                    target[i] += entries[e] * source[t]

@@ -13,15 +13,15 @@ import numpy as np
 from cmdpax.loops.compiled import Array, compiled, readable
 from cmdpax.loops.rows import Block
 from cmdpax.loops.small import (
-    Factors,
+    ITERATIONS,
+    SWITCH,
     backup_all,
     centre,
     empty_factors,
-    factorise,
-    substitute,
+    evaluate,
+    whole_factors,
 )
 
-SWITCH, ITERATIONS = 1e-12, 1000  # as in `small`
 SIDE = 16  # functions swept side by side: values of some thousand states stay in a cache
 LOOK = 10  # sweeps between two looks at their rate
 EVALUATIONS = 10, 100  # that sweeps save, and what else these cost, in sweeps: `plan_both`
@@ -64,19 +64,10 @@ def _best_keys(kernel, reward, is_fresh, keys, factors, values):
     if is_fresh:
         _sweep(kernel, reward, values, keys)
     for _ in range(ITERATIONS):
-        _evaluate(kernel, reward, keys, factors, values)
+        evaluate(kernel, reward, keys, factors, values)
         if not _sweep(kernel, reward, values, keys):
             return True
     return False
-
-
-@compiled
-def _evaluate(kernel, reward, keys, factors, values):
-    """Values `[S]` of the keys, in place, and their LU."""
-    factorise(kernel, keys, factors)
-    for s in range(len(values)):
-        values[s] = reward[keys[s]]
-    substitute(factors, values)
 
 
 @compiled
@@ -112,17 +103,10 @@ def _sweep(kernel, reward, values, keys):
 
 @compiled
 def plan_both(kernel, rewards, initial, reach, reachable, is_closed, rough, potentials):
-    """Values `[n, 2, S]` of good policies for -x and x of n functions, `rewards [n, 2, K]`.
-
-    Both plans end when their errors are at most `rough` of what policies can change, or with the
-    best policies: first sweeps, if constants may be added (is_closed), then policy iteration. Then
-    values are cut to the range of reachable states, less its middle. reach: what an error in one
-    step amounts to in a value. False if a plan does not settle.
-    """
+    """As `small.plan_both`, for n functions in groups of `SIDE`."""
     n, _, S = potentials.shape
     potentials[:] = 0.0
-    edges, keys, backed_up = np.zeros((3, S), np.int64), np.empty((2, S), np.int64), np.empty(S)
-    factors = Factors(np.empty((S, S)), edges[0], edges[1], edges[2])
+    keys, factors, backed_up = np.empty((2, S), np.int64), whole_factors(S), np.empty(S)
     ends, is_best = np.zeros((2, 2)), np.zeros(2, np.bool_)
     most = EVALUATIONS[1] + EVALUATIONS[0] * _envelope_work(kernel, np.inf) / len(kernel[2])
     for first in range(0, n, SIDE):
@@ -145,7 +129,7 @@ def plan_both(kernel, rewards, initial, reach, reachable, is_closed, rough, pote
                     if is_best[side]:
                         continue
                     reward, values = own[i, side], vectors[i, side]
-                    _evaluate(kernel, reward, keys[side], factors, values)
+                    evaluate(kernel, reward, keys[side], factors, values)
                     is_best[side] = not _sweep(kernel, reward, values, keys[side])
                     low, high = _backup(kernel, reward, values, backed_up)
                     if not is_closed:

@@ -1,4 +1,4 @@
-"""The key dual simplex: one pass of pivots over the rows of a model.
+"""The key dual simplex: pivots over the rows of a model, and what a basis says.
 
 A basis is one key choice of every state and p extra choices J for p tight constraints I. Relative
 to the policy pi of the keys, with `K` the kernel that counts (`gamma P`), exactly:
@@ -32,8 +32,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cmdpax.loops.compiled import Array, compiled
-from cmdpax.loops.small import substitute, substitute_all
+from cmdpax.loops.compiled import Array, compiled, spliced
+from cmdpax.loops.small import factorise, substitute, substitute_all
 
 SMALLEST = 1e-10  # pivot, relative to the largest change of a price
 SINGULAR = 1e-13  # what is left of a column of W, relative to its size, if it depends on others
@@ -396,18 +396,77 @@ def _invert(R, tight, extra, p, inverse):
 
 @compiled
 def refresh(kernel, initial, rewards, thresholds, factors, basis):
+    """Everything anew from the keys: their LU, what follows from it, and the vectors of ties."""
+    factorise(kernel, basis.keys, factors)
+    refresh_values(kernel, initial, rewards, thresholds, factors, basis)
+    basis.counts[SWAPS] = 0
+    for t in range(basis.counts[TIES]):
+        unit_solution(factors, basis.ties[t], basis.vectors[t])
+
+
+@compiled
+def refresh_values(kernel, initial, rewards, thresholds, factors, basis):
     """Advantages `[1 + m, K]` and margins of the keys from their LU, `rewards [1 + m, K]`."""
     values = np.empty((len(initial), len(rewards)))
     for n in range(len(rewards)):
         for s in range(len(initial)):
             values[s, n] = rewards[n, basis.keys[s]]
     substitute_all(factors, values)
-    advantages(kernel, rewards, values, basis.advantages)
+    _fill_advantages(kernel, rewards, values, basis.advantages)
     for n in range(len(rewards)):
         total = -thresholds[n - 1] if n else 0.0
         for s in range(len(initial)):
             total += initial[s] * values[s, n]
         basis.margins[n] = total
+
+
+@spliced
+def _fill_advantages(kernel, rewards, values, advantages):
+    """`x + K V - V` of every choice, for n rewards `[n, K]` and values `[S, n]`, into `[n, K]`."""
+    first_choice, first_entry, successors, chances = kernel
+    total = np.empty(len(rewards))
+    for s in range(len(first_choice) - 1):
+        for k in range(first_choice[s], first_choice[s + 1]):
+            for n in range(len(rewards)):
+                total[n] = rewards[n, k] - values[s, n]
+            for e in range(first_entry[k], first_entry[k + 1]):
+                chance, t = chances[e], successors[e]
+                for n in range(len(rewards)):
+                    total[n] += chance * values[t, n]
+            for n in range(len(rewards)):
+                advantages[n, k] = total[n]
+
+
+@compiled
+def fill_policy(owner, basis, policy):
+    """The policy `[K]` with the visits of the basis, in place."""
+    keys, extra, p, totals = basis.keys, basis.extra, basis.counts[TIGHT], np.zeros(len(basis.keys))
+    policy[:] = 0.0
+    for s in range(len(keys)):
+        policy[keys[s]] = 1.0
+    for b in range(p):
+        totals[owner[extra[b]]] += max(basis.shares[b], 0.0)
+    for t in range(basis.counts[TIES]):
+        totals[basis.ties[t]] += max(basis.key_shares[t], 0.0)
+    for b in range(p):
+        k = extra[b]
+        s = owner[k]
+        if totals[s] > 0.0:
+            policy[k] = max(basis.shares[b], 0.0) / totals[s]
+            policy[keys[s]] = max(policy[keys[s]] - policy[k], 0.0)
+
+
+@compiled
+def has_one_price(basis, mixed, limits):
+    """Whether no other prices are optimal: no visit is 0, nor a margin that is not tight."""
+    p, tied, is_positive = basis.counts[TIGHT], 0, True
+    for b in range(p):
+        is_positive = is_positive and basis.shares[b] > limits[1]
+    for t in range(basis.counts[TIES]):
+        is_positive = is_positive and basis.key_shares[t] > limits[1]
+    for i in range(1, len(mixed)):
+        tied += abs(mixed[i]) <= limits[0]
+    return is_positive and tied == p
 
 
 @compiled
@@ -426,9 +485,8 @@ def neighbours(kernel, owner, initial, factors, basis, points):
         for t in range(basis.counts[TIES]):
             for b in range(p):
                 if owner[extra[b]] == basis.ties[t]:
-                    _switched(
-                        kernel, owner, initial, basis, basis.vectors[t], extra[b], points[row]
-                    )
+                    own = basis.vectors[t]
+                    _switch(kernel, owner, initial, basis, own, extra[b], points[row])
                     row += 1
         return
     for s in range(len(keys)):
@@ -436,12 +494,12 @@ def neighbours(kernel, owner, initial, factors, basis, points):
         for choice in range(kernel[0][s], kernel[0][s + 1]):
             k = np.int64(choice)
             if k != keys[s]:
-                _switched(kernel, owner, initial, basis, vector, k, points[row])
+                _switch(kernel, owner, initial, basis, vector, k, points[row])
                 row += 1
 
 
 @compiled
-def _switched(kernel, owner, initial, basis, vector, k, point):
+def _switch(kernel, owner, initial, basis, vector, k, point):
     """Add to the values of the keys what choice k of its state changes, for the state's vector."""
     mass = 0.0
     for s in range(len(initial)):
@@ -449,20 +507,3 @@ def _switched(kernel, owner, initial, basis, vector, k, point):
     share = mass / outflow(kernel, owner, vector, k)
     for n in range(len(point)):
         point[n] += share * basis.advantages[n, k]
-
-
-@compiled
-def advantages(kernel, rewards, values, out):
-    """`x + K V - V` of every choice, for n rewards `[n, K]` and values `[S, n]`, into `[n, K]`."""
-    first_choice, first_entry, successors, chances = kernel
-    total = np.empty(len(rewards))
-    for s in range(len(first_choice) - 1):
-        for k in range(first_choice[s], first_choice[s + 1]):
-            for n in range(len(rewards)):
-                total[n] = rewards[n, k] - values[s, n]
-            for e in range(first_entry[k], first_entry[k + 1]):
-                chance, t = chances[e], successors[e]
-                for n in range(len(rewards)):
-                    total[n] += chance * values[t, n]
-            for n in range(len(rewards)):
-                out[n, k] = total[n]

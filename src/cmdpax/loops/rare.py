@@ -1,21 +1,23 @@
 """Small models in which some steps are rare, or runs are long: elimination without subtraction.
 
-A chain moves by `moves [S, S]`, what is on its diagonal aside, and loses `lost [S]`. The diagonal
-of `I - K` is then `lost + sum of the moves`. Grassmann, Taksar and Heyman: where rows carry what
-they lose along, nothing is ever subtracted, and every number of the solution has nearly all its
-digits, be a step as rare as 1e-300. LU (`small.py`) would have `1 - p` and no digits of a rare p.
+A chain moves by `moves [S, S]`, whose diagonal does not count, and loses `lost [S]`. The diagonal
+of `I - K` is then `lost + sum of the moves`. Elimination (Grassmann, Taksar and Heyman 1985) keeps
+what each row loses, so that nothing is ever subtracted, and every number of the solution has nearly
+all its digits, even where a step is as rare as 1e-300. LU (`small.py`) would compute `1 - p`, and
+lose the digits of a rare p.
 """
 # mypy: disable-error-code="no-untyped-def"
 
 import numpy as np
 
+from cmdpax.loops.bellman import chance_of_end
 from cmdpax.loops.compiled import Array, compiled, readable
 from cmdpax.loops.rows import Block
 
 SWITCH = 1e-14  # gain as a share of its terms below which policy iteration keeps a choice
-DIGITS = 1e-15  # the same as a share of the largest value, whose last digits are these
+DIGITS = 1e-15  # the same as a share of the largest value: its rounding
 ITERATIONS = 1000
-REFINEMENTS = 2
+REFINEMENTS = 2  # of values, by what is left of their equations
 
 
 def factors_of(moves: Array, lost: Array) -> Array:
@@ -51,9 +53,8 @@ def best_choices(
 ) -> tuple[Array, Array] | None:
     """Optimal choices and values, both `[S]`, for `reward [K]`; None if it does not settle.
 
-    lost: `[K]`, the chance that nothing follows a choice. None: rows are whole (or empty, where
-    nothing follows for sure), and at a discount below 1 the values of whole rows have one constant
-    in common, which costs no digits.
+    lost: `[K]`, the chance that nothing follows a choice. None: rows sum to 1, or are empty. At a
+    discount below 1 a constant that values have in common is then kept apart, and costs no digits.
     """
     S = len(rows.first_choice) - 1
     keys = (rows.first_choice[:-1] if start is None else start).astype(np.int64)
@@ -116,12 +117,10 @@ def _spread(factors, vector):
 
 @compiled
 def _left(rows, reward, lost, discount, k, s, values):
-    """`d = x + gamma E V - V` of choice k of state s, and what its terms amount to."""
+    """`d = x + gamma E V - V` of choice k of state s, and the sum of its terms' sizes."""
     _, first_entry, successors, chances = rows
     first, last = first_entry[k], first_entry[k + 1]
-    gone = 1.0 if first == last else 0.0
-    if len(lost) > 0:
-        gone = lost[k]
+    gone = chance_of_end(lost, k, last - first)
     change = (1.0 - discount + discount * gone) * values[s]
     total, size = reward[k] - change, abs(reward[k]) + abs(change)
     for e in range(first, last):
@@ -140,9 +139,7 @@ def _best_keys(rows, reward, lost, discount, is_closed, keys, values):
         for s in range(S):
             k = keys[s]
             first, last = first_entry[k], first_entry[k + 1]
-            gone = 1.0 if first == last else 0.0
-            if len(lost) > 0:
-                gone = lost[k]
+            gone = chance_of_end(lost, k, last - first)
             rest[s] = 1.0 - discount + discount * gone
             for e in range(first, last):
                 moves[s, successors[e]] += discount * chances[e]

@@ -34,8 +34,9 @@ def settle(
 ) -> int:
     """Optimal values for `reward [K]` from one component on, in place on `values [S]`.
 
-    What a component leads to besides is settled before it. Values before are a guess. allowed: the
-    change of a last sweep that may remain. The component that is left out, or how many there are.
+    Components before it are settled already; values of the others are a guess. allowed: the change
+    of the last sweep that is small enough. Returns the first component that fills in too much, or
+    how many components there are.
     """
     lists = order.states, order.starts, order.place, order.flows, order.filled
     block = rows.rows(0, rows.states)
@@ -50,7 +51,7 @@ def _settle(
         first, count = starts[c], starts[c + 1] - starts[c]
         if count == 1:
             s = states[first]
-            values[s] = best_alone(s, rows, reward, values, discount)[1]
+            values[s] = best_alone(s, 0, rows, reward, values, discount)[1]
         elif filled[c]:
             return c
         else:

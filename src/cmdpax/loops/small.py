@@ -2,8 +2,10 @@
 
 `kernel` is the rows of `gamma P`; `I - K_pi` is an M-matrix, so LU without pivoting is stable, and
 zeros outside the fill-in stay zeros. Up to some hundred states it is as fast as LAPACK, on banded
-models ten times, and no number depends on the threads of a BLAS. What is done for many functions
-at once has them side by side, `[S, n]`: a processor works on several of them in one step.
+models ten times as fast, and no number depends on the threads of a BLAS. Many functions at once
+stand side by side, `[S, n]`, so that a processor works on several of them in one step.
+
+A policy's keys `[S]` are the numbers of its choices, int64.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -12,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from cmdpax.loops.bellman import fill_ratios
-from cmdpax.loops.compiled import Array, compiled, readable
+from cmdpax.loops.compiled import Array, compiled, frozen, readable, spliced
 from cmdpax.loops.rows import Block
 
 SWITCH = 1e-12  # relative gain below which policy iteration keeps a choice
-SWEEPS, ITERATIONS = 5, 1000
+SWEEPS, ITERATIONS = 5, 1000  # before policy iteration, and of policy iteration at the most
 ROUGH_SWEEPS = 400  # at the most, before a rough plan is made by policy iteration
-LOOK, FALLEN = 20, 0.7  # after so many sweeps errors are to have fallen to this share
+LOOK, FALLEN = 20, 0.7  # after LOOK sweeps errors must have fallen to this share
 
 
 class Factors(NamedTuple):
@@ -31,12 +33,19 @@ class Factors(NamedTuple):
 
 
 def empty_factors(states: int, reach: int | None = None) -> Factors:
-    """Room for the factors of so many states, none of whose transitions goes beyond `reach`."""
+    """Room for the factors of S states, none of whose transitions goes beyond `reach`."""
     first, left, right = (np.zeros(states, np.int64) for _ in range(3))
     if reach is None or 2 * reach + 1 >= states:
         return Factors(np.empty((states, states)), first, left, right)
     first += np.arange(-reach, states - reach)
     return Factors(np.empty((states, 2 * reach + 1)), first, left, right)
+
+
+@compiled
+def whole_factors(states):
+    """The same within loops, wherever transitions lead."""
+    edges = np.zeros((3, states), np.int64)
+    return Factors(np.empty((states, states)), edges[0], edges[1], edges[2])
 
 
 def best_choices(kernel: Block, reward: Array, start: Array | None) -> tuple[Array, Array] | None:
@@ -62,7 +71,8 @@ def solve_dense(kernel: Block, policy: Array, right: Array, transpose: bool) -> 
         factorise_mean(kernel, readable(policy), factors)
     if transpose or len(right) == 1:
         vectors = np.array(right)
-        _solve_each(factors, vectors, transpose)
+        for vector in vectors:
+            (_substitute_transposed if transpose else substitute)(factors, vector)
         return vectors
     columns = np.array(right.T, order="C")
     substitute_all(factors, columns)
@@ -73,7 +83,7 @@ def solve_dense(kernel: Block, policy: Array, right: Array, transpose: bool) -> 
 def best_keys(kernel, reward, keys, factors, values, sweeps):
     """Optimal keys for a reward `[K]` and their values, in place; False if it does not settle.
 
-    So many sweeps from `values [S]`, then policy iteration; `factors [S, S]` are those of the keys.
+    First `sweeps` sweeps from `values [S]`, then policy iteration; `factors` are those of the keys.
     """
     backed_up = np.empty(len(values))
     for _ in range(sweeps):
@@ -81,65 +91,57 @@ def best_keys(kernel, reward, keys, factors, values, sweeps):
         for s in range(len(values)):
             values[s] = backed_up[s]
     for _ in range(ITERATIONS):
-        factorise(kernel, keys, factors)
-        for s in range(len(values)):
-            values[s] = reward[keys[s]]
-        substitute(factors, values)
+        evaluate(kernel, reward, keys, factors, values)
         if not _backup(kernel, reward, values, keys, backed_up)[1]:
             return True
     return False
 
 
 @compiled
+def evaluate(kernel, reward, keys, factors, values):
+    """Values `[S]` of the keys for a reward `[K]`, and their LU, both in place."""
+    factorise(kernel, keys, factors)
+    for s in range(len(values)):
+        values[s] = reward[keys[s]]
+    substitute(factors, values)
+
+
+@compiled
 def factorise(kernel, keys, factors):
     """LU of `I - K_pi` in place on `factors`; without pivoting, as for any M-matrix."""
-    _, first_entry, successors, chances = kernel
-    numbers, first, left, right = factors
+    whole = frozen(np.ones(1))
     for s in range(len(keys)):
-        left[s], right[s] = s, s + 1
-        start, end = first_entry[keys[s]], first_entry[keys[s] + 1]
-        for e in range(start, end):
-            left[s], right[s] = _widened(left[s], right[s], successors[e])
-        for column in range(left[s], right[s]):
-            numbers[s, column - first[s]] = 0.0
-        numbers[s, s - first[s]] = 1.0
-        for e in range(start, end):
-            numbers[s, np.int64(successors[e]) - first[s]] -= chances[e]
-        _eliminate(factors, s)
+        _factorise_row(kernel, s, keys[s], whole, factors)
 
 
 @compiled
 def factorise_mean(kernel, policy, factors):
     """The same for a policy `[K]`."""
-    first_choice, first_entry, successors, chances = kernel
-    numbers, first, left, right = factors
-    for s in range(len(numbers)):
-        left[s], right[s] = s, s + 1
-        for k in range(first_choice[s], first_choice[s + 1]):
-            if policy[k] != 0.0:
-                for e in range(first_entry[k], first_entry[k + 1]):
-                    left[s], right[s] = _widened(left[s], right[s], successors[e])
-        for column in range(left[s], right[s]):
-            numbers[s, column - first[s]] = 0.0
-        numbers[s, s - first[s]] = 1.0
-        for k in range(first_choice[s], first_choice[s + 1]):
-            if policy[k] != 0.0:
-                for e in range(first_entry[k], first_entry[k + 1]):
-                    numbers[s, np.int64(successors[e]) - first[s]] -= policy[k] * chances[e]
-        _eliminate(factors, s)
+    first_choice = kernel[0]
+    for s in range(len(first_choice) - 1):
+        first, last = np.int64(first_choice[s]), np.int64(first_choice[s + 1])
+        _factorise_row(kernel, s, first, policy[first:last], factors)
 
 
-@compiled
-def _widened(left, right, column):
-    """The edges of a row that has an entry in this column too."""
-    return min(left, np.int64(column)), max(right, np.int64(column) + 1)
-
-
-@compiled
-def _eliminate(factors, row):
-    """Eliminate a row, given those before it."""
+@spliced
+def _factorise_row(kernel, row, choice, shares, factors):
+    """Row s of the LU, given those before it; `shares` are of the choices from `choice` on."""
+    _, first_entry, successors, chances = kernel
     numbers, first, left, right = factors
     here = first[row]
+    left[row], right[row] = row, row + 1
+    for k in range(len(shares)):
+        if shares[k] != 0.0:
+            for e in range(first_entry[choice + k], first_entry[choice + k + 1]):
+                t = np.int64(successors[e])
+                left[row], right[row] = min(left[row], t), max(right[row], t + 1)
+    for column in range(left[row], right[row]):
+        numbers[row, column - here] = 0.0
+    numbers[row, row - here] = 1.0
+    for k in range(len(shares)):
+        if shares[k] != 0.0:
+            for e in range(first_entry[choice + k], first_entry[choice + k + 1]):
+                numbers[row, np.int64(successors[e]) - here] -= shares[k] * chances[e]
     for i in range(left[row], row):
         factor = numbers[row, i - here]
         if factor != 0.0:
@@ -205,23 +207,18 @@ def substitute_all(factors, columns):
 
 
 @compiled
-def _solve_each(factors, vectors, transpose):
-    """Solve for every vector, in place on `[n, S]`; `U' L' x = b` with `transpose`."""
+def _substitute_transposed(factors, vector):
+    """Solve `U' L' x = b` in place on `vector [S]`."""
     numbers, first, left, right = factors
-    S = len(numbers)
-    for n in range(len(vectors)):
-        x = vectors[n]
-        if not transpose:
-            substitute(factors, x)
-            continue
-        for i in range(S):
-            x[i] /= numbers[i, i - first[i]]
-            for column in range(i + 1, right[i]):
-                x[column] -= numbers[i, column - first[i]] * x[i]
-        for step in range(S):
-            i = S - 1 - step
-            for column in range(left[i], i):
-                x[column] -= numbers[i, column - first[i]] * x[i]
+    S = len(vector)
+    for i in range(S):
+        vector[i] /= numbers[i, i - first[i]]
+        for column in range(i + 1, right[i]):
+            vector[column] -= numbers[i, column - first[i]] * vector[i]
+    for step in range(S):
+        i = S - 1 - step
+        for column in range(left[i], i):
+            vector[column] -= numbers[i, column - first[i]] * vector[i]
 
 
 @compiled
@@ -238,9 +235,8 @@ def plan_both(kernel, rewards, initial, reach, reachable, is_closed, rough, pote
     potentials[:] = 0.0
     if is_closed:
         count = _sweep_both(kernel, rewards, initial, reach, rough, open_ones, potentials)
-    edges, keys = np.zeros((3, S), np.int64), np.empty((2, S), np.int64)
-    factors = Factors(np.empty((S, S)), edges[0], edges[1], edges[2])
-    backed_up, ends, is_best = np.empty(S), np.zeros((2, 2)), np.zeros(2, np.bool_)
+    keys, factors, backed_up = np.empty((2, S), np.int64), whole_factors(S), np.empty(S)
+    ends, is_best = np.zeros((2, 2)), np.zeros(2, np.bool_)
     for place in range(count):
         i, is_done = open_ones[place], False
         for side in range(2):
@@ -253,10 +249,7 @@ def plan_both(kernel, rewards, initial, reach, reachable, is_closed, rough, pote
                 values, reward = potentials[i, side], rewards[i, side]
                 if is_best[side]:
                     continue
-                factorise(kernel, keys[side], factors)
-                for s in range(S):
-                    values[s] = reward[keys[side, s]]
-                substitute(factors, values)
+                evaluate(kernel, reward, keys[side], factors, values)
                 high, is_better = _backup(kernel, reward, values, keys[side], backed_up)
                 is_best[side] = not is_better
                 total = 0.0

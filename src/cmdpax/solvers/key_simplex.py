@@ -105,8 +105,13 @@ def by_pivots(
         return Outcome(None, basis.weights, done, basis.margins, ray)
     p = basis.counts[pivots.TIGHT]
     mixed = basis.margins + basis.advantages[:, basis.extra[:p]] @ basis.shares[:p]
-    points = _points(form, parts, owner, factors, basis, mixed, limits)
-    policy = _policy(form, owner, basis)
+    policy, is_unique = np.empty(form.choices), pivots.has_one_price(basis, mixed, limits)
+    pivots.fill_policy(owner, basis, policy)
+    if not is_unique:
+        pivots.refresh(*parts, factors, basis)
+    count = 1 + (p if is_unique else form.choices - form.states)
+    points = np.empty((count, 1 + form.constraint_count))
+    pivots.neighbours(parts[0], owner, parts[1], factors, basis, points)
     kind: dict[str, Any] = {"tolerance": LOWERED * eps, "stop": stop}
     best = form.criterion.plan(form, form.pseudo_reward(basis.weights), basis.keys, **kind)
     answer = Answer(policy, basis.weights, best, points=points)
@@ -182,7 +187,6 @@ def _begin(
     factors = small.empty_factors(form.states, None if form.is_small else reach_of(form))
     plan = form.criterion.plan(form, form.pseudo_reward(basis.weights), stop=stop)
     basis.keys[:] = plan.choices
-    small.factorise(kernel, basis.keys, factors)
     basis.kinds[basis.keys] = 1
     lowered = LOWERED * eps * form.criterion.unit * np.random.default_rng(0).random(form.choices)
     lowered[basis.keys] = 0.0
@@ -191,7 +195,8 @@ def _begin(
     allowed = MISSED * eps
     limits = np.array([allowed, allowed * form.criterion.mass, most])
     pivots.refresh(*parts, factors, basis)
-    np.minimum(_reduced(basis), 0.0, out=basis.reduced)
+    reduced = basis.advantages[0] + basis.weights @ basis.advantages[1:]
+    np.minimum(reduced, 0.0, out=basis.reduced)
     return parts, owner, factors, basis, limits
 
 
@@ -208,55 +213,4 @@ def _to_the_end(
         why = pivots.pivot(parts[0], owner, parts[1], factors, basis, limits)
         if why != pivots.REFRESH or stop():
             return why
-        _refresh(parts, owner, factors, basis)
-
-
-def _points(
-    form: StandardForm,
-    parts: tuple,
-    owner: np.ndarray,
-    factors: small.Factors,
-    basis: Basis,
-    mixed: np.ndarray,
-    limits: np.ndarray,
-) -> np.ndarray:
-    """Policies `[n, 1 + m]` that say which prices are optimal: more where they are not unique."""
-    p, ties = basis.counts[pivots.TIGHT], basis.counts[pivots.TIES]
-    is_unique = basis.shares[:p].min(initial=np.inf) > limits[1]
-    is_unique &= basis.key_shares[:ties].min(initial=np.inf) > limits[1]
-    is_unique &= (np.abs(mixed[1:]) <= limits[0]).sum() == p
-    if not is_unique:
-        _refresh(parts, owner, factors, basis)
-    count = 1 + (p if is_unique else form.choices - form.states)
-    points = np.empty((count, 1 + form.constraint_count))
-    pivots.neighbours(parts[0], owner, parts[1], factors, basis, points)
-    return points
-
-
-def _reduced(basis: Basis) -> np.ndarray:
-    """`R_0 + w.R`, `[K]`."""
-    return basis.advantages[0] + basis.weights @ basis.advantages[1:]
-
-
-def _refresh(parts: tuple, owner: np.ndarray, factors: small.Factors, basis: Basis) -> None:
-    """Everything anew from the keys, and the vectors of ties from their LU."""
-    small.factorise(parts[0], basis.keys, factors)
-    pivots.refresh(*parts, factors, basis)
-    basis.counts[pivots.SWAPS] = 0
-    for t in range(basis.counts[pivots.TIES]):
-        pivots.unit_solution(factors, basis.ties[t], basis.vectors[t])
-
-
-def _policy(form: StandardForm, owner: np.ndarray, basis: Basis) -> np.ndarray:
-    """The policy `[K]` with the visits of the basis."""
-    policy = form.transitions.deterministic(basis.keys)
-    p, ties = basis.counts[pivots.TIGHT], basis.ties[: basis.counts[pivots.TIES]]
-    extra, shares = basis.extra[:p], np.maximum(basis.shares[:p], 0.0)
-    totals = np.zeros(form.states)
-    np.add.at(totals, owner[extra], shares)
-    totals[ties] += np.maximum(basis.key_shares[: len(ties)], 0.0)
-    seen = totals[owner[extra]] > 0
-    extra, shares = extra[seen], shares[seen]
-    policy[extra] = shares / totals[owner[extra]]
-    np.subtract.at(policy, basis.keys[owner[extra]], policy[extra])
-    return np.maximum(policy, 0.0)
+        pivots.refresh(*parts, factors, basis)
