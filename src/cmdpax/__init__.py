@@ -38,9 +38,10 @@ _HOMES = {  # where each public name lives; a module is loaded when a name of it
     "solvers.frontier": ("frontier", "frontier_between"),
     "solvers.many": ("solve_many",),
     "solvers.policy_classes": ("Features",),
-    "solvers.solve": ("certified_gaps", "solve", "trajectory"),
+    "solvers.solve": ("solve",),
     "solvers.surface": ("frontier_surface",),
     "solvers.table": ("Method", "methods"),
+    "solvers.trajectory": ("certified_gaps", "trajectory"),
     "utilities.utility": ("Utility",),
 }
 _MODULES = ("environments", "utilities")
@@ -72,9 +73,10 @@ if TYPE_CHECKING:
     from cmdpax.solvers.frontier import frontier, frontier_between
     from cmdpax.solvers.many import solve_many
     from cmdpax.solvers.policy_classes import Features
-    from cmdpax.solvers.solve import certified_gaps, solve, trajectory
+    from cmdpax.solvers.solve import solve
     from cmdpax.solvers.surface import frontier_surface
     from cmdpax.solvers.table import Method, methods
+    from cmdpax.solvers.trajectory import certified_gaps, trajectory
     from cmdpax.utilities.utility import Utility
 
 

@@ -22,7 +22,7 @@ from cmdpax.solvers.policy_gradient import (
     spma,
     theory_step,
 )
-from cmdpax.solvers.solve import trajectory
+from cmdpax.solvers.trajectory import trajectory
 from models import cmdps
 
 STEPS = {"pqa": pqa, "ppg": ppg, "npg": npg, "spma": spma}

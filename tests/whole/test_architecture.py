@@ -104,9 +104,10 @@ BUDGETS = {
 LINES, MODULES, LOOSE_MODULES = 36_400, 172, 6
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
-    "one `solve`": 21,
+    "one `solve`": 15,
     "PQA-ALM": 5,
     "the corrective oracle": 7,
+    "pivots": 4,
     "an update of SPMA-ALM": 9,
     "a baseline": 4,
     "a utility": 5,

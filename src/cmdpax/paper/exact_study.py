@@ -43,8 +43,9 @@ from cmdpax.solvers.algorithm import AugmentedLagrangian, Progress, augmented_la
 from cmdpax.solvers.class_optimum import class_optimum
 from cmdpax.solvers.policy_classes import Features, LogLinear
 from cmdpax.solvers.policy_gradient import PolicyGradient, npg, pqa, spma
-from cmdpax.solvers.solve import certified_gaps, solve, trajectory
+from cmdpax.solvers.solve import solve
 from cmdpax.solvers.table import find_method
+from cmdpax.solvers.trajectory import certified_gaps, trajectory
 
 TAIL = 200  # iterates over which the worst gap and the worst violation are taken
 TIE = 1e-12  # gaps closer than this are equal up to rounding

@@ -82,12 +82,17 @@ def spma(policy: Array, action_values: Array, size: Array) -> Array:
 
 @dataclass(frozen=True)
 class PolicyState:
-    """A policy `[..., S, A]`, its evaluation, the step size `[...]`, its class's parameters."""
+    """A policy `[..., S, A]`, its evaluation, the step size `[...]`, its class's parameters.
+
+    The accelerated oracle alone remembers earlier steps, and the utility that they are of.
+    """
 
     policy: Array
     evaluation: Evaluation
     size: Array
     parameters: Array
+    memory: tuple[tuple[Array, Array], ...] = ()  # logits and advantages [S, A]
+    utility: AugmentedLagrangian | None = None
 
     @property
     def reward(self) -> Array:

@@ -17,6 +17,7 @@ import numpy as np
 from cmdpax import lagrangian
 from cmdpax.errors import InputError, check_count, check_known, check_positive
 from cmdpax.exact.standard import StandardForm
+from cmdpax.model.cmdp import CMDP, check_model
 from cmdpax.model.result import Trajectory
 from cmdpax.solvers import primal_dual
 from cmdpax.solvers.algorithm import Answer, Oracle, Progress, Recorder, augmented_lagrangian
@@ -281,3 +282,25 @@ def find_method(name: str) -> Method:
     """The row of a method; an unknown name gets a suggestion."""
     check_known("method", name, methods)
     return methods[name]
+
+
+def choose(model: CMDP, method: Any, features: Any) -> tuple[Method, dict[str, Any]]:
+    """The row of a method, its log-linear form if there are features, and what to pass it."""
+    check_model(model)
+    row = find_method(method) if isinstance(method, str) else of_oracle(method)
+    if features is None:
+        if row.features:
+            raise InputError(
+                f"method '{row.name}' has log-linear policies; give it features, for example"
+                " --features tiles:60,4,3."
+            )
+        row.check_criterion(model.criterion)
+        return row, {}
+    if not (row.features or row.linear):
+        names = ", ".join(one.name for one in methods.values() if one.features or one.linear)
+        raise InputError(f"method '{row.name}' takes no features; these do: {names}.")
+    row = row if row.features else methods[row.linear]
+    row.check_criterion(model.criterion)
+    features = features if isinstance(features, Features) else Features(features)
+    features.check(model.states, model.actions)
+    return row, {"features": features}
