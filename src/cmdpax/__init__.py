@@ -37,7 +37,7 @@ _HOMES = {  # where each public name lives; a module is loaded when a name of it
     "solvers.description": ("Description", "describe"),
     "solvers.frontier": ("frontier", "frontier_between"),
     "solvers.many": ("solve_many",),
-    "solvers.policy_classes": ("Features",),
+    "solvers.log_linear": ("Features",),
     "solvers.solve": ("solve",),
     "solvers.surface": ("frontier_surface",),
     "solvers.table": ("Method", "methods"),
@@ -71,8 +71,8 @@ if TYPE_CHECKING:
     from cmdpax.solvers.algorithm import AugmentedLagrangian, CertifiedGap, Oracle
     from cmdpax.solvers.description import Description, describe
     from cmdpax.solvers.frontier import frontier, frontier_between
+    from cmdpax.solvers.log_linear import Features
     from cmdpax.solvers.many import solve_many
-    from cmdpax.solvers.policy_classes import Features
     from cmdpax.solvers.solve import solve
     from cmdpax.solvers.surface import frontier_surface
     from cmdpax.solvers.table import Method, methods

@@ -6,7 +6,11 @@ from utility_theorem import cliff, measured, smooth_ones, two_states
 
 import cmdpax
 from cmdpax import utilities
+from cmdpax.environments import grid_world
 from cmdpax.errors import CertificateError, InputError
+from cmdpax.solvers.door import Door
+from cmdpax.solvers.table import find_method
+from models import large_path, renumbered
 
 EPS = 1e-4
 KINDS = (
@@ -316,3 +320,22 @@ def test_projected_pqa_climbs_a_utility_with_features(kind, projection):
     run = cmdpax.trajectory(model, "ppqa-alm", utility=utility, **how)
     assert run.rewards[-1] == pytest.approx(0, abs=1e-4 * abs(run.rewards[0]))
     assert run.policy == pytest.approx(policy, abs=0.05)
+
+
+@pytest.mark.parametrize("kind", ["soft_limit", "entropy", "max_min"])
+def test_a_large_model_numbered_at_random_has_the_utility_of_one_in_order(kind):
+    """The door put states in order, and utilities did not: a false result was "certified"."""
+    ordered = grid_world(24, 24, seed=1, discount=0.9)
+    utility = {
+        "soft_limit": utilities.soft_limit("reward", least=1.0),
+        "entropy": utilities.entropy(),
+        "max_min": utilities.max_min(["reward", *ordered.constraint_names]),
+    }[kind]
+    with large_path():
+        model = renumbered(ordered, 0)
+        assert Door(model, find_method("corrective-alm"), 1e-2).renumbered is not None
+        result = cmdpax.solve(model, utility=utility, eps=1e-2)
+    cmdpax.check(model, result)
+    other = cmdpax.solve(ordered, utility=utility, eps=1e-2)
+    room = result.certificate.gap + other.certificate.gap + 0.02 * abs(other.reward)
+    assert result.status == "certified" and abs(result.reward - other.reward) <= room

@@ -10,15 +10,8 @@ import plain
 from cmdpax import CMDP, InputError
 from cmdpax.environments import cliff_world
 from cmdpax.exact.standard import StandardForm
-from cmdpax.solvers.policy_classes import (
-    FLOOR,
-    Features,
-    LogLinear,
-    Tabular,
-    from_visits,
-    one_hot,
-    softmax,
-)
+from cmdpax.solvers.log_linear import Features, LogLinear, one_hot
+from cmdpax.solvers.policy_classes import FLOOR, Tabular, from_visits, softmax
 
 
 def _share(form, policy):

@@ -26,7 +26,7 @@ from cmdpax.environments import cliff_world, deep_sea, finite, garnet, grid_worl
 from cmdpax.environments.by_name import tiles
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.standard import StandardForm
-from cmdpax.solvers.policy_classes import Features, one_hot
+from cmdpax.solvers.log_linear import Features, one_hot
 from cmdpax.solvers.policy_gradient import PolicyGradient, npg, ppg, pqa, spma
 from cmdpax.solvers.trajectory import certified_gaps
 from models import cmdps, renumbered, uneven

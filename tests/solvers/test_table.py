@@ -7,7 +7,7 @@ import plain
 from cmdpax import CMDP, InputError, check, methods, solve, trajectory
 from cmdpax.environments import cliff_world, garnet
 from cmdpax.solvers.columns import Corrective
-from cmdpax.solvers.policy_classes import one_hot
+from cmdpax.solvers.log_linear import one_hot
 from cmdpax.solvers.table import find_method, of_oracle
 
 FIXED = [name for name, row in methods.items() if row.trace]

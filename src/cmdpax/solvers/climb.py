@@ -53,7 +53,8 @@ def solve_utility(
     row, eps = limits[:2]
     linear, objective = objective_of(model, utility)
     row.check_utility(utility)
-    climb = Climb(Door(linear, *limits), model, objective)
+    # arrays of a utility are in the model's own order
+    climb = Climb(Door(linear, *limits, may_renumber=False), model, objective)
     if utility.has_gradient:
         return climb.solve(settings, row.name == DEFAULT)
     result, share = None, eps

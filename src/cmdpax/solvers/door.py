@@ -84,6 +84,7 @@ class Door:
     warm: WarmStart = field(default_factory=WarmStart)
     may_pivot: bool = False  # whether the key simplex comes first, where it is the faster one
     start: Result | None = None  # of a model that resembles this one
+    may_renumber: bool = True  # whether a large form may have states in another order
 
     def __post_init__(self) -> None:
         check_limits(self.callback, time_limit=self.time_limit, memory_limit=self.memory_limit)
@@ -94,7 +95,7 @@ class Door:
         is_large = self.method.name == DEFAULT and not self.form.is_small
         # the few plans without constraints do not pay for copies of all rows
         is_plain = self.form.criterion.parts == 1 and self.form.constraint_count > 0
-        is_large &= isinstance(self.model, CMDP)
+        is_large &= self.may_renumber and isinstance(self.model, CMDP)
         if is_large and is_plain and not self.form.transitions.order.is_ordered:
             self.renumbered = self.form.in_order()
             self.form = self.renumbered.form

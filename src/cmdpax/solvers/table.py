@@ -25,7 +25,8 @@ from cmdpax.solvers.certified import Task, solve_certified
 from cmdpax.solvers.columns import Corrective
 from cmdpax.solvers.feasibility import largest_multiplier
 from cmdpax.solvers.key_simplex import by_pivots
-from cmdpax.solvers.policy_classes import Features, LogLinear, Tabular
+from cmdpax.solvers.log_linear import Features, LogLinear
+from cmdpax.solvers.policy_classes import Tabular
 from cmdpax.solvers.policy_gradient import PolicyGradient, StepFunction, npg, ppg, pqa, spma
 from cmdpax.solvers.programs import convex_al, cutting_plane, dantzig_wolfe, linear_program
 from cmdpax.utilities.utility import Utility
