@@ -9,7 +9,6 @@ from cmdpax import utilities
 from cmdpax.environments import grid_world
 from cmdpax.errors import CertificateError, InputError
 from cmdpax.solvers.door import Door
-from cmdpax.solvers.table import find_method
 from models import large_path, renumbered
 
 EPS = 1e-4
@@ -333,7 +332,7 @@ def test_a_large_model_numbered_at_random_has_the_utility_of_one_in_order(kind):
     }[kind]
     with large_path():
         model = renumbered(ordered, 0)
-        assert Door(model, find_method("corrective-alm"), 1e-2).renumbered is not None
+        assert Door(model, 1e-2).renumbered is not None
         result = cmdpax.solve(model, utility=utility, eps=1e-2)
     cmdpax.check(model, result)
     other = cmdpax.solve(ordered, utility=utility, eps=1e-2)

@@ -7,7 +7,6 @@ from cmdpax import solve, trajectory
 from cmdpax.environments import cliff_world, garnet
 from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.door import Attempts, Door
-from cmdpax.solvers.table import find_method
 
 
 def test_attempts_keep_what_is_accepted_and_count_those_that_gain_nothing():
@@ -25,7 +24,7 @@ def test_attempts_keep_what_is_accepted_and_count_those_that_gain_nothing():
 
 def test_the_tolerance_is_eps_in_the_units_of_the_scaled_form():
     model, eps = garnet(states=20, constraints=2, seed=1), 1e-3
-    door = Door(model, find_method("corrective-alm"), eps)
+    door = Door(model, eps)
     np.testing.assert_allclose(eps * door.units, door.tolerances)
     form = door.form
     value = form.evaluate(form.uniform_policy())

@@ -30,7 +30,7 @@ from cmdpax.solvers.door import Attempts, Door
 from cmdpax.solvers.feasibility import decide_feasibility
 from cmdpax.solvers.interior import interior_point, is_worth_while
 from cmdpax.solvers.stages import by_budget, solved
-from cmdpax.solvers.table import DEFAULT
+from cmdpax.solvers.table import DEFAULT, Method
 from cmdpax.utilities.utility import Utility, refuse_not_concave
 
 ACCURACY = 1e-3  # of a certificate's values, relative to what eps is a share of
@@ -44,22 +44,27 @@ Proven = tuple[np.ndarray, Certificate, np.ndarray]  # policy [K], its proof, it
 
 
 def solve_utility(
-    model: CMDP, utility: Utility, limits: tuple[Any, ...], settings: dict[str, Any]
+    model: CMDP,
+    utility: Utility,
+    method: Method,
+    eps: float,
+    settings: dict[str, Any],
+    **limits: Any,
 ) -> Result | None:
     """The result; None if no policy meets the constraints, or time ran out before one did.
 
-    limits: the fields of a `Door` after its model.
+    settings: the method's. limits: those of a `Door`.
     """
-    row, eps = limits[:2]
     linear, objective = objective_of(model, utility)
-    row.check_utility(utility)
+    method.check_utility(utility)
     # arrays of a utility are in the model's own order
-    climb = Climb(Door(linear, *limits, may_renumber=False), model, objective)
+    door = Door(linear, eps, method, **limits, may_renumber=False)
+    climb = Climb(door, model, objective)
     if utility.has_gradient:
-        return climb.solve(settings, row.name == DEFAULT)
+        return climb.solve(settings, method.name == DEFAULT)
     result, share = None, eps
     for _ in range(TIGHTER):
-        answer = solved(Door(raised(model, objective), row, share), {})
+        answer = solved(Door(raised(model, objective), share), {})
         if answer.status == "infeasible":
             break
         result = climb.max_min(answer)

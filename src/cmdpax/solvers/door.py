@@ -33,7 +33,7 @@ from cmdpax.model.result import Callback, Certificate, Mixture, Result, Row, Sta
 from cmdpax.model.row_function import FunctionCMDP
 from cmdpax.solvers.algorithm import Answer
 from cmdpax.solvers.certified import WarmStart
-from cmdpax.solvers.table import ACCURACY, DEFAULT, Method
+from cmdpax.solvers.table import ACCURACY, DEFAULT, Method, methods
 from cmdpax.stopping import Stopper
 
 LOOSE = 1e-2  # accuracy of a certificate, relative to the range, once time is up
@@ -76,8 +76,8 @@ class Door:
     """One solve of a model by a method, within limits. What it measures is computed once."""
 
     model: Any  # CMDP or FunctionCMDP
-    method: Method
     eps: float
+    method: Method = methods[DEFAULT]
     time_limit: float | None = None
     memory_limit: float | None = None
     callback: Callback | None = None

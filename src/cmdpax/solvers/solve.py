@@ -25,7 +25,7 @@ from cmdpax.solvers.certified import WarmStart
 from cmdpax.solvers.climb import solve_utility
 from cmdpax.solvers.door import Door, check_limits
 from cmdpax.solvers.stages import solved
-from cmdpax.solvers.table import DEFAULT, KEY, choose, find_method
+from cmdpax.solvers.table import DEFAULT, KEY, choose
 from cmdpax.solvers.vertices import certified_vertices, has_vertex
 from cmdpax.stopping import Stopper
 from cmdpax.utilities.utility import Utility
@@ -67,31 +67,32 @@ def solve(
     if isinstance(model, FunctionCMDP):
         _refuse_choices(method, features, utility, settings, memory_limit, start)
         check_number("eps", eps, above=0, below=1)
-        return solved(Door(model, find_method(DEFAULT), eps, time_limit, callback=callback), {})
+        return solved(Door(model, eps, time_limit=time_limit, callback=callback), {})
     row, own = choose(model, DEFAULT if method is None else method, features)
     check_number("eps", eps, above=0, below=1)
     row.check_settings(settings, row.settings)
     if memory_limit is not None and row.name != DEFAULT:
         raise InputError(f"memory_limit: only {DEFAULT} keeps to one; leave it out for {row.name}.")
-    limits = row, eps, time_limit, memory_limit, callback
     if start is not None:
         if row.name not in (DEFAULT, KEY) or utility is not None:
             raise InputError(f"start: only {DEFAULT} and {KEY} take one, and no utility does.")
         _check_start(model, start)
     settings = {**own, **settings}
+    limits: dict[str, Any] = {"time_limit": time_limit, "memory_limit": memory_limit}
+    limits["callback"] = callback
     if utility is not None:
-        result = solve_utility(model, utility, limits, settings)
+        result = solve_utility(model, utility, row, eps, settings, **limits)
         if result is not None:
             return result
         # what no policy can meet has no utility: the answer is that of the model itself
-        door = Door(model, find_method(DEFAULT), eps)
+        door = Door(model, eps)
         return _explained(door, solved(door, {}))
     may_pivot = method is None and not settings and memory_limit is None
     if may_pivot and has_vertex(model):
         result = _solve_small(model, eps, time_limit, callback, start)
         if result is not None:
             return result
-    door = Door(model, *limits, may_pivot=may_pivot, start=start)
+    door = Door(model, eps, row, **limits, may_pivot=may_pivot, start=start)
     return _explained(door, solved(door, settings))
 
 
@@ -169,7 +170,7 @@ def _relaxations(door: Door) -> np.ndarray:
             if door.stop() or left == 0:
                 return needed
             turned = relaxed.replace(minimise=minimise)
-            best = solved(Door(turned, find_method(DEFAULT), door.eps, left), {})
+            best = solved(Door(turned, door.eps, time_limit=left), {})
             lack = best.reward - bound if minimise else bound - best.reward
             off = best.certificate.gap if best.scaled_violation <= door.eps else np.inf
             if best.status == "infeasible":
@@ -181,9 +182,9 @@ def _relaxations(door: Door) -> np.ndarray:
 
 def solve_again(model: CMDP, eps: float, warm: WarmStart) -> Result:
     """Solve as by default, from a warm start, which is brought up to date."""
-    return solved(Door(model, find_method(DEFAULT), eps, warm=warm, may_pivot=True), {})
+    return solved(Door(model, eps, warm=warm, may_pivot=True), {})
 
 
 def scaled_form(model: CMDP, eps: float) -> Scaled:
     """The form of a model in units of which eps is the tolerance."""
-    return Door(model, find_method(DEFAULT), eps).scaled
+    return Door(model, eps).scaled

@@ -130,31 +130,32 @@ def _solve_with(
 
 def _alm(step: StepFunction, linear: str = "", gradient: bool = False) -> dict[str, Any]:
     """Both forms of an augmented-Lagrangian method with tables."""
-    budget = {"step": 0.1, **AL_BUDGET}
-
-    def trace(form: StandardForm, keep: Collection[int] = (), **chosen: Any) -> Trajectory:
-        settings = _checked(budget, chosen, RULES)
-        oracle = PolicyGradient(step, settings.pop("step"), gradient=gradient)
-        return _fixed_budget(form, oracle, keep, settings)
-
     certified = partial(_solve_with, lambda task: PolicyGradient(step, gradient=gradient))
-    return {"trace": trace, "budget": budget, "solve": certified, "linear": linear}
+    return {**_by_steps(step, {"step": 0.1}, gradient), "solve": certified, "linear": linear}
 
 
 def _projected(step: StepFunction) -> dict[str, Any]:
     """The fixed-budget form of an augmented-Lagrangian method with log-linear policies."""
     own = {"step": "backtracking", "projection_step": "newton", "projection_steps": 250}
+    return {**_by_steps(step, own), "features": True}
+
+
+def _by_steps(step: StepFunction, own: Mapping[str, Any], gradient: bool = False) -> dict[str, Any]:
+    """A fixed budget; `own` has the step size, and for features what `LogLinear` takes."""
     budget = {**own, **AL_BUDGET}
 
     def trace(
-        form: StandardForm, keep: Collection[int] = (), *, features: Features, **chosen: Any
+        form: StandardForm,
+        keep: Collection[int] = (),
+        features: Features | None = None,
+        **chosen: Any,
     ) -> Trajectory:
         settings = _checked(budget, chosen, RULES)
         size, *projection = (settings.pop(name) for name in own)
-        oracle = PolicyGradient(step, size, LogLinear(features, *projection))
-        return _fixed_budget(form, oracle, keep, settings)
+        policies = Tabular() if features is None else LogLinear(features, *projection)
+        return _fixed_budget(form, PolicyGradient(step, size, policies, gradient), keep, settings)
 
-    return {"trace": trace, "budget": budget, "features": True}
+    return {"trace": trace, "budget": budget}
 
 
 def _checked(
