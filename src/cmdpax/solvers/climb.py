@@ -1,4 +1,4 @@
-"""The way of a utility through the door: another objective, the same forms, methods and words.
+"""A utility instead of the reward: another objective, the same forms, methods and words.
 
     utility -> linear reward at the uniform policy -> the door's ranges, units and phase 1
             -> a method on the form with the objective -> a certificate by concavity -> result
@@ -233,7 +233,7 @@ class Climb:
         form = door.form.replace(objective=None)
         tolerance = 0.0 if form.is_small else ACCURACY * door.eps * float(door.scaled.units[0])
         if tolerance and objective.utility.has_gradient:
-            # F may rise by less than what its slope can
+            # F can tolerate less than its linear reward does
             point = objective.point(form, policy, tolerance) if touching is None else touching
             rise = objective.tolerance(objective.utility.value(*point), door.eps)
             tolerance = min(tolerance, ACCURACY * rise)

@@ -80,7 +80,7 @@ def frontier(
 def _corners(
     model: CMDP, i: int, loose: float, tight: float, eps: float, stop: Stop
 ) -> dict[float, float] | None:
-    """Thresholds of constraint i, from loose to tight, where its price changes, and those before.
+    """Where the price of constraint i changes: thresholds, from loose to tight, and prices before.
 
     None where there are too many to find, or pivots meet trouble.
     """
