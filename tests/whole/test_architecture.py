@@ -86,14 +86,14 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 785,
-    "files": 540,
-    "utilities": 665,
-    "checker": 1080,
+    "loose modules": 776,
+    "files": 537,
+    "utilities": 662,
+    "checker": 1078,
     "loops": 4300,
     "model": 4910,
     "exact": 4170,
-    "solvers": 5350,
+    "solvers": 5460,
     "environments": 685,
     "learning": 6980,
     "experiments": 1980,
@@ -101,7 +101,7 @@ BUDGETS = {
     "paper": 2820,
     "cli": 1195,
 }
-LINES, MODULES, LOOSE_MODULES = 36_400, 172, 6
+LINES, MODULES, LOOSE_MODULES = 36_400, 176, 6
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,

@@ -20,10 +20,7 @@ def quotients(
     u: np.ndarray,
     policy: np.ndarray | None,
 ) -> tuple[float, float, tuple[float, float]]:
-    """Ends of `(P V - V) / g` of choices that change V or u, and of `x + P h - h - V` of others.
-
-    x and sizes `[K]` as in `best_bounds`; v, u and the two parts of h `[S]`.
-    """
+    """Ends of `(P V - V) / g` of choices that change V or u, and of `x + P h - h - V` of others."""
     model = facts.model
     rows, heads = model.rows(0, model.states), model.first_choice[:-1].astype(np.int64)
     here = np.repeat(v, np.diff(model.first_choice))

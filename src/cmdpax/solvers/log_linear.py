@@ -246,14 +246,13 @@ class LogLinear:
         f = self.features
         target = (1 - FLOOR) * target + FLOOR / f.actions
         weight, mass = f.sum_states(share), f.sum_pairs(share[..., None] * target)
-
-        def value(point: Array) -> tuple[float, Array]:
-            return float(f.cross_entropy(point, weight, mass)), mass
-
-        def slope(policy: Array, mass: Array) -> Array:
-            return weight[:, None] * policy - mass
-
-        x, is_settled = self._damped_newton(x, weight, value, slope, NEWTON_STEPS)
+        x, is_settled = self._damped_newton(
+            x,
+            weight,
+            lambda point: (float(f.cross_entropy(point, weight, mass)), mass),
+            lambda policy, mass: weight[:, None] * policy - mass,
+            NEWTON_STEPS,
+        )
         if not is_settled:
             raise NumericalError(
                 f"projection: Newton's method did not settle in {NEWTON_STEPS} steps; scale the"
@@ -277,10 +276,9 @@ class LogLinear:
             total = float((share * means[..., 0]).sum())
             return total, share[..., None] * np.exp(log_policy) * (surplus - means)
 
-        def slope(policy: Array, mass: Array) -> Array:
-            return f.sum_pairs(mass)
-
-        return self._damped_newton(x, f.sum_states(share), value, slope, REVERSE_STEPS)[0]
+        return self._damped_newton(
+            x, f.sum_states(share), value, lambda policy, mass: f.sum_pairs(mass), REVERSE_STEPS
+        )[0]
 
     def _damped_newton(
         self,
@@ -292,10 +290,9 @@ class LogLinear:
     ) -> tuple[Array, bool]:
         """Where damped Newton steps from x `[r]` end, and whether they have settled.
 
-        They settle once half the squared Newton decrement, the estimate of what the value lies
-        above its minimum, is at most `NEWTON_TOLERANCE`, or where rounding hides any descent.
-        weight: `[n]`, of groups in the curvature. value: of coordinates, with what `slope` takes
-        beside the policy `[n, A]`; slope: with respect to logits, `[n, A]`.
+        They have once half the squared Newton decrement, the estimate of `value - min value`, is at
+        most `NEWTON_TOLERANCE`, or rounding hides any descent. weight: of groups, `[n]`. value: of
+        coordinates, with what `slope(policy, it)`, that of logits `[n, A]`, is computed from.
         """
         f = self.features
         now, known = value(x)
