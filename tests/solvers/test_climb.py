@@ -338,3 +338,27 @@ def test_a_large_model_numbered_at_random_has_the_utility_of_one_in_order(kind):
     other = cmdpax.solve(ordered, utility=utility, eps=1e-2)
     room = result.certificate.gap + other.certificate.gap + 0.02 * abs(other.reward)
     assert result.status == "certified" and abs(result.reward - other.reward) <= room
+
+
+@pytest.mark.parametrize("kind", ["soft_limit", "entropy", "fairness", "max_min"])
+def test_a_time_limit_is_kept_and_said(kind):
+    """Where phase 1 had no time, the optimum of the model's own reward came back, certified."""
+    model = cmdpax.environments.garnet(states=300, constraints=4, seed=1)
+    model = model.replace(reward=model.reward - model.reward.min())
+    utility = {
+        "soft_limit": utilities.soft_limit("reward", least=100.0),
+        "entropy": utilities.entropy(),
+        "fairness": utilities.fairness(["reward"]),
+        "max_min": utilities.max_min(["reward", "c0"]),
+    }[kind]
+    result = cmdpax.solve(model, utility=utility, time_limit=0)
+    assert (result.status, result.reason, result.utility) == ("limit", "time", utility)
+    cmdpax.check(model, result)
+
+
+def test_a_limit_that_a_utility_does_not_keep_is_refused():
+    model, utility = cmdpax.environments.cliff_world(), utilities.entropy()
+    with pytest.raises(InputError, match="leave it out for a utility"):
+        cmdpax.solve(model, utility=utility, memory_limit=64)
+    with pytest.raises(InputError, match="npg-alm has a fixed budget; set its outer and inner"):
+        cmdpax.solve(model, "npg-alm", utility=utility, step=0.1, time_limit=60)

@@ -24,12 +24,12 @@ from cmdpax.model.result import Certificate, Result, Status
 from cmdpax.solvers.accelerated import Accelerated
 from cmdpax.solvers.algorithm import Answer, Point
 from cmdpax.solvers.certified import Task, solve_certified
-from cmdpax.solvers.columns import MAX_COLUMNS, first_column
+from cmdpax.solvers.columns import MAX_COLUMNS, Columns, Corrective, first_column
 from cmdpax.solvers.concave_columns import ConcaveColumns
 from cmdpax.solvers.door import Attempts, Door
 from cmdpax.solvers.feasibility import decide_feasibility
 from cmdpax.solvers.interior import interior_point, is_worth_while
-from cmdpax.solvers.stages import by_budget, solved
+from cmdpax.solvers.stages import by_budget, certified_solver, solved
 from cmdpax.solvers.table import DEFAULT, Method
 from cmdpax.utilities.utility import Utility, refuse_not_concave
 
@@ -51,7 +51,7 @@ def solve_utility(
     settings: dict[str, Any],
     **limits: Any,
 ) -> Result | None:
-    """The result; None if no policy meets the constraints, or time ran out before one did.
+    """The result; None if no policy meets the constraints.
 
     settings: the method's. limits: those of a `Door`.
     """
@@ -61,14 +61,15 @@ def solve_utility(
     door = Door(linear, eps, method, **limits, may_renumber=False)
     climb = Climb(door, model, objective)
     if utility.has_gradient:
-        return climb.solve(settings, method.name == DEFAULT)
+        return climb.solve(settings)
     result, share = None, eps
     for _ in range(TIGHTER):
-        answer = solved(Door(raised(model, objective), share), {})
+        one = Door(raised(model, objective), share, time_limit=door.seconds_left)
+        answer = solved(one, {})
         if answer.status == "infeasible":
             break
         result = climb.max_min(answer)
-        if result.status == "certified":
+        if result.status == "certified" or door.stop():
             break
         share /= 10
     return result
@@ -152,30 +153,37 @@ class Climb:
     objective: Objective
     attempts: Attempts = field(default_factory=Attempts)
 
-    def solve(self, settings: dict[str, Any], is_default: bool) -> Result | None:
+    def solve(self, settings: dict[str, Any]) -> Result | None:
         """The result of a utility with a gradient; None as in `solve_utility`."""
         door = self.door
         door.form = door.form.replace(objective=self.objective)
-        row, stop, form = door.method, door.stop, door.scaled.form
-        if is_default:
-            solver: Any = partial(self._by_default, **settings)
-        elif row.solve is None or settings.keys() - row.own_settings.keys():
-            with stop:
-                return self._said(self._certify(by_budget(door, settings)))
-        else:
-            solver = partial(row.solve, **settings)
+        solver, stop, form = certified_solver(door, settings), door.stop, door.scaled.form
+        if door.method.name == DEFAULT:
+            solver = partial(self._by_default, **settings)
         with stop:
+            if solver is None:
+                return self._said(self._certify(by_budget(door, settings)))
             linear, accuracy = form.replace(objective=None), 1e-2 * door.eps
             if form.constraint_count:
                 verdict = decide_feasibility(linear, door.eps, None, accuracy, stop=stop)
-                if verdict.status in ("infeasible", "open"):
+                if verdict.status == "infeasible":
                     return None
                 columns = verdict.columns
+                if verdict.status == "open":
+                    return self._said(self._certify(self._least_violating(columns)))
             else:
                 columns = first_column(linear, form.criterion.plan(linear, linear.reward))
             limits = door.eps, columns, MAX_COLUMNS, self._is_over, None
             answer = solver(form, Task(*limits, door.record, self._accept, door.warm))
             return self._said(self.attempts.accepted or self._certify(answer))
+
+    def _least_violating(self, columns: Columns) -> Answer:
+        """The policy of phase 1 when time is up; where F is not finite there, the uniform one."""
+        form = self.door.form
+        policy = Corrective().policy(form, columns)
+        if not np.isfinite(self.objective.utility.value(*self.objective.point(form, policy))):
+            policy = form.uniform_policy()
+        return Answer(policy, np.zeros(form.constraint_count))
 
     def _by_default(self, form: StandardForm, task: Task, **settings: Any) -> Answer:
         """Columns for a utility of a few values, an interior point for one of visits.

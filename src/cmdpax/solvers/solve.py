@@ -50,15 +50,18 @@ def solve(
     own drives Algorithm 1, and `result.method` says what ran. eps: gap and violations are at most
     this share of what policies can change, `max_pi V - min_pi V`. features: `[S, A, d]`, makes
     policies log-linear; the certificate then still measures against the best of all policies.
+
     time_limit: seconds; the clock is looked at between evaluations of policies, and the certificate
     of the last one is always finished. Fixed budgets have none. memory_limit: GB of the whole
-    process, for the default method. callback: sees every row of the trace as it comes, and those of
-    a fixed budget at its end. utility: maximised instead of the reward, one of `cmdpax.utilities`;
-    eps is then a share of `F(best bound) - F(uniform policy)`. start: a result of this model, or of
-    one with the same states, actions and constraints whose rewards, budgets or chances differ; its
-    prices and potentials are where the search begins, and nothing of it is believed. settings: the
-    method's own. A method that has a fixed-budget form too runs it when one of that form's settings
-    is given.
+    process, for the default method on a reward. callback: sees every row of the trace as it comes,
+    and those of a fixed budget at its end.
+
+    utility: maximised instead of the reward, one of `cmdpax.utilities`; eps is then a share of
+    `F(best bound) - F(uniform policy)`. start: a result of this model, or of one with the same
+    states, actions and constraints whose rewards, budgets or chances differ; its prices and
+    potentials are where the search begins, and nothing of it is believed. settings: the method's
+    own. A method that has a fixed-budget form too runs it when one of that form's settings is
+    given.
 
     An infeasible model is answered with its proof. Stops with status `limit` after the time limit,
     Ctrl-C (a second one ends it at once, with nothing) or when rounding leaves nothing to gain,
@@ -71,8 +74,9 @@ def solve(
     row, own = choose(model, DEFAULT if method is None else method, features)
     check_number("eps", eps, above=0, below=1)
     row.check_settings(settings, row.settings)
-    if memory_limit is not None and row.name != DEFAULT:
-        raise InputError(f"memory_limit: only {DEFAULT} keeps to one; leave it out for {row.name}.")
+    if memory_limit is not None and (row.name != DEFAULT or utility is not None):
+        what = row.name if utility is None else "a utility"
+        raise InputError(f"memory_limit: only {DEFAULT} keeps to one; leave it out for {what}.")
     if start is not None:
         if row.name not in (DEFAULT, KEY) or utility is not None:
             raise InputError(f"start: only {DEFAULT} and {KEY} take one, and no utility does.")
@@ -85,7 +89,7 @@ def solve(
         if result is not None:
             return result
         # what no policy can meet has no utility: the answer is that of the model itself
-        door = Door(model, eps)
+        door = Door(model, eps, time_limit=time_limit)
         return _explained(door, solved(door, {}))
     may_pivot = method is None and not settings and memory_limit is None
     if may_pivot and has_vertex(model):

@@ -44,13 +44,7 @@ def solved(door: Door, settings: Mapping[str, Any]) -> Result:
     if not door.form.constraint_count and method.name == DEFAULT and not settings:
         with stop:
             return _unconstrained(door)
-    solve = None if settings.keys() - method.own_settings.keys() else method.solve
-    if solve is None and door.time_limit is not None:
-        counts = [one for one in ("outer", "inner", "steps") if one in method.budget]
-        raise InputError(
-            f"time_limit: {method.name} has a fixed budget; set its {' and '.join(counts)}."
-        )
-    solver = None if solve is None else partial(solve, **settings)
+    solver = certified_solver(door, settings)
     with stop:
         form = door.scaled.form
         plans = 0 if method.name == KEY else None
@@ -72,6 +66,19 @@ def solved(door: Door, settings: Mapping[str, Any]) -> Result:
         if solver is not None:
             return _by_method(door, solver, verdict, most)
     return door.result(by_budget(door, settings))
+
+
+def certified_solver(door: Door, settings: Mapping[str, Any]) -> Callable[..., Answer] | None:
+    """The certified form of the method with its settings; None where a fixed budget is to run."""
+    method = door.method
+    if method.solve is not None and not settings.keys() - method.own_settings.keys():
+        return partial(method.solve, **settings)
+    if door.time_limit is not None:
+        counts = [one for one in ("outer", "inner", "steps") if one in method.budget]
+        raise InputError(
+            f"time_limit: {method.name} has a fixed budget; set its {' and '.join(counts)}."
+        )
+    return None
 
 
 def _unconstrained(door: Door) -> Result:
