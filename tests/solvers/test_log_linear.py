@@ -92,6 +92,11 @@ def test_bad_features_are_refused(array, message):
         Features(array)
 
 
+def test_ragged_features_are_refused():
+    with pytest.raises(InputError, match="give numbers as"):
+        Features([[[1.0], [2.0]], [[3.0]]])
+
+
 def test_features_of_another_model_are_refused():
     with pytest.raises(InputError, match="4 states and 2 actions"):
         Features(one_hot(3, 2)).check(4, 2)

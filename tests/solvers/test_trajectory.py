@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cmdpax import InputError, solve, trajectory
-from cmdpax.environments import cliff_world
+from cmdpax.environments import cliff_world, garnet
 from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.trajectory import certified_gaps
 
@@ -64,3 +64,30 @@ def test_certified_gaps_hold_without_knowing_the_optimum():
     # at zero weights the bound is the unconstrained optimum
     assert gaps[0] == pytest.approx(0.670621 - 0.171924, abs=1e-6)
     np.testing.assert_allclose(certified_gaps(model, run, every=100)[0], gaps[0])
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "sentence"),
+    [
+        ("npg-pd", {"keep": 5}, "keep is 5; give numbers of iterates"),
+        ("npg-pd", {"keep": ["a"]}, "keep is 'a'; it must be a whole number"),
+        ("npg-pd", {"step": [1.0, 2.0], "dual_step": [1.0, 2.0, 3.0]}, "of one batch shape"),
+        ("pqa-alm", {"step": [1.0, 2.0], "penalty": [1.0, 2.0]}, "penalty is .*; .* one number"),
+        ("pqa-alm", {"dual_factor": [0.5, 1.0]}, "dual_factor is .*; .* one number"),
+    ],
+)
+def test_bad_budgets(method, options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        trajectory(cliff_world(), method, **options)
+
+
+def test_gaps_need_a_run_of_the_model():
+    model = cliff_world()
+    run = trajectory(model, "npg-pd", steps=2)
+    for arguments in ((model, 3), (model, solve(model))):
+        with pytest.raises(InputError, match="run: a Trajectory is needed"):
+            certified_gaps(*arguments)
+    with pytest.raises(InputError, match="model: a CMDP is needed"):
+        certified_gaps(run, model)
+    with pytest.raises(InputError, match="run: it is of another model"):
+        certified_gaps(garnet(states=21, constraints=2), run)

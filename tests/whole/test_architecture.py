@@ -86,14 +86,14 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 776,
+    "loose modules": 773,
     "files": 537,
-    "utilities": 662,
+    "utilities": 663,
     "checker": 1078,
     "loops": 4300,
     "model": 4910,
     "exact": 4170,
-    "solvers": 5460,
+    "solvers": 5469,
     "environments": 685,
     "learning": 6980,
     "experiments": 1980,

@@ -44,25 +44,17 @@ Proven = tuple[np.ndarray, Certificate, np.ndarray]  # policy [K], its proof, it
 
 
 def solve_utility(
-    model: CMDP,
-    utility: Utility,
-    method: Method,
-    eps: float,
-    settings: dict[str, Any],
-    **limits: Any,
+    model: CMDP, utility: Utility, settings: dict[str, Any], method: Method, **kind: Any
 ) -> Result | None:
-    """The result; None if no policy meets the constraints.
-
-    settings: the method's. limits: those of a `Door`.
-    """
+    """The result; None if no policy meets the constraints. kind: other fields of a `Door`."""
     linear, objective = objective_of(model, utility)
     method.check_utility(utility)
     # arrays of a utility are in the model's own order
-    door = Door(linear, eps, method, **limits, may_renumber=False)
+    door = Door(linear, method=method, **kind, may_renumber=False)
     climb = Climb(door, model, objective)
     if utility.has_gradient:
         return climb.solve(settings)
-    result, share = None, eps
+    result, share = None, door.eps
     for _ in range(TIGHTER):
         one = Door(raised(model, objective), share, time_limit=door.seconds_left)
         answer = solved(one, {})

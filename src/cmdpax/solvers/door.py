@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.errors import InputError, check_number
 from cmdpax.exact.bounds import gauge_of_sizes, mixed
 from cmdpax.exact.certificate import certify, scaled_errors
 from cmdpax.exact.ranges import Ranges, attained_ranges
@@ -39,15 +38,6 @@ from cmdpax.stopping import Stopper
 LOOSE = 1e-2  # accuracy of a certificate, relative to the range, once time is up
 REFUSALS, GAIN = 4, 0.9  # certificates in a row that gain less than a tenth before a search ends
 Proven = tuple[Mixture, Certificate, np.ndarray]  # policies, their proof, their values [m]
-
-
-def check_limits(callback: Any, **limits: float | None) -> None:
-    """Demand limits >= 0, and a callback that is a function."""
-    for name, limit in limits.items():
-        if limit is not None:
-            check_number(name, limit, least=0)
-    if callback is not None and not callable(callback):
-        raise InputError("callback: it must be a function that takes a row of the trace.")
 
 
 @dataclass
@@ -87,7 +77,6 @@ class Door:
     may_renumber: bool = True  # whether a large form may have states in another order
 
     def __post_init__(self) -> None:
-        check_limits(self.callback, time_limit=self.time_limit, memory_limit=self.memory_limit)
         self.started, self.stop = time.perf_counter(), Stopper(self.time_limit)
         self.form = form_of(self.model)
         self.method.check_criterion(self.form.kind)

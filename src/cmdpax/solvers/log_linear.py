@@ -18,6 +18,7 @@ from cmdpax.solvers.policy_classes import (
     Array,
     Batch,
     Pair,
+    Tabular,
     check_step,
     log_or_zero,
     log_softmax,
@@ -50,7 +51,10 @@ class Features:
     """
 
     def __init__(self, table: Any) -> None:
-        array = np.asarray(table)
+        try:
+            array = np.asarray(table)
+        except ValueError:  # rows of different lengths
+            array = np.zeros(0)
         if array.ndim != 3 or array.dtype.kind not in "biuf" or 0 in array.shape:
             raise InputError(
                 f"features: the array has shape {array.shape}; give numbers as [states, actions,"
@@ -401,3 +405,6 @@ class LogLinear:
                 break
             point -= size * (transpose @ direction.reshape(A * n, -1))
         return np.ascontiguousarray(point.T).reshape(x.shape)
+
+
+PolicyClass = Tabular | LogLinear

@@ -5,12 +5,29 @@
 | `Tabular()` | log-probabilities `[..., S, A]` | the target itself | the action values Q |
 | `LogLinear(features)` | coordinates `[..., r]` | nearest in KL | compatible regression on Q |
 
-Every method is written once, on a `PolicyClass`. With one-hot features both classes hold the same
-policies, and every method does the same on both. `...` is an optional batch shape.
+Every method is written once, on a `PolicyClass`, which has `complete` (whether every policy is in
+the class, so that a target is its own projection), `batch` (the shape of its own settings), and
+
+- `start(form, batch, policy)`: uniform policies of a batch shape, or those nearest to a policy;
+- `at(parameters)`: parameters as the class keeps them, and their policies `[..., S, A]`;
+- `log_policy(parameters)`: log-probabilities, finite where a probability is rounded to 0;
+- `project(parameters, share, target)`: the nearest to a target, searched from parameters;
+- `natural_gradient(parameters, share, policy, action_values)`, in the shape of the parameters;
+- `ascend_clipped(parameters, share, advantage, clip, size, steps)`: PPO's surrogate,
+
+      sum_s share(s) sum_a pi_k(a|s) min(ratio A, clip(ratio, 1 - clip, 1 + clip) A),
+
+  with the ratio of the policy to the first one, pi_k, and the advantage A, by `steps` gradient
+  steps. A pair counts while its ratio is below `1 + clip` (A > 0) or above `1 - clip` (A < 0); its
+  gradient is then that of `share(s) pi(a|s) A(s,a)`.
+
+`share [..., S]` is each state's share of the visits of the current policy; a complete class needs
+it in `ascend_clipped` alone. With one-hot features both classes hold the same policies, and every
+method does the same on both. `...` is an optional batch shape.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -64,51 +81,6 @@ def check_step(name: str, value: Any, rules: tuple[str, ...]) -> None:
             raise InputError(f"{name}: '{value}' is neither a number nor {choice}.")
     elif not (np.isfinite(value).all() and (np.asarray(value) > 0).all()):
         raise InputError(f"{name} is {value}; step sizes must be positive and finite.")
-
-
-class PolicyClass(Protocol):
-    """A set of policies `[..., S, A]` with their parameters.
-
-    share: each state's share of the visits of the current policy, `[..., S]`; a complete class
-    needs it in `ascend_clipped` alone.
-    """
-
-    @property
-    def complete(self) -> bool:
-        """Whether every policy is in the class, so that a target is its own projection."""
-
-    @property
-    def batch(self) -> Batch:
-        """The shape of its own settings."""
-
-    def start(self, form: StandardForm, batch: Batch, policy: Array | None = None) -> Pair:
-        """Uniform policies of a batch shape, or those nearest to a policy `[S, A]`."""
-
-    def at(self, parameters: Array) -> Pair:
-        """Parameters as the class keeps them, and their policies."""
-
-    def log_policy(self, parameters: Array) -> Array:
-        """Log-probabilities, finite where a probability is rounded to 0."""
-
-    def project(self, parameters: Array, share: Any, target: Array) -> Pair:
-        """The policy nearest to a target `[..., S, A]`, searched from parameters."""
-
-    def natural_gradient(
-        self, parameters: Array, share: Any, policy: Array, action_values: Array
-    ) -> Array:
-        """For action values `[..., S, A]`, in the shape of the parameters."""
-
-    def ascend_clipped(
-        self, parameters: Array, share: Array, advantage: Array, clip: Any, size: Any, steps: int
-    ) -> Array:
-        """`steps` gradient steps of a size `[...]` on PPO's surrogate
-
-            sum_s share(s) sum_a pi_k(a|s) min(ratio A, clip(ratio, 1 - clip, 1 + clip) A),
-
-        with the ratio of the policy to the first one, pi_k, and the advantage A `[..., S, A]`. A
-        pair counts while its ratio is below `1 + clip` (A > 0) or above `1 - clip` (A < 0); its
-        gradient is then that of `share(s) pi(a|s) A(s,a)`.
-        """
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from cmdpax import lagrangian
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.exact.standard import Evaluation, StandardForm
 from cmdpax.solvers.algorithm import AugmentedLagrangian, CertifiedGap
-from cmdpax.solvers.policy_classes import FLOOR, TABLES, Array, PolicyClass, check_step, softmax
+from cmdpax.solvers.log_linear import PolicyClass
+from cmdpax.solvers.policy_classes import FLOOR, TABLES, Array, check_step, softmax
 
 # policy and Q [..., S, A], step size [..., 1, 1] -> target [..., S, A]
 StepFunction = Callable[[Array, Array, Array], Array]

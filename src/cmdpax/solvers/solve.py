@@ -23,7 +23,7 @@ from cmdpax.model.row_function import FunctionCMDP
 from cmdpax.solvers.algorithm import Oracle
 from cmdpax.solvers.certified import WarmStart
 from cmdpax.solvers.climb import solve_utility
-from cmdpax.solvers.door import Door, check_limits
+from cmdpax.solvers.door import Door
 from cmdpax.solvers.stages import solved
 from cmdpax.solvers.table import DEFAULT, KEY, choose
 from cmdpax.solvers.vertices import certified_vertices, has_vertex
@@ -69,10 +69,11 @@ def solve(
     """
     if isinstance(model, FunctionCMDP):
         _refuse_choices(method, features, utility, settings, memory_limit, start)
-        check_number("eps", eps, above=0, below=1)
+        check_limits(eps, callback, time_limit=time_limit)
         return solved(Door(model, eps, time_limit=time_limit, callback=callback), {})
     row, own = choose(model, DEFAULT if method is None else method, features)
-    check_number("eps", eps, above=0, below=1)
+    limits = {"time_limit": time_limit, "memory_limit": memory_limit}
+    check_limits(eps, callback, **limits)
     row.check_settings(settings, row.settings)
     if memory_limit is not None and (row.name != DEFAULT or utility is not None):
         what = row.name if utility is None else "a utility"
@@ -82,10 +83,9 @@ def solve(
             raise InputError(f"start: only {DEFAULT} and {KEY} take one, and no utility does.")
         _check_start(model, start)
     settings = {**own, **settings}
-    limits: dict[str, Any] = {"time_limit": time_limit, "memory_limit": memory_limit}
-    limits["callback"] = callback
+    kind: dict[str, Any] = {"eps": eps, "method": row, "callback": callback, **limits}
     if utility is not None:
-        result = solve_utility(model, utility, row, eps, settings, **limits)
+        result = solve_utility(model, utility, settings, **kind)
         if result is not None:
             return result
         # what no policy can meet has no utility: the answer is that of the model itself
@@ -96,7 +96,7 @@ def solve(
         result = _solve_small(model, eps, time_limit, callback, start)
         if result is not None:
             return result
-    door = Door(model, eps, row, **limits, may_pivot=may_pivot, start=start)
+    door = Door(model, **kind, may_pivot=may_pivot, start=start)
     return _explained(door, solved(door, settings))
 
 
@@ -111,7 +111,6 @@ def _solve_small(
 
     It takes less than a second: nobody looks at a clock.
     """
-    check_limits(callback, time_limit=time_limit)
     if time_limit == 0:
         return None
     prices = None if start is None else model.limits.unfold(start.multipliers)
@@ -120,6 +119,16 @@ def _solve_small(
         with Stopper():
             callback(result.trace[0])
     return result
+
+
+def check_limits(eps: float, callback: Any, **limits: float | None) -> None:
+    """Demand a share eps, limits >= 0, and a callback that is a function."""
+    check_number("eps", eps, above=0, below=1)
+    for name, limit in limits.items():
+        if limit is not None:
+            check_number(name, limit, least=0)
+    if callback is not None and not callable(callback):
+        raise InputError("callback: it must be a function that takes a row of the trace.")
 
 
 def _refuse_choices(*choices: Any) -> None:

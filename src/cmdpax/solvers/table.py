@@ -104,7 +104,7 @@ class Method:
 
 def of_oracle(oracle: Oracle) -> Method:
     """The row of somebody's own oracle."""
-    if not hasattr(oracle, "advance"):
+    if isinstance(oracle, type) or not hasattr(oracle, "advance"):
         sentence = "is neither the name of a method nor an Oracle; an accuracy is eps=."
         raise InputError(f"method: {oracle!r} {sentence}")
     name = type(oracle).__name__
@@ -163,13 +163,20 @@ def _checked(
 ) -> dict[str, Any]:
     """The settings of a budget: counts where the default is one, otherwise positive numbers.
 
-    Those in `rules` may be the name of a rule instead, which is checked by who knows it.
+    Those in `rules` may be the name of a rule instead, which is checked by who knows it. Where
+    there are such, they alone may be arrays.
     """
     settings = {**budget, **chosen}
     for name, value in settings.items():
         if not (name in rules and isinstance(value, str)):
             check = check_count if isinstance(budget[name], int) else check_positive
             settings[name] = check(name, value)
+            if rules and name not in rules and np.ndim(value):
+                raise InputError(f"{name} is {value}; it must be one number.")
+    try:
+        np.broadcast_shapes(*map(np.shape, settings.values()))
+    except ValueError:
+        raise InputError(f"{', '.join(chosen)}: arrays must be of one batch shape.") from None
     return settings
 
 
