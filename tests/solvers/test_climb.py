@@ -1,5 +1,7 @@
 """Utilities through the door: against a conic program, and every claim by the checker."""
 
+import signal
+
 import numpy as np
 import pytest
 from utility_theorem import cliff, measured, smooth_ones, two_states
@@ -8,6 +10,7 @@ import cmdpax
 from cmdpax import utilities
 from cmdpax.environments import grid_world
 from cmdpax.errors import CertificateError, InputError
+from cmdpax.exact.discounted import Discounted
 from cmdpax.solvers.door import Door
 from models import large_path, renumbered
 
@@ -362,3 +365,19 @@ def test_a_limit_that_a_utility_does_not_keep_is_refused():
         cmdpax.solve(model, utility=utility, memory_limit=64)
     with pytest.raises(InputError, match="npg-alm has a fixed budget; set its outer and inner"):
         cmdpax.solve(model, "npg-alm", utility=utility, step=0.1, time_limit=60)
+
+
+def test_an_interrupt_ends_max_min(monkeypatch):
+    """It went on with the next of its four tolerances."""
+    model, calls, plan = cmdpax.environments.garnet(states=30, constraints=2), [], Discounted.plan
+
+    def interrupted(*arguments, **options):
+        calls.append(1)
+        if len(calls) == 8:
+            signal.raise_signal(signal.SIGINT)
+        return plan(*arguments, **options)
+
+    monkeypatch.setattr(Discounted, "plan", interrupted)
+    with pytest.warns(UserWarning, match="best policy so far"):
+        result = cmdpax.solve(model, utility=utilities.max_min(["reward", "c0"]), eps=1e-9)
+    assert (result.status, result.reason) == ("limit", "time")

@@ -93,7 +93,7 @@ BUDGETS = {
     "loops": 4300,
     "model": 4910,
     "exact": 4170,
-    "solvers": 5469,
+    "solvers": 5470,
     "environments": 685,
     "learning": 6980,
     "experiments": 1980,

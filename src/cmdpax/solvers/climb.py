@@ -55,15 +55,16 @@ def solve_utility(
     if utility.has_gradient:
         return climb.solve(settings)
     result, share = None, door.eps
-    for _ in range(TIGHTER):
-        one = Door(raised(model, objective), share, time_limit=door.seconds_left)
-        answer = solved(one, {})
-        if answer.status == "infeasible":
-            break
-        result = climb.max_min(answer)
-        if result.status == "certified" or door.stop():
-            break
-        share /= 10
+    with door.stop:
+        for _ in range(TIGHTER):
+            one = Door(raised(model, objective), share, time_limit=door.seconds_left)
+            answer = solved(one, {})
+            if answer.status == "infeasible":
+                break
+            result = climb.max_min(answer)
+            if result.status == "certified" or door.stop():
+                break
+            share /= 10
     return result
 
 
