@@ -24,8 +24,9 @@ from vs_lp_report import CELL, FAMILIES
 
 import cmdpax
 from cmdpax.exact.standard import StandardForm
-from cmdpax.solvers import solve as door
+from cmdpax.solvers import stages
 from cmdpax.solvers.key_simplex import by_pivots
+from cmdpax.solvers.solve import scaled_form
 from models import degenerate
 
 Rule = Callable[[StandardForm], int | None]
@@ -47,7 +48,7 @@ def main() -> None:
         print(endings(options.degenerate))
         return
     rules: dict[str, Rule] = {str(plans): after(plans) for plans in options.plans}
-    rules |= {"never": after(None), "rule": door.plans_before_pivots}
+    rules |= {"never": after(None), "rule": stages.plans_before_pivots}
     print("| family, S, m | " + " | ".join(rules) + " |")
     print("|---" * (1 + len(rules)) + "|", flush=True)
     for states in options.sizes:
@@ -67,7 +68,7 @@ def endings(count: int) -> str:
     pivots, multiples = np.empty(count, int), np.empty(count)
     for seed in range(count):
         model = degenerate(seed)
-        outcome = by_pivots(door.scaled_form(model, 1e-6).form, 1e-6)
+        outcome = by_pivots(scaled_form(model, 1e-6).form, 1e-6)
         trouble = outcome.answer is None and outcome.ray is None
         ends["trouble" if trouble else "optimal" if outcome.answer else "infeasible"] += 1
         ends[f"solve: {cmdpax.solve(model).status}"] += 1
@@ -85,7 +86,7 @@ def after(plans: int | None) -> Rule:
 
 def solved(model: cmdpax.CMDP, rule: Rule) -> int:
     """Solve by a rule; the pivots of the answer."""
-    door.plans_before_pivots = rule
+    stages.plans_before_pivots = rule
     result = cmdpax.solve(fresh(model))
     assert result.status == "certified"
     return int(result.trace[-1]["evaluations"]) if result.method == "key-simplex" else 0

@@ -22,7 +22,7 @@ from cmdpax.environments.by_name import open_model, tiles
 from cmdpax.experiments.results import write_table
 from cmdpax.paper import settings as paper
 from cmdpax.paper.exact_study import ExactStudy, search
-from cmdpax.solvers.policy_classes import Features, LogLinear
+from cmdpax.solvers.log_linear import Features, LogLinear
 
 RECORDS = Path(__file__).parents[1] / "results" / "linear"
 STRICT = min(paper.TOLERANCES)

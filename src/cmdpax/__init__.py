@@ -37,10 +37,11 @@ _HOMES = {  # where each public name lives; a module is loaded when a name of it
     "solvers.description": ("Description", "describe"),
     "solvers.frontier": ("frontier", "frontier_between"),
     "solvers.many": ("solve_many",),
-    "solvers.policy_classes": ("Features",),
-    "solvers.solve": ("certified_gaps", "solve", "trajectory"),
+    "solvers.log_linear": ("Features",),
+    "solvers.solve": ("solve",),
     "solvers.surface": ("frontier_surface",),
     "solvers.table": ("Method", "methods"),
+    "solvers.trajectory": ("certified_gaps", "trajectory"),
     "utilities.utility": ("Utility",),
 }
 _MODULES = ("environments", "utilities")
@@ -70,11 +71,12 @@ if TYPE_CHECKING:
     from cmdpax.solvers.algorithm import AugmentedLagrangian, CertifiedGap, Oracle
     from cmdpax.solvers.description import Description, describe
     from cmdpax.solvers.frontier import frontier, frontier_between
+    from cmdpax.solvers.log_linear import Features
     from cmdpax.solvers.many import solve_many
-    from cmdpax.solvers.policy_classes import Features
-    from cmdpax.solvers.solve import certified_gaps, solve, trajectory
+    from cmdpax.solvers.solve import solve
     from cmdpax.solvers.surface import frontier_surface
     from cmdpax.solvers.table import Method, methods
+    from cmdpax.solvers.trajectory import certified_gaps, trajectory
     from cmdpax.utilities.utility import Utility
 
 

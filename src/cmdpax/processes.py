@@ -46,15 +46,12 @@ class Crew(Protocol[Task]):
     @property
     def tasks(self) -> int:
         """How many are being worked on."""
-        ...
 
     def tell(self, task: Task, message: bytes) -> None:
         """Give a task to an idle worker, or to a new one."""
-        ...
 
     def listen(self) -> Iterator[tuple[Task, bytes | str]]:
         """Tasks that have ended within a tick, with their answer; how the worker died, as text."""
-        ...
 
 
 def ask(crew: Crew[int], messages: Sequence[bytes], workers: int) -> list[bytes]:

@@ -1,6 +1,4 @@
-"""Ending a solve before its end: a time limit and Ctrl-C are one question, asked wherever there is
-something to hand back.
-"""
+"""May a solve go on? A time limit and Ctrl-C are one question, asked between two evaluations."""
 
 import signal
 import threading
@@ -14,7 +12,7 @@ Stop = Callable[[], bool]
 
 
 def never() -> bool:
-    """Nothing ends before its end."""
+    """For what runs to its end."""
     return False
 
 

@@ -54,9 +54,11 @@ def test_a_range_that_no_policy_attains_is_refused(end):
 
 def test_the_answer_s_own_value_is_attained():
     """Its bounds are proven elsewhere, so that an end beside them needs no other proof."""
-    own = result(reward_bounds=(-0.4, -0.3))
-    own.certificate.ranges[0] = (-0.3, 1.9)
-    check_ranges(FACTS, own, POLICY, None)
+    own, other = result(reward_bounds=(-0.4, -0.3)), result()
+    own.certificate.ranges[0] = other.certificate.ranges[0] = (-0.3, 1.9)
+    np.testing.assert_allclose(check_ranges(FACTS, own, POLICY, None), [0.022, 0.038])
+    with pytest.raises(CertificateError, match=r"value 0 is claimed to attain -0\.3"):
+        check_ranges(FACTS, other, POLICY, None)
 
 
 def test_a_size_is_that_of_some_value():

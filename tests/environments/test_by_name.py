@@ -9,7 +9,7 @@ from cmdpax import InputError
 from cmdpax.environments import cliff_world, deep_sea, finite, garnet, queue
 from cmdpax.environments.by_name import drawn_states, open_features, open_model, seeded, tiles
 from cmdpax.model.archive import save_model
-from cmdpax.solvers.policy_classes import Features, one_hot
+from cmdpax.solvers.log_linear import Features, one_hot
 from damage import measured, npy, zipped
 
 # slots used and dimension of the class of policies, as the specification counts them

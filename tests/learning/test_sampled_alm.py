@@ -21,9 +21,9 @@ from cmdpax.learning.sampled_alm import (
 )
 from cmdpax.learning.simulator import Experience, ModelSimulator
 from cmdpax.solvers.algorithm import AugmentedLagrangian
-from cmdpax.solvers.policy_classes import Features, LogLinear, one_hot
+from cmdpax.solvers.log_linear import Features, LogLinear, one_hot
 from cmdpax.solvers.policy_gradient import PolicyGradient, PolicyState, npg, pqa
-from cmdpax.solvers.solve import trajectory
+from cmdpax.solvers.trajectory import trajectory
 
 
 def batch_of(model, policy, episodes, seed, table=None):

@@ -3,7 +3,7 @@ import pytest
 
 from cmdpax.environments import cliff_world
 from cmdpax.paper import charts
-from cmdpax.solvers.solve import trajectory
+from cmdpax.solvers.trajectory import trajectory
 
 WORK = np.arange(5)
 

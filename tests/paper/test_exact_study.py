@@ -19,7 +19,7 @@ from cmdpax.paper.exact_study import (
     write_tables,
 )
 from cmdpax.paper.settings import PROBLEMS, TILES, Entry
-from cmdpax.solvers.solve import trajectory
+from cmdpax.solvers.trajectory import trajectory
 
 RESULTS = Path(__file__).parents[2] / "results"
 STUDIES = {

@@ -10,7 +10,7 @@ from cmdpax.environments import cliff_world
 from cmdpax.report import series
 from cmdpax.report.contents import gather
 from cmdpax.report.series import POINTS, Replay, environments, frames, problems, read_run
-from cmdpax.solvers.solve import trajectory
+from cmdpax.solvers.trajectory import trajectory
 from damage import measured
 
 RESULTS = Path(__file__).parents[2] / "results" / "deep-short"

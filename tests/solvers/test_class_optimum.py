@@ -8,7 +8,7 @@ from cmdpax.environments.by_name import tiles
 from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.algorithm import AugmentedLagrangian
 from cmdpax.solvers.class_optimum import class_optimum, value_and_gradient
-from cmdpax.solvers.policy_classes import Features, one_hot
+from cmdpax.solvers.log_linear import Features, one_hot
 
 
 def test_the_gradient_agrees_with_finite_differences():

@@ -1,12 +1,18 @@
 """Utilities through the door: against a conic program, and every claim by the checker."""
 
+import signal
+
 import numpy as np
 import pytest
 from utility_theorem import cliff, measured, smooth_ones, two_states
 
 import cmdpax
 from cmdpax import utilities
+from cmdpax.environments import grid_world
 from cmdpax.errors import CertificateError, InputError
+from cmdpax.exact.discounted import Discounted
+from cmdpax.solvers.door import Door
+from models import large_path, renumbered
 
 EPS = 1e-4
 KINDS = (
@@ -316,3 +322,62 @@ def test_projected_pqa_climbs_a_utility_with_features(kind, projection):
     run = cmdpax.trajectory(model, "ppqa-alm", utility=utility, **how)
     assert run.rewards[-1] == pytest.approx(0, abs=1e-4 * abs(run.rewards[0]))
     assert run.policy == pytest.approx(policy, abs=0.05)
+
+
+@pytest.mark.parametrize("kind", ["soft_limit", "entropy", "max_min"])
+def test_a_large_model_numbered_at_random_has_the_utility_of_one_in_order(kind):
+    """The door put states in order, and utilities did not: a false result was "certified"."""
+    ordered = grid_world(24, 24, seed=1, discount=0.9)
+    utility = {
+        "soft_limit": utilities.soft_limit("reward", least=1.0),
+        "entropy": utilities.entropy(),
+        "max_min": utilities.max_min(["reward", *ordered.constraint_names]),
+    }[kind]
+    with large_path():
+        model = renumbered(ordered, 0)
+        assert Door(model, 1e-2).renumbered is not None
+        result = cmdpax.solve(model, utility=utility, eps=1e-2)
+    cmdpax.check(model, result)
+    other = cmdpax.solve(ordered, utility=utility, eps=1e-2)
+    room = result.certificate.gap + other.certificate.gap + 0.02 * abs(other.reward)
+    assert result.status == "certified" and abs(result.reward - other.reward) <= room
+
+
+@pytest.mark.parametrize("kind", ["soft_limit", "entropy", "fairness", "max_min"])
+def test_a_time_limit_is_kept_and_said(kind):
+    """Where phase 1 had no time, the optimum of the model's own reward came back, certified."""
+    model = cmdpax.environments.garnet(states=300, constraints=4, seed=1)
+    model = model.replace(reward=model.reward - model.reward.min())
+    utility = {
+        "soft_limit": utilities.soft_limit("reward", least=100.0),
+        "entropy": utilities.entropy(),
+        "fairness": utilities.fairness(["reward"]),
+        "max_min": utilities.max_min(["reward", "c0"]),
+    }[kind]
+    result = cmdpax.solve(model, utility=utility, time_limit=0)
+    assert (result.status, result.reason, result.utility) == ("limit", "time", utility)
+    cmdpax.check(model, result)
+
+
+def test_a_limit_that_a_utility_does_not_keep_is_refused():
+    model, utility = cmdpax.environments.cliff_world(), utilities.entropy()
+    with pytest.raises(InputError, match="leave it out for a utility"):
+        cmdpax.solve(model, utility=utility, memory_limit=64)
+    with pytest.raises(InputError, match="npg-alm has a fixed budget; set its outer and inner"):
+        cmdpax.solve(model, "npg-alm", utility=utility, step=0.1, time_limit=60)
+
+
+def test_an_interrupt_ends_max_min(monkeypatch):
+    """It went on with the next of its four tolerances."""
+    model, calls, plan = cmdpax.environments.garnet(states=30, constraints=2), [], Discounted.plan
+
+    def interrupted(*arguments, **options):
+        calls.append(1)
+        if len(calls) == 8:
+            signal.raise_signal(signal.SIGINT)
+        return plan(*arguments, **options)
+
+    monkeypatch.setattr(Discounted, "plan", interrupted)
+    with pytest.warns(UserWarning, match="best policy so far"):
+        result = cmdpax.solve(model, utility=utilities.max_min(["reward", "c0"]), eps=1e-9)
+    assert (result.status, result.reason) == ("limit", "time")

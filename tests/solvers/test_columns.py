@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from cmdpax import NumericalError
+from cmdpax import InputError, NumericalError, solve
 from cmdpax.environments import cliff_world, garnet
 from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.algorithm import AugmentedLagrangian
@@ -75,3 +75,10 @@ def test_no_gap_before_the_first_step():
     utility = AugmentedLagrangian(np.zeros(1), 1.0)
     with pytest.raises(NumericalError, match="before the first step"):
         Corrective().gap(form, Corrective().start(form), utility)
+
+
+def test_a_memory_limit_bounds_the_columns_and_not_the_answer():
+    model = garnet(states=60, constraints=6)
+    assert solve(model, memory_limit=64).status == "certified"  # GB
+    with pytest.raises(InputError, match=r"0.001 GB are too few; this model needs at least"):
+        solve(model, memory_limit=0.001)

@@ -8,7 +8,7 @@ from cmdpax.environments import garnet, grid_world, inventory, queue
 from cmdpax.environments.families import instance
 from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm
-from cmdpax.solvers import key_simplex, table, vertices
+from cmdpax.solvers import key_simplex, stages, table, vertices
 from cmdpax.solvers import solve as door
 from cmdpax.solvers.key_simplex import Outcome, by_pivots, plans_before_pivots
 from cmdpax.solvers.programs import solve_program
@@ -98,7 +98,7 @@ def test_trouble_with_pivots_is_left_to_the_augmented_lagrangian(method, monkeyp
     def in_trouble(form, *_, **__):
         return Outcome(None, np.zeros(form.constraint_count), 0, np.zeros(1))
 
-    for module in (door, table):
+    for module in (stages, table):
         monkeypatch.setattr(module, "by_pivots", in_trouble)
     monkeypatch.setattr(door, "certified_vertices", lambda models, *_: [None] * len(models))
     result = solve(MODELS["garnet"], method)
@@ -112,7 +112,7 @@ def test_a_wrong_answer_of_pivots_is_refused(monkeypatch):
         answer = key_simplex.Answer(uniform, outcome.weights, outcome.answer.plan)
         return Outcome(answer, outcome.weights, outcome.pivots, outcome.values)
 
-    monkeypatch.setattr(door, "by_pivots", careless)
+    monkeypatch.setattr(stages, "by_pivots", careless)
     monkeypatch.setattr(vertices, "MISSED", 1e9)  # any violation is small enough
     result = solve(MODELS["garnet"])
     assert result.status == "certified" and result.method == "corrective-alm"
@@ -163,7 +163,7 @@ def test_without_pivots_phase_1_and_the_augmented_lagrangian_end_what_they_began
     def in_trouble(form, *_, **__):
         return Outcome(None, np.zeros(form.constraint_count), 0, np.zeros(1))
 
-    monkeypatch.setattr(door, "by_pivots", in_trouble)
+    monkeypatch.setattr(stages, "by_pivots", in_trouble)
     result = solve(model)
     check(model, result)
     assert result.status == "certified" and result.method == "corrective-alm"

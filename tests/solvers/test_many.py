@@ -124,6 +124,7 @@ def test_the_callback_sees_every_model():
         ([queue(), 3], {}, "model 1: a CMDP is needed, not int"),
         ([queue()], {"thresholds": [[1.0]]}, "thresholds are for one model"),
         (3, {}, "a list of CMDPs is needed, not int"),
+        ([queue()], {"callback": 3}, "callback: it must be a function"),
     ],
 )
 def test_bad_input(models, changes, sentence):

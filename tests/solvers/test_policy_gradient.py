@@ -11,7 +11,7 @@ from cmdpax.environments import cliff_world, deep_sea, garnet
 from cmdpax.environments.by_name import tiles
 from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.algorithm import AugmentedLagrangian
-from cmdpax.solvers.policy_classes import Features, LogLinear, one_hot
+from cmdpax.solvers.log_linear import Features, LogLinear, one_hot
 from cmdpax.solvers.policy_gradient import (
     PolicyGradient,
     npg,
@@ -22,7 +22,7 @@ from cmdpax.solvers.policy_gradient import (
     spma,
     theory_step,
 )
-from cmdpax.solvers.solve import trajectory
+from cmdpax.solvers.trajectory import trajectory
 from models import cmdps
 
 STEPS = {"pqa": pqa, "ppg": ppg, "npg": npg, "spma": spma}

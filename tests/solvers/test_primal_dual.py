@@ -10,10 +10,11 @@ from cmdpax.exact.standard import StandardForm
 from cmdpax.paper.exact_study import configurations
 from cmdpax.paper.settings import GRIDS
 from cmdpax.solvers.feasibility import largest_multiplier
-from cmdpax.solvers.policy_classes import Features, LogLinear, Tabular, one_hot
+from cmdpax.solvers.log_linear import Features, LogLinear, one_hot
+from cmdpax.solvers.policy_classes import Tabular
 from cmdpax.solvers.primal_dual import METHODS, run, start
-from cmdpax.solvers.solve import trajectory
 from cmdpax.solvers.table import methods
+from cmdpax.solvers.trajectory import trajectory
 
 MODEL = plain.tiny()
 LARGEST = largest_multiplier(StandardForm.of(MODEL))

@@ -5,8 +5,6 @@ how good it is expected to be (also if that is not good), or the matrix fails.
 """
 
 import signal
-from contextlib import nullcontext
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,9 +16,7 @@ import cmdpax
 import plain
 from cmdpax import (
     CMDP,
-    CertificateError,
     InputError,
-    NumericalError,
     check,
     methods,
     solve,
@@ -30,10 +26,10 @@ from cmdpax.environments import cliff_world, deep_sea, finite, garnet, grid_worl
 from cmdpax.environments.by_name import tiles
 from cmdpax.exact.discounted import Discounted
 from cmdpax.exact.standard import StandardForm
-from cmdpax.solvers.policy_classes import Features, one_hot
+from cmdpax.solvers.log_linear import Features, one_hot
 from cmdpax.solvers.policy_gradient import PolicyGradient, npg, ppg, pqa, spma
-from cmdpax.solvers.solve import certified_gaps
-from models import cmdps, large_path, renumbered, uneven
+from cmdpax.solvers.trajectory import certified_gaps
+from models import cmdps, renumbered, uneven
 
 PROBLEMS = {"cliff-world": (cliff_world, 0.655402376190), "deep-sea": (deep_sea, 0.392671157895)}
 FIXED = [name for name, row in methods.items() if row.trace and not row.features]
@@ -286,58 +282,6 @@ def test_first_order_oracles_certify_the_papers_problems(step, problem):
 # ---- words and units
 
 
-def test_the_trace_is_in_the_users_units_and_comes_as_it_is_made():
-    model, rows = cliff_world(), []
-    result = solve(model, "corrective-alm", callback=rows.append)
-    assert rows == result.trace
-    assert list(rows[0]) == [
-        "outer",
-        "evaluations",
-        "penalty",
-        "gap",
-        "violation",
-        "scaled_gap",
-        "scaled_violation",
-        "seconds",
-    ]
-    units = np.ptp(result.certificate.ranges, axis=1)
-    for row in rows:
-        assert row["gap"] == pytest.approx(row["scaled_gap"] * units[0])
-        assert row["violation"] == pytest.approx(row["scaled_violation"] * units[1])
-    seconds = [row["seconds"] for row in rows]
-    assert seconds[0] > 0 and seconds == sorted(seconds) and seconds[-1] <= result.seconds
-    assert abs(rows[-1]["gap"] - result.certificate.gap) <= 1e-9
-
-
-@pytest.mark.parametrize("name", ["corrective-alm", "pqa-alm", "dantzig-wolfe"])
-def test_a_reward_in_other_units_has_other_gaps_and_the_same_scaled_ones(name):
-    model = garnet(states=30, constraints=2)
-    larger = model.replace(reward=1024 * model.reward)  # a power of two: no digit changes
-    one, other = solve(model, name, eps=1e-4), solve(larger, name, eps=1e-4)
-    assert len(one.trace) == len(other.trace) > 1
-    for row, large in zip(one.trace, other.trace, strict=True):
-        assert large["gap"] == 1024 * row["gap"]
-        for same in ("scaled_gap", "scaled_violation", "violation", "evaluations"):
-            assert large[same] == row[same]
-    assert other.scaled_gap == pytest.approx(one.scaled_gap, abs=1e-12)
-    thousand = solve(model.replace(reward=1000 * model.reward), name, eps=1e-4)
-    for row, large in zip(one.trace[:5], thousand.trace, strict=False):
-        assert large["gap"] == pytest.approx(1000 * row["gap"], rel=1e-6)
-        assert large["scaled_gap"] == pytest.approx(row["scaled_gap"], rel=1e-6)
-
-
-def test_constraints_in_other_units_have_other_violations_and_the_same_scaled_ones():
-    model = garnet(states=30, constraints=2)
-    larger = model.replace(constraints=1024 * model.constraints, thresholds=1024 * model.thresholds)
-    one, other = solve(model, "corrective-alm"), solve(larger, "corrective-alm")
-    violations = [row["violation"] for row in one.trace]
-    assert max(violations) > 0
-    assert [row["violation"] for row in other.trace] == [1024 * v for v in violations]
-    for same in ("gap", "scaled_gap", "scaled_violation"):
-        assert [row[same] for row in other.trace] == [row[same] for row in one.trace]
-    np.testing.assert_allclose(other.multipliers, one.multipliers / 1024, rtol=1e-12)
-
-
 @pytest.mark.parametrize("name", ["corrective-alm", "npg-pd", "lp"])
 def test_a_cost_to_be_minimised_is_the_turned_reward(name):
     model = queue(capacity=10)
@@ -455,73 +399,7 @@ def test_a_model_that_misses_by_less_than_the_tolerance_is_certified(name):
     check(model, result)
 
 
-def test_a_budget_that_nothing_can_exceed_is_met_beyond_doubt():
-    """All costs are 0 and may be at most 0: at the very edge, and feasible."""
-    model = cliff_world()
-    nothing = model.replace(constraints=np.zeros_like(model.constraints), thresholds=[0.0])
-    result = solve(nothing)
-    assert result.status == "certified" and result.certificate.violation == 0
-    check(nothing, result)
-
-
-@pytest.mark.parametrize("value", [1e6, 1e7, 1e8, 1e9])
-def test_a_budget_met_up_to_rounding_is_met(value):
-    """One action whose cost meets its budget exactly, up to rounding.
-
-    Whatever is claimed, the checker agrees.
-    """
-    model = CMDP(np.ones((1, 1, 1)), [[1.0]], [[[value]]], [10 * value], [1.0], 0.9, senses="<=")
-    result = solve(model)
-    assert result.status == "certified"
-    check(model, result)
-
-
 # ---- limits
-
-
-def test_a_time_limit_returns_the_best_certified_policy_so_far():
-    model = garnet(states=1500, constraints=4, discount=0.999)
-    result = solve(model, time_limit=0.0)
-    assert result.status == "limit"
-    check(model, result)
-    assert result.certificate.gap < StandardForm.of(model).reward_scale
-
-
-@pytest.mark.parametrize("name", SOLVERS)
-def test_a_time_limit_ends_phase_one_too(name):
-    model = cliff_world(threshold=0.3)  # infeasible, which takes a few planning calls to prove
-    result = solve(model, name, time_limit=0.0)
-    assert result.status == "limit" and result.certificate.ray is None
-    assert result.scaled_violation > 0
-    check(model, result)
-    assert solve(model, name, time_limit=60.0).status == "infeasible"
-
-
-@pytest.mark.parametrize("name", ["corrective-alm", "pqa-alm", "dantzig-wolfe", "cutting-plane"])
-def test_a_time_limit_ends_the_method(name, monkeypatch):
-    """Phase 1 has its time, and the method has none."""
-    model, own = garnet(states=60, constraints=5), cmdpax.solvers.solve.decide_feasibility
-
-    def decide(form, eps, columns, accuracy, most, stop, guess):
-        verdict = own(form, eps, columns, accuracy, most)
-        stop.end = 0.0
-        return verdict
-
-    monkeypatch.setattr(cmdpax.solvers.solve, "decide_feasibility", decide)
-    result = solve(model, name, time_limit=60.0)
-    check(model, result)
-    assert result.status == "limit" and len(result.trace) <= 1
-
-
-def test_deciding_about_feasibility_keeps_to_the_time_limit():
-    assert solve(garnet(states=2000, constraints=5), "lp", time_limit=0).status == "limit"
-
-
-def test_a_memory_limit_bounds_the_columns_and_not_the_answer():
-    model = garnet(states=60, constraints=6)
-    assert solve(model, memory_limit=64).status == "certified"  # GB
-    with pytest.raises(InputError, match=r"0.001 GB are too few; this model needs at least"):
-        solve(model, memory_limit=0.001)
 
 
 def test_limits_that_a_method_does_not_keep_are_refused():
@@ -592,23 +470,6 @@ def test_an_interrupt_ends_a_fixed_budget_at_once(monkeypatch):
     monkeypatch.setattr(Discounted, "visits", interrupted)
     with pytest.raises(KeyboardInterrupt):
         solve(cliff_world(), "npg-pd")
-
-
-def test_a_limit_is_called_a_limit_also_where_feasibility_is_undecided():
-    model = garnet(states=300, constraints=2)
-    own = {"constraints": model.constraints[:0], "thresholds": []}
-    best = solve(model.replace(reward=model.constraints[0], **own), eps=1e-9).reward
-    edge = model.replace(constraints=model.constraints[:1], thresholds=[best])
-
-    def interrupt(row):
-        signal.raise_signal(signal.SIGINT)
-
-    with pytest.warns(UserWarning, match="stopping"):
-        stopped = solve(edge, callback=interrupt)
-    is_met = max(stopped.scaled_gap, stopped.scaled_violation) <= stopped.eps
-    assert stopped.status == ("certified" if is_met else "limit")
-    assert stopped.reason == ("" if is_met else "time")
-    assert solve(edge).status == "certified"
 
 
 # ---- bad input
@@ -685,110 +546,9 @@ def test_features_choose_the_log_linear_form():
         trajectory(model, "ppqa-alm", features=table, projection_step=-1.0)
 
 
-# ---- fixed budgets
-
-
-def test_a_fixed_budget_is_run_when_one_of_its_settings_is_given():
-    model, rows = plain.tiny(), []
-    certified = solve(model, "pqa-alm")
-    fixed = solve(model, "pqa-alm", step=0.1, outer=2, inner=3, callback=rows.append)
-    assert certified.status == "certified" and rows == fixed.trace
-    assert [row["evaluations"] for row in fixed.trace] == list(range(7))
-
-
-def test_a_run_becomes_a_certified_result():
-    model = cliff_world()
-    run, result = trajectory(model, "npg-pd", steps=3), solve(model, "npg-pd", steps=3)
-    check(model, result)
-    assert run.rewards.shape == (4,) and run.margins.shape == (4, 1)
-    assert result.status == "limit" and result.reward == pytest.approx(float(run.rewards[-1]))
-    np.testing.assert_array_equal(result.policy, run.policy)
-    np.testing.assert_array_equal(result.multipliers, run.multipliers)
-    assert result.trace == [
-        {"evaluations": k, "reward": float(reward), "margins": margins.tolist()}
-        for k, (reward, margins) in enumerate(zip(run.rewards, run.margins, strict=True))
-    ]
-
-
-def test_the_average_is_one_stationary_policy_with_the_averaged_values():
-    model = cliff_world()
-    form = StandardForm.of(model)
-    run, result = trajectory(model, "npg-pd", steps=3), solve(model, "npg-pd", steps=3)
-    policies = [trajectory(model, "npg-pd", steps=k).policy for k in (1, 2)]
-    iterates = [model.uniform_policy(), *policies]
-    visits = [form.criterion.visits(form, model.by_choice(one)) for one in iterates]
-    mass = sum(own[:, None] * one for own, one in zip(visits, iterates)) / 3
-    np.testing.assert_allclose(run.averaged, mass / mass.sum(1, keepdims=True), atol=1e-14)
-    assert result.averaged["reward"] == pytest.approx(float(run.rewards[:3].mean()), abs=1e-13)
-    assert result.averaged["margins"][0] == pytest.approx(float(run.margins[:3].mean()), abs=1e-13)
-    assert result.averaged["policies"] == 3 and result.averaged["numbers"] == 3 * 84
-    np.testing.assert_array_equal(result.averaged["policy"], run.averaged)
-    assert trajectory(model, "pqa-alm", outer=1, inner=2).averaged is None
-
-
-@pytest.mark.parametrize("name", ["pqa-alm", "npg-pd"])
-def test_the_policies_asked_for_are_kept(name):
-    model = cliff_world()
-    budget = {"outer": 2, "inner": 3} if name == "pqa-alm" else {"steps": 6}
-    run = trajectory(model, name, keep=(0, 4, 6), **budget)
-    assert run.policies.shape == (3, 21, 4)
-    np.testing.assert_array_equal(run.policies[0], model.uniform_policy())
-    np.testing.assert_array_equal(run.policies[-1], run.policy)
-    evaluation = StandardForm.of(model).evaluate(model.by_choice(run.policies[1]))
-    np.testing.assert_array_equal(evaluation.reward, run.rewards[4])
-    assert trajectory(model, name, **budget).policies is None
-
-
-def test_one_configuration_of_a_batch_is_its_own_run():
-    model, steps = cliff_world(), np.array([0.1, 1.0])
-    batch = trajectory(model, "npg-pd", keep=(2,), step=steps, steps=5)
-    for i, step in enumerate(steps):
-        one, alone = batch.one(i), trajectory(model, "npg-pd", keep=(2,), step=step, steps=5)
-        for name in (
-            "rewards",
-            "margins",
-            "weights",
-            "multipliers",
-            "policy",
-            "policies",
-            "diverged",
-        ):
-            mine, its = getattr(one, name), getattr(alone, name)
-            np.testing.assert_allclose(mine, its, atol=1e-12, err_msg=name)
-            assert mine.shape == its.shape
-
-
-def test_a_trajectory_needs_a_fixed_budget_and_its_own_settings():
-    with pytest.raises(InputError, match=r"'lp' has no fixed-budget form; use cmdpax\.solve"):
-        trajectory(cliff_world(), "lp")
-    with pytest.raises(InputError, match="setting of npg-pd 'outer' is not known"):
-        trajectory(cliff_world(), "npg-pd", outer=3)
-
-
-def test_a_trajectory_asks_nobody_whether_the_model_is_feasible():
-    run = trajectory(cliff_world(threshold=0.3), "pqa-alm", outer=1, inner=2)
-    assert run.rewards.shape == (3,) and run.margins.max() < 0
-
-
-def test_certified_gaps_hold_without_knowing_the_optimum():
-    model = cliff_world()
-    optimum = solve(model, eps=1e-10).reward
-    run = trajectory(model, "reload", step=10.0, dual_step=1.0, steps=300)
-    gaps = certified_gaps(model, run)
-    assert gaps.shape == (301,)
-    assert (gaps >= optimum - run.rewards - 1e-12).all()
-    assert gaps[-1] < 1e-4
-    # at zero weights the bound is the unconstrained optimum
-    assert gaps[0] == pytest.approx(0.670621 - 0.171924, abs=1e-6)
-    np.testing.assert_allclose(certified_gaps(model, run, every=100)[0], gaps[0])
-
-
-def test_a_diverged_single_run_is_an_error():
-    with pytest.raises(NumericalError, match=r"rpg-pd: step .* not finite"):
-        solve(cliff_world(), "rpg-pd", step=100.0, temperature=0.1)
-
-
 # ---- any numbering
+
+
 def corridor(states, discount, noise):
     """Right or left on a line; the last cell pays, every step costs a random amount."""
     own, rng = np.arange(states), np.random.default_rng(1)
@@ -878,36 +638,3 @@ def test_a_start_that_does_not_fit_is_refused():
         cmdpax.solve(model, start=3)
     with pytest.raises(InputError, match="start: only corrective-alm and key-simplex"):
         cmdpax.solve(model, "lp", start=cmdpax.solve(model))
-
-
-def test_an_exact_plan_without_constraints_needs_no_range(monkeypatch):
-    """What rounding allows is a tolerance, whatever policies can change: nobody need know that."""
-
-    def planned(*_, **__):
-        raise AssertionError("nobody asks for a range")
-
-    monkeypatch.setattr("cmdpax.solvers.solve.attained_ranges", planned)
-    for states, large in ((50, False), (400, True)):
-        model = uneven(states, seed=3, discount=0.99, constraints=0)
-        with large_path() if large else nullcontext():
-            result = solve(model, eps=1e-9)
-            assert check(model, result).status == result.status == "certified"
-        low, high = result.certificate.ranges[0]
-        assert high <= result.reward <= low and low - high <= 1e-9 * low
-        assert "its range" not in str(result) and "or 1e-10 of the size" in str(result)
-        # a range that nobody proved is refused
-        for ends in ([low - 1e-3, high], [low, high + 1e-3]):
-            proof = replace(result.certificate, ranges=np.array([ends]))
-            with pytest.raises(CertificateError, match="value 0 is claimed to attain"):
-                check(model, replace(result, certificate=proof))
-
-
-def test_a_rough_plan_without_constraints_is_measured_by_the_range():
-    model = garnet(states=2000, constraints=1, seed=2).replace(constraints=[], thresholds=[])
-    result = solve(model, eps=1e-3)
-    check(model, result)
-    low, high = result.certificate.ranges[0]
-    assert result.status == "certified" and low < 0.9 * high
-    assert 1e-10 * high < result.certificate.gap <= 1e-3 * (high - low)
-    assert result.scaled_gap == pytest.approx(result.certificate.gap / (high - low))
-    assert "of its range" in str(result)

@@ -52,12 +52,23 @@ def test_rewards_are_flat_in_a_region():
     [
         (queue(), (0, 0), "two different constraints"),
         (queue(), (0, 1), r"constraints 0\.\.0"),
+        (garnet(constraints=2), (0, 0.5), r"constraint is 0\.5; .* constraints 0\.\.1"),
+        (3, (0, 1), "model: a CMDP is needed, not int"),
         (garnet(states=500, constraints=2), (0, 1), "500 states have too many regions"),
     ],
 )
 def test_bad_input(model, pair, sentence):
     with pytest.raises(InputError, match=sentence):
         frontier_surface(model, *pair)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [({"eps": -1}, "eps is -1; it must be a number"), ({"callback": 3}, "callback: it must be")],
+)
+def test_bad_options(options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        frontier_surface(garnet(constraints=2), **options)
 
 
 def test_area():

@@ -7,7 +7,7 @@ import plain
 from cmdpax import CMDP, InputError, check, methods, solve, trajectory
 from cmdpax.environments import cliff_world, garnet
 from cmdpax.solvers.columns import Corrective
-from cmdpax.solvers.policy_classes import one_hot
+from cmdpax.solvers.log_linear import one_hot
 from cmdpax.solvers.table import find_method, of_oracle
 
 FIXED = [name for name, row in methods.items() if row.trace]
@@ -64,6 +64,8 @@ def test_the_row_of_an_oracle_of_ones_own():
     assert set(row.settings) == {"dual_factor", "outer", "inner"} and row.trace is None
     with pytest.raises(InputError, match="method: 3 is neither the name of a method nor an Oracle"):
         of_oracle(3)
+    with pytest.raises(InputError, match="is neither the name of a method nor an Oracle"):
+        of_oracle(Corrective)  # the class, and not an oracle
 
 
 @pytest.mark.parametrize("name", FIXED)

@@ -113,9 +113,10 @@ def test_a_log_that_does_not_fit_is_refused(states, actions, sentence):
         utilities.recorded_visits(states, actions, (3, 2))
 
 
-def test_a_log_needs_a_shape():
+@pytest.mark.parametrize("shape", [3, ("a", 2), (2.5, 2), (2, 0), (1, 2, 3)])
+def test_a_log_needs_a_shape(shape):
     with pytest.raises(InputError, match="give \\(states, actions\\)"):
-        utilities.recorded_visits([0], [0], 3)
+        utilities.recorded_visits([0], [0], shape)
 
 
 def test_ones_own_functions_may_write_on_what_they_get():

@@ -86,14 +86,14 @@ WORDS_REPLACED = {"worth", "quality", "following", "found", "given", "told"}
 FOREIGN_WORDS = {"learning/velocity_gym.py": {"quality"}}  # of MuJoCo: a field of its models
 # lines, raised only on purpose
 BUDGETS = {
-    "loose modules": 785,
-    "files": 540,
-    "utilities": 665,
-    "checker": 1080,
-    "loops": 4253,
+    "loose modules": 773,
+    "files": 537,
+    "utilities": 663,
+    "checker": 1078,
+    "loops": 4256,
     "model": 4904,
     "exact": 3998,
-    "solvers": 5350,
+    "solvers": 5470,
     "environments": 685,
     "learning": 6980,
     "experiments": 1980,
@@ -101,12 +101,13 @@ BUDGETS = {
     "paper": 2820,
     "cli": 1195,
 }
-LINES, MODULES, LOOSE_MODULES = 36_400, 173, 6
+LINES, MODULES, LOOSE_MODULES = 36_400, 177, 6
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
-    "one `solve`": 21,
+    "one `solve`": 15,
     "PQA-ALM": 5,
     "the corrective oracle": 7,
+    "pivots": 4,
     "an update of SPMA-ALM": 9,
     "a baseline": 4,
     "a utility": 5,

@@ -20,7 +20,7 @@ from cmdpax.paper.deep_records import best_printed
 from cmdpax.paper.deep_study import DeepStudy
 from cmdpax.paper.exact_study import ExactStudy
 from cmdpax.paper.settings import LIMIT, PROBLEMS, TABLE_ENTRIES, TASKS
-from cmdpax.solvers.policy_classes import Features, LogLinear
+from cmdpax.solvers.log_linear import Features, LogLinear
 
 ROOT = Path(__file__).parents[2]
 RESULTS, README = ROOT / "results", (ROOT / "README.md").read_text()

@@ -14,7 +14,8 @@ from cmdpax import environments
 from cmdpax.exact.standard import StandardForm
 from cmdpax.learning.sampled_alm import SampledSettings, sampled_alm
 from cmdpax.learning.simulator import ModelSimulator
-from cmdpax.solvers.policy_classes import one_hot, softmax
+from cmdpax.solvers.log_linear import one_hot
+from cmdpax.solvers.policy_classes import softmax
 from cmdpax.solvers.policy_gradient import spma
 
 MODELS = {

@@ -20,7 +20,7 @@ def quotients(
     u: np.ndarray,
     policy: np.ndarray | None,
 ) -> tuple[float, float, tuple[float, float]]:
-    """The least and the largest `(P V - V) / g` where one changes, of `x + P h - h - V` else."""
+    """Ends of `(P V - V) / g` of choices that change V or u, and of `x + P h - h - V` of others."""
     model = facts.model
     rows, heads = model.rows(0, model.states), model.first_choice[:-1].astype(np.int64)
     here = np.repeat(v, np.diff(model.first_choice))

@@ -36,9 +36,10 @@ def best_bounds(
     potential: Any,
     policy: np.ndarray | None = None,
 ) -> tuple[float, float]:
-    """A value that some policy attains at least, and one that none exceeds; or a policy's own two.
+    """A value that some policy attains at least, and one that none exceeds, of `x [K]` plus `rest`.
 
-    Of `x [K]`, whose terms add up to `sizes [K]`, plus `rest`.
+    sizes: `[K]`, sums of the absolute terms of x, to which rounding is relative. policy: `[K]`; the
+    bounds are then those of its own value.
     """
     model, u, shifts, S = facts.model, facts.gauge, (0.0, 0.0), facts.model.states
     if model.criterion == "average":
@@ -81,7 +82,7 @@ def mixed_bounds(
 
 
 def mean(mixture: Mixture, bounds: list[tuple[float, float]]) -> tuple[float, float]:
-    """Bounds on the value of a mixture, of those of its policies; exact but for the last digit."""
+    """Bounds on the value of a mixture from those of its policies; exact but for the last digit."""
     if len(bounds) == 1:
         return bounds[0]
     if not np.isfinite(bounds).all():
@@ -96,7 +97,7 @@ def mean(mixture: Mixture, bounds: list[tuple[float, float]]) -> tuple[float, fl
 def lagrangian_bound(
     facts: Facts, x: np.ndarray, rows: list[Row], weights: np.ndarray, potential: Any
 ) -> float:
-    """Upper bound on any policy's value of `x + w.(rows - bounds)`; rounding is by the terms."""
+    """Upper bound on any policy's value of `x + w.(rows - bounds)`; weights `[len(rows)]`."""
     x, sizes, rest = centred(facts, x)
     for row, weight in zip(rows, weights, strict=True):
         if weight:
@@ -107,10 +108,10 @@ def lagrangian_bound(
 
 
 def centred(facts: Facts, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, Fraction]:
-    """x less the middle of its range, its size, and the middle's value.
+    """x less the middle of its range, its absolute values, and the value of the middle.
 
-    Values of a constant are known, and its digits would drown the others. A range around 0 stays.
-    A horizon has so many steps, and what has ended pays nothing.
+    The value of a constant is known, and its digits would drown the others. x stays as it is where
+    the middle is smaller than the range is wide. After the last step of a horizon nothing is paid.
     """
     horizon, gamma = facts.model.horizon, Fraction(facts.model.discount)
     if isinstance(facts.model, ByBlocks):

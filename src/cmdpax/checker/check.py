@@ -89,10 +89,8 @@ def _verify(model: Any, result: Any, utility: Any) -> Verified:
     )
 
     facts = _facts(model, proof, [policy for _, policy in mixture])
-    potentials, policy = (
-        np.reshape(proof.value_potentials, (len(mixture), 1 + m, -1)),
-        mixture[0][1],
-    )
+    potentials = np.reshape(proof.value_potentials, (len(mixture), 1 + m, -1))
+    policy = mixture[0][1]
     if utility is None:
         what, of_utility = "reward", None
         low, high = mixed_bounds(facts, mixture, model.reward, potentials[:, 0])

@@ -9,9 +9,9 @@ BLOCK = 1 << 16  # states that are looked at together
 
 
 class ByBlocks:
-    """A model whose rows are a function: a function of choices is by its coefficients, `[2 + m]`.
+    """A model whose rows are a function, read block by block.
 
-    They are those of the model's own functions and of 1, and numbers are made block by block.
+    Whatever choices pay is given by coefficients `[2 + m]`: of the reward, the constraints and 1.
     """
 
     def __init__(self, model: Any) -> None:
@@ -26,7 +26,7 @@ class ByBlocks:
         return getattr(self.own, name)
 
     def span(self, x: np.ndarray) -> tuple[float, float]:
-        """The least and the largest number of a function."""
+        """Ends between which a function of coefficients x `[2 + m]` lies."""
         ends = np.sort(x[:, None] * self.spans, axis=1)
         return float(ends[:, 0].sum()), float(ends[:, 1].sum())
 

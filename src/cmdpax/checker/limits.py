@@ -1,7 +1,7 @@
 """Are values, margins, the violation and the ray of infeasibility as claimed?
 
 The limits (`<=`, `>=`, `==`, ranges) are rows `sign V >= bound`: one each, or two for `==` and a
-range. Values of a ray y >= 0 prove that no policy meets all: `max y.(rows - bounds) < 0`.
+range. A ray y >= 0 with `max y.(rows - bounds) < 0` proves that no policy meets all.
 """
 
 from fractions import Fraction
@@ -36,7 +36,7 @@ def limit_rows(model: Any) -> list[Row]:
 
 
 def row_weights(what: str, prices: Any, rows: list[Row], m: int) -> np.ndarray:
-    """Prices of m constraints as weights >= 0 of rows; a signed one is that of one of two rows."""
+    """Prices `[m]` as weights >= 0 of rows: the sign of a price says which of two rows has it."""
     prices = np.asarray(prices, dtype=np.float64)
     demand(prices.shape == (m,) and bool(np.isfinite(prices).all()), f"{what} must be {m} numbers")
     sides = [sum(row.constraint == i for row in rows) for i in range(m)]
@@ -58,7 +58,7 @@ def check_margins(
     rows: list[Row],
     tolerances: np.ndarray,
 ) -> tuple[float, float]:
-    """Values and margins; the largest violation, and as the largest multiple of its tolerance."""
+    """Check values and margins: the largest violation, absolute and as a multiple of tolerance."""
     proof, m = result.certificate, len(facts.model.senses)
     demand(np.shape(proof.margin_bounds) == (m, 2), "the margin bounds must be an [m, 2] array")
     violation, share = 0.0, 0.0

@@ -13,7 +13,7 @@ SUM_TOLERANCE = 1e-9
 
 
 def checked_mixture(model: Any, result: Any) -> Mixture:
-    """The policy, or those that one is drawn of, each by choice, `[K]`."""
+    """The policy, or those of which one is drawn, with their shares; each by choice, `[K]`."""
     if result.mixture is None:
         return [(Fraction(1), checked_policy(model, result.policy))]
     demand(result.policy is None, "a mixture has no policy beside it")

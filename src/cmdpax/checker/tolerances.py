@@ -56,7 +56,7 @@ def check_ranges(
 
 
 def _check_range(facts: Facts, proof: Any, i: int, x: np.ndarray) -> None:
-    """Some policy's value reaches each end; or the answer's own, or it is a size."""
+    """Each end of range i is attained: by some policy, by the answer, or it is `_is_size`."""
     ends, potentials = np.asarray(proof.ranges)[i], np.asarray(proof.range_potentials)[i]
     for side, sign in enumerate((-1.0, 1.0)):
         attained = sign * best_bounds(facts, *centred(facts, sign * x), potentials[side])[0]

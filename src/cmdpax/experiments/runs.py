@@ -24,7 +24,7 @@ from cmdpax.files.reading import Row
 from cmdpax.learning.config import EPISODES, SHAPE, TrainConfig
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.limits import Limits
-from cmdpax.solvers.policy_classes import Features
+from cmdpax.solvers.log_linear import Features
 from cmdpax.solvers.solve import solve
 from cmdpax.solvers.table import find_method
 from cmdpax.stopping import Stopper

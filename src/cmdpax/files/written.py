@@ -45,7 +45,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def naming(path: Path, alias: Path | None = None) -> Iterator[None]:
-    """Let errors of the disk name `path`: those of `write` name no file, others perhaps `alias`."""
+    """Errors of the disk name `path`, where they name no file (those of `write`) or `alias`."""
     try:
         yield
     except OSError as error:

@@ -27,7 +27,8 @@ import numpy as np
 from cmdpax import lagrangian
 from cmdpax.errors import InputError
 from cmdpax.learning.simulator import Experience, Sampler
-from cmdpax.solvers.policy_classes import Array, Features, LogLinear, one_hot, softmax
+from cmdpax.solvers.log_linear import Features, LogLinear, one_hot
+from cmdpax.solvers.policy_classes import Array, softmax
 from cmdpax.solvers.policy_gradient import StepFunction, pqa
 from cmdpax.utilities.utility import Utility
 

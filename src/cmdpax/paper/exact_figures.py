@@ -12,7 +12,8 @@ from cmdpax.experiments.policy_pictures import policy_picture
 from cmdpax.paper import charts
 from cmdpax.paper.exact_study import JUDGED, ExactStudy
 from cmdpax.paper.settings import PROBLEMS, TOLERANCES
-from cmdpax.solvers.solve import solve, trajectory
+from cmdpax.solvers.solve import solve
+from cmdpax.solvers.trajectory import trajectory
 
 LOWEST = 1e-6  # gaps of `features` below this are drawn at it
 STRICT = min(TOLERANCES)

@@ -41,10 +41,11 @@ from cmdpax.model.result import Trajectory
 from cmdpax.paper import settings as paper
 from cmdpax.solvers.algorithm import AugmentedLagrangian, Progress, augmented_lagrangian
 from cmdpax.solvers.class_optimum import class_optimum
-from cmdpax.solvers.policy_classes import Features, LogLinear
+from cmdpax.solvers.log_linear import Features, LogLinear
 from cmdpax.solvers.policy_gradient import PolicyGradient, npg, pqa, spma
-from cmdpax.solvers.solve import certified_gaps, solve, trajectory
+from cmdpax.solvers.solve import solve
 from cmdpax.solvers.table import find_method
+from cmdpax.solvers.trajectory import certified_gaps, trajectory
 
 TAIL = 200  # iterates over which the worst gap and the worst violation are taken
 TIE = 1e-12  # gaps closer than this are equal up to rounding

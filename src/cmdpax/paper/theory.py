@@ -36,7 +36,7 @@ from cmdpax.paper.exact_study import Say, silence
 from cmdpax.paper.rate import SIGMA, RateStudy
 from cmdpax.paper.settings import PROBLEMS, TILES
 from cmdpax.solvers.algorithm import AugmentedLagrangian, Progress, augmented_lagrangian
-from cmdpax.solvers.policy_classes import Features, LogLinear
+from cmdpax.solvers.log_linear import Features, LogLinear
 from cmdpax.solvers.policy_gradient import PolicyGradient, pqa, smoothness
 
 PENALTY = 0.3  # one of those of the outer rate

@@ -41,8 +41,9 @@ from cmdpax.learning.config import METHODS
 from cmdpax.learning.run_folder import RunFolder
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.limits import Limits
-from cmdpax.solvers.solve import solve, trajectory
+from cmdpax.solvers.solve import solve
 from cmdpax.solvers.table import find_method
+from cmdpax.solvers.trajectory import trajectory
 
 DENSE, GROWTH, STRIDE = 40, 0.025, 9
 MAX_STATES, MAX_EVALUATIONS = 2_500, 20_000  # that can be drawn, and shown

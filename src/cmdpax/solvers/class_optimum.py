@@ -21,7 +21,7 @@ from cmdpax import lagrangian
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.algorithm import AugmentedLagrangian
-from cmdpax.solvers.policy_classes import Features
+from cmdpax.solvers.log_linear import Features
 from cmdpax.solvers.policy_gradient import weighted_action_values, weighted_values
 
 START_DEVIATION = 2.0  # of the random starts

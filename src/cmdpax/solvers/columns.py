@@ -24,13 +24,14 @@ weights belongs to the mean of the margins: a secant step in m dimensions. Where
 linear (few states) such a step finds nothing new, and none follows.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 import numpy as np
 
-from cmdpax.errors import NumericalError
+from cmdpax.errors import InputError, NumericalError
 from cmdpax.exact.forms import BlockForm
 from cmdpax.exact.planning import Plan
 from cmdpax.exact.standard import StandardForm
@@ -236,3 +237,26 @@ def _mean(mixture: np.ndarray, vectors: Sequence[np.ndarray | None]) -> np.ndarr
         if share > 0 and vector is not None:
             mean = share * vector if mean is None else mean + share * vector
     return mean
+
+
+def columns_within(form: StandardForm, memory_limit: float) -> int:
+    """How many columns fit into `memory_limit` GB beside what the process and one plan need."""
+    try:
+        from resource import RUSAGE_SELF, getrusage
+    except ImportError:
+        raise InputError(
+            "memory limit: Windows does not tell how much memory is in use; leave the limit out."
+        ) from None
+    column = 20.0 * form.states  # actions, occupancy and potential
+    # vectors and one policy's transitions
+    working = 80.0 * form.states + 24.0 * form.transitions.longest * form.states
+    held = getrusage(RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)
+    room = int((1e9 * memory_limit - held - working) / column)
+    least = 2 * form.constraint_count + 4  # those in use by two mixtures, and a few to choose from
+    if room < least:
+        needed = held + working + least * column
+        raise InputError(
+            f"memory limit: {memory_limit:.3g} GB are too few; this model needs at least"
+            f" {needed / 1e9:.3g} GB."
+        )
+    return min(room, MAX_COLUMNS)

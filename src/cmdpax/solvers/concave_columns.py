@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.errors import NumericalError
 from cmdpax.exact.objective import Objective
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops.mixing import best_mixture
@@ -58,10 +57,9 @@ class Mixture:
 
 @dataclass(frozen=True)
 class ConcaveColumns:
-    """The oracle; its settings are those of `columns.Corrective`."""
+    """The oracle; `accuracy` and `stop` are those of `columns.Corrective`."""
 
     accuracy: float = 1e-12
-    most: int = MAX_COLUMNS
     stop: Stop = never
     check_every: int = 1
     patience: int | None = STALL
@@ -100,8 +98,7 @@ class ConcaveColumns:
 
     def gap(self, form: StandardForm, state: Mixture, utility: AugmentedLagrangian) -> CertifiedGap:
         """The certified gap of the mixture, from the last `advance`."""
-        if state.last_gap is None:
-            raise NumericalError("columns: no gap is proven before the first step.")
+        assert state.last_gap is not None
         return state.last_gap
 
     def candidates(self, form: StandardForm, state: Mixture) -> list[Mixture]:
@@ -133,7 +130,7 @@ class ConcaveColumns:
         point = state.objective.point_of(form, mass)[0]
         margins = (form.constraints * mass).sum(-1) - form.thresholds
         keep = np.arange(len(state.shares))
-        if len(keep) >= self.most:
+        if len(keep) >= MAX_COLUMNS:
             idle = np.nonzero(state.shares + state.feasible_shares == 0)[0]
             keep = np.delete(keep, idle[: (len(idle) + 1) // 2])
         return replace(

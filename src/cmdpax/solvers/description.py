@@ -1,8 +1,8 @@
 """What does a model hold, and what is odd about it?
 
-Sizes, components and cycles, reachable states; of the reward and of every constraint the numbers
-that are paid and the range of values that policies can attain, `min_pi V .. max_pi V`; and what one
-should know before solving: states that are never reached, limits that every policy keeps, or none.
+Sizes, components, cycles and reachable states. Of the reward and of each constraint: the numbers
+that are paid, and the range of values that policies attain, `min_pi V .. max_pi V`. What one should
+know before solving: states that are never reached, limits that every policy keeps, or none does.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Description(Printed):
     _title = "model"
 
     def as_json(self) -> dict[str, Any]:
-        """Plain numbers and texts; None for an end without end."""
+        """Plain numbers and texts; None for infinite ends."""
         series = [plain(vars(one)) for one in self.series]
         return {**self.sizes, "series": series, "odd": list(self.odd), "notes": list(self.notes)}
 
@@ -65,10 +65,8 @@ def describe(model: CMDP) -> Description:
     check_model(model)
     form, rows = StandardForm.of(model), model.transitions
     sizes, seen = np.diff(rows.order.starts), form.reachable
-    counts, entry_states = (
-        np.diff(rows.first_choice),
-        np.repeat(rows.state_of, np.diff(rows.first_entry)),
-    )
+    counts = np.diff(rows.first_choice)
+    entry_states = np.repeat(rows.state_of, np.diff(rows.first_entry))
     stays = np.zeros(model.states, dtype=bool)
     stays[entry_states[rows.successors == entry_states]] = True
     alone = np.zeros(model.states, dtype=bool)
@@ -108,7 +106,7 @@ def _series(form: StandardForm, name: str, numbers: np.ndarray, limit: str) -> S
         else sign * np.inf  # by going round a cycle
         for sign in (-1.0, 1.0)
     )
-    noise = 1e-12 * (high - low)  # infinite beside an end without end
+    noise = 1e-12 * (high - low)  # infinite beside an infinite end
     low, high = (0.0 if abs(end) <= noise < np.inf else end + 0.0 for end in (low, high))
     return Series(name, float(paid.min()), float(paid.max()), low, high, limit)
 

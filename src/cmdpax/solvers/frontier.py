@@ -13,12 +13,12 @@ import numpy as np
 from cmdpax.errors import InputError, check_count, did_you_mean
 from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm
-from cmdpax.model.cmdp import CMDP
+from cmdpax.model.cmdp import CMDP, check_model
 from cmdpax.model.result import Callback, FrontierPoint, Result, TradeOff
 from cmdpax.solvers.certified import WarmStart
 from cmdpax.solvers.climb import objective_of
 from cmdpax.solvers.key_simplex import breakpoints, plans_before_pivots
-from cmdpax.solvers.solve import scaled_form, solve, solve_again
+from cmdpax.solvers.solve import check_limits, scaled_form, solve, solve_again
 from cmdpax.stopping import Stop, Stopper
 from cmdpax.utilities.utility import Utility
 
@@ -44,6 +44,7 @@ def frontier(
     sees every point as a row with `done` and `points`. Ctrl-C ends the curve.
     """
     i = find_constraint(model, constraint)
+    check_limits(eps, callback)
     if points is not None and check_count("points", points) < 2:
         raise InputError(f"points is {points}; a curve needs at least 2.")
     with Stopper() as stop:
@@ -80,7 +81,7 @@ def frontier(
 def _corners(
     model: CMDP, i: int, loose: float, tight: float, eps: float, stop: Stop
 ) -> dict[float, float] | None:
-    """Thresholds of constraint i, from loose to tight, where its price changes, and those before.
+    """Where the price of constraint i changes: thresholds, from loose to tight, and prices before.
 
     None where there are too many to find, or pivots meet trouble.
     """
@@ -114,6 +115,7 @@ def frontier_between(
     """
     if check_count("points", points) < 2:
         raise InputError(f"points is {points}; a curve needs at least 2.")
+    check_model(model)
     curve = []
     objectives = [objective_of(model, one)[1] for one in (first, second)]
     form = StandardForm.of(model)
@@ -131,6 +133,7 @@ def frontier_between(
 
 def find_constraint(model: CMDP, constraint: int | str) -> int:
     """The index of a constraint with one bound, given by index or name."""
+    check_model(model)
     names, m = model.constraint_names, model.constraint_count
     if m == 0:
         raise InputError("frontier: the model has no constraints; there is nothing to trade off.")
@@ -139,7 +142,7 @@ def find_constraint(model: CMDP, constraint: int | str) -> int:
             hint = did_you_mean(constraint, names)
             raise InputError(f"constraint '{constraint}' is not one of the model's; {hint}")
         constraint = names.index(constraint)
-    if not 0 <= constraint < m:
+    if not (isinstance(constraint, int | np.integer) and 0 <= constraint < m):
         raise InputError(f"constraint is {constraint}; the model has constraints 0..{m - 1}.")
     if np.isfinite(model.limits.bounds[constraint]).all():  # == or a range
         raise InputError(

@@ -16,8 +16,7 @@ a few rows of values, so that a step is one symmetric system with as many rows a
 It is factorised, which pays as long as states are few, or have few neighbours.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg as la
@@ -45,9 +44,8 @@ DENSE, FULL = 400, 0.1  # states, and share of entries, from which on a matrix i
 FEW_STATES, NEIGHBOURS, OPERATIONS = 2000, 100, 5e10  # entries in a row, where states are many
 
 
-@dataclass(frozen=True)
-class Central:
-    """A point near the central path."""
+class Central(NamedTuple):
+    """A point near the central path, or a step."""
 
     visits: Array  # mu [K]
     slacks: Array  # u [m]
@@ -57,13 +55,7 @@ class Central:
 
     def moved(self, length: float, step: "Central") -> "Central":
         """The point so far along a step."""
-        return Central(
-            self.visits + length * step.visits,
-            self.slacks + length * step.slacks,
-            self.potential + length * step.potential,
-            self.costs + length * step.costs,
-            self.prices + length * step.prices,
-        )
+        return Central(*(value + length * change for value, change in zip(self, step)))
 
     @property
     def products(self) -> float:

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.errors import InputError, check_number
+from cmdpax.errors import InputError
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.result import Callback, Result
-from cmdpax.solvers.solve import solve
+from cmdpax.solvers.solve import check_limits, solve
 from cmdpax.solvers.vertices import certified_vertices, has_vertex
 from cmdpax.stopping import Stopper
 
@@ -39,7 +39,7 @@ def solve_many(
     ends it.
     """
     listed = _listed(models, changes)
-    check_number("eps", eps, above=0, below=1)
+    check_limits(eps, callback)
     results: list[Result | None] = [None] * len(listed)
     done = 0
     with Stopper() as stop:

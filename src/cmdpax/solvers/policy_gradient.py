@@ -28,7 +28,8 @@ from cmdpax import lagrangian
 from cmdpax.errors import InputError, NumericalError
 from cmdpax.exact.standard import Evaluation, StandardForm
 from cmdpax.solvers.algorithm import AugmentedLagrangian, CertifiedGap
-from cmdpax.solvers.policy_classes import FLOOR, TABLES, Array, PolicyClass, check_step, softmax
+from cmdpax.solvers.log_linear import PolicyClass
+from cmdpax.solvers.policy_classes import FLOOR, TABLES, Array, check_step, softmax
 
 # policy and Q [..., S, A], step size [..., 1, 1] -> target [..., S, A]
 StepFunction = Callable[[Array, Array, Array], Array]
@@ -82,12 +83,17 @@ def spma(policy: Array, action_values: Array, size: Array) -> Array:
 
 @dataclass(frozen=True)
 class PolicyState:
-    """A policy `[..., S, A]`, its evaluation, the step size `[...]`, its class's parameters."""
+    """A policy `[..., S, A]`, its evaluation, the step size `[...]`, its class's parameters.
+
+    The accelerated oracle alone remembers earlier steps, and the utility that they are of.
+    """
 
     policy: Array
     evaluation: Evaluation
     size: Array
     parameters: Array
+    memory: tuple[tuple[Array, Array], ...] = ()  # logits and advantages [S, A]
+    utility: AugmentedLagrangian | None = None
 
     @property
     def reward(self) -> Array:

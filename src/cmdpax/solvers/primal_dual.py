@@ -23,7 +23,8 @@ from cmdpax.exact.standard import Evaluation, StandardForm
 from cmdpax.lagrangian import gradient_update
 from cmdpax.model.result import Trajectory
 from cmdpax.solvers.algorithm import Recorder
-from cmdpax.solvers.policy_classes import TABLES, Array, Pair, PolicyClass, from_visits
+from cmdpax.solvers.log_linear import PolicyClass
+from cmdpax.solvers.policy_classes import TABLES, Array, Pair, from_visits
 from cmdpax.solvers.policy_gradient import (
     pqa,
     soft_action_values,

@@ -18,7 +18,7 @@ from cmdpax.model.result import Callback, FrontierRegion
 from cmdpax.solvers.certified import WarmStart
 from cmdpax.solvers.frontier import find_constraint, idle_threshold, threshold_range
 from cmdpax.solvers.key_simplex import by_pivots, plans_before_pivots
-from cmdpax.solvers.solve import scaled_form, solve_again
+from cmdpax.solvers.solve import check_limits, scaled_form, solve_again
 from cmdpax.stopping import Stopper
 
 FLAT = 1e-8  # what a plane may miss, relative to the range of the reward
@@ -43,6 +43,7 @@ def frontier_surface(
     it. For models up to some hundred states: larger ones have too many regions.
     """
     pair = [find_constraint(model, one) for one in (first, second)]
+    check_limits(eps, callback)
     if pair[0] == pair[1]:
         raise InputError("frontier_surface: give two different constraints.")
     with Stopper() as stop:

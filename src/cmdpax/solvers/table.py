@@ -17,6 +17,7 @@ import numpy as np
 from cmdpax import lagrangian
 from cmdpax.errors import InputError, check_count, check_known, check_positive
 from cmdpax.exact.standard import StandardForm
+from cmdpax.model.cmdp import CMDP, check_model
 from cmdpax.model.result import Trajectory
 from cmdpax.solvers import primal_dual
 from cmdpax.solvers.algorithm import Answer, Oracle, Progress, Recorder, augmented_lagrangian
@@ -24,7 +25,8 @@ from cmdpax.solvers.certified import Task, solve_certified
 from cmdpax.solvers.columns import Corrective
 from cmdpax.solvers.feasibility import largest_multiplier
 from cmdpax.solvers.key_simplex import by_pivots
-from cmdpax.solvers.policy_classes import Features, LogLinear, Tabular
+from cmdpax.solvers.log_linear import Features, LogLinear
+from cmdpax.solvers.policy_classes import Tabular
 from cmdpax.solvers.policy_gradient import PolicyGradient, StepFunction, npg, ppg, pqa, spma
 from cmdpax.solvers.programs import convex_al, cutting_plane, dantzig_wolfe, linear_program
 from cmdpax.utilities.utility import Utility
@@ -102,7 +104,7 @@ class Method:
 
 def of_oracle(oracle: Oracle) -> Method:
     """The row of somebody's own oracle."""
-    if not hasattr(oracle, "advance"):
+    if isinstance(oracle, type) or not hasattr(oracle, "advance"):
         sentence = "is neither the name of a method nor an Oracle; an accuracy is eps=."
         raise InputError(f"method: {oracle!r} {sentence}")
     name = type(oracle).__name__
@@ -128,31 +130,32 @@ def _solve_with(
 
 def _alm(step: StepFunction, linear: str = "", gradient: bool = False) -> dict[str, Any]:
     """Both forms of an augmented-Lagrangian method with tables."""
-    budget = {"step": 0.1, **AL_BUDGET}
-
-    def trace(form: StandardForm, keep: Collection[int] = (), **chosen: Any) -> Trajectory:
-        settings = _checked(budget, chosen, RULES)
-        oracle = PolicyGradient(step, settings.pop("step"), gradient=gradient)
-        return _fixed_budget(form, oracle, keep, settings)
-
     certified = partial(_solve_with, lambda task: PolicyGradient(step, gradient=gradient))
-    return {"trace": trace, "budget": budget, "solve": certified, "linear": linear}
+    return {**_by_steps(step, {"step": 0.1}, gradient), "solve": certified, "linear": linear}
 
 
 def _projected(step: StepFunction) -> dict[str, Any]:
     """The fixed-budget form of an augmented-Lagrangian method with log-linear policies."""
     own = {"step": "backtracking", "projection_step": "newton", "projection_steps": 250}
+    return {**_by_steps(step, own), "features": True}
+
+
+def _by_steps(step: StepFunction, own: Mapping[str, Any], gradient: bool = False) -> dict[str, Any]:
+    """A fixed budget; `own` has the step size, and for features what `LogLinear` takes."""
     budget = {**own, **AL_BUDGET}
 
     def trace(
-        form: StandardForm, keep: Collection[int] = (), *, features: Features, **chosen: Any
+        form: StandardForm,
+        keep: Collection[int] = (),
+        features: Features | None = None,
+        **chosen: Any,
     ) -> Trajectory:
         settings = _checked(budget, chosen, RULES)
         size, *projection = (settings.pop(name) for name in own)
-        oracle = PolicyGradient(step, size, LogLinear(features, *projection))
-        return _fixed_budget(form, oracle, keep, settings)
+        policies = Tabular() if features is None else LogLinear(features, *projection)
+        return _fixed_budget(form, PolicyGradient(step, size, policies, gradient), keep, settings)
 
-    return {"trace": trace, "budget": budget, "features": True}
+    return {"trace": trace, "budget": budget}
 
 
 def _checked(
@@ -160,13 +163,20 @@ def _checked(
 ) -> dict[str, Any]:
     """The settings of a budget: counts where the default is one, otherwise positive numbers.
 
-    Those in `rules` may be the name of a rule instead, which is checked by who knows it.
+    Those in `rules` may be the name of a rule instead, which is checked by who knows it. Where
+    there are such, they alone may be arrays.
     """
     settings = {**budget, **chosen}
     for name, value in settings.items():
         if not (name in rules and isinstance(value, str)):
             check = check_count if isinstance(budget[name], int) else check_positive
             settings[name] = check(name, value)
+            if rules and name not in rules and np.ndim(value):
+                raise InputError(f"{name} is {value}; it must be one number.")
+    try:
+        np.broadcast_shapes(*map(np.shape, settings.values()))
+    except ValueError:
+        raise InputError(f"{', '.join(chosen)}: arrays must be of one batch shape.") from None
     return settings
 
 
@@ -281,3 +291,25 @@ def find_method(name: str) -> Method:
     """The row of a method; an unknown name gets a suggestion."""
     check_known("method", name, methods)
     return methods[name]
+
+
+def choose(model: CMDP, method: Any, features: Any) -> tuple[Method, dict[str, Any]]:
+    """The row of a method, its log-linear form if there are features, and what to pass it."""
+    check_model(model)
+    row = find_method(method) if isinstance(method, str) else of_oracle(method)
+    if features is None:
+        if row.features:
+            raise InputError(
+                f"method '{row.name}' has log-linear policies; give it features, for example"
+                " --features tiles:60,4,3."
+            )
+        row.check_criterion(model.criterion)
+        return row, {}
+    if not (row.features or row.linear):
+        names = ", ".join(one.name for one in methods.values() if one.features or one.linear)
+        raise InputError(f"method '{row.name}' takes no features; these do: {names}.")
+    row = row if row.features else methods[row.linear]
+    row.check_criterion(model.criterion)
+    features = features if isinstance(features, Features) else Features(features)
+    features.check(model.states, model.actions)
+    return row, {"features": features}

@@ -218,7 +218,8 @@ def recorded_visits(
     """
     check_number("smoothing", smoothing, least=0)
     pairs = [np.asarray(one) for one in (states, actions)]
-    if np.shape(shape) != (2,):
+    counts = np.asarray(shape)
+    if counts.shape != (2,) or counts.dtype.kind not in "iu" or (counts < 1).any():
         raise InputError(f"log of transitions: its shape is {shape!r}; give (states, actions).")
     if not (pairs[0].shape == pairs[1].shape == (pairs[0].size,) and pairs[0].size):
         raise InputError("log of transitions: give as many states as actions, in two lists.")
@@ -227,9 +228,9 @@ def recorded_visits(
             raise InputError(
                 f"log of transitions: {what} must be whole numbers from 0 to {count - 1}."
             )
-    counts = np.full(shape, float(smoothing))
-    np.add.at(counts, tuple(pairs), 1.0)
-    return _shares(counts)
+    visits = np.full(shape, float(smoothing))
+    np.add.at(visits, tuple(pairs), 1.0)
+    return _shares(visits)
 
 
 READY: dict[str, Callable[..., Utility]] = {

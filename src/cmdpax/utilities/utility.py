@@ -172,7 +172,7 @@ class Utility:
         return np.sqrt(sizes[chosen])[:, None] * vectors[:, chosen].T
 
     def size(self, values: Array, visits: Array | None = None) -> float:
-        """Of the terms of the value and of the tangent at a point, which may cancel."""
+        """Sum of the absolute terms of the value and of the tangent at a point."""
         total = 0.0
         for term, point in zip(self.terms, self._points(values, visits), strict=True):
             sizes = np.abs(point * (1.0 if _is_max_min(term) else term.gradient(point)))
@@ -181,7 +181,7 @@ class Utility:
         return total
 
     def doubt(self, values: Array, visits: Array | None = None) -> float:
-        """What rounding can amount to in the value and in the tangent at a point."""
+        """How far rounding can move the value and the tangent at a point."""
         return ROUNDING * self.size(values, visits)
 
     def lowest(self, low: Array, high: Array) -> Array:
@@ -198,7 +198,7 @@ class Utility:
         return corner
 
     def modulus(self, error: float, pairs: int) -> float:
-        """What `|d - d'|_1 <= error` can change, of `pairs` pairs; infinite where nobody knows."""
+        """How far F can change for `|d - d'|_1 <= error` of `pairs` pairs; infinite if unknown."""
         own = [term for term in self.terms if term.rewards is None]
         if any(term.modulus is None for term in own):
             return math.inf
