@@ -31,11 +31,11 @@ HOSTS = {
     "jax": tuple(
         f"learning/{file}.py"
         for file in [
-            *("formulas", "learner", "traced_descent", "trust_region", "training"),
+            *("formulas", "learner", "passes", "trust_region", "training"),
             *("own_network", "compilation", "saved"),
         ]
     ),
-    "optax": ("learning/learner.py", "learning/traced_descent.py"),
+    "optax": ("learning/learner.py", "learning/passes.py"),
     "onnx": ("learning/graph.py",),
     "onnxruntime": (),
     "gymnasium": ("learning/",),

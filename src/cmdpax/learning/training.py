@@ -35,6 +35,7 @@ from cmdpax.learning.evaluation import Evidence, means, measure_in, simulator_fo
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import Learner, assess, init, learn
 from cmdpax.learning.margins import Verdict, in_users_orientation
+from cmdpax.learning.passes import adam
 from cmdpax.learning.policy import NetworkPolicy
 from cmdpax.learning.portable import Policy
 from cmdpax.learning.rollout import collect, episodes
@@ -48,7 +49,6 @@ from cmdpax.learning.saved import (
     with_leaves,
 )
 from cmdpax.learning.simulator import Copies, Recorder, Simulator
-from cmdpax.learning.traced_descent import adam
 from cmdpax.learning.workers import worker_simulator
 from cmdpax.model.limits import Limits
 
