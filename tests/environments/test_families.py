@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 import plain
 from cmdpax import InputError, check, solve
 from cmdpax.environments import garnet, inventory, queue
-from cmdpax.environments.families import instance, poisson
+from cmdpax.environments.families import poisson
 from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers.feasibility import slater_slack
 
@@ -121,29 +121,6 @@ def test_the_constraint_costs_profit():
 
 def test_infeasible_inventory():
     assert solve(inventory(capacity=40, feasible=False)).status == "infeasible"
-
-
-@pytest.mark.parametrize("family", ["garnet", "grid", "queue", "inventory"])
-@pytest.mark.parametrize("constraints", [1, 3])
-def test_every_family_is_feasible_and_of_the_size_asked_for(family, constraints):
-    model = instance(family, 100, 0.9, constraints, seed=3)
-    assert 90 <= model.states <= 110
-    assert (model.discount, model.constraint_count) == (0.9, constraints)
-    assert solve(model).status == "certified"
-
-
-def test_seeds_of_instances_differ_and_repeat():
-    first, again, other = (instance("queue", 50, 0.9, 2, seed) for seed in (0, 0, 1))
-    assert first.digest == again.digest != other.digest
-
-
-def test_options_reach_the_builder():
-    assert instance("garnet", 50, branching=2).transitions.longest == 2
-
-
-def test_unknown_family():
-    with pytest.raises(InputError, match="garnet, grid, queue, inventory"):
-        instance("maze", 10)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from cmdpax import solve
 from cmdpax.environments import queue
-from cmdpax.environments.families import instance
-from cmdpax.environments.thresholds import with_random_constraints, with_threshold
+from cmdpax.environments.thresholds import with_threshold
 from cmdpax.exact.standard import StandardForm
 from cmdpax.model.transitions import Transitions
+from instances import instance
 from models import cmdps
 
 
@@ -43,14 +43,6 @@ def test_a_budget_lies_where_the_turned_constraint_has_its_threshold():
             with_threshold(one, 0.5, feasible).thresholds[0] for one in (model, turned)
         )
         assert budget == -threshold and (budget > 0) == feasible
-
-
-def test_random_constraints_leave_the_model_its_own():
-    model = queue(capacity=20)
-    wide = with_random_constraints(model, 4)
-    assert wide.constraint_count == 4 and wide.senses == ("<=", ">=", ">=", ">=")
-    np.testing.assert_array_equal(wide.constraints[0], model.constraints[0])
-    assert (solve(wide).multipliers > 0).any()  # something binds
 
 
 @pytest.mark.parametrize("count", [1, 8])

@@ -1,17 +1,11 @@
-"""Families of models of any size: random (Garnet), a queue, an inventory; and instances by size."""
+"""Families of models of any size: random (Garnet), a queue, an inventory."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
-from cmdpax.environments.grids import grid_world
-from cmdpax.environments.thresholds import (
-    check_tightness,
-    policy_values,
-    with_random_constraints,
-    with_threshold,
-)
+from cmdpax.environments.thresholds import check_tightness, policy_values, with_threshold
 from cmdpax.errors import InputError
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops.bellman import greedy
@@ -19,7 +13,6 @@ from cmdpax.model.cmdp import CMDP
 from cmdpax.model.numbers import refuse_huge
 
 MAX_NAMED_STATES = 10_000
-Family = Literal["garnet", "grid", "queue", "inventory"]
 
 
 def garnet(
@@ -170,35 +163,6 @@ def poisson(mean: float) -> np.ndarray:
     chances = np.exp(logarithms)
     chances[-1] = max(1.0 - chances[:-1].sum(), 0.0)
     return chances
-
-
-def instance(
-    family: Family,
-    states: int,
-    discount: float = 0.99,
-    constraints: int = 1,
-    seed: int = 0,
-    **options: Any,
-) -> CMDP:
-    """A feasible model with about `states` states, for benchmarks and stress tests.
-
-    `options` are those of the family's own builder. Constraints beyond the family's one are random.
-    """
-    if family not in get_args(Family):
-        raise InputError(f"family: '{family}' is none of {', '.join(get_args(Family))}.")
-    if family == "garnet":
-        return garnet(states, constraints=constraints, discount=discount, seed=seed, **options)
-    if family == "grid":
-        side = max(2, round(np.sqrt(states)))
-        model = grid_world(width=side, height=side, discount=discount, seed=seed, **options)
-    elif family == "queue":
-        options = {"arrival": 0.4 + 0.01 * (seed % 50), **options}
-        model = queue(capacity=states - 1, discount=discount, **options)
-    else:
-        model = inventory(capacity=states - 1, discount=discount, **options)
-    if constraints <= model.constraint_count:
-        return model
-    return with_random_constraints(model, constraints, seed)
 
 
 def _names(states: int, unit: str, actions: Sequence[str], cost: str) -> dict[str, Any]:

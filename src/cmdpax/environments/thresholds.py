@@ -36,33 +36,11 @@ def with_threshold(model: CMDP, tightness: float, feasible: bool) -> CMDP:
     return model.replace(thresholds=[sign * (low + tightness * (high - low))])
 
 
-def with_random_constraints(model: CMDP, total: int, seed: int = 0) -> CMDP:
-    """Uniform random constraints beside the model's own, `total` in all, that bind together.
-
-    Each of the model's own has one bound, `<=` or `>=`. Thresholds lie a little below what a
-    mixture of two policies achieves, `0.4 V(reward's optimum) + 0.6 V(constraints' optimum)`.
-    """
-    shape = total - model.constraint_count, model.choices
-    new = np.random.default_rng(seed).random(shape)
-    wide = model.replace(
-        constraints=np.concatenate([model.constraints, new]),
-        thresholds=np.zeros(total),
-        senses=[*model.senses, *[">="] * len(new)],
-    )
-    form = planned_form(wide)
-    scaled = form.constraints / form.constraint_scales[:, None]
-    richest, safest = (
-        policy_values(form, form.constraints, form.criterion.plan(form, reward).choices)
-        for reward in (form.reward, scaled.mean(0))
-    )
-    rows = 0.4 * richest + 0.6 * safest - 1e-3 * form.constraint_scales
-    return wide.replace(thresholds=wide.limits.signs * rows)
-
-
 def planned_form(model: CMDP) -> StandardForm:
-    """The form by which thresholds are found, and of equally good policies always the same one.
+    """The form whose plans thresholds are computed from, always by the loops for wide models.
 
-    Whether a model is narrow says how it is solved, and must not say which model it is.
+    Loops for narrow models may choose another of equally good policies. Then a threshold would
+    depend on how a model is solved.
     """
     form = StandardForm.of(model)
     form.__dict__["is_narrow"] = False

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cmdpax.learning.policy import FORBIDDEN, inline_parts, tanh
+from cmdpax.learning.forward import inline_parts, tanh
+from cmdpax.learning.policy import FORBIDDEN
 from cmdpax.loops.compiled import contracted, piece
 
 Array = np.ndarray

@@ -20,7 +20,8 @@ from onnx import TensorProto, checker, helper, numpy_helper
 
 from cmdpax.errors import InputError
 from cmdpax.learning.encoders import STRIDE, Encoder, has_colours_first
-from cmdpax.learning.policy import FORBIDDEN, OBSERVATION_CLIP, NetworkPolicy
+from cmdpax.learning.forward import OBSERVATION_CLIP
+from cmdpax.learning.policy import FORBIDDEN, NetworkPolicy
 from cmdpax.learning.portable import TablePolicy
 from cmdpax.learning.simulator import ActionSpace
 

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.learning.policy import NetworkPolicy, forward, inline_parts
+from cmdpax.learning.forward import forward, inline_parts
+from cmdpax.learning.policy import NetworkPolicy
 from cmdpax.learning.robots import EPISODE_STEPS, TASKS, Task
 from cmdpax.learning.simulator import ActionSpace, Record, Transition
 from cmdpax.loops.compiled import (
