@@ -234,7 +234,16 @@ def rows_of(run, *lines):
 def test_the_last_row_is_whole(tmp_path, text, row):
     run = RunFolder(tmp_path)
     assert run.last_row() is None
-    rows_of(run, " " * 5000 + "\n", text)  # only the end of a long file is looked at
+    rows_of(run, " " * 70_000 + "\n", text)  # only the end of a long file is looked at
+    assert run.last_row() == row
+
+
+def test_a_last_row_of_many_costs_is_whole(tmp_path):
+    row = {"update": 3, "cost": {f"cost of machine {number}": 1 / 3 for number in range(200)}}
+    assert len(json.dumps(row)) > 4096
+    run = RunFolder(tmp_path)
+    run.add({"update": 2})
+    run.add(row)
     assert run.last_row() == row
 
 

@@ -39,7 +39,7 @@ HOSTS = {
     "onnx": ("learning/graph.py",),
     "onnxruntime": (),
     "gymnasium": ("learning/",),
-    "mujoco": ("learning/velocity.py",),
+    "mujoco": ("learning/robots.py", "learning/velocity.py"),
     "highspy": ("solvers/programs.py",),
     "matplotlib": ("experiments/pictures.py", "experiments/policy_pictures.py", "paper/"),
     "ray": ("processes.py",),

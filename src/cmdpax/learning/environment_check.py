@@ -13,7 +13,8 @@ import numpy as np
 from cmdpax.errors import check_count
 from cmdpax.learning.encoders import is_image
 from cmdpax.learning.environment_names import name_of
-from cmdpax.learning.gym_simulator import GymSimulator, make_simulator, random_actions
+from cmdpax.learning.gym_simulator import GymSimulator, make_simulator
+from cmdpax.learning.gym_spaces import random_actions
 from cmdpax.learning.simulator import ActionSpace, Simulator, Transition
 
 REPEATED = 100  # steps that are made twice, to see whether they are the same

@@ -16,7 +16,7 @@ from cmdpax.errors import InputError, check_count
 from cmdpax.files.reading import Row
 from cmdpax.files.written import plain
 from cmdpax.learning.config import EPISODES
-from cmdpax.learning.environment_names import names_module
+from cmdpax.learning.environment_names import is_object, names_module
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.margins import CONFIDENCE, Verdict, judge
 from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces, spaces_of
@@ -109,8 +109,8 @@ def measure(
 def simulator_for(environment: Any, episodes: int) -> tuple[Simulator, int]:
     """A simulator for so many episodes, and in how many rounds it has them."""
     check_count("episodes", episodes)
-    is_object = hasattr(environment, "step") and not isinstance(environment, type)
-    rounds, count = (episodes, 1) if is_object else (1, episodes)  # of an object there is one copy
+    # of an object there is one copy
+    rounds, count = (episodes, 1) if is_object(environment) else (1, episodes)
     return make_simulator(environment, count), rounds
 
 

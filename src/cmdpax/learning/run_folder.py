@@ -46,6 +46,7 @@ from cmdpax.files.written import locked, naming, remove_parts, write_bytes
 from cmdpax.learning.checkpoints import PAIR, Arrays, read_checkpoint, write_pair
 
 CHECKPOINTS_KEPT = 3  # older ones are removed
+LONGEST_ROW = 65_536  # bytes; one takes some 150 for each cost
 # of a config, what its readers rely on
 REQUIRED: Row = {"environment": str, "method": str, "limits": list, "seed": int, "samples": int}
 REQUIRED |= {"discount": int | float, "discounted": bool}
@@ -98,8 +99,8 @@ class RunFolder:
         """The last whole row, found without reading all of them; None if there is none."""
         try:
             with opened(self._metrics) as file:
-                file.seek(max(0, self._metrics.stat().st_size - 4096))
-                return row_of(file.read(4096).split(b"\n")[-2]) or None
+                file.seek(max(0, self._metrics.stat().st_size - LONGEST_ROW))
+                return row_of(file.read(LONGEST_ROW).split(b"\n")[-2]) or None
         except (OSError, IndexError, InputError):
             return None
 

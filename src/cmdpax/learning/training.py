@@ -31,6 +31,7 @@ from cmdpax.learning.config import (
     TrainConfig,
 )
 from cmdpax.learning.encoders import default_network
+from cmdpax.learning.environment_names import is_object
 from cmdpax.learning.evaluation import Evidence, means, measure_in, simulator_for
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import Learner, assess, init, learn
@@ -112,7 +113,6 @@ def train(
     """
     chosen = TrainConfig.of({"method": method, "limits": limits, **settings})
     chosen.resolved()  # refuses what cannot be before an environment is made
-    is_object = hasattr(environment, "step") and not isinstance(environment, type)
     name = recorded_name(environment)
     place = Path(folder or default_folder(name, chosen.method, chosen.seed))
     run_folder = RunFolder(place.absolute())  # also if the environment changes the current folder
@@ -121,7 +121,7 @@ def train(
     shape: Row = {part: earlier.get(part) for part in SHAPE if getattr(chosen, part) is None}
     shape["network"] = default_network(chosen.network, simulator.observation_shape)
     chosen, start = replace(chosen, **shape), start or earlier.get("start")
-    config = chosen.resolved(simulator.episode_limit, 1 if is_object else None)
+    config = chosen.resolved(simulator.episode_limit, 1 if is_object(environment) else None)
     copies = config.batch // config.rollout_steps
     _refuse_too_large(simulator, config.batch)
     if copies > 1 and workers is None:
