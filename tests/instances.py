@@ -6,7 +6,7 @@ import numpy as np
 
 from cmdpax import CMDP
 from cmdpax.environments import garnet, grid_world, inventory, queue
-from cmdpax.environments.thresholds import planned_form, policy_values
+from cmdpax.environments.families import planned_form, policy_values
 
 
 def instance(

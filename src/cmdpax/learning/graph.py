@@ -8,8 +8,7 @@
 | time        |                                     | int64 `[N]`         |
 
 Output `action`: `[N, *shape]` in the type of the action space, or int64 `[N]`. The mask of an
-action space that has one is the end of the observation. With a noise of 0 it
-is the deterministic action.
+action space that has one is the end of the observation. With noise 0 the action is deterministic.
 """
 
 from collections.abc import Sequence

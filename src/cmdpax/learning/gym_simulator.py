@@ -82,7 +82,7 @@ class GymSimulator:
             raise self.wrong(str(error)) from None
         is_array = isinstance(self.space, gymnasium.spaces.Box)
         self.observation_shape: tuple[int, ...] = self.space.shape if is_array else (self.size,)
-        self.masks: dict[int, np.ndarray] = {}  # of copies, by their identity: what may be done now
+        self.masks: dict[int, np.ndarray] = {}  # by `id` of a copy: what it may do now
         self.episode_limit = _time_limit(first)
         self.cost_names = self._probe()
 
@@ -188,9 +188,9 @@ class GymSimulator:
         return observation, reward, info["cost"], terminated, truncated, info
 
     def _keep_mask(self, env: Any, info: Any, ended: bool = False) -> None:
-        """What a copy may do now, `[choices]` of 0 and 1, by `info["action_mask"]`.
+        """Keep the mask of a copy, `[choices]` of 0 and 1, by `info["action_mask"]`.
 
-        Where an episode has ended there need be none: all is as good as nothing.
+        Where an episode has ended none is needed: without one, all choices are allowed.
         """
         space = self.action_space
         if not space.masked:

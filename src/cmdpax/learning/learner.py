@@ -87,7 +87,7 @@ class Samples(NamedTuple):
 
     observation: np.ndarray  # [K, d]
     action: np.ndarray  # [K, a] or [K]
-    output: np.ndarray  # [K, a], what the policy's network said
+    output: np.ndarray  # [K, a], of the policy's network
     log_old: np.ndarray  # [K]
     advantages: np.ndarray  # [1 + M, K]
     targets: np.ndarray  # [K, 1 + M]
@@ -163,7 +163,7 @@ def assess(
 def rescale(critics: list[Network], before: Scales, after: Scales) -> list[Network]:
     """Critics that predict in the new units what they predicted in the old ones (PopArt).
 
-    Those whose targets did not vary in one of them predicted nothing, and stay as they are.
+    A critic stays as it is where its unit was or is 0: its targets did not vary.
     """
     old, new = before.output_unit, after.output_unit
     factors = np.where((old > 0) & (new > 0), ratio(old, new), 1.0).astype(np.float32)
@@ -193,7 +193,7 @@ def learn(
     # every step size of the policy and the critics decays linearly to 0
     remaining = 1 - int(learner.update) / config.updates if config.decay else 1.0
     step_metrics: dict[str, Any] = {}
-    # until critics have learned once, advantages are noise: the first batch is theirs alone
+    # advantages of untrained critics are noise: the policy does not learn from the first batch
     is_first = int(learner.update) == 0 and config.critics == "normalised"
     if not method.is_descent and not is_first:
         rows = len(margin) if method.surrogate == "cpo" else 0

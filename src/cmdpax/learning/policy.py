@@ -70,7 +70,7 @@ class Statistics(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkPolicy:
-    """A network that acts; everything it needs is an array."""
+    """A network that acts, as arrays."""
 
     weights: Sequence[Array]  # [in, out] of each layer, float32
     biases: Sequence[Array]
@@ -80,7 +80,7 @@ class NetworkPolicy:
     action_space: ActionSpace
     observation_shape: tuple[int, ...]  # of the environment's observations
     updates: int  # how many made this policy
-    encoder: Encoder | None = None  # of the features that the layers see, if it is not all
+    encoder: Encoder | None = None  # ahead of the layers; None: they see the whole observation
     encoded: Sequence[Array] = ()  # its parameters
 
     @staticmethod
@@ -190,7 +190,7 @@ class NetworkPolicy:
     def act(self, *arrays: Array) -> None:
         """`forward` of this network; `arrays` are its last four arguments.
 
-        What may not be chosen is made improbable beyond reach.
+        1e9 is subtracted from the outputs of forbidden choices.
         """
         if self.encoder is None:
             fastest_forward()(self.network, *arrays)

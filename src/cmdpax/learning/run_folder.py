@@ -108,7 +108,7 @@ class RunFolder:
         """The `.safetensors` files of the checkpoints, newest first; a stem is the update."""
         stems = (path.stem for path in (self.path / "checkpoints").glob("*.json"))
         numbers = sorted((int(stem) for stem in stems if stem.isdecimal()), reverse=True)
-        return [self._checkpoint(number) for number in numbers]
+        return [self._file("checkpoints", number) for number in numbers]
 
     def newest(self) -> tuple[Arrays, Row]:
         """Arrays and notes of the newest intact checkpoint; damaged ones are warned of."""
@@ -144,7 +144,7 @@ class RunFolder:
 
     def candidate(self, number: int) -> Arrays | None:
         """What `set_aside` wrote; None if it is not there, or, with a warning, if it is damaged."""
-        path = self._aside(number)
+        path = self._file("candidates", number)
         try:
             return read_checkpoint(path)[0] if path.with_suffix(".json").exists() else None
         except InputError as error:
@@ -242,7 +242,7 @@ class RunFolder:
 
     def save(self, number: int, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> Path:
         """Write checkpoint `number`, and remove all but the last few; returns its arrays' file."""
-        path = self._checkpoint(number)
+        path = self._file("checkpoints", number)
         path.parent.mkdir(exist_ok=True)
         with naming(self._metrics), open(self._metrics, "ab") as rows:
             os.fsync(rows.fileno())  # they come first, even if the power fails
@@ -252,7 +252,7 @@ class RunFolder:
 
     def set_aside(self, number: int, arrays: Mapping[str, np.ndarray]) -> None:
         """Write the policy of update `number`, which may be kept in the end."""
-        path = self._aside(number)
+        path = self._file("candidates", number)
         path.parent.mkdir(exist_ok=True)
         write_pair(path, arrays, {"checkpoint": number})
 
@@ -310,11 +310,8 @@ class RunFolder:
         (self.path / "lock").unlink(missing_ok=True)
         self._keep(1)
 
-    def _checkpoint(self, number: int) -> Path:
-        return self.path / "checkpoints" / f"{number:08d}.safetensors"
-
-    def _aside(self, number: int) -> Path:
-        return self.path / "candidates" / f"{number:08d}.safetensors"
+    def _file(self, folder: str, number: int) -> Path:
+        return self.path / folder / f"{number:08d}.safetensors"
 
     def _bytes(self) -> bytes:
         with named(self._metrics):

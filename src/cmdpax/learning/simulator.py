@@ -95,7 +95,6 @@ class ActionSpace:
 
     def as_json(self) -> dict[str, Any]:
         """What `from_json` reads; bounds that are infinite are null."""
-
         notes = asdict(self)
         notes |= {name: [*value] for name, value in notes.items() if isinstance(value, tuple)}
         for side in () if self.low is None else ("low", "high"):
@@ -105,7 +104,6 @@ class ActionSpace:
     @classmethod
     def from_json(cls, notes: Mapping[str, Any]) -> "ActionSpace":
         """The space that `as_json` wrote."""
-
         shape = None if notes.get("shape") is None else tuple(notes["shape"])
         several = {name: tuple(value) for name, value in notes.items() if isinstance(value, list)}
         fields = {**notes, **several, "shape": shape}
@@ -131,8 +129,8 @@ class Record(NamedTuple):
     """T steps of N simulators under one policy."""
 
     observation: Array  # [T, N, d]
-    normalised: Array  # [T, N, d] float32, what the policy's network saw of it
-    output: Array  # [T, N, a] float32, what that said, noise added
+    normalised: Array  # [T, N, d] float32, the inputs of the policy's network
+    output: Array  # [T, N, a] float32, its outputs, noise added
     next_observation: Array  # from here on as in a transition, [T, N, ...]
     reward: Array
     cost: Array
@@ -141,7 +139,7 @@ class Record(NamedTuple):
 
     @staticmethod
     def empty(simulator: "Simulator", steps: int) -> "Record":
-        """To be filled in."""
+        """Arrays to fill in."""
         ahead, size = (steps, simulator.count), simulator.observation_size
         return Record(
             np.empty((*ahead, size)),

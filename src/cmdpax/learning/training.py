@@ -21,7 +21,6 @@ from cmdpax.errors import InputError, NumericalError
 from cmdpax.files.reading import Row
 from cmdpax.learning import compilation
 from cmdpax.learning.board import Board
-from cmdpax.learning.choice import candidates, choose
 from cmdpax.learning.config import (
     EPISODES,
     METHODS,
@@ -35,7 +34,7 @@ from cmdpax.learning.environment_names import is_object
 from cmdpax.learning.evaluation import Evidence, means, measure_in, simulator_for
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import Learner, assess, init, learn
-from cmdpax.learning.margins import Verdict, in_users_orientation
+from cmdpax.learning.margins import Verdict, candidates, choose, in_users_orientation
 from cmdpax.learning.passes import adam
 from cmdpax.learning.policy import NetworkPolicy
 from cmdpax.learning.portable import Policy
@@ -268,14 +267,14 @@ class Dual(NamedTuple):
     """Margins, penalties and dual steps of one update, one for each row of the limits, `[M]`."""
 
     margin: np.ndarray
-    counted: np.ndarray  # of the margin
+    counted: np.ndarray  # the margin, clipped: of a violation, what an update can mend
     penalty: np.ndarray  # 0 for the plain Lagrangian: then the weights are the multipliers
     step: np.ndarray
-    fastest: np.ndarray  # change of a multiplier
+    fastest: np.ndarray  # largest change of a multiplier
 
     @staticmethod
     def of(learner: Learner, limits: Limits, config: ResolvedConfig) -> "Dual":
-        """So many units; or as they are, where the user counts in those of the reward."""
+        """Penalty and step as multiples of `Scales.units`; or as set, with units of the reward."""
         scales, margins = learner.scales, learner.margins
         error = np.sqrt(margins.error)
         units = scales.units(error, learner.multiplier)
@@ -297,7 +296,7 @@ class Dual(NamedTuple):
     def move(self, learner: Learner, config: ResolvedConfig) -> Learner:
         """The dual update: every `inner` batches with the slack (augmented), or every batch."""
         dual, update, multiplier = METHODS[config.method].dual, learner.update, learner.multiplier
-        # the first batch is the critics' alone, where they warm up: its margin is of no policy yet
+        # from the first batch normalised critics alone learn: multipliers wait for the policy
         is_first = update == 0 and (config.critics == "normalised" or dual == "augmented")
         if dual == "none" or is_first or (dual == "augmented" and update % config.inner):
             return learner
@@ -327,7 +326,7 @@ def _refuse_too_large(simulator: Copies, batch: int) -> None:
 
 
 def _longer(earlier: Row, config: ResolvedConfig, update: int) -> str:
-    """How the decay of a run goes on that was to have fewer samples."""
+    """A sentence on the step sizes of a run that was planned with fewer samples."""
     was, now = (1 - update / (one // config.batch) for one in (earlier["samples"], config.samples))
     return (
         f"the run goes on at update {update}, with {config.samples:,} samples in all instead of"
