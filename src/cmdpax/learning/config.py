@@ -235,8 +235,7 @@ class TrainConfig:
     def _shape(self, own: int, episode_limit: int | None, copies: int | None) -> dict[str, int]:
         """Steps of a batch and of each simulator: whole episodes, where they are limited.
 
-        A method's own batch is that of 100,000 samples or more, and smaller in proportion for
-        fewer.
+        own: a method's batch for 100,000 samples or more; for fewer it is smaller in proportion.
         """
         samples = check_count("samples", self.samples, most=MOST["samples"])
         batch, steps = self.batch, self.rollout_steps

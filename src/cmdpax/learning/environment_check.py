@@ -1,7 +1,7 @@
 """Is an environment fit for training, and which limits might be set on its costs?
 
-It is tried as training does: reset by a seed and stepped from episode to episode, by a `Simulator`,
-which refuses what cannot work. What can, but will disappoint, is a complaint.
+It is tried as in training: reset by a seed and stepped from episode to episode, by a `Simulator`,
+which refuses what cannot work. What works, but makes training worse, is a complaint.
 """
 
 from collections.abc import Iterator

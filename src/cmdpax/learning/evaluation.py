@@ -107,7 +107,7 @@ def measure(
 
 
 def simulator_for(environment: Any, episodes: int) -> tuple[Simulator, int]:
-    """A simulator for so many episodes, and in how many rounds it has them."""
+    """A simulator of N copies, and how many rounds of N episodes make so many."""
     check_count("episodes", episodes)
     # of an object there is one copy
     rounds, count = (episodes, 1) if is_object(environment) else (1, episodes)
@@ -122,7 +122,7 @@ def measure_in(
     seed: int = SEED,
     callback: Callable[[Row], None] | None = None,
 ) -> dict[str, Evidence]:
-    """The same in a simulator that is there."""
+    """The same in a simulator of N copies, which play N episodes in each round."""
     limits = Limits.parse(config["limits"])
     limits.columns(simulator.cost_names)  # refuses a limit on a cost that is not there
     cost_discount = config["discount"] if config["discounted"] else 1.0

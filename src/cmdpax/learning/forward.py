@@ -35,7 +35,7 @@ def clamp(x: Any, most: Any) -> Any:
 
 
 def clamp_one(x: Any, most: Any) -> Any:
-    """The same of a number, for compiled loops: two instructions, where NumPy's rules need five."""
+    """`clamp` of a number, for compiled loops: two instructions, where NumPy's rules need five."""
     below = most if x > most else x
     return -most if below < -most else below
 
@@ -46,7 +46,7 @@ def add_product(total: Array, row: Array, matrix: Array) -> None:
 
 
 def normalise_one_by_one(observation: Array, mean: Array, scale: Array) -> Array:
-    """`normalise` of one observation `[d]`; numba takes longer for what it says of all at once."""
+    """`normalise` of one observation `[d]`, for compiled loops."""
     seen = np.empty(len(observation), np.float32)
     for k in range(len(observation)):
         seen[k] = clamp((observation[k] - mean[k]) * scale[k], OBSERVATION_CLIP)
@@ -54,7 +54,7 @@ def normalise_one_by_one(observation: Array, mean: Array, scale: Array) -> Array
 
 
 def four_by_four(total: Array, row: Array, matrix: Array) -> None:
-    """The same for compiled loops, which then load and store `total` a quarter as often."""
+    """`add_product` for compiled loops, which load and store `total` a quarter as often."""
     fours = len(row) // 4 * 4
     for i in range(0, fours, 4):
         a, b, c, d = row[i], row[i + 1], row[i + 2], row[i + 3]
@@ -128,7 +128,7 @@ def fastest_forward() -> Callable[..., None]:
 
 @cache
 def inline_parts() -> None:
-    """Let compiled loops call what `forward` calls."""
+    """Let compiled loops call the functions that `forward` calls."""
     from cmdpax.loops.compiled import inlined
 
     inlined(entries, lambda row: range(len(row)))

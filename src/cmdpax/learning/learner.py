@@ -91,7 +91,7 @@ class Samples(NamedTuple):
     log_old: np.ndarray  # [K]
     advantages: np.ndarray  # [1 + M, K]
     targets: np.ndarray  # [K, 1 + M]
-    centre: np.ndarray  # [1 + M], of the values that targets are made of
+    centre: np.ndarray  # [1 + M], level of the values in the targets
 
 
 def prepare(

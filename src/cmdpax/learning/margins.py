@@ -205,7 +205,7 @@ def choose(
 ) -> Choice | None:
     """The choice among the last policy and `earlier` ones; None where no batch may be spent.
 
-    earlier: looked at only if the last policy does not do.
+    earlier: read only if the last policy exceeds a limit.
     play: the k-th batch of a policy, by its update and k = 1, 2, ...: returns and costs of its
     episodes, `[E, 1 + m]`, in the user's orientation.
     """
@@ -215,7 +215,7 @@ def choose(
     seen, most = dict[int, list[Array]](), max(1, left // PARTS)
 
     def part(update: int, most: int, enough: int = EPISODES) -> Array:
-        """At most so many further batches of a policy, or enough episodes."""
+        """Further batches of a policy: at most so many, fewer if they have enough episodes."""
         batches = seen.setdefault(update, [])
         first = len(batches)
         while len(batches) < first + most and sum(map(len, batches[first:])) < enough:

@@ -104,7 +104,7 @@ class Flat(NamedTuple):
 
     @staticmethod
     def of(trees: list[Any], mu: list[Any], nu: list[Any], count: np.ndarray) -> "Flat":
-        """Copies of trees of equal shape; their leaves follow each other in the tree's order."""
+        """Copies of the leaves of each tree in a row, in the order of JAX; all have one shape."""
         layers = trees[0]["layers"] if isinstance(trees[0], dict) else trees[0]
         sizes = np.array([len(layers[0]["weight"]), *(len(layer["bias"]) for layer in layers)])
         flat, flat_mu, flat_nu = (
@@ -114,7 +114,7 @@ class Flat(NamedTuple):
         return Flat(sizes, flat, flat_mu, flat_nu, np.array([count]))
 
     def trees(self, like: Any) -> tuple[list[Any], list[Any], list[Any], np.ndarray]:
-        """The trees of which this was made, as they are now; `like` has their shape."""
+        """Trees of parameters, of mu and of nu, shaped as `like`, and Adam's steps."""
         leaves, structure = jax.tree.flatten(like)
         ends = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]
 

@@ -259,7 +259,7 @@ class RunFolder:
     def keep(self, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> None:
         """Make a late policy the run's; without arrays it is the last."""
         path = self.path / "kept.safetensors"
-        path.with_suffix(".json").unlink(missing_ok=True)  # it is of other arrays
+        path.with_suffix(".json").unlink(missing_ok=True)  # it describes other arrays
         write_pair(path, arrays, notes)
 
     def clear(self) -> None:
@@ -281,7 +281,7 @@ class RunFolder:
         write_bytes(self.path / "evaluation.json", text.encode())
 
     def adopt(self, others: Iterable[str | Path]) -> None:
-        """Copy the furthest intact checkpoint of other attempts, which may be at work, if any."""
+        """Copy the furthest intact checkpoint of other attempts, if any; they may be running."""
         places = [path for other in others for path in RunFolder(other).checkpoints()]
         for path in sorted(places, key=lambda path: (path.stem, path), reverse=True):
             other = RunFolder(path.parents[1])

@@ -23,7 +23,7 @@ FIELDS_IN_FILES = {"observed": "seen"}  # what 0.1 called it
 
 
 def policy_of(learner: Learner, simulator: Copies) -> NetworkPolicy:
-    """The current policy for NumPy."""
+    """The current policy."""
     spaces = simulator.action_space, simulator.observation_shape
     encoder = encoder_of(learner.policy)
     return NetworkPolicy.of(acting_leaves(learner), *spaces, int(learner.update), encoder)

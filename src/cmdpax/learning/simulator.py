@@ -246,7 +246,9 @@ class ModelSimulator:
         self.action_space = ActionSpace(choices=model.actions)
         self.cost_names, self.thresholds = self.limits.names, self.limits.row_thresholds
         rows, reward = model.transitions, -model.reward if model.minimise else model.reward
-        self._choice = rows.filled(np.arange(rows.choices))  # [S, A]; what is none is the first
+        self._choice = rows.filled(
+            np.arange(rows.choices)
+        )  # [S, A]; a state's first if it has no such
         self._reward, self._costs = reward, model.constraints.T  # [K], [K, m]
         self._state = np.zeros(count, dtype=np.int64)
         self._random = np.random.default_rng(0)

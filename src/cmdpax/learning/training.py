@@ -55,7 +55,7 @@ from cmdpax.model.limits import Limits
 MOST_COUNTED = 1.0  # of a violation: so many times what an update can mend
 MOST_CHANGE = 0.05  # of a multiplier in an update, as a share of the price
 TRAVEL = 8.0  # the same over a whole run: a short one takes larger steps
-BYTES_SEEN, BYTES_DONE = 20, 12  # of a step in a record, for each number of it
+BYTES_SEEN, BYTES_DONE = 20, 12  # of a record, for each number of an observation and an action
 MOST_BYTES = 8e9  # of a batch
 CUT = (
     "update {}: no episode ended within the {} steps of rollout_steps, so limits are held to the"

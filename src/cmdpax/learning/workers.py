@@ -112,7 +112,7 @@ def answer(message: bytes) -> bytes:
         simulator = _simulator(
             json.dumps([notes[part] for part in ("environment", "file", "path")])
         )
-        noise = arrays.pop("noise").copy()  # writable, as here
+        noise = arrays.pop("noise").copy()  # writable, as without workers
         policy = NetworkPolicy.of_arrays(arrays, notes["spaces"], 0)
         steps = record_of(simulator, policy, noise, notes["seed"], notes["copy"])
     except InputError as error:
@@ -163,7 +163,7 @@ def source_of(environment: Any) -> dict[str, Any]:
 
 @cache
 def _simulator(source: str) -> Simulator:
-    """One copy of an environment; once in a worker's life."""
+    """One copy of an environment, made once by each worker."""
     environment, file, path = json.loads(source)
     sys.path += [entry for entry in path if entry not in sys.path]
     if file is not None and MAIN not in sys.modules:
