@@ -134,6 +134,8 @@ def test_kinds_of_environments():
     assert make_simulator(gymnasium.wrappers.OrderEnforcing(environment), 1).episode_limit == 7
     with pytest.raises(InputError, match=r"'TimeLimit': 2 copies are needed, .* give a function"):
         make_simulator(environment, 2)
+    with pytest.raises(InputError, match="2 copies are needed, but an environment object is one"):
+        make_simulator(lambda: environment, 2)
     with pytest.raises(InputError, match="environment: 3 is no name"):
         make_simulator(3, 1)
 

@@ -21,7 +21,6 @@ from cmdpax.learning.environment_names import (
     USER_ERRORS,
     as_input_error,
     environment_factory,
-    is_object,
     name_of,
 )
 from cmdpax.learning.gym_spaces import action_space_of, flattened, random_actions, size_of
@@ -69,10 +68,10 @@ class GymSimulator:
                 "it is a vector of environments; give one copy, of which as many are made as are"
                 " needed"
             )
-        if count > 1 and is_object(environment):
+        if len({*map(id, self.environments)}) < count:
             raise self.wrong(
                 f"{count} copies are needed, but an environment object is one; give a function that"
-                " makes it"
+                " makes a new one"
             )
         self.space = first.observation_space
         try:

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from cmdpax.errors import InputError
+
 if TYPE_CHECKING:  # a policy is loaded without what models need
     from cmdpax.model.cmdp import CMDP
     from cmdpax.model.limits import Limits
@@ -228,7 +230,7 @@ class Sampler(Protocol):
 
 
 class ModelSimulator:
-    """`count` copies of a finite model: a `Simulator`, and a `Sampler`.
+    """`count` copies of a discounted finite model: a `Simulator`, and a `Sampler`.
 
     After every step an episode ends with probability `1 - gamma`, and nothing comes after: the mean
     of its undiscounted totals is the discounted value, which is what the model's `limits` are on.
@@ -238,6 +240,9 @@ class ModelSimulator:
     episode_limit: int | None = None
 
     def __init__(self, model: "CMDP", count: int = 1) -> None:
+        if model.criterion != "discounted":
+            remedy = "give a discount below 1, or take cmdpax.solve"
+            raise InputError(f"criterion: '{model.criterion}' cannot be sampled; {remedy}.")
         self.model, self.count, self.discount = model, count, model.discount
         self.limits, self.minimise = model.limits, model.minimise
         self.states: int | None = model.states
