@@ -94,7 +94,7 @@ BUDGETS = {
     "model": 4910,
     "exact": 4170,
     "solvers": 5350,
-    "environments": 685,
+    "environments": 618,
     "learning": 6980,
     "experiments": 1980,
     "report": 955,
