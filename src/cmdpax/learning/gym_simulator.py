@@ -204,9 +204,8 @@ class GymSimulator:
             mask = np.concatenate([np.asarray(one, dtype=np.float64).reshape(-1) for one in parts])
         except (TypeError, ValueError, LookupError):
             mask = np.empty(0)
-        ends = np.cumsum(space.parts or (space.choices,))[:-1]
         is_whole = mask.shape == (space.choices,) and bool(np.isin(mask, (0, 1)).all())
-        allows = is_whole and all(part.any() for part in np.split(mask, ends))
+        allows = is_whole and all(part.any() for part in space.split(mask))
         self.masks[id(env)] = mask if allows else np.ones(space.choices)
         if ended:
             return

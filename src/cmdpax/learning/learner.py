@@ -47,10 +47,9 @@ class Learner(NamedTuple):
 def init(config: ResolvedConfig, simulator: Simulator) -> Learner:
     """The state before the first batch."""
     rows, space = len(Limits.parse(config.limits).rows), simulator.action_space
-    inputs, encoder = simulator.observation_size, None
-    if config.network is not None:
-        encoder = Encoder.of(config.network, simulator.observation_shape)
-    sizes = (inputs if encoder is None else encoder.size, *config.hidden, space.size)
+    encoder = Encoder.of(config.network, simulator.observation_shape)
+    inputs = simulator.observation_size if encoder is None else encoder.size
+    sizes = (inputs, *config.hidden, space.size)
     key = jax.random.key(config.seed)
     initial_std = None if space.low is None else config.initial_std
     choices = None
@@ -71,7 +70,7 @@ def init(config: ResolvedConfig, simulator: Simulator) -> Learner:
         np.zeros(rows),
         _no_moments(np.zeros(rows, np.float32)),
         Margins.empty(rows),
-        Statistics.empty(inputs),
+        Statistics.empty(simulator.observation_size),
         np.zeros((), np.int64),
     )
 

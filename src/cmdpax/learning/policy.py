@@ -273,9 +273,8 @@ class NetworkPolicy:
                 f" ones as a mask, and {len(self.mean) - space.choices} numbers as an observation,"
                 " both for as many episodes."
             ) from None
-        ends = np.cumsum(space.parts or (space.choices,))[:-1]
         is_whole = allowed.shape[-1] == space.choices and bool(np.isin(allowed, (0, 1)).all())
-        if not is_whole or not all(one.any(-1).all() for one in np.split(allowed, ends, -1)):
+        if not is_whole or not all(part.any(-1).all() for part in space.split(allowed)):
             what = f"the mask must hold 1 or 0 for each of the {space.choices} choices"
             raise InputError(f"{what}, and allow one of every part.")
         together = np.concatenate((flat, allowed), -1)

@@ -56,8 +56,11 @@ class ActionSpace:
         """The choice of the largest number, `[..., choices]` -> `[...]`, or `[..., parts]`."""
         if self.parts is None:
             return output.argmax(-1)
-        pieces = np.split(output, np.cumsum(self.parts)[:-1], axis=-1)
-        return np.stack([piece.argmax(-1) for piece in pieces], -1)
+        return np.stack([part.argmax(-1) for part in self.split(output)], -1)
+
+    def split(self, rows: Array) -> list[Array]:
+        """The columns `[..., choices]` of each part of an action."""
+        return np.split(rows, np.cumsum(self.parts or (self.choices,))[:-1], axis=-1)
 
     def to_environment(self, action: Array) -> Array:
         """A policy's action as the environment takes it.
