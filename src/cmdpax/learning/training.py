@@ -296,7 +296,7 @@ class Dual(NamedTuple):
     def move(self, learner: Learner, config: ResolvedConfig) -> Learner:
         """The dual update: every `inner` batches with the slack (augmented), or every batch."""
         dual, update, multiplier = METHODS[config.method].dual, learner.update, learner.multiplier
-        # from the first batch normalised critics alone learn: multipliers wait for the policy
+        # only ppo-lag with plain critics, as published, moves multipliers before the policy
         is_first = update == 0 and (config.critics == "normalised" or dual == "augmented")
         if dual == "none" or is_first or (dual == "augmented" and update % config.inner):
             return learner
