@@ -452,6 +452,7 @@ def test_what_has_no_policy_says_what_it_is(finished, tmp_path):
     """A record of numbers, a file, any folder, a run that was stopped early."""
     shutil.copytree(finished, tmp_path / "record")
     shutil.rmtree(tmp_path / "record" / "checkpoints")
+    (tmp_path / "record" / "evaluation.json").unlink(missing_ok=True)  # of another test
     with pytest.raises(InputError, match="holds no intact checkpoint"):
         load_policy(tmp_path / "record")
     (tmp_path / "record" / "evaluation.json").write_text("{}")
