@@ -190,13 +190,13 @@ LIMITS = Limits.parse(["cost<=10"])
 class Player:
     """Batches of `size` episodes whose costs are +-1 around `means[update]`, returns likewise."""
 
-    def __init__(self, means, size=100):
-        self.means, self.size, self.played = means, size, []
+    def __init__(self, means, size=100, sizes=None):
+        self.means, self.size, self.sizes, self.played = means, size, sizes or {}, []
 
     def __call__(self, update, number):
         self.played.append((update, number))
         reward, cost = self.means[update]
-        noise = np.resize([-1.0, 1.0], self.size)
+        noise = np.resize([-1.0, 1.0], self.sizes.get(update, self.size))
         return np.stack((reward + noise, cost + noise), axis=-1)
 
 
@@ -226,6 +226,17 @@ def test_the_largest_return_within_the_limits_is_kept_and_judged_anew():
     assert play.played == [*((update, 1) for update in (60, 42, 48, 52, 58)), (48, 2)]
     assert (choice.update, choice.exceeded, choice.batches) == (48, ("cost",), 6)
     assert choice.verdict.word == "kept" and choice.verdict.episodes == 100
+
+
+@pytest.mark.parametrize("updates", [75, 100, 500, 5000])
+@pytest.mark.parametrize("size", [1, 2, 10])
+def test_a_batch_is_left_for_the_verdict_where_the_last_episodes_are_the_shortest(updates, size):
+    """The last policy plays its hundred episodes in one batch, others take as many as they may."""
+    means = dict.fromkeys([*candidates(updates), updates], (0.0, 20.0))
+    play = Player(means, size, sizes={updates: 100})
+    choice = choose(updates, candidates(updates), LIMITS, play)
+    assert choice.verdict.episodes >= 1 and choice.exceeded == ("cost",)
+    assert choice.batches == len(play.played) <= updates // SHARE
 
 
 @pytest.mark.parametrize("factor", [1.0, 1e6, 1e-6])

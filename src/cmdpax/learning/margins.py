@@ -239,7 +239,10 @@ def choose(
     if count < 1:
         return Choice(updates, judge(limits, totals[:, 1:]), exceeded, size)
     places = np.unique(np.linspace(0, len(others) - 1, count).round().astype(int))
-    played = {updates: totals} | {others[i]: part(others[i], most) for i in places}
+    played = {updates: totals}
+    for i in places:  # episodes of others may be longer: one batch is left for the verdict
+        if room := min(most, left - spent() - 1):
+            played[others[i]] = part(others[i], room)
     chosen = best(played, limits)
     totals = part(chosen, left - spent())
     return Choice(chosen, judge(limits, totals[:, 1:]), exceeded, spent())

@@ -1,8 +1,7 @@
 """All passes of minibatch Adam steps over a batch, for networks as trees of arrays.
 
 `descent` moves networks of dense layers alone, in one compiled call. JAX moves those with an
-encoder, one minibatch after the other: several times as slow, with the same surrogates, minibatches
-and steps.
+encoder by the same steps, several times as slowly.
 """
 
 from functools import partial

@@ -1,7 +1,6 @@
 """A network that acts: normalise an observation, compute the output, add noise, choose.
 
-The output of `forward` is the mean of a Gaussian, or the logits of a categorical distribution. With
-an encoder ahead of its layers, NumPy computes the output.
+The output of `forward` is the mean of a Gaussian, or the logits of a categorical distribution.
 """
 
 import math

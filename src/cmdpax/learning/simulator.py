@@ -8,8 +8,7 @@ MuJoCo, and `gym_simulator.GymSimulator` for everything else.
 A `Sampler` is asked for whole episodes by sampled methods. They go on with probability gamma after
 every step. A visit then counts as much as any other: the states of all episodes together are
 distributed like the discounted occupancy `d = (1 - gamma) nu`, and the plain sum of rewards from a
-visit to the end of its episode is an unbiased estimate of the discounted value. There is no horizon
-to choose, no truncation bias, no weight.
+visit to the end of its episode is an unbiased estimate of the discounted value.
 """
 
 from collections.abc import Callable, Mapping
