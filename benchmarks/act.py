@@ -14,7 +14,8 @@ import numpy as np
 from timing import best_seconds
 
 from cmdpax.learning import policy as module
-from cmdpax.learning.policy import NetworkPolicy, forward
+from cmdpax.learning.forward import forward
+from cmdpax.learning.policy import NetworkPolicy
 from cmdpax.learning.portable import Policy
 from cmdpax.learning.simulator import ActionSpace
 

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 os.environ["NUMBA_NUM_THREADS"] = "1"
@@ -20,8 +21,11 @@ import numpy as np
 import scipy.sparse as sp
 
 import cmdpax
-from cmdpax.environments.families import instance
 from cmdpax.loops import compiled
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from instances import instance
 
 compiled.PATIENCE = 0.0  # seconds are those of machine code
 

@@ -39,8 +39,6 @@ from peers import PEERS, Outcome, policy_of
 from vs_lp_report import CELL, COUNTS, EPS, FAMILIES, SIZES, US, draw, key_of, report, title_of
 
 import cmdpax
-from cmdpax.environments.families import instance
-from cmdpax.environments.thresholds import planned_form, policy_values
 from cmdpax.exact.certificate import certify, scaled_errors
 from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm
@@ -48,6 +46,10 @@ from cmdpax.experiments.store import installed
 from cmdpax.loops import compiled
 from cmdpax.processes import ONE_THREAD
 from cmdpax.solvers.programs import occupancy_program
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from instances import between_two_policies, instance
 
 compiled.PATIENCE = 0.0  # seconds are those of machine code
 
@@ -88,14 +90,7 @@ def model_of(cell: dict[str, Any]) -> cmdpax.CMDP:
         nothing = np.zeros((0, model.choices))
         return model.replace(constraints=nothing, thresholds=[], senses=None, constraint_names=None)
     if is_tight and m > 1:
-        form = planned_form(model)
-        scaled = form.constraints / form.constraint_scales[:, None]
-        richest, safest = (
-            policy_values(form, form.constraints, form.criterion.plan(form, reward).choices)
-            for reward in (form.reward, scaled.mean(0))
-        )
-        rows = 0.1 * richest + 0.9 * safest - 1e-3 * form.constraint_scales
-        model = model.replace(thresholds=model.limits.signs * rows)
+        model = between_two_policies(model, 0.1)
     return model
 
 

@@ -27,11 +27,14 @@ from typing import Any
 
 import numpy as np
 
-from cmdpax.environments.families import instance
 from cmdpax.exact.standard import StandardForm
 from cmdpax.experiments.store import installed
 from cmdpax.loops import compiled
 from cmdpax.processes import ONE_THREAD
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from instances import instance
 
 compiled.PATIENCE = 0.0  # seconds are those of machine code
 
@@ -50,7 +53,7 @@ BUILDING = 10  # CPU seconds in which a peer takes a model over
 
 def fresh(family: str, states: int) -> StandardForm:
     """The form without constraints; nothing is known of the order of its states."""
-    model = instance(family, states)  # type: ignore[arg-type]
+    model = instance(family, states)
     form = StandardForm.of(model)
     nothing = np.zeros((0, form.choices))
     return form.replace(constraints=nothing, thresholds=np.zeros(0))

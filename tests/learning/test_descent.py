@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pytest
 
-from cmdpax.learning import descent, formulas, learner
+from cmdpax.learning import descent, formulas
 from cmdpax.learning.config import METHODS, TrainConfig
 from cmdpax.learning.descent import ppo_slope, printed_slope, spma_slope
 from cmdpax.learning.learner import Samples, init, learn, minibatches
@@ -186,7 +186,6 @@ def test_blocks_of_another_length_change_nothing_but_rounding(monkeypatch):
     names = ("multiply", "outputs", "differentiate", "policy_gradient", "critic_gradient")
     for name in (*names, "descend"):
         monkeypatch.setattr(descent, name, getattr(descent, name).py_func)
-    monkeypatch.setattr(learner, "descend", descent.descend)
     blocks = learn(state, samples, np.zeros(1), np.ones(1), 150.0, CONFIG)[0]
     jax.tree.map(
         lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-6),

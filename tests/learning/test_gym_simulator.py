@@ -8,7 +8,7 @@ import plain
 import probes
 from cmdpax import InputError
 from cmdpax.learning.environment_check import check_environment
-from cmdpax.learning.gym_simulator import GymSimulator, make_simulator, random_actions
+from cmdpax.learning.gym_simulator import GymSimulator, make_simulator
 from cmdpax.learning.portable import load_policy
 from cmdpax.learning.simulator import ModelSimulator
 from cmdpax.learning.training import train
@@ -134,6 +134,8 @@ def test_kinds_of_environments():
     assert make_simulator(gymnasium.wrappers.OrderEnforcing(environment), 1).episode_limit == 7
     with pytest.raises(InputError, match=r"'TimeLimit': 2 copies are needed, .* give a function"):
         make_simulator(environment, 2)
+    with pytest.raises(InputError, match="2 copies are needed, but an environment object is one"):
+        make_simulator(lambda: environment, 2)
     with pytest.raises(InputError, match="environment: 3 is no name"):
         make_simulator(3, 1)
 
@@ -141,42 +143,6 @@ def test_kinds_of_environments():
 def _first(simulator, action):
     simulator.reset(0)
     return simulator.step(np.array([action]))
-
-
-class Picky(probes.Bandit):
-    """Refuses whatever is not in its action space, and counts what it was given."""
-
-    def step(self, action):
-        assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
-        return *super().step(0)[:4], {"cost": 0.0}
-
-
-@pytest.mark.parametrize(
-    "space",
-    [
-        gymnasium.spaces.Discrete(3, start=-1),
-        gymnasium.spaces.Box(0.0, np.inf, (2,)),
-        gymnasium.spaces.Box(-np.inf, 1.0, (2,)),
-        gymnasium.spaces.Box(-3.0, 5.0, (2, 2)),
-        gymnasium.spaces.Box(0, 9, (3,), dtype=np.int64),
-        gymnasium.spaces.Box(-np.inf, np.inf, (1,), dtype=np.float64),
-        gymnasium.spaces.MultiDiscrete([3, 2], start=[-1, 4]),
-        gymnasium.spaces.MultiDiscrete([[3, 2], [2, 5]]),
-        gymnasium.spaces.MultiBinary(3),
-        gymnasium.spaces.MultiBinary([2, 2]),
-    ],
-    ids=str,
-)
-def test_actions_are_of_the_environments_space(space):
-    simulator = GymSimulator(type("Own", (Picky,), {"action_space": space}), 4)
-    simulator.reset(0)
-    random = np.random.default_rng(0)
-    for _ in range(20):
-        output = random.normal(size=(4, simulator.action_space.size)).astype(np.float32) * 5
-        is_box = simulator.action_space.low is not None
-        own = output if is_box else simulator.action_space.choose(output)
-        simulator.step(simulator.action_space.to_environment(own))
-        simulator.step(random_actions(simulator.action_space, random, np.ones_like(output)))
 
 
 class Doors(probes.Bandit):
@@ -276,49 +242,6 @@ def test_only_choices_can_be_masked():
 
     with pytest.raises(InputError, match="is for choices, but its actions are continuous"):
         GymSimulator(Masked)
-
-
-def test_dicts_and_tuples_are_flattened_in_their_order():
-    spaces = gymnasium.spaces
-    box = spaces.Box(-9, 9, (2,))
-    inner = spaces.Tuple((spaces.Discrete(2), box))
-    shown = {"z": np.array([1.0, 2.0]), "a": (1, np.array([3.0, 4.0]))}
-
-    class Nested(probes.Bandit):
-        observation_space = spaces.Dict({"z": box, "a": inner})
-
-        def reset(self, *, seed=None, options=None):
-            super().reset(seed=seed)
-            return dict(reversed(shown.items())), {}
-
-        def step(self, action):
-            return shown, *super().step(action)[1:]
-
-    simulator = GymSimulator(Nested)
-    first = simulator.reset(0)
-    keys = [*simulator.space.spaces]
-    expected = {"z": [1, 2], "a": [0, 1, 3, 4]}
-    np.testing.assert_array_equal(first, [[*expected[keys[0]], *expected[keys[1]]]])
-    np.testing.assert_array_equal(simulator.step(np.array([0])).next_observation, first)
-
-
-def test_shapes_of_observations():
-    box, tree = (
-        gymnasium.spaces.Box(0, 1, (2, 3)),
-        gymnasium.spaces.Dict(a=gymnasium.spaces.Discrete(4), b=probes.Bandit.action_space),
-    )
-
-    def made(space):
-        return GymSimulator(
-            type(
-                "Own",
-                (probes.Bandit,),
-                {"observation_space": space, "reset": lambda self, **_: (space.sample(), {})},
-            )
-        )
-
-    assert (made(box).observation_size, made(box).observation_shape) == (6, (2, 3))
-    assert (made(tree).observation_size, made(tree).observation_shape) == (6, (6,))
 
 
 def outcome(**changes):
@@ -425,17 +348,23 @@ def test_a_reward_of_one_number_in_an_array_is_that_number():
     assert _first(simulator, 0).reward == [3.0]
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"observation_space": gymnasium.spaces.Box(0, 1, (0,))}, "a policy must see something"),
-        ({"action_space": gymnasium.spaces.Box(0, 1, (0,))}, "a policy must do something"),
-        (
-            {"observation_space": gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(2))},
-            "cannot be flattened",
-        ),
-    ],
-)
-def test_spaces_that_cannot_be_learned_on(changes, sentence):
-    with pytest.raises(InputError, match=sentence):
-        GymSimulator(type("Odd", (probes.Bandit,), changes))
+def test_an_environment_need_not_inherit_from_gymnasium():
+    class Plain:
+        observation_space, action_space = (
+            probes.Bandit.observation_space,
+            probes.Bandit.action_space,
+        )
+        costs = np.array([1.0, 2.0])
+
+        def reset(self, seed=None):
+            return np.ones(1, np.float32), {}
+
+        def step(self, action):
+            return np.ones(1, np.float32), 0.0, True, False, {"cost": self.costs}
+
+    assert GymSimulator(Plain).cost_names == ("cost0", "cost1")
+    Plain.cost_names = ("heat", "noise")
+    assert GymSimulator(Plain).cost_names == ("heat", "noise")
+    del Plain.action_space
+    with pytest.raises(InputError, match="was made, which is no environment"):
+        GymSimulator(Plain)

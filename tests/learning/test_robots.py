@@ -3,9 +3,18 @@
 import inspect
 
 import gymnasium
+import mujoco
 import pytest
 
-from cmdpax.learning.robots import EPISODE_STEPS, TASKS, register
+from cmdpax import InputError
+from cmdpax.learning.robots import (
+    EPISODE_STEPS,
+    TASKS,
+    load_model,
+    refuse_new_mujoco,
+    register,
+    version_of,
+)
 from cmdpax.paper import settings
 
 THRESHOLDS = {  # of Safety-Gymnasium's safety_*_velocity_v1.py
@@ -55,3 +64,19 @@ def test_names_are_registered_once(monkeypatch):
     assert spec.max_episode_steps == EPISODE_STEPS
     register()
     assert gymnasium.registry[name] is spec
+
+
+def test_new_mujoco_is_refused_with_the_reason():
+    with pytest.raises(InputError, match="orientations of Ant and Humanoid"):
+        refuse_new_mujoco("4.0.0")
+    refuse_new_mujoco("3.17.0")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_contacts_begin_where_the_model_file_says(name, tmp_path, monkeypatch):
+    """In every version: from 3.5 on two margins are added, before that the larger one counted."""
+    monkeypatch.chdir(tmp_path)
+    margin = {"Ant": 0.01, "Hopper": 0.001, "Humanoid": 0.001}.get(TASKS[name].body, 0.0)
+    margins = load_model(TASKS[name]).geom_margin
+    assert (margins * (2 if version_of(mujoco.__version__) >= (3, 5) else 1) == margin).all()
+    assert not list(tmp_path.iterdir())  # no MUJOCO_LOG.TXT

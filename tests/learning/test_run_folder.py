@@ -234,7 +234,16 @@ def rows_of(run, *lines):
 def test_the_last_row_is_whole(tmp_path, text, row):
     run = RunFolder(tmp_path)
     assert run.last_row() is None
-    rows_of(run, " " * 5000 + "\n", text)  # only the end of a long file is looked at
+    rows_of(run, " " * 70_000 + "\n", text)  # only the end of a long file is looked at
+    assert run.last_row() == row
+
+
+def test_a_last_row_of_many_costs_is_whole(tmp_path):
+    row = {"update": 3, "cost": {f"cost of machine {number}": 1 / 3 for number in range(200)}}
+    assert len(json.dumps(row)) > 4096
+    run = RunFolder(tmp_path)
+    run.add({"update": 2})
+    run.add(row)
     assert run.last_row() == row
 
 
@@ -443,6 +452,7 @@ def test_what_has_no_policy_says_what_it_is(finished, tmp_path):
     """A record of numbers, a file, any folder, a run that was stopped early."""
     shutil.copytree(finished, tmp_path / "record")
     shutil.rmtree(tmp_path / "record" / "checkpoints")
+    (tmp_path / "record" / "evaluation.json").unlink(missing_ok=True)  # of another test
     with pytest.raises(InputError, match="holds no intact checkpoint"):
         load_policy(tmp_path / "record")
     (tmp_path / "record" / "evaluation.json").write_text("{}")

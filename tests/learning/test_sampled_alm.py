@@ -56,9 +56,9 @@ def test_action_values_and_values_at_the_start_are_estimated(estimator):
     policy = np.random.default_rng(0).dirichlet(np.full(3, 3.0), 4)
     batch = batch_of(model, policy, 20_000, seed=1)
     estimates = (
-        batch.temporal_differences(policy, model.discount)
+        batch.temporal_differences(policy, model.discount, batch.data.rewards)
         if estimator == "temporal_differences"
-        else batch.monte_carlo()
+        else batch.monte_carlo(batch.data.rewards)
     )
     exact, start = exact_action_values(model, policy)
     spread, pairs = returns(batch.data), batch.data.observations * 3 + batch.data.actions
@@ -75,7 +75,7 @@ def test_another_policys_values_come_from_the_same_batch():
     model, rng = plain.tiny(), np.random.default_rng(0)
     behaviour, other = rng.dirichlet(np.full(3, 3.0), 4), rng.dirichlet(np.full(3, 3.0), 4)
     batch = batch_of(model, behaviour, 20_000, seed=1)
-    estimates = batch.temporal_differences(other, model.discount)
+    estimates = batch.temporal_differences(other, model.discount, batch.data.rewards)
     exact, start = exact_action_values(model, other)
     np.testing.assert_allclose(estimates, exact, atol=0.1)
     np.testing.assert_allclose(batch.at_start(other, estimates), start, atol=0.05)
@@ -106,7 +106,7 @@ def test_an_update_converges_to_the_exact_one_at_the_rate_of_monte_carlo():
         for seed in range(10):
             batch = batch_of(model, before.policy, episodes, seed, table)
             policy = batch.policy(parameters)
-            estimates = batch.temporal_differences(policy, model.discount)
+            estimates = batch.temporal_differences(policy, model.discount, batch.data.rewards)
             weights = utility.weights(batch.at_start(policy, estimates)[1:] - model.thresholds)
             after = update(batch, parameters, policy, estimates, weights, 1.0)
             updated = features.probabilities(features.coordinates(after))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import plain
+from cmdpax import InputError
 from cmdpax.environments import garnet, queue
 from cmdpax.exact.standard import StandardForm
 from cmdpax.learning.simulator import ActionSpace, ModelSimulator
@@ -142,6 +143,15 @@ def test_a_reset_fixes_what_a_simulated_model_does():
     for one, other in zip(run(4), run(4), strict=True):
         np.testing.assert_array_equal(one, other)
     assert any((one != other).any() for one, other in zip(run(4), run(5), strict=True))
+
+
+@pytest.mark.parametrize(
+    "criterion", [{"discount": None, "criterion": "average"}, {"criterion": "finite", "horizon": 5}]
+)
+def test_episodes_are_those_of_discounted_models_alone(criterion):
+    """Others would never end, or would not end with the horizon."""
+    with pytest.raises(InputError, match=f"criterion: '{criterion['criterion']}' cannot be"):
+        ModelSimulator(queue(capacity=5).replace(**criterion))
 
 
 def test_a_model_without_constraints_has_no_costs():

@@ -13,10 +13,7 @@ from cmdpax.learning.robots import EPISODE_STEPS, TASKS
 from cmdpax.learning.velocity import (
     VelocitySimulator,
     healthy,
-    load_model,
     measure,
-    refuse_new_mujoco,
-    version_of,
 )
 
 RECORDED = np.load(Path(__file__).parents[1] / "data" / "velocity_reference.npz")
@@ -141,22 +138,6 @@ def test_a_reset_fixes_everything_until_the_next():
     first = episode_ends_included()
     np.testing.assert_array_equal(first, episode_ends_included())
     assert (first[0] != batch.reset(6)).any()
-
-
-def test_new_mujoco_is_refused_with_the_reason():
-    with pytest.raises(InputError, match="orientations of Ant and Humanoid"):
-        refuse_new_mujoco("4.0.0")
-    refuse_new_mujoco("3.17.0")
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_contacts_begin_where_the_model_file_says(name, tmp_path, monkeypatch):
-    """In every version: from 3.5 on two margins are added, before that the larger one counted."""
-    monkeypatch.chdir(tmp_path)
-    margin = {"Ant": 0.01, "Hopper": 0.001, "Humanoid": 0.001}.get(TASKS[name].body, 0.0)
-    margins = load_model(TASKS[name]).geom_margin
-    assert (margins * (2 if version_of(mujoco.__version__) >= (3, 5) else 1) == margin).all()
-    assert not list(tmp_path.iterdir())  # no MUJOCO_LOG.TXT
 
 
 def test_bad_names():

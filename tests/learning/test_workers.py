@@ -12,6 +12,7 @@ import pytest
 from cmdpax import InputError
 from cmdpax.learning import workers
 from cmdpax.learning.gym_simulator import make_simulator
+from cmdpax.learning.policy import NetworkPolicy, spaces_of
 from cmdpax.learning.rollout import record_of
 from cmdpax.learning.training import train
 from learning import drifting
@@ -167,9 +168,9 @@ def test_one_copy_does_what_it_does_among_all():
 def test_a_policy_survives_its_journey():
     simulator = make_simulator(drifting.Drift, 1)
     policy, _ = random_policy(simulator)
-    spaces = {"spaces": workers.spaces_of(policy)}
-    notes, arrays = workers.unpacked(workers.packed(spaces, workers.arrays_of(policy)))
-    again = workers.policy_of(arrays, notes)
+    spaces = {"spaces": spaces_of(policy)}
+    notes, arrays = workers.unpacked(workers.packed(spaces, policy.arrays()))
+    again = NetworkPolicy.of_arrays(arrays, notes["spaces"], 0)
     for before, after in zip(policy.network, again.network):
         np.testing.assert_array_equal(before, after)
 
@@ -180,7 +181,7 @@ def random_policy(simulator):
     layers = [random.normal(size=(size, space.size)).astype(np.float32)]
     biases = [np.zeros(space.size, np.float32)]
     statistics = np.zeros(size), np.ones(size)
-    policy = workers.NetworkPolicy(
+    policy = NetworkPolicy(
         layers, biases, np.zeros(space.size, np.float32), *statistics, space, (size,), 0
     )
     return policy, policy.noise(random, (60, simulator.count))

@@ -5,13 +5,13 @@ import pytest
 
 from cmdpax import CMDP, check, solve
 from cmdpax.environments import garnet, grid_world, inventory, queue
-from cmdpax.environments.families import instance
 from cmdpax.exact.ranges import attained_ranges
 from cmdpax.exact.standard import StandardForm
 from cmdpax.solvers import key_simplex, stages, table, vertices
 from cmdpax.solvers import solve as door
 from cmdpax.solvers.key_simplex import Outcome, by_pivots, plans_before_pivots
 from cmdpax.solvers.programs import solve_program
+from instances import instance
 from models import degenerate
 
 MODELS = {

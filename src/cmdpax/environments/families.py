@@ -1,17 +1,10 @@
-"""Families of models of any size: random (Garnet), a queue, an inventory; and instances by size."""
+"""Families of models of any size, and thresholds that bind and can still be met."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
-from cmdpax.environments.grids import grid_world
-from cmdpax.environments.thresholds import (
-    check_tightness,
-    policy_values,
-    with_random_constraints,
-    with_threshold,
-)
 from cmdpax.errors import InputError
 from cmdpax.exact.standard import StandardForm
 from cmdpax.loops.bellman import greedy
@@ -19,7 +12,8 @@ from cmdpax.model.cmdp import CMDP
 from cmdpax.model.numbers import refuse_huge
 
 MAX_NAMED_STATES = 10_000
-Family = Literal["garnet", "grid", "queue", "inventory"]
+PLANNED = 1e-4  # share of the range of values by which the policies at the ends may be suboptimal
+EVALUATED = 1e-10  # error of their values
 
 
 def garnet(
@@ -172,36 +166,52 @@ def poisson(mean: float) -> np.ndarray:
     return chances
 
 
-def instance(
-    family: Family,
-    states: int,
-    discount: float = 0.99,
-    constraints: int = 1,
-    seed: int = 0,
-    **options: Any,
-) -> CMDP:
-    """A feasible model with about `states` states, for benchmarks and stress tests.
-
-    `options` are those of the family's own builder. Constraints beyond the family's one are random.
-    """
-    if family not in get_args(Family):
-        raise InputError(f"family: '{family}' is none of {', '.join(get_args(Family))}.")
-    if family == "garnet":
-        return garnet(states, constraints=constraints, discount=discount, seed=seed, **options)
-    if family == "grid":
-        side = max(2, round(np.sqrt(states)))
-        model = grid_world(width=side, height=side, discount=discount, seed=seed, **options)
-    elif family == "queue":
-        options = {"arrival": 0.4 + 0.01 * (seed % 50), **options}
-        model = queue(capacity=states - 1, discount=discount, **options)
-    else:
-        model = inventory(capacity=states - 1, discount=discount, **options)
-    if constraints <= model.constraint_count:
-        return model
-    return with_random_constraints(model, constraints, seed)
-
-
 def _names(states: int, unit: str, actions: Sequence[str], cost: str) -> dict[str, Any]:
     """Names of actions, of a cost, and of states that count units, unless there are too many."""
     counts = [f"{n} {unit}" for n in range(states)] if states <= MAX_NAMED_STATES else None
     return {"state_names": counts, "action_names": actions, "constraint_names": [cost]}
+
+
+def check_tightness(tightness: float) -> None:
+    """Refuse what is not at least 0 and below 1."""
+    if not 0 <= tightness < 1:
+        raise InputError(f"tightness is {tightness:g}; it must be at least 0 and below 1.")
+
+
+def with_threshold(model: CMDP, tightness: float, feasible: bool) -> CMDP:
+    """A model with one constraint, its threshold at `low + tightness (high - low)`.
+
+    `low` is the constraint's value under the policy that is best for the reward, `high` under the
+    one that is best for the constraint. Both are values of policies, so every threshold between
+    them can be met, although on large models the two policies are only roughly optimal. With
+    `feasible=False` the threshold lies above everything that can be achieved.
+    """
+    form, sign = planned_form(model), model.limits.signs[0]
+    row, scale, plan = form.constraints[0], form.constraint_scales[0], form.criterion.plan
+    safest = plan(form, row, tolerance=PLANNED * float(scale))
+    if not feasible:
+        return model.replace(thresholds=[sign * (safest.value + 0.01 * scale)])
+    richest = plan(form, form.reward, tolerance=PLANNED * form.reward_scale)
+    low, high = (
+        float(policy_values(form, row, end.choices, EVALUATED)) for end in (richest, safest)
+    )
+    return model.replace(thresholds=[sign * (low + tightness * (high - low))])
+
+
+def planned_form(model: CMDP) -> StandardForm:
+    """The form whose plans thresholds are computed from, always by the loops for wide models.
+
+    Loops for narrow models may choose another of equally good policies. Then a threshold would
+    depend on how a model is solved.
+    """
+    form = StandardForm.of(model)
+    form.__dict__["is_narrow"] = False
+    return form
+
+
+def policy_values(
+    form: StandardForm, rewards: np.ndarray, choices: np.ndarray, tolerance: float = 0.0
+) -> np.ndarray:
+    """Values of `rewards [..., K]` under the deterministic policy `choices [S]`, `[...]`."""
+    visits = form.criterion.visits(form, choices, tolerance=tolerance)
+    return rewards[..., choices] @ visits

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from cmdpax.environments.thresholds import check_tightness, with_threshold
+from cmdpax.environments.families import check_tightness, with_threshold
 from cmdpax.errors import InputError
 from cmdpax.model.arguments import Grid
 from cmdpax.model.cmdp import CMDP

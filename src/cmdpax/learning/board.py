@@ -23,7 +23,7 @@ class Board:
         self._append(file_version="brain.Event:2")
 
     def show(self, row: Row) -> None:
-        """Numbers of a row with flat names, `cost/heat` for nested ones."""
+        """Write the numbers of a row; those of `cost` are named `cost/heat`."""
         numbers = {}
         for name, value in row.items():
             for part, number in value.items() if isinstance(value, dict) else [("", value)]:

@@ -20,7 +20,7 @@ from cmdpax.errors import (
 from cmdpax.learning.encoders import CONVOLUTIONAL, DENSE
 
 MOST_UNITS = 10_000  # of a hidden layer
-# beyond these a machine's memory or a lifetime ends; better refused than found out
+# more would exceed any memory or time, and is refused before any work
 MOST = {"samples": 10**12, "batch": 10**7, "rollout_steps": 10**7, "minibatch": 10**7}
 MOST |= {"passes": 10**4, "inner": 10**6, "checkpoint_every": 10**9}
 OPEN = {"evaluate_every": 10**9, "evaluate_episodes": 10**6}  # the same, of what may be None
@@ -28,7 +28,7 @@ FULL_BATCHES = 100_000  # samples from which on batches have a method's own size
 ROLLOUT_STEPS = 1_000
 EPISODES = 10  # of an evaluation
 WORKER_LIMIT = 600.0  # seconds within which a worker steps through its part of a batch
-SHAPE = ("batch", "rollout_steps", "minibatch")  # the environment has a say in them
+SHAPE = ("batch", "rollout_steps", "minibatch")  # their defaults depend on the environment
 POSITIVE = ("learning_rate", "clip", "trust_region", "penalty", "dual_step")
 SHARES = ("discount", "gae")
 DualOptimiser = Literal["plain", "adam"]
@@ -235,8 +235,7 @@ class TrainConfig:
     def _shape(self, own: int, episode_limit: int | None, copies: int | None) -> dict[str, int]:
         """Steps of a batch and of each simulator: whole episodes, where they are limited.
 
-        A method's own batch is that of 100,000 samples or more, and smaller in proportion for
-        fewer.
+        own: a method's batch for 100,000 samples or more; for fewer it is smaller in proportion.
         """
         samples = check_count("samples", self.samples, most=MOST["samples"])
         batch, steps = self.batch, self.rollout_steps

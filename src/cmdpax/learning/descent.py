@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cmdpax.learning.policy import FORBIDDEN, inline_parts, tanh
+from cmdpax.learning.forward import inline_parts, tanh
+from cmdpax.learning.policy import FORBIDDEN
 from cmdpax.loops.compiled import contracted, piece
 
 Array = np.ndarray
@@ -26,9 +27,10 @@ inline_parts()
 class Rule(NamedTuple):
     """How the policy is moved: SPMA's step size, or PPO's clipping and step 0.
 
-    kl_stop: a minibatch with a larger KL ends it; gradient_clip: its largest norm. 0: none. parts:
-    how many choices every part of an action has; masked: whether observations end with what may be.
-    as_printed: SPMA's surrogate is the paper's. critic_clip: largest norm of a critic's gradient.
+    kl_stop: the policy stays after a minibatch with a larger KL. gradient_clip, critic_clip: the
+    largest norm of a policy's and of a critic's gradient. 0: none of them. parts: how many choices
+    every part of an action has. masked: whether observations end with a mask of choices.
+    as_printed: whether SPMA's surrogate is the paper's.
     """
 
     spma_step: float

@@ -122,7 +122,7 @@ def is_image(shape: tuple[int, ...], least_axes: int = 3) -> bool:
 
 
 def default_network(network: str | None, shape: tuple[int, ...]) -> str | None:
-    """The setting `network`, where there is none chosen by the shape of observations."""
+    """The setting `network`; None becomes convolutional where observations are images."""
     return CONVOLUTIONAL if network is None and is_image(shape) else network
 
 
@@ -166,7 +166,7 @@ def convolve(images: Array, kernel: Array) -> Array:
 
 
 def _side(side: int) -> int:
-    """Of an image, after a convolution."""
+    """Length of an image's side after a convolution."""
     return (side - SIDE) // STRIDE + 1
 
 

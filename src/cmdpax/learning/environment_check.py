@@ -1,7 +1,7 @@
 """Is an environment fit for training, and which limits might be set on its costs?
 
-It is tried as training does: reset by a seed and stepped from episode to episode, by a `Simulator`,
-which refuses what cannot work. What can, but will disappoint, is a complaint.
+It is tried as in training: reset by a seed and stepped from episode to episode, by a `Simulator`,
+which refuses what cannot work. What works, but makes training worse, is a complaint.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,8 @@ import numpy as np
 from cmdpax.errors import check_count
 from cmdpax.learning.encoders import is_image
 from cmdpax.learning.environment_names import name_of
-from cmdpax.learning.gym_simulator import GymSimulator, make_simulator, random_actions
+from cmdpax.learning.gym_simulator import GymSimulator, make_simulator
+from cmdpax.learning.gym_spaces import random_actions
 from cmdpax.learning.simulator import ActionSpace, Simulator, Transition
 
 REPEATED = 100  # steps that are made twice, to see whether they are the same

@@ -16,7 +16,7 @@ from cmdpax.errors import InputError, check_count
 from cmdpax.files.reading import Row
 from cmdpax.files.written import plain
 from cmdpax.learning.config import EPISODES
-from cmdpax.learning.environment_names import names_module
+from cmdpax.learning.environment_names import is_object, names_module
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.margins import CONFIDENCE, Verdict, judge
 from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces, spaces_of
@@ -107,10 +107,10 @@ def measure(
 
 
 def simulator_for(environment: Any, episodes: int) -> tuple[Simulator, int]:
-    """A simulator for so many episodes, and in how many rounds it has them."""
+    """A simulator of N copies, and how many rounds of N episodes make so many."""
     check_count("episodes", episodes)
-    is_object = hasattr(environment, "step") and not isinstance(environment, type)
-    rounds, count = (episodes, 1) if is_object else (1, episodes)  # of an object there is one copy
+    # of an object there is one copy
+    rounds, count = (episodes, 1) if is_object(environment) else (1, episodes)
     return make_simulator(environment, count), rounds
 
 
@@ -122,7 +122,7 @@ def measure_in(
     seed: int = SEED,
     callback: Callable[[Row], None] | None = None,
 ) -> dict[str, Evidence]:
-    """The same in a simulator that is there."""
+    """The same in a simulator of N copies, which play N episodes in each round."""
     limits = Limits.parse(config["limits"])
     limits.columns(simulator.cost_names)  # refuses a limit on a cost that is not there
     cost_discount = config["discount"] if config["discounted"] else 1.0

@@ -40,8 +40,8 @@ def init_network(
 ) -> Network:
     """Orthogonal weights, gain sqrt 2 (`last_gain` for the last layer), and zero biases.
 
-    Networks of one key have different indices. sizes: of what the dense layers see, `encoder`'s
-    features if there is one, of hidden layers and outputs.
+    Networks of one key have different indices. sizes: of the dense layers' inputs (an encoder's
+    features, if there is one), of hidden layers and outputs.
     """
     layers: Network = []
     gains = [GAIN] * (len(sizes) - 2) + [last_gain]
@@ -70,21 +70,17 @@ def _orthogonal(
     key: Array, index: int, layer: int, pair: tuple[int, int], gain: float
 ) -> np.ndarray:
     """Weights `[in, out]` with orthogonal columns or rows of length `gain`."""
-    columns, triangle = np.linalg.qr(_normal(key, index, layer, (max(pair), min(pair))))
+    own = jax.random.fold_in(jax.random.fold_in(key, index), layer)
+    normal = np.asarray(jax.random.normal(own, (max(pair), min(pair))))  # compiled for each shape
+    columns, triangle = np.linalg.qr(normal)
     columns *= np.sign(np.diag(triangle))
     return np.float32(gain) * (columns if pair[0] >= pair[1] else columns.T)
-
-
-def _normal(key: Array, index: int, layer: int, shape: tuple[int, int]) -> np.ndarray:
-    """Normal numbers for the weights of a layer; those of each shape are compiled once."""
-    own = jax.random.fold_in(jax.random.fold_in(key, index), layer)
-    return np.asarray(jax.random.normal(own, shape))
 
 
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Choices:
-    """How many there are of each part of an action; masked: observations end with what may be."""
+    """How many there are of each part of an action; masked: observations end with their mask."""
 
     parts: tuple[int, ...]
     masked: bool = False
@@ -110,7 +106,7 @@ def init_policy(
 
 
 def said(policy: Policy, observation: Array) -> Array:
-    """What a policy's network says, `[..., d] -> [..., a]`; forbidden choices are out of reach."""
+    """Output of a policy's network, `[..., d] -> [..., a]`; of forbidden choices it is -1e9."""
     output = apply(policy["layers"], observation)
     if "choices" in policy and policy["choices"].masked:
         output = output + (observation[..., -output.shape[-1] :] - 1) * FORBIDDEN
@@ -118,7 +114,7 @@ def said(policy: Policy, observation: Array) -> Array:
 
 
 def apply(network: Network, observation: Array) -> Array:
-    """What a network says, `[..., in] -> [..., out]`."""
+    """Output of a network, `[..., in] -> [..., out]`."""
     hidden = observation
     if "encoder" in network[0]:
         first, *network = network
@@ -136,7 +132,7 @@ def encoder_of(policy: Policy) -> Encoder | None:
 
 
 def values(critics: Sequence[Network], observation: Array) -> Array:
-    """What every critic says, `[..., d] -> [1 + M, ...]`: reward first, then the rows of limits."""
+    """Outputs of all critics, `[..., d] -> [1 + M, ...]`: reward first, then the rows of limits."""
     said = [apply(critic, observation)[..., 0] for critic in critics]
     return said[0].__array_namespace__().stack(said)
 
@@ -150,7 +146,7 @@ def log_probability(policy: Policy, observation: Array, action: Array) -> Array:
 
 
 def log_chance(policy: Policy, output: Array, action: Array) -> Array:
-    """The same from what the network said, `[..., a]`."""
+    """The same from the network's output `[..., a]`."""
     space = output.__array_namespace__()
     if "log_std" not in policy:
         parts = parts_of(policy, output)
@@ -187,7 +183,7 @@ def kl(old: Policy, new: Policy, observation: Array) -> Array:
 
 
 def divergence(old: Policy, new: Policy, before: Array, after: Array) -> Array:
-    """The same from what the two networks said, `[..., a]` each."""
+    """The same from the outputs of the two networks, `[..., a]` each."""
     exp = after.__array_namespace__().exp
     if "log_std" not in old:
         parts = parts_of(old, before)
@@ -199,7 +195,7 @@ def divergence(old: Policy, new: Policy, before: Array, after: Array) -> Array:
 
 
 def entropy(policy: Policy, output: Array) -> Array:
-    """Entropy of the policy at each state, `[...]`, from what its network said, `[..., a]`."""
+    """Entropy of the policy at each state, `[...]`, from its network's output `[..., a]`."""
     if "log_std" in policy:
         level = (policy["log_std"] + 0.5 * (LOG_CIRCLE + 1)).sum()
         return np.broadcast_to(level, output.shape[:-1])
@@ -249,11 +245,11 @@ def accumulate(sums, carry_on):  # type: ignore[no-untyped-def]
 def level_shift(
     reward: Array, value: Array, next_value: Array, terminated: Array, discount: float
 ) -> Array:
-    """The constant that values lack: added to all of them, the mean error of one step is 0.
+    """`c = mean delta / (1 - discount mean(1 - terminated))`, `[..., T, N]` -> `[...]`.
 
-    `c = mean delta / (1 - discount mean(1 - terminated))`, `[..., T, N]` -> `[...]`. Bootstrapped
-    values find their level slowly: an update of decay .95 brings 20 steps of 200. 0 where values
-    have no level, which is without discount and termination.
+    Added to all values, it makes the mean error of one step 0. Bootstrapped values find their level
+    slowly: with a decay of .95 an update accounts for 20 steps of 200. Without discount and
+    termination values have no level, and c is 0.
     """
     goes_on = 1 - terminated
     delta = (reward + discount * next_value * goes_on - value).mean((-2, -1))

@@ -8,8 +8,7 @@
 | time        |                                     | int64 `[N]`         |
 
 Output `action`: `[N, *shape]` in the type of the action space, or int64 `[N]`. The mask of an
-action space that has one is the end of the observation. With a noise of 0 it
-is the deterministic action.
+action space that has one is the end of the observation. With noise 0 the action is deterministic.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,8 @@ from onnx import TensorProto, checker, helper, numpy_helper
 
 from cmdpax.errors import InputError
 from cmdpax.learning.encoders import STRIDE, Encoder, has_colours_first
-from cmdpax.learning.policy import FORBIDDEN, OBSERVATION_CLIP, NetworkPolicy
+from cmdpax.learning.forward import OBSERVATION_CLIP
+from cmdpax.learning.policy import FORBIDDEN, NetworkPolicy
 from cmdpax.learning.portable import TablePolicy
 from cmdpax.learning.simulator import ActionSpace
 

@@ -21,18 +21,17 @@ from cmdpax.learning.environment_names import (
     USER_ERRORS,
     as_input_error,
     environment_factory,
-    is_object,
     name_of,
 )
+from cmdpax.learning.gym_spaces import action_space_of, flattened, random_actions, size_of
 from cmdpax.learning.robots import TASKS
-from cmdpax.learning.simulator import ActionSpace, ModelSimulator, Simulator, Transition
+from cmdpax.learning.simulator import ModelSimulator, Simulator, Transition
 from cmdpax.learning.velocity import VelocitySimulator
 from cmdpax.model.cmdp import CMDP
 from cmdpax.model.limits import can_be_limited
 
 LARGEST_SEEN = 1e100  # of observations, whose squares are added up
 LARGEST = 1e15  # of rewards and costs: squares and sums are taken in single precision
-KINDS = "buifc"  # of arrays, from narrow to wide
 
 
 def make_simulator(environment: Any, count: int) -> Simulator:
@@ -62,24 +61,27 @@ class GymSimulator:
         except USER_ERRORS as error:
             raise as_input_error(self.name, "making it", error) from error
         first = self.environments[0]
-        if not hasattr(first, "observation_space"):
+        if not (hasattr(first, "observation_space") and hasattr(first, "action_space")):
             raise self.wrong(f"{first!r} was made, which is no environment")
         if hasattr(first, "single_observation_space"):
             raise self.wrong(
                 "it is a vector of environments; give one copy, of which as many are made as are"
                 " needed"
             )
-        if count > 1 and is_object(environment):
+        if len({*map(id, self.environments)}) < count:
             raise self.wrong(
                 f"{count} copies are needed, but an environment object is one; give a function that"
-                " makes it"
+                " makes a new one"
             )
         self.space = first.observation_space
-        self.size = self.observation_size = self._size()
+        try:
+            self.size = self.observation_size = size_of(self.space)
+            self.action_space = action_space_of(first.action_space)
+        except ValueError as error:
+            raise self.wrong(str(error)) from None
         is_array = isinstance(self.space, gymnasium.spaces.Box)
         self.observation_shape: tuple[int, ...] = self.space.shape if is_array else (self.size,)
-        self.action_space = self._actions(first.action_space)
-        self.masks: dict[int, np.ndarray] = {}  # of copies, by their identity: what may be done now
+        self.masks: dict[int, np.ndarray] = {}  # by `id` of a copy: what it may do now
         self.episode_limit = _time_limit(first)
         self.cost_names = self._probe()
 
@@ -131,8 +133,7 @@ class GymSimulator:
         numbers; where actions are masked, the mask follows.
         """
         try:
-            _refuse_other_arrays(self.space, observation)
-            flat = np.asarray(gymnasium.spaces.flatten(self.space, observation), dtype=np.float64)
+            flat = flattened(self.space, observation)
         except Exception as error:  # whatever flattening something else raises
             why = f"{type(error).__name__}: {error}"
             raise self.wrong(f"an observation is not of {self.space} ({why})") from None
@@ -186,9 +187,9 @@ class GymSimulator:
         return observation, reward, info["cost"], terminated, truncated, info
 
     def _keep_mask(self, env: Any, info: Any, ended: bool = False) -> None:
-        """What a copy may do now, `[choices]` of 0 and 1, by `info["action_mask"]`.
+        """Keep the mask of a copy, `[choices]` of 0 and 1, by `info["action_mask"]`.
 
-        Where an episode has ended there need be none: all is as good as nothing.
+        Where an episode has ended none is needed: without one, all choices are allowed.
         """
         space = self.action_space
         if not space.masked:
@@ -203,9 +204,8 @@ class GymSimulator:
             mask = np.concatenate([np.asarray(one, dtype=np.float64).reshape(-1) for one in parts])
         except (TypeError, ValueError, LookupError):
             mask = np.empty(0)
-        ends = np.cumsum(space.parts or (space.choices,))[:-1]
         is_whole = mask.shape == (space.choices,) and bool(np.isin(mask, (0, 1)).all())
-        allows = is_whole and all(part.any() for part in np.split(mask, ends))
+        allows = is_whole and all(part.any() for part in space.split(mask))
         self.masks[id(env)] = mask if allows else np.ones(space.choices)
         if ended:
             return
@@ -271,7 +271,8 @@ class GymSimulator:
             raise self._no_cost(cost) from None
         if shape == ():
             return ("cost",)
-        size, own = math.prod(shape), getattr(self.environments[0].unwrapped, "cost_names", None)
+        size, first = math.prod(shape), self.environments[0]
+        own = getattr(getattr(first, "unwrapped", first), "cost_names", None)
         names = tuple(f"cost{index}" for index in range(size)) if own is None else tuple(own)
         if len(names) != size or isinstance(own, str):
             raise self.wrong(
@@ -279,37 +280,6 @@ class GymSimulator:
                 " name for each"
             )
         return names
-
-    def _size(self) -> int:
-        what = f"observations are {self.space}, which"
-        try:
-            size = int(gymnasium.spaces.flatdim(self.space))
-        except (NotImplementedError, ValueError):
-            raise self.wrong(f"{what} cannot be flattened to a vector") from None
-        if size < 1:
-            raise self.wrong(f"{what} holds nothing; a policy must see something")
-        return size
-
-    def _actions(self, space: Any) -> ActionSpace:
-        if isinstance(space, gymnasium.spaces.Discrete):
-            return ActionSpace(choices=int(space.n), start=int(space.start))
-        what = f"actions are {space}"
-        if isinstance(space, gymnasium.spaces.MultiDiscrete | gymnasium.spaces.MultiBinary):
-            several = np.full(space.shape, getattr(space, "nvec", 2)).reshape(-1).tolist()
-            starts = np.broadcast_to(getattr(space, "start", 0), space.shape).reshape(-1).tolist()
-            if not several:
-                raise self.wrong(f"{what}, which holds nothing; a policy must do something")
-            sizes = {"choices": sum(several), "parts": tuple(several), "start": tuple(starts)}
-            return ActionSpace(**sizes, shape=space.shape, dtype=space.dtype.name)
-        if not isinstance(space, gymnasium.spaces.Box):
-            raise self.wrong(
-                f"{what}; Box, Discrete, MultiDiscrete and MultiBinary are understood: wrap it in a"
-                " gymnasium.ActionWrapper"
-            )
-        low, high = (side.reshape(-1).astype(np.float64) for side in (space.low, space.high))
-        if not len(low):
-            raise self.wrong(f"{what}, which holds nothing; a policy must do something")
-        return ActionSpace(low, high, shape=space.shape, dtype=space.dtype.name)
 
     def _probe(self) -> tuple[str, ...]:
         """One random step, to learn the names of the costs before anything is built on them."""
@@ -348,29 +318,6 @@ class GymSimulator:
         self.action_space = replace(self.action_space, masked=True)
         self.observation_size = self.size + self.action_space.choices
         self.observation_shape = (self.observation_size,)
-
-
-def random_actions(space: ActionSpace, random: np.random.Generator, mask: Any = None) -> np.ndarray:
-    """Actions as environments take them, uniform, one for each row of `mask [N, choices]`."""
-    if space.low is not None:
-        return space.to_environment(random.uniform(-1, 1, (len(mask), space.size)))
-    chances = np.where(mask, random.random(np.shape(mask)), -1.0)  # all equal in rank
-    return space.to_environment(space.choose(chances))
-
-
-def _refuse_other_arrays(space: Any, seen: Any) -> None:
-    """Refuse what flattening would take silently: another shape, or fractions cut off."""
-    if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
-        parts = space.items() if isinstance(space, gymnasium.spaces.Dict) else enumerate(space)
-        for name, part in parts:
-            _refuse_other_arrays(part, seen[name])
-    elif isinstance(space, gymnasium.spaces.Box):
-        array = np.asarray(seen)
-        if array.shape != space.shape:
-            raise ValueError(f"its shape is {list(array.shape)}, not {list(space.shape)}")
-        widest = max(KINDS.find(space.dtype.kind), KINDS.find("i"))
-        if not 0 <= KINDS.find(array.dtype.kind) <= widest:
-            raise ValueError(f"it holds {array.dtype}, not {space.dtype}")
 
 
 def _time_limit(env: Any) -> int | None:

@@ -11,12 +11,13 @@ import jax
 import numpy as np
 import optax
 
-from cmdpax.learning import formulas, traced_descent, trust_region
+from cmdpax.learning import formulas, trust_region
 from cmdpax.learning.config import METHODS, ResolvedConfig
-from cmdpax.learning.descent import Rule, descend
+from cmdpax.learning.descent import Rule
 from cmdpax.learning.encoders import Encoder
 from cmdpax.learning.formulas import Network, Policy, values
 from cmdpax.learning.margins import Margins
+from cmdpax.learning.passes import Networks, descend
 from cmdpax.learning.policy import Statistics
 from cmdpax.learning.rollout import Batch, cut
 from cmdpax.learning.scales import Scales, ratio
@@ -46,10 +47,9 @@ class Learner(NamedTuple):
 def init(config: ResolvedConfig, simulator: Simulator) -> Learner:
     """The state before the first batch."""
     rows, space = len(Limits.parse(config.limits).rows), simulator.action_space
-    inputs, encoder = simulator.observation_size, None
-    if config.network is not None:
-        encoder = Encoder.of(config.network, simulator.observation_shape)
-    sizes = (inputs if encoder is None else encoder.size, *config.hidden, space.size)
+    encoder = Encoder.of(config.network, simulator.observation_shape)
+    inputs = simulator.observation_size if encoder is None else encoder.size
+    sizes = (inputs, *config.hidden, space.size)
     key = jax.random.key(config.seed)
     initial_std = None if space.low is None else config.initial_std
     choices = None
@@ -70,7 +70,7 @@ def init(config: ResolvedConfig, simulator: Simulator) -> Learner:
         np.zeros(rows),
         _no_moments(np.zeros(rows, np.float32)),
         Margins.empty(rows),
-        Statistics.empty(inputs),
+        Statistics.empty(simulator.observation_size),
         np.zeros((), np.int64),
     )
 
@@ -86,11 +86,11 @@ class Samples(NamedTuple):
 
     observation: np.ndarray  # [K, d]
     action: np.ndarray  # [K, a] or [K]
-    output: np.ndarray  # [K, a], what the policy's network said
+    output: np.ndarray  # [K, a], of the policy's network
     log_old: np.ndarray  # [K]
     advantages: np.ndarray  # [1 + M, K]
     targets: np.ndarray  # [K, 1 + M]
-    centre: np.ndarray  # [1 + M], of the values that targets are made of
+    centre: np.ndarray  # [1 + M], level of the values in the targets
 
 
 def prepare(
@@ -162,7 +162,7 @@ def assess(
 def rescale(critics: list[Network], before: Scales, after: Scales) -> list[Network]:
     """Critics that predict in the new units what they predicted in the old ones (PopArt).
 
-    Those whose targets did not vary in one of them predicted nothing, and stay as they are.
+    A critic stays as it is where its unit was or is 0: its targets did not vary.
     """
     old, new = before.output_unit, after.output_unit
     factors = np.where((old > 0) & (new > 0), ratio(old, new), 1.0).astype(np.float32)
@@ -192,7 +192,7 @@ def learn(
     # every step size of the policy and the critics decays linearly to 0
     remaining = 1 - int(learner.update) / config.updates if config.decay else 1.0
     step_metrics: dict[str, Any] = {}
-    # until critics have learned once, advantages are noise: the first batch is theirs alone
+    # advantages of untrained critics are noise: the policy does not learn from the first batch
     is_first = int(learner.update) == 0 and config.critics == "normalised"
     if not method.is_descent and not is_first:
         rows = len(margin) if method.surrogate == "cpo" else 0
@@ -232,11 +232,11 @@ def _descend(
     """All passes over a batch, and the critics' loss in the last; a frozen policy stays."""
     unit, centre = learner.scales.output_unit, learner.scales.centre
     targets = ratio(samples.targets - centre.astype(np.float32), unit.astype(np.float32))
-    policy = learner.policy
+    method, policy = METHODS[config.method], learner.policy
     parts: tuple[int, ...] = ()
     if "log_std" not in policy:
         parts = formulas.parts_of(policy, samples.output)
-    is_spma = METHODS[config.method].surrogate == "spma"
+    is_spma = method.surrogate == "spma"
     rule = Rule(
         float(learner.spma_step) if is_spma else 0.0,
         float(config.clip),
@@ -245,89 +245,18 @@ def _descend(
         np.array(parts, np.int64),
         "choices" in policy and policy["choices"].masked,
         is_spma and config.surrogate == "printed",
-        float(config.gradient_clip) if METHODS[config.method].surrogate == "cpo" else 0.0,
+        float(config.gradient_clip) if method.surrogate == "cpo" else 0.0,
     )
-    passes: Any = (
+    networks, loss = descend(
+        Networks(policy, learner.policy_adam, learner.critics, learner.critics_adam),
+        (samples.observation, samples.action, samples.log_old, advantage),
         np.ascontiguousarray(targets.T, np.float32),
         minibatches(len(advantage), config, int(learner.update)),
         np.float32(config.learning_rate * remaining),
         rule,
         is_frozen,
     )
-    if formulas.encoder_of(policy) is None:
-        return _descend_compiled(learner, samples, advantage, *passes)
-    rows = (samples.observation, samples.action, samples.log_old, advantage)
-    networks = (policy, learner.policy_adam, learner.critics, learner.critics_adam)
-    (policy, policy_adam, critics, critics_adam), loss = traced_descent.descend(
-        *networks, rows, *passes
-    )
-    learner = learner._replace(policy=policy, policy_adam=policy_adam)
-    return learner._replace(critics=critics, critics_adam=critics_adam), loss
-
-
-def _descend_compiled(
-    learner: Learner,
-    samples: Samples,
-    advantage: np.ndarray,
-    targets: np.ndarray,
-    orders: np.ndarray,
-    rate: np.float32,
-    rule: Rule,
-    is_frozen: bool,
-) -> tuple[Learner, float]:
-    """The passes over a batch of networks of dense layers alone."""
-    action = samples.action
-    if len(rule.parts):
-        action = np.zeros_like(samples.output)
-        index = samples.action.reshape(len(action), -1) + formulas.first_of(tuple(rule.parts))
-        np.put_along_axis(action, index, 1, -1)
-    policy_adam, critics_adam = learner.policy_adam, learner.critics_adam
-    policy = Flat.of([learner.policy], [policy_adam.mu], [policy_adam.nu], policy_adam.count)
-    critics = Flat.of(learner.critics, critics_adam.mu, critics_adam.nu, critics_adam.count)
-    rows = (samples.observation, action, samples.log_old, advantage)
-    loss = descend(policy, critics, rows, targets, orders, rate, rule, is_frozen)
-    (moved,), (mu,), (nu,), count = policy.trees(learner.policy)
-    networks, critics_mu, critics_nu, critics_count = critics.trees(learner.critics[0])
-    learner = learner._replace(
-        policy=moved,
-        policy_adam=policy_adam._replace(mu=mu, nu=nu, count=count),
-        critics=networks,
-        critics_adam=critics_adam._replace(mu=critics_mu, nu=critics_nu, count=critics_count),
-    )
-    return learner, loss
-
-
-class Flat(NamedTuple):
-    """Networks of one shape and what Adam remembers of them, as `descend` moves them."""
-
-    sizes: np.ndarray  # of inputs, hidden layers and outputs
-    parameters: np.ndarray  # [networks, P], as are the next two
-    mu: np.ndarray
-    nu: np.ndarray
-    steps: np.ndarray  # Adam's, [1]
-
-    @staticmethod
-    def of(trees: list[Any], mu: list[Any], nu: list[Any], count: np.ndarray) -> "Flat":
-        """Copies of trees of equal shape; their leaves follow each other in the tree's order."""
-        layers = trees[0]["layers"] if isinstance(trees[0], dict) else trees[0]
-        sizes = np.array([len(layers[0]["weight"]), *(len(layer["bias"]) for layer in layers)])
-        flat, flat_mu, flat_nu = (
-            np.stack([np.concatenate(list(map(np.ravel, jax.tree.leaves(tree)))) for tree in part])
-            for part in (trees, mu, nu)
-        )
-        return Flat(sizes, flat, flat_mu, flat_nu, np.array([count]))
-
-    def trees(self, like: Any) -> tuple[list[Any], list[Any], list[Any], np.ndarray]:
-        """The trees of which this was made, as they are now; `like` has their shape."""
-        leaves, structure = jax.tree.flatten(like)
-        ends = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]
-
-        def tree(row: np.ndarray) -> Any:
-            parts = zip(np.split(row, ends), leaves)
-            return jax.tree.unflatten(structure, [part.reshape(leaf.shape) for part, leaf in parts])
-
-        parameters, mu, nu = ([*map(tree, rows)] for rows in self[1:4])
-        return parameters, mu, nu, self.steps[0]
+    return learner._replace(**networks._asdict()), loss
 
 
 def adapted_step(step: np.ndarray, kl: float, target: float) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""How much room do the limits leave, as far as episodes tell: estimate, aim and verdict.
+"""How much room do the limits leave, as far as episodes tell: estimate, aim, verdict and choice.
 
 Estimate. Episodes are noise around a mean that moves with the policy. A Kalman filter weighs both:
 
@@ -18,9 +18,20 @@ and taken back while all are kept.
 
 Verdict. By Student's t of at least two episodes, the confidence that the mean keeps a limit: `kept`
 from 95% on, `exceeded` below 5%, else `undecided`.
+
+Choice. A run may swing around its limits to the end. Once it is over, single policies play batches
+of their own, one for ten updates at most, in five parts; a part ends with its hundredth episode.
+
+    1. The last policy plays a part. If its means keep the limits, it is kept, and judged by the
+       other parts, too, up to a hundred episodes.
+    2. Else earlier policies play a part each: evenly spaced over the last third of the updates, and
+       as many as leave one part over. Of those whose means keep the limits the one with the largest
+       mean return is kept. If there is none, it is the one whose worst limit has the smallest
+       excess, in standard deviations of an episode's total over all episodes played.
+    3. It may have been chosen by chance: the part left over, up to a hundred episodes, judges it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -35,6 +46,8 @@ DRIFT = 0.2  # of the reach: costs drift less than an update could move them
 EPISODES = 100  # of an evaluation that is to keep the limits, and of a verdict of training
 CONFIDENCE, DEVIATIONS = 0.95, 1.645
 PACE = 0.05  # of the reserve, given up or taken back in an update
+CANDIDATES, PARTS = 10, 5
+SHARE = 10  # updates for each batch of judging
 
 
 @dataclass(frozen=True)
@@ -55,10 +68,15 @@ class Verdict:
         return f"{self.word}: {', '.join(parts)} over {self.episodes} episodes"
 
 
+def rooms(limits: Limits, totals: Array) -> Array:
+    """Room for each row of the limits, `[E, M]`, that episode totals `[E, m]` leave."""
+    return limits.turn(totals) - limits.row_thresholds
+
+
 def judge(limits: Limits, totals: Array) -> Verdict:
     """The verdict on episode totals `[E, m]` of the limited costs, in the user's orientation."""
-    count, rooms = len(totals), limits.turn(totals) - limits.row_thresholds  # [E, M]
-    mean, deviation = rooms.mean(0), rooms.std(0, ddof=1) if count > 1 else np.zeros(rooms.shape[1])
+    count, room = len(totals), rooms(limits, totals)
+    mean, deviation = room.mean(0), room.std(0, ddof=1) if count > 1 else np.zeros(room.shape[1])
     certain = np.where(mean >= 0, 1.0, 0.0)
     error = deviation / np.sqrt(count)
     uncertain = stdtr(max(count - 1, 1), mean / np.where(error > 0, error, 1.0))
@@ -133,10 +151,9 @@ class Margins(NamedTuple):
 
         reserve: a share of every limit; None: so much that a hundred episodes keep it.
         """
-        by_share = (reserve or 0.0) * abs(limits.row_thresholds)
-        variance = np.minimum(self.variance, self.steady)
-        width = by_share
+        width = (reserve or 0.0) * abs(limits.row_thresholds)
         if reserve is None:
+            variance = np.minimum(self.variance, self.steady)
             width = self.held * DEVIATIONS * np.sqrt(variance / EPISODES)
         half = (limits.bounds[:, 1] - limits.bounds[:, 0])[limits.rows] / 2
         return limits.row_thresholds + np.minimum(width, half)
@@ -163,3 +180,82 @@ class Margins(NamedTuple):
 def in_users_orientation(limits: Limits, rows: Array | Sequence[float]) -> Array:
     """Values of rows `[..., M]` as those of the limits `[..., m]`."""
     return (limits.signs * np.asarray(rows) + 0.0)[..., limits.first_rows]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The policy that is kept, by the update that made it."""
+
+    update: int
+    verdict: Verdict  # on this policy alone
+    exceeded: tuple[str, ...]  # limits beyond which the mean of the last policy was
+    batches: int  # that judging took
+
+
+def candidates(updates: int) -> list[int]:
+    """The updates whose policies are set aside, before the last; none where none is judged."""
+    if updates < SHARE:
+        return []
+    shares = 2 / 3 + np.arange(1, CANDIDATES + 1) / (3 * CANDIDATES)
+    return sorted({round(updates * share) for share in shares.tolist()} - {updates})
+
+
+def choose(
+    updates: int, earlier: Iterable[int], limits: Limits, play: Callable[[int, int], Array]
+) -> Choice | None:
+    """The choice among the last policy and `earlier` ones; None where no batch may be spent.
+
+    earlier: read only if the last policy exceeds a limit.
+    play: the k-th batch of a policy, by its update and k = 1, 2, ...: returns and costs of its
+    episodes, `[E, 1 + m]`, in the user's orientation.
+    """
+    left = updates // SHARE
+    if not left or not len(limits):
+        return None
+    seen, most = dict[int, list[Array]](), max(1, left // PARTS)
+
+    def part(update: int, most: int, enough: int = EPISODES) -> Array:
+        """Further batches of a policy: at most so many, fewer if they have enough episodes."""
+        batches = seen.setdefault(update, [])
+        first = len(batches)
+        while len(batches) < first + most and sum(map(len, batches[first:])) < enough:
+            batches.append(play(update, len(batches) + 1))
+        return np.concatenate(batches[first:])
+
+    def spent() -> int:
+        return sum(map(len, seen.values()))
+
+    totals = part(updates, most)
+    size, means = spent(), rooms(limits, totals[:, 1:]).mean(0)
+    beyond = limits.worst(means) < 0
+    if not beyond.any():
+        if len(totals) < EPISODES and left > size:
+            further = part(updates, left - size, EPISODES - len(totals))
+            totals = np.concatenate((totals, further))
+        return Choice(updates, judge(limits, totals[:, 1:]), (), spent())
+    exceeded = tuple(name for name, is_beyond in zip(limits.names, beyond) if is_beyond)
+    others = list(earlier)
+    count = min(left // size - 2, len(others))
+    if count < 1:
+        return Choice(updates, judge(limits, totals[:, 1:]), exceeded, size)
+    places = np.unique(np.linspace(0, len(others) - 1, count).round().astype(int))
+    played = {updates: totals}
+    for i in places:  # episodes of others may be longer: one batch is left for the verdict
+        if room := min(most, left - spent() - 1):
+            played[others[i]] = part(others[i], room)
+    chosen = best(played, limits)
+    totals = part(chosen, left - spent())
+    return Choice(chosen, judge(limits, totals[:, 1:]), exceeded, spent())
+
+
+def best(played: dict[int, Array], limits: Limits) -> int:
+    """The update whose policy did best, of totals `[E, 1 + m]` for each."""
+    room = {update: rooms(limits, totals[:, 1:]) for update, totals in played.items()}
+    deviation = np.concatenate(list(room.values())).std(0)
+    unit = np.where(deviation > 0, deviation, 1.0)
+
+    def rank(update: int) -> tuple[float, float]:
+        worst = (room[update].mean(0) / unit).min()
+        return min(float(worst), 0.0), float(played[update][:, 0].mean())
+
+    return max(played, key=rank)

@@ -54,7 +54,7 @@ class OwnNetwork:
         return [np.array(leaf) for leaf in jax.tree.leaves(self._init(key))]
 
     def in_numpy(self, parameters: Sequence[np.ndarray], rows: np.ndarray) -> np.ndarray:
-        """`apply` in blocks of one size or a power of two: so few are compiled."""
+        """`apply` in blocks whose sizes are powers of two, of which few are compiled."""
         parts = []
         for start in range(0, len(rows), BLOCK):
             block = rows[start : start + BLOCK]

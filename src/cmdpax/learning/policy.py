@@ -1,17 +1,12 @@
-"""What acts: observe, normalise, forward, sample.
+"""A network that acts: normalise an observation, compute the output, add noise, choose.
 
-    x = clip((observation - mean) * scale),   h = tanh(W h + b) layer by layer,   output = W h + b
-
-The output is the mean of a Gaussian, or the logits of a categorical distribution. The same
-`forward` acts while training, in an evaluation and on a robot: compiled where numba is installed,
-in NumPy alone elsewhere, with equal results but for rounding. Each observation is treated by
-itself, so that no bit of an action depends on how many act together.
+The output of `forward` is the mean of a Gaussian, or the logits of a categorical distribution.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import pairwise
 from reprlib import repr as brief
 from typing import Any, NamedTuple
@@ -21,13 +16,12 @@ import numpy as np
 from cmdpax.errors import InputError
 from cmdpax.files.reading import Row
 from cmdpax.learning.encoders import Encoder
+from cmdpax.learning.forward import Network, fastest_forward, normalise
 from cmdpax.learning.simulator import ActionSpace, Copies
 
-OBSERVATION_CLIP = 10.0
 FORBIDDEN = np.float32(1e9)  # subtracted from the logit of what may not be chosen
+ENCODED = ("kernel_", "filter_bias_")  # names of an encoder's arrays in turn
 Array = np.ndarray
-Network = tuple[Array, Array, Array, Array]
-_TANH_RANGE = np.float32(7.9)
 
 
 class Statistics(NamedTuple):
@@ -73,128 +67,9 @@ class Statistics(NamedTuple):
         )
 
 
-def normalise(observation: Array, mean: Array, scale: Array) -> Array:
-    """`clip((observation - mean) * scale)`, what a network sees: `[..., d]` -> float32."""
-    return clamp((observation - mean) * scale, OBSERVATION_CLIP).astype(np.float32)
-
-
-def entries(row: Array) -> Any:
-    """Indices to loop over a row with: all at once in NumPy, one after the other if compiled."""
-    return (slice(None),)
-
-
-def clamp(x: Any, most: Any) -> Any:
-    """Between -most and most; NaN stays."""
-    return np.minimum(np.maximum(x, -most), most)
-
-
-def clamp_one(x: Any, most: Any) -> Any:
-    """The same of a number, for compiled loops: two instructions, where NumPy's rules need five."""
-    below = most if x > most else x
-    return -most if below < -most else below
-
-
-def add_product(total: Array, row: Array, matrix: Array) -> None:
-    """`total += row matrix`: `[w]`, `[k]`, `[k, w]`."""
-    total += row @ matrix
-
-
-def normalise_one_by_one(observation: Array, mean: Array, scale: Array) -> Array:
-    """`normalise` of one observation `[d]`; numba takes longer for what it says of all at once."""
-    seen = np.empty(len(observation), np.float32)
-    for k in range(len(observation)):
-        seen[k] = clamp((observation[k] - mean[k]) * scale[k], OBSERVATION_CLIP)
-    return seen
-
-
-def four_by_four(total: Array, row: Array, matrix: Array) -> None:
-    """The same for compiled loops, which then load and store `total` a quarter as often."""
-    fours = len(row) // 4 * 4
-    for i in range(0, fours, 4):
-        a, b, c, d = row[i], row[i + 1], row[i + 2], row[i + 3]
-        first, second, third, fourth = matrix[i], matrix[i + 1], matrix[i + 2], matrix[i + 3]
-        for j in range(len(total)):
-            total[j] += a * first[j] + b * second[j] + c * third[j] + d * fourth[j]
-    for i in range(fours, len(row)):
-        for j in range(len(total)):
-            total[j] += row[i] * matrix[i, j]
-
-
-def tanh(x: Array) -> None:
-    """Hyperbolic tangent of `x [K]` float32, in place, within 4e-7.
-
-    A quotient of polynomials of degree 13 and 6 on [-7.9, 7.9], constant beyond: four times as fast
-    as the C library's, because it is vectorised. A loop over the coefficients would not be.
-    """
-    for k in entries(x):
-        value = clamp(x[k], _TANH_RANGE)
-        square = value * value
-        above = np.float32(-2.76076847e-16) * square + np.float32(2.00018790e-13)
-        above = above * square - np.float32(8.60467152e-11)
-        above = above * square + np.float32(5.12229709e-8)
-        above = above * square + np.float32(1.48572236e-5)
-        above = above * square + np.float32(6.37261929e-4)
-        above = above * square + np.float32(4.89352456e-3)
-        below = np.float32(1.19825839e-6) * square + np.float32(1.18534706e-4)
-        below = below * square + np.float32(2.26843463e-3)
-        below = below * square + np.float32(4.89352519e-3)
-        x[k] = value * above / below
-
-
-def forward(
-    network: Network, observation: Array, noise: Array, normalised: Array, output: Array
-) -> None:
-    """Fill in what a network sees, `normalised [N, d]`, and says, `output [N, a]`, noise added.
-
-    network: weights `[in, out]` and biases of all layers in turn, flat, float32; their sizes
-    `[layers + 1]`; mean and scale `[d]`. observation `[N, d]` float64; noise `[N, a]` float32.
-    """
-    parameters, sizes, mean, scale = network
-    layers = len(sizes) - 1
-    for n in range(len(observation)):
-        hidden = normalise(observation[n], mean, scale)
-        normalised[n] = hidden
-        start = 0
-        for layer in range(layers):
-            width = sizes[layer + 1]
-            end = start + sizes[layer] * width
-            weight = parameters[start:end].reshape(sizes[layer], width)
-            start = end + width
-            next_hidden = parameters[end:start].copy()
-            add_product(next_hidden, hidden, weight)
-            if layer < layers - 1:
-                tanh(next_hidden)
-            hidden = next_hidden
-        for k in entries(hidden):
-            output[n, k] = hidden[k] + noise[n, k]
-
-
-@cache
-def fastest_forward() -> Callable[..., None]:
-    """`forward`, compiled where numba is installed: fifty times as fast."""
-    try:
-        from cmdpax.loops.compiled import contracted
-    except ImportError:
-        return forward
-    inline_parts()
-    return contracted(forward)
-
-
-@cache
-def inline_parts() -> None:
-    """Let compiled loops call what `forward` calls."""
-    from cmdpax.loops.compiled import inlined
-
-    inlined(entries, lambda row: range(len(row)))
-    inlined(clamp, clamp_one)
-    inlined(normalise, normalise_one_by_one)
-    inlined(add_product, four_by_four)
-    inlined(tanh, tanh)
-
-
 @dataclass(frozen=True)
 class NetworkPolicy:
-    """A network that acts; everything it needs is an array."""
+    """A network that acts, as arrays."""
 
     weights: Sequence[Array]  # [in, out] of each layer, float32
     biases: Sequence[Array]
@@ -204,7 +79,7 @@ class NetworkPolicy:
     action_space: ActionSpace
     observation_shape: tuple[int, ...]  # of the environment's observations
     updates: int  # how many made this policy
-    encoder: Encoder | None = None  # of the features that the layers see, if it is not all
+    encoder: Encoder | None = None  # ahead of the layers; None: they see the whole observation
     encoded: Sequence[Array] = ()  # its parameters
 
     @staticmethod
@@ -239,6 +114,33 @@ class NetworkPolicy:
         )
         policy.check_shapes()
         return policy
+
+    def arrays(self) -> dict[str, Array]:
+        """All its arrays by name, as policy files and messages to workers have them."""
+        arrays = {"mean": self.mean, "scale": self.scale}
+        arrays |= {_encoded_name(k): part for k, part in enumerate(self.encoded)}
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases)):
+            arrays |= {f"weight_{layer}": weight, f"bias_{layer}": bias}
+        return arrays if self.log_std is None else {**arrays, "log_std": self.log_std}
+
+    @staticmethod
+    def of_arrays(arrays: Mapping[str, Array], spaces: Row, updates: int) -> "NetworkPolicy":
+        """The policy of its `arrays` and its `spaces_of`."""
+        layers, encoded = (
+            range(sum(name.startswith(parts) for name in arrays)) for parts in ("weight_", ENCODED)
+        )
+        return NetworkPolicy(
+            [arrays[f"weight_{layer}"] for layer in layers],
+            [arrays[f"bias_{layer}"] for layer in layers],
+            arrays.get("log_std"),
+            arrays["mean"],
+            arrays["scale"],
+            ActionSpace.from_json(spaces["action_space"]),
+            tuple(spaces["observation_shape"]),
+            updates,
+            Encoder.from_json(spaces.get("encoder")),
+            [arrays[_encoded_name(k)] for k in encoded],
+        )
 
     def check_shapes(self) -> None:
         """Refuse layers that do not fit each other or the spaces: compiled loops trust them."""
@@ -287,7 +189,7 @@ class NetworkPolicy:
     def act(self, *arrays: Array) -> None:
         """`forward` of this network; `arrays` are its last four arguments.
 
-        What may not be chosen is made improbable beyond reach.
+        1e9 is subtracted from the outputs of forbidden choices.
         """
         if self.encoder is None:
             fastest_forward()(self.network, *arrays)
@@ -370,13 +272,17 @@ class NetworkPolicy:
                 f" ones as a mask, and {len(self.mean) - space.choices} numbers as an observation,"
                 " both for as many episodes."
             ) from None
-        ends = np.cumsum(space.parts or (space.choices,))[:-1]
         is_whole = allowed.shape[-1] == space.choices and bool(np.isin(allowed, (0, 1)).all())
-        if not is_whole or not all(one.any(-1).all() for one in np.split(allowed, ends, -1)):
+        if not is_whole or not all(part.any(-1).all() for part in space.split(allowed)):
             what = f"the mask must hold 1 or 0 for each of the {space.choices} choices"
             raise InputError(f"{what}, and allow one of every part.")
         together = np.concatenate((flat, allowed), -1)
         return together.reshape(*flat.shape[:-1], *self.observation_shape)
+
+
+def _encoded_name(part: int) -> str:
+    """Of an encoder's array number `part`: kernels and biases take turns."""
+    return f"{ENCODED[part % 2]}{part // 2}"
 
 
 def spaces_of(one: "NetworkPolicy | Copies") -> Row:

@@ -240,14 +240,9 @@ def _parts(core: NetworkPolicy | TablePolicy) -> tuple[dict[str, Array], Row]:
             f"the network '{core.encoder.name}' is code of your own, which no policy file holds;"
             " take the run folder along, and load_policy(folder, trust=True)."
         )
-    arrays = {"mean": core.mean, "scale": core.scale}
-    for layer, (kernel, bias) in enumerate(zip(core.encoded[::2], core.encoded[1::2])):
-        arrays |= {f"kernel_{layer}": kernel, f"filter_bias_{layer}": bias}
-    for layer, (weight, bias) in enumerate(zip(core.weights, core.biases)):
-        arrays |= {f"weight_{layer}": weight, f"bias_{layer}": bias}
+    arrays, space = core.arrays(), core.action_space
     if core.log_std is not None:
-        space = core.action_space
-        arrays |= {"log_std": core.log_std, **dict(zip(("middle", "half"), space.box))}
+        arrays |= dict(zip(("middle", "half"), space.box))
         arrays |= {"low": np.asarray(space.low), "high": np.asarray(space.high)}
     return arrays, {"kind": "network", **spaces_of(core), "updates": core.updates}
 
@@ -286,21 +281,13 @@ def _from_parts(arrays: Mapping[str, Array], meta: Row) -> NetworkPolicy | Table
         policy = TablePolicy(arrays["probabilities"], arrays["mixture"])
         policy._check()
         return policy
-    layers = range(sum(name.startswith("weight_") for name in arrays))
-    weights, biases = ([arrays[f"{part}_{i}"] for i in layers] for part in ("weight", "bias"))
     if not isinstance(meta["action_space"], dict) or type(meta["updates"]) is not int:
         raise ValueError("its notes are of another kind")
-    space = ActionSpace.from_json(meta["action_space"])
-    shape = tuple(meta["observation_shape"])
-    normaliser = (arrays["mean"], arrays["scale"])
-    encoder = Encoder.from_json(meta.get("encoder"))
-    if encoder is not None and encoder.is_custom:
+    network = NetworkPolicy.of_arrays(arrays, meta, meta["updates"])
+    if network.encoder is not None and network.encoder.is_custom:
         raise ValueError("its encoder is unknown")
-    kernels = range(sum(name.startswith("kernel_") for name in arrays))
-    pairs = ((arrays[f"kernel_{i}"], arrays[f"filter_bias_{i}"]) for i in kernels)
-    encoded = [part for pair in pairs for part in pair]
-    fields: Any = (space, shape, meta["updates"], encoder, encoded)
-    network = NetworkPolicy(weights, biases, arrays.get("log_std"), *normaliser, *fields)
     network.check_shapes()
-    network.to_environment(np.zeros((1, space.size)))  # refuses a type or shape that is none
+    network.to_environment(
+        np.zeros((1, network.action_space.size))
+    )  # refuses a type or shape that is none
     return network

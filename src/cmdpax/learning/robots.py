@@ -1,4 +1,4 @@
-"""Which robots are there, and what makes each a task? One row for each; NumPy alone.
+"""Which robots are there, what makes each a task, and how does MuJoCo load it?
 
 All are Gymnasium v4 locomotion tasks with the cost of Safety-Gymnasium 1.0, `speed > threshold`:
 
@@ -9,12 +9,17 @@ velocities are smaller than `size`.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from cmdpax.errors import InputError
+
 EPISODE_STEPS = 1000
+MARGINS_ADD = (3, 5)  # the first MuJoCo that adds two geoms' margins; others take the larger one
+FIRST_REFUSED = (4, 0)  # the first that integrates orientations by another rule
 
 
 @dataclass(frozen=True)
@@ -99,3 +104,37 @@ def register() -> None:
             kwargs={"name": name},
             max_episode_steps=EPISODE_STEPS,
         )
+
+
+def version_of(mujoco: str) -> tuple[int, ...]:
+    """Major and minor version, from a text as `3.17.0`."""
+    return tuple(int(part) for part in mujoco.split(".")[:2])
+
+
+def refuse_new_mujoco(version: str) -> None:
+    """MuJoCo 4 turns Ant and Humanoid by another rule, 1e-7 a step: soon every number differs."""
+    if version_of(version) >= FIRST_REFUSED:
+        raise InputError(
+            f"MuJoCo {version} integrates the orientations of Ant and Humanoid by another rule, so"
+            " results would not be those of the benchmark; install 'mujoco<4' (2.3.3 is the"
+            " benchmark's own)."
+        )
+
+
+def load_model(task: Task) -> Any:
+    """The compiled `MjModel` of a task, from the model files that the gymnasium package carries."""
+    import gymnasium
+    import mujoco
+
+    refuse_new_mujoco(mujoco.__version__)
+    assets = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
+    warn = mujoco.get_mju_user_warning()
+    # 3.17 calls an attribute of HalfCheetah's file old, and would log that in the current folder
+    mujoco.set_mju_user_warning(lambda _: None)
+    try:
+        model = mujoco.MjModel.from_xml_path(str(assets / task.model_file))
+    finally:
+        mujoco.set_mju_user_warning(warn)
+    if version_of(mujoco.__version__) >= MARGINS_ADD:
+        model.geom_margin *= 0.5  # all geoms of a robot have one margin
+    return model

@@ -21,8 +21,8 @@ class Batch(NamedTuple):
     """What the learner sees. Observations are normalised; actions are in the policy's own units."""
 
     observation: np.ndarray  # [T, N, d] float32
-    beyond: np.ndarray  # [E, d], what truly followed, where `cut` says that no row here does
-    output: np.ndarray  # [T, N, a], what the policy's network said
+    beyond: np.ndarray  # [E, d], the true successors of the rows that `cut` marks
+    output: np.ndarray  # [T, N, a], of the policy's network
     action: np.ndarray  # [T, N, a] float32, or [T, N] int
     rewards: np.ndarray  # [1 + M, T, N]: reward first, then constraint rewards, one for each row
     terminated: np.ndarray  # [T, N] float32, where nothing counts any more

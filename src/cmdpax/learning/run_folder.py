@@ -46,6 +46,7 @@ from cmdpax.files.written import locked, naming, remove_parts, write_bytes
 from cmdpax.learning.checkpoints import PAIR, Arrays, read_checkpoint, write_pair
 
 CHECKPOINTS_KEPT = 3  # older ones are removed
+LONGEST_ROW = 65_536  # bytes; one takes some 150 for each cost
 # of a config, what its readers rely on
 REQUIRED: Row = {"environment": str, "method": str, "limits": list, "seed": int, "samples": int}
 REQUIRED |= {"discount": int | float, "discounted": bool}
@@ -98,8 +99,8 @@ class RunFolder:
         """The last whole row, found without reading all of them; None if there is none."""
         try:
             with opened(self._metrics) as file:
-                file.seek(max(0, self._metrics.stat().st_size - 4096))
-                return row_of(file.read(4096).split(b"\n")[-2]) or None
+                file.seek(max(0, self._metrics.stat().st_size - LONGEST_ROW))
+                return row_of(file.read(LONGEST_ROW).split(b"\n")[-2]) or None
         except (OSError, IndexError, InputError):
             return None
 
@@ -107,7 +108,7 @@ class RunFolder:
         """The `.safetensors` files of the checkpoints, newest first; a stem is the update."""
         stems = (path.stem for path in (self.path / "checkpoints").glob("*.json"))
         numbers = sorted((int(stem) for stem in stems if stem.isdecimal()), reverse=True)
-        return [self._checkpoint(number) for number in numbers]
+        return [self._file("checkpoints", number) for number in numbers]
 
     def newest(self) -> tuple[Arrays, Row]:
         """Arrays and notes of the newest intact checkpoint; damaged ones are warned of."""
@@ -143,7 +144,7 @@ class RunFolder:
 
     def candidate(self, number: int) -> Arrays | None:
         """What `set_aside` wrote; None if it is not there, or, with a warning, if it is damaged."""
-        path = self._aside(number)
+        path = self._file("candidates", number)
         try:
             return read_checkpoint(path)[0] if path.with_suffix(".json").exists() else None
         except InputError as error:
@@ -241,7 +242,7 @@ class RunFolder:
 
     def save(self, number: int, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> Path:
         """Write checkpoint `number`, and remove all but the last few; returns its arrays' file."""
-        path = self._checkpoint(number)
+        path = self._file("checkpoints", number)
         path.parent.mkdir(exist_ok=True)
         with naming(self._metrics), open(self._metrics, "ab") as rows:
             os.fsync(rows.fileno())  # they come first, even if the power fails
@@ -251,14 +252,14 @@ class RunFolder:
 
     def set_aside(self, number: int, arrays: Mapping[str, np.ndarray]) -> None:
         """Write the policy of update `number`, which may be kept in the end."""
-        path = self._aside(number)
+        path = self._file("candidates", number)
         path.parent.mkdir(exist_ok=True)
         write_pair(path, arrays, {"checkpoint": number})
 
     def keep(self, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> None:
         """Make a late policy the run's; without arrays it is the last."""
         path = self.path / "kept.safetensors"
-        path.with_suffix(".json").unlink(missing_ok=True)  # it is of other arrays
+        path.with_suffix(".json").unlink(missing_ok=True)  # it describes other arrays
         write_pair(path, arrays, notes)
 
     def clear(self) -> None:
@@ -280,7 +281,7 @@ class RunFolder:
         write_bytes(self.path / "evaluation.json", text.encode())
 
     def adopt(self, others: Iterable[str | Path]) -> None:
-        """Copy the furthest intact checkpoint of other attempts, which may be at work, if any."""
+        """Copy the furthest intact checkpoint of other attempts, if any; they may be running."""
         places = [path for other in others for path in RunFolder(other).checkpoints()]
         for path in sorted(places, key=lambda path: (path.stem, path), reverse=True):
             other = RunFolder(path.parents[1])
@@ -309,11 +310,8 @@ class RunFolder:
         (self.path / "lock").unlink(missing_ok=True)
         self._keep(1)
 
-    def _checkpoint(self, number: int) -> Path:
-        return self.path / "checkpoints" / f"{number:08d}.safetensors"
-
-    def _aside(self, number: int) -> Path:
-        return self.path / "candidates" / f"{number:08d}.safetensors"
+    def _file(self, folder: str, number: int) -> Path:
+        return self.path / folder / f"{number:08d}.safetensors"
 
     def _bytes(self) -> bytes:
         with named(self._metrics):

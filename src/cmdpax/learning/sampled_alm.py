@@ -79,19 +79,15 @@ class VisitedStates:
         """Probabilities `[U, A]` of the policy with parameters `[d]`."""
         return softmax(self.table @ parameters)
 
-    def temporal_differences(
-        self, policy: Array, discount: float, rewards: Array | None = None
-    ) -> Array:
-        """`Q_r, Q_c` of a policy `[U, A]` by least squares -> `[1 + m, U, A]`; or of `[N, n]`."""
-        rewards = self.data.rewards if rewards is None else rewards
+    def temporal_differences(self, policy: Array, discount: float, rewards: Array) -> Array:
+        """Q of a policy `[U, A]` for rewards `[N, n]`, by least squares: `[n, U, A]`."""
         features = self.critic[self.state, self.data.actions]  # [N, p]
         expected = np.einsum("ua,uap->up", policy, self.critic)
         ahead = discount * expected[self.successor] * self.data.continues[:, None]
         return self._fit(features, features - ahead, rewards)
 
-    def monte_carlo(self, rewards: Array | None = None) -> Array:
-        """`Q_r, Q_c` of the policy that collected, by regression of returns -> `[1 + m, U, A]`."""
-        rewards = self.data.rewards if rewards is None else rewards
+    def monte_carlo(self, rewards: Array) -> Array:
+        """The same of the policy that collected the batch, by regression of returns."""
         features = self.critic[self.state, self.data.actions]
         return self._fit(features, features, returns(replace(self.data, rewards=rewards)))
 
@@ -99,7 +95,7 @@ class VisitedStates:
         system = features.T @ differences
         ridge = RIDGE * np.trace(features.T @ features) / len(system)
         regular = system + ridge * np.eye(len(system))
-        coefficients = np.linalg.solve(regular, features.T @ right)  # [p, 1 + m]
+        coefficients = np.linalg.solve(regular, features.T @ right)  # [p, n]
         return np.moveaxis(self.critic @ coefficients, -1, 0)
 
     def at_start(self, policy: Array, action_values: Array) -> Array:
@@ -123,7 +119,7 @@ def returns(data: Experience) -> Array:
     backwards = np.cumsum(data.rewards[::-1], axis=0)[::-1]
     last = np.append(data.first[1:], True)
     ends = np.nonzero(last)[0]
-    # what belongs to later episodes
+    # rewards of later episodes
     beyond = np.vstack([backwards[1:], np.zeros_like(backwards[:1])])[ends]
     return backwards - beyond[np.searchsorted(ends, np.arange(len(last)))]
 
@@ -269,7 +265,7 @@ def update(
 
 
 def _measured(simulator: Sampler, utility: Utility) -> Callable[[VisitedStates], Array]:
-    """What a utility's values are of, in a batch: `[N, k]`."""
+    """The function that takes a batch to the rewards whose values a utility is of, `[N, k]`."""
     if not isinstance(utility, Utility):
         raise InputError("utility: give one of cmdpax.utilities, as in utilities.entropy().")
     if not utility.has_gradient:

@@ -12,6 +12,7 @@ import numpy as np
 from cmdpax.errors import InputError
 from cmdpax.learning import compilation
 from cmdpax.learning.config import ResolvedConfig
+from cmdpax.learning.formulas import encoder_of
 from cmdpax.learning.learner import Learner
 from cmdpax.learning.policy import NetworkPolicy, refuse_other_spaces, spaces_of
 from cmdpax.learning.run_folder import RunFolder
@@ -22,21 +23,10 @@ FIELDS_IN_FILES = {"observed": "seen"}  # what 0.1 called it
 
 
 def policy_of(learner: Learner, simulator: Copies) -> NetworkPolicy:
-    """The current policy for NumPy."""
-    layers, observed = learner.policy["layers"], learner.observed
-    dense = [layer for layer in layers if "weight" in layer]
-    return NetworkPolicy(
-        [layer["weight"] for layer in dense],
-        [layer["bias"] for layer in dense],
-        learner.policy.get("log_std"),
-        observed.mean,
-        observed.scale,
-        simulator.action_space,
-        simulator.observation_shape,
-        int(learner.update),
-        layers[0].get("encoder"),
-        layers[0].get("parameters", ()),
-    )
+    """The current policy."""
+    spaces = simulator.action_space, simulator.observation_shape
+    encoder = encoder_of(learner.policy)
+    return NetworkPolicy.of(acting_leaves(learner), *spaces, int(learner.update), encoder)
 
 
 def save(learner: Learner, simulator: Copies, run_folder: RunFolder) -> None:

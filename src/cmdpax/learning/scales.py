@@ -9,9 +9,10 @@ T are the steps of an episode, gain is how far an update moves values (`formulas
 `sqrt(2 KL)`, far less where advantages are noise), error_i is the standard error of the estimated
 cost. Penalties and dual steps are so many units: a violation that one update can mend, or that the
 estimate can tell from none, weighs as much as the reward. A larger one counts no more, or a policy
-that starts far beyond a limit would keep it before it has learned anything else. Of a rare cost the
-sizes say too little: a price of many times their ratio is then approached in proportion to itself.
-Multiply the reward or a cost by any factor: `A_r + w.A_c` stays the same but for its own scale.
+that starts far beyond a limit would keep it before it has learned anything else. The price of a
+rare cost may be many times the ratio of the sizes; from there on it is the multiplier, which then
+moves in proportion to itself. If the reward or a cost is multiplied by any factor, `A_r + w.A_c`
+changes by a factor alone.
 
 Critics learn targets less a centre, over their running deviation: a network's output is 25 (reward)
 or 5 (costs) for one deviation of its targets. The centre is the level of values

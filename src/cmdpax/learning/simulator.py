@@ -8,8 +8,7 @@ MuJoCo, and `gym_simulator.GymSimulator` for everything else.
 A `Sampler` is asked for whole episodes by sampled methods. They go on with probability gamma after
 every step. A visit then counts as much as any other: the states of all episodes together are
 distributed like the discounted occupancy `d = (1 - gamma) nu`, and the plain sum of rewards from a
-visit to the end of its episode is an unbiased estimate of the discounted value. There is no horizon
-to choose, no truncation bias, no weight.
+visit to the end of its episode is an unbiased estimate of the discounted value.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,6 +17,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+
+from cmdpax.errors import InputError
 
 if TYPE_CHECKING:  # a policy is loaded without what models need
     from cmdpax.model.cmdp import CMDP
@@ -54,8 +55,11 @@ class ActionSpace:
         """The choice of the largest number, `[..., choices]` -> `[...]`, or `[..., parts]`."""
         if self.parts is None:
             return output.argmax(-1)
-        pieces = np.split(output, np.cumsum(self.parts)[:-1], axis=-1)
-        return np.stack([piece.argmax(-1) for piece in pieces], -1)
+        return np.stack([part.argmax(-1) for part in self.split(output)], -1)
+
+    def split(self, rows: Array) -> list[Array]:
+        """The columns `[..., choices]` of each part of an action."""
+        return np.split(rows, np.cumsum(self.parts or (self.choices,))[:-1], axis=-1)
 
     def to_environment(self, action: Array) -> Array:
         """A policy's action as the environment takes it.
@@ -95,7 +99,6 @@ class ActionSpace:
 
     def as_json(self) -> dict[str, Any]:
         """What `from_json` reads; bounds that are infinite are null."""
-
         notes = asdict(self)
         notes |= {name: [*value] for name, value in notes.items() if isinstance(value, tuple)}
         for side in () if self.low is None else ("low", "high"):
@@ -105,7 +108,6 @@ class ActionSpace:
     @classmethod
     def from_json(cls, notes: Mapping[str, Any]) -> "ActionSpace":
         """The space that `as_json` wrote."""
-
         shape = None if notes.get("shape") is None else tuple(notes["shape"])
         several = {name: tuple(value) for name, value in notes.items() if isinstance(value, list)}
         fields = {**notes, **several, "shape": shape}
@@ -131,8 +133,8 @@ class Record(NamedTuple):
     """T steps of N simulators under one policy."""
 
     observation: Array  # [T, N, d]
-    normalised: Array  # [T, N, d] float32, what the policy's network saw of it
-    output: Array  # [T, N, a] float32, what that said, noise added
+    normalised: Array  # [T, N, d] float32, the inputs of the policy's network
+    output: Array  # [T, N, a] float32, its outputs, noise added
     next_observation: Array  # from here on as in a transition, [T, N, ...]
     reward: Array
     cost: Array
@@ -141,7 +143,7 @@ class Record(NamedTuple):
 
     @staticmethod
     def empty(simulator: "Simulator", steps: int) -> "Record":
-        """To be filled in."""
+        """Arrays to fill in."""
         ahead, size = (steps, simulator.count), simulator.observation_size
         return Record(
             np.empty((*ahead, size)),
@@ -230,7 +232,7 @@ class Sampler(Protocol):
 
 
 class ModelSimulator:
-    """`count` copies of a finite model: a `Simulator`, and a `Sampler`.
+    """`count` copies of a discounted finite model: a `Simulator`, and a `Sampler`.
 
     After every step an episode ends with probability `1 - gamma`, and nothing comes after: the mean
     of its undiscounted totals is the discounted value, which is what the model's `limits` are on.
@@ -240,6 +242,9 @@ class ModelSimulator:
     episode_limit: int | None = None
 
     def __init__(self, model: "CMDP", count: int = 1) -> None:
+        if model.criterion != "discounted":
+            remedy = "give a discount below 1, or take cmdpax.solve"
+            raise InputError(f"criterion: '{model.criterion}' cannot be sampled; {remedy}.")
         self.model, self.count, self.discount = model, count, model.discount
         self.limits, self.minimise = model.limits, model.minimise
         self.states: int | None = model.states
@@ -248,7 +253,9 @@ class ModelSimulator:
         self.action_space = ActionSpace(choices=model.actions)
         self.cost_names, self.thresholds = self.limits.names, self.limits.row_thresholds
         rows, reward = model.transitions, -model.reward if model.minimise else model.reward
-        self._choice = rows.filled(np.arange(rows.choices))  # [S, A]; what is none is the first
+        self._choice = rows.filled(
+            np.arange(rows.choices)
+        )  # [S, A]; a state's first if it has no such
         self._reward, self._costs = reward, model.constraints.T  # [K], [K, m]
         self._state = np.zeros(count, dtype=np.int64)
         self._random = np.random.default_rng(0)

@@ -21,7 +21,6 @@ from cmdpax.errors import InputError, NumericalError
 from cmdpax.files.reading import Row
 from cmdpax.learning import compilation
 from cmdpax.learning.board import Board
-from cmdpax.learning.choice import candidates, choose
 from cmdpax.learning.config import (
     EPISODES,
     METHODS,
@@ -31,10 +30,12 @@ from cmdpax.learning.config import (
     TrainConfig,
 )
 from cmdpax.learning.encoders import default_network
+from cmdpax.learning.environment_names import is_object
 from cmdpax.learning.evaluation import Evidence, means, measure_in, simulator_for
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.learner import Learner, assess, init, learn
-from cmdpax.learning.margins import Verdict, in_users_orientation
+from cmdpax.learning.margins import Verdict, candidates, choose, in_users_orientation
+from cmdpax.learning.passes import adam
 from cmdpax.learning.policy import NetworkPolicy
 from cmdpax.learning.portable import Policy
 from cmdpax.learning.rollout import collect, episodes
@@ -48,14 +49,13 @@ from cmdpax.learning.saved import (
     with_leaves,
 )
 from cmdpax.learning.simulator import Copies, Recorder, Simulator
-from cmdpax.learning.traced_descent import adam
 from cmdpax.learning.workers import worker_simulator
 from cmdpax.model.limits import Limits
 
 MOST_COUNTED = 1.0  # of a violation: so many times what an update can mend
 MOST_CHANGE = 0.05  # of a multiplier in an update, as a share of the price
 TRAVEL = 8.0  # the same over a whole run: a short one takes larger steps
-BYTES_SEEN, BYTES_DONE = 20, 12  # of a step in a record, for each number of it
+BYTES_SEEN, BYTES_DONE = 20, 12  # of a record, for each number of an observation and an action
 MOST_BYTES = 8e9  # of a batch
 CUT = (
     "update {}: no episode ended within the {} steps of rollout_steps, so limits are held to the"
@@ -112,7 +112,6 @@ def train(
     """
     chosen = TrainConfig.of({"method": method, "limits": limits, **settings})
     chosen.resolved()  # refuses what cannot be before an environment is made
-    is_object = hasattr(environment, "step") and not isinstance(environment, type)
     name = recorded_name(environment)
     place = Path(folder or default_folder(name, chosen.method, chosen.seed))
     run_folder = RunFolder(place.absolute())  # also if the environment changes the current folder
@@ -121,7 +120,7 @@ def train(
     shape: Row = {part: earlier.get(part) for part in SHAPE if getattr(chosen, part) is None}
     shape["network"] = default_network(chosen.network, simulator.observation_shape)
     chosen, start = replace(chosen, **shape), start or earlier.get("start")
-    config = chosen.resolved(simulator.episode_limit, 1 if is_object else None)
+    config = chosen.resolved(simulator.episode_limit, 1 if is_object(environment) else None)
     copies = config.batch // config.rollout_steps
     _refuse_too_large(simulator, config.batch)
     if copies > 1 and workers is None:
@@ -268,14 +267,14 @@ class Dual(NamedTuple):
     """Margins, penalties and dual steps of one update, one for each row of the limits, `[M]`."""
 
     margin: np.ndarray
-    counted: np.ndarray  # of the margin
+    counted: np.ndarray  # the margin, clipped: of a violation, what an update can mend
     penalty: np.ndarray  # 0 for the plain Lagrangian: then the weights are the multipliers
     step: np.ndarray
-    fastest: np.ndarray  # change of a multiplier
+    fastest: np.ndarray  # largest change of a multiplier
 
     @staticmethod
     def of(learner: Learner, limits: Limits, config: ResolvedConfig) -> "Dual":
-        """So many units; or as they are, where the user counts in those of the reward."""
+        """Penalty and step as multiples of `Scales.units`; or as set, with units of the reward."""
         scales, margins = learner.scales, learner.margins
         error = np.sqrt(margins.error)
         units = scales.units(error, learner.multiplier)
@@ -297,7 +296,7 @@ class Dual(NamedTuple):
     def move(self, learner: Learner, config: ResolvedConfig) -> Learner:
         """The dual update: every `inner` batches with the slack (augmented), or every batch."""
         dual, update, multiplier = METHODS[config.method].dual, learner.update, learner.multiplier
-        # the first batch is the critics' alone, where they warm up: its margin is of no policy yet
+        # only ppo-lag with plain critics, as published, moves multipliers before the policy
         is_first = update == 0 and (config.critics == "normalised" or dual == "augmented")
         if dual == "none" or is_first or (dual == "augmented" and update % config.inner):
             return learner
@@ -327,7 +326,7 @@ def _refuse_too_large(simulator: Copies, batch: int) -> None:
 
 
 def _longer(earlier: Row, config: ResolvedConfig, update: int) -> str:
-    """How the decay of a run goes on that was to have fewer samples."""
+    """A sentence on the step sizes of a run that was planned with fewer samples."""
     was, now = (1 - update / (one // config.batch) for one in (earlier["samples"], config.samples))
     return (
         f"the run goes on at update {update}, with {config.samples:,} samples in all instead of"

@@ -3,11 +3,11 @@
 A step costs 1 if it is too fast (`cost`), and the mean square of its action (`energy`: 1 at full
 power), which nothing limits unless a limit names it. `robots` says what distinguishes the tasks.
 
-Kept exactly, because they change results: the control cost
-sees the action before MuJoCo clamps it; the torso's place (Ant) and the centre of mass (Humanoid)
-belong, after a Runge-Kutta step, to its last stage and not to `qpos`; Humanoid's contact forces are
-those after the step, and zero at the start; Hopper's and Walker2d's observations clip velocities to
-+-10; the alive bonus is paid on the terminating step too. Episodes are cut after 1000 steps.
+Kept exactly, because they change results: the control cost sees the action before MuJoCo clamps it;
+the torso's place (Ant) and the centre of mass (Humanoid) belong, after a Runge-Kutta step, to its
+last stage and not to `qpos`; Humanoid's contact forces are those after the step, and zero at the
+start; Hopper's and Walker2d's observations clip velocities to +-10; the alive bonus is paid on the
+terminating step too. Episodes are cut after 1000 steps.
 
 `VelocitySimulator` keeps N simulations alive and steps them in one loop; all but the physics is
 compiled: NumPy would need twenty calls a step, for a few numbers each, which with two simulations
@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 
 from cmdpax.errors import InputError, did_you_mean
-from cmdpax.learning.policy import NetworkPolicy, forward, inline_parts
-from cmdpax.learning.robots import EPISODE_STEPS, TASKS, Task
+from cmdpax.learning.forward import forward, inline_parts
+from cmdpax.learning.policy import NetworkPolicy
+from cmdpax.learning.robots import EPISODE_STEPS, TASKS, Task, load_model
 from cmdpax.learning.simulator import ActionSpace, Record, Transition
 from cmdpax.loops.compiled import (
     at_once,
@@ -37,44 +38,8 @@ from cmdpax.loops.compiled import (
 )
 
 SHARED_FROM = 10  # simulations that are worth sharing among threads
-MARGINS_ADD = (3, 5)  # MuJoCo versions from here on add two geoms' margins, and took the larger one
-FIRST_REFUSED = (4, 0)  # and from here on integrate orientations by another rule
 TORSO = 1  # body of every robot
 LIBRARY = re.compile(r"(lib)?mujoco([.\d]*\.dylib|\.so[.\d]*|\.dll)")
-
-
-def version_of(mujoco: str) -> tuple[int, ...]:
-    """Major and minor version, from a text as `3.17.0`."""
-    return tuple(int(part) for part in mujoco.split(".")[:2])
-
-
-def refuse_new_mujoco(version: str) -> None:
-    """MuJoCo 4 turns Ant and Humanoid by another rule, 1e-7 a step: soon every number differs."""
-    if version_of(version) >= FIRST_REFUSED:
-        raise InputError(
-            f"MuJoCo {version} integrates the orientations of Ant and Humanoid by another rule, so"
-            " results would not be those of the benchmark; install 'mujoco<4' (2.3.3 is the"
-            " benchmark's own)."
-        )
-
-
-def load_model(task: Task) -> Any:
-    """The compiled `MjModel` of a task, from the model files that the gymnasium package carries."""
-    import gymnasium
-    import mujoco
-
-    refuse_new_mujoco(mujoco.__version__)
-    assets = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
-    warn = mujoco.get_mju_user_warning()
-    # 3.17 calls an attribute of HalfCheetah's file old, and would log that in the current folder
-    mujoco.set_mju_user_warning(lambda _: None)
-    try:
-        model = mujoco.MjModel.from_xml_path(str(assets / task.model_file))
-    finally:
-        mujoco.set_mju_user_warning(warn)
-    if version_of(mujoco.__version__) >= MARGINS_ADD:
-        model.geom_margin *= 0.5  # all geoms of a robot have one margin
-    return model
 
 
 class VelocitySimulator:
@@ -242,7 +207,7 @@ def _place(data: Any, task: Task) -> np.ndarray:
 def c_functions(names: Sequence[str]) -> np.ndarray | None:
     """Addresses of MuJoCo's C functions `void f(mjModel *, mjData *)`; None if there is no library.
 
-    Called by them, a step of HalfCheetah saves 1.7 of 25 microseconds, and Python between steps.
+    A call by address saves 1.7 of the 25 microseconds of a HalfCheetah step, and needs no Python.
     """
     import ctypes
 

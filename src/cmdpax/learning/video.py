@@ -117,7 +117,7 @@ def pictures(
     """The first picture of an episode, every so many steps one, and the last, with captions."""
     limits, shown = Limits.parse(config["limits"]), simulator.environments[0]
     texts = dict(zip(limits.names, limits.texts))
-    caption = getattr(shown.unwrapped, "caption", None)
+    caption = getattr(getattr(shown, "unwrapped", shown), "caption", None)
     cost_discount = config["discount"] if config["discounted"] else 1.0
     total, costs, ended = 0.0, np.zeros(len(simulator.cost_names)), False
     observation = simulator.reset(seed)

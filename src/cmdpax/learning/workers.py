@@ -2,7 +2,7 @@
 
 A batch is T steps of N copies of an environment. A message asks for the T steps of one copy: it
 holds the policy's arrays, the copy's noise and its seed, and so all that its answer depends on. A
-copy acts by itself (`policy.forward`) and is seeded by itself (`reset(seed, first)`). So a batch is
+copy acts by itself (`forward`) and is seeded by itself (`reset(seed, first)`). So a batch is
 the same to the last bit in this process, in N others and on Ray, and also when workers die or hang
 half-way: their horizons are repeated elsewhere.
 
@@ -22,12 +22,11 @@ import numpy as np
 
 from cmdpax.errors import InputError, check_count, check_positive
 from cmdpax.learning.checkpoints import pack, unpack
-from cmdpax.learning.encoders import Encoder
 from cmdpax.learning.environment_names import USER_ERRORS, as_input_error, beside, name_of
 from cmdpax.learning.gym_simulator import make_simulator
 from cmdpax.learning.policy import NetworkPolicy, spaces_of
 from cmdpax.learning.rollout import record_of
-from cmdpax.learning.simulator import ActionSpace, Record, Simulator
+from cmdpax.learning.simulator import Record, Simulator
 from cmdpax.model.cmdp import CMDP
 from cmdpax.processes import LocalCrew, RayCrew, alone, ask, ray_cluster, refuse_silent, serve
 
@@ -52,7 +51,7 @@ class WorkerSimulator:
         """T steps of all copies; noise `[T, N, a]`."""
         notes = {**self.source, "seed": seed, "spaces": spaces_of(policy)}
         messages = [
-            packed({**notes, "copy": copy}, {**arrays_of(policy), "noise": noise[:, [copy]]})
+            packed({**notes, "copy": copy}, {**policy.arrays(), "noise": noise[:, [copy]]})
             for copy in range(self.count)
         ]
         parts = []
@@ -113,7 +112,8 @@ def answer(message: bytes) -> bytes:
         simulator = _simulator(
             json.dumps([notes[part] for part in ("environment", "file", "path")])
         )
-        policy, noise = policy_of(arrays, notes), arrays["noise"].copy()  # writable, as here
+        noise = arrays.pop("noise").copy()  # writable, as without workers
+        policy = NetworkPolicy.of_arrays(arrays, notes["spaces"], 0)
         steps = record_of(simulator, policy, noise, notes["seed"], notes["copy"])
     except InputError as error:
         return packed({"error": str(error)}, {})
@@ -121,36 +121,6 @@ def answer(message: bytes) -> bytes:
         sentence = f"a worker needs the package '{error.name}'; install it where workers run."
         return packed({"error": sentence}, {})
     return packed({}, steps._asdict())
-
-
-def arrays_of(policy: NetworkPolicy) -> dict[str, np.ndarray]:
-    """What `policy_of` makes the same policy of."""
-    parts = {"mean": policy.mean, "scale": policy.scale}
-    if policy.log_std is not None:
-        parts["log_std"] = policy.log_std
-    for layer, (weight, bias) in enumerate(zip(policy.weights, policy.biases)):
-        parts |= {f"weight{layer}": np.asarray(weight), f"bias{layer}": np.asarray(bias)}
-    return parts | {f"encoded{k}": np.asarray(part) for k, part in enumerate(policy.encoded)}
-
-
-def policy_of(arrays: dict[str, np.ndarray], notes: dict[str, Any]) -> NetworkPolicy:
-    """The policy of a message."""
-    layers, encoded = (
-        sum(name.startswith(part) for name in arrays) for part in ("bias", "encoded")
-    )
-    spaces = notes["spaces"]
-    return NetworkPolicy(
-        [arrays[f"weight{layer}"] for layer in range(layers)],
-        [arrays[f"bias{layer}"] for layer in range(layers)],
-        arrays.get("log_std"),
-        arrays["mean"],
-        arrays["scale"],
-        ActionSpace.from_json(spaces["action_space"]),
-        tuple(spaces["observation_shape"]),
-        0,
-        Encoder.from_json(spaces.get("encoder")),
-        [arrays[f"encoded{k}"] for k in range(encoded)],
-    )
 
 
 def packed(notes: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
@@ -193,7 +163,7 @@ def source_of(environment: Any) -> dict[str, Any]:
 
 @cache
 def _simulator(source: str) -> Simulator:
-    """One copy of an environment; once in a worker's life."""
+    """One copy of an environment, made once by each worker."""
     environment, file, path = json.loads(source)
     sys.path += [entry for entry in path if entry not in sys.path]
     if file is not None and MAIN not in sys.modules:

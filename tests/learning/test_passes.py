@@ -1,4 +1,4 @@
-"""For networks of dense layers it does what the compiled descent does."""
+"""For networks of dense layers JAX does what the compiled descent does."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ MARGIN, WEIGHTS = np.zeros(1), np.array([0.3])
         ("cpo", {"gradient_clip": 0.1}),
     ],
 )
-def test_it_moves_dense_networks_as_the_compiled_one(kind, method, settings, monkeypatch):
+def test_jax_moves_dense_networks_as_the_compiled_descent(kind, method, settings, monkeypatch):
     config = replace(CONFIG, **{"method": method, "kl_stop": 0.0, **settings})
     state = started(config, kind)
     samples = random_samples(state.policy, 300)
