@@ -112,8 +112,8 @@ def summary(study: DeepStudy, folder: Path) -> Iterator[str]:
     }
     (task, method), lowest = min(ratios.items(), key=lambda item: item[1])
     yield (
-        f"**Against the paper, cell by cell**: every mean of ten episodes{part} is at {lowest:.0%}"
-        f" of the paper's or more; the lowest is {TITLES[method]} on {task}."
+        f"**Against the paper, cell by cell**: every mean of ten episodes{part} is at"
+        f" {int(100 * lowest)}% of the paper's or more; the lowest is {TITLES[method]} on {task}."
     )
     yield f"**Across the tasks**: {interquartile(every)}."
     shares = {
@@ -170,9 +170,11 @@ def interquartile(cells: dict) -> str:
 
 def state(folder: Path, name: str) -> str:
     """How much of a sweep is recorded, in words."""
-    recorded = len(DeepStudy(place(folder, name)).cells(name))
+    cells = DeepStudy(place(folder, name)).cells(name)
     planned = len(TASKS) * len(TITLES) if name == "paper-settings" else len(SWEEPS[name].runs())
-    return f"{recorded} of {planned} runs" if recorded else "not run yet"
+    failed = sum("failed" in row for row in cells.values())
+    broken = f" ({failed} of them failed)" if failed else ""
+    return f"{len(cells)} of {planned} runs{broken}" if cells else "not run yet"
 
 
 def other(folder: Path, name: str, words: str) -> str:
