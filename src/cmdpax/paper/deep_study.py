@@ -71,6 +71,11 @@ class DeepStudy:
         """Seeds of one cell of the main comparison."""
         return [record for record in self.records if (record.task, record.method) == (task, method)]
 
+    def absence(self, task: str, method: str) -> str:
+        """What is said of a cell without records."""
+        failed = any((row["task"], row["method"]) == (task, method) for row in self.failed)
+        return "failed" if failed else "not run"
+
     def cells(self, sweep: str) -> dict[Cell, Row]:
         """Cells of a sweep that are recorded; of one with lines, and if they failed, with rows."""
         names, folders = cell_fields(sweep), {}
@@ -78,6 +83,12 @@ class DeepStudy:
             folders = {(one.task, one.method, one.seed): dict[str, Any]() for one in self.records}
         rows = self.lines[sweep] if sweep in LINES else self.failed
         return {**folders, **{tuple(row[name] for name in names): row for row in rows}}
+
+    def has_any(self, sweep: str) -> bool:
+        """Whether a run of a sweep is recorded that did not fail: there is something to draw."""
+        if sweep not in LINES:
+            return bool(self.records)
+        return any("failed" not in row for row in self.lines[sweep])
 
     def size(self, paper: int | None) -> str:
         """Samples and seeds in words for a figure, beside the `paper`'s number of seeds."""
@@ -97,6 +108,11 @@ def budget(samples: Sequence[int], seeds: Sequence[int], paper: int | None) -> s
         return f"{' and '.join(sizes)} samples, {words} (not in the paper)"
     shares = dict.fromkeys(f"{100 * one / SAMPLES:.3g}%" for one in sorted(samples))
     return f"{' and '.join(shares)} of the paper's samples, {words} (paper: 100%, {paper} seeds)"
+
+
+def planned_tasks(sweep: Sweep) -> list[str]:
+    """Tasks of a sweep, in the paper's order."""
+    return [task for task, name in ALL_TASKS.items() if name in sweep.settings["environment"]]
 
 
 def place(folder: Path, sweep: str) -> Path:
@@ -135,11 +151,9 @@ def choose_settings(rows: Sequence[Row]) -> dict[str, Row]:
             if own.keys() >= set(tasks):
                 exceeded = [own[task]["excess"] for task in tasks]
                 excess = max(np.inf if one is None else one for one in exceeded)
-                scored = np.mean(
-                    [(own[task]["return"] or 0.0) / best_printed(task) for task in tasks]
-                )
+                shares = [(own[task]["return"] or 0.0) / best_printed(task) for task in tasks]
                 is_good = excess <= SEARCH_EXCESS
-                scores[point] = (is_good, float(scored) if is_good else -excess)
+                scores[point] = (is_good, float(np.mean(shares)) if is_good else -excess)
         if scores:
             winner = max(scores, key=lambda point: scores[point])
             best = dict(zip(SEARCHED, winner))
@@ -218,9 +232,7 @@ def not_recorded(runs: Sequence[Run], folder: Path, sweep: str) -> tuple[list[Ru
     where nothing but its records is left, and one table comes from one code.
     """
     study, code = DeepStudy(place(folder, sweep)), versions()["code"]
-    folders = dict[Cell, Record]()
-    for one in study.records:
-        folders[one.task, one.method, one.seed] = one
+    folders: dict[Cell, Record] = {(one.task, one.method, one.seed): one for one in study.records}
     lines, left, others = study.cells(sweep), list[Run](), 0
     for run in runs:
         own = cell(run, sweep)
@@ -251,11 +263,7 @@ def cell(run: Run, sweep: str) -> Cell:
 
 def _takes_part(run: Run, sweep: str, wanted: Sweep, tasks: Sequence[str]) -> bool:
     environments = wanted.settings["environment"]
-    if (
-        run.kind != "train"
-        or run.problem not in environments
-        or task_name(run.problem) not in tasks
-    ):
+    if run.kind != "train" or not (run.problem in environments and task_name(run.problem) in tasks):
         return False
     own, (_, _, *varied, _) = wanted.methods.get(run.config["method"]), cell_fields(sweep)
     if own is None:
