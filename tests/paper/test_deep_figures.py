@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -72,8 +74,20 @@ def test_a_curve_that_is_cut_is_marked_and_its_height_said(study):
     figure = deep_figures.learning_curves(study(20), "Tasks", None)  # the mean cost is 95
     costs = figure.axes[1]
     assert costs.get_ylim() == (0, 62.5)
-    assert costs.get_title() == "axis cut at 62.5; triangles: means up to\nSPMA-ALM 95"
-    assert [line.get_ydata()[0] for line in costs.get_lines() if line.get_marker() == "^"] == [62.5]
+    assert costs.get_title() == "axis cut at 62.5; marks on the edge: means up to\nSPMA-ALM 95"
+    (marks,) = [line for line in costs.get_lines() if line.get_linestyle() == "None"]
+    assert marks.get_ydata().tolist() == [62.5] * 4
+
+
+def test_curves_that_are_cut_at_the_same_place_are_marked_in_turns(study):
+    made = study(20)
+    (_, *others) = TITLES
+    made.records += [replace(one, method=other) for one in made.records for other in others]
+    costs = deep_figures.learning_curves(made, "Tasks", None).axes[1]
+    marks = [line for line in costs.get_lines() if line.get_linestyle() == "None"]
+    places = [line.get_xdata().tolist() for line in marks]
+    assert len({line.get_marker() for line in marks}) == len(TITLES)
+    assert places == [[500.0], [1500.0], [2500.0], [3500.0]]
 
 
 def test_every_limit_has_a_row_of_panels_and_its_aim(study):

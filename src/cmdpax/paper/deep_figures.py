@@ -134,16 +134,17 @@ def _cut(axes: Axes, drawn: dict[str, Points], highest: float) -> str:
     peaks = {method: float(np.nanmax(np.nanmean(v, 0))) for method, (_, v) in drawn.items()}
     axes.set_ylim(0, highest)
     beyond = {method: peak for method, peak in peaks.items() if peak > highest}
-    for method in beyond:
+    for number, method in enumerate(beyond):
         x, values = drawn[method]
-        means, color = np.nanmean(values, 0), style(list(TITLES).index(method))["color"]
-        there = x[means > highest]
-        mark: dict[str, Any] = {"marker": "^", "linestyle": "none", "clip_on": False}
-        axes.plot(there, np.full(len(there), highest), color=color, markersize=4, **mark)
+        there = np.flatnonzero(np.nanmean(values, 0) > highest)
+        in_turn = there[there % len(beyond) == number]  # so that no mark hides another
+        marked = x[in_turn if in_turn.size else there[:1]]
+        look = {**style(list(TITLES).index(method)), "linestyle": "none", "clip_on": False}
+        axes.plot(marked, np.full(len(marked), highest), **look)
     if not is_beyond:
         return ""
     words = ", ".join(f"{TITLES[method]} {peak:.0f}" for method, peak in beyond.items())
-    what = f"triangles: means up to\n{words}" if words else "no mean is beyond"
+    what = f"marks on the edge: means up to\n{words}" if words else "no mean is beyond"
     return f"axis cut at {highest:g}; {what}"
 
 
