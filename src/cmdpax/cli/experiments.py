@@ -111,7 +111,7 @@ def _not_recorded(runs: Sequence[Run], folder: Path, sweep: str) -> list[Run]:
 def execute(
     runs: Sequence[Run], store: Store, run_all: Execute, workers: int | None = None
 ) -> None:
-    """Carry runs out under the eyes of the caller, by so many workers, or one per core.
+    """Carry runs out and show how they stand; `workers` at a time, None for one per core.
 
     Whatever stops it, finished runs are kept, and it says how to go on.
     """

@@ -6,8 +6,8 @@ folders, by their name. A run of an ablation, or of the search in the paper's gr
 `failed.jsonl`, where others are folders.
 
 What a folder lacks at a fraction of a sweep's budget is run through the run store and recorded;
-what a store has finished is recorded without running anything, but a hundred episodes of final
-policies that are to be kept.
+what a store has finished is recorded without training; only final policies that are to be kept
+are run, for a hundred episodes.
 """
 
 import json
@@ -77,7 +77,7 @@ class DeepStudy:
         return "failed" if failed else "not run"
 
     def cells(self, sweep: str) -> dict[Cell, Row]:
-        """Cells of a sweep that are recorded; of one with lines, and if they failed, with rows."""
+        """Recorded cells of a sweep, each with its line, or that of its failure; else empty."""
         names, folders = cell_fields(sweep), {}
         if sweep not in LINES:
             folders = {(one.task, one.method, one.seed): dict[str, Any]() for one in self.records}
@@ -92,8 +92,6 @@ class DeepStudy:
 
     def size(self, paper: int | None) -> str:
         """Samples and seeds in words for a figure, beside the `paper`'s number of seeds."""
-        if not self.records:
-            return "no records yet"
         seeds = [len(self.of(task, method)) for task in self.tasks for method in TITLES]
         return budget([record.samples for record in self.records], seeds, paper)
 
@@ -226,7 +224,7 @@ def record_finished(
 
 
 def not_recorded(runs: Sequence[Run], folder: Path, sweep: str) -> tuple[list[Run], int]:
-    """Runs of a sweep that `folder` lacks, and of how many of them it has records of other code.
+    """Runs of a sweep that are to be done, and how many of them other code recorded in `folder`.
 
     A record counts if it has the run's settings and today's sources made it: so a study goes on
     where nothing but its records is left, and one table comes from one code.
@@ -312,10 +310,10 @@ def _record(
 
 
 def _make_way(target: Path, sweep: str, runs: Sequence[Run], store: Store) -> None:
-    """Remove records of other code, or other settings, than of runs that a store has finished.
+    """Remove records that other code or other settings made of what a store has finished.
 
-    Those of other settings go with all seeds of their task and method, so that no mean is of two
-    settings. What was made of more samples than those runs had stays.
+    If settings differ, all seeds of the task and method go, so that no mean mixes settings. Records
+    of more samples than the finished run has stay.
     """
     made = {cell(run, sweep): (run, result) for run in runs if (result := store.result(run))}
 
