@@ -136,5 +136,9 @@ def test_reproduce_draws_one_figure(capsys, tmp_path):
 
 
 def test_what_does_not_belong_to_a_study_is_refused(capsys, tmp_path):
-    code, _, err = call(capsys, "reproduce", "tabular", "--fraction", "0.5", "--out", str(tmp_path))
-    assert code == 2 and "fraction" in err
+    for what, *option in (
+        *(("tabular", "--fraction", "0.5"), ("tabular", "--seeds", "2"), ("linear", "--policies")),
+        *(("linear", "--tasks", "Hopper"), ("deep", "--rerun")),
+    ):
+        code, _, err = call(capsys, "reproduce", what, *option, "--out", str(tmp_path))
+        assert code == 2 and option[0] in err

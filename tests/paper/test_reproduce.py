@@ -69,10 +69,8 @@ def test_figures_and_tables_from_records_alone(recorded, capsys):
         "violations",
         "penalties",
     }
-    assert (
-        "no records yet: dual-steps, held-out, paper-settings, two-limits;"
-        in capsys.readouterr().out
-    )
+    said = "no records yet: dual-steps, held-out, paper-settings, two-limits; --fraction runs one"
+    assert said in capsys.readouterr().out
     tables = {"results", "violations", "training", "comparison", "cells", "settings"}
     assert {path.stem for path in recorded.glob("*.csv")} == tables
     assert "the paper's settings here" in (recorded / "cells.md").read_text()

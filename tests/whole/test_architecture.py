@@ -98,8 +98,8 @@ BUDGETS = {
     "learning": 6980,
     "experiments": 1976,
     "report": 950,
-    "paper": 2819,
-    "cli": 1190,
+    "paper": 2820,
+    "cli": 1193,
 }
 LINES, MODULES, LOOSE_MODULES = 36_400, 172, 6
 # the longest list of files that one has to read, in CONTRIBUTING.md

@@ -161,11 +161,11 @@ def choose_settings(rows: Sequence[Row]) -> dict[str, Row]:
 
 def sweep_text(sweep: Sweep) -> str:
     """A sweep with numbers, texts and lists alone as the TOML file that `cmdpax sweep` takes."""
-    lines = [f"seeds = {json.dumps(sweep.seeds)}", "", "[settings]"]
-    lines += [f"{name} = {json.dumps(value)}" for name, value in sweep.settings.items()]
-    for method, own in sweep.methods.items():
-        lines += ["", f"[methods.{method}]"]
-        lines += [f"{name} = {json.dumps(value)}" for name, value in own.items()]
+    tables = {"settings": sweep.settings}
+    tables |= {f"methods.{method}": own for method, own in sweep.methods.items()}
+    lines = [f"seeds = {json.dumps(sweep.seeds)}"]
+    for title, own in tables.items():
+        lines += ["", f"[{title}]", *(f"{name} = {json.dumps(one)}" for name, one in own.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -177,11 +177,13 @@ def run_missing(
     tasks: Sequence[str],
     store: Path | None,
     carry_out: CarryOut,
+    keep_policies: bool = False,
 ) -> None:
     """Run and record what `folder` lacks of a sweep at that fraction of its budget.
 
     seeds: so many, None for the sweep's own. store: the folder of the runs, by default that of
     `cmdpax sweep`. `carry_out(runs, store)` does those that the store has not finished.
+    keep_policies: as for `record_finished`.
     """
     chosen = sweep_of(folder, sweep).with_fraction(fraction)
     every = (chosen if seeds is None else chosen.with_seeds(seeds)).runs()
@@ -192,7 +194,7 @@ def run_missing(
         made = Store(store or Path("runs") / sweep, create=True)
         if made.pending(lacking):
             carry_out(lacking, made)
-        _record(folder, sweep, lacking, made)
+        _record(folder, sweep, lacking, made, keep_policies)
 
 
 def record_finished(
@@ -279,7 +281,7 @@ def _allows(table: Mapping[str, Any], name: str, value: object) -> bool:
 
 
 def _record(
-    folder: Path, sweep: str, runs: Sequence[Run], store: Store, keep_policies: bool = False
+    folder: Path, sweep: str, runs: Sequence[Run], store: Store, keep_policies: bool
 ) -> None:
     """Record those of `runs` that are finished; what is recorded of them is kept."""
     target = place(folder, sweep)

@@ -150,18 +150,18 @@ def deep(
 
     With a `fraction` of the budget, first run what the records lack: `carry_out(runs, store)` does
     it and shows how it stands. Without one, first record what a `store` has finished of one sweep:
-    of the figure's, or of the main comparison; `keep_policies` publishes final policies there.
+    of the figure's, or of the main comparison. `keep_policies` publishes final policies there.
     """
     search = SEARCH_SWEEP.name
     drawings = {} if figure == search else _wanted("deep", figure)  # the search has no figure
     sweep = search if figure == search else next(iter(drawings.values())).needs[0]
     if fraction is not None:
         for one in PAPERS if figure is None else (sweep,):
-            deep_study.run_missing(folder, one, fraction, seeds, tasks, store, carry_out)
+            how = (fraction, seeds, tasks, store, carry_out, keep_policies)
+            deep_study.run_missing(folder, one, *how)
     elif store is not None:
-        made = Store(store)
-        count = deep_study.record_finished(folder, sweep, seeds, tasks, made, keep_policies)
-        if not count:
+        part = (seeds, tasks, Store(store), keep_policies)
+        if not deep_study.record_finished(folder, sweep, *part):
             remedy = f"give the store of `cmdpax sweep {sweep}`"
             raise InputError(f"{store} has no finished run of this study; {remedy}.")
     sweeps = dict.fromkeys(one.needs[0] for one in drawings.values())
@@ -192,8 +192,7 @@ def _write_search(folder: Path) -> list[Path]:
         return []
     chosen, path = deep_study.choose_settings(rows), folder / f"{deep_study.CHOSEN}.toml"
     deep_tables.write_search_table(rows, chosen, folder)
-    text = deep_study.sweep_text(paper_settings_sweep(chosen))
-    write_bytes(path, text.encode())
+    write_bytes(path, deep_study.sweep_text(paper_settings_sweep(chosen)).encode())
     return [path]
 
 
