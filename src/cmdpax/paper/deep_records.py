@@ -111,13 +111,14 @@ def read_record(folder: Path) -> Record:
         if evaluation is None:
             raise InputError("it has no evaluation.json.")
         longer = [read_json(path) for path in folder.glob("evaluation-100.json")]
-        is_evaluated = all("stochastic" in one for one in longer)
-        if not is_evaluated or not {"seed", "samples"} <= config.keys():
+        summary = read_json(folder / "summary.json")
+        is_whole = "last_fifth" in summary and all("stochastic" in one for one in longer)
+        if not is_whole or not {"seed", "samples"} <= config.keys():
             raise InputError("it is not what write_record writes.")
     except InputError as error:
         raise InputError(f"record {folder} cannot be read: {error}") from None
     own = (task_name(config["environment"]), config["method"], config["seed"])
-    return Record(*own, config, rows, evaluation, read_json(folder / "summary.json"), *longer)
+    return Record(*own, config, rows, evaluation, summary, *longer)
 
 
 def write_record(

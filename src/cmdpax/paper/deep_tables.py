@@ -91,11 +91,10 @@ def write_tables(study: DeepStudy, folder: Path, papers: DeepStudy) -> None:
             ours = (*statistics.tails_over_seeds(excess), *statistics.tails_over_episodes(excess))
             violated.append([task, title, len(cell), *(f"{x:.1f}" for x in ours), *tail])
             training += [_training_row(task, title, one) for one in cell]
-            if all(one.summary for one in cell):
-                star = "" if all(differences(one) == "nothing" for one in cell) else " *"
-                own = papers.of(task, method)
-                beside = _measured(own)[0] if own else papers.absence(task, method)
-                cells.append([f"{task}, {title}{star}", *_cell_row(cell, paper, beside)])
+            star = "" if all(differences(one) == "nothing" for one in cell) else " *"
+            own = papers.of(task, method)
+            beside = _measured(own)[0] if own else papers.absence(task, method)
+            cells.append([f"{task}, {title}{star}", *_cell_row(cell, paper, beside)])
     columns = [f"{whose}: {one}" for whose in ("seed means", "episodes", "paper") for one in TAIL]
     write_table(folder / "results", RESULT_COLUMNS, results)
     write_table(folder / "violations", ["task", "method", "seeds", *columns], violated)
@@ -215,8 +214,6 @@ def _from_to(samples: Sequence[int | None]) -> str:
 
 def _training_row(task: str, title: str, record: Record) -> list[Any]:
     seen = record.summary
-    if not seen:
-        return [task, title, record.seed, *["-"] * 10]
     late, seconds = seen["last_fifth"], seen.get("cpu_seconds")
     swings = ("cost_deviation_of_updates", "cost_deviation_of_windows", "updates_above_limit")
     marks = (seen.get(f"samples_to_{mark}_while_feasible", "-") or "never" for mark in MARKS)
