@@ -1,4 +1,4 @@
-"""Trainings and sweeps under fire: what is killed at any moment ends as if nobody had killed it.
+"""Trainings and sweeps that are killed at any moment end as if nobody had killed them.
 
 A training dies before a write (the n-th file that it opens, renames or removes), within a write (at
 the n-th byte of a file) or some time after an update, four times, and is resumed: in the end its

@@ -6,13 +6,13 @@ A block stands between `<!-- records: NAME -->` and `<!-- end -->`; what is arou
 hand. `cmdpax reproduce deep` makes the tables and figures first. What was not run is said to be.
 """
 
+import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from cmdpax.experiments.statistics import bootstrap_interval
 from cmdpax.paper.deep_records import Record, best_printed
 from cmdpax.paper.deep_study import DeepStudy, place
 from cmdpax.paper.deep_tables import differences
@@ -112,10 +112,10 @@ def summary(study: DeepStudy, folder: Path) -> Iterator[str]:
     }
     (task, method), lowest = min(ratios.items(), key=lambda item: item[1])
     yield (
-        f"**Against the paper, cell by cell**: every mean of ten episodes{part} is at {lowest:.0%}"
-        f" of the paper's or more; the lowest is {TITLES[method]} on {task}."
+        f"**Against the paper, cell by cell**: every mean of ten episodes{part} is at"
+        f" {int(100 * lowest)}% of the paper's or more; the lowest is {TITLES[method]} on {task}."
     )
-    yield f"**Across the tasks**: {interquartile(every)}."
+    yield f"**Across the tasks**: {interquartile(folder)}."
     shares = {
         method: np.mean([one.summary["last_fifth"]["updates_above_limit"] for one in own])
         for method in TITLES
@@ -142,37 +142,25 @@ def aims(records: list[Record]) -> str:
     return " to ".join(f"{one:g}" for one in dict.fromkeys([min(ends), max(ends)]))
 
 
-def interquartile(cells: dict) -> str:
-    """Interquartile means of the return over the paper's best, with their intervals."""
-    seeds = set.intersection(*({one.seed for one in cell} for cell in cells.values()))
-    if not seeds:
+def interquartile(folder: Path) -> str:
+    """Interquartile means of the return over the paper's best, from the table of methods."""
+    with open(folder / "comparison.csv", newline="") as file:
+        rows = list(csv.reader(file))[1:]
+    if rows[0][1] != ", ".join(TASKS):
         return "no seed has finished in every cell yet"
-    parts = []
-    for method, title in TITLES.items():
-        scores = np.array(
-            [
-                [
-                    next(one for one in cells[task, method] if one.seed == seed)
-                    .episodes()[0]
-                    .mean()
-                    / best_printed(task)
-                    for task in TASKS
-                ]
-                for seed in sorted(seeds)
-            ]
-        )
-        one = bootstrap_interval(scores)
-        interval = f" [{one.low:.3f}, {one.high:.3f}]" if len(seeds) > 1 else ""
-        parts.append(f"{title} {one.value:.3f}{interval}")
-    number = "one seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
+    seeds = rows[0][2]
+    number = "one seed" if seeds == "1" else f"{seeds} seeds"
+    parts = (f"{row[0]} {row[3]}" + (f" {row[4]}" if seeds != "1" else "") for row in rows)
     return f"interquartile mean of return / paper's best, {number}: {', '.join(parts)}"
 
 
 def state(folder: Path, name: str) -> str:
     """How much of a sweep is recorded, in words."""
-    recorded = len(DeepStudy(place(folder, name)).cells(name))
+    cells = DeepStudy(place(folder, name)).cells(name)
     planned = len(TASKS) * len(TITLES) if name == "paper-settings" else len(SWEEPS[name].runs())
-    return f"{recorded} of {planned} runs" if recorded else "not run yet"
+    failed = sum("failed" in row for row in cells.values())
+    broken = f" ({failed} of them failed)" if failed else ""
+    return f"{len(cells)} of {planned} runs{broken}" if cells else "not run yet"
 
 
 def other(folder: Path, name: str, words: str) -> str:

@@ -81,7 +81,7 @@ def run(job: Row) -> Row:
         seconds = round(time.process_time() - started, 1)
         if training:
             judged = outcome(task, answer, training.policy.core)
-            judged |= {"verdict": verdict(training), **choice(task, answer, path)}
+            judged |= {"verdict": str(training.verdict), **choice(task, answer, path)}
     last = {name: rows[-1][name] for name in ("samples", "multiplier", "aim")}
     return {**job, **last, "seconds": seconds, **judged, "digest": task.digest}
 
@@ -99,16 +99,6 @@ def choice(task: Task, answer: Answer, folder: Path) -> Row:
     if kept[1]["checkpoint"] == kept[1]["updates"]:
         return row
     return row | {"last": outcome(task, answer, cmdpax.load_policy(newest).core)}
-
-
-def verdict(training: Any) -> Any:
-    """What training or its evaluation says about the limits; None where they say nothing."""
-    import cmdpax
-
-    own, fields = getattr(training, "verdict", None), cmdpax.Evidence.__dataclass_fields__
-    if own is None and ("verdict" in fields or hasattr(cmdpax.Evidence, "verdict")):
-        own = cmdpax.evaluate(training, episodes=100)["stochastic"].verdict
-    return own if own is None or isinstance(own, str | dict) else str(own)
 
 
 def key(row: Row) -> str:

@@ -81,10 +81,8 @@ def model_of(cell: dict[str, Any]) -> cmdpax.CMDP:
     `0.1 V(reward's optimum) + 0.9 V(constraints' optimum)`.
     """
     family, m = cell["family"], cell["constraints"]
-    is_tight, kind = family == "tight grid", {}
-    if is_tight:
-        kind = {"tightness": 0.9}
-    own = "grid" if is_tight else family
+    is_tight = family == "tight grid"
+    own, kind = ("grid", {"tightness": 0.9}) if is_tight else (family, {})
     model = instance(own, cell["states"], cell["discount"], max(m, 1), **kind)
     if m == 0:
         nothing = np.zeros((0, model.choices))

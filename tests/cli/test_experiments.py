@@ -26,20 +26,15 @@ def spec(tmp_path):
     return path
 
 
+def sweep(capsys, spec, store, *options):
+    where = ("--store", str(store), "--executor", "serial")
+    return call(capsys, "sweep", str(spec), *where, *options)
+
+
 def test_the_command(spec, tmp_path, capsys):
     store, table = tmp_path / "s", tmp_path / "x.csv"
     for _ in range(2):  # the second time there is nothing to do
-        code, out, _ = call(
-            capsys,
-            "sweep",
-            str(spec),
-            "--store",
-            str(store),
-            "--executor",
-            "serial",
-            "--export",
-            str(table),
-        )
+        code, out, _ = sweep(capsys, spec, store, "--export", str(table))
         assert code == 0 and "selected" in out
     assert len(Store(store).finished()) == 2 and (store / "selected.md").exists()
     assert len(table.read_text().splitlines()) == 3
@@ -50,16 +45,7 @@ def test_the_command(spec, tmp_path, capsys):
 
 def test_a_part_of_a_sweep_shares_its_store(spec, tmp_path, capsys):
     for part, done in ((["--only", "step=1"], 1), ([], 2)):
-        code, _, _ = call(
-            capsys,
-            "sweep",
-            str(spec),
-            "--store",
-            str(tmp_path / "s"),
-            "--executor",
-            "serial",
-            *part,
-        )
+        code, _, _ = sweep(capsys, spec, tmp_path / "s", *part)
         assert code == 0 and len(Store(tmp_path / "s").finished()) == done
         # a part's would pass for the whole's
         assert (tmp_path / "s" / "selected.md").exists() == (not part)
@@ -80,9 +66,8 @@ def test_runs_with_a_record_are_left_out(tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "s" / "selected.md").exists()  # a part's would pass for the whole's
     monkeypatch.setattr(deep_study, "not_recorded", lambda runs, folder, name: ([], 0))
     code, _, err = call(capsys, "sweep", "deep", *where)
-    assert (
-        code == 0 and len(carried) == 58 and "60 of 60 runs are recorded" in " ".join(err.split())
-    )
+    assert code == 0 and len(carried) == 58
+    assert "60 of 60 runs are recorded" in " ".join(err.split())
 
 
 def test_the_board_reads_everything_in_the_store(tmp_path):
@@ -136,5 +121,9 @@ def test_reproduce_draws_one_figure(capsys, tmp_path):
 
 
 def test_what_does_not_belong_to_a_study_is_refused(capsys, tmp_path):
-    code, _, err = call(capsys, "reproduce", "tabular", "--fraction", "0.5", "--out", str(tmp_path))
-    assert code == 2 and "fraction" in err
+    for what, *option in (
+        *(("tabular", "--fraction", "0.5"), ("tabular", "--seeds", "2"), ("linear", "--policies")),
+        *(("linear", "--tasks", "Hopper"), ("deep", "--rerun")),
+    ):
+        code, _, err = call(capsys, "reproduce", what, *option, "--out", str(tmp_path))
+        assert code == 2 and option[0] in err

@@ -99,6 +99,7 @@ def test_brackets_in_a_status_are_no_markup(monkeypatch):
     with StatusLine() as status:
         status.started -= 5
         status.say("model [/bold] of [somebody]")  # was a MarkupError
+        assert str(status.spinner.status).startswith("model [/bold] of [somebody]  (")
 
 
 def test_a_complaint_that_is_too_long_keeps_its_ends(capsys):

@@ -87,6 +87,13 @@ def test_a_record_of_the_run_stays_beside_it(run, tmp_path):
         publish(run, record, episodes=2)
 
 
+def test_what_was_killed_before_the_card_is_finished(run, tmp_path):
+    folder = tmp_path / "published"
+    card = publish(run, folder, episodes=2)
+    (folder / "card.json").unlink()
+    assert publish(run, folder, episodes=2) == card == RunFolder(folder).card
+
+
 def test_a_folder_of_another_run_is_refused(run, tmp_path):
     other = tmp_path / "other"
     other.mkdir()

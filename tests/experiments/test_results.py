@@ -109,14 +109,16 @@ def test_cells(entry, text):
 
 def test_tables_are_written_twice(tmp_path):
     write_table(tmp_path / "t", ["a", "b, c"], [[1, 0.5], ["x", None]])
-    assert (
-        tmp_path / "t.md"
-    ).read_text() == "| a | b, c |\n| --- | --- |\n| 1 | 0.5 |\n| x | none |\n"
+    lines = "| a | b, c |\n| --- | --- |\n| 1 | 0.5 |\n| x | none |\n"
+    assert (tmp_path / "t.md").read_text() == lines
     assert list(csv.reader((tmp_path / "t.csv").open())) == [
         ["a", "b, c"],
         ["1", "0.5"],
         ["x", "none"],
     ]
+    write_table(tmp_path / "bar", ["|gap|"], [["int | None"]])  # no further columns
+    assert (tmp_path / "bar.md").read_text() == "| \\|gap\\| |\n| --- |\n| int \\| None |\n"
+    assert (tmp_path / "bar.csv").read_text() == "|gap|\nint | None\n"
 
 
 def test_export(tmp_path):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -58,8 +60,9 @@ def test_limit_and_paper_are_drawn_and_the_missing_is_said(study):
     returns, costs = figure.axes
     dashed = [line for line in costs.get_lines() if line.get_linestyle() == "--"]
     assert dashed[-1].get_ydata()[0] == LIMIT
-    edges = [line.get_ydata()[0] for line in returns.get_lines()[1:]]
-    assert edges == [RESULTS[method]["Ant"][0] for method in TITLES]
+    edges = returns.get_lines()[1:]
+    assert [line.get_ydata()[0] for line in edges] == [RESULTS[name]["Ant"][0] for name in TITLES]
+    assert len({line.get_marker() for line in edges}) == len(TITLES)  # told without colour
     assert returns.get_title() == "Ant\nnot run: PPO-ALM, PPO-Lag\nfailed: CPO (seed 0)"
     assert figure.get_suptitle() == (
         "Velocity tasks: 0.04% of the paper's samples, 2 seeds (paper: 100%, 5 seeds)"
@@ -71,8 +74,20 @@ def test_a_curve_that_is_cut_is_marked_and_its_height_said(study):
     figure = deep_figures.learning_curves(study(20), "Tasks", None)  # the mean cost is 95
     costs = figure.axes[1]
     assert costs.get_ylim() == (0, 62.5)
-    assert costs.get_title() == "axis cut at 62.5\ntriangles: up to SPMA-ALM 95"
-    assert [line.get_ydata()[0] for line in costs.get_lines() if line.get_marker() == "^"] == [62.5]
+    assert costs.get_title() == "axis cut at 62.5; marks on the edge: means up to\nSPMA-ALM 95"
+    (marks,) = [line for line in costs.get_lines() if line.get_linestyle() == "None"]
+    assert marks.get_ydata().tolist() == [62.5] * 4
+
+
+def test_curves_that_are_cut_at_the_same_place_are_marked_in_turns(study):
+    made = study(20)
+    (_, *others) = TITLES
+    made.records += [replace(one, method=other) for one in made.records for other in others]
+    costs = deep_figures.learning_curves(made, "Tasks", None).axes[1]
+    marks = [line for line in costs.get_lines() if line.get_linestyle() == "None"]
+    places = [line.get_xdata().tolist() for line in marks]
+    assert len({line.get_marker() for line in marks}) == len(TITLES)
+    assert places == [[500.0], [1500.0], [2500.0], [3500.0]]
 
 
 def test_every_limit_has_a_row_of_panels_and_its_aim(study):
@@ -87,7 +102,8 @@ def test_every_limit_has_a_row_of_panels_and_its_aim(study):
     ]
     energies = [line.get_ydata()[0] for line in figure.axes[2].get_lines()]
     assert energies == [80.0, 95.0, 100.0]
-    assert figure.get_suptitle() == "Two limits: 0.004e6 samples, 1 seed (not in the paper)"
+    words = "Two limits: 0.004e6 samples, 1 seed (not in the paper)\nnot run: HalfCheetah, Hopper"
+    assert figure.get_suptitle() == words
 
 
 def test_boxes_are_over_all_episodes_and_dots_over_seeds(study):
@@ -121,13 +137,30 @@ def test_an_ablation_has_a_line_for_each_value(study):
     left, right = figure.axes[:2]
     assert [axes.get_title() for axes in (left, right)] == [
         "Hopper, SPMA-ALM",
-        "Hopper, PPO-ALM (1 runs failed)",
+        "Hopper, PPO-ALM (1 run failed)",
     ]
     assert [text.get_text() for text in left.texts] == ["not run"]
     assert left.get_ylim()[0] == 0 and left.get_ylim() == right.get_ylim()
-    # evenly spaced: 1 is the first of K, 10 the third
-    assert right.get_lines()[0].get_xdata().tolist() == [0, 2]
+    # evenly spaced: 1 is the first of K, 10 the third; the third of four lines is a little beside
+    assert right.get_lines()[0].get_xdata() == pytest.approx([0.075, 2.075])
     assert figure.get_suptitle() == (
         "Penalty and K: 5% of the paper's samples, 3 seeds (paper: 100%, 10 seeds)"
         "\nnot run: HalfCheetah"
     )
+
+
+def test_an_ablations_bars_are_intervals_and_where_a_seed_failed_the_two_others(study):
+    made, row = (
+        study(0),
+        {"task": "Hopper", "method": "ppo-alm", "penalty": 0.1, "samples": 500_000},
+    )
+    made.lines["penalties"] = [
+        {**row, "inner": inner, "seed": seed, "return": float(seed), "excess": 0.0}
+        for inner, seeds in ((1, 3), (10, 2))
+        for seed in range(seeds)
+    ]
+    figure = deep_figures.ablation(made, "penalties")
+    (bars,) = figure.axes[1].collections
+    ends = [path.vertices[:, 1].tolist() for path in bars.get_paths()]
+    assert ends == [list(mean_interval([0.0, 1.0, 2.0])[1:]), [0.0, 1.0]]
+    assert words(figure)[-1] == "95% interval or both seeds"

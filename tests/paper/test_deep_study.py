@@ -47,6 +47,15 @@ def test_only_what_is_missing_is_run(recorded, tmp_path):
     assert len(read_records(recorded)) == 4  # nothing was finished
 
 
+def test_policies_of_what_a_fraction_runs_are_kept_too(tmp_path, run_folder, monkeypatch):
+    store, kept = Store(tmp_path / "store", create=True), []
+    monkeypatch.setattr(deep_study, "publish", lambda run, folder: kept.append(folder.name))
+    finished(store, run_folder, "Hopper", "cpo", 0)
+    part = (0.1, 1, ["Hopper"], store.folder, lambda runs, store: None)
+    run_missing(tmp_path / "out", "deep", *part, keep_policies=True)
+    assert kept == ["Hopper-cpo-0"]
+
+
 def planned(task, method, seed, **settings):
     settings = {"samples": 1_000_000, **settings}
     if method == "ppo-lag":

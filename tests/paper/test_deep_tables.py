@@ -6,7 +6,7 @@ from cmdpax.experiments.results import write_lines
 from cmdpax.paper.deep_records import write_record
 from cmdpax.paper.deep_study import DeepStudy
 from cmdpax.paper.deep_tables import write_other_tables, write_search_table, write_tables
-from cmdpax.paper.settings import TASKS, TITLES
+from cmdpax.paper.settings import HELD_OUT_SWEEP, TASKS, TITLES, TWO_LIMITS_SWEEP
 
 
 def table(folder, name):
@@ -105,11 +105,27 @@ def test_the_settings_that_made_the_records_are_said(recorded):
 def test_studies_that_the_paper_lacks_have_the_incumbents_beside_them(tmp_path, run_folder):
     run = run_folder(tmp_path / "run", "Walker2d", "spma-alm", 0, returns=(9.0,), costs=(20.0,))
     write_record(run, tmp_path / "out" / "Walker2d-spma-alm-0", cpu_seconds=7200.0)
-    write_other_tables(DeepStudy(tmp_path / "out"), tmp_path / "out")
+    write_other_tables(DeepStudy(tmp_path / "out"), tmp_path / "out", HELD_OUT_SWEEP)
     first, *others = (tmp_path / "out" / "cells.md").read_text().splitlines()[2:]
     assert first.startswith("| Walker2d, SPMA-ALM | 1 | 1e+06 | 9 at 20.0 | - | 9 at 20.0 | - |")
     assert "(1e7 samples)" in first and first.endswith("| 2.00 |")
-    assert sum("not run" in line for line in others) == 3
+    assert len(others) == 8 and all("| not run |" in line for line in others)
+
+
+def test_further_limits_are_of_a_hundred_episodes_or_not_there(tmp_path, run_folder):
+    run, record = tmp_path / "run", tmp_path / "out" / "Hopper-cpo-0"
+    run_folder(run, "Hopper", "cpo", 0)
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**config, "limits": ["cost<=25", "heat<=9"]}))
+    seen = {"returns": [5.0, 7.0], "totals": {"cost": [20.0, 23.0], "heat": [8.0, 9.0]}}
+    seen |= {"reward": {}, "costs": {}}
+    (run / "evaluation.json").write_text(json.dumps({"stochastic": seen, "deterministic": seen}))
+    write_record(run, record)
+    for expected in ("| - | 6 at 21.5 | - |", "| 6 at 21.5 | 6 at 21.5 | 8.5 (heat<=9) |"):
+        write_other_tables(DeepStudy(record.parent), record.parent, TWO_LIMITS_SWEEP)
+        table = (record.parent / "cells.md").read_text()
+        assert f"| Hopper, CPO | 1 | 1e+06 | 6 at 21.5 {expected}" in table
+        (record / "evaluation-100.json").write_bytes((record / "evaluation.json").read_bytes())
 
 
 def test_the_search_says_what_it_chose_and_what_failed(tmp_path):

@@ -69,10 +69,8 @@ def test_figures_and_tables_from_records_alone(recorded, capsys):
         "violations",
         "penalties",
     }
-    assert (
-        "no records yet: dual-steps, held-out, paper-settings, two-limits;"
-        in capsys.readouterr().out
-    )
+    said = "no records yet: dual-steps, held-out, paper-settings, two-limits; --fraction runs one"
+    assert said in capsys.readouterr().out
     tables = {"results", "violations", "training", "comparison", "cells", "settings"}
     assert {path.stem for path in recorded.glob("*.csv")} == tables
     assert "the paper's settings here" in (recorded / "cells.md").read_text()
@@ -89,8 +87,19 @@ def test_records_out_of_a_store(recorded, tmp_path):
 def test_what_cannot_be_drawn(tmp_path):
     with pytest.raises(InputError, match="holds no records; give --fraction"):
         reproduce.deep(tmp_path, carry_out=runs_nothing)
-    with pytest.raises(InputError, match="no records for 'penalties'"):
-        reproduce.deep(tmp_path, "penalties", carry_out=runs_nothing)
+    for seeds in (0, 1):  # of which nothing can be drawn: all failed
+        row = {
+            "task": "Hopper",
+            "method": "ppo-alm",
+            "penalty": 0.1,
+            "samples": 100_000,
+            "inner": 1,
+        }
+        lost = {**row, "return": None, "excess": None, "failed": "not finite"}
+        rows = [{**lost, "seed": seed} for seed in range(seeds)]
+        write_lines(tmp_path / "penalties.jsonl", {"kind": "header"}, rows)
+        with pytest.raises(InputError, match="no records for 'penalties'"):
+            reproduce.deep(tmp_path, "penalties", carry_out=runs_nothing)
     assert command("tabular", "--seeds", 3) == 2
 
 

@@ -17,6 +17,7 @@ import pages
 import pytest
 
 import cmdpax
+from cmdpax.experiments.results import write_lines
 from cmdpax.learning.config import TrainConfig
 from cmdpax.paper import deep_tables
 from cmdpax.paper.deep_study import DeepStudy
@@ -164,6 +165,9 @@ def test_the_page_says_by_itself_how_much_of_the_study_there_is(tmp_path):
     assert len(rows) == 12 and seeds.pop("Hopper, CPO *") == "2 of 5"
     assert seeds.pop("Ant, SPMA-ALM *") == "1 of 5"
     assert set(seeds.values()) == {"0 of 5"} and rows[1][2] == "not run"
+    lost = {"task": "Hopper", "method": "cpo", "seed": 0, "failed": "not finite"}
+    write_lines(tmp_path / "two-limits" / "failed.jsonl", {"kind": "header"}, [lost])
+    assert deep_page.state(tmp_path, "two-limits") == "1 of 16 runs (1 of them failed)"
     nothing = tmp_path / "nothing"
     deep_tables.write_tables(DeepStudy(nothing), nothing, DeepStudy(nothing))
     assert deep_page.blocks(nothing)["summary"] == "- **What was run**: nothing yet."

@@ -28,6 +28,11 @@ from cmdpax.utilities.ready import from_text
 
 Model = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
 Read = Annotated[Reading, tyro.conf.OmitArgPrefixes]
+# parameters of `cmdpax.solve` that are options of the command, or none
+NO_SETTINGS = (
+    *("model", "method", "eps", "features"),
+    *("time_limit", "memory_limit", "callback", "utility"),
+)
 
 
 def solve(
@@ -68,16 +73,7 @@ def solve(
     problem = _opened(model, read)
     table = None if features is None else open_features(features, problem)
     settings = dict(_setting(text) for text in set)
-    for name in (
-        "model",
-        "method",
-        "eps",
-        "features",
-        "time_limit",
-        "memory_limit",
-        "callback",
-        "utility",
-    ):
+    for name in NO_SETTINGS:
         if name in settings:
             row = methods.get(method or "corrective-alm")
             hint = did_you_mean(name, row.settings if row else ())

@@ -111,7 +111,7 @@ def _not_recorded(runs: Sequence[Run], folder: Path, sweep: str) -> list[Run]:
 def execute(
     runs: Sequence[Run], store: Store, run_all: Execute, workers: int | None = None
 ) -> None:
-    """Carry runs out under the eyes of the caller, by so many workers, or one per core.
+    """Carry runs out and show how they stand; `workers` at a time, None for one per core.
 
     Whatever stops it, finished runs are kept, and it says how to go on.
     """
@@ -242,6 +242,8 @@ def reproduce(
 
     missing = []
     if what == "deep":
+        if rerun:
+            raise InputError("--rerun is for tabular and linear; remove records of deep instead.")
         share = "" if fraction in (None, 1) else f"-{fraction:g}"
         folder = out_dir or Path("results") / f"deep{share}"
         carry_out = partial(execute, run_all=find_executor("local"))
@@ -250,9 +252,10 @@ def reproduce(
         written = reproduce.deep(folder, figure, **part)
         if figure is None:
             missing = sorted(set(reproduce.FIGURES["deep"]) - {path.stem for path in written})
-    elif fraction is not None or seeds is not None or store is not None:
+    elif policies or tasks != get_args(Task) or (fraction, seeds, store) != (None, None, None):
         why = f"{what} has one budget, and nothing random in it"
-        raise InputError(f"--fraction, --seeds and --store are for deep; {why}.")
+        options = "--fraction, --seeds, --tasks, --store and --policies"
+        raise InputError(f"{options} are for deep; {why}.")
     else:
         folder = out_dir or Path("results") / what
         with StatusLine() as status:
@@ -260,7 +263,7 @@ def reproduce(
     for path in written:
         out.print(f"wrote {path}")
     if missing:
-        out.print(f"no records yet: {', '.join(missing)}; --fraction runs them")
+        out.print(f"no records yet: {', '.join(missing)}; --fraction runs one with --figure")
     return 0
 
 

@@ -96,7 +96,7 @@ class _Deaths:
 
     def leave_a_try(self, run: Run, how: str) -> bool:
         """Note a worker's death over a run, and whether to try it again; else it is given up."""
-        if not self.store.pending([run]):  # it died after the last stroke
+        if not self.store.pending([run]):  # it died after it had committed the run
             return False
         attempts, furthest = len(self.store.attempts(run)), self.store.furthest(run)
         if attempts == self.attempts[run.id]:  # it never came to the run

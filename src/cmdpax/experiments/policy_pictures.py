@@ -88,9 +88,7 @@ def _heat_map(figure: Figure, axes: Any, grid: Grid, visits: np.ndarray) -> None
     axes.set(aspect="equal", xlabel="column x", title="visits")
 
 
-def _arrows(
-    grid: Grid, policy: np.ndarray, visits: np.ndarray, title: str, heat: bool = False
-) -> Figure:
+def _arrows(grid: Grid, policy: np.ndarray, visits: np.ndarray, title: str, heat: bool) -> Figure:
     cells = np.array(grid.cells)
     width, height = np.ptp(cells, axis=0) + 1
     size = min(1.1 * width + 2.2, 14), min(1.1 * height + 1.0, 12)
@@ -212,16 +210,10 @@ def _plane(
         ticks(range(0, len(places), every), [escape_math(w) for w in places[::every]], fontsize=8)
     axes.set_xlabel("first coordinate of the state")
     axes.set_ylabel("second coordinate of the state")
-    handles = [
-        Rectangle(
-            (0, 0),
-            1,
-            1,
-            facecolor=(STYLES[a % len(STYLES)]["color"], 0.8),
-            label=f"{a}  {escape_math(model.action_labels[a])}",
-        )
-        for a in sorted(used)
-    ]
+    handles = []
+    for a in sorted(used):
+        shade, label = STYLES[a % len(STYLES)]["color"], escape_math(model.action_labels[a])
+        handles.append(Rectangle((0, 0), 1, 1, facecolor=(shade, 0.8), label=f"{a}  {label}"))
     axes.legend(handles=handles, fontsize=9, title="action (faint: not visited)", **LEGEND)
     axes.set_title(title, fontsize=11)
     return figure

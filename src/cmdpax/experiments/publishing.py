@@ -32,14 +32,15 @@ def publish(
 ) -> Row:
     """Publish the policy of a run folder in `folder`, and return its card.
 
-    The folder is new, or holds a record of the same run, which stays. environment, trust, episodes
-    and seed are as for `evaluate`.
+    The folder is new, or holds a record of the same run, which stays, or what a publication that
+    was killed left there. environment, trust, episodes and seed are as for `evaluate`.
     """
     source, target = RunFolder(run), RunFolder(folder)
     config = source.config
     if target.card is not None:
         raise InputError(f"{target.path} is published already; give another folder.")
-    if target.checkpoints() or (target.path.exists() and target.config != config):
+    is_training = target.checkpoints() and not all(map(_acts, target.newest()[0]))
+    if is_training or (target.path.exists() and target.config != config):
         raise InputError(f"{target.path} holds another run; give another folder.")
     arrays, _ = source.policy()
     policy = read_network(source.path, trust)
@@ -48,7 +49,7 @@ def publish(
     if not target.path.exists():
         target.path.mkdir(parents=True)
         write_json(target.path / "config.json", config)
-    acting = {name: array for name, array in arrays.items() if name.startswith(PARTS)}
+    acting = {name: array for name, array in arrays.items() if _acts(name)}
     target.save(policy.updates, acting, spaces_of(policy))
     if episodes >= 100:  # what the tables of tails are made of
         write_json(target.path / f"evaluation-{episodes}.json", plain(measured, DIGITS))
@@ -56,6 +57,11 @@ def publish(
     card["trained with"] = read_json(source.path / "result.json").get("versions")
     write_json(target.path / "card.json", card)  # last: with it, the run is published
     return card
+
+
+def _acts(name: str) -> bool:
+    """Whether an array of a checkpoint is a part of the policy."""
+    return name.startswith(PARTS)
 
 
 def _card(config: Row, updates: int, episodes: int, seed: int, measured: Row) -> Row:

@@ -155,7 +155,8 @@ def write_table(path: Path, headings: Sequence[str], rows: Iterable[Iterable[Any
     text = [[cell(entry) for entry in row] for row in rows]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path.with_suffix(".csv"), _csv([headings, *text]))
-    lines = [" | ".join(row) for row in (headings, ["---"] * len(headings), *text)]
+    every = (headings, ["---"] * len(headings), *text)
+    lines = [" | ".join(word.replace("|", r"\|") for word in row) for row in every]
     write_text(path.with_suffix(".md"), "".join(f"| {line} |\n" for line in lines))
 
 

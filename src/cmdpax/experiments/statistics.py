@@ -69,10 +69,9 @@ def bootstrap_interval(
     scores: np.ndarray,
     statistic: Callable[[np.ndarray], float] = interquartile_mean,
     resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> Interval:
     """A statistic of `scores [seeds, tasks]` with its stratified percentile-bootstrap interval."""
-    scores, random = _table(scores), np.random.default_rng(seed)
+    scores, random = _table(scores), np.random.default_rng(0)
     drawn = [statistic(_resample(scores, random)) for _ in range(resamples)]
     return _percentiles(statistic(scores), drawn)
 
@@ -91,10 +90,10 @@ def probability_of_improvement(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def improvement_interval(
-    ours: np.ndarray, theirs: np.ndarray, resamples: int = RESAMPLES, seed: int = 0
+    ours: np.ndarray, theirs: np.ndarray, resamples: int = RESAMPLES
 ) -> Interval:
     """The probability of improvement with its stratified bootstrap interval; both are resampled."""
-    ours, theirs, random = _table(ours), _table(theirs), np.random.default_rng(seed)
+    ours, theirs, random = _table(ours), _table(theirs), np.random.default_rng(0)
     drawn = [
         probability_of_improvement(_resample(ours, random), _resample(theirs, random))
         for _ in range(resamples)

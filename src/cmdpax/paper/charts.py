@@ -48,7 +48,7 @@ def panel(axes: Axes, title: str = "", **words: Any) -> None:
 
 
 def finish(figure: Figure, title: str, handles: Sequence[Any] = (), below: float = 0.05) -> Figure:
-    """Title and layout; `handles` make a legend, each line in a share `below` of the height."""
+    """Title, layout and a legend of `handles`, each line a share `below` of the height."""
     figure.suptitle(title, fontsize=11)
     lines = -(-len(handles) // COLUMNS)
     figure.tight_layout(rect=(0, below * lines, 1, 1) if handles else None)

@@ -14,91 +14,97 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from cmdpax.experiments.statistics import mean_interval
+from cmdpax.experiments.sweep import Sweep
 from cmdpax.files.reading import Row
 from cmdpax.paper.charts import finish, legend_lines, panel, style
-from cmdpax.paper.deep_records import Record, task_name
-from cmdpax.paper.deep_study import DeepStudy, budget
+from cmdpax.paper.deep_records import Record
+from cmdpax.paper.deep_study import DeepStudy, budget, planned_tasks
 from cmdpax.paper.settings import (
     ABLATION_SEEDS,
     ABLATIONS,
     BOX_SEEDS,
+    DEEP_SWEEP,
     LIMIT,
     RESULTS,
     SWEEPS,
-    TASKS,
     TITLES,
 )
 
+AT_EDGE = "paper's final value (right edge)"
 POINTS = 100  # of a learning curve: each is a mean over one hundredth of the samples
+LINE = 0.28  # height in inches of a line of a legend
 HIGHEST = 2.5  # of a cost's axis, in limits: what lies higher is cut, and said to be
 ZERO: dict[str, Any] = {"color": "0.25", "linewidth": 1.0, "linestyle": "--"}
 AIM: dict[str, Any] = {"linewidth": 1.0, "linestyle": ":"}
 NOTE: dict[str, Any] = {"ha": "center", "va": "center", "color": "0.35", "fontsize": 8}
-BETWEEN = {1: "one seed: no interval", 2: "both seeds"}  # what a band of so many seeds is
+BETWEEN = {1: "one seed: no interval", 2: "both seeds"}  # what stands for it where seeds are few
 UNITS = {"cost": "steps too fast in an episode", "energy": "mean square of actions, summed"}
-Band = tuple[np.ndarray, np.ndarray]  # x [n], values [seeds, n]
+EDGE: dict[str, Any] = {"linestyle": "none", "markersize": 5, "markerfacecolor": "white"}
+Points = tuple[np.ndarray, np.ndarray]  # x [n], values [seeds, n]
 
 
 def learning_curves(
-    study: DeepStudy, title: str, paper: int | None, methods: Collection[str] = tuple(TITLES)
+    study: DeepStudy, title: str, paper: int | None, planned: Sweep = DEEP_SWEEP
 ) -> Figure:
     """Return and every limited cost against samples; a row of panels for each.
 
     Mean and 95% interval over seeds (of two seeds, both). paper: its number of seeds, if it has
-    such runs. methods: those of the sweep.
+    such runs. planned: the sweep whose tasks and methods should be there.
     """
-    limits, tasks = study.records[0].limits, study.tasks
+    limits, tasks, methods = study.records[0].limits, study.tasks, planned.methods
     quantities = ["return", *limits.names]
     figure = Figure(figsize=(1.8 + 4.4 * len(tasks), 1.4 + 3.0 * len(quantities)))
     grid = figure.subplots(len(quantities), len(tasks), squeeze=False, sharex="col")
     for (i, quantity), (j, task) in itertools.product(enumerate(quantities), enumerate(tasks)):
         axes = grid[i][j]
-        bands = _draw_methods(axes, study, task, quantity, paper is not None)
-        words = task if i == 0 else ""
+        drawn = _draw_methods(axes, study, task, quantity, paper is not None)
         if i == 0:
-            words += "".join(f"\n{note}" for note in _missing(study, task, methods))
+            panel(axes, "\n".join([task, *_missing(study, task, methods)]))
         else:
             limit = float(limits.bounds[i - 1, 1])
             axes.axhline(limit, **ZERO)
-            words += _cut(axes, bands, HIGHEST * limit)
-        panel(axes, words)
+            panel(axes)
+            axes.set_title(_cut(axes, drawn, HIGHEST * limit), fontsize=8)
     for axes, quantity in zip(grid[:, 0], quantities):
         words = f"{quantity}\n{UNITS.get(quantity, '')}".strip()
         axes.set_ylabel("episode return" if quantity == "return" else words)
     for axes in grid[-1]:
-        axes.set_xlabel("samples")
+        axes.xaxis.set_major_formatter(lambda samples, _: f"{samples / 1e6:g}")
+        axes.set_xlabel("million samples")
     every = legend_lines(TITLES.values())
-    handles = [line for line, method in zip(every, TITLES) if method in methods]
+    handles: list[Any] = [line for line, method in zip(every, TITLES) if method in methods]
     if paper is not None:
-        edge = "paper's final value (right edge)"
-        handles.append(Line2D([], [], color="0.4", linewidth=2.2, label=edge))
+        handles.append(Line2D([], [], label=AT_EDGE, color="0.4", marker="o", **EDGE))
     handles.append(Line2D([], [], label="limit", **ZERO))
     handles.append(Line2D([], [], color="0.4", label="aim of training", **AIM))
-    seeds = [len(study.of(task, method)) for task in tasks for method in TITLES]
-    below = 0.28 / figure.get_figheight()
-    title = f"{title}: {study.size(paper)}{_tasks_not_run(study) if paper else ''}"
-    return finish(figure, title, [*handles, *_shade(seeds)], below)
+    if kinds := _kinds([len(study.of(task, method)) for task in tasks for method in TITLES]):
+        handles.append(Patch(label=kinds, color="0.4", alpha=0.0 if kinds == BETWEEN[1] else 0.25))
+    title = f"{title}: {study.size(paper)}{_not_run(study.tasks, planned)}"
+    return finish(figure, title, handles, below=LINE / figure.get_figheight())
 
 
-def _tasks_not_run(study: DeepStudy) -> str:
-    """A line for a title, if a task of the paper has no records."""
-    lacking = [task for task in TASKS if task not in study.tasks]
-    return f"\nnot run: {', '.join(lacking)}" if lacking else ""
+def _not_run(tasks: Collection[str], planned: Sweep) -> str:
+    """A line for a title, if there are no records of a task of the sweep."""
+    lacking = ", ".join(task for task in planned_tasks(planned) if task not in tasks)
+    return f"\nnot run: {lacking}" if lacking else ""
 
 
 def _draw_methods(
     axes: Axes, study: DeepStudy, task: str, quantity: str, is_papers: bool
-) -> dict[str, Band]:
+) -> dict[str, Points]:
     """Curves of all methods with a record, what they aim at, and the paper's values beside them."""
-    bands, edge = {}, axes.get_yaxis_transform()
-    look: dict[str, Any] = {"linewidth": 2.2, "clip_on": False, "transform": edge}
+    drawn = {}
     for index, method in enumerate(TITLES):
         color, cell = style(index)["color"], study.of(task, method)
         if cell:
             edges = _edges(cell)
             values = np.stack([record.curve(quantity, edges) for record in cell])
-            bands[method] = x, _ = (edges[1:] + edges[:-1]) / 2, values
-            _draw_band(axes, x, values, index)
+            drawn[method] = x, _ = (edges[1:] + edges[:-1]) / 2, values
+            seen, means, ends = _mean_and_ends(values)
+            axes.plot(x[seen], means, **style(index), markevery=12)
+            if len(cell) > 1:
+                shade = {"color": color, "alpha": 0.18, "linewidth": 0}
+                axes.fill_between(x[seen], *ends, **shade)
             if quantity != "return":
                 aims = np.stack([record.aims(quantity, edges) for record in cell]).mean(0)
                 axes.plot(x, aims, color=color, **AIM)
@@ -107,8 +113,10 @@ def _draw_methods(
             limits = study.records[0].limits
             limit = limits.bounds[limits.names.index("cost"), 1]
             value = printed.reward if quantity == "return" else printed.excess + limit
-            axes.plot([1.0, 1.045], [value] * 2, color=color, **look)
-    return bands
+            look = {**EDGE, "marker": style(index)["marker"], "color": color}
+            beside: dict[str, Any] = {"clip_on": False, "transform": axes.get_yaxis_transform()}
+            axes.plot(1.025 + 0.025 * index, value, **look, **beside)
+    return drawn
 
 
 def _edges(records: Sequence[Record]) -> np.ndarray:
@@ -117,25 +125,27 @@ def _edges(records: Sequence[Record]) -> np.ndarray:
     return np.linspace(0, longest, min(POINTS, fewest) + 1)
 
 
-def _cut(axes: Axes, bands: dict[str, Band], highest: float) -> str:
-    """Cut an axis at `highest`, if curves or bands go beyond; mark where, and say how far.
+def _cut(axes: Axes, drawn: dict[str, Points], highest: float) -> str:
+    """Cut an axis at `highest`, if means or intervals go beyond; mark which means, and how far.
 
     The limit's line has been drawn, so that the axis has points.
     """
     is_beyond = axes.dataLim.y1 > highest
-    peaks = {method: float(np.nanmax(np.nanmean(v, 0))) for method, (_, v) in bands.items()}
+    peaks = {method: float(np.nanmax(np.nanmean(v, 0))) for method, (_, v) in drawn.items()}
     axes.set_ylim(0, highest)
     beyond = {method: peak for method, peak in peaks.items() if peak > highest}
-    for method in beyond:
-        x, values = bands[method]
-        means, color = np.nanmean(values, 0), style(list(TITLES).index(method))["color"]
-        there = x[means > highest]
-        mark: dict[str, Any] = {"marker": "^", "linestyle": "none", "clip_on": False}
-        axes.plot(there, np.full(len(there), highest), color=color, markersize=4, **mark)
+    for number, method in enumerate(beyond):
+        x, values = drawn[method]
+        there = np.flatnonzero(np.nanmean(values, 0) > highest)
+        in_turn = there[there % len(beyond) == number]  # so that no mark hides another
+        marked = x[in_turn if in_turn.size else there[:1]]
+        look = {**style(list(TITLES).index(method)), "linestyle": "none", "clip_on": False}
+        axes.plot(marked, np.full(len(marked), highest), **look)
     if not is_beyond:
         return ""
     words = ", ".join(f"{TITLES[method]} {peak:.0f}" for method, peak in beyond.items())
-    return f"axis cut at {highest:g}\n" + (f"triangles: up to {words}" if words else "bands alone")
+    what = f"marks on the edge: means up to\n{words}" if words else "no mean is beyond"
+    return f"axis cut at {highest:g}; {what}"
 
 
 def _missing(study: DeepStudy, task: str, methods: Collection[str]) -> list[str]:
@@ -170,10 +180,7 @@ def violations(study: DeepStudy) -> Figure:
             seeds = [record.episodes()[1] for record in study.of(task, method)]
             if not seeds:
                 above: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "rotation": 90}
-                is_broken = any(
-                    (one["task"], one["method"]) == (task, method) for one in study.failed
-                )
-                axes.text(number, 0.8, "failed" if is_broken else "not run", **above, **NOTE)
+                axes.text(number, 0.8, study.absence(task, method), **above, **NOTE)
                 continue
             together = [np.concatenate(seeds)]
             axes.boxplot(together, positions=[number], widths=0.55, showmeans=True, **looks)
@@ -190,21 +197,21 @@ def violations(study: DeepStudy) -> Figure:
     handles = [Line2D([], [], label=name, **look) for name, look in shown.items()]
     handles.append(Line2D([], [], label="limit", **ZERO))
     handles.append(Line2D([], [], color="0.25", label="aim of training", **AIM))
-    size = study.size(BOX_SEEDS) + _tasks_not_run(study)
+    size = study.size(BOX_SEEDS) + _not_run(study.tasks, DEEP_SWEEP)
     return finish(figure, f"Final policies, every episode of every seed: {size}", handles)
 
 
 def ablation(study: DeepStudy, name: str) -> Figure:
     """Final return and excess cost against the number of inner batches K, a line for each value.
 
-    The values of K are drawn evenly spaced. Each task has its return above, with 0, its excess
-    below; both methods share their axes.
+    The values of K are drawn evenly spaced, and the lines a little apart. Each task has its return
+    above, with 0, its excess below; both methods share their axes.
     """
     sweep, field, rows = SWEEPS[name], ABLATIONS[name], study.lines[name]
     values, inner = sweep.settings[field], sweep.settings["inner"]
-    planned = [task_name(one) for one in sweep.settings["environment"]]
-    tasks = [task for task in planned if any(row["task"] == task for row in rows)]
-    methods, words, seeds = list(sweep.methods), field.replace("_", " "), []
+    recorded = {row["task"] for row in rows}
+    tasks = [task for task in planned_tasks(sweep) if task in recorded]
+    methods, words, seeds = list(sweep.methods), field.replace("_", " "), list[int]()
     figure = Figure(figsize=(1.5 + 4.0 * len(methods), 1.4 + 4.2 * len(tasks)))
     grid = figure.subplots(2 * len(tasks), len(methods), squeeze=False, sharey="row")
     for (i, task), (j, method) in itertools.product(enumerate(tasks), enumerate(methods)):
@@ -213,18 +220,21 @@ def ablation(study: DeepStudy, name: str) -> Figure:
             for index, value in enumerate(values):
                 line = [row for row in own if row[field] == value and row[quantity] is not None]
                 if line:
-                    x, points = _points(line, quantity)
-                    _draw_band(axes, np.searchsorted(inner, x), points, index, every=1)
-                    seeds.append(len(points))
-            axes.set_xlim(-0.3, len(inner) - 0.7)
-            axes.set_xticks(range(len(inner)), [f"{one:g}" for one in inner])
+                    shift = 0.6 / len(values) * (index - (len(values) - 1) / 2)
+                    seeds += _draw_line(axes, *_points(line, quantity, inner), index, shift)
             if quantity == "excess":
                 axes.axhline(0, **ZERO)
             broken = sum("failed" in row for row in own)
-            label = f"{task}, {TITLES[method]}" + (f" ({broken} runs failed)" if broken else "")
+            runs = "run" if broken == 1 else "runs"
+            label = f"{task}, {TITLES[method]}" + (f" ({broken} {runs} failed)" if broken else "")
             if not own:
                 axes.text(0.5, 0.5, "not run", transform=axes.transAxes, **NOTE)
-            panel(axes, label)
+            panel(axes, label, xlim=(-0.5, len(inner) - 0.5))
+            axes.set_xticks(range(len(inner)), [f"{one:g}" for one in inner])
+            axes.set_xticks(np.arange(0.5, len(inner) - 1), minor=True)  # between values of K
+            axes.tick_params(axis="x", which="minor", length=0)
+            axes.grid(visible=False, axis="x", which="major")
+            axes.grid(alpha=0.3, axis="x", which="minor")
         grid[2 * i, 0].set_ylabel("final return")
         grid[2 * i + 1, 0].set_ylabel("final cost - limit\n(above 0: violated)")
         drawn = [axes.dataLim.intervaly for axes in grid[2 * i] if axes.has_data()] or [(0, 1)]
@@ -232,42 +242,49 @@ def ablation(study: DeepStudy, name: str) -> Figure:
         grid[2 * i, 0].set_ylim(1.08 * ends)
     for axes in grid[-1]:
         axes.set_xlabel("batches between dual updates, K")
-    handles = [*legend_lines(f"{words} {value:g}" for value in values), *_shade(seeds)]
+    handles = legend_lines(f"{words} {value:g}" for value in values)
+    if kinds := _kinds(seeds):
+        bar: dict[str, Any] = {"marker": "" if kinds == BETWEEN[1] else "|", "markersize": 12}
+        handles.append(Line2D([], [], label=kinds, color="0.4", linestyle="none", **bar))
     size = budget([row["samples"] for row in rows], seeds, ABLATION_SEEDS)
-    lacking = ", ".join(task for task in planned if task not in tasks)
-    title = f"{words.capitalize()} and K: {size}" + (f"\nnot run: {lacking}" if lacking else "")
-    return finish(figure, title, handles, below=0.04)
+    title = f"{words.capitalize()} and K: {size}{_not_run(tasks, sweep)}"
+    return finish(figure, title, handles, below=LINE / figure.get_figheight())
 
 
-def _points(rows: Sequence[Row], quantity: str) -> Band:
-    inner = sorted({row["inner"] for row in rows})
+def _points(rows: Sequence[Row], quantity: str, inner: Sequence[int]) -> Points:
+    """Places of K among `inner [n]`, and values `[seeds, n]`, NaN where there is none."""
     seeds = sorted({row["seed"] for row in rows})
     values = np.full((len(seeds), len(inner)), np.nan)
     for row in rows:
         values[seeds.index(row["seed"]), inner.index(row["inner"])] = row[quantity]
-    return np.array(inner), values
+    return np.arange(len(inner)), values
 
 
-def _draw_band(axes: Axes, x: np.ndarray, values: np.ndarray, index: int, every: int = 12) -> None:
-    """Mean of `values [seeds, n]` with its 95% interval; of two seeds, the two.
+def _draw_line(
+    axes: Axes, x: np.ndarray, values: np.ndarray, index: int, shift: float
+) -> list[int]:
+    """Means with bars for their intervals -> of how many seeds each is."""
+    seen, means, ends = _mean_and_ends(values)
+    axes.plot(x[seen] + shift, means, **style(index))
+    bars: dict[str, Any] = {"color": style(index)["color"], "linewidth": 1.0}
+    axes.vlines(x[seen] + shift, *ends, **bars)
+    return np.count_nonzero(~np.isnan(values[:, seen]), axis=0).tolist()
 
-    The interval of two seeds is thirteen times as wide as they are apart.
+
+def _mean_and_ends(values: np.ndarray) -> tuple[np.ndarray, list[float], np.ndarray]:
+    """Where `values [seeds, n]` has any `[n]`, their mean, and the ends `[2, .]` of its interval.
+
+    Those of two seeds are the two: the interval is thirteen times as wide as they are apart.
     """
     seen = ~np.isnan(values).all(0)
     columns = [column[~np.isnan(column)] for column in values.T[seen]]
-    look: dict[str, Any] = {**style(index), "markevery": every}
-    axes.plot(x[seen], [column.mean() for column in columns], **look)
-    if len(values) > 1:
-        ends = [
-            (min(column), max(column)) if len(column) <= 2 else mean_interval(column)[1:]
-            for column in columns
-        ]
-        shade = {"color": look["color"], "alpha": 0.18, "linewidth": 0}
-        axes.fill_between(x[seen], *np.transpose(ends), **shade)
+    ends = [
+        (min(column), max(column)) if len(column) <= 2 else mean_interval(column)[1:]
+        for column in columns
+    ]
+    return seen, [column.mean() for column in columns], np.transpose(ends)
 
 
-def _shade(seeds: Sequence[int]) -> list[Patch]:
-    """What the bands of curves with so many seeds are."""
-    kinds = {BETWEEN.get(one, "95% interval") for one in seeds if one}
-    words = " or ".join(sorted(kinds))
-    return [Patch(color="0.4", alpha=0.25, label=words)] if words else []
+def _kinds(seeds: Sequence[int]) -> str:
+    """What the intervals around means of so many seeds are."""
+    return " or ".join(sorted({BETWEEN.get(one, "95% interval") for one in seeds if one}))

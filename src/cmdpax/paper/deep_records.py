@@ -79,11 +79,8 @@ class Record:
 
         NaN where there is no row.
         """
-        is_return = quantity == "return"
-        rows = self.rows
-        return self._means(
-            [row["return"] if is_return else row["cost"][quantity] for row in rows], edges
-        )
+        rows = self.rows if quantity == "return" else [row["cost"] for row in self.rows]
+        return self._means([row[quantity] for row in rows], edges)
 
     def aims(self, cost: str, edges: np.ndarray) -> np.ndarray:
         """What training aimed at for a cost with an upper limit, as `curve`."""
@@ -114,14 +111,14 @@ def read_record(folder: Path) -> Record:
         if evaluation is None:
             raise InputError("it has no evaluation.json.")
         longer = [read_json(path) for path in folder.glob("evaluation-100.json")]
-        if not {"seed", "samples"} <= config.keys() or not all(
-            "stochastic" in one for one in longer
-        ):
+        summary = read_json(folder / "summary.json")
+        is_whole = "last_fifth" in summary and all("stochastic" in one for one in longer)
+        if not is_whole or not {"seed", "samples"} <= config.keys():
             raise InputError("it is not what write_record writes.")
     except InputError as error:
         raise InputError(f"record {folder} cannot be read: {error}") from None
     own = (task_name(config["environment"]), config["method"], config["seed"])
-    return Record(*own, config, rows, evaluation, read_json(folder / "summary.json"), *longer)
+    return Record(*own, config, rows, evaluation, summary, *longer)
 
 
 def write_record(

@@ -6,8 +6,8 @@ folders, by their name. A run of an ablation, or of the search in the paper's gr
 `failed.jsonl`, where others are folders.
 
 What a folder lacks at a fraction of a sweep's budget is run through the run store and recorded;
-what a store has finished is recorded without running anything, but a hundred episodes of final
-policies that are to be kept.
+what a store has finished is recorded without training; only final policies that are to be kept
+are run, for a hundred episodes.
 """
 
 import json
@@ -71,18 +71,27 @@ class DeepStudy:
         """Seeds of one cell of the main comparison."""
         return [record for record in self.records if (record.task, record.method) == (task, method)]
 
+    def absence(self, task: str, method: str) -> str:
+        """What is said of a cell without records."""
+        failed = any((row["task"], row["method"]) == (task, method) for row in self.failed)
+        return "failed" if failed else "not run"
+
     def cells(self, sweep: str) -> dict[Cell, Row]:
-        """Cells of a sweep that are recorded; of one with lines, and if they failed, with rows."""
+        """Recorded cells of a sweep, each with its line, or that of its failure; else empty."""
         names, folders = cell_fields(sweep), {}
         if sweep not in LINES:
             folders = {(one.task, one.method, one.seed): dict[str, Any]() for one in self.records}
         rows = self.lines[sweep] if sweep in LINES else self.failed
         return {**folders, **{tuple(row[name] for name in names): row for row in rows}}
 
+    def has_any(self, sweep: str) -> bool:
+        """Whether a run of a sweep is recorded that did not fail: there is something to draw."""
+        if sweep not in LINES:
+            return bool(self.records)
+        return any("failed" not in row for row in self.lines[sweep])
+
     def size(self, paper: int | None) -> str:
         """Samples and seeds in words for a figure, beside the `paper`'s number of seeds."""
-        if not self.records:
-            return "no records yet"
         seeds = [len(self.of(task, method)) for task in self.tasks for method in TITLES]
         return budget([record.samples for record in self.records], seeds, paper)
 
@@ -97,6 +106,11 @@ def budget(samples: Sequence[int], seeds: Sequence[int], paper: int | None) -> s
         return f"{' and '.join(sizes)} samples, {words} (not in the paper)"
     shares = dict.fromkeys(f"{100 * one / SAMPLES:.3g}%" for one in sorted(samples))
     return f"{' and '.join(shares)} of the paper's samples, {words} (paper: 100%, {paper} seeds)"
+
+
+def planned_tasks(sweep: Sweep) -> list[str]:
+    """Tasks of a sweep, in the paper's order."""
+    return [task for task, name in ALL_TASKS.items() if name in sweep.settings["environment"]]
 
 
 def place(folder: Path, sweep: str) -> Path:
@@ -135,11 +149,9 @@ def choose_settings(rows: Sequence[Row]) -> dict[str, Row]:
             if own.keys() >= set(tasks):
                 exceeded = [own[task]["excess"] for task in tasks]
                 excess = max(np.inf if one is None else one for one in exceeded)
-                scored = np.mean(
-                    [(own[task]["return"] or 0.0) / best_printed(task) for task in tasks]
-                )
+                shares = [(own[task]["return"] or 0.0) / best_printed(task) for task in tasks]
                 is_good = excess <= SEARCH_EXCESS
-                scores[point] = (is_good, float(scored) if is_good else -excess)
+                scores[point] = (is_good, float(np.mean(shares)) if is_good else -excess)
         if scores:
             winner = max(scores, key=lambda point: scores[point])
             best = dict(zip(SEARCHED, winner))
@@ -149,11 +161,11 @@ def choose_settings(rows: Sequence[Row]) -> dict[str, Row]:
 
 def sweep_text(sweep: Sweep) -> str:
     """A sweep with numbers, texts and lists alone as the TOML file that `cmdpax sweep` takes."""
-    lines = [f"seeds = {json.dumps(sweep.seeds)}", "", "[settings]"]
-    lines += [f"{name} = {json.dumps(value)}" for name, value in sweep.settings.items()]
-    for method, own in sweep.methods.items():
-        lines += ["", f"[methods.{method}]"]
-        lines += [f"{name} = {json.dumps(value)}" for name, value in own.items()]
+    tables = {"settings": sweep.settings}
+    tables |= {f"methods.{method}": own for method, own in sweep.methods.items()}
+    lines = [f"seeds = {json.dumps(sweep.seeds)}"]
+    for title, own in tables.items():
+        lines += ["", f"[{title}]", *(f"{name} = {json.dumps(one)}" for name, one in own.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -165,11 +177,13 @@ def run_missing(
     tasks: Sequence[str],
     store: Path | None,
     carry_out: CarryOut,
+    keep_policies: bool = False,
 ) -> None:
     """Run and record what `folder` lacks of a sweep at that fraction of its budget.
 
     seeds: so many, None for the sweep's own. store: the folder of the runs, by default that of
     `cmdpax sweep`. `carry_out(runs, store)` does those that the store has not finished.
+    keep_policies: as for `record_finished`.
     """
     chosen = sweep_of(folder, sweep).with_fraction(fraction)
     every = (chosen if seeds is None else chosen.with_seeds(seeds)).runs()
@@ -180,7 +194,7 @@ def run_missing(
         made = Store(store or Path("runs") / sweep, create=True)
         if made.pending(lacking):
             carry_out(lacking, made)
-        _record(folder, sweep, lacking, made)
+        _record(folder, sweep, lacking, made, keep_policies)
 
 
 def record_finished(
@@ -212,15 +226,13 @@ def record_finished(
 
 
 def not_recorded(runs: Sequence[Run], folder: Path, sweep: str) -> tuple[list[Run], int]:
-    """Runs of a sweep that `folder` lacks, and of how many of them it has records of other code.
+    """Runs of a sweep that are to be done, and how many of them other code recorded in `folder`.
 
     A record counts if it has the run's settings and today's sources made it: so a study goes on
     where nothing but its records is left, and one table comes from one code.
     """
     study, code = DeepStudy(place(folder, sweep)), versions()["code"]
-    folders = dict[Cell, Record]()
-    for one in study.records:
-        folders[one.task, one.method, one.seed] = one
+    folders: dict[Cell, Record] = {(one.task, one.method, one.seed): one for one in study.records}
     lines, left, others = study.cells(sweep), list[Run](), 0
     for run in runs:
         own = cell(run, sweep)
@@ -251,11 +263,7 @@ def cell(run: Run, sweep: str) -> Cell:
 
 def _takes_part(run: Run, sweep: str, wanted: Sweep, tasks: Sequence[str]) -> bool:
     environments = wanted.settings["environment"]
-    if (
-        run.kind != "train"
-        or run.problem not in environments
-        or task_name(run.problem) not in tasks
-    ):
+    if run.kind != "train" or not (run.problem in environments and task_name(run.problem) in tasks):
         return False
     own, (_, _, *varied, _) = wanted.methods.get(run.config["method"]), cell_fields(sweep)
     if own is None:
@@ -273,7 +281,7 @@ def _allows(table: Mapping[str, Any], name: str, value: object) -> bool:
 
 
 def _record(
-    folder: Path, sweep: str, runs: Sequence[Run], store: Store, keep_policies: bool = False
+    folder: Path, sweep: str, runs: Sequence[Run], store: Store, keep_policies: bool
 ) -> None:
     """Record those of `runs` that are finished; what is recorded of them is kept."""
     target = place(folder, sweep)
@@ -304,10 +312,10 @@ def _record(
 
 
 def _make_way(target: Path, sweep: str, runs: Sequence[Run], store: Store) -> None:
-    """Remove records of other code, or other settings, than of runs that a store has finished.
+    """Remove records that other code or other settings made of what a store has finished.
 
-    Those of other settings go with all seeds of their task and method, so that no mean is of two
-    settings. What was made of more samples than those runs had stays.
+    If settings differ, all seeds of the task and method go, so that no mean mixes settings. Records
+    of more samples than the finished run has stay.
     """
     made = {cell(run, sweep): (run, result) for run in runs if (result := store.result(run))}
 

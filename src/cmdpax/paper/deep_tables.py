@@ -14,17 +14,17 @@ import numpy as np
 
 from cmdpax.experiments import statistics
 from cmdpax.experiments.results import write_table
+from cmdpax.experiments.sweep import Sweep
 from cmdpax.files.reading import Row
 from cmdpax.learning.config import TrainConfig
 from cmdpax.paper.deep_records import Record
-from cmdpax.paper.deep_study import DeepStudy
+from cmdpax.paper.deep_study import DeepStudy, planned_tasks
 from cmdpax.paper.settings import (
     INCUMBENTS,
     LIMIT,
     RESULTS,
     SEARCHED,
     SEEDS,
-    SWEEPS,
     TASKS,
     TITLES,
     TRAINING_GRIDS,
@@ -78,24 +78,23 @@ def write_tables(study: DeepStudy, folder: Path, papers: DeepStudy) -> None:
             printed = [f"{paper.reward:.0f} +- {paper.reward_interval:.0f}"]
             printed += [f"{paper.excess:.1f} +- {paper.excess_interval:.1f}"]
             if not cell:
-                state = _state(study, task, method)
+                state = study.absence(task, method)
                 results.append([task, title, 0, "-", *[state] * 2, *["-"] * 2, *printed])
                 violated.append([task, title, 0, *["-"] * 8, *tail])
                 nothing = [f"0 of {SEEDS}", state, *["-"] * (len(CELL_COLUMNS) - 3)]
                 cells.append([f"{task}, {title}", *nothing])
                 continue
-            samples = "/".join(sorted({f"{one.samples:.3g}" for one in cell}))
             means = (values for kind in KINDS for values in _means(cell, kind).T)
             numbers = [statistics.mean_interval(one).plus_minus(".1f", ".1f") for one in means]
-            results.append([task, title, len(cell), samples, *numbers, *printed])
+            results.append([task, title, len(cell), _samples(cell), *numbers, *printed])
             excess = [one.episodes()[1].tolist() for one in cell]
             ours = (*statistics.tails_over_seeds(excess), *statistics.tails_over_episodes(excess))
             violated.append([task, title, len(cell), *(f"{x:.1f}" for x in ours), *tail])
             training += [_training_row(task, title, one) for one in cell]
-            if all(one.summary for one in cell):
-                star = "" if all(differences(one) == "nothing" for one in cell) else " *"
-                beside = _papers_settings(papers, task, method)
-                cells.append([f"{task}, {title}{star}", *_cell_row(cell, paper, beside)])
+            star = "" if all(differences(one) == "nothing" for one in cell) else " *"
+            own = papers.of(task, method)
+            beside = _measured(own)[0] if own else papers.absence(task, method)
+            cells.append([f"{task}, {title}{star}", *_cell_row(cell, paper, beside)])
     columns = [f"{whose}: {one}" for whose in ("seed means", "episodes", "paper") for one in TAIL]
     write_table(folder / "results", RESULT_COLUMNS, results)
     write_table(folder / "violations", ["task", "method", "seeds", *columns], violated)
@@ -105,18 +104,17 @@ def write_tables(study: DeepStudy, folder: Path, papers: DeepStudy) -> None:
     write_table(folder / "settings", SETTING_COLUMNS, _setting_rows(study))
 
 
-def write_other_tables(study: DeepStudy, folder: Path) -> None:
-    """`cells` and `settings` of a study that the paper does not have."""
-    rows, sweep = [], SWEEPS.get(folder.name)
-    planned = TITLES if sweep is None else {one: TITLES[one] for one in sweep.methods}
-    for task in study.tasks:
-        for method, title in planned.items():
-            cell = study.of(task, method)
+def write_other_tables(study: DeepStudy, folder: Path, planned: Sweep) -> None:
+    """`cells` and `settings` of a sweep beside the main comparison."""
+    rows = []
+    for task in planned_tasks(planned):
+        for method in planned.methods:
+            cell, title = study.of(task, method), TITLES[method]
             published = INCUMBENTS.get(task, {}).get(method, "-")
             if cell:
                 rows.append([f"{task}, {title}", *_other_row(cell), published, _hours(cell)])
             else:
-                state = _state(study, task, method)
+                state = study.absence(task, method)
                 rows.append([f"{task}, {title}", 0, "-", state, *["-"] * 4, published, "-"])
     write_table(folder / "cells", OTHER_COLUMNS, rows)
     write_table(folder / "settings", SETTING_COLUMNS, _setting_rows(study))
@@ -136,31 +134,15 @@ def write_search_table(rows: Sequence[Row], chosen: Mapping[str, Row], folder: P
 
 
 def _other_row(cell: Sequence[Record]) -> list[Any]:
-    """Seeds, samples, both evaluations, costs of further limits, and the last fifth of training."""
-    names = cell[0].limits.names
-    acting, greedy = (_at(*_means(cell, kind).mean(0)) for kind in KINDS)
-    is_longer, others = all(one.longer is not None for one in cell), "-"
-    longer = _at(*_means(cell, KINDS[0], is_longer=True).mean(0)) if is_longer else "-"
-    if len(names) > 1:
-        seen = [(one.longer or one.evaluation)[KINDS[0]]["totals"] for one in cell]
-        totals = (np.mean([np.mean(one[name]) for one in seen]) for name in names[1:])
-        texts = cell[0].config["limits"][1:]
-        others = ", ".join(f"{total:.1f} ({text})" for total, text in zip(totals, texts))
+    """Seeds, samples, the evaluations, costs of further limits, and the last fifth of training."""
+    seen = [one.longer[KINDS[0]]["totals"] for one in cell if one.longer is not None]
+    texts = cell[0].config["limits"][1:] if len(seen) == len(cell) else []
+    totals = (np.mean([np.mean(one[name]) for one in seen]) for name in cell[0].limits.names[1:])
+    others = ", ".join(f"{total:.1f} ({text})" for text, total in zip(texts, totals)) or "-"
     late = [one.summary["last_fifth"] for one in cell]
     gained, spent = (np.mean([one[name] for one in late]) for name in ("return", "cost"))
-    samples = "/".join(sorted({f"{one.samples:.3g}" for one in cell}))
-    return [len(cell), samples, acting, longer, greedy, others, f"{gained:,.0f} at {spent:.1f}"]
-
-
-def _state(study: DeepStudy, task: str, method: str) -> str:
-    """Of a cell without records."""
-    rows = [row for row in study.failed if (row["task"], row["method"]) == (task, method)]
-    return "failed" if rows else "not run"
-
-
-def _papers_settings(papers: DeepStudy, task: str, method: str) -> str:
-    cell = papers.of(task, method)
-    return _at(*_means(cell, KINDS[0]).mean(0)) if cell else _state(papers, task, method)
+    ended = f"{gained:,.0f} at {spent:.1f}"
+    return [len(cell), _samples(cell), *_measured(cell), others, ended]
 
 
 def _setting_rows(study: DeepStudy) -> Iterator[list[Any]]:
@@ -168,12 +150,15 @@ def _setting_rows(study: DeepStudy) -> Iterator[list[Any]]:
     for method, title in TITLES.items():
         own = [one for one in study.records if one.method == method]
         if own:
-            samples = "/".join(sorted({f"{one.samples:.3g}" for one in own}))
             changed = dict.fromkeys(map(differences, own))
             made_by = ((one.summary.get("versions") or {}).get("code", "?") for one in own)
             hours = sum(one.summary.get("cpu_seconds") or 0.0 for one in own) / 3600
             code = ", ".join(dict.fromkeys(made_by))
-            yield [title, len(own), samples, f"{hours:.1f}", code, "; or ".join(changed)]
+            yield [title, len(own), _samples(own), f"{hours:.1f}", code, "; or ".join(changed)]
+
+
+def _samples(cell: Sequence[Record]) -> str:
+    return "/".join(sorted({f"{one.samples:.3g}" for one in cell}))
 
 
 def _hours(cell: Sequence[Record]) -> str:
@@ -189,19 +174,26 @@ def _means(cell: Sequence[Record], kind: str, is_longer: bool = False) -> np.nda
     return np.array([[values.mean() for values in both] for both in evaluated])
 
 
+def _measured(cell: Sequence[Record]) -> tuple[str, str, str]:
+    """Means over seeds: as in training, so in a hundred episodes if all have them, and greedy."""
+    acting, greedy = (_at(*_means(cell, kind).mean(0)) for kind in KINDS)
+    if any(one.longer is None for one in cell):
+        return acting, "-", greedy
+    return acting, _at(*_means(cell, KINDS[0], is_longer=True).mean(0)), greedy
+
+
 def _cell_row(cell: Sequence[Record], paper: Printed, beside: str) -> list[Any]:
     """Means over the seeds of a cell; where samples are counted, the first and the last seed's."""
-    acting, greedy = (_means(cell, kind).mean(0) for kind in KINDS)
-    is_longer = all(one.longer is not None for one in cell)
+    acting, longer, greedy = _measured(cell)
     summaries = [one.summary for one in cell]
     swings = ("cost_deviation_of_updates", "updates_above_limit")
     deviation, above = (np.mean([one["last_fifth"][name] for one in summaries]) for name in swings)
     marks = ([one.get(f"samples_to_{mark}_while_feasible") for one in summaries] for mark in MARKS)
     return [
         f"{len(cell)} of {SEEDS}",
-        f"{_at(*acting)} ({_at(paper.reward, paper.excess)})",
-        _at(*_means(cell, KINDS[0], is_longer=True).mean(0)) if is_longer else "-",
-        _at(*greedy),
+        f"{acting} ({_at(paper.reward, paper.excess)})",
+        longer,
+        greedy,
         beside,
         *map(_from_to, marks),
         f"{deviation:.1f}, {above:.0%}",
@@ -222,8 +214,6 @@ def _from_to(samples: Sequence[int | None]) -> str:
 
 def _training_row(task: str, title: str, record: Record) -> list[Any]:
     seen = record.summary
-    if not seen:
-        return [task, title, record.seed, *["-"] * 10]
     late, seconds = seen["last_fifth"], seen.get("cpu_seconds")
     swings = ("cost_deviation_of_updates", "cost_deviation_of_windows", "updates_above_limit")
     marks = (seen.get(f"samples_to_{mark}_while_feasible", "-") or "never" for mark in MARKS)
@@ -265,10 +255,8 @@ def _comparison_rows(study: DeepStudy) -> list[list[Any]]:
     for method, title in TITLES.items():
         ratio = statistics.bootstrap_interval(scores[method] / best)
         beats = statistics.improvement_interval(scores[method], scores["ppo-lag"])
-        ranges = [
-            f"[{one.low:.3f}, {one.high:.3f}]" if len(seeds) > 1 else "one seed"
-            for one in (ratio, beats)
-        ]
-        numbers = [f"{ratio.value:.3f}", ranges[0], f"{beats.value:.2f}", ranges[1]]
+        spans = [f"[{one.low:.3f}, {one.high:.3f}]" for one in (ratio, beats)]
+        first, second = spans if len(seeds) > 1 else ["one seed"] * 2
+        numbers = [f"{ratio.value:.3f}", first, f"{beats.value:.2f}", second]
         rows.append([title, ", ".join(tasks), len(seeds), *numbers])
     return rows

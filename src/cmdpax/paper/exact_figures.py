@@ -132,8 +132,6 @@ def three_constraints(*studies: ExactStudy) -> Figure:
                     continue
                 row = study.row(chosen[label])
                 ends = np.maximum(np.abs([row[name], row[f"worst_{name}"]]), charts.FLOOR)
-                if name == "violation":
-                    ends = np.maximum([row[name], row[f"worst_{name}"]], charts.FLOOR)
                 axes.plot([place, place], ends, color=look["color"], linewidth=0.9)
                 axes.plot(place, ends[0], **look)
                 axes.plot(place, ends[1], **{**look, "marker": "_", "markersize": 9})

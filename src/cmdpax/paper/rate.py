@@ -93,6 +93,17 @@ def measure(model: CMDP, penalty: float, sigma: float, outer: int) -> Rate:
     return Rate(np.array(gaps), np.array(violations), *bounds)
 
 
+def recorded_rows(
+    path: Path, made_with: Row, measured: Iterator[Row], rerun: bool
+) -> Sequence[Row]:
+    """Rows of a record. Those `measured`, if its header lacks `made_with`, or with `rerun`."""
+    header, rows = read_lines(path)
+    if not rerun and all(header.get(name) == value for name, value in made_with.items()):
+        return rows
+    write_lines(path, provenance(seed=None, **made_with), measured)
+    return read_lines(path)[1]
+
+
 @dataclass(frozen=True)
 class RateStudy:
     """The record of measured rates and bounds, once read."""
@@ -101,19 +112,15 @@ class RateStudy:
 
     def complete(self, folder: Path, rerun: bool = False, say: Say = silence) -> "RateStudy":
         """The same with the record in `folder`, made anew if it does not fit or with `rerun`."""
-        path = folder / "records" / "rate.jsonl"
         made_with: Row = {"sigma": SIGMA, "penalties": list(PENALTIES), "outer": OUTER}
         made_with["problems"] = list(PROBLEMS)
-        header, rows = read_lines(path)
-        if rerun or any(header.get(name) != value for name, value in made_with.items()):
-            say("rate of the outer loop")
-            write_lines(path, provenance(seed=None, **made_with), _measured_rows())
-            _, rows = read_lines(path)
-        return RateStudy(rows)
+        path = folder / "records" / "rate.jsonl"
+        return RateStudy(recorded_rows(path, made_with, _measured_rows(say), rerun))
 
 
-def _measured_rows() -> Iterator[Row]:
+def _measured_rows(say: Say) -> Iterator[Row]:
     """One row per problem and penalty, at about sixty values of T."""
+    say("rate of the outer loop")
     shown = np.unique(np.geomspace(1, OUTER, 60).astype(int))
     for problem in PROBLEMS:
         for penalty in PENALTIES:

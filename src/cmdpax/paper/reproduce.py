@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from cmdpax.errors import InputError, did_you_mean
 from cmdpax.experiments.pictures import save
 from cmdpax.experiments.store import Store
+from cmdpax.experiments.sweep import Sweep
 from cmdpax.files.written import write_bytes
 from cmdpax.paper import deep_figures, deep_study, deep_tables, exact_figures, exact_study
 from cmdpax.paper.exact_study import ExactStudy, Say, silence
@@ -23,14 +24,14 @@ from cmdpax.paper.rate import RateStudy, rate_figure
 from cmdpax.paper.settings import (
     ABLATIONS,
     ALL_TASKS,
-    HELD_OUT_SWEEP,
+    DEEP_SWEEP,
     PROBLEMS,
     RANDOM_PROBLEMS,
     RANDOM_TILES,
     SEARCH_SWEEP,
     SEEDS,
+    SWEEPS,
     TILES,
-    TITLES,
     TOLERANCES,
     paper_settings_sweep,
 )
@@ -44,6 +45,11 @@ class Drawing(NamedTuple):
 
     draw: Callable[..., Figure]
     needs: tuple[Any, ...] = ()
+
+
+def _planned(name: str) -> Sweep:
+    """The sweep of a name; with the paper's settings, the cells are those of the comparison."""
+    return SWEEPS.get(name, DEEP_SWEEP)
 
 
 _TABLES = tuple(ExactStudy(problem) for problem in PROBLEMS)
@@ -84,16 +90,13 @@ FIGURES: dict[str, dict[str, Drawing]] = {
         "violations": Drawing(deep_figures.violations, (deep_study.MAIN,)),
         **{name: Drawing(partial(deep_figures.ablation, name=name), (name,)) for name in ABLATIONS},
         **{
-            name: Drawing(partial(_curves, title=title, paper=seeds, methods=methods), (name,))
-            for name, title, seeds, methods in (
-                ("held-out", "Tasks on which nothing was tuned", None, HELD_OUT_SWEEP.methods),
-                ("two-limits", "Two limits at once", None, TITLES),
-                (
-                    deep_study.CHOSEN,
-                    "The paper's own settings, chosen from its grids",
-                    SEEDS,
-                    TITLES,
-                ),
+            name: Drawing(
+                partial(_curves, planned=_planned(name), title=title, paper=seeds), (name,)
+            )
+            for name, title, seeds in (
+                ("held-out", "Tasks on which nothing was tuned", None),
+                ("two-limits", "Two limits at once", None),
+                (deep_study.CHOSEN, "The paper's own settings, chosen from its grids", SEEDS),
             )
         },
     },
@@ -147,26 +150,24 @@ def deep(
 
     With a `fraction` of the budget, first run what the records lack: `carry_out(runs, store)` does
     it and shows how it stands. Without one, first record what a `store` has finished of one sweep:
-    of the figure's, or of the main comparison; `keep_policies` publishes final policies there.
+    of the figure's, or of the main comparison. `keep_policies` publishes final policies there.
     """
     search = SEARCH_SWEEP.name
     drawings = {} if figure == search else _wanted("deep", figure)  # the search has no figure
     sweep = search if figure == search else next(iter(drawings.values())).needs[0]
     if fraction is not None:
         for one in PAPERS if figure is None else (sweep,):
-            deep_study.run_missing(folder, one, fraction, seeds, tasks, store, carry_out)
+            how = (fraction, seeds, tasks, store, carry_out, keep_policies)
+            deep_study.run_missing(folder, one, *how)
     elif store is not None:
-        made = Store(store)
-        count = deep_study.record_finished(folder, sweep, seeds, tasks, made, keep_policies)
-        if not count:
+        part = (seeds, tasks, Store(store), keep_policies)
+        if not deep_study.record_finished(folder, sweep, *part):
             remedy = f"give the store of `cmdpax sweep {sweep}`"
             raise InputError(f"{store} has no finished run of this study; {remedy}.")
     sweeps = dict.fromkeys(one.needs[0] for one in drawings.values())
     studies = {name: deep_study.DeepStudy(deep_study.place(folder, name)) for name in sweeps}
     drawable = {
-        name: one
-        for name, one in drawings.items()
-        if studies[one.needs[0]].cells(one.needs[0]).keys() - _failed(studies[one.needs[0]])
+        name: one for name, one in drawings.items() if studies[one.needs[0]].has_any(one.needs[0])
     }
     written = _write_search(folder)
     if not drawable and not written:
@@ -178,15 +179,10 @@ def deep(
             papers = deep_study.DeepStudy(deep_study.place(folder, deep_study.CHOSEN))
             deep_tables.write_tables(study, folder, papers)
         elif study.records and name not in deep_study.LINES:
-            deep_tables.write_other_tables(study, deep_study.place(folder, name))
+            deep_tables.write_other_tables(study, deep_study.place(folder, name), _planned(name))
     for name, one in drawable.items():
         written.append(save(one.draw(studies[one.needs[0]]), folder / f"{name}.png"))
     return written
-
-
-def _failed(study: deep_study.DeepStudy) -> set[deep_study.Cell]:
-    """Cells of runs of which nothing can be drawn."""
-    return {(row["task"], row["method"], row["seed"]) for row in study.failed}
 
 
 def _write_search(folder: Path) -> list[Path]:
@@ -196,8 +192,7 @@ def _write_search(folder: Path) -> list[Path]:
         return []
     chosen, path = deep_study.choose_settings(rows), folder / f"{deep_study.CHOSEN}.toml"
     deep_tables.write_search_table(rows, chosen, folder)
-    text = deep_study.sweep_text(paper_settings_sweep(chosen))
-    write_bytes(path, text.encode())
+    write_bytes(path, deep_study.sweep_text(paper_settings_sweep(chosen)).encode())
     return [path]
 
 

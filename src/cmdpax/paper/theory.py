@@ -29,11 +29,10 @@ from matplotlib.lines import Line2D
 from cmdpax.environments import finite
 from cmdpax.environments.by_name import tiles
 from cmdpax.exact.standard import StandardForm
-from cmdpax.experiments.results import provenance, read_lines, write_lines
 from cmdpax.files.reading import Row
 from cmdpax.paper.charts import finish, panel, style
 from cmdpax.paper.exact_study import Say, silence
-from cmdpax.paper.rate import SIGMA, RateStudy
+from cmdpax.paper.rate import SIGMA, RateStudy, recorded_rows
 from cmdpax.paper.settings import PROBLEMS, TILES
 from cmdpax.solvers.algorithm import AugmentedLagrangian, Progress, augmented_lagrangian
 from cmdpax.solvers.log_linear import Features, LogLinear
@@ -166,19 +165,15 @@ class TheoryStudy:
 
     def complete(self, folder: Path, rerun: bool = False, say: Say = silence) -> "TheoryStudy":
         """The same with the record in `folder`, made anew if it does not fit or with `rerun`."""
-        path = folder / "records" / "theory.jsonl"
         made_with: Row = {"sigma": SIGMA, "penalty": PENALTY, "problems": list(PROBLEMS)}
         made_with |= {"inner": INNER, "outer": OUTER, "most": MOST}
-        header, rows = read_lines(path)
-        if rerun or any(header.get(name) != value for name, value in made_with.items()):
-            say("constants of the theory")
-            write_lines(path, provenance(seed=None, **made_with), _measured_rows())
-            _, rows = read_lines(path)
-        return TheoryStudy(rows)
+        path = folder / "records" / "theory.jsonl"
+        return TheoryStudy(recorded_rows(path, made_with, _measured_rows(say), rerun))
 
 
-def _measured_rows() -> Iterator[Row]:
+def _measured_rows(say: Say) -> Iterator[Row]:
     """One row per problem."""
+    say("constants of the theory")
     shown = np.unique(np.geomspace(1, INNER, 50).astype(int))
     for problem in PROBLEMS:
         form, error = StandardForm.of(finite[problem]()), projection_error(problem)
@@ -211,13 +206,9 @@ def theory_figure(study: TheoryStudy, rate: RateStudy) -> Figure:
         _draw_counts(second, row)
         panel(second, f"{title}: evaluations K_t until eps_t", xscale="log", yscale="log")
         second.set(xlabel="outer iteration t", ylabel="evaluations of subproblem t")
-        for name, mark in (("gap", "o"), ("violation", "s")):
-            lines = [
-                one
-                for one in rate.rows
-                if (one["problem"], one["penalty"]) == (row["problem"], PENALTY)
-            ]
-            for one in lines:
+        own = (row["problem"], PENALTY)
+        for one in (one for one in rate.rows if (one["problem"], one["penalty"]) == own):
+            for name, mark in (("gap", "o"), ("violation", "s")):
                 measured = np.maximum(np.abs(one[f"{name}s"]), 1e-10)
                 look = {"color": style(5)["color"], "marker": mark, "markevery": 6, "markersize": 4}
                 third.plot(one["outer"], measured, label=f"{name}: measured", **look)

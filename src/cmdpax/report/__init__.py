@@ -36,7 +36,6 @@ def write_report(
     writable_path(out, ".html", ".htm")
     shown, left_out = problems(contents.replays, folder, callback)
     contents.passed_over += left_out
-    write_bytes(
-        out, compose(contents, shown).encode(errors="replace")
-    )  # names of files need not be text
+    page = compose(contents, shown).encode(errors="replace")  # names of files need not be text
+    write_bytes(out, page)
     return Report(out, contents.passed_over)

@@ -46,7 +46,7 @@ def compose(contents: Contents, problems: Sequence[Row]) -> str:
         ("notes", "Notes", _notes(contents)),
     ]
     missed = Table("not shown, or not in full", ["file", "why"], contents.passed_over)
-    sections.append(("passed-over", "Passed over", _table(missed)))  # the last to know
+    sections.append(("passed-over", "Passed over", _table(missed)))  # last: the others add to it
     shown = [(anchor, title, body) for anchor, title, body in sections if body]
     data = {"problems": list(problems), "environments": environments(contents.runs)}
     content = json.dumps(plain(data), separators=(",", ":"), allow_nan=False)

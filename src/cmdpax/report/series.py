@@ -13,8 +13,8 @@ odd number: an oscillation of period two would vanish at an even one. On a page 
 has fewer frames: `pace` times fewer.
 
 A training run is a folder with `config.json` and `metrics.jsonl`; a line that is no row is passed
-over. Of more than `POINTS` rows, neighbours are averaged, and their smallest
-and largest value kept as a band.
+over. Of more than `POINTS` rows, neighbours are averaged, and their smallest and largest value kept
+as a band.
 """
 
 import base64
