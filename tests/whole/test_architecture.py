@@ -93,15 +93,15 @@ BUDGETS = {
     "loops": 4256,
     "model": 4904,
     "exact": 3998,
-    "solvers": 5470,
+    "solvers": 5418,
     "environments": 618,
-    "learning": 6980,
+    "learning": 6981,
     "experiments": 1976,
-    "report": 950,
-    "paper": 2818,
+    "report": 951,
+    "paper": 2820,
     "cli": 1193,
 }
-LINES, MODULES, LOOSE_MODULES = 36_400, 177, 6
+LINES, MODULES, LOOSE_MODULES = 36_200, 177, 6
 # the longest list of files that one has to read, in CONTRIBUTING.md
 READING = {
     "one `solve`": 15,
