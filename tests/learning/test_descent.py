@@ -79,7 +79,7 @@ def test_spma_aims_at_most_at_twice_as_often(advantage):
 class Plain:
     """A simulator in name: sizes are all that `init` asks for."""
 
-    observation_size = 5
+    observation_size, observation_shape = 5, (5,)
 
     def __init__(self, kind):
         self.action_space = {
