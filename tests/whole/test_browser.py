@@ -213,8 +213,9 @@ def test_other_methods_and_problems_can_be_chosen(browser):
     browser.find_elements("css selector", ".problems input")[1].send_keys(Keys.SPACE)
     assert "Deep Sea" in seen(browser)["labels"][0]
     find(browser, "#viewer details summary").click()
-    rows = browser.find_elements("css selector", "#viewer details tbody tr")
-    assert len(rows) == 25
+    table = "#viewer details tbody tr"  # filled once the browser says that it is open
+    WebDriverWait(browser, 60).until(lambda _: browser.find_elements("css selector", table))
+    assert len(browser.find_elements("css selector", table)) == 25
 
 
 def test_learning_curves_show_the_limit_and_answer_the_pointer(browser):
