@@ -91,6 +91,17 @@ def test_records_keep_means_and_not_samples():
     assert condensed(rows) == rows
 
 
+def test_a_first_row_may_say_less_than_the_others():
+    """The first batch trains critics alone: CPO's has no case and no backtracks."""
+    rows = [{"update": 1, "samples": 10, "return": 1.0}]
+    rows += [
+        {"update": k, "samples": 10 * k, "return": 1.0, "case": "feasible", "backtracks": k}
+        for k in (2, 3, 4)
+    ]
+    first, second = condensed(rows, most=2)
+    assert first == {**rows[1], "backtracks": 2.0} and second["backtracks"] == 3.5
+
+
 def test_what_training_aims_at_is_in_the_rows_or_the_share_kept_in_reserve():
     row = {"return": 0.0, "cost": {"cost": 9.0}}
     rows = [{**row, "samples": 10, "aim": {"cost": 18.0}}, {**row, "samples": 20}]

@@ -98,7 +98,7 @@ BUDGETS = {
     "learning": 6981,
     "experiments": 1976,
     "report": 951,
-    "paper": 2820,
+    "paper": 2821,
     "cli": 1193,
 }
 LINES, MODULES, LOOSE_MODULES = 36_200, 177, 6

@@ -149,7 +149,8 @@ def _mean(rows: Sequence[Row]) -> Row:
         return values[-1] if isinstance(values[-1], str) else float(f"{np.mean(values):.4g}")
 
     last = rows[-1]
-    means = {name: mean([row[name] for row in rows]) for name in last}
+    # the first batch trains critics alone: its row says nothing of the policy's step
+    means = {name: mean([row[name] for row in rows if name in row]) for name in last}
     return {**means, "update": last["update"], "samples": last["samples"]}
 
 
