@@ -19,7 +19,6 @@ def test_an_interrupted_solve_is_not_the_outcome_of_its_run(tmp_path, monkeypatc
     def interrupt(row):
         signal.raise_signal(signal.SIGINT)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # `nohup` has it ignored
     with monkeypatch.context() as patched:
         patched.setattr(
             runs,
@@ -28,7 +27,6 @@ def test_an_interrupted_solve_is_not_the_outcome_of_its_run(tmp_path, monkeypatc
         )
         with pytest.warns(UserWarning, match="stopping"), pytest.raises(KeyboardInterrupt):
             store.carry_out(run)
-    signal.signal(signal.SIGINT, before)
     assert store.pending([run]) == [run]
     assert carry_out(run, tmp_path)["status"] == "certified"
 
